@@ -16,6 +16,7 @@
 //! | `render` | tables, charts and figures for people |
 //! | `output` | where results go, checked before anything is run |
 //! | `whole_file` | files that are there whole or not at all |
+//! | `file_kind` | what a file of the wrong kind is, and what to do with it instead |
 //! | `file_lock` | changes to one file by several processes, one after the other |
 //! | `exit` | failures and their exit codes |
 //! | `host_memory` | what happens when the host has no more |
@@ -29,6 +30,7 @@ mod backends;
 mod commands;
 mod destination;
 mod exit;
+mod file_kind;
 mod file_lock;
 mod host_memory;
 mod interrupt;
@@ -64,6 +66,9 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
     let code = match args::parse(words) {
         Ok(invocation) => {
             let ui = ui::Ui::new(&invocation.cli.global);
+            if ui.quiet {
+                interrupt::silence();
+            }
             invocation.notes.iter().for_each(|note| ui.tell(note));
             match commands::run(&invocation, &ui) {
                 Ok(Code::Interrupted) => {

@@ -115,12 +115,17 @@ fn fill_file(path: &Path, filling: Filling<'_>) -> anyhow::Result<()> {
 }
 
 /// Title and sections of results: said once, for all outputs.
-pub(crate) struct Shown(Vec<(String, Vec<Section>)>);
+pub(crate) struct Shown {
+    each: Vec<(String, Vec<Section>)>,
+    /// Several of them as one answer.
+    together: Option<(String, Vec<Section>)>,
+}
 
 impl Shown {
     /// Of each result.
     pub(crate) fn of<F: Findings>(found: &[F]) -> Self {
-        Self(found.iter().map(|one| (one.title(), one.sections())).collect())
+        let together = if found.len() > 1 { F::together(found) } else { None };
+        Self { each: found.iter().map(|one| (one.title(), one.sections())).collect(), together }
     }
 
     /// Writes a page, a part for each.
@@ -128,7 +133,8 @@ impl Shown {
     /// # Errors
     /// Those of [`Destination::write`].
     pub(crate) fn page(&self, ui: &Ui, destination: &Destination) -> Result<()> {
-        let parts: Vec<Part<'_>> = self.0.iter().map(|(title, sections)| Part::Sections { title, sections }).collect();
+        let parts: Vec<Part<'_>> =
+            self.each.iter().map(|(title, sections)| Part::Sections { title, sections }).collect();
         destination.write(ui, html(&parts)?.as_bytes())
     }
 
@@ -137,7 +143,11 @@ impl Shown {
     /// # Errors
     /// When standard output cannot be written.
     pub(crate) fn print(&self, ui: &Ui) -> Result<()> {
-        self.0.iter().try_for_each(|(title, parts)| ui.print(&sections::text(title, parts, ui.verbose, ui.style)))
+        let shown = match &self.together {
+            Some(together) if !ui.view.full => std::slice::from_ref(together),
+            _ => &self.each,
+        };
+        shown.iter().try_for_each(|(title, parts)| ui.print(&sections::text(title, parts, ui.view)))
     }
 }
 
@@ -198,7 +208,7 @@ pub(crate) fn write_all<F: Findings>(
         destination.write(ui, &text)?;
     }
     if let Some(destination) = &args.export_markdown {
-        let text: String = shown.0.iter().map(|(title, parts)| sections::as_markdown(title, parts)).collect();
+        let text: String = shown.each.iter().map(|(title, parts)| sections::as_markdown(title, parts)).collect();
         destination.write(ui, text.as_bytes())?;
     }
     Ok(shown)

@@ -1,11 +1,16 @@
 //! A progress bar on stderr, where somebody watches.
 
+use std::fmt::Write;
 use std::io::IsTerminal;
+use std::time::Duration;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 
 use crate::ui::Ui;
 use crate::visible::visible;
+
+/// Between two drawings.
+const TICK: Duration = Duration::from_millis(200);
 
 /// A bar, or nothing at all when stderr is no terminal or `-q` was given.
 pub(crate) struct Progress {
@@ -18,8 +23,20 @@ impl Progress {
         let visible = !ui.quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        if let Ok(style) = ProgressStyle::with_template("{wide_bar} {pos}/{len} {msg} {eta}") {
-            bar.set_style(style);
+        // Of what has no known length, that it goes on is all there is to say.
+        let template = if length == 0 { "{spinner} {msg} ({elapsed})" } else { "{wide_bar} {pos}/{len} {msg} {left}" };
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {
+                // Of nothing done, nothing is known.
+                if state.pos() > 0 {
+                    let _ = write!(out, "ETA {:#}", HumanDuration(state.eta()));
+                }
+            }));
+        }
+        if visible {
+            // Something is there at once, however long the first step takes.
+            bar.set_message("starting");
+            bar.enable_steady_tick(TICK);
         }
         Self { bar }
     }

@@ -1,14 +1,15 @@
 //! The two streams: results to stdout, the rest to stderr, coloured or not.
 
 use std::fmt::Display;
-use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use clap::error::ErrorKind;
 use lab::backends::Remark;
 
 use crate::args::{ColorWhen, GlobalArgs};
 use crate::exit::{Code, Failure, Result};
-use crate::render::style::Style;
+use crate::render::{View, style::Style};
 use crate::visible;
 
 /// Whether the reader of standard output has gone.
@@ -20,15 +21,17 @@ pub(crate) struct Ui {
     pub quiet: bool,
     /// Notes on what was chosen, and why.
     pub verbose: bool,
-    /// Of stdout.
-    pub style: Style,
+    /// Of results, on stdout.
+    pub view: View,
     errors: Style,
 }
 
 impl Ui {
     /// As the flags say.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
-        Self { quiet: global.quiet, verbose: global.verbose, ..Self::colored(global.color) }
+        let mut ui = Self::colored(global.color);
+        ui.view.full = global.full;
+        Self { quiet: global.quiet, verbose: global.verbose, ..ui }
     }
 
     /// With notes as usual.
@@ -41,7 +44,7 @@ impl Ui {
         Self {
             quiet: false,
             verbose: false,
-            style: Style::new(colored(io::stdout().is_terminal())),
+            view: View::of_stdout(false, Style::new(colored(io::stdout().is_terminal()))),
             errors: Style::new(colored(io::stderr().is_terminal())),
         }
     }
@@ -101,8 +104,8 @@ impl Ui {
     pub(crate) fn fail(&self, failure: &Failure) -> Code {
         let text = match failure.out_of_memory() {
             Some(report) => match failure.error.to_string() {
-                own if own.starts_with("out of memory") => crate::render::oom::text(report),
-                context => format!("{context}: {}", crate::render::oom::text(report)),
+                own if own.starts_with("out of memory") => crate::render::oom::text(report, self.view),
+                context => format!("{context}: {}", crate::render::oom::text(report, self.view)),
             },
             None => chain(&failure.error),
         };
@@ -113,7 +116,10 @@ impl Ui {
     /// Says what is wrong with the command line.
     pub(crate) fn refuse(&self, error: &clap::Error) -> Code {
         // Clap's own colours are left out: they could not be told from an argument's.
-        let text = error.render().to_string();
+        let mut text = plain(&error.render().to_string());
+        if error.kind() == ErrorKind::InvalidValue && text.contains("'--model <NAME>'") {
+            text += OWN_NETWORK;
+        }
         match text.trim_end().strip_prefix("error:") {
             Some(problem) => line(format!("{}{problem}", self.errors.red("error:"))),
             // The help, where a command is missing.
@@ -121,6 +127,22 @@ impl Ui {
         }
         Code::Usage
     }
+}
+
+/// For who names a network that is not among ours.
+const OWN_NETWORK: &str = "\nA network of your own: `vramlab rehearse -- python train.py` runs its script on a card that is not \
+    there;\n`--model-file` takes a config.json, a .pt2 of torch.export, or a TOML file.\n";
+
+/// What parsers of numbers say, in other words.
+fn plain(text: &str) -> String {
+    const WORDS: [(&str, &str); 5] = [
+        (": invalid digit found in string", ": a whole number, 0 or more, is expected"),
+        (": cannot parse integer from empty string", ": a whole number is expected"),
+        (": number too large to fit in target type", ": too large"),
+        (": number too small to fit in target type", ": too small"),
+        (": invalid float literal", ": a number is expected"),
+    ];
+    WORDS.iter().fold(text.to_string(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
 /// The message and its causes, those left out that the message before says already.
@@ -142,7 +164,7 @@ fn to_stdout(contents: &[u8]) -> Result<()> {
     let mut out = io::stdout().lock();
     match out.write_all(contents).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             CLOSED.store(true, Relaxed);
             Ok(())
         }
@@ -175,6 +197,14 @@ fn wants_color() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_that_are_none_are_told_plainly() {
+        let error = "-1".parse::<usize>().unwrap_err();
+        assert_eq!(plain(&format!("'-1': {error}")), "'-1': a whole number, 0 or more, is expected");
+        let error = "a".parse::<f64>().unwrap_err();
+        assert_eq!(plain(&format!("'a': {error}")), "'a': a number is expected");
+    }
 
     #[test]
     fn causes_are_said_once() {

@@ -50,7 +50,7 @@ fn the_processor_is_measured_for_people_programs_and_a_page() {
     let file = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
     let (result, page, later, csv) = (file("b.json"), file("b.html"), file("later.html"), file("b.csv"));
     let files = ["--json", &result, "--html", &page, "--export-csv", &csv];
-    let text = done(&SHORT.iter().copied().chain(files).collect::<Vec<_>>());
+    let text = done(&SHORT.iter().copied().chain(files).chain(["--full"]).collect::<Vec<_>>());
 
     let bench: Value = serde_json::from_str(&fs::read_to_string(&result).unwrap()).unwrap();
     assert_eq!((&bench["schema"], &bench["interrupted"]), (&"vramlab-bench-1".into(), &false.into()));

@@ -49,13 +49,14 @@ fn one_rank_is_the_plain_run() {
 
 #[test]
 fn people_read_a_row_per_rank() {
-    let words = ["--data-parallel", "4", "--zero", "1", "--precision", "bf16"];
+    let words = ["--data-parallel", "4", "--zero", "1", "--precision", "bf16", "--full"];
     let text = done(&GPT.into_iter().chain(words).collect::<Vec<_>>());
     fits(&text);
     for part in ["ZeRO-1", "rank 3", "formula", "all-gather", "float32 master", "The ranks between"] {
         assert!(text.contains(part), "{part}: {text}");
     }
-    let here = done(&["train", "--backend", "meta", "--model", "mlp", "--batch", "8", "--data-parallel", "2"]);
+    let here =
+        done(&["train", "--backend", "meta", "--model", "mlp", "--batch", "8", "--data-parallel", "2", "--full"]);
     assert!(here.contains("all-reduce") && here.contains("ZeRO-0"), "{here}");
 }
 

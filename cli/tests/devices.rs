@@ -45,7 +45,7 @@ fn an_absent_gpu_says_what_is_missing() {
 fn experiments_are_listed_for_people_and_programs() {
     let list = json(&["list"]);
     assert_eq!(list["schema"], "vramlab-list-1");
-    let text = done(&["list", "-v"]);
+    let text = done(&["list", "--full"]);
     fits(&text);
     for experiment in list["experiments"].as_array().unwrap() {
         assert!(text.contains(experiment["name"].as_str().unwrap()), "{experiment}");

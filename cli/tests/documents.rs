@@ -164,7 +164,7 @@ fn every_program_of_the_articles_runs_by_the_command_that_is_listed() {
     let commands: Vec<&str> = rows.filter_map(|row| row.split("`vramlab ").nth(1)?.split('`').next()).collect();
     assert!(commands.len() >= 14, "{commands:?}");
     for command in commands {
-        let args: Vec<&str> = command.split_whitespace().chain(["--backend", "meta"]).collect();
+        let args: Vec<&str> = command.split_whitespace().chain(["--backend", "meta", "--full"]).collect();
         let stdout = done(&args);
         assert!(stdout.contains("allocated"), "{command}: {stdout}");
     }

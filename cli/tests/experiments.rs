@@ -15,8 +15,19 @@ fn experiments_report_for_people_and_programs() {
         let ran = run(&["run", name, "--backend", "meta", "--seed", "3"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
         fits(&ran.stdout);
-        for part in [name, "again: vramlab run", "--seed 3", "predicted", "residual"] {
-            assert!(ran.stdout.contains(part), "{name}: no {part}: {}", ran.stdout);
+        assert!(ran.stdout.lines().count() <= 22, "{name}: {}", ran.stdout);
+        let about = lab::experiments::by_name(name).unwrap();
+        let first = ran.stdout.lines().take(2).map(str::trim).collect::<Vec<_>>().join(" ");
+        let answer = first.strip_prefix(about.question()).map(str::trim).unwrap_or_default();
+        assert!(answer.split('.').next().is_some_and(|answer| !answer.is_empty()), "{name}: {first}");
+        for claim in about.claims() {
+            let beginning: String = claim.text.chars().take(12).collect();
+            assert!(ran.stdout.contains(&beginning), "{name}: no {beginning}: {}", ran.stdout);
+        }
+        let full = common::done(&["run", name, "--backend", "meta", "--seed", "3", "--full"]);
+        fits(&full);
+        for part in ["again: vramlab run", "--seed 3", "predicted", "residual"] {
+            assert!(full.contains(part), "{name}: no {part}: {full}");
         }
         let ran = run(&["run", name, "--backend", "meta", "--json", "-"]);
         let json: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -43,6 +54,22 @@ fn all_of_them_are_a_list() {
     let json: Value = serde_json::from_str(&ran.stdout).unwrap();
     let found: Vec<&str> = json.as_array().unwrap().iter().map(|e| e["experiment"].as_str().unwrap()).collect();
     assert_eq!(found, names());
+    let text = common::done(&["run", "all", "--backend", "meta"]);
+    fits(&text);
+    assert_eq!(text.lines().count(), names().len() + 3, "a line for each: {text}");
+}
+
+#[test]
+fn predictions_are_counted_where_they_are_closed_forms() {
+    let of = |name: &str| common::done(&["run", name, "--backend", "meta"]);
+    let sizes = common::json(&["run", "optimizer", "--backend", "meta"]);
+    let rows = sizes["rows"].as_array().unwrap().iter().map(|row| row["residual"].as_object().unwrap().len());
+    let all: usize = rows.sum();
+    assert!(of("optimizer").contains(&format!("{all} predictions, {all} exact.")), "{}", of("optimizer"));
+    for name in ["fit", "cache", "fragmentation"] {
+        let text = of(name);
+        assert!(!text.contains("predictions") && text.contains("compared with a dry run or a replay"), "{text}");
+    }
 }
 
 #[test]
@@ -62,6 +89,7 @@ fn claims_are_one_table() {
     assert!(ran.stdout.contains("| claim | source | verdict | number | condition |"), "{}", ran.stdout);
     let ran = run(&["run", "--claims", "quantization", "leak", "--backend", "meta"]);
     fits(&ran.stdout);
+    assert_eq!(ran.stdout.lines().count(), 1 + 1 + 4 + 1, "a line for each claim: {}", ran.stdout);
     assert!(ran.stdout.contains("4 claims: 2 hold, 1 depend, 1 fail, 0 not tested"), "{}", ran.stdout);
 }
 
@@ -75,6 +103,7 @@ fn another_network_is_measured_where_the_question_allows_it() {
         let predicted = json["rows"].as_array().unwrap().iter().filter(|row| row["predicted"]["peak_bytes"].is_u64());
         assert_eq!(predicted.count(), 0, "{name}: a closed form of another network");
         let text = common::done(&["run", name, "--model", "mlp", "--backend", "meta"]);
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(text.contains("--model mlp"), "the command to repeat it: {text}");
     }
     let refusal = common::refused(2, &["run", "leak", "--model", "mlp"]);

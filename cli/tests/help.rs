@@ -5,8 +5,8 @@ use common::{done, run};
 
 const COMMANDS: [(&str, &str); 18] = [
     ("devices", "vramlab devices --json -"),
-    ("list", "vramlab list -v"),
-    ("cards", "vramlab cards -v"),
+    ("list", "vramlab list --full"),
+    ("cards", "vramlab cards --full"),
     ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
     ("train", "vramlab train --model mlp --data digits --backend cpu"),
     ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),

@@ -54,6 +54,7 @@ fn people_are_told_that_it_was_stopped() {
     let child = start(&["train", "-v", "--backend", "meta", "--model", "mlp", "--steps", "1000000000"]);
     let (code, stdout, stderr) = interrupted(child);
     assert_eq!(code, Some(130));
+    assert!(stderr.contains("stopping after this step; Ctrl-C again to stop now\n"), "{stderr}");
     assert!(stderr.ends_with("interrupted: what was measured until then was delivered\n"), "{stderr}");
     assert!(stdout.contains("stopped early"), "{stdout}");
 }

@@ -71,7 +71,18 @@ fn paper_and_processor_agree_and_schedules_differ() {
 
 #[test]
 fn people_read_a_row_per_device() {
-    let text = done(&["train", "--devices", "meta:0,meta:1,meta:2", "--model", "gpt", "--cut", "1,2", "--steps", "1"]);
+    let text = done(&[
+        "train",
+        "--devices",
+        "meta:0,meta:1,meta:2",
+        "--model",
+        "gpt",
+        "--cut",
+        "1,2",
+        "--steps",
+        "1",
+        "--full",
+    ]);
     fits(&text);
     for part in ["meta:0", "meta:2", "activation", "crossed the cuts", "2–3"] {
         assert!(text.contains(part), "{part}: {text}");

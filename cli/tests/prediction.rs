@@ -64,7 +64,7 @@ fn what_does_not_fit_says_what_it_needs_and_what_would_help() {
     assert_eq!(ran.code, Some(1));
     fits(&ran.stdout);
     assert!(ran.stdout.contains("does not fit into 8 GiB"), "{}", ran.stdout);
-    assert!(ran.stdout.contains("accumulation, 8 × 1") && ran.stdout.contains(" yes "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("accumulation, 8 × 1") && ran.stdout.contains(" yes\n"), "{}", ran.stdout);
     assert!(ran.stderr.contains("out of memory"), "{}", ran.stderr);
     let json: serde_json::Value = serde_json::from_str(&run(&gpt2(&["--gpu", "8GiB", "--json", "-"])).stdout).unwrap();
     assert_eq!(json["fits"], false);
@@ -138,7 +138,7 @@ fn what_is_missing_is_one_figure_everywhere() {
     let short = |bytes| format!("no: {} more", lab::figures::short(bytes));
     let table = run(&gpt2(&["-L", "gpu", "t4,rtx4090"]));
     assert_eq!(table.code, Some(1));
-    assert!(table.stdout.contains(&short(missing)) && table.stdout.contains(" yes "), "{}", table.stdout);
+    assert!(table.stdout.contains(&short(missing)) && table.stdout.contains(" yes\n"), "{}", table.stdout);
     // The largest batch that fits is run, and the next: batch 8 is among them only if it is the border.
     let fit = json(&["fit", "--model", "gpt2", "--optimizer", "adamw", "--gpu", "t4"]);
     let failed = fit["runs"].as_array().unwrap().iter().find(|run| run["fits"] == false).unwrap();
@@ -223,5 +223,5 @@ fn cards_say_where_their_figures_are_from() {
     let text = done(&["cards"]);
     fits(&text);
     assert!(text.contains("rtx3060") && !text.contains("GASDA"), "{text}");
-    assert!(done(&["cards", "-v"]).contains("sshan-zhao/GASDA#19"));
+    assert!(done(&["cards", "--full"]).contains("sshan-zhao/GASDA#19"));
 }

@@ -144,7 +144,7 @@ fn digits_are_learnt() {
 fn the_report_fits_and_has_its_parts() {
     fits(&done(&small(&["--backend", "cpu", "--summary"])));
     // The command that repeats it is one line, however long.
-    let text = done(&small(&["--backend", "cpu", "--summary", "-v"]));
+    let text = done(&small(&["--backend", "cpu", "--summary", "--full"]));
     for part in ["mlp: fully connected", "s0.forward", "at the peak", "The peak is", "requested", "reserved"] {
         assert!(text.contains(part), "{part}: {text}");
     }
@@ -160,7 +160,7 @@ fn a_limit_that_does_not_suffice_is_1_and_its_account_is_written() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("run.json").display().to_string();
     let gpt = ["train", "--backend", "meta", "--model", "gpt", "--like", "native"];
-    let ran = run(&[&gpt[..], &["--memory-limit", "16MiB", "--json", &file]].concat());
+    let ran = run(&[&gpt[..], &["--memory-limit", "16MiB", "--full", "--json", &file]].concat());
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stderr.starts_with("error: out of memory: tried to allocate"), "{}", ran.stderr);
     fits(&ran.stderr);
@@ -388,6 +388,6 @@ fn a_limit_that_is_too_small_is_full_by_what_the_whole_run_needs() {
 #[cfg(feature = "cpu")]
 #[test]
 fn the_memory_of_the_host_is_no_part_of_a_run_on_it() {
-    let text = done(&["train", "-v", "--model", "mlp", "--backend", "cpu", "--steps", "1"]);
+    let text = done(&["train", "--full", "--model", "mlp", "--backend", "cpu", "--steps", "1"]);
     assert!(text.contains("rounding to blocks") && !text.contains("other processes"), "{text}");
 }

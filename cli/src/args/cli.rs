@@ -32,10 +32,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example: the devices, for another program\n  vramlab devices --json -")]
     Devices(DevicesArgs),
     /// List the experiments, with the question and the claims of each.
-    #[command(after_help = "Example: the experiments, and the sizes that can be set in each\n  vramlab list -v")]
+    #[command(after_help = "Example: the experiments, and the sizes that can be set in each\n  vramlab list --full")]
     List(ListArgs),
     /// List the cards that --gpu knows: what the driver says of each, what a process takes at once, and where each figure is from.
-    #[command(after_help = "Example: the cards, with the sources\n  vramlab cards -v")]
+    #[command(after_help = "Example: the cards, with the sources\n  vramlab cards --full")]
     Cards(CardsArgs),
     /// Run experiments: a question, a prediction, a measurement, a verdict.
     #[command(after_help = "Example: one experiment without a device, with its own sizes\n  \

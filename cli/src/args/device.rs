@@ -23,7 +23,7 @@ pub(crate) struct DeviceArgs {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Memory")]
 pub(crate) struct AllocatorArgs {
-    /// Pretend that the device has only this much memory (8GiB, 512MiB, bytes), through the real out-of-memory path.
+    /// Give the device only this much memory (8GiB, 512MiB, bytes): it runs out there as a smaller one would.
     #[arg(long, value_name = "SIZE")]
     pub memory_limit: Option<MemorySize>,
     /// Let the allocator take no more than this share of the device, as set_per_process_memory_fraction does.

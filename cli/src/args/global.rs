@@ -9,7 +9,10 @@ pub(crate) struct GlobalArgs {
     /// Say nothing but the results: no progress, no notes.
     #[arg(short, long, global = true)]
     pub quiet: bool,
-    /// Also say what was chosen, and why.
+    /// Show all of the answer: every table, every exact byte.
+    #[arg(long, global = true)]
+    pub full: bool,
+    /// Also say what was chosen, and why, on standard error.
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// When to use colours; with `auto`, the variable NO_COLOR turns them off.

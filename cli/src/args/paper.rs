@@ -4,7 +4,8 @@ use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
 
 use super::scan::ScanArgs;
 use super::{
-    AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs, values,
+    AllocatorArgs, HtmlArgs, MOST_USED, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs,
+    values,
 };
 
 /// A run on paper.
@@ -16,7 +17,7 @@ pub(crate) struct PaperArgs {
     pub training: TrainingArgs,
     /// The card: a name (rtx4090, a100-40, h200 …; the CUDA context is taken off its memory; `vramlab cards` lists all), or how much memory there
     /// is for tensors (24GiB) [default: more than any has].
-    #[arg(long, value_name = "NAME|SIZE", help_heading = "Device")]
+    #[arg(long, value_name = "NAME|SIZE", help_heading = MOST_USED)]
     pub gpu: Option<Gpu>,
     #[command(flatten)]
     pub allocator: AllocatorArgs,
@@ -65,7 +66,7 @@ impl PredictArgs {
 /// `vramlab fit`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FitArgs {
-    /// What to make as large as fits.
+    /// What is searched for: the largest batch, or the longest sequence, that fits.
     #[arg(long, value_name = "WHAT", default_value_t, value_parser = values::one_of::<Quantity>(Quantity::NAMES))]
     pub of: Quantity,
     /// Where to stop looking [default: 1048576 examples, or as many tokens as the network takes, 131072 at most].

@@ -41,7 +41,7 @@ pub(crate) struct RunArgs {
     /// Show one table of the claims instead of the experiments: claim, source, verdict, number, condition. Of all experiments, unless named.
     #[arg(long)]
     pub claims: bool,
-    /// Replace sizes of the experiment: batch=32,64 (`vramlab list -v` names them).
+    /// Replace sizes of the experiment: batch=32,64 (`vramlab list --full` names them).
     #[arg(long, value_name = "NAME=VALUES", value_parser = size_values)]
     pub set: Vec<(String, Vec<usize>)>,
     /// Ask about another network than the experiment's own, where its question allows that: batch-size, steady-state, release, cache. Such a

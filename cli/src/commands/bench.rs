@@ -1,5 +1,7 @@
 //! `vramlab bench`: every device beside its own roofs, in less than a minute.
 
+use std::time::Instant;
+
 use lab::bench::Short;
 use lab::results::{BenchResult, BenchedAllocator, BenchedDevice, DeviceFigures};
 use serde_json::json;
@@ -13,6 +15,8 @@ use crate::progress::Progress;
 use crate::ui::Ui;
 use lab::backends::Entry;
 
+/// Steps of the progress bar.
+const PROGRESS: u64 = 100;
 /// The part of the time that the allocators get.
 const OF_ALLOCATORS: f64 = 0.1;
 
@@ -26,7 +30,10 @@ pub(super) fn run(args: &BenchArgs, ui: &Ui) -> Result<Code> {
     let places: Vec<Place> = entries.into_iter().flat_map(places).collect();
     let there = places.iter().filter(|place| place.index.is_ok()).count().max(1);
     let seconds = args.seconds * (1.0 - OF_ALLOCATORS) / there as f64;
-    let progress = Progress::new(ui, 0);
+    let progress = Progress::new(ui, PROGRESS);
+    let start = Instant::now();
+    // By the clock: how many measurements fit the time is not known before.
+    let done = || ((start.elapsed().as_secs_f64() / args.seconds * PROGRESS as f64) as u64).min(PROGRESS - 1);
     let stop = interrupt::asked;
     let mut devices = Vec::new();
     for place in places {
@@ -34,10 +41,10 @@ pub(super) fn run(args: &BenchArgs, ui: &Ui) -> Result<Code> {
             break;
         }
         let label = place.label();
-        let tell = |what: &str| progress.set(0, format!("{label}: {what}"));
+        let tell = |what: &str| progress.set(done(), format!("{label}: {what}"));
         devices.push(place.measure(&Short { seconds, stop: &stop, tell: &tell }));
     }
-    let tell = |what: &str| progress.set(0, format!("allocators: {what}"));
+    let tell = |what: &str| progress.set(done(), format!("allocators: {what}"));
     let short = Short { seconds: args.seconds * OF_ALLOCATORS, stop: &stop, tell: &tell };
     let allocators = if stop() { Vec::new() } else { short.allocators()? };
     drop(progress);

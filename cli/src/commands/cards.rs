@@ -8,7 +8,7 @@ use crate::exit::{Code, Result};
 use crate::output;
 use crate::ui::Ui;
 
-/// Lists the cards that `--gpu` knows; with `-v` also where each figure is from.
+/// Lists the cards that `--gpu` knows; with `--full` also where each figure is from.
 ///
 /// # Errors
 /// When a result cannot be written.

@@ -7,7 +7,7 @@ use crate::exit::{Code, Result};
 use crate::output;
 use crate::ui::Ui;
 
-/// Lists the experiments with their questions and claims; with `-v` also the sizes that can be set.
+/// Lists the experiments with their questions and claims; with `--full` also the sizes that can be set.
 ///
 /// # Errors
 /// When a result cannot be written.

@@ -32,10 +32,13 @@ mod tune;
 pub(crate) mod warnings;
 mod weights;
 
+use std::path::PathBuf;
+
 use lab::run::ParallelSpec;
 
-use crate::args::{Command, Invocation};
+use crate::args::{Command, Invocation, SnapshotCommand};
 use crate::exit::{Code, Result};
+use crate::file_kind::{self, Kind};
 use crate::ui::Ui;
 
 /// Does what was asked.
@@ -43,6 +46,7 @@ use crate::ui::Ui;
 /// # Errors
 /// As the command fails; the failure knows the exit code.
 pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
+    check_files(&invocation.cli.command)?;
     if let Some(code) = split(invocation, ui) {
         return code;
     }
@@ -76,6 +80,45 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man => docs::man(ui),
+    }
+}
+
+/// Refuses files of a kind that a command does nothing with.
+///
+/// # Errors
+/// Such a file, named for what it is, with what to do with it instead.
+fn check_files(command: &Command) -> Result<()> {
+    const SNAPSHOT: &str = "a snapshot (torch.cuda.memory._dump_snapshot writes one)";
+    let all = |paths: &[&PathBuf], allowed: &[Kind], wanted: &str| {
+        paths.iter().try_for_each(|path| file_kind::check(path, allowed, wanted))
+    };
+    let model = |path: &Option<PathBuf>| {
+        let path: Vec<&PathBuf> = path.iter().collect();
+        all(&path, &[Kind::Config, Kind::Exported], "a network (config.json, a .pt2 of torch.export, TOML)")
+    };
+    let recording = |path| all(&[path], &[Kind::Snapshot, Kind::Trace], "a recording of allocations");
+    match command {
+        Command::Snapshot(args) => match &args.command {
+            SnapshotCommand::Show(args) => all(&[&args.file], &[Kind::Snapshot], SNAPSHOT),
+            SnapshotCommand::Convert(args) => all(&[&args.file], &[Kind::Snapshot], SNAPSHOT),
+            SnapshotCommand::Diff(args) => all(&[&args.before, &args.after], &[Kind::Snapshot], SNAPSHOT),
+            SnapshotCommand::Replay(args) => recording(&args.file),
+        },
+        Command::Replay(args) => recording(&args.file),
+        Command::Tune(args) => recording(&args.file),
+        Command::Report(args) => {
+            let files: Vec<&PathBuf> = args.files.iter().collect();
+            all(&files, &[Kind::Finding, Kind::Snapshot, Kind::Trace], "a result or a recording")
+        }
+        Command::Check(args) => all(&[&args.baseline], &[Kind::Lock], "a memory lock file (check --update writes one)"),
+        Command::Explain(args) => match args.text.as_slice() {
+            [one] => all(&[&PathBuf::from(one)], &[], "a log with PyTorch's message"),
+            _ => Ok(()),
+        },
+        Command::Train(args) => model(&args.model.model_file),
+        Command::Predict(args) => model(&args.paper.model.model_file),
+        Command::Fit(args) => model(&args.paper.model.model_file),
+        _ => Ok(()),
     }
 }
 

@@ -21,6 +21,8 @@ use crate::visible::sequence;
 /// # Errors
 /// A result that cannot be written; a directory of statuses that others can write. That nothing runs, or that a driver is absent, is no failure.
 pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
+    // That is how one leaves it.
+    interrupt::silence();
     output::check(&args.json)?;
     let to_file = matches!(args.json, Some(Destination::File(_)));
     if to_file && !args.once {
@@ -65,5 +67,5 @@ fn look() -> Result<MonitorResult> {
 }
 
 fn text(seen: &MonitorResult, ui: &Ui) -> String {
-    sections::text(&seen.title(), &seen.sections(), ui.verbose, ui.style)
+    sections::text(&seen.title(), &seen.sections(), ui.view)
 }

@@ -19,7 +19,7 @@ use super::{events, warnings, weights};
 use crate::exit::{Failure, Result};
 use crate::interrupt;
 use crate::progress::Progress;
-use crate::render::oom;
+use crate::render::{View, oom};
 use crate::status::Publisher;
 use crate::ui::Ui;
 
@@ -204,7 +204,7 @@ fn memory_summary(device: &Device, index: usize) -> String {
 /// Why a run ended for lack of memory, and what is missing.
 pub(super) fn out_of_memory(failure: &Failure) -> OutOfMemoryResult {
     match failure.out_of_memory() {
-        Some(report) => OutOfMemoryResult::of(report, oom::text(report)),
+        Some(report) => OutOfMemoryResult::of(report, oom::text(report, View::of_document())),
         None => OutOfMemoryResult {
             message: failure.error.to_string(),
             missing_bytes: failure.missing_bytes(),

@@ -105,8 +105,12 @@ pub(super) fn measured(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &U
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     let device = targets[0].describe(&targets[0].open()?);
     let (mut found, mut failures): (Vec<Found>, Vec<Failure>) = (Vec::new(), Vec::new());
-    for experiment in chosen {
-        match one(*experiment, asked, &targets, ui) {
+    for (number, experiment) in chosen.iter().enumerate() {
+        let place = match chosen.len() {
+            1 => String::new(),
+            all => format!("experiment {} of {all}, ", number + 1),
+        };
+        match one(*experiment, &place, asked, &targets, ui) {
             Ok(outcome) => {
                 failures.extend(unexplained(*experiment, &outcome));
                 found.push((*experiment, outcome));
@@ -213,11 +217,13 @@ fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result
     names.0.iter().map(|name| target(&asked.spec.on(name))).collect()
 }
 
-fn one(experiment: &dyn Experiment, asked: &Asked, targets: &[Target], ui: &Ui) -> Result<Outcome> {
+/// One of them; `place`: which of how many, for the progress bar.
+fn one(experiment: &dyn Experiment, place: &str, asked: &Asked, targets: &[Target], ui: &Ui) -> Result<Outcome> {
     let progress = Progress::new(ui, PROGRESS as u64);
     let last = RefCell::new(String::new());
     let on_progress = |what: &str, share: f64| {
-        progress.set((share.clamp(0.0, 1.0) * PROGRESS) as u64, what);
+        let name = experiment.name();
+        progress.set((share.clamp(0.0, 1.0) * PROGRESS) as u64, format!("{place}{name}: {what}"));
         if *last.borrow() != what {
             ui.note(format!("{}: {what}", experiment.name()));
             last.replace(what.to_string());

@@ -1,4 +1,4 @@
-//! Results for people: everything fits 80 columns.
+//! Results for people: no line is longer than the terminal.
 
 pub(crate) mod bytes;
 pub(crate) mod chart;
@@ -8,14 +8,59 @@ pub(crate) mod sections;
 pub(crate) mod style;
 pub(crate) mod table;
 
-/// Columns of a terminal that everything fits in.
-pub(crate) const WIDTH: usize = 80;
+use std::io::{IsTerminal, stdout};
 
-/// Breaks text into lines of at most `width` characters, all but the first indented by `indent` (which counts).
+use style::Style;
+
+/// How much of a result is shown, and on what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct View {
+    /// Columns that no line exceeds.
+    pub width: usize,
+    /// Also what few readers want: every table, every exact byte.
+    pub full: bool,
+    /// With colours, or without.
+    pub style: Style,
+}
+
+/// Columns where nothing says how many there are.
+const USUAL: usize = 80;
+/// Columns that are made use of: fewer cannot hold a table, more are hard to read along.
+const NARROWEST: usize = 40;
+const WIDEST: usize = 200;
+
+impl View {
+    /// Of standard output: as wide as the terminal, or as the variable COLUMNS says where there is none.
+    pub(crate) fn of_stdout(full: bool, style: Style) -> Self {
+        let terminal = || stdout().is_terminal().then(terminal_size::terminal_size).flatten();
+        let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
+        let width = terminal().map(|(width, _)| usize::from(width.0)).or_else(said).unwrap_or(USUAL);
+        Self { width: width.clamp(NARROWEST, WIDEST), full, style }
+    }
+
+    /// Of a document: all of it, in 80 columns without colours.
+    pub(crate) fn of_document() -> Self {
+        Self { width: USUAL, full: true, style: Style::new(false) }
+    }
+
+    /// Text as it is shown: the exact bytes beside rounded ones only in full.
+    fn figures(self, text: &str) -> String {
+        if self.full { text.to_string() } else { lab::figures::rounded(text) }
+    }
+
+    /// A heading, in as many lines as it needs.
+    fn heading(self, text: &str, indent: usize) -> String {
+        let lines = wrapped(&self.figures(text), self.width, indent);
+        lines.lines().map(|line| format!("{}\n", self.style.bold(line))).collect()
+    }
+}
+
+/// Breaks text into lines of at most `width` characters, all but the first indented by `indent` (which counts). A word that no line has room for
+/// is broken too.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
     let mut used = 0;
-    for word in text.split_whitespace() {
+    for word in words(text) {
         let len = word.chars().count();
         if used > 0 && used + 1 + len > width {
             out.push('\n');
@@ -25,10 +70,52 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
             out.push(' ');
             used += 1;
         }
-        out.push_str(word);
-        used += len;
+        // What was kept together for this is a space again.
+        for c in word.chars().map(|c| if c == GLUE { ' ' } else { c }) {
+            if used >= width.max(indent + 1) {
+                out.push('\n');
+                out.push_str(&" ".repeat(indent));
+                used = indent;
+            }
+            out.push(c);
+            used += 1;
+        }
     }
     out
+}
+
+/// Between a number and its unit, while lines are broken.
+const GLUE: char = '\u{1e}';
+const UNITS: [&str; 8] = ["%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "µs"];
+
+/// The words of a text; a number and its unit are one.
+fn words(text: &str) -> impl Iterator<Item = String> {
+    let mut words = text.split_whitespace().peekable();
+    std::iter::from_fn(move || {
+        let mut word = words.next()?.to_string();
+        // Three digits more of a number: `124 439 808`.
+        let is_group = |next: &&str| {
+            let digits = next.trim_end_matches([',', ';', '.']);
+            digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit())
+        };
+        let is_unit = |next: &&str| UNITS.contains(&next.trim_end_matches(|c: char| ".,;:)".contains(c)));
+        while word.ends_with(|c: char| c.is_ascii_digit())
+            && let Some(unit) = words.next_if(|next| is_unit(next) || is_group(next))
+        {
+            word.push(GLUE);
+            word.push_str(unit);
+        }
+        Some(word)
+    })
+}
+
+/// Text in a line: what it has no room for is cut.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width {
+        return text.to_string();
+    }
+    let kept: String = text.chars().take(width.saturating_sub(1)).collect();
+    format!("{}…", kept.trim_end())
 }
 
 /// A number in groups of three digits: `124 439 808`.
@@ -43,8 +130,20 @@ mod tests {
     #[test]
     fn text_breaks_at_words() {
         assert_eq!(wrapped("one two three four", 9, 2), "one two\n  three\n  four");
-        assert_eq!(wrapped("unbreakably-long", 4, 0), "unbreakably-long");
+        assert_eq!(wrapped("an unbroken word", 4, 1), "an\n unb\n rok\n en\n wor\n d");
         assert_eq!(wrapped("", 4, 0), "");
+    }
+
+    #[test]
+    fn a_number_keeps_its_unit() {
+        assert_eq!(wrapped("takes 12 MiB, 5 %", 9, 2), "takes\n  12 MiB,\n  5 %");
+        assert_eq!(wrapped("takes 124 439 808 parameters", 18, 0), "takes 124 439 808\nparameters");
+        assert_eq!(wrapped("B 12 apples", 4, 0), "B 12\nappl\nes");
+    }
+
+    #[test]
+    fn a_line_is_cut_at_its_end() {
+        assert_eq!([cut("one two", 7), cut("one two", 6), cut("one two", 5)], ["one two", "one t…", "one…"]);
     }
 
     #[test]

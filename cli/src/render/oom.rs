@@ -2,16 +2,23 @@
 
 use memcore::memory::OutOfMemory;
 
-use super::{WIDTH, wrapped};
+use super::{View, wrapped};
+
+/// Sentences of a short account: what was asked for, what is missing, what is held.
+const BRIEF: usize = 3;
 
 /// The report, a sentence to a paragraph, within the width of a terminal. The caller's `error: ` comes before the first.
-pub(crate) fn text(report: &OutOfMemory) -> String {
-    let text = report.to_string();
-    let sentences: Vec<&str> = text.trim_end_matches('.').split(". ").collect();
+pub(crate) fn text(report: &OutOfMemory, view: View) -> String {
+    let text = view.figures(&report.to_string());
+    let mut sentences: Vec<&str> = text.trim_end_matches('.').split(". ").collect();
+    if !view.full && sentences.len() > BRIEF {
+        sentences.truncate(BRIEF);
+        sentences.push("Who holds it, byte by byte: --full");
+    }
     let paragraphs = sentences.iter().enumerate().map(|(i, sentence)| match i {
         // Room for what the caller puts before it.
-        0 => wrapped(sentence, WIDTH - "error: ".len(), 2),
-        _ => format!("  {}", wrapped(sentence, WIDTH - 2, 2)),
+        0 => wrapped(sentence, view.width - "error: ".len(), 2),
+        _ => format!("  {}", wrapped(sentence, view.width - 2, 2)),
     });
     paragraphs.collect::<Vec<_>>().join(".\n") + "."
 }

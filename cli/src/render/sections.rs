@@ -2,94 +2,149 @@
 
 use lab::section::{Bars, Cell, Figure, Judged, Section, Verdict};
 
-use super::style::Style;
-use super::{WIDTH, chart, markdown, table, wrapped};
+use super::{View, chart, cut, markdown, table, wrapped};
 
-/// Characters of a bar's name, and of the bar.
+/// Characters of a bar's name at most, and of the bar where the line has room.
 const NAME: usize = 28;
 const BAR: usize = 30;
 
-/// A result, in 80 columns. `details`: with what few readers want.
-pub(crate) fn text(title: &str, sections: &[Section], details: bool, style: Style) -> String {
+/// A result on a terminal.
+pub(crate) fn text(title: &str, sections: &[Section], view: View) -> String {
     let mut parts = Vec::new();
     if !title.is_empty() {
-        parts.push(format!("{}\n", style.bold(&wrapped(title, WIDTH, 2))));
+        parts.push(view.heading(title, 2));
     }
-    collect(&mut parts, sections, details, style);
+    collect(&mut parts, sections, view);
     parts.concat()
 }
 
-fn collect(out: &mut Vec<String>, sections: &[Section], details: bool, style: Style) {
+fn collect(out: &mut Vec<String>, sections: &[Section], view: View) {
     for section in sections {
         let (apart, text) = match section {
-            Section::Answer(text) | Section::Note(text) => (false, paragraphs(text)),
+            Section::Answer(text) | Section::Note(text) => (false, paragraphs(text, view)),
             // Standard error has them.
             Section::Warning(_) | Section::Failure(_) => continue,
-            Section::Heading(text) => (true, format!("{}\n", style.bold(&wrapped(text, WIDTH, 0)))),
-            Section::Figures(list) => (false, list.iter().map(figure).collect()),
-            Section::Verdicts(claims) => (true, claims.iter().map(|judged| verdict(judged, style)).collect()),
-            Section::Table(shown) if shown.rows.is_empty() => continue,
-            Section::Table(shown) if shown.title.is_empty() => (false, table::text(shown)),
-            Section::Table(shown) => (true, table::titled(shown, style)),
-            Section::Drawing(_) if !details => continue,
-            Section::Chart(shown) | Section::Drawing(shown) => match chart::text(shown, style) {
+            Section::Heading(text) => (true, view.heading(text, 0)),
+            Section::Figures(list) => (false, list.iter().map(|one| figure(one, view)).collect()),
+            Section::Verdicts(claims) if view.full => (true, claims.iter().map(|one| verdict(one, view)).collect()),
+            Section::Verdicts(claims) => (false, claims.iter().map(|one| verdict_in_a_line(one, view)).collect()),
+            Section::Table(shown) | Section::List(shown) if shown.rows.is_empty() => continue,
+            Section::List(shown) if !view.full && shown.title.is_empty() => (false, table::lines(shown, view)),
+            Section::List(shown) if !view.full => (true, view.heading(&shown.title, 0) + &table::lines(shown, view)),
+            Section::Table(shown) | Section::List(shown) if shown.title.is_empty() => (false, table::text(shown, view)),
+            Section::Table(shown) | Section::List(shown) => (true, table::titled(shown, view)),
+            Section::Drawing(_) if !view.full => continue,
+            Section::Chart(shown) | Section::Drawing(shown) => match chart::text(shown, view) {
                 drawn if drawn.is_empty() => continue,
-                drawn => (true, format!("{}\n{drawn}", style.bold(&wrapped(&shown.title, WIDTH, 0)))),
+                drawn => (true, view.heading(&shown.title, 0) + &drawn),
             },
-            Section::Bars(shown) => (true, format!("{}\n{}", style.bold(&shown.title), bars(shown))),
-            Section::Details { .. } if !details => continue,
-            Section::Details { title, sections } => {
-                out.push(format!("\n{}\n", style.bold(&wrapped(title, WIDTH, 0))));
-                collect(out, sections, details, style);
+            Section::Bars(shown) => (true, view.heading(&shown.title, 0) + &bars(shown, view)),
+            Section::Details { .. } | Section::Rest(_) if !view.full => continue,
+            Section::Rest(sections) => {
+                collect(out, sections, view);
                 continue;
             }
-            Section::Command(text) => (false, format!("  {text}\n")),
+            Section::Details { title, sections } => {
+                out.push(format!("\n{}", view.heading(title, 0)));
+                collect(out, sections, view);
+                continue;
+            }
+            Section::Command(text) => (false, command(text, view)),
         };
         out.push(if apart && !out.is_empty() { format!("\n{text}") } else { text });
     }
 }
 
 /// Each line of the text, broken where it is too long.
-fn paragraphs(text: &str) -> String {
-    text.lines().map(|line| format!("{}\n", wrapped(line, WIDTH, 2))).collect()
+fn paragraphs(text: &str, view: View) -> String {
+    view.figures(text).lines().map(|line| format!("{}\n", wrapped(line, view.width, 2))).collect()
 }
 
-fn figure(Figure { name, value, note }: &Figure) -> String {
-    let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
-    format!("{}\n", wrapped(&format!("{name}: {}{note}", table::exact(value)), WIDTH, 2))
+/// A command, which stays one command for a shell where the line breaks: between words, never in one.
+fn command(text: &str, view: View) -> String {
+    let mut lines = vec![String::from(" ")];
+    for word in shell_words(text) {
+        let line = lines.last_mut().map_or(0, |line| line.chars().count());
+        // Room for the mark that it goes on.
+        if line > 4 && line + 1 + word.chars().count() + 2 > view.width {
+            lines.push(String::from("   "));
+        }
+        if let Some(line) = lines.last_mut() {
+            line.push(' ');
+            line.push_str(word);
+        }
+    }
+    lines.join(" \\\n") + "\n"
 }
 
-fn verdict(judged: &Judged, style: Style) -> String {
-    let Judged { text, source, verdict, condition, number: _ } = judged;
-    let word = verdict.name();
-    let colored = match verdict {
-        Verdict::Holds => style.green(word),
-        Verdict::Fails => style.red(word),
-        Verdict::Depends => style.yellow(word),
-        Verdict::NotTested => style.bold(word),
+/// A command's words, with the quotes about them.
+fn shell_words(text: &str) -> impl Iterator<Item = &str> {
+    let mut quote = None;
+    let ends = move |c: char| match (quote, c) {
+        (None, '\'' | '"') => {
+            quote = Some(c);
+            false
+        }
+        (Some(open), c) if c == open => {
+            quote = None;
+            false
+        }
+        (None, ' ') => true,
+        _ => false,
     };
-    format!("{colored}  {}\n", wrapped(&format!("{text} [{source}] {condition}"), WIDTH - word.len() - 2, 2))
+    text.split(ends).filter(|word| !word.is_empty())
 }
 
-fn bars(bars: &Bars) -> String {
+fn figure(Figure { name, value, note }: &Figure, view: View) -> String {
+    let note = if note.is_empty() { String::new() } else { format!(" ({note})") };
+    let line = view.figures(&format!("{name}: {}{note}", table::exact(value)));
+    format!("{}\n", wrapped(&line, view.width, 2))
+}
+
+fn verdict(judged: &Judged, view: View) -> String {
+    let Judged { text, source, verdict, condition, .. } = judged;
+    let word = verdict.name();
+    let rest = view.figures(&format!("{}{text} [{source}] {condition}", lead(judged)));
+    format!("{}  {}\n", view.style.verdict(word), wrapped(&rest, view.width - word.len() - 2, 2))
+}
+
+/// The word, how far it is so, and the claim as far as the line goes.
+fn verdict_in_a_line(judged: &Judged, view: View) -> String {
+    /// Of the longest word.
+    const WORD: usize = Verdict::NotTested.name().len();
+    let word = judged.verdict.name();
+    let claim = cut(&format!("{}{}", lead(judged), judged.text), view.width - WORD - 2);
+    format!("{}{:gap$}  {claim}\n", view.style.verdict(word), "", gap = WORD - word.len())
+}
+
+fn lead(judged: &Judged) -> String {
+    match (judged.verdict, judged.lead.as_str()) {
+        (Verdict::Depends, lead) if !lead.is_empty() => format!("{lead}: "),
+        _ => String::new(),
+    }
+}
+
+fn bars(bars: &Bars, view: View) -> String {
     let width = bars.rows.iter().map(|(_, cell)| table::cell_text(cell).chars().count()).max().unwrap_or(0);
-    let longest = bars.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0).min(NAME);
+    let longest = bars.rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
+    let longest = longest.min(NAME).min(view.width.saturating_sub(width) / 2);
+    let room = BAR.min(view.width.saturating_sub(longest + width + 2)).max(1);
     let line = |((name, cell), share): (&(String, Cell), f64)| {
         // Something is never drawn as nothing.
-        let filled = ((share * BAR as f64).round() as usize).max(usize::from(share > 0.0));
-        let bar = format!("{:<BAR$}", "█".repeat(filled));
-        format!("{:<longest$} {bar} {:>width$}\n", shortened(name), table::cell_text(cell))
+        let filled = ((share * room as f64).round() as usize).max(usize::from(share > 0.0));
+        let (bar, gap) = ("█".repeat(filled), " ".repeat(room - filled));
+        // The longest stands out.
+        let bar = if share == 1.0 { view.style.yellow(&bar) } else { bar };
+        format!("{:<longest$} {bar}{gap} {:>width$}\n", shortened(name, longest), table::cell_text(cell))
     };
     bars.rows.iter().zip(bars.shares()).map(line).collect()
 }
 
 /// A name that fits: of a long one, its end says more than its beginning.
-pub(super) fn shortened(name: &str) -> String {
-    let length = name.chars().count();
-    if length <= NAME {
-        name.into()
-    } else {
-        format!("…{}", name.chars().skip(length + 1 - NAME).collect::<String>())
+fn shortened(name: &str, most: usize) -> String {
+    match name.chars().count() {
+        length if length <= most => name.into(),
+        length => format!("…{}", name.chars().skip(length + 1 - most).collect::<String>()),
     }
 }
 
@@ -100,31 +155,39 @@ pub(crate) fn as_markdown(title: &str, sections: &[Section]) -> String {
 
 /// Under a heading of that level.
 fn below(level: &str, title: &str, sections: &[Section]) -> String {
-    let mut out = format!("{level} {}\n", markdown::escaped(title));
-    for section in sections {
-        out += "\n";
-        out += &match section {
-            Section::Answer(text) => format!("**{}**\n", markdown::escaped(text)),
-            Section::Note(text) | Section::Warning(text) => format!("{}\n", markdown::escaped(text)),
-            Section::Failure(text) | Section::Command(text) => fenced(text),
-            Section::Heading(text) => format!("{level}# {}\n", markdown::escaped(text)),
-            Section::Figures(list) => {
-                list.iter().map(|one| format!("- {}", markdown::escaped(&figure(one)) + "\n")).collect()
-            }
-            Section::Verdicts(claims) => claims.iter().map(judged).collect(),
-            Section::Table(shown) => markdown::markdown(shown),
-            Section::Chart(shown) | Section::Drawing(shown) => {
-                titled(&shown.title, &chart::text(shown, Style::new(false)))
-            }
-            Section::Bars(shown) => titled(&shown.title, &bars(shown)),
-            Section::Details { title, sections } => below(&format!("{level}#"), title, sections),
-        };
-    }
-    out
+    format!("{level} {}\n{}", markdown::escaped(title), parts(level, sections))
 }
 
-fn judged(Judged { text, source, verdict, condition, number: _ }: &Judged) -> String {
-    let line = format!("{text} [{source}] {condition}");
+fn parts(level: &str, sections: &[Section]) -> String {
+    let part = |section: &Section| match section {
+        Section::Rest(rest) => parts(level, rest),
+        other => format!("\n{}", part(level, other)),
+    };
+    sections.iter().map(part).collect()
+}
+
+fn part(level: &str, section: &Section) -> String {
+    let view = View::of_document();
+    match section {
+        Section::Answer(text) => format!("**{}**\n", markdown::escaped(text)),
+        Section::Note(text) | Section::Warning(text) => format!("{}\n", markdown::escaped(text)),
+        Section::Failure(text) | Section::Command(text) => fenced(text),
+        Section::Heading(text) => format!("{level}# {}\n", markdown::escaped(text)),
+        Section::Figures(list) => {
+            list.iter().map(|one| format!("- {}", markdown::escaped(&figure(one, view)) + "\n")).collect()
+        }
+        Section::Verdicts(claims) => claims.iter().map(judged).collect(),
+        Section::Table(shown) | Section::List(shown) => markdown::markdown(shown),
+        Section::Chart(shown) | Section::Drawing(shown) => titled(&shown.title, &chart::text(shown, view)),
+        Section::Bars(shown) => titled(&shown.title, &bars(shown, view)),
+        Section::Details { title, sections } => below(&format!("{level}#"), title, sections),
+        Section::Rest(rest) => parts(level, rest),
+    }
+}
+
+fn judged(judged: &Judged) -> String {
+    let Judged { text, source, verdict, condition, .. } = judged;
+    let line = format!("{}{text} [{source}] {condition}", lead(judged));
     format!("- **{}** {}\n", verdict.name(), markdown::escaped(&line))
 }
 
@@ -171,18 +234,34 @@ mod tests {
     }
 
     #[test]
-    fn everything_fits_the_screen_and_details_wait_for_their_flag() {
-        let plain = Style::new(false);
-        let (short, long) = (text("title", &all(), false, plain), text("title", &all(), true, plain));
-        assert!(long.lines().all(|line| line.chars().count() <= WIDTH), "{long}");
-        assert!(!short.contains("hidden") && long.contains("more\n") && long.contains("hidden"), "{short}");
-        assert!(
-            short.contains("peak: 1.5 GiB (1610612736) (by add)") && short.contains("\n  vramlab cards\n"),
-            "{short}"
+    fn every_line_fits_and_details_wait_for_their_flag() {
+        for width in [40, 60, 80, 120, 200] {
+            let full = View { width, ..View::of_document() };
+            let (short, long) = (text("title", &all(), View { full: false, ..full }), text("title", &all(), full));
+            assert!(long.lines().all(|line| line.chars().count() <= width), "{long}");
+            assert!(!short.contains("hidden") && long.contains("more\n") && long.contains("hidden"), "{short}");
+            assert!(short.contains("peak: 1.5 GiB (by add)") && short.contains("\n  vramlab cards\n"), "{short}");
+            assert!(long.contains("peak: 1.5 GiB (1610612736)"), "{long}");
+            let bar = |name: &str| short.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_string();
+            assert!(bar("none").ends_with(" 0 B") && !bar("none").contains('█'), "{short}");
+            let filled = bar("…x").matches('█').count();
+            assert!(if width >= 80 { filled == BAR } else { (8..BAR).contains(&filled) }, "{short}");
+        }
+    }
+
+    #[test]
+    fn a_long_command_stays_one_command() {
+        let long = "vramlab predict --model gpt2 --batch 8 --optimizer adamw --gpu rtx4090";
+        let narrow = command(long, View { width: 40, ..View::of_document() });
+        assert!(narrow.lines().count() > 1 && narrow.lines().all(|line| line.chars().count() <= 40), "{narrow}");
+        let words: Vec<&str> = narrow.split_whitespace().filter(|word| *word != "\\").collect();
+        assert_eq!(words.join(" "), long);
+        let quoted = "vramlab replay 'a file of mine.json' --alloc-conf '' --memory-limit 8GiB";
+        let narrow = command(quoted, View { width: 40, ..View::of_document() });
+        assert_eq!(
+            narrow,
+            "  vramlab replay 'a file of mine.json' \\\n    --alloc-conf '' --memory-limit \\\n    8GiB\n"
         );
-        let bar = |name: &str| short.lines().find(|line| line.starts_with(name)).unwrap_or_default().to_string();
-        assert!(bar("none").ends_with(" 0 B") && !bar("none").contains('█'), "{short}");
-        assert_eq!(bar("…x").matches('█').count(), BAR, "{short}");
     }
 
     #[test]

@@ -33,6 +33,17 @@ impl Style {
         self.mark("32", text)
     }
 
+    /// A word that tells how something came out: in its colour, or as it is.
+    pub(crate) fn verdict(self, word: &str) -> String {
+        match word {
+            "yes" | "holds" | "fits" => self.green(word),
+            "no" | "fails" => self.red(word),
+            "depends" => self.yellow(word),
+            _ if word.starts_with("no: ") => self.red(word),
+            _ => word.to_string(),
+        }
+    }
+
     /// What depends.
     pub(crate) fn yellow(self, text: &str) -> String {
         self.mark("33", text)

@@ -11,10 +11,10 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// The program, with nothing of the caller's taste in colours.
+/// The program, with nothing of the caller's taste in colours, in 80 columns.
 pub(crate) fn vramlab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
-    command.env_remove("NO_COLOR").env("TERM", "xterm");
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm");
     command
 }
 

@@ -21,6 +21,40 @@ pub fn both(bytes: u64) -> String {
     if bytes < 1024 { short(bytes) } else { format!("{} ({bytes})", short(bytes)) }
 }
 
+/// The text without exact numbers: what [`both`] put beside a rounded one goes, and plain bytes (`1610612736 B`) are rounded.
+pub fn rounded(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(|c: char| c.is_ascii_digit()) {
+        let end = rest[start..].find(|c: char| !c.is_ascii_digit()).map_or(rest.len(), |length| start + length);
+        let (before, digits, after) = (&rest[..start], &rest[start..end], &rest[end..]);
+        let is_word = !before.ends_with(|c: char| c.is_alphanumeric() || c == '.');
+        let beside =
+            before.strip_suffix("iB (").filter(|before| before.trim_end_matches(char::is_alphabetic).ends_with(' '));
+        match (
+            beside,
+            after.strip_prefix(" bytes").unwrap_or(after).strip_prefix(')'),
+            after.strip_prefix(" B"),
+            digits.parse(),
+        ) {
+            (Some(_), Some(further), ..) => {
+                out.push_str(before.trim_end_matches(" ("));
+                rest = further;
+            }
+            (_, _, Some(further), Ok(bytes)) if is_word && !further.starts_with(char::is_alphanumeric) => {
+                out.push_str(before);
+                out.push_str(&short(bytes));
+                rest = further;
+            }
+            _ => {
+                out.push_str(&rest[..end]);
+                rest = after;
+            }
+        }
+    }
+    out + rest
+}
+
 /// A difference: `+512 B`, `-1.5 GiB`, `0 B`.
 pub fn signed(bytes: i64) -> String {
     let sign = match bytes {
@@ -105,6 +139,12 @@ mod tests {
         for (bytes, text) in cases {
             assert_eq!(both(bytes), text);
         }
+        let text = format!("peak (at most) {}, then {} (2 of them); {}", both(3 << 29), both(1 << 20), both(3));
+        assert_eq!(rounded(&text), "peak (at most) 1.5 GiB, then 1 MiB (2 of them); 3 B");
+        assert_eq!([rounded(""), rounded("1 MiB ("), rounded("MiB (12)")], ["", "1 MiB (", "MiB (12)"]);
+        assert_eq!(rounded("384.00 MiB (402653184 bytes) with 2 (3 bytes)"), "384.00 MiB with 2 (3 bytes)");
+        let [plain, other] = ["128: 1610612736 B; 12 B, 1.5 B", "a2048 B, 2048 Bytes, 2048 by"].map(rounded);
+        assert_eq!((&*plain, &*other), ("128: 1.5 GiB; 12 B, 1.5 B", "a2048 B, 2048 Bytes, 2048 by"));
         assert_eq!([0, 512, -1_610_612_736, i64::MIN].map(signed), ["0 B", "+512 B", "-1.5 GiB", "-8 EiB"]);
         assert_eq!([None, Some(3 << 29)].map(lacking), ["no", "no: 1.5 GiB more"]);
         assert_eq!([1, 2000].map(|n| counted(n, "step")), ["1 step", "2 000 steps"]);

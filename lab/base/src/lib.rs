@@ -2,7 +2,7 @@
 //!
 //! It is given nothing of theirs, and gives: [`Error`], which names the field of a run or the file that is wrong;
 //! [`named!`], for choices that have names; [`bytes`] and [`figures`], sizes as people write and read them; [`cards`], GPUs by
-//! name; [`backends`], the devices that a program was built with; [`section`], what an answer consists of: sentences, tables,
+//! name; [`backends`], the devices that a program was built with; [`similar`], names that may have been meant; [`section`], what an answer consists of: sentences, tables,
 //! charts, figures and notes, which the program shows on a terminal, on a page or in a file.
 //!
 //! [`Error`]: error::Error
@@ -15,5 +15,6 @@ pub mod figures;
 pub mod files;
 mod named;
 pub mod section;
+pub mod similar;
 
 pub use error::{Error, Result};

@@ -18,7 +18,9 @@ use super::progress::Progress;
 use super::session::{Session, undisturbed};
 use super::tables::{table, text};
 use super::timing::Times;
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{
+    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+};
 
 /// The experiment.
 pub(super) struct Cache;
@@ -67,6 +69,11 @@ impl Experiment for Cache {
         }
     }
 
+    /// Replays of what was recorded predict.
+    fn has_closed_forms(&self) -> bool {
+        false
+    }
+
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
         let (batches, steps) = (setup.sizes("batch", &[128, 32, 100]), setup.size("steps", 4));
         if batches.is_empty() || batches.contains(&0) || steps < 3 {
@@ -101,6 +108,7 @@ impl Experiment for Cache {
         driver.measure(&mut m, "pair_us");
         outcome.rows.push(m);
         outcome.claims = judge(&runs, &driver);
+        outcome.answer = answer(&runs);
         outcome.claims.extend([complexity(&runs, &complex), once(&runs)]);
         Ok(outcome)
     }
@@ -221,6 +229,25 @@ fn driver_time(device: &Device) -> Result<Times> {
     Ok(times)
 }
 
+/// Calls of the driver that it saves, and what it reserves beyond need.
+fn answer(runs: &[Run]) -> ShortAnswer {
+    let calls = |run: &Run, policy: &str| run.comparison.of(policy).map_or(0, |figures| figures.driver.total());
+    let each = runs.iter().map(|run| {
+        format!(
+            "Batch {}: {} driver calls instead of {}; {} reserved where {} live at once ({:+.1} %).",
+            run.batch,
+            calls(run, CACHING),
+            calls(run, DIRECT),
+            bytes(run.comparison.reserved(CACHING)),
+            bytes(run.comparison.bound.bytes),
+            (run.comparison.ratio(CACHING) - 1.0) * 100.0
+        )
+    });
+    let steady = runs.iter().all(|run| run.steady.0 == 0);
+    let word = if steady { "No driver call after the first steps" } else { "Fewer driver calls" };
+    ShortAnswer { word: word.into(), figures: each.collect() }
+}
+
 fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
     let calls = |run: &Run, policy: &str| run.comparison.of(policy).map_or(0, |figures| figures.driver.total());
     let speed = runs.iter().map(|run| {
@@ -258,12 +285,14 @@ fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
     let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Depends };
     vec![
         JudgedClaim {
+            lead: "not with each batch",
             claim: CLAIMS[0],
             verdict: verdict(saves),
             number: in_counts(called.map(|(label, calls)| (label, Some(calls)))),
             condition: format!("{}{driver}", speed.collect::<Vec<_>>().join("; ")),
         },
         JudgedClaim {
+            lead: "not with each batch",
             claim: CLAIMS[1],
             verdict: verdict(over),
             number: reserved(&first.comparison),
@@ -303,7 +332,7 @@ fn complexity(runs: &[Run], complex: &PolicyComparison) -> JudgedClaim {
         more(complex),
         each.collect::<Vec<_>>().join(", ")
     );
-    JudgedClaim { claim: CLAIMS[2], verdict, number: reserved(complex), condition }
+    JudgedClaim { lead: "with some batches", claim: CLAIMS[2], verdict, number: reserved(complex), condition }
 }
 
 /// Who is asked for memory in a step that is like the one before.
@@ -317,6 +346,7 @@ fn once(runs: &[Run]) -> JudgedClaim {
         .iter()
         .map(|run| format!("batch {}: {} of the driver and {} of the allocator", run.batch, run.steady.0, asked(run)));
     JudgedClaim {
+        lead: "segments once, tensors each time",
         claim: CLAIMS[3],
         verdict: if runs.iter().all(|run| run.steady.0 == 0) { Verdict::Depends } else { Verdict::Fails },
         number: in_counts([("driver calls, last step", Some(runs[0].steady.0))]),

@@ -23,6 +23,9 @@ pub struct CheckedClaim {
     pub source: String,
     /// What became of it.
     pub verdict: Verdict,
+    /// Where it depends: on what, or how far it is so, in a few words.
+    #[serde(default)]
+    pub lead: String,
     /// The number that decides, with its unit.
     pub number: String,
     /// Under which condition, or why.
@@ -51,6 +54,7 @@ fn of(experiment: &str, outcome: &Outcome) -> Vec<CheckedClaim> {
             articles: articles(judged.claim.source).into_iter().map(String::from).collect(),
             source: judged.claim.source.into(),
             verdict: judged.verdict,
+            lead: if judged.verdict == Verdict::Depends { judged.lead.into() } else { String::new() },
             number: if judged.number.is_empty() { "–".into() } else { judged.number.clone() },
             condition: judged.condition.clone(),
             experiment: experiment.to_string(),

@@ -12,7 +12,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct Equation;
@@ -97,6 +97,7 @@ impl Experiment for Equation {
         if let Some(last) = trials.last() {
             outcome.claims = judge(last, &trials);
             outcome.claims.push(doubling(&trials));
+            outcome.answer = answer(last);
         }
         Ok(outcome)
     }
@@ -225,11 +226,31 @@ impl Trial {
     }
 }
 
+/// The sum beside the peak.
+fn answer(trial: &Trial) -> ShortAnswer {
+    let (sum, peak) = (trial.article_total(), trial.peak());
+    let at_peak = &trial.step.peak.by_category;
+    let of = |category: Category| bytes(at_peak[category as usize]);
+    ShortAnswer::new(
+        if sum == peak { "Yes" } else { "No" },
+        [
+            format!("Batch {}: the sum is {}, the peak {}.", trial.sizes.batch, bytes(sum), bytes(peak)),
+            format!(
+                "Not in the sum, at the peak: gradients {}, temporaries {}, libraries' workspaces {}.",
+                of(Category::Gradient),
+                of(Category::Temporary),
+                of(Category::Workspace)
+            ),
+        ],
+    )
+}
+
 /// Activations and batch data of the largest batch beside those of the smallest.
 fn doubling(trials: &[Trial]) -> JudgedClaim {
     let batch = |trial: &&Trial| trial.sizes.batch;
     let (small, large) = (trials.iter().min_by_key(batch), trials.iter().max_by_key(batch));
     let judged = |verdict: Verdict, number: String, condition: String| JudgedClaim {
+        lead: "",
         claim: CLAIMS[5],
         verdict,
         number,
@@ -279,7 +300,13 @@ fn judge(last: &Trial, trials: &[Trial]) -> Vec<JudgedClaim> {
         // The last claim is about the sum, so the peak decides it.
         let number =
             asked.get(i).map_or_else(|| in_bytes([("peak", trials[0].peak())]), |part| in_bytes([("", *part)]));
-        JudgedClaim { claim: CLAIMS[i], verdict, number, condition }
+        JudgedClaim {
+            lead: ["not to the byte", "for ReLU, not GELU", "not to the byte", "plus targets", ""][i],
+            claim: CLAIMS[i],
+            verdict,
+            number,
+            condition,
+        }
     };
     vec![
         claim(0, exact(0), format!("{}: each tensor's block is rounded up to 512 bytes", so(0))),

@@ -15,7 +15,7 @@ use memcore::{Deviations, Device, Profile};
 
 use super::progress::Progress;
 use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct Fit;
@@ -57,6 +57,11 @@ impl Experiment for Fit {
         }
     }
 
+    /// Dry runs predict.
+    fn has_closed_forms(&self) -> bool {
+        false
+    }
+
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
         let memory = setup.size("memory_mib", 64) as u64;
         if !(4..=1 << 20).contains(&memory) {
@@ -94,6 +99,7 @@ impl Experiment for Fit {
         }
         outcome.tables.push(pieces(&law));
         outcome.claims = judge(&trials, &found, &law, budget);
+        outcome.answer = answer(&trials, budget);
         let deviations = trials.iter().fold(Deviations::default(), |all, trial| all.union(trial.deviations));
         outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
         Ok(outcome)
@@ -163,6 +169,26 @@ fn pieces(law: &Law) -> Table {
     table("The law: bytes asked for at the peak", &columns, law.pieces.iter().map(row).collect())
 }
 
+/// The batch on either side of the border.
+fn answer(trials: &[Trial], budget: u64) -> ShortAnswer {
+    let [fits, fails] = trials else { return ShortAnswer::default() };
+    let [allocated, _, reserved] = fits.taken.unwrap_or_default();
+    let short = fails.out_of_memory.as_deref().map_or_else(
+        || format!("batch {} fits too", fails.batch),
+        |report| format!("batch {} fails at a request of {}", fails.batch, bytes(report.requested_bytes)),
+    );
+    ShortAnswer::new(
+        fits.batch.to_string(),
+        [format!(
+            "On {}: batch {} peaks at {} and reserves {}; {short}.",
+            bytes(budget),
+            fits.batch,
+            bytes(allocated),
+            bytes(reserved)
+        )],
+    )
+}
+
 fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<JudgedClaim> {
     let (fits, fails) = (&trials[0], &trials[1]);
     let [allocated, _, reserved] = fits.taken.unwrap_or_default();
@@ -178,6 +204,7 @@ fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<Judg
     let [in_reserve, peak] = if fits.taken.is_some() { figures } else { Default::default() };
     vec![
         JudgedClaim {
+            lead: "works, at a run for each batch",
             claim: CLAIMS[0],
             number: in_reserve,
             verdict: if fits.taken.is_some() && report.is_some() { Verdict::Depends } else { Verdict::Fails },
@@ -192,6 +219,7 @@ fn judge(trials: &[Trial], found: &fit::Fit, law: &Law, budget: u64) -> Vec<Judg
             ),
         },
         JudgedClaim {
+            lead: "something else fills it here",
             claim: CLAIMS[1],
             number: peak,
             verdict: if largest == Some(Category::Activation) { Verdict::Holds } else { Verdict::Depends },

@@ -36,7 +36,7 @@ mod tables;
 mod timing;
 
 pub use experiment::{About, Experiment, Setup, Size};
-pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome};
+pub use outcome::{Claim, Curve, JudgedClaim, Measurement, Outcome, ShortAnswer};
 use outcome::{in_bytes, in_counts};
 
 pub use lab_base::section::Verdict;
@@ -45,6 +45,7 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
+use lab_base::similar::did_you_mean;
 use memcore::Device;
 use memcore::backend::{DeviceProfile, Meta};
 
@@ -97,6 +98,8 @@ pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usi
 pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
     ALL.iter().copied().find(|e| e.name() == name).ok_or_else(|| {
         let known: Vec<&str> = ALL.iter().map(|e| e.name()).collect();
-        Error::usage("experiment", format!("unknown experiment {name:?}; known: {}", known.join(", ")))
+        let like = did_you_mean(name, known.iter().copied());
+        let there = if like.is_empty() { "; there are" } else { " There are" };
+        Error::usage(format!("run {name}"), format!("no such experiment{like}{there} {}", known.join(", ")))
     })
 }

@@ -13,7 +13,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, undisturbed};
 use super::tables::{some_bytes, table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct OptimizerChoice;
@@ -85,6 +85,7 @@ impl Experiment for OptimizerChoice {
         }
         outcome.tables.push(shown(&trials));
         outcome.claims = judge(&trials);
+        outcome.answer = answer(&trials);
         Ok(outcome)
     }
 }
@@ -201,6 +202,23 @@ fn shown(trials: &[Trial]) -> Table {
     table("What is held between steps, and what the update takes besides", &columns, trials.iter().map(row).collect())
 }
 
+/// The state of each, and what its usual form takes for a moment.
+fn answer(trials: &[Trial]) -> ShortAnswer {
+    let usual = || trials.iter().filter(|trial| trial.form.1 == "foreach");
+    let parameters: u64 = trials.first().map_or(0, |trial| trial.parameter_bytes.iter().sum());
+    let most = usual().map(|trial| trial.requested_state_bytes).max().unwrap_or(0);
+    let listed = |of: fn(&Trial) -> u64| {
+        usual().map(|trial| format!("{} {}", trial.kind.name(), bytes(of(trial)))).collect::<Vec<_>>().join(", ")
+    };
+    ShortAnswer::new(
+        format!("Up to {:.1} times the parameters", most as f64 / parameters.max(1) as f64),
+        [
+            format!("State, of {} of parameters: {}.", bytes(parameters), listed(|trial| trial.state_bytes)),
+            format!("For a moment (foreach): {}.", listed(|trial| trial.spike_bytes)),
+        ],
+    )
+}
+
 fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
     let of = |kind: OptimizerKind, form: &str| trials.iter().find(|t| t.kind == kind && t.form.1 == form);
     let (Some(sgd), Some(adam), Some(adamw)) =
@@ -214,6 +232,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
     let lower = trials.iter().any(|t| t.kind == OptimizerKind::AdamW && t.step_peak_bytes < sgd.step_peak_bytes);
     vec![
         JudgedClaim {
+            lead: "not to the byte",
             claim: CLAIMS[0],
             verdict: if two { Verdict::Holds } else { Verdict::Depends },
             number: in_bytes([("state", adam.requested_state_bytes)]),
@@ -228,6 +247,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
             ),
         },
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[1],
             verdict: if lower { Verdict::Holds } else { Verdict::Fails },
             number: in_bytes([("peak, AdamW", adamw.step_peak_bytes), ("SGD", sgd.step_peak_bytes)]),

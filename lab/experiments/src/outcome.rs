@@ -21,6 +21,8 @@ pub struct JudgedClaim {
     pub claim: Claim,
     /// What became of it.
     pub verdict: Verdict,
+    /// Where it depends: on what, or how far it is so, in a few words.
+    pub lead: &'static str,
     /// The figures that decide, each with its unit; empty where nothing was measured.
     pub number: String,
     /// Under which condition, or why.
@@ -101,9 +103,27 @@ pub struct Curve {
     pub labels: Vec<String>,
 }
 
+/// What was found, in short.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShortAnswer {
+    /// The answer to the question, in a word or a few.
+    pub word: String,
+    /// The two or three figures that carry it, and the exceptions, a line each.
+    pub figures: Vec<String>,
+}
+
+impl ShortAnswer {
+    /// A word, and what carries it.
+    pub(super) fn new<const N: usize>(word: impl Into<String>, figures: [String; N]) -> Self {
+        Self { word: word.into(), figures: figures.into() }
+    }
+}
+
 /// What an experiment found.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
+    /// What was found, in short; empty where it was stopped before.
+    pub answer: ShortAnswer,
     /// The claims, judged.
     pub claims: Vec<JudgedClaim>,
     /// One per setting.

@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::session::{Sample, Session, Variable};
 use super::tables::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct Release;
@@ -138,6 +138,7 @@ impl Experiment for Release {
         show_policies(&policies, &mut outcome);
         notes(&sequences, &mut outcome);
         outcome.claims = judge(&sequences, &policies);
+        outcome.answer = answer(&sequences, &policies);
         Ok(outcome)
     }
 }
@@ -333,6 +334,43 @@ fn notes(sequences: &[Sequence], outcome: &mut Outcome) {
     }
 }
 
+/// What deleting gives back to the allocator, and what emptying gives to the device.
+fn answer(sequences: &[Sequence], policies: &[CachePolicy]) -> ShortAnswer {
+    let Some(first) = sequences.first() else { return ShortAnswer::default() };
+    let (Some(start), Some(deleted)) = (first.moments.first(), first.after(PARAMETERS.name())) else {
+        return ShortAnswer::default();
+    };
+    let emptied = first.after(EmptyCache.name()).map_or(0, |moment| moment.row.reserved);
+    let (before, after) = (&start.row, &deleted.row);
+    let word = match after.reserved < before.reserved {
+        true => "Deleting gives to allocator and device",
+        false => "Deleting gives to the allocator alone",
+    };
+    let mut answer = ShortAnswer::new(
+        word,
+        [
+            format!(
+                "Everything deleted: allocated {} → {}, reserved {} → {}.",
+                bytes(before.allocated),
+                bytes(after.allocated),
+                bytes(before.reserved),
+                bytes(after.reserved)
+            ),
+            format!("empty_cache after that: reserved {} → {}.", bytes(after.reserved), bytes(emptied)),
+        ],
+    );
+    if let [keeps, empties] = policies {
+        answer.figures.push(format!(
+            "empty_cache after each step: {} reserved between steps instead of {}, {} during one instead of {}.",
+            bytes(empties.between),
+            bytes(keeps.between),
+            bytes(empties.at_most),
+            bytes(keeps.at_most)
+        ));
+    }
+    answer
+}
+
 fn judge(sequences: &[Sequence], policies: &[CachePolicy]) -> Vec<JudgedClaim> {
     let mut claims = Vec::new();
     if let [keeps, empties] = policies {
@@ -353,7 +391,13 @@ fn judge(sequences: &[Sequence], policies: &[CachePolicy]) -> Vec<JudgedClaim> {
             empties.times.beside(&keeps.times)
         );
         let number = in_bytes([("reserved, kept", keeps.between), ("emptied", empties.between)]);
-        claims.push(JudgedClaim { claim: CLAIMS[0], verdict, number, condition });
+        claims.push(JudgedClaim {
+            lead: "between steps, not during one",
+            claim: CLAIMS[0],
+            verdict,
+            number,
+            condition,
+        });
     }
     if let [first, ..] = sequences
         && let (Some(start), Some(deleted)) = (first.moments.first(), first.after(PARAMETERS.name()))
@@ -377,7 +421,13 @@ fn judge(sequences: &[Sequence], policies: &[CachePolicy]) -> Vec<JudgedClaim> {
             bytes(first.after(EmptyCache.name()).map_or(0, |m| m.row.reserved))
         );
         let number = in_bytes([("allocated", deleted.row.allocated), ("reserved", deleted.row.reserved)]);
-        claims.push(JudgedClaim { claim: CLAIMS[1], verdict, number, condition });
+        claims.push(JudgedClaim {
+            lead: "for the allocator, not the device",
+            claim: CLAIMS[1],
+            verdict,
+            number,
+            condition,
+        });
     }
     claims
 }

@@ -2,13 +2,14 @@
 
 use lab_analysis::predict::Network;
 use lab_base::error::{Error, Result};
+use lab_base::figures::both;
 use lab_base::section::Cell;
 use memcore::memory::{Category, CategoryBytes};
 
 use super::progress::Progress;
 use super::session::{Sample, Session};
 use super::tables::{curve, some_bytes, table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct SteadyState;
@@ -107,6 +108,7 @@ impl Experiment for SteadyState {
             }
         }
         outcome.claims = judge(&runs);
+        outcome.answer = answer(&runs, outcome.claims[0].verdict);
         Ok(outcome)
     }
 }
@@ -291,6 +293,26 @@ fn overlap(run: &Run, outcome: &mut Outcome) {
     ));
 }
 
+/// No, once the first steps have made what stays.
+fn answer(runs: &[Run], grows: Verdict) -> ShortAnswer {
+    let word = match grows {
+        Verdict::Holds => "No, after the first steps",
+        Verdict::Fails => "Yes",
+        _ => "Not known: too few steps",
+    };
+    let each = runs.iter().map(|run| {
+        let last = run.steps() - 1;
+        format!(
+            "{}: {} allocated after step 0, {} after step 1, {} after step {last}.",
+            run.name,
+            both(run.allocated_after(0)),
+            both(run.allocated_after(1)),
+            both(run.allocated_after(last))
+        )
+    });
+    ShortAnswer { word: word.into(), figures: each.collect() }
+}
+
 fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     let each: Vec<String> = runs
         .iter()
@@ -326,8 +348,8 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     let [grown, after] = runs.last().map(numbers).unwrap_or_default();
     let condition = format!("{}; {}", jumps(runs), reserved(runs));
     vec![
-        JudgedClaim { claim: CLAIMS[0], verdict: grows, number: grown, condition: each },
-        JudgedClaim { claim: CLAIMS[1], verdict: flat, number: after, condition },
+        JudgedClaim { lead: "", claim: CLAIMS[0], verdict: grows, number: grown, condition: each },
+        JudgedClaim { lead: "", claim: CLAIMS[1], verdict: flat, number: after, condition },
     ]
 }
 

@@ -28,6 +28,7 @@ pub use pieces::{Measured, measured};
 pub use recompute::Recompute;
 
 use lab_base::error::{Error, Result};
+use lab_base::similar::did_you_mean;
 
 /// A constructor from options.
 type Constructor = fn(&ModelOptions) -> Result<Box<dyn Architecture>>;
@@ -64,7 +65,8 @@ pub fn architecture(name: &str, options: &ModelOptions) -> Result<Box<dyn Archit
         Some((_, construct)) => construct(options),
         None => {
             let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
-            Err(Error::usage("model", format!("unknown model {name:?}; known: {}", known.join(", "))))
+            let like = did_you_mean(name, known.iter().copied());
+            Err(Error::usage("model", format!("unknown model {name:?}{like}; known: {}", known.join(", "))))
         }
     }
 }

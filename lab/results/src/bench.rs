@@ -197,7 +197,10 @@ impl BenchedDevice {
 
     /// What is not in the tables.
     fn remarks(&self) -> Vec<String> {
-        let absent = self.reason.iter().map(|reason| format!("{}: absent: {reason}", self.label()));
+        let absent = self.reason.iter().map(|reason| {
+            let own = format!("backend {}: ", self.backend);
+            format!("{}: absent: {}", self.label(), reason.strip_prefix(&own).unwrap_or(reason))
+        });
         let skipped = self.found.iter().flat_map(|found| &found.skipped);
         let skipped = skipped.map(|one| format!("{}: {} is left out: {}", self.label(), one.name, one.reason));
         absent.chain(skipped).collect()
@@ -346,18 +349,29 @@ impl Findings for BenchResult {
     const SCHEMA: &'static str = "vramlab-bench-1";
 
     fn title(&self) -> String {
-        "How fast the devices are".into()
+        let told = |device: &BenchedDevice| {
+            let roofs = &device.found.as_ref()?.roofs;
+            let product = roofs.gemm_gflop_per_s.map_or(String::new(), |rate| format!(", {} GFLOP/s", figure(rate)));
+            Some(format!("{} {} GB/s{product}", device.label(), figure(roofs.copy_gb_per_s)))
+        };
+        let all: Vec<String> = self.devices.iter().filter_map(told).collect();
+        if all.is_empty() { "No device was measured".into() } else { all.join("; ") }
     }
 
     fn sections(&self) -> Vec<Section> {
         let reading = "The roof is the device's own: what a large copy moves or a large product computes, whichever bounds the \
                        kernel. What stays in the caches can pass it.";
-        let mut sections = vec![Section::Table(self.roofs())];
+        let mut sections = vec![Section::List(self.roofs())];
         sections.extend(self.devices.iter().flat_map(BenchedDevice::remarks).map(Section::Note));
         let kernels = self.side_by_side("Kernels in f32, and how near the roof", BenchedDevice::kernels);
         let training = self.side_by_side("Training steps", BenchedDevice::training);
-        sections.extend([kernels, training, self.policies()].map(Section::Table));
-        sections.push(Section::Note(reading.into()));
+        sections.push(Section::List(training));
+        sections.push(Section::Rest(vec![
+            Section::Table(kernels),
+            Section::Table(self.policies()),
+            Section::Note(reading.into()),
+        ]));
+        sections.push(Section::Note("Kernels and allocators one by one: --full, --html FILE.".into()));
         if self.interrupted {
             sections.push(Section::Note("Stopped early: the rest was not measured.".into()));
         }

@@ -1,7 +1,7 @@
 //! The cards that have a name (`vramlab-cards-1`).
 
 use lab_base::cards::{ALL, CONTEXT, Card};
-use lab_base::figures::{both, short};
+use lab_base::figures::{both, counted, short};
 use lab_base::section::{Bars, Cell, Section, Table};
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,8 @@ impl CardResult {
     }
 
     fn row(&self) -> Vec<Cell> {
-        let [name, title] = [&self.name, &self.title].map(|text| Cell::Text(text.clone()));
+        let title = self.title.strip_prefix("GeForce ").unwrap_or(&self.title);
+        let [name, title] = [self.name.as_str(), title].map(|text| Cell::Text(text.into()));
         let context = self.context_source.as_ref().map_or_else(Cell::unknown, |_| Cell::Text(self.context()));
         let profile = self.profile.clone().unwrap_or_else(|| "none recorded".into());
         vec![name, title, Cell::Bytes(self.total_bytes), context, Cell::Text(profile)]
@@ -109,24 +110,24 @@ impl Findings for Cards {
     const SCHEMA: &'static str = "vramlab-cards-1";
 
     fn title(&self) -> String {
-        "Cards for --gpu".into()
+        format!("{} for --gpu", counted(self.cards.len() as u64, "card"))
     }
 
     fn sections(&self) -> Vec<Section> {
         let columns = ["card", "name", "total", "context", "profile"];
         let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
         let reading = format!(
-            "Total: what the driver says. Context: what a process of PyTorch takes before its first tensor, as seen on that card; – where it was not seen: {} is counted then, the range over all. The most of a range decides whether something fits. -v says where each figure is from.",
+            "Total: as the driver says. Context: what a process takes before its first tensor, as seen on that card; – not seen: {} is counted, the range over all. Sources: --full.",
             CONTEXT.range()
         );
         vec![
-            Section::Table(Table::new("", &columns, self.cards.iter().map(CardResult::row).collect())),
+            Section::List(Table::new("", &columns, self.cards.iter().map(CardResult::row).collect())),
             Section::Note(reading),
             Section::Details {
                 title: "Where each figure is from".into(),
                 sections: self.cards.iter().map(CardResult::sources).collect(),
             },
-            Section::Bars(Bars { title: "Memory".into(), rows: bars }),
+            Section::Rest(vec![Section::Bars(Bars { title: "Memory".into(), rows: bars })]),
         ]
     }
 }

@@ -11,6 +11,10 @@ use super::premise::{self, Premise};
 
 /// Who grew is named up to this many.
 const TOP: usize = 10;
+/// Those of a short answer, and runs that it tells of at length.
+const BRIEF: usize = 2;
+/// Runs that it has a line for.
+const MAX_LINES: usize = 8;
 
 /// Who grew is named in a message up to this many.
 const NAMED: usize = 3;
@@ -146,7 +150,7 @@ impl CheckedRun {
         }
     }
 
-    fn details(comparison: &Comparison) -> Vec<Section> {
+    fn details(comparison: &Comparison, top: usize) -> Vec<Section> {
         let mut sections = Vec::new();
         if !comparison.settings.is_empty() {
             let one = |(name, before, now): &(String, Value, Value)| format!("{name} {before} → {now}");
@@ -175,10 +179,10 @@ impl CheckedRun {
                 Cell::Difference(part.change.difference()),
             ]
         };
-        let more = if grown.len() > TOP { format!(", the first {TOP} of {}", grown.len()) } else { String::new() };
+        let more = if grown.len() > top { format!(", the first {top} of {}", grown.len()) } else { String::new() };
         let columns = ["who", "category", "baseline", "now", "change"];
-        let rows = grown.iter().take(TOP).map(row).collect();
-        sections.push(Section::Table(Table::new(format!("What grew at the peak{more}"), &columns, rows)));
+        let rows = grown.iter().take(top).map(row).collect();
+        sections.push(Section::List(Table::new(format!("What grew at the peak{more}"), &columns, rows)));
         sections
     }
 }
@@ -197,18 +201,42 @@ impl Findings for CheckResult {
     const SCHEMA: &'static str = "vramlab-check-1";
 
     fn title(&self) -> String {
-        format!("Memory of {}", counted(self.runs.len() as u64, "locked run"))
+        let runs = counted(self.runs.len() as u64, "locked run");
+        let grew = self.runs.iter().filter(|run| run.verdict == Some(Verdict::Grew)).count();
+        match (grew, self.passed) {
+            (0, true) => format!("{runs}: none grew"),
+            (0, false) => format!("{runs}: none grew, and not all are as before (--strict)"),
+            (n, _) => format!("{n} of {runs} grew"),
+        }
     }
 
     fn sections(&self) -> Vec<Section> {
         let mut sections = Vec::new();
-        for run in &self.runs {
+        let mut rest = Vec::new();
+        // What does not pass stands first.
+        let (failed, passed): (Vec<&CheckedRun>, Vec<&CheckedRun>) =
+            self.runs.iter().partition(|run| run.failure.is_some());
+        for run in failed.iter().take(BRIEF) {
             sections.push(Section::Answer(run.verdict_in_words(&self.tolerance)));
-            sections.extend(premise::section(&run.premises));
-            sections.extend(run.warnings.iter().cloned().map(Section::Warning));
-            sections.extend(run.comparison.iter().flat_map(CheckedRun::details));
+            sections.extend(run.comparison.iter().flat_map(|comparison| CheckedRun::details(comparison, BRIEF)));
         }
-        sections.push(Section::Table(self.rows()));
+        for run in failed.iter().skip(BRIEF).chain(&passed).take(MAX_LINES) {
+            sections.push(Section::Note(run.verdict_in_words(&self.tolerance)));
+        }
+        for run in &self.runs {
+            sections.extend(run.warnings.iter().cloned().map(Section::Warning));
+            rest.push(Section::Heading(run.verdict_in_words(&self.tolerance)));
+            rest.extend(premise::section(&run.premises));
+            rest.extend(run.comparison.iter().flat_map(|comparison| CheckedRun::details(comparison, TOP)));
+        }
+        rest.push(Section::Table(self.rows()));
+        if let [first, others @ ..] = self.runs.as_slice()
+            && others.iter().all(|run| run.premises == first.premises)
+        {
+            sections.extend(premise::section(&first.premises));
+        }
+        sections.push(Section::Note("Every figure beside what is locked: --full.".into()));
+        sections.push(Section::Rest(rest));
         if self.updated {
             let written = counted(self.runs.len() as u64, "run");
             sections.push(Section::Note(format!("{}: {written} written", self.baseline)));

@@ -1,15 +1,12 @@
 //! Claims with their verdicts, in one table (`vramlab-claims-1`).
 
-use lab_base::figures::counted;
+use lab_base::figures::{counted, rounded};
 use lab_base::section::{Cell, Section, Table, Verdict};
 use lab_experiments::claims::CheckedClaim;
 use serde::{Deserialize, Serialize};
 
 use super::device::DeviceInfo;
 use super::findings::{Findings, Settings};
-
-/// Letters of a condition that the short table has.
-const MAX_LETTERS: usize = 120;
 
 /// The claims of several experiments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -34,17 +31,30 @@ impl ClaimsResult {
         Table::new("Claims, checked", &columns, self.claims.iter().map(row).collect())
     }
 
-    fn sum(&self) -> String {
-        let count = |verdict: Verdict| self.claims.iter().filter(|claim| claim.verdict == verdict).count();
-        format!(
-            "{}: {} hold, {} depend, {} fail, {} not tested. Whole conditions: vramlab run NAME, or --export-csv.",
-            counted(self.claims.len() as u64, "claim"),
-            count(Verdict::Holds),
-            count(Verdict::Depends),
-            count(Verdict::Fails),
-            count(Verdict::NotTested)
-        )
+    /// A line for each: the verdict, how far it is so or the figures that decide, the claim.
+    fn in_short(&self) -> Table {
+        let row = |claim: &CheckedClaim| {
+            let number = match claim.lead.as_str() {
+                "" => rounded(&claim.number),
+                lead => lead.to_string(),
+            };
+            [claim.verdict.name().into(), claim.claim.clone(), number].map(Cell::Text).to_vec()
+        };
+        Table::new("", &["verdict", "claim", "figures, or how far"], self.claims.iter().map(row).collect())
     }
+}
+
+/// How many claims there are, and what became of them.
+pub(super) fn sum(verdicts: &[Verdict]) -> String {
+    let count = |verdict: Verdict| verdicts.iter().filter(|of| **of == verdict).count();
+    format!(
+        "{}: {} hold, {} depend, {} fail, {} not tested",
+        counted(verdicts.len() as u64, "claim"),
+        count(Verdict::Holds),
+        count(Verdict::Depends),
+        count(Verdict::Fails),
+        count(Verdict::NotTested)
+    )
 }
 
 /// The article's number, or who else says so.
@@ -52,29 +62,20 @@ fn source(claim: &CheckedClaim) -> String {
     if claim.articles.is_empty() { claim.source.clone() } else { claim.articles.join(", ") }
 }
 
-fn beginning(condition: &str) -> String {
-    if condition.chars().count() <= MAX_LETTERS {
-        return condition.to_string();
-    }
-    let cut: String = condition.chars().take(MAX_LETTERS).collect();
-    let end = cut.rfind(' ').unwrap_or(cut.len());
-    format!("{} …", &cut[..end])
-}
-
 impl Findings for ClaimsResult {
     const SCHEMA: &'static str = "vramlab-claims-1";
 
     fn title(&self) -> String {
-        "Claims".into()
+        let verdicts: Vec<Verdict> = self.claims.iter().map(|claim| claim.verdict).collect();
+        sum(&verdicts)
     }
 
     fn sections(&self) -> Vec<Section> {
-        let short = self.table_with(|claim| beginning(&claim.condition));
         let whole = vec![Section::Table(self.table_with(|claim| claim.condition.clone()))];
         vec![
-            Section::Answer(self.sum()),
-            Section::Table(short),
-            Section::Details { title: "With whole conditions".into(), sections: whole },
+            Section::List(self.in_short()),
+            Section::Note("Sources and conditions: --full, vramlab run NAME, or --export-csv FILE.".into()),
+            Section::Details { title: "With sources and conditions".into(), sections: whole },
         ]
     }
 

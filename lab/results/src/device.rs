@@ -1,6 +1,6 @@
 //! A device, and all that a build sees (`vramlab-devices-1`).
 
-use lab_base::figures::short;
+use lab_base::figures::{counted, short};
 use lab_base::section::{Cell, Section, Table};
 use memcore::backend::Backend;
 use serde::{Deserialize, Serialize};
@@ -108,7 +108,8 @@ impl SeenDevice {
     /// What sets it apart, or why it is absent, in a sentence; `None` where nothing does.
     fn particulars(&self) -> Option<String> {
         if let Some(reason) = &self.reason {
-            return Some(format!("{}: {reason}", self.backend));
+            let own = format!("backend {}: ", self.backend);
+            return Some(format!("{}: {}", self.backend, reason.strip_prefix(&own).unwrap_or(reason)));
         }
         let limit = |what: &str, limit: Option<u64>| limit.map(|limit| format!("{what} up to {}", short(limit)));
         let limits = [limit("segments", self.max_segment_bytes), limit("operands", self.max_binding_bytes)];
@@ -143,14 +144,23 @@ impl Findings for Devices {
     const SCHEMA: &'static str = "vramlab-devices-1";
 
     fn title(&self) -> String {
-        "Devices".into()
+        let named = |there: bool| {
+            let names = self.devices.iter().filter(move |device| device.available == there);
+            names.map(|device| match device.index {
+                Some(index) => format!("{}:{index}", device.backend),
+                None => device.backend.clone(),
+            })
+        };
+        let (there, absent) = (named(true).collect::<Vec<_>>(), named(false).collect::<Vec<_>>());
+        let absent = if absent.is_empty() { String::new() } else { format!("; absent: {}", absent.join(", ")) };
+        format!("{}: {}{absent}", counted(there.len() as u64, "device"), there.join(", "))
     }
 
     fn sections(&self) -> Vec<Section> {
         let columns = ["backend", "device", "name", "memory", "free", "types"];
         let table = Table::new("", &columns, self.devices.iter().map(SeenDevice::row).collect());
         let notes = self.devices.iter().filter_map(SeenDevice::particulars).map(Section::Note);
-        std::iter::once(Section::Table(table)).chain(notes).collect()
+        std::iter::once(Section::List(table)).chain(notes).collect()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lab_base::figures::counted;
-use lab_base::section::{Cell, Chart, Judged, Section, Series, Shape, Table};
-use lab_experiments::{Curve, Experiment, Measurement, Outcome};
+use lab_base::figures::{counted, grouped};
+use lab_base::section::{Cell, Chart, Judged, Section, Series, Shape, Table, Verdict};
+use lab_experiments::{Curve, Experiment, Measurement, Outcome, ShortAnswer};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -19,6 +19,12 @@ pub struct ExperimentResult {
     pub experiment: String,
     /// What it asks.
     pub question: String,
+    /// What was found, in short.
+    #[serde(default)]
+    pub answer: ShortAnswer,
+    /// Whether its predictions come from closed forms in the sizes, and from nothing that was run.
+    #[serde(default)]
+    pub closed_forms: bool,
     /// What others say, judged.
     pub claims: Vec<Judged>,
     /// One per setting.
@@ -62,17 +68,20 @@ const MAX_LINES: usize = 6;
 impl ExperimentResult {
     /// What it found with these settings on this device.
     pub fn of(experiment: &dyn Experiment, outcome: &Outcome, settings: &Settings, device: &DeviceInfo) -> Self {
-        let Outcome { claims, rows, tables, curves, notes, interrupted } = outcome.clone();
+        let Outcome { answer, claims, rows, tables, curves, notes, interrupted } = outcome.clone();
         let judged = claims.into_iter().map(|judged| Judged {
             text: judged.claim.text.into(),
             source: judged.claim.source.into(),
             verdict: judged.verdict,
+            lead: judged.lead.into(),
             condition: judged.condition,
             number: judged.number,
         });
         Self {
             experiment: experiment.name().into(),
             question: experiment.question().into(),
+            answer,
+            closed_forms: experiment.has_closed_forms(),
             claims: judged.collect(),
             rows,
             tables,
@@ -104,10 +113,24 @@ impl ExperimentResult {
         table
     }
 
-    /// The same, of what differs from its prediction.
-    fn differing(&self) -> u64 {
-        let residuals = self.rows.iter().flat_map(|row| row.residual.values());
-        residuals.filter(|residual| **residual != 0).count() as u64
+    /// How many predictions there are, and how many of them are what was measured.
+    fn checked(&self) -> Option<String> {
+        let residuals = || self.rows.iter().flat_map(|row| row.residual.values());
+        let (all, exact) = (residuals().count() as u64, residuals().filter(|residual| **residual == 0).count() as u64);
+        let exact = grouped(exact, ' ');
+        match (all, self.closed_forms) {
+            (0, _) => None,
+            (_, true) => Some(format!("{}, {exact} exact.", counted(all, "prediction"))),
+            // What was run predicts itself: that is no more than agreement.
+            (_, false) => {
+                Some(format!("{} compared with a dry run or a replay, {exact} equal.", counted(all, "figure")))
+            }
+        }
+    }
+
+    /// What these figures are otherwise than on a card.
+    fn departures(&self) -> impl Iterator<Item = &String> {
+        self.notes.iter().filter(|note| is_departure(note))
     }
 
     fn curve(curve: &Curve) -> Chart {
@@ -184,6 +207,11 @@ impl ExperimentResult {
     }
 }
 
+/// Whether a note says what the device did otherwise than PyTorch would: nobody may miss it.
+fn is_departure(note: &str) -> bool {
+    note.starts_with("In these figures ")
+}
+
 /// The settings of a row but for one, in words.
 fn others(row: &Measurement, without: &str) -> String {
     let words = row.setting.iter().filter(|(name, _)| *name != without);
@@ -231,33 +259,52 @@ impl Findings for ExperimentResult {
     const SCHEMA: &'static str = "vramlab-experiment-1";
 
     fn title(&self) -> String {
-        self.experiment.clone()
+        match self.answer.word.as_str() {
+            "" => self.question.clone(),
+            word => format!("{} {word}.", self.question),
+        }
     }
 
     fn sections(&self) -> Vec<Section> {
-        let mut sections = vec![Section::Answer(self.question.clone())];
-        sections.push(Section::Verdicts(self.claims.clone()));
+        let mut sections = vec![Section::Answer(self.answer.figures.join("\n"))];
         if self.interrupted {
             sections.push(Section::Note("Stopped early: this is what was measured until then.".into()));
         }
-        sections.extend(self.tables.iter().cloned().map(Section::Table));
-        sections.extend(self.curves.iter().map(Self::curve).map(Section::Chart));
-        sections.extend(self.charts().into_iter().map(Section::Drawing));
-        sections.extend(self.notes.iter().cloned().map(Section::Note));
+        sections.push(Section::Verdicts(self.claims.clone()));
         let every = self.every_row();
+        sections.extend(self.checked().map(Section::Note));
+        sections.extend(self.departures().cloned().map(Section::Note));
+        sections.push(Section::Note(format!(
+            "{}: --full, --html FILE; again: {}",
+            match every.rows.len() as u64 {
+                0 => "More".to_string(),
+                rows => counted(rows, "figure"),
+            },
+            self.command()
+        )));
+        let mut rest: Vec<Section> = self.tables.iter().cloned().map(Section::Table).collect();
+        rest.extend(self.curves.iter().map(Self::curve).map(Section::Chart));
+        rest.extend(self.charts().into_iter().map(Section::Drawing));
+        rest.extend(self.notes.iter().filter(|note| !is_departure(note)).cloned().map(Section::Note));
+        sections.push(Section::Rest(rest));
         if !every.rows.is_empty() {
-            let sum = format!(
-                "{} predicted or measured, {} with a residual: -v, --export-csv and --html list them.",
-                counted(every.rows.len() as u64, "figure"),
-                self.differing()
-            );
-            sections.push(Section::Note(sum));
             let title = "Every prediction beside its measurement".into();
             sections.push(Section::Details { title, sections: vec![Section::Table(every)] });
         }
-        sections.push(Section::Note(format!("again: {}", self.command())));
         sections.push(again(&["run", &self.experiment], &self.settings));
         sections
+    }
+
+    fn together(found: &[Self]) -> Option<(String, Vec<Section>)> {
+        let row = |one: &Self| {
+            let answer = if one.answer.word.is_empty() { "stopped early" } else { &one.answer.word };
+            [one.experiment.as_str(), answer].map(|text| Cell::Text(text.into())).to_vec()
+        };
+        let claims: Vec<Verdict> = found.iter().flat_map(|one| one.claims.iter().map(|claim| claim.verdict)).collect();
+        let list = Table::new("", &["experiment", "answer"], found.iter().map(row).collect());
+        let title = format!("{}: {}", counted(found.len() as u64, "experiment"), super::claims::sum(&claims));
+        let more = "Each by itself: vramlab run NAME; every table of all: --full, --html FILE.";
+        Some((title, vec![Section::List(list), Section::Note(more.into())]))
     }
 
     fn table(&self) -> Option<Table> {

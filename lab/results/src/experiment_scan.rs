@@ -56,10 +56,12 @@ impl Findings for ExperimentScanResult {
     const SCHEMA: &'static str = "vramlab-experiment-scan-1";
 
     fn title(&self) -> String {
-        format!("Verdicts by {}", self.parameters.join(" and "))
+        let claims = self.results.iter().flat_map(|point| &point.experiments).flat_map(|found| &found.claims);
+        let verdicts: Vec<_> = claims.map(|claim| claim.verdict).collect();
+        format!("Verdicts by {}: {}", self.parameters.join(" and "), super::claims::sum(&verdicts))
     }
 
     fn sections(&self) -> Vec<Section> {
-        vec![Section::Table(self.verdicts())]
+        vec![Section::List(self.verdicts())]
     }
 }

@@ -115,13 +115,15 @@ impl Findings for ExplainResult {
     fn sections(&self) -> Vec<Section> {
         let rows = self.figures.iter().map(ExplainedFigure::row).collect();
         let figures = Table::new("What each figure means", &["figure", "size", "meaning"], rows);
-        let mut sections = vec![Section::Answer(self.reason.clone()), Section::Table(figures)];
-        sections.extend(self.sums.iter().map(ExplainedSum::in_words).map(Section::Note));
+        let mut sections = vec![Section::Answer(self.reason.clone())];
         sections.push(Section::Heading("What to try, first things first".into()));
         for (number, advice) in self.advice.iter().enumerate() {
             sections.push(Section::Note(format!("{}. {}", number + 1, advice.what)));
             sections.extend(advice.command.clone().map(Section::Command));
         }
+        sections.push(Section::Note("What each figure of the message means: --full.".into()));
+        let sums = self.sums.iter().map(ExplainedSum::in_words).map(Section::Note);
+        sections.push(Section::Rest(std::iter::once(Section::Table(figures)).chain(sums).collect()));
         sections
     }
 }

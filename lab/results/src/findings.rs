@@ -21,6 +21,11 @@ pub trait Findings: Serialize + DeserializeOwned {
     /// What it consists of, in the order in which it is read.
     fn sections(&self) -> Vec<Section>;
 
+    /// Several results as one answer, an entry a line; `None` where each is told by itself.
+    fn together(_found: &[Self]) -> Option<(String, Vec<Section>)> {
+        None
+    }
+
     /// The table for CSV.
     fn table(&self) -> Option<Table> {
         tables(&self.sections()).first().map(|table| (*table).clone())
@@ -58,6 +63,11 @@ pub(super) fn settings_table(settings: &Settings) -> Section {
     let in_force = settings.iter().filter(|(_, value)| !value.is_null() && **value != Value::Bool(false));
     let rows = in_force.map(|(name, value)| vec![Cell::Text(name.clone()), Cell::Text(plain(value))]).collect();
     Section::Table(Table::new("All settings in force", &["setting", "value"], rows))
+}
+
+/// The last part of a path.
+pub(super) fn file_name(path: &str) -> &str {
+    path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
 /// A value in words: text as it is, the rest as JSON.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lab_base::figures::counted;
 use lab_base::section::{Cell, Figure, Section, Table};
 use lab_experiments::{ALL, Experiment};
 use serde::{Deserialize, Serialize};
@@ -65,9 +66,7 @@ impl ListedExperiment {
         let sizes = vec![Section::Figures(self.sizes.iter().map(figure).collect())];
         let mut sections = vec![Section::Heading(self.name.clone()), Section::Note(self.question.clone())];
         sections.extend(claims.map(Section::Note));
-        if !self.sizes.is_empty() {
-            sections.push(Section::Details { title: format!("Sizes of {}", self.name), sections: sizes });
-        }
+        sections.extend(sizes);
         sections
     }
 }
@@ -76,11 +75,18 @@ impl Findings for ListResult {
     const SCHEMA: &'static str = "vramlab-list-1";
 
     fn title(&self) -> String {
-        "Experiments".into()
+        format!("{}: vramlab run NAME", counted(self.experiments.len() as u64, "experiment"))
     }
 
     fn sections(&self) -> Vec<Section> {
-        self.experiments.iter().flat_map(ListedExperiment::sections).collect()
+        let row = |one: &ListedExperiment| [one.name.clone(), one.question.clone()].map(Cell::Text).to_vec();
+        let list = Table::new("", &["experiment", "question"], self.experiments.iter().map(row).collect());
+        let each = self.experiments.iter().flat_map(ListedExperiment::sections).collect();
+        vec![
+            Section::List(list),
+            Section::Note("Claims and sizes: vramlab list --full.".into()),
+            Section::Details { title: "Claims and sizes of each".into(), sections: each },
+        ]
     }
 
     fn table(&self) -> Option<Table> {

@@ -124,9 +124,10 @@ impl Findings for MonitorResult {
     fn sections(&self) -> Vec<Section> {
         let columns = ["process", "training", "step", "loss", "allocated", "reserved", "peak"];
         let runs = Table::new("Trainings of vramlab", &columns, self.runs.iter().map(RunStatus::row).collect());
-        let mut sections = vec![Section::Answer(self.answer()), Section::Table(runs)];
+        let mut sections = vec![Section::Answer(self.answer()), Section::List(runs)];
         sections.extend(self.runs.iter().filter_map(RunStatus::growth));
-        sections.extend([self.categories_table(), self.devices_table()].map(Section::Table));
+        sections.push(Section::List(self.devices_table()));
+        sections.push(Section::Rest(vec![Section::Table(self.categories_table())]));
         sections
     }
 }

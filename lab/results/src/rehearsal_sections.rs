@@ -175,7 +175,7 @@ fn exactness(found: &RehearsalResult) -> String {
     let how = match (found.exact, numbers) {
         (true, false) => "Exact: nothing that is not known, or not as on a card, can have changed a size.",
         (true, true) => {
-            "Exact, if numbers that the script read without their being known (losses, say) only go to a log: -v lists them."
+            "Exact, if numbers that the script read without their being known (losses, say) only go to a log: --full lists them."
         }
         (false, _) => "Not exact: what is listed below may have changed sizes.",
     };

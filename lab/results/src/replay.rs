@@ -1,6 +1,6 @@
 //! A recording under allocation policies (`vramlab-replay-1`).
 
-use lab_base::figures::{both, counted, grouped, percent};
+use lab_base::figures::{both, counted, grouped, percent, short};
 use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
 use lab_traces::replay::{Certificate, Figures, LowerBound, Trace};
 use lab_traces::snapshot::Agreement;
@@ -347,6 +347,22 @@ impl ReplayResult {
         )
     }
 
+    /// A line for each policy.
+    fn in_short(&self) -> Table {
+        let columns = ["policy", "peak reserved", "above bound", "driver calls", "failed", "newly"];
+        let row = |policy: &PolicyResult| {
+            vec![
+                Cell::Text(policy.policy.clone()),
+                Cell::Bytes(policy.peak.reserved),
+                Cell::percent(policy.peak.reserved as f64 / self.lower_bound.bytes.max(1) as f64 - 1.0),
+                Cell::Count(policy.driver_calls.total),
+                Cell::Count(policy.out_of_memory),
+                Cell::Count(policy.newly_failed),
+            ]
+        };
+        Table::new("", &columns, self.policies.iter().map(row).collect())
+    }
+
     fn memory(&self) -> Table {
         let columns = [
             "policy",
@@ -415,25 +431,43 @@ impl Findings for ReplayResult {
     const SCHEMA: &'static str = "vramlab-replay-1";
 
     fn title(&self) -> String {
-        match self.policies.as_slice() {
-            [one] => format!("{} under {}", self.trace.name, one.policy),
-            several => format!("{} under {} policies", self.trace.name, several.len()),
-        }
+        // Of several, the one that takes least.
+        let takes = |policy: &&PolicyResult| (policy.newly_failed, policy.peak.reserved);
+        let Some(best) = self.policies.iter().min_by_key(takes) else { return self.trace.name.clone() };
+        let least = if self.policies.len() > 1 { ", the least" } else { "" };
+        let above = best.peak.reserved as f64 / self.lower_bound.bytes.max(1) as f64 - 1.0;
+        let reserved = short(best.peak.reserved);
+        format!("{}: {} reserves {reserved}{least}, {} above the bound", self.trace.name, best.policy, percent(above))
     }
 
     fn sections(&self) -> Vec<Section> {
         let alone = self.policies.len() == 1;
         let remarks = self.policies.iter().flat_map(|policy| policy.remarks(alone));
-        let mut sections =
-            vec![Section::Answer(self.answer()), Section::Table(self.memory()), Section::Table(self.driver())];
-        sections.extend(remarks.map(Section::Note));
-        sections.push(Section::Chart(self.over_time()));
-        sections.extend(self.unused().map(Section::Chart));
-        if self.policies.len() > MAX_SERIES {
-            sections.push(Section::Note(format!("The first {MAX_SERIES} of {} are drawn.", self.policies.len())));
+        let mut sections = vec![Section::Answer(self.answer()), Section::List(self.in_short())];
+        sections.extend(self.self_check.as_ref().map(|check| Section::Note(check.in_short())));
+        let failing = self.policies.iter().filter(|policy| policy.newly_failed > 0).count() as u64;
+        if failing > 0 {
+            let policies = match failing {
+                1 => "1 policy fails".to_string(),
+                n => format!("{n} policies fail"),
+            };
+            sections.push(Section::Note(format!("{policies} requests that the recorded program got.")));
         }
-        sections.extend(self.self_check.as_ref().map(|check| Section::Note(check.in_words())));
+        sections.push(Section::Note("Driver, fragmentation, curves, messages: --full, --html FILE.".into()));
+        let mut rest = vec![Section::Table(self.memory()), Section::Table(self.driver())];
+        rest.extend(remarks.map(Section::Note));
+        rest.push(Section::Chart(self.over_time()));
+        rest.extend(self.unused().map(Section::Chart));
+        if self.policies.len() > MAX_SERIES {
+            rest.push(Section::Note(format!("The first {MAX_SERIES} of {} are drawn.", self.policies.len())));
+        }
+        rest.extend(self.self_check.as_ref().map(|check| Section::Note(check.in_words())));
+        sections.push(Section::Rest(rest));
         sections.push(again(&["replay", &self.trace.name], &self.settings));
         sections
+    }
+
+    fn table(&self) -> Option<Table> {
+        Some(self.memory())
     }
 }

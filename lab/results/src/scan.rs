@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use lab_base::figures::lacking;
+use lab_base::figures::{lacking, short};
 use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -94,6 +94,10 @@ impl Point {
         }
     }
 }
+
+/// Points that a short answer has, from the first on, and from the last back.
+const HEAD: usize = 8;
+const TAIL: usize = 4;
 
 impl ScanResult {
     /// A row for each point; `all`: with what was predicted, and who reached the peak.
@@ -221,6 +225,17 @@ impl ScanResult {
     }
 }
 
+/// The first points and the last.
+fn ends(table: &Table) -> Table {
+    let mut short = table.clone();
+    let left_out = format!("⋮ {} more: --full", table.rows.len() - HEAD - TAIL);
+    let mut gap = vec![Cell::Text(left_out)];
+    gap.resize(table.columns.len(), Cell::Text("⋮".into()));
+    short.rows.splice(HEAD..table.rows.len() - TAIL, [gap]);
+    short.title.clear();
+    short
+}
+
 /// Each once, in the order in which they first stand.
 fn different(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut all = Vec::new();
@@ -236,7 +251,18 @@ impl Findings for ScanResult {
     const SCHEMA: &'static str = "vramlab-scan-1";
 
     fn title(&self) -> String {
-        format!("Peaks by {}", self.parameters.join(" and "))
+        let by = self.parameters.join(" and ");
+        let runs = self.results.iter().map(|point| &point.run);
+        let limited = runs.clone().any(|run| run.limited() || run.out_of_memory.is_some());
+        let peaks = || self.results.iter().filter_map(|point| point.finished(|peak| peak.bytes));
+        match (peaks().min(), peaks().max()) {
+            _ if limited => {
+                let fit = runs.filter(|run| run.out_of_memory.is_none()).count();
+                format!("Peaks by {by}: {fit} of {} fit", self.results.len())
+            }
+            (Some(least), Some(most)) => format!("Peaks by {by}: {} to {}", short(least), short(most)),
+            _ => format!("Peaks by {by}"),
+        }
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -244,7 +270,13 @@ impl Findings for ScanResult {
         let warnings = different(self.results.iter().flat_map(|point| point.run.warnings.iter().cloned()));
         sections.extend(warnings.into_iter().map(Section::Warning));
         sections.extend(self.results.first().and_then(|point| point.run.description.clone()).map(Section::Note));
-        sections.push(Section::Table(self.shown()));
+        let all = self.shown();
+        if all.rows.len() > HEAD + TAIL + 1 {
+            sections.push(Section::List(ends(&all)));
+            sections.push(Section::Rest(vec![Section::Table(all)]));
+        } else {
+            sections.push(Section::List(all));
+        }
         sections.extend(premise::section(&self.premises()));
         if let Some(curve) = self.curve() {
             if curve.series.iter().any(|series| series.shape == Shape::Predicted) {

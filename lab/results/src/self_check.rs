@@ -1,6 +1,6 @@
 //! Whether a replay under the recorded settings repeats a recording.
 
-use lab_base::figures::{both, counted, grouped};
+use lab_base::figures::{both, counted, grouped, short};
 use lab_traces::snapshot::Agreement;
 use serde::{Deserialize, Serialize};
 
@@ -54,6 +54,20 @@ impl From<&Agreement> for SelfCheck {
 }
 
 impl SelfCheck {
+    /// In a line.
+    pub fn in_short(&self) -> String {
+        match self.exact {
+            true => "Self-check: the recorded settings repeat the recording exactly.".into(),
+            false => format!(
+                "Self-check: the recorded settings repeat {} of {} segments; peak reserved {} recorded, {} here: not exact.",
+                self.equal_segments,
+                self.segments,
+                short(self.peak_reserved.recorded),
+                short(self.peak_reserved.replayed)
+            ),
+        }
+    }
+
     /// In a sentence.
     pub fn in_words(&self) -> String {
         let mut text = format!(

@@ -5,7 +5,7 @@ use lab_base::section::{Cell, Section, Table};
 use lab_traces::snapshot::Comparison;
 use serde::{Deserialize, Serialize};
 
-use super::findings::Findings;
+use super::findings::{Findings, file_name};
 use super::snapshot::{TotalsResult, brief};
 
 /// What changed from one snapshot to another. Of each pair the first is before. Bytes.
@@ -77,7 +77,9 @@ impl Findings for SnapshotDiff {
     const SCHEMA: &'static str = "vramlab-snapshot-diff-1";
 
     fn title(&self) -> String {
-        format!("{} → {}, device {}", self.files[0], self.files[1], self.device)
+        let [before, after] = self.totals.each_ref().map(|totals| totals.allocated as i64);
+        let [one, two] = self.files.each_ref().map(|file| file_name(file));
+        format!("{} allocated: {one} → {two}, device {}", signed(after.saturating_sub(before)), self.device)
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -100,10 +102,10 @@ impl Findings for SnapshotDiff {
             short(one),
             short(two)
         )));
-        sections.push(match self.changes.is_empty() {
-            true => Section::Note("No stack holds more or less.".into()),
-            false => Section::Table(self.rows()),
-        });
+        match self.changes.is_empty() {
+            true => sections.push(Section::Note("No stack holds more or less.".into())),
+            false => sections.push(Section::List(self.rows())),
+        }
         sections
     }
 

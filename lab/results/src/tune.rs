@@ -5,7 +5,7 @@ use lab_base::section::{Cell, Section, Table};
 use lab_traces::snapshot::{Candidate, Cost, Releases, Tuned};
 use serde::{Deserialize, Serialize};
 
-use super::findings::Findings;
+use super::findings::{Findings, file_name};
 use super::self_check::SelfCheck;
 
 /// What a search found. What it searched for is null where the recorded settings do not reproduce the recording.
@@ -46,6 +46,8 @@ pub struct SearchedOperations {
 
 /// Choices that are listed.
 const TOP: usize = 8;
+/// Those of a short answer.
+const BRIEF: usize = 4;
 
 impl TuneResult {
     /// What a search found in a file's recording.
@@ -117,7 +119,7 @@ impl TuneResult {
         out
     }
 
-    fn table(&self) -> Table {
+    fn table(&self, rows: usize) -> Table {
         let row = |candidate: &Candidate| {
             let Cost { failed, peak_reserved, driver_calls } = candidate.searched;
             let name = Cell::Text(name(candidate).replace(',', ", "));
@@ -125,7 +127,7 @@ impl TuneResult {
         };
         let title = format!("Best of {} on the part that the search saw", counted(self.tried.len() as u64, "choice"));
         let columns = ["settings", "peak reserved", "driver calls", "failed"];
-        Table::new(title, &columns, self.tried.iter().take(TOP).map(row).collect())
+        Table::new(title, &columns, self.tried.iter().take(rows).map(row).collect())
     }
 }
 
@@ -163,10 +165,10 @@ impl Findings for TuneResult {
         match (self.proposed(), &self.recorded) {
             (Some((_, best)), _) => setting(best),
             (None, Some(recorded)) => {
-                format!("{}: no settings are better than the recorded ones, {}", self.file, name(recorded))
+                format!("{}: no settings are better than the recorded ones, {}", file_name(&self.file), name(recorded))
             }
             (None, None) => {
-                format!("{}: nothing is proposed, as the replay does not reproduce this recording", self.file)
+                format!("{}: nothing is proposed: the replay does not repeat this recording", file_name(&self.file))
             }
         }
     }
@@ -180,9 +182,22 @@ impl Findings for TuneResult {
                 grouped(held_out as u64, ' '),
                 both(self.lower_bound_bytes)
             )));
-            sections.push(Section::Table(self.table()));
+            sections.push(Section::List(self.table(BRIEF)));
+            let more = "More choices, and the self-check segment by segment: --full.";
+            sections
+                .extend(self.self_check.as_ref().map(|check| Section::Note(format!("{} {more}", check.in_short()))));
+            sections.push(Section::Rest(vec![Section::Table(self.table(TOP))]));
         }
-        sections.extend(self.self_check.as_ref().map(|check| Section::Note(check.in_words())));
+        let check = self.self_check.as_ref().map(|check| Section::Note(check.in_words()));
+        match self.operations {
+            // Why nothing is proposed.
+            None => sections.extend(check),
+            Some(_) => sections.push(Section::Rest(check.into_iter().collect())),
+        }
         sections
+    }
+
+    fn table(&self) -> Option<Table> {
+        self.operations.as_ref().map(|_| TuneResult::table(self, TOP))
     }
 }

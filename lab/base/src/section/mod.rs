@@ -32,19 +32,23 @@ pub enum Section {
     Verdicts(Vec<Judged>),
     /// Rows and columns.
     Table(Table),
+    /// Rows and columns, a row a line: a terminal cuts what the line has no room for, unless `--full`.
+    List(Table),
     /// Curves.
     Chart(Chart),
-    /// Curves that say nothing new: drawn on a page, and on a terminal with `-v`.
+    /// Curves that say nothing new: drawn on a page, and on a terminal with `--full`.
     Drawing(Chart),
     /// A bar for each of several things.
     Bars(Bars),
-    /// What few readers want: folded on a page, shown on a terminal with `-v`.
+    /// What few readers want: folded on a page, shown on a terminal with `--full`.
     Details {
         /// What is folded away.
         title: String,
         /// Its parts.
         sections: Vec<Section>,
     },
+    /// What bears the answer out: shown on a page, and on a terminal with `--full`.
+    Rest(Vec<Section>),
     /// A command to type next.
     Command(String),
 }
@@ -60,13 +64,13 @@ pub struct Figure {
     pub note: String,
 }
 
-/// All tables of these sections, those of details too, in their order.
+/// All tables of these sections, those of details and of the rest too, in their order.
 pub fn tables(sections: &[Section]) -> Vec<&Table> {
     let mut out = Vec::new();
     for section in sections {
         match section {
-            Section::Table(table) => out.push(table),
-            Section::Details { sections, .. } => out.extend(tables(sections)),
+            Section::Table(table) | Section::List(table) => out.push(table),
+            Section::Details { sections, .. } | Section::Rest(sections) => out.extend(tables(sections)),
             _ => {}
         }
     }

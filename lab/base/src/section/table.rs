@@ -26,6 +26,11 @@ impl Table {
         cells.peek().is_some() && cells.all(Cell::is_figure)
     }
 
+    /// Whether a column tells how something came out: its words have colours.
+    pub fn is_verdict(&self, column: usize) -> bool {
+        self.columns.get(column).is_some_and(|name| matches!(name.as_str(), "fits" | "verdict" | "available"))
+    }
+
     /// What the cells of each column are: `bytes`, `difference`, `count`, `number`, or `text` where there is nothing but words.
     /// Numbers alone do not say.
     pub fn kinds(&self) -> Vec<&'static str> {

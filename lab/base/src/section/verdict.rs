@@ -18,7 +18,7 @@ pub enum Verdict {
 
 impl Verdict {
     /// In words.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
             Verdict::Fails => "fails",
@@ -37,6 +37,9 @@ pub struct Judged {
     pub source: String,
     /// What became of it.
     pub verdict: Verdict,
+    /// The answer in a few words, such as `mostly no`; empty where the verdict says it all.
+    #[serde(default)]
+    pub lead: String,
     /// Under which condition, or why; with the figures that decide.
     pub condition: String,
     /// The number that decides, with its unit; empty where none does.

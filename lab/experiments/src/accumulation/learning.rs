@@ -122,6 +122,7 @@ pub(super) fn judge(claims: [Claim; 2], batch: usize, pieces: usize, learnt: Opt
     let Some(Learnt { spread, losses }) = learnt else {
         let condition = "0 gradients were computed: this device computes nothing; run it on one that does".to_string();
         return [(claims[0], "spread"), (claims[1], "loss")].map(|(claim, what)| JudgedClaim {
+            lead: "",
             claim,
             verdict: Verdict::NotTested,
             number: number(what, [None; 2]),
@@ -145,12 +146,14 @@ pub(super) fn judge(claims: [Claim; 2], batch: usize, pieces: usize, learnt: Opt
     let [stable, changes] = claims;
     [
         JudgedClaim {
+            lead: "",
             claim: stable,
             verdict: verdict(spread[0] < spread[1]),
             number: number("spread", [Some(spread[1]), Some(spread[0])]),
             condition: spreads,
         },
         JudgedClaim {
+            lead: "",
             claim: changes,
             // Beyond rounding in float32.
             verdict: verdict((whole - parts).abs() > 1e-5 * before),

@@ -15,7 +15,9 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, even_perceptron, undisturbed};
 use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{
+    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+};
 
 /// The experiment.
 pub(super) struct Accumulation;
@@ -96,6 +98,7 @@ impl Experiment for Accumulation {
         let learnt = learning::learn(setup, &*network()?, batch, pieces)?;
         outcome.rows.extend(learning::rows(batch, pieces, learnt.as_ref()));
         outcome.claims = judge(&trials, difference);
+        outcome.answer = answer(&trials);
         outcome.claims.extend(learning::judge([CLAIMS[2], CLAIMS[3]], batch, pieces, learnt.as_ref()));
         Ok(outcome)
     }
@@ -208,6 +211,30 @@ fn shown(trials: &[Trial]) -> Table {
     table("One optimizer step", &columns, trials.iter().map(row).collect())
 }
 
+/// The peak of the whole batch, of its parts, and of one part alone.
+fn answer(trials: &[Trial]) -> ShortAnswer {
+    let [whole, accumulated, small] = trials else { return ShortAnswer::default() };
+    let word = match (accumulated.peak_bytes <= small.peak_bytes, accumulated.peak_bytes < whole.peak_bytes) {
+        (true, _) => "Yes, in memory",
+        (false, true) => "Nearly, in memory",
+        (false, false) => "No",
+    };
+    let peak = |trial: &Trial| bytes(trial.peak_bytes);
+    ShortAnswer::new(
+        word,
+        [format!(
+            "Peak: batch {} {}, as {} × {} {}, batch {} alone {}.",
+            whole.micro,
+            peak(whole),
+            accumulated.pieces,
+            accumulated.micro,
+            peak(accumulated),
+            small.micro,
+            peak(small)
+        )],
+    )
+}
+
 fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
     let [whole, accumulated, small] = trials else { return Vec::new() };
     let (verdict, seen) = match difference {
@@ -221,6 +248,7 @@ fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
     let more = accumulated.peak_bytes.saturating_sub(small.peak_bytes);
     vec![
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[0],
             verdict,
             number: in_counts([("difference in 10⁻⁹", difference.map(billionths))]),
@@ -230,6 +258,7 @@ fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
             ),
         },
         JudgedClaim {
+            lead: "plus the gradients",
             claim: CLAIMS[1],
             verdict: if more == 0 { Verdict::Holds } else { Verdict::Depends },
             number: in_bytes([("accumulated", accumulated.peak_bytes), ("small batch", small.peak_bytes)]),

@@ -68,6 +68,7 @@ impl Experiment for BatchSize {
         show::fill(&found, &mut outcome);
         if !interrupted {
             outcome.claims = verdicts::judge(CLAIMS, &found);
+            outcome.answer = verdicts::answer(&found);
         }
         Ok(outcome)
     }

@@ -116,7 +116,7 @@ fn notes(found: &Found, outcome: &mut Outcome) {
         ));
         if let Some(point) = law.points.iter().max_by_key(|point| point.added()) {
             outcome.notes.push(format!(
-                "Blocks are rounded up to 512 bytes, and one above 1 MiB keeps a rest of up to 1 MiB that nobody asked for; at the \
+                "Blocks are rounded up to 512 bytes, and one above 1 MiB may be up to 1 MiB larger than what was asked for; at the \
                  peak that is {} with batch {}.",
                 bytes(point.added()),
                 point.batch

@@ -5,7 +5,7 @@ use lab_base::figures::both as bytes;
 use super::found::Found;
 use super::law::{Law, Point};
 use super::runs::Run;
-use crate::{Claim, JudgedClaim, Verdict, in_bytes, in_counts};
+use crate::{Claim, JudgedClaim, ShortAnswer, Verdict, in_bytes, in_counts};
 
 /// Why there is no verdict where no batch was run.
 fn nothing_run() -> Judged {
@@ -15,13 +15,56 @@ fn nothing_run() -> Judged {
 /// Verdict, the figures that decide, condition.
 type Judged = (Verdict, String, String);
 
+/// Where they depend: how far they are so.
+const LEADS: [&str; 3] = ["mostly no", "more in sum, not at once", "in pieces"];
+
 /// One verdict per claim.
 pub(super) fn judge(claims: &[Claim], found: &Found) -> Vec<JudgedClaim> {
     let judged = [reserves_more(found), more_graph_and_cache(found), linear(found)];
     let pairs = claims.iter().zip(judged);
     pairs
-        .map(|(claim, (verdict, number, condition))| JudgedClaim { claim: *claim, verdict, number, condition })
+        .zip(LEADS)
+        .map(|((claim, (verdict, number, condition)), lead)| JudgedClaim {
+            claim: *claim,
+            verdict,
+            lead,
+            number,
+            condition,
+        })
         .collect()
+}
+
+/// Yes or no on fresh devices, and what a larger batch before leaves.
+pub(super) fn answer(found: &Found) -> ShortAnswer {
+    let Some((large, small)) = extremes(&found.fresh) else { return ShortAnswer::default() };
+    let word = match small.reserved() > large.reserved() {
+        true => "Yes",
+        false => "No, on a fresh device",
+    };
+    let mut answer = ShortAnswer::new(word, []);
+    let reserved = |run: &Run| format!("batch {} reserves {}", run.name, bytes(run.reserved()));
+    answer.figures.push(format!("On a fresh device {}, {}.", reserved(large), reserved(small)));
+    if let Some(order) = found.orders.first().filter(|order| order.cached() > 0) {
+        answer.figures.push(format!(
+            "After a larger batch ({}): {} stay reserved, {} of them cache of the larger one.",
+            order.name,
+            bytes(order.ends.last().map_or(0, |end| end.row.reserved)),
+            bytes(order.cached())
+        ));
+    }
+    if let Some(law) = &found.law
+        && let Some((batch, larger, smaller)) = law.falls.first()
+    {
+        answer.figures.push(format!(
+            "Exceptions: at {} of {} steps up in batch size less is reserved (most from {batch} to {}: {} to {}).",
+            law.falls.len(),
+            law.points.len() - 1,
+            batch + 1,
+            bytes(*larger),
+            bytes(*smaller)
+        ));
+    }
+    answer
 }
 
 /// The runs with the largest and with the smallest batch.

@@ -9,7 +9,7 @@ use lab_base::error::{Error, Result};
 use testbed::{Batches, Judged, Testbed};
 
 use super::progress::Progress;
-use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, Size};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict};
 
 /// The experiment.
 pub(super) struct Beliefs;
@@ -60,8 +60,18 @@ impl Experiment for Beliefs {
                 break;
             }
             let (verdict, number, condition) = part(&testbed, setup, batches, &mut outcome)?;
-            outcome.claims.push(JudgedClaim { claim: *claim, verdict, number, condition });
+            outcome.claims.push(JudgedClaim { lead: "", claim: *claim, verdict, number, condition });
+        }
+        if !outcome.interrupted {
+            outcome.answer = answer(&outcome.claims);
         }
         Ok(outcome)
     }
+}
+
+/// How many of them are so, and each with its figures.
+fn answer(claims: &[JudgedClaim]) -> ShortAnswer {
+    let so = claims.iter().filter(|judged| judged.verdict == Verdict::Holds).count();
+    let each = claims.iter().map(|judged| format!("{}: {}.", judged.claim.text.trim_end_matches('.'), judged.number));
+    ShortAnswer { word: format!("{so} of {} are so", claims.len()), figures: each.collect() }
 }

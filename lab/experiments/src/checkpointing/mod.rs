@@ -18,7 +18,9 @@ use super::progress::Progress;
 use super::session::{Session, undisturbed};
 use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{
+    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+};
 
 /// The experiment.
 pub(super) struct Checkpointing;
@@ -128,6 +130,7 @@ impl Experiment for Checkpointing {
         outcome.tables.push(shown(&trials));
         outcome.notes.push(of_gradients(&trials));
         outcome.claims = judge(&trials);
+        outcome.answer = answer(&trials);
         Ok(outcome)
     }
 }
@@ -321,6 +324,32 @@ fn of_gradients(trials: &[Trial]) -> String {
     }
 }
 
+/// The decoder's peak and what is computed again; the networks that gain nothing.
+fn answer(trials: &[Trial]) -> ShortAnswer {
+    let pairs = trials.iter().filter(|trial| trial.recompute == Recompute::Blocks);
+    let pairs: Vec<(&Trial, &Trial)> = pairs.filter_map(|t| Some((plain_of(trials, t)?, t))).collect();
+    let saved = |(plain, again): &(&Trial, &Trial)| {
+        let [plain, again] = [plain, again].map(|trial| trial.peak.allocated_bytes as f64);
+        100.0 * (1.0 - again / plain.max(1.0))
+    };
+    let each = pairs.iter().map(|pair| {
+        let (plain, again) = pair;
+        format!(
+            "{}, by blocks: peak {} → {} ({:+.0} %), {} of the forward pass computed again.",
+            plain.network.name,
+            bytes(plain.peak.allocated_bytes),
+            bytes(again.peak.allocated_bytes),
+            -saved(pair),
+            percent(again.again(plain).flops, plain.forward.flops)
+        )
+    });
+    let most = pairs.iter().map(saved).fold(0.0, f64::max);
+    ShortAnswer {
+        word: format!("Up to {most:.0} % of the peak, for a part of the forward pass"),
+        figures: each.collect(),
+    }
+}
+
 fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
     let [plain, blocks, sqrt, others, perceptron, perceptron_again, wide, wide_again] = trials else {
         return Vec::new();
@@ -338,6 +367,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
     };
     vec![
         JudgedClaim {
+            lead: "where blocks keep much",
             claim: CLAIMS[0],
             verdict: if saves { Verdict::Depends } else { Verdict::Fails },
             number: in_bytes([("peak, whole", plain.peak.allocated_bytes), ("by blocks", blocks.peak.allocated_bytes)]),
@@ -361,6 +391,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
             ),
         },
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[1],
             verdict: if costs { Verdict::Holds } else { Verdict::Fails },
             number: in_counts([("kernels again", Some(blocks.again(plain).launches))]),

@@ -19,7 +19,9 @@ use super::policy_comparison::{
 use super::progress::Progress;
 use super::session::{Session, undisturbed};
 use super::tables::{table, text};
-use super::{About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{
+    About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes,
+};
 
 /// The experiment.
 pub(super) struct Fragmentation;
@@ -64,6 +66,11 @@ impl Experiment for Fragmentation {
                 takes_model: false,
             }
         }
+    }
+
+    /// Most are replays of what was recorded.
+    fn has_closed_forms(&self) -> bool {
+        false
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
@@ -116,7 +123,9 @@ impl Experiment for Fragmentation {
         }
         show_orders(&orders, &steps, &mut outcome);
         verify(setup, &orders, &steps, known, &mut outcome)?;
-        outcome.claims = judge(&Found { comparisons, orders, steps, weights: weights as u64 });
+        let found = Found { comparisons, orders, steps, weights: weights as u64 };
+        outcome.claims = judge(&found);
+        outcome.answer = answer(&found);
         Ok(outcome)
     }
 }
@@ -225,6 +234,24 @@ fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outc
     Ok(())
 }
 
+/// How much more is reserved than lives at once, from the worst program on.
+fn answer(found: &Found) -> ShortAnswer {
+    let mut by_ratio: Vec<&PolicyComparison> = found.comparisons.iter().collect();
+    by_ratio.sort_by(|a, b| b.ratio(CACHING).total_cmp(&a.ratio(CACHING)));
+    let each = by_ratio.iter().map(|comparison| {
+        let over = |policy: &str| (comparison.ratio(policy) - 1.0) * 100.0;
+        format!(
+            "{}: {:+.1} % ({} for {}); expandable segments {:+.1} %.",
+            comparison.trace.name,
+            over(CACHING),
+            bytes(comparison.reserved(CACHING)),
+            bytes(comparison.bound.bytes),
+            over(EXPANDABLE)
+        )
+    });
+    ShortAnswer { word: "Where sizes change".into(), figures: each.collect() }
+}
+
 fn judge(found: &Found) -> Vec<JudgedClaim> {
     let percent = |ratio: f64| format!("{:.1} %", (ratio - 1.0) * 100.0);
     let each = |comparison: &PolicyComparison| {
@@ -243,6 +270,7 @@ fn judge(found: &Found) -> Vec<JudgedClaim> {
     let first = &found.comparisons[0];
     vec![
         JudgedClaim {
+            lead: "not for each program",
             claim: CLAIMS[0],
             verdict: if over { Verdict::Holds } else { Verdict::Depends },
             number: in_bytes([("reserved", first.reserved(CACHING)), ("live at once", first.reserved(DIRECT))]),
@@ -271,6 +299,7 @@ fn judge_orders(found: &Found) -> JudgedClaim {
     let extremes = |range: &orders::Range| in_bytes([("reserved, best order", range.best.0), ("worst", range.worst.0)]);
     let number = orders.ranges.iter().find(|range| range.policy == CACHING).map(extremes).unwrap_or_default();
     JudgedClaim {
+        lead: "on the order of the batches",
         claim: CLAIMS[1],
         verdict: if matters { Verdict::Depends } else { Verdict::Fails },
         number,
@@ -293,6 +322,7 @@ fn judge_staged(found: &Found) -> JudgedClaim {
         worse.map_or(("", 0, 0), |other| (&*other.trace.name, other.reserved(CACHING), other.reserved(MAX_SPLIT)));
     let holds = pinned == found.weights * STAGED_BYTES.0 && (cured < pinned || found.weights == 1);
     JudgedClaim {
+        lead: "",
         claim: CLAIMS[2],
         verdict: if holds { Verdict::Holds } else { Verdict::Fails },
         number: in_bytes([("reserved", pinned), ("max_split", cured)]),

@@ -8,13 +8,16 @@ use std::collections::BTreeMap;
 use cases::{CASES, Case, Pattern};
 use lab_analysis::forensics::{self, Watch};
 use lab_base::error::{Error, Result};
+use lab_base::figures::both;
 use lab_base::section::Cell;
 use memcore::Device;
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::tables::{table, text};
-use super::{About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{
+    About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes,
+};
 
 /// The experiment.
 pub(super) struct Leak;
@@ -96,6 +99,7 @@ impl Experiment for Leak {
         if !outcome.interrupted {
             full::fill(setup, memory, &mut outcome)?;
             outcome.claims = judge(&runs);
+            outcome.answer = answer(&runs);
         }
         show(&runs, batch, &mut outcome);
         Ok(outcome)
@@ -234,6 +238,20 @@ fn said(run: &Run) -> Vec<Cell> {
     ]
 }
 
+/// Which programs grow, and by how much.
+fn answer(runs: &[Run]) -> ShortAnswer {
+    let (growing, flat): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.total() > 0);
+    let grows = growing.iter().map(|run| format!("{} (+{})", run.case.name, both(run.growth())));
+    let listed = |names: Vec<String>| if names.is_empty() { "nothing".into() } else { names.join("; ") };
+    ShortAnswer::new(
+        "What a step leaves held",
+        [
+            format!("Grows in each step: {}.", listed(grows.collect())),
+            format!("Does not grow: {}.", listed(flat.iter().map(|run| run.case.name.to_string()).collect())),
+        ],
+    )
+}
+
 fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     let of = |pattern: Pattern| runs.iter().find(|run| run.case.pattern == pattern);
     let text = |pattern: Pattern, words: &str| {
@@ -253,18 +271,21 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     let quiet = text(Pattern::RetainsGraph, "retain_graph alone, whose graph the next step replaces, by");
     vec![
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[0],
             verdict: verdict(grows(Pattern::KeepsActivations)),
             number: number(Pattern::KeepsActivations),
             condition: format!("{kept}; {quiet}"),
         },
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[1],
             verdict: verdict(grows(Pattern::KeepsActivations) && !grows(Pattern::ClearsActivations)),
             number: number(Pattern::ClearsActivations),
             condition: text(Pattern::ClearsActivations, "with the list cleared memory grows by"),
         },
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[2],
             verdict: verdict(grows(Pattern::NeverZeroes)),
             number: number(Pattern::NeverZeroes),

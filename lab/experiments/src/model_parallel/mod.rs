@@ -18,7 +18,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::undisturbed;
 use super::tables::{table, text};
-use super::{About, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct ModelParallel;
@@ -109,6 +109,7 @@ impl Experiment for ModelParallel {
              ranks send each other is counted for a ring."
                 .into(),
         );
+        outcome.answer = answer(&trials);
         outcome.claims = [judge(&trials)].into_iter().chain(sharded::judge(&divided)).collect();
         Ok(outcome)
     }
@@ -263,6 +264,20 @@ impl Trial {
     }
 }
 
+/// The largest peak of any device, each way.
+fn answer(trials: &[Trial]) -> ShortAnswer {
+    let Some(whole) = trials.first() else { return ShortAnswer::default() };
+    let split = trials.iter().filter(|trial| trial.way.devices > 1);
+    let least = split.map(Trial::largest_peak).min().unwrap_or(0);
+    let devices = trials.iter().map(|trial| trial.way.devices).max().unwrap_or(1);
+    let saved = 100.0 * (1.0 - least as f64 / whole.largest_peak().max(1) as f64);
+    let each = trials.iter().map(|trial| format!("{} {}", trial.way.name, bytes(trial.largest_peak())));
+    ShortAnswer::new(
+        format!("{saved:.0} % of the peak, over {devices} devices"),
+        [format!("Largest peak of a device: {}.", each.collect::<Vec<_>>().join("; "))],
+    )
+}
+
 fn judge(trials: &[Trial]) -> JudgedClaim {
     let find = |name: &str| trials.iter().find(|trial| trial.way.name == name);
     let peak = |name: &str| find(name).map_or(0, Trial::largest_peak);
@@ -279,6 +294,7 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
         |name: &str| find(name).and_then(|trial| trial.stages.first()).map_or(0, |s| s.account.peak.allocated_bytes);
     let label = format!("first of {devices}");
     JudgedClaim {
+        lead: "less, but not 1/N",
         claim: CLAIMS[0],
         verdict: match (less, evenly) {
             (true, true) => Verdict::Holds,

@@ -216,6 +216,7 @@ fn states_claim(large: &[&Divided]) -> JudgedClaim {
     let beside = |trial: &Divided| bytes(trial.peak().saturating_sub(trial.states()));
     let rest: Vec<String> = large.iter().map(|trial| beside(trial)).collect();
     JudgedClaim {
+        lead: "states yes, peak no",
         claim: CLAIMS[1],
         verdict: if near && printed == paper { Verdict::Depends } else { Verdict::Fails },
         number: match large.iter().map(|trial| trial.states()).collect::<Vec<u64>>()[..] {
@@ -247,12 +248,19 @@ fn sent_claim(large: &[&Divided]) -> JudgedClaim {
     let sent: Vec<u64> = large.iter().map(|trial| trial.sent().total()).collect();
     let &[plain, states, gradients, parameters] = sent.as_slice() else {
         let condition = "0 stages were run".into();
-        return JudgedClaim { claim: CLAIMS[2], verdict: Verdict::NotTested, number: String::new(), condition };
+        return JudgedClaim {
+            lead: "",
+            claim: CLAIMS[2],
+            verdict: Verdict::NotTested,
+            number: String::new(),
+            condition,
+        };
     };
     let times = |bytes: u64| bytes as f64 / plain.max(1) as f64;
     let near = |bytes: u64, expected: f64| (times(bytes) - expected).abs() < 1e-3;
     let holds = near(states, 1.0) && near(gradients, 1.0) && near(parameters, 1.5);
     JudgedClaim {
+        lead: "",
         claim: CLAIMS[2],
         verdict: if holds { Verdict::Holds } else { Verdict::Fails },
         number: in_bytes([("sent, ZeRO-0", plain), ("2", gradients), ("3", parameters)]),

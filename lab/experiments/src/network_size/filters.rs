@@ -110,5 +110,11 @@ pub(super) fn judge(claim: Claim, all: &[Filters]) -> JudgedClaim {
         }
         _ => String::new(),
     };
-    JudgedClaim { claim, verdict, number, condition }
+    JudgedClaim {
+        lead: if falls(true) { "where padding keeps the picture" } else { "without padding" },
+        claim,
+        verdict,
+        number,
+        condition,
+    }
 }

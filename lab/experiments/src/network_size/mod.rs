@@ -16,7 +16,9 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{
+    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+};
 
 /// The experiment.
 pub(super) struct NetworkSize;
@@ -107,6 +109,7 @@ impl Experiment for NetworkSize {
         }
         outcome.tables.push(filters::shown(&sizes));
         outcome.claims = judge(&trials, batches.len());
+        outcome.answer = answer(&trials, batches.len());
         let named = |of: fn(&Trial) -> Share| -> Vec<(String, Share)> {
             trials.iter().map(|t| (format!("{}, batch {}", t.name, t.batch), of(t))).collect()
         };
@@ -215,6 +218,29 @@ fn shown(trials: &[Trial]) -> Table {
     table("Parameters, what the graph keeps, and the peak of a step", &columns, trials.iter().map(row).collect())
 }
 
+/// The same network wider, and with a larger batch.
+fn answer(trials: &[Trial], batches: usize) -> ShortAnswer {
+    let (first, last, wide) = (&trials[0], &trials[batches - 1], &trials[batches]);
+    let beside = |from: &Trial, to: &Trial| {
+        format!(
+            "model {} → {}, activations {} → {}, peak {} → {}.",
+            bytes(from.model_bytes),
+            bytes(to.model_bytes),
+            bytes(from.activation_bytes()),
+            bytes(to.activation_bytes()),
+            bytes(from.step.peak.allocated_bytes),
+            bytes(to.step.peak.allocated_bytes)
+        )
+    };
+    ShortAnswer::new(
+        "Parameters; activations alone",
+        [
+            format!("{} filters instead of {}: {}", wide.filters, first.filters, beside(first, wide)),
+            format!("Batch {} instead of {}: {}", last.batch, first.batch, beside(first, last)),
+        ],
+    )
+}
+
 fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
     let (small, large) = trials.split_at(batches);
     let counted = trials.iter().all(|t| t.parameters == t.counted());
@@ -230,6 +256,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
     let labels = [format!("batch {}", first.batch), last.batch.to_string()];
     vec![
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[0],
             verdict: verdict(counted),
             number: in_counts([("16 filters", Some(small[0].parameters)), ("64", Some(large[0].parameters))]),
@@ -240,6 +267,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
             ),
         },
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[1],
             verdict: verdict(wider),
             number: in_bytes([("16 filters", asked(first)), ("64", asked(&large[0]))]),
@@ -253,6 +281,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
             ),
         },
         JudgedClaim {
+            lead: "",
             claim: CLAIMS[2],
             verdict: verdict(same_model && linear),
             number: in_bytes([(&labels[0], asked(first)), (&labels[1], asked(last))]),

@@ -50,5 +50,11 @@ pub(super) fn judge(claim: Claim, what: &str, shares: &[(String, Share)], number
         _ => Verdict::Depends,
     };
     let each: Vec<String> = shares.iter().map(|(name, share)| format!("{name}: {}", share.words())).collect();
-    JudgedClaim { claim, verdict, number, condition: format!("{what}: {}", each.join("; ")) }
+    JudgedClaim {
+        lead: "for some of the networks",
+        claim,
+        verdict,
+        number,
+        condition: format!("{what}: {}", each.join("; ")),
+    }
 }

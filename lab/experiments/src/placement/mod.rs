@@ -16,7 +16,7 @@ use super::progress::Progress;
 use super::session::undisturbed;
 use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct Placement;
@@ -101,6 +101,7 @@ impl Experiment for Placement {
             outcome.notes.push(note.into());
         }
         outcome.claims = judge(&trials, sizes);
+        outcome.answer = answer(&trials, sizes);
         Ok(outcome)
     }
 }
@@ -238,6 +239,28 @@ fn pinning(backend: &str) -> String {
     )
 }
 
+/// Bytes over the bus and the peak, of data and of a table on the host.
+fn answer(trials: &[Trial], sizes: Sizes) -> ShortAnswer {
+    let [resident, copied, _, on_host] = trials else { return ShortAnswer::default() };
+    ShortAnswer::new(
+        "Copies in each step, little memory",
+        [
+            format!(
+                "Data on the host: {} up per step; the peak is {} instead of {}.",
+                bytes(copied.step.up),
+                bytes(copied.peak_bytes),
+                bytes(resident.peak_bytes)
+            ),
+            format!(
+                "The table on the host too: {} up and {} down per step; the peak is {}.",
+                bytes(on_host.step.up),
+                bytes(on_host.arrangement.per_step(sizes).down),
+                bytes(on_host.peak_bytes)
+            ),
+        ],
+    )
+}
+
 fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
     let [resident, copied, _, on_host] = trials else { return Vec::new() };
     let time = |a: &Trial, b: &Trial| a.times.beside(&b.times);
@@ -249,6 +272,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
         time(copied, resident)
     );
     let first = JudgedClaim {
+        lead: "",
         claim: CLAIMS[0],
         // Swapping would write device memory back to the host, or make the device hold more than it needs.
         verdict: if less && copied.step.down == 0 { Verdict::Fails } else { Verdict::Holds },
@@ -263,6 +287,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
     let verdict = if on_host.peak_bytes > copied.peak_bytes { Verdict::Holds } else { Verdict::Depends };
     let down = on_host.arrangement.per_step(sizes).down;
     let second = JudgedClaim {
+        lead: "with more tokens than rows",
         claim: CLAIMS[1],
         verdict,
         number: in_bytes([("peak, host", on_host.peak_bytes), ("device", copied.peak_bytes)]),

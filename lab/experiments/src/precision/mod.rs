@@ -15,7 +15,7 @@ use memory::{Sizes, Weighed, weigh};
 
 use super::default_allocator::predictable;
 use super::progress::Progress;
-use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, Size, Verdict, in_bytes, in_counts};
+use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts};
 
 /// The experiment.
 pub(super) struct PrecisionChoice;
@@ -85,6 +85,7 @@ impl Experiment for PrecisionChoice {
         let learnt = lessons(setup, steps, &mut progress, &mut outcome)?;
         if !outcome.interrupted {
             outcome.claims = judge(&weighed, &learnt);
+            outcome.answer = answer(&weighed, &learnt);
         }
         Ok(outcome)
     }
@@ -123,6 +124,36 @@ fn of(weighed: &[Weighed], place: usize, precision: Precision) -> Option<&Weighe
     weighed.iter().filter(|w| w.precision == precision).nth(place)
 }
 
+/// What is held in each type, and whether it trains.
+fn answer(weighed: &[Weighed], learnt: &[Learnt]) -> ShortAnswer {
+    let at = |precision| of(weighed, 1, precision);
+    let (Some(full), Some(autocast), Some(half)) =
+        (at(Precision::Fp32), at(Precision::AutocastFp16), at(Precision::Fp16))
+    else {
+        return ShortAnswer::default();
+    };
+    let halved = 2 * half.own_peak() <= full.own_peak() + full.own_peak() / 10;
+    let mut answer = ShortAnswer::new(
+        if halved { "Yes with 16-bit weights, not under autocast" } else { "No" },
+        [format!(
+            "Peak without workspaces, {} examples: fp32 {}, autocast {}, fp16 {}.",
+            full.sizes.batch,
+            bytes(full.own_peak()),
+            bytes(autocast.own_peak()),
+            bytes(half.own_peak())
+        )],
+    );
+    answer.figures.push(match learnt.get(3) {
+        Some(plain) => format!(
+            "Training in fp16 with Adam's usual ε: the loss is a number for {} of {} steps; autocast needs its loss scaler.",
+            plain.finite_steps(),
+            plain.losses.len()
+        ),
+        None => "What it does to training is not known here: this device computes nothing.".into(),
+    });
+    answer
+}
+
 fn judge(weighed: &[Weighed], learnt: &[Learnt]) -> Vec<JudgedClaim> {
     let all = |place| {
         let at = |precision| of(weighed, place, precision);
@@ -145,6 +176,7 @@ fn halves((full, autocast, half): Three<'_>) -> JudgedClaim {
         half.of(*category).abs_diff(full.of(*category) / 2) <= 16 * 512
     });
     JudgedClaim {
+        lead: "with 16-bit weights, not autocast",
         claim: CLAIMS[0],
         verdict: if halved { Verdict::Depends } else { Verdict::Fails },
         number: in_bytes([("gradients, fp32", full.of(Category::Gradient)), ("fp16", half.of(Category::Gradient))]),
@@ -169,6 +201,7 @@ fn nearly_halves(large: Three<'_>, many: Three<'_>) -> JudgedClaim {
         )
     };
     JudgedClaim {
+        lead: "where activations dominate",
         claim: CLAIMS[1],
         verdict: if share(many) < 0.75 { Verdict::Depends } else { Verdict::Fails },
         number: in_bytes([("peak, fp32", many.0.peak_bytes), ("autocast", many.1.peak_bytes)]),
@@ -211,7 +244,13 @@ fn comparable((full, _, half): Three<'_>, learnt: Option<&[Learnt]>) -> JudgedCl
     };
     let verdict = if learnt.is_some() { Verdict::Depends } else { Verdict::NotTested };
     let weights = [("weights, fp32", full.of(Category::Parameter)), ("fp16", half.of(Category::Parameter))];
-    JudgedClaim { claim: CLAIMS[2], verdict, number: in_bytes(weights), condition: format!("{memory}; {seen}") }
+    JudgedClaim {
+        lead: "memory yes, training needs care",
+        claim: CLAIMS[2],
+        verdict,
+        number: in_bytes(weights),
+        condition: format!("{memory}; {seen}"),
+    }
 }
 
 fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
@@ -219,6 +258,7 @@ fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
         |[without, with]: [Option<u64>; 2]| in_counts([("gradients that are 0, no scaler", without), ("scaler", with)]);
     let Some(learnt) = learnt else {
         return JudgedClaim {
+            lead: "",
             claim: CLAIMS[3],
             verdict: Verdict::NotTested,
             number: number([None; 2]),
@@ -231,6 +271,7 @@ fn underflow(learnt: Option<&[Learnt]>) -> JudgedClaim {
     let stalls = without.zero_share() > fp32.zero_share() && (without.last_loss() - first).abs() < 0.1 * first;
     let cured = (with.last_loss() - fp32.last_loss()).abs() < 0.1 * first && fp32.last_loss() < 0.5 * first;
     JudgedClaim {
+        lead: "not in this run",
         claim: CLAIMS[3],
         verdict: if stalls && cured { Verdict::Holds } else { Verdict::Depends },
         number: number([without, with].map(|learnt| Some(learnt.zeros.0))),

@@ -19,7 +19,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::Session;
 use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct Quantization;
@@ -77,6 +77,7 @@ impl Experiment for Quantization {
             outcome.notes.push("This device computes nothing: outputs, accuracy and time are not known here.".into());
         }
         outcome.claims = judge(&trials, &layers, &exam);
+        outcome.answer = answer(&trials, &exam);
         Ok(outcome)
     }
 }
@@ -123,6 +124,29 @@ fn shown(trials: &[Trial], exam: &Exam) -> Table {
     table(title, &columns, trials.iter().map(row).collect())
 }
 
+/// Weights, peak of inference, right answers.
+fn answer(trials: &[Trial], exam: &Exam) -> ShortAnswer {
+    let [float, int8, _] = trials else { return ShortAnswer::default() };
+    let times = float.weights_bytes as f64 / int8.weights_bytes.max(1) as f64;
+    let right = match (float.right(exam), int8.right(exam)) {
+        (Some(a), Some(b)) => format!("Right: {b} of {} digits instead of {a}.", exam.classes.len()),
+        _ => "Accuracy is not known here: this device computes nothing.".into(),
+    };
+    ShortAnswer::new(
+        format!("Weights {times:.1} times smaller, in inference alone"),
+        [
+            format!(
+                "Weights {} → {}, peak of inference {} → {}.",
+                bytes(float.weights_bytes),
+                bytes(int8.weights_bytes),
+                bytes(float.inference_peak_bytes),
+                bytes(int8.inference_peak_bytes)
+            ),
+            right,
+        ],
+    )
+}
+
 fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim> {
     let [float, int8, ahead] = trials else { return Vec::new() };
     // The article speaks of training, where nothing is saved: it is inference that it depends on.
@@ -152,7 +176,7 @@ fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim
         bytes(ahead.inference_peak_bytes),
     );
     let number = in_bytes([("float32", float.weights_bytes), ("int8", int8.weights_bytes)]);
-    vec![JudgedClaim { claim: CLAIMS[0], verdict, number, condition }]
+    vec![JudgedClaim { lead: "in inference, not in training", claim: CLAIMS[0], verdict, number, condition }]
 }
 
 impl Trial {

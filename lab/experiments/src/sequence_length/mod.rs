@@ -13,7 +13,7 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
-use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, Size, Verdict, in_bytes};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
 /// The experiment.
 pub(super) struct SequenceLength;
@@ -99,6 +99,7 @@ impl Experiment for SequenceLength {
         }
         outcome.tables.push(kept::shown(&kept));
         outcome.claims = judge(&trials, &kept, batch);
+        outcome.answer = answer(&trials);
         Ok(outcome)
     }
 }
@@ -187,6 +188,28 @@ fn shown(trials: &[Trial]) -> Table {
     table("A decoder of two blocks and four heads", &columns, trials.iter().map(row).collect())
 }
 
+/// What the graph keeps, in both forms of attention.
+fn answer(trials: &[Trial]) -> ShortAnswer {
+    let (eager, fused) = trials.split_at(3);
+    let grown = |of: &[Trial]| {
+        format!(
+            "{}: the graph keeps {} at {} tokens, {} at {}; {:.0} B for each pair of tokens.",
+            form(of[0].fused),
+            bytes(of[0].kept()),
+            of[0].length,
+            bytes(of[2].kept()),
+            of[2].length,
+            per_pair(of).max(0.0)
+        )
+    };
+    let word = match (whole(per_pair(eager)), whole(per_pair(fused))) {
+        (0, 0) => "All in proportion",
+        (_, 0) => "Scores of eager attention as its square, the rest in proportion",
+        _ => "Attention as its square",
+    };
+    ShortAnswer::new(word, [grown(eager), grown(fused)])
+}
+
 fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClaim> {
     let (eager, fused) = trials.split_at(3);
     let (first, last) = (&eager[0], &eager[2]);
@@ -194,6 +217,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
     let scores = (4 * batch * HEADS * LAYERS * last.length * last.length) as u64;
     vec![
         JudgedClaim {
+            lead: if whole(per_pair(fused)) == 0 { "in eager attention alone" } else { "more in eager attention" },
             claim: CLAIMS[0],
             verdict: if per_pair(eager) > 0.0 { Verdict::Depends } else { Verdict::Fails },
             number: in_bytes([("per pair, eager", whole(per_pair(eager))), ("sdpa", whole(per_pair(fused)))]),
@@ -210,6 +234,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
             ),
         },
         JudgedClaim {
+            lead: "if a list holds them",
             claim: CLAIMS[1],
             verdict: match (stays, kept::most(kept, false), kept::most(kept, true)) {
                 (0, 0, 0) => Verdict::Fails,

@@ -27,7 +27,7 @@ pub(super) fn one(out: &mut String, section: &Section) {
         }
         Section::Figures(list) => figures(out, list),
         Section::Verdicts(claims) => verdicts(out, claims),
-        Section::Table(shown) => rows(out, shown),
+        Section::Table(shown) | Section::List(shown) => rows(out, shown),
         Section::Chart(chart) | Section::Drawing(chart) => Drawn(chart).draw(out),
         Section::Bars(shown) => bars(out, shown),
         Section::Details { title, sections } => {
@@ -35,6 +35,7 @@ pub(super) fn one(out: &mut String, section: &Section) {
             sections.iter().for_each(|section| one(out, section));
             out.push_str("</details>\n");
         }
+        Section::Rest(sections) => sections.iter().for_each(|section| one(out, section)),
         Section::Command(text) => {
             let text = escaped(text);
             let _ = writeln!(out, "<pre class=\"command\" tabindex=\"0\"><code>{text}</code></pre>");
@@ -61,7 +62,7 @@ fn verdicts(out: &mut String, claims: &[Judged]) {
         return;
     }
     out.push_str("<ul class=\"verdicts\">\n");
-    for Judged { text, source, verdict, condition, number: _ } in claims {
+    for Judged { text, source, verdict, condition, .. } in claims {
         let (class, sign) = match verdict {
             Verdict::Holds => ("holds", "✓"),
             Verdict::Fails => ("fails", "✗"),

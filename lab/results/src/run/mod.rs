@@ -9,6 +9,7 @@ mod split;
 mod tables;
 mod train;
 
+use lab_base::figures::short;
 use lab_base::section::{Section, Table};
 
 use super::command;
@@ -31,7 +32,16 @@ impl Findings for TrainResult {
         let batch = if batch.is_empty() { batch } else { format!(", batch {batch}") };
         let optimizer = self.setting("optimizer");
         let optimizer = if optimizer.is_empty() { optimizer } else { format!(", {optimizer}") };
-        format!("{}{batch}{optimizer}", self.model())
+        // Of several devices, the fullest.
+        let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
+        let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
+        let peak = most.filter(|_| self.out_of_memory.is_none() && self.prediction.is_none());
+        let peak = match (peak, &self.prediction, &self.out_of_memory) {
+            (Some(bytes), ..) => format!(": {} at the peak", short(bytes)),
+            (None, None, Some(_)) => ": out of memory".into(),
+            _ => String::new(),
+        };
+        format!("{}{batch}{optimizer}{peak}", self.model())
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -57,8 +67,7 @@ impl Findings for TrainResult {
         if self.interrupted {
             sections.push(Section::Note("stopped early: this is what was measured until then.".into()));
         }
-        let drawn = if self.prediction.is_some() { Section::Drawing } else { Section::Chart };
-        sections.extend(self.memory_curve().map(drawn));
+        sections.extend(self.memory_curve().map(Section::Drawing));
         sections.extend(self.loss_curve().map(Section::Drawing));
         sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
         let again = vec![Section::Command(command::of_run(&self.settings)), settings_table(&self.settings)];

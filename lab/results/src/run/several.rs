@@ -13,23 +13,25 @@ type RankRow = (&'static str, fn(&RankResult) -> u64);
 impl TrainResult {
     /// What each of several devices, or ranks, held and sent.
     pub(super) fn several(&self) -> Vec<Section> {
-        let mut sections: Vec<Section> = match &self.data_parallel {
-            Some(divided) => [self.divided(divided)]
-                .into_iter()
-                .map(Section::Note)
-                .chain([self.ranks_table(), self.states(divided), self.sent()].map(Section::Table))
-                .collect(),
+        let (mut sections, mut rest) = match &self.data_parallel {
+            Some(divided) => (
+                vec![Section::Note(self.divided(divided)), Section::List(self.ranks_table())],
+                vec![Section::Table(self.states(divided)), Section::Table(self.sent())],
+            ),
             None if self.devices.is_empty() => return Vec::new(),
             None => {
                 // All columns are more than a terminal has room for.
                 let all = self.devices_table();
                 let took = picked(&all, "What each device took, and sent", &[0, 1, 2, 3, 7]);
-                vec![Section::Table(took), Section::Table(picked(&all, "What it held of the network", &[0, 4, 5, 6]))]
+                let held = picked(&all, "What it held of the network", &[0, 4, 5, 6]);
+                (vec![Section::List(took), Section::Note(self.moved())], vec![Section::Table(held)])
             }
         };
-        sections.push(Section::Table(self.compositions()));
-        let notes = if self.devices.is_empty() { self.notes_on_ranks() } else { vec![self.moved()] };
-        sections.extend(notes.into_iter().map(Section::Note));
+        rest.push(Section::Table(self.compositions()));
+        if self.devices.is_empty() {
+            rest.extend(self.notes_on_ranks().into_iter().map(Section::Note));
+        }
+        sections.push(Section::Rest(rest));
         sections
     }
 

@@ -10,6 +10,9 @@ use super::train::TrainResult;
 const HEAD: usize = 13;
 const TAIL: usize = 7;
 
+/// Categories of a short answer.
+const PARTS: usize = 4;
+
 /// Rows of the whole table that are shown; --json has all.
 const MAX_ROWS: usize = 400;
 
@@ -40,15 +43,21 @@ impl TrainResult {
         Some(Table::new("What the peak consisted of", &columns, rows))
     }
 
-    /// When how much was there, and what the peak consisted of.
+    /// What most of the peak consisted of; then when how much was there, and all of the peak.
     pub(super) fn figures(&self) -> impl Iterator<Item = Section> {
+        let short = self.composition().map(|table| Section::List(largest(table)));
+        short.into_iter().chain([Section::Rest(self.tables().collect())])
+    }
+
+    /// When how much was there, and what the peak consisted of.
+    fn tables(&self) -> impl Iterator<Item = Section> {
         [self.rows_table(), self.composition()].into_iter().flatten().map(Section::Table)
     }
 
     /// What few readers want.
     pub(super) fn details(&self) -> Vec<Section> {
         let tables = [self.peak.as_ref().map(modules), self.bridge()].into_iter().flatten().map(Section::Table);
-        let figures = self.prediction.is_some().then(|| self.figures());
+        let figures = self.prediction.is_some().then(|| self.tables());
         let mut sections: Vec<Section> = figures.into_iter().flatten().chain(tables).collect();
         if self.rings.is_some_and(|rings| rings.driver.is_none()) && !self.on_host() {
             sections.push(Section::Note("The driver does not say what is in use on the device.".into()));
@@ -145,6 +154,15 @@ impl TrainResult {
             limit: budget.map(|bytes| ("what there is".into(), bytes as f64)),
         }
     }
+}
+
+/// The largest rows, and the total.
+fn largest(mut table: Table) -> Table {
+    if table.rows.len() > PARTS + 1 {
+        table.rows.drain(PARTS..table.rows.len() - 1);
+        table.title = format!("{}: the most of it", table.title);
+    }
+    table
 }
 
 fn phases(title: &str, rows: &[Row]) -> Table {

@@ -77,8 +77,8 @@ pub struct CategoryResult {
     pub guessed: bool,
 }
 
-/// Characters of a line in a table.
-const WIDTH: usize = 30;
+/// Characters of a line with the operators that a cell names.
+const WIDTH: usize = 60;
 
 impl MomentResult {
     /// Of an entry. Lines that `wanted` refuses are left out.
@@ -139,8 +139,7 @@ impl MomentResult {
         let row = |bytes, count, category: String, name: String| {
             vec![Cell::Bytes(bytes), share(bytes), Cell::Count(count), Cell::Text(category), Cell::Text(name)]
         };
-        let of_line =
-            |line: &LineResult| row(line.requested_bytes, line.count, line.marked(), cut(&line.in_words(), WIDTH));
+        let of_line = |line: &LineResult| row(line.requested_bytes, line.count, line.marked(), line.in_words());
         let mut rows: Vec<Vec<Cell>> = self.by_line.iter().take(top).map(of_line).collect();
         let rest = self.lines.saturating_sub(rows.len());
         if rest > 0 {
@@ -217,13 +216,5 @@ impl LineResult {
     pub(super) fn with_callers(&self) -> Vec<Cell> {
         let callers = if self.callers.is_empty() { self.in_words() } else { self.callers.join(" ← ") };
         vec![Cell::Bytes(self.requested_bytes), Cell::Count(self.count), Cell::Text(self.marked()), Cell::Text(callers)]
-    }
-}
-
-/// A text that fits a cell.
-fn cut(text: &str, width: usize) -> String {
-    match text.char_indices().nth(width) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.into(),
     }
 }

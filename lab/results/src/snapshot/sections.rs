@@ -9,9 +9,10 @@ use super::{
     GrowingStack, HeldResult, HeldSum, NamedRange, PeakOfTrace, SegmentResult, SnapshotResult, TOP, TotalsResult,
 };
 use crate::Findings;
+use crate::findings::file_name;
 
 /// Characters of a stack in a table.
-const STACK_WIDTH: usize = 44;
+const STACK_WIDTH: usize = 90;
 
 /// Lines of the program that a screen shows.
 const LINES: usize = 6;
@@ -20,12 +21,14 @@ impl Findings for SnapshotResult {
     const SCHEMA: &'static str = "vramlab-snapshot-1";
 
     fn title(&self) -> String {
-        let entries = match self.events {
-            1 => "1 entry".to_string(),
-            n => format!("{} entries", grouped(n as u64, ' ')),
-        };
-        let segments = counted(self.totals.segments as u64, "segment");
-        format!("{}: device {}, {segments}, {entries} in the trace", self.file, self.device)
+        let name = file_name(&self.file);
+        match (&self.out_of_memory, &self.peak) {
+            (Some(oom), _) => format!("{name}: out of memory, {}", oom.verdict),
+            (None, Some(peak)) => format!("{name}: {} at the peak", short(peak.requested_bytes)),
+            (None, None) => {
+                format!("{name}: {} reserved, {} allocated", short(self.totals.reserved), short(self.totals.allocated))
+            }
+        }
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -34,7 +37,7 @@ impl Findings for SnapshotResult {
             sections.push(Section::Note(sums(&self.totals)));
         }
         if let Some(moment) = &self.moment {
-            sections.push(Section::Table(moment.table(&self.table_title(), self.looked.top.unwrap_or(LINES))));
+            sections.push(Section::List(moment.table(&self.table_title(), self.looked.top.unwrap_or(LINES))));
             sections.push(Section::Note(moment.shares()));
             if moment.has_no_lines() && self.peak.is_some() {
                 let how = "torch.cuda.memory._record_memory_history(), with its defaults, records them";
@@ -46,10 +49,10 @@ impl Findings for SnapshotResult {
         } else if self.peak.is_some() {
             let TotalsResult { reserved, allocated, .. } = self.totals;
             let end = format!("At the end: {} reserved, {} allocated.", short(reserved), short(allocated));
-            sections.push(Section::Note(format!("{end} Stacks, segments, steps: -v.")));
+            sections.push(Section::Note(format!("{end} Stacks, segments, steps: --full.")));
         }
         if !self.growing.is_empty() {
-            sections.push(Section::Table(self.growth()));
+            sections.push(Section::List(self.growth()));
         }
         if self.peak.is_none() {
             sections.push(Section::Note(self.left()));
@@ -104,7 +107,13 @@ impl SnapshotResult {
     /// What few readers want.
     fn details(&self) -> Vec<Section> {
         let folded = |title: &str, sections| Section::Details { title: title.into(), sections };
-        let mut out = Vec::new();
+        let entries = match self.events {
+            1 => "1 entry".to_string(),
+            n => format!("{} entries", grouped(n as u64, ' ')),
+        };
+        let segments = counted(self.totals.segments as u64, "segment");
+        let what = format!("{}: device {}, {segments}, {entries} in the trace.", self.file, self.device);
+        let mut out = vec![folded("The recording", vec![Section::Note(what)])];
         if let Some(moment) = &self.moment {
             let rows = moment.by_line.iter().take(self.looked.top.unwrap_or(TOP)).map(|line| line.with_callers());
             let table = Table::new("", &["bytes", "blocks", "for", "by"], rows.collect());
@@ -268,7 +277,7 @@ fn sums(totals: &TotalsResult) -> String {
     if totals.free > 0 {
         let stuck = short(totals.free_in_split_segments);
         let share = totals.fragmentation * 100.0;
-        text += &format!(" ({share:.0} % is not); {stuck} lie in segments that are partly in use");
+        text += &format!(" ({share:.0} % is in smaller ones); {stuck} lie in segments that are partly in use");
     }
     text + "."
 }

@@ -1,0 +1,179 @@
+//! What a file is, told by its beginning: so that one of the wrong kind is named for what it is, with what to do with it instead.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::exit::{Failure, Result};
+
+/// Bytes that are looked at.
+const HEAD: u64 = 64 << 10;
+
+/// What a file can be told to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A directory.
+    Directory,
+    /// A snapshot of PyTorch's memory: a pickle, or JSON.
+    Snapshot,
+    /// A trace of allocations in the format of recorded ones.
+    Trace,
+    /// What a command wrote with `--json`.
+    Finding,
+    /// A memory lock file.
+    Lock,
+    /// `config.json` of transformers.
+    Config,
+    /// Arguments of transformers' `Trainer`, as JSON.
+    Arguments,
+    /// What `torch.save` writes.
+    Weights,
+    /// Weights as `safetensors`.
+    Safetensors,
+    /// What `torch.export.save` writes.
+    Exported,
+    /// A program in Python.
+    Script,
+}
+
+impl Kind {
+    /// Of an existing file; `None` where its beginning does not tell.
+    fn of(path: &Path) -> Option<Self> {
+        if path.is_dir() {
+            return Some(Kind::Directory);
+        }
+        // Looked at first: opening a pipe would wait for a writer.
+        if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
+            return None;
+        }
+        let mut head = Vec::new();
+        File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+        let ends = |end: &str| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(end));
+        match head.as_slice() {
+            [b'P', b'K', 3, 4, ..] if ends("pt2") => Some(Kind::Exported),
+            [b'P', b'K', 3, 4, ..] => contains(&head, b"data.pkl").then_some(Kind::Weights),
+            [0x80, 2..=5, ..] => Some(if ends("pt") || ends("pth") { Kind::Weights } else { Kind::Snapshot }),
+            [_, _, _, _, _, _, _, _, b'{', b'"', ..] if ends("safetensors") => Some(Kind::Safetensors),
+            [b'{' | b'[', ..] => of_json(&head),
+            _ => ends("py").then_some(Kind::Script),
+        }
+    }
+
+    /// What it is called.
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Directory => "a directory",
+            Kind::Snapshot => "a snapshot of PyTorch's memory",
+            Kind::Trace => "a trace of allocations",
+            Kind::Finding => "a result of vramlab",
+            Kind::Lock => "a memory lock file",
+            Kind::Config => "a configuration of transformers",
+            Kind::Arguments => "arguments of transformers' Trainer",
+            Kind::Weights => "weights (torch.save)",
+            Kind::Safetensors => "weights (safetensors)",
+            Kind::Exported => "an exported program (torch.export)",
+            Kind::Script => "a Python program",
+        }
+    }
+
+    /// What to do with it.
+    fn instead(self, path: &Path) -> String {
+        let path = path.display();
+        match self {
+            Kind::Directory => "name a file in it".into(),
+            Kind::Snapshot => format!("instead: vramlab snapshot show {path}"),
+            Kind::Trace => format!("instead: vramlab replay {path}"),
+            Kind::Finding => format!("instead: vramlab report {path} -o report.html"),
+            Kind::Lock => format!("instead: vramlab check --baseline {path}"),
+            Kind::Config | Kind::Exported => format!("instead: vramlab predict --model-file {path}"),
+            Kind::Arguments => format!("instead: vramlab predict --hf-args {path} --model-file config.json"),
+            Kind::Weights | Kind::Safetensors => "weights do not say what training takes: \
+                vramlab predict --model-file takes config.json, a .pt2 of torch.export, or a TOML file"
+                .into(),
+            Kind::Script => format!("instead: vramlab rehearse --gpu rtx4090 -- python {path}"),
+        }
+    }
+}
+
+fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
+    bytes.windows(wanted.len()).any(|window| window == wanted)
+}
+
+/// By a key that only this kind has. A long document is cut, so it is not read as JSON unless it is whole.
+fn of_json(head: &[u8]) -> Option<Kind> {
+    let has = |key: &str| contains(head, format!("\"{key}\"").as_bytes());
+    if let Ok(Value::Object(map)) = serde_json::from_slice(head)
+        && let Some(schema) = map.get("schema").and_then(Value::as_str)
+    {
+        return of_schema(schema);
+    }
+    let schema = String::from_utf8_lossy(head);
+    let schema = schema.split("\"schema\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    match schema {
+        Some(schema) => of_schema(schema),
+        None if has("oracle-trace-1") => Some(Kind::Trace),
+        None if has("device_traces") || has("segments") => Some(Kind::Snapshot),
+        None if has("model_type") => Some(Kind::Config),
+        None if has("per_device_train_batch_size") => Some(Kind::Arguments),
+        None => None,
+    }
+}
+
+fn of_schema(schema: &str) -> Option<Kind> {
+    match schema.strip_prefix("vramlab-")? {
+        kind if kind.starts_with("lock") => Some(Kind::Lock),
+        // A recording, which several commands read.
+        kind if kind.starts_with("events") => None,
+        _ => Some(Kind::Finding),
+    }
+}
+
+/// Refuses a file that is told to be of a kind other than these; what it should be is said as `wanted`.
+///
+/// # Errors
+/// Such a file, with what to do with it instead.
+pub(crate) fn check(path: &Path, allowed: &[Kind], wanted: &str) -> Result<()> {
+    match Kind::of(path) {
+        Some(kind) if !allowed.contains(&kind) => {
+            let (name, instead) = (kind.name(), kind.instead(path));
+            Err(Failure::usage(format!("{}: {name}, not {wanted}; {instead}", path.display())))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_named_for_what_they_are() {
+        let directory = tempfile::tempdir().unwrap();
+        let zip = b"PK\x03\x04\x00\x00archive/data.pkl".as_slice();
+        let cases: [(&str, &[u8], Option<Kind>); 14] = [
+            ("weights.pt", zip, Some(Kind::Weights)),
+            ("old.pth", b"\x80\x02\x8a\x0a", Some(Kind::Weights)),
+            ("unet.pt2", zip, Some(Kind::Exported)),
+            ("other.zip", b"PK\x03\x04\x00\x00readme", None),
+            ("model.safetensors", b"\x10\0\0\0\0\0\0\0{\"a\":{}}", Some(Kind::Safetensors)),
+            ("unet.py", b"import torch\n", Some(Kind::Script)),
+            ("snapshot.pickle", b"\x80\x04\x95", Some(Kind::Snapshot)),
+            ("snapshot.json", b"{\"segments\": [], \"device_traces\"", Some(Kind::Snapshot)),
+            ("config.json", b"{\"model_type\": \"llama\"}", Some(Kind::Config)),
+            ("args.json", b"{\"per_device_train_batch_size\": 4}", Some(Kind::Arguments)),
+            ("run.json", b"{\"schema\":\"vramlab-train-1\",\"sett", Some(Kind::Finding)),
+            ("memory.lock.json", b"{\n \"schema\": \"vramlab-lock-1\" }", Some(Kind::Lock)),
+            ("events.json", b"{\"schema\":\"vramlab-events-1\"}", None),
+            ("model.toml", b"[input]\n", None),
+        ];
+        for (name, contents, kind) in cases {
+            let path = directory.path().join(name);
+            std::fs::write(&path, contents).unwrap();
+            assert_eq!(Kind::of(&path), kind, "{name}");
+        }
+        assert_eq!(Kind::of(directory.path()), Some(Kind::Directory));
+        assert_eq!(Kind::of(&directory.path().join("absent")), None);
+    }
+}

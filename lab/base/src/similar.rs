@@ -1,0 +1,41 @@
+//! Names that may have been meant.
+
+/// How alike two words are at least, from 0 to 1.
+const ALIKE: f64 = 0.8;
+
+/// The known name that is most like this one: what differs in case, blanks and hyphens only, what it begins with, or what is spelt alike.
+pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let plain = |text: &str| -> String {
+        text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
+    };
+    let wanted = plain(name);
+    let likeness = |known: &str| match plain(known) {
+        known if known == wanted => 1.0,
+        known if wanted.len() > 2 && known.starts_with(&wanted) => 0.99,
+        known => strsim::jaro_winkler(&known, &wanted),
+    };
+    let scored = known.into_iter().map(|known| (likeness(known), known));
+    let best = scored.filter(|(score, _)| *score >= ALIKE).max_by(|a, b| a.0.total_cmp(&b.0));
+    best.map(|(_, known)| known)
+}
+
+/// `; did you mean "batch-size"?`, or nothing where no known name is like this one.
+pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    similar(name, known).map_or(String::new(), |known| format!("; did you mean {known:?}?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_have_been_meant_is_offered() {
+        let known = ["batch-size", "steady-state", "leak", "fit"];
+        let meant = ["batchsize", "Batch Size", "steady", "leaks", "batch_sise", "zebra", ""];
+        let found = meant.map(|name| similar(name, known));
+        let [batch, steady, leak] = ["batch-size", "steady-state", "leak"].map(Some);
+        assert_eq!(found, [batch, batch, steady, leak, batch, None, None]);
+        assert_eq!(did_you_mean("leek", known), "; did you mean \"leak\"?");
+        assert_eq!(did_you_mean("zebra", known), "");
+    }
+}
