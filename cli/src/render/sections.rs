@@ -3,7 +3,7 @@
 use lab::section::{Bars, Cell, Figure, Judged, Section, Verdict};
 
 use super::style::Style;
-use super::{WIDTH, chart, markdown, table, wrapped};
+use super::{WIDTH, chart, markdown, table, tries, wrapped};
 
 /// Characters of a bar's name, and of the bar.
 const NAME: usize = 28;
@@ -44,6 +44,7 @@ fn collect(out: &mut Vec<String>, sections: &[Section], details: bool, style: St
                 continue;
             }
             Section::Command(text) => (false, format!("  {text}\n")),
+            Section::Try(shown) => (false, tries::text(shown, details, style)),
         };
         out.push(if apart && !out.is_empty() { format!("\n{text}") } else { text });
     }
@@ -118,6 +119,7 @@ fn below(level: &str, title: &str, sections: &[Section]) -> String {
             }
             Section::Bars(shown) => titled(&shown.title, &bars(shown)),
             Section::Details { title, sections } => below(&format!("{level}#"), title, sections),
+            Section::Try(shown) => tries::as_markdown(shown, markdown::escaped),
         };
     }
     out

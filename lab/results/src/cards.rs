@@ -86,6 +86,11 @@ impl CardResult {
         format!("{} to {} MiB", self.least_context_bytes >> 20, self.context_bytes >> 20)
     }
 
+    /// `23.52 GiB less a CUDA context of 462 to 515 MiB`.
+    pub(super) fn less_context(&self) -> String {
+        format!("{} less a CUDA context of {}", short(self.total_bytes), self.context())
+    }
+
     fn row(&self) -> Vec<Cell> {
         let [name, title] = [&self.name, &self.title].map(|text| Cell::Text(text.clone()));
         let context = self.context_source.as_ref().map_or_else(Cell::unknown, |_| Cell::Text(self.context()));

@@ -1,7 +1,7 @@
 //! An out-of-memory message, explained (`vramlab-explain-1`).
 
 use lab_base::figures::{short, signed};
-use lab_base::section::{Cell, Section, Table};
+use lab_base::section::{Cell, MOST, Section, Table, Tries, Try};
 use lab_traces::explain::{Explanation, Figure, Size, Sum};
 use serde::{Deserialize, Serialize};
 
@@ -117,11 +117,20 @@ impl Findings for ExplainResult {
         let figures = Table::new("What each figure means", &["figure", "size", "meaning"], rows);
         let mut sections = vec![Section::Answer(self.reason.clone()), Section::Table(figures)];
         sections.extend(self.sums.iter().map(ExplainedSum::in_words).map(Section::Note));
-        sections.push(Section::Heading("What to try, first things first".into()));
-        for (number, advice) in self.advice.iter().enumerate() {
-            sections.push(Section::Note(format!("{}. {}", number + 1, advice.what)));
-            sections.extend(advice.command.clone().map(Section::Command));
-        }
+        let entry = |advice: &ExplainedAdvice| Try {
+            change: advice.what.clone(),
+            command: advice.command.clone(),
+            ..Try::default()
+        };
+        let entries = self.advice.iter().take(MOST).map(entry).collect();
+        sections.insert(
+            1,
+            Section::Try(Tries { entries, ..Tries::none("Try, first things first (a message alone checks nothing)") }),
+        );
+        let more = self.advice.iter().skip(MOST).flat_map(|advice| {
+            std::iter::once(Section::Note(advice.what.clone())).chain(advice.command.clone().map(Section::Command))
+        });
+        sections.extend(more);
         sections
     }
 }

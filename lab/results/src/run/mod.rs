@@ -19,7 +19,7 @@ pub use figures::{
     AccuracyResult, ByCategory, FailedRequest, Needed, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult,
     RingBytes, ScopeBytes, TopScope, by_category,
 };
-pub use prediction::{AS_IT_IS, NeedsResult, Prediction, TechniqueResult};
+pub use prediction::{AS_IT_IS, NeedsResult, Prediction, TIGHT, TechniqueResult};
 pub use split::{DataParallelFigures, RankResult, SentBytes, StageResult, StatesResult};
 pub use train::TrainResult;
 
@@ -27,40 +27,24 @@ impl Findings for TrainResult {
     const SCHEMA: &'static str = "vramlab-train-1";
 
     fn title(&self) -> String {
-        let batch = self.setting("batch");
-        let batch = if batch.is_empty() { batch } else { format!(", batch {batch}") };
-        let optimizer = self.setting("optimizer");
-        let optimizer = if optimizer.is_empty() { optimizer } else { format!(", {optimizer}") };
-        format!("{}{batch}{optimizer}", self.model())
+        match &self.prediction {
+            Some(prediction) => format!("{}: {}", prediction.verdict(), self.what()),
+            None => {
+                let said = |text: String| if text.is_empty() { text } else { format!(", {text}") };
+                let batch = self.setting("batch");
+                let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
+                format!("{}{}{}", self.model(), said(batch), said(self.setting("optimizer")))
+            }
+        }
     }
 
     fn sections(&self) -> Vec<Section> {
         let mut sections: Vec<Section> = self.warnings.iter().cloned().map(Section::Warning).collect();
         sections.extend(self.out_of_memory.iter().map(|failed| Section::Failure(failed.message.clone())));
-        sections.extend(self.prediction.iter().filter_map(Prediction::verdict).map(Section::Answer));
-        sections.extend(self.peak.iter().map(|peak| Section::Answer(self.peak_in_words(peak))));
-        sections.extend(premise::section(&self.premises));
-        sections
-            .extend(self.prediction.iter().flat_map(|prediction| prediction.notes.iter().cloned().map(Section::Note)));
-        sections.push(Section::Note(self.header()));
-        sections.extend(self.prediction.iter().flat_map(|prediction| prediction.sections(&self.warnings)));
-        sections.extend(self.several());
-        // On paper what would change it says more.
-        if self.prediction.is_none() {
-            sections.extend(self.figures());
+        match &self.prediction {
+            Some(prediction) => sections.extend(self.predicted(prediction)),
+            None => sections.extend(self.measured()),
         }
-        sections.extend(self.leak.iter().flat_map(leak::sections));
-        sections.push(Section::Figures(self.values()));
-        if let (None, None, Some(reason)) = (&self.ms_per_step_median, &self.out_of_memory, &self.reason) {
-            sections.push(Section::Note(format!("no losses and no times: {reason}")));
-        }
-        if self.interrupted {
-            sections.push(Section::Note("stopped early: this is what was measured until then.".into()));
-        }
-        let drawn = if self.prediction.is_some() { Section::Drawing } else { Section::Chart };
-        sections.extend(self.memory_curve().map(drawn));
-        sections.extend(self.loss_curve().map(Section::Drawing));
-        sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
         let again = vec![Section::Command(command::of_run(&self.settings)), settings_table(&self.settings)];
         sections.push(Section::Details { title: "Do it again".into(), sections: again });
         sections
@@ -68,5 +52,58 @@ impl Findings for TrainResult {
 
     fn table(&self) -> Option<Table> {
         self.table_of_split().or_else(|| self.rows_table())
+    }
+}
+
+impl TrainResult {
+    /// Of a run on paper: why, on what that rests, what would change it; then everything else.
+    fn predicted(&self, prediction: &Prediction) -> Vec<Section> {
+        let mut sections = prediction.why(self.peak.as_ref());
+        sections.push(Section::Note(prediction.premises(&self.premises)));
+        sections.extend(self.interrupted_note());
+        sections.extend(self.tries.clone().map(Section::Try));
+        sections.extend(prediction.notes.iter().cloned().map(Section::Note));
+        let mut more: Vec<Section> = prediction.in_full().into_iter().map(Section::Note).collect();
+        more.extend(self.peak.iter().map(|peak| Section::Note(self.peak_in_words(peak))));
+        more.push(Section::Note(self.header()));
+        more.extend(prediction.sections(&self.warnings));
+        sections
+            .push(Section::Details { title: "The run, and what each technique would change".into(), sections: more });
+        sections.extend(self.several());
+        sections.extend(self.leak.iter().flat_map(leak::sections));
+        sections.extend(self.memory_curve().map(Section::Drawing));
+        sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
+        sections
+    }
+
+    /// Of a run on a device.
+    fn measured(&self) -> Vec<Section> {
+        let mut sections: Vec<Section> =
+            self.peak.iter().map(|peak| Section::Answer(self.peak_in_words(peak))).collect();
+        sections.extend(self.tries.clone().map(Section::Try));
+        sections.extend(premise::section(&self.premises));
+        sections.push(Section::Note(self.header()));
+        sections.extend(self.several());
+        sections.extend(self.figures());
+        sections.extend(self.leak.iter().flat_map(leak::sections));
+        sections.push(Section::Figures(self.values()));
+        if let (None, None, Some(reason)) = (&self.ms_per_step_median, &self.out_of_memory, &self.reason) {
+            sections.push(Section::Note(format!("no losses and no times: {reason}")));
+        }
+        sections.extend(self.interrupted_note());
+        sections.extend(self.memory_curve().map(Section::Chart));
+        sections.extend(self.loss_curve().map(Section::Drawing));
+        sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
+        sections
+    }
+
+    fn interrupted_note(&self) -> Option<Section> {
+        let text = "stopped early: this is what was measured until then.";
+        self.interrupted.then(|| Section::Note(text.into()))
+    }
+
+    /// What is run, in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`.
+    fn what(&self) -> String {
+        premise::what(&self.model(), &self.premises, &self.setting("accumulate"), &self.setting("optimizer"))
     }
 }
