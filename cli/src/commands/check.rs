@@ -7,15 +7,17 @@ use std::path::Path;
 use lab::lock::{Comparison, Lock, Locked};
 use lab::results::{CheckResult, CheckedRun};
 use lab::run::RunSpec;
+use lab::section::Section;
 use serde_json::{Map, Value};
 
-use super::{plan, profile, warnings};
+use super::{plan, profile, tries, warnings};
 use crate::args::{CheckArgs, config_text};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::file_lock::FileLock;
 use crate::interrupt;
 use crate::output;
+use crate::render::sections;
 use crate::ui::Ui;
 
 /// The run's name, unless said.
@@ -159,12 +161,19 @@ fn measured(
     note: Option<String>,
     ui: &Ui,
 ) -> Result<Option<CheckedRun>> {
-    let mut session = plan::session(&spec.locked()?, ui)?;
+    let spec = spec.locked()?;
+    let mut session = plan::session(&spec, ui)?;
     session.notes.extend(note);
     ui.note(format!("run {name}, settings:\n{}", config_text(&session.in_force.said()).trim_end()));
     session.warnings().iter().for_each(|warning| ui.tell(warning));
     let limited = |error: lab::Error| Failure::from(error).limited(session.target.limited());
-    let taken = session.footprint(&interrupt::asked).map_err(limited)?;
+    let taken = session.footprint(&interrupt::asked).map_err(limited);
+    if taken.as_ref().is_err_and(Failure::is_out_of_memory)
+        && let Some(tries) = tries::of_locked(&spec, &session)?
+    {
+        ui.tell(sections::text("", &[Section::Try(tries)], ui.view).trim_end());
+    }
+    let taken = taken?;
     let Some((memory, deviations)) = taken else { return Ok(None) };
     warnings::tell(deviations, ui);
     let warnings = warnings::all(&session.warnings(), deviations);

@@ -5,7 +5,7 @@ use lab::results::FitResult;
 use lab::run::{RunSpec, Search, maximum};
 
 use super::predict::on_paper;
-use super::{cards, warnings};
+use super::{cards, tries, warnings};
 use crate::args::{FitArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
@@ -36,6 +36,14 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         Search { of, spec: spec.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
     };
     warnings::tell(found.departures, ui);
+    let tries = match found.fit.largest {
+        Some(_) => None,
+        None => {
+            let mut one = spec.sized(of, Some(1));
+            one.training.steps = args.paper.spec().training.steps;
+            Some(tries::that_fit(&one, budget_bytes)?)
+        }
+    };
     let found = FitResult {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
@@ -43,6 +51,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         premises: session.premises.into_iter().filter(|premise| premise.name != of.premise()).collect(),
         card: cards::of_gpu(spec.device.gpu),
         largest_with_least_context: found.perhaps.or(found.fit.largest),
+        tries,
         notes: spec.notes().into_iter().map(String::from).collect(),
         ..FitResult::of(of.name(), budget_bytes, &found.fit, &found.law)
     };

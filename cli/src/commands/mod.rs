@@ -28,6 +28,7 @@ mod run_scan;
 mod scan;
 pub(crate) mod snapshot;
 mod train;
+mod tries;
 mod tune;
 pub(crate) mod warnings;
 mod weights;

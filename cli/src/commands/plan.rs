@@ -13,7 +13,9 @@ use crate::ui::Ui;
 
 /// One run.
 pub(super) struct Plan {
-    /// What is run.
+    /// What was asked for.
+    pub spec: RunSpec,
+    /// What that comes to.
     pub session: Session,
     /// Where the events go.
     pub events: Option<Destination>,
@@ -72,7 +74,7 @@ impl Plan {
             None => None,
         };
         let (page, weights) = (HtmlArgs::default(), WeightsArgs::default());
-        Ok(Self { session, events, snapshot, summary, stats, exports, page, weights })
+        Ok(Self { spec: spec.clone(), session, events, snapshot, summary, stats, exports, page, weights })
     }
 
     /// The same, keeping every event on the way.

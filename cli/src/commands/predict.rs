@@ -1,11 +1,12 @@
 //! `vramlab predict`: one run on paper, whether it fits, and what would change it.
 
+use lab::figures::short;
 use lab::results::{AS_IT_IS, NeedsResult, Prediction};
 use lab::run::{Figures, Paper, RunSpec, techniques};
 
 use super::outcome::Report;
 use super::plan::Plan;
-use super::{cards, train, warnings};
+use super::{cards, train, tries, warnings};
 use crate::args::PredictArgs;
 use crate::exit::Result;
 use crate::ui::Ui;
@@ -49,17 +50,24 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         true => on_paper().with_expandable_segments(spec)?,
         false => None,
     };
+    let needs_peak = report.failure.as_ref().map(|_| on_paper().peak(&spec)).transpose()?;
+    report.result.tries = tries::of_predicted(&spec, &plan.session, &needs)?;
     let in_words = |departures| warnings::all(&[], departures);
     report.result.prediction = Some(Prediction {
         card: cards::of_gpu(spec.device.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
         fits: needs.fits(),
         needs: NeedsResult::from(&needs),
+        needs_peak,
         with_expandable_segments: expandable.as_ref().map(NeedsResult::from),
         notes: spec.notes().into_iter().map(String::from).collect(),
         summits: report.summits.take(),
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
     });
+    // The answer says why; here is only what is missing.
+    if let (Some(failure), Some(missing)) = (&mut report.failure, needs.missing_bytes()) {
+        failure.error = anyhow::anyhow!("out of memory: {} more than there is", short(missing));
+    }
     train::deliver(&plan, report, &args.output, ui)
 }
 

@@ -9,7 +9,7 @@ use super::outcome::{Report, execute};
 use super::plan::Plan;
 use super::report;
 use super::snapshot::written;
-use super::{warnings, weights};
+use super::{tries, warnings, weights};
 use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -24,7 +24,10 @@ use crate::ui::Ui;
 /// Settings that cannot work, a device that fails, memory that runs out (what is known then is written), files that cannot be written.
 pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Result<Code> {
     let plan = plan.for_page(page).rows_for(args);
-    let report = measured(&plan, args, ui)?;
+    let mut report = measured(&plan, args, ui)?;
+    if report.failure.is_some() {
+        report.result.tries = tries::of_trained(&plan.spec, &plan.session)?;
+    }
     deliver(&plan, report, args, ui)
 }
 

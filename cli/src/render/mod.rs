@@ -7,6 +7,7 @@ pub(crate) mod oom;
 pub(crate) mod sections;
 pub(crate) mod style;
 pub(crate) mod table;
+mod tries;
 
 use std::io::{IsTerminal, stdout};
 

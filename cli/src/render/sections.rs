@@ -2,7 +2,7 @@
 
 use lab::section::{Bars, Cell, Figure, Judged, Section, Verdict};
 
-use super::{View, chart, cut, markdown, table, wrapped};
+use super::{View, chart, cut, markdown, table, tries, wrapped};
 
 /// Characters of a bar's name at most, and of the bar where the line has room.
 const NAME: usize = 28;
@@ -50,6 +50,7 @@ fn collect(out: &mut Vec<String>, sections: &[Section], view: View) {
                 continue;
             }
             Section::Command(text) => (false, command(text, view)),
+            Section::Try(shown) => (false, tries::text(shown, view)),
         };
         out.push(if apart && !out.is_empty() { format!("\n{text}") } else { text });
     }
@@ -182,6 +183,7 @@ fn part(level: &str, section: &Section) -> String {
         Section::Bars(shown) => titled(&shown.title, &bars(shown, view)),
         Section::Details { title, sections } => below(&format!("{level}#"), title, sections),
         Section::Rest(rest) => parts(level, rest),
+        Section::Try(shown) => tries::as_markdown(shown, markdown::escaped),
     }
 }
 

@@ -2,11 +2,16 @@
 //!
 //! It is given figures and histories of runs, and gives: [`fit`], what is the most that fits, and the law of the peak;
 //! [`peaks`], the highest moments; [`forensics`], whether memory grows, and who holds it; [`lock`], what a run takes, written
-//! down and compared; [`predict`], closed forms that experiments are compared with; [`bench`], workloads and a clock.
+//! down and compared; [`predict`], closed forms that experiments are compared with; [`combine`], the smallest combinations of
+//! changes that reach a goal; [`bench`], workloads and a clock.
 
 pub mod bench;
+pub mod combine;
 pub mod fit;
 pub mod forensics;
 pub mod lock;
 pub mod peaks;
 pub mod predict;
+mod side_by_side;
+
+pub use side_by_side::side_by_side;

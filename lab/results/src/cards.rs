@@ -86,6 +86,11 @@ impl CardResult {
         format!("{} to {} MiB", self.least_context_bytes >> 20, self.context_bytes >> 20)
     }
 
+    /// `23.52 GiB less a CUDA context of 462 to 515 MiB`.
+    pub(super) fn less_context(&self) -> String {
+        format!("{} less a CUDA context of {}", short(self.total_bytes), self.context())
+    }
+
     fn row(&self) -> Vec<Cell> {
         let title = self.title.strip_prefix("GeForce ").unwrap_or(&self.title);
         let [name, title] = [self.name.as_str(), title].map(|text| Cell::Text(text.into()));

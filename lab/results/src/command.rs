@@ -4,16 +4,26 @@ use serde_json::{Map, Value};
 
 /// The words of a command, each quoted for a shell where it must be.
 pub fn again(subcommand: &[&str], settings: &Map<String, Value>) -> String {
-    let mut words: Vec<String> = std::iter::once("vramlab").chain(subcommand.iter().copied()).map(quoted).collect();
+    let words = std::iter::once("vramlab").chain(subcommand.iter().copied()).map(quoted);
+    words.chain(words_of(settings)).collect::<Vec<String>>().join(" ")
+}
+
+/// The flags alone.
+pub fn flags(settings: &Map<String, Value>) -> String {
+    words_of(settings).join(" ")
+}
+
+fn words_of(settings: &Map<String, Value>) -> Vec<String> {
+    let mut words = Vec::new();
     for (name, value) in settings {
         match value {
             Value::Null | Value::Bool(false) => {}
             Value::Bool(true) => words.push(format!("--{name}")),
-            Value::Array(values) => values.iter().for_each(|value| words.push(flag(name, value))),
+            Value::Array(values) => words.extend(values.iter().map(|value| flag(name, value))),
             value => words.push(flag(name, value)),
         }
     }
-    words.join(" ")
+    words
 }
 
 /// Which of the commands gave a run: one on paper names no backend.

@@ -1,7 +1,7 @@
 //! An out-of-memory message, explained (`vramlab-explain-1`).
 
 use lab_base::figures::{short, signed};
-use lab_base::section::{Cell, Section, Table};
+use lab_base::section::{Cell, MOST, Section, Table, Tries, Try};
 use lab_traces::explain::{Explanation, Figure, Size, Sum};
 use serde::{Deserialize, Serialize};
 
@@ -116,14 +116,22 @@ impl Findings for ExplainResult {
         let rows = self.figures.iter().map(ExplainedFigure::row).collect();
         let figures = Table::new("What each figure means", &["figure", "size", "meaning"], rows);
         let mut sections = vec![Section::Answer(self.reason.clone())];
-        sections.push(Section::Heading("What to try, first things first".into()));
-        for (number, advice) in self.advice.iter().enumerate() {
-            sections.push(Section::Note(format!("{}. {}", number + 1, advice.what)));
-            sections.extend(advice.command.clone().map(Section::Command));
-        }
+        let entry = |advice: &ExplainedAdvice| Try {
+            change: advice.what.clone(),
+            command: advice.command.clone(),
+            ..Try::default()
+        };
+        let entries = self.advice.iter().take(MOST).map(entry).collect();
+        sections.push(Section::Try(Tries {
+            entries,
+            ..Tries::none("Try, first things first (a message alone checks nothing)")
+        }));
+        let more = self.advice.iter().skip(MOST).flat_map(|advice| {
+            std::iter::once(Section::Note(advice.what.clone())).chain(advice.command.clone().map(Section::Command))
+        });
         sections.push(Section::Note("What each figure of the message means: --full.".into()));
         let sums = self.sums.iter().map(ExplainedSum::in_words).map(Section::Note);
-        sections.push(Section::Rest(std::iter::once(Section::Table(figures)).chain(sums).collect()));
+        sections.push(Section::Rest(more.chain([Section::Table(figures)]).chain(sums).collect()));
         sections
     }
 }

@@ -2,11 +2,11 @@
 
 use lab_analysis::fit::{Fit, Law, Piece, Stretch, Tried, outline};
 use lab_base::figures::{counted, lacking, short};
-use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
+use lab_base::section::{Cell, Chart, Section, Series, Shape, Table, Tries};
 use serde::{Deserialize, Serialize};
 
 use super::cards::{CardResult, room};
-use super::findings::{Findings, Settings, again};
+use super::findings::{Findings, Settings, again, plain};
 use super::premise::{self, Premise};
 
 /// What fits. Bytes unless a name says otherwise; sizes are examples or tokens.
@@ -43,6 +43,9 @@ pub struct FitResult {
     pub law: LawResult,
     /// Every size that was run on a device of that size.
     pub runs: Vec<TriedSize>,
+    /// What to change, where not even one fits.
+    #[serde(default)]
+    pub tries: Option<Tries>,
 }
 
 /// The law of the peak: what is asked for at the highest moment, by size.
@@ -188,6 +191,7 @@ impl FitResult {
             notes: Vec::new(),
             warnings: Vec::new(),
             law: law.into(),
+            tries: None,
             runs: fit.tried.iter().map(|tried| TriedSize::of(tried, law)).collect(),
         }
     }
@@ -201,30 +205,78 @@ impl FitResult {
         if self.of == "batch" { "example" } else { "token" }
     }
 
+    /// What fits, into what.
     fn answer(&self) -> String {
-        let (room, unit) = (room(self.card.as_ref(), self.budget_bytes), self.unit());
-        let perhaps = match self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.largest) {
-            Some(size) => format!(
-                " With the smallest context that is known {} would fit: which it is, only the card tells.",
-                counted(size as u64, unit)
-            ),
-            None => String::new(),
-        };
+        let (unit, budget) = (self.unit(), short(self.budget_bytes));
+        let place = self.card.as_ref().map_or(budget.clone(), |card| format!("{} ({budget} for tensors)", card.title));
         let Some(largest) = self.largest else {
             let missing =
                 self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
-            return format!("Not even one {unit} fits into {room}{missing}.{perhaps}");
+            return format!("Not even one {unit} fits into {place}{missing}");
         };
-        let fit = format!("{} fit into {room}", counted(largest as u64, unit));
-        if self.at_maximum {
-            return format!("{fit}: the most that was asked about.");
+        let fit = format!("{} fit into {place}", counted(largest as u64, unit));
+        match self.at_maximum {
+            true => format!("{fit}: the most that was asked about"),
+            false => format!("{fit}, {} do not", counted(largest as u64 + 1, unit)),
         }
-        let mut text = format!("{fit}, {} do not.", counted(largest as u64 + 1, unit));
-        let gaps: Vec<String> = self.gaps.iter().map(usize::to_string).collect();
-        if !gaps.is_empty() {
-            text += &format!(" But {} fail: what is reserved does not rise with every step.", gaps.join(", "));
+    }
+
+    /// Where the answer is not the whole truth.
+    fn exceptions(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if !self.gaps.is_empty() {
+            let gaps: Vec<String> = self.gaps.iter().map(usize::to_string).collect();
+            sentences.push(format!("But {} fail: what is reserved does not rise with every step.", gaps.join(", ")));
         }
-        text + &perhaps
+        if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.largest) {
+            sentences.push(format!(
+                "With the smallest context that is known {} would fit: which it is, only the card tells.",
+                counted(size as u64, self.unit())
+            ));
+        }
+        sentences
+    }
+
+    /// The law where the answer lies, in a sentence.
+    fn law_in_words(&self) -> Option<String> {
+        let size = self.largest.unwrap_or(1);
+        let signed =
+            |bytes: i64| if bytes < 0 { format!("-{}", short(bytes.unsigned_abs())) } else { short(bytes as u64) };
+        let holds = |from: usize, to: usize| (from..=to).contains(&size);
+        let others = |n: usize| match n {
+            0 => String::new(),
+            n => format!(" {} of the law are elsewhere.", counted(n as u64, "further piece")),
+        };
+        if let Some(stretches) = &self.law.outline {
+            let one = stretches.iter().find(|one| holds(one.from, one.to) && one.to > one.from)?;
+            let constant = one.bytes - one.slope * one.from as i64;
+            let within =
+                if one.off_bytes == 0 { "exactly".into() } else { format!("to within {}", short(one.off_bytes)) };
+            return Some(format!(
+                "Law: from {} to {} the peak is {} + {} per {}, {within}.{}",
+                one.from,
+                one.to,
+                signed(constant),
+                signed(one.slope),
+                self.unit(),
+                others(stretches.len() - 1)
+            ));
+        }
+        let one = self.law.pieces.iter().find(|one| holds(one.from, one.to) && one.to > one.from && one.square == 0)?;
+        Some(format!(
+            "Law: from {} to {} the peak is {} + {} per {}, exactly.{}",
+            one.from,
+            one.to,
+            signed(one.constant),
+            signed(one.slope),
+            self.unit(),
+            others(self.law.pieces.len() - 1)
+        ))
+    }
+
+    /// What there is, in full.
+    fn in_full(&self) -> String {
+        format!("Into {}.", room(self.card.as_ref(), self.budget_bytes))
     }
 
     /// How to read the tables.
@@ -320,17 +372,29 @@ impl Findings for FitResult {
     const SCHEMA: &'static str = "vramlab-fit-1";
 
     fn title(&self) -> String {
-        format!("The largest {} that fits: {}", self.of, self.model)
+        let setting =
+            |name: &str| self.settings.get(name).filter(|value| !value.is_null()).map(plain).unwrap_or_default();
+        let names = ["model", "model-file"].map(setting);
+        let model = names.iter().find(|name| !name.is_empty()).cloned().unwrap_or_default();
+        let what = premise::what(&model, &self.premises, &setting("accumulate"), &setting("optimizer"));
+        format!("{}: {what}", self.answer())
     }
 
     fn sections(&self) -> Vec<Section> {
-        let mut sections = vec![Section::Answer(self.answer())];
+        let mut sections: Vec<Section> = self.warnings.iter().cloned().map(Section::Warning).collect();
+        sections.extend(self.exceptions().into_iter().map(Section::Note));
+        sections.extend(self.law_in_words().map(Section::Note));
         sections.extend(premise::section(&self.premises));
-        sections.extend(self.warnings.iter().cloned().map(Section::Warning));
+        sections.extend(self.tries.clone().map(Section::Try));
         sections.extend(self.notes.iter().cloned().map(Section::Note));
         let law = self.law.outline.as_ref().map_or_else(|| self.pieces(), |stretches| self.in_stretches(stretches));
-        sections.extend([law, self.runs(false)].map(Section::Table));
-        sections.push(Section::Note(self.reading()));
+        let mut more = vec![
+            Section::Note(self.in_full()),
+            Section::Note(format!("The largest {} that fits: {}", self.of, self.model)),
+        ];
+        more.extend([law, self.runs(false)].map(Section::Table));
+        more.push(Section::Note(self.reading()));
+        sections.push(Section::Details { title: "The law, and the runs that verify it".into(), sections: more });
         sections.push(Section::Drawing(self.curve()));
         let exactly = vec![Section::Table(self.pieces()), Section::Table(self.runs(true))];
         sections.push(Section::Details { title: "The law exactly, and every run".into(), sections: exactly });

@@ -53,7 +53,7 @@ pub use replay::{PolicyResult, ReplayResult};
 pub use run::{
     AS_IT_IS, AccuracyResult, ByCategory, DataParallelFigures, FailedRequest, Needed, NeedsResult, OutOfMemoryResult,
     OverheadPart, OverheadsResult, PeakResult, Prediction, RankResult, RingBytes, ScopeBytes, SentBytes, StageResult,
-    StatesResult, TechniqueResult, TopScope, TrainResult, by_category,
+    StatesResult, TIGHT, TechniqueResult, TopScope, TrainResult, by_category,
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;

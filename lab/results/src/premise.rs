@@ -24,3 +24,14 @@ pub fn line(premises: &[Premise]) -> String {
 pub(super) fn section(premises: &[Premise]) -> Option<Section> {
     Some(Section::Note(line(premises))).filter(|_| !premises.is_empty())
 }
+
+/// What is run, in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`. What is not among the premises is left out.
+pub(super) fn what(model: &str, premises: &[Premise], accumulate: &str, optimizer: &str) -> String {
+    let value = |name: &str| premises.iter().find(|premise| premise.name == name).map(|premise| premise.value.as_str());
+    let size: Vec<&str> = [value("batch"), value("tokens")].into_iter().flatten().collect();
+    let parts = if matches!(accumulate, "" | "1") { String::new() } else { format!(", {accumulate} micro-batches") };
+    let model = model.rsplit(['/', '\\']).next().unwrap_or(model);
+    let rest = [size.join(" × ") + &parts, value("precision").unwrap_or_default().into(), optimizer.into()];
+    let rest = rest.into_iter().filter(|part| !part.is_empty());
+    std::iter::once(model.to_string()).chain(rest).collect::<Vec<String>>().join(", ")
+}

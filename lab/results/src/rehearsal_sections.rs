@@ -331,13 +331,8 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
     }
     let mut out = Vec::new();
     if let Some(what_if) = &found.what_if {
-        match what_if.proposal() {
-            Some((setting, does)) => {
-                out.push(Section::Note(format!("Try this setting: {does}.")));
-                out.push(Section::Command(setting));
-            }
-            None if found.fits == Some(false) => out.push(Section::Note(what_if.why_nothing())),
-            None => {}
+        if what_if.best().is_some() || found.fits == Some(false) {
+            out.push(what_if.section(None));
         }
         out.push(what_if.details());
     }

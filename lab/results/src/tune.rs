@@ -1,10 +1,11 @@
 //! The best settings of the allocator for a recording (`vramlab-tune-1`).
 
 use lab_base::figures::{both, counted, grouped, signed};
-use lab_base::section::{Cell, Section, Table};
+use lab_base::section::{Cell, Section, Table, Tries, Try};
 use lab_traces::snapshot::{Candidate, Cost, Releases, Tuned};
 use serde::{Deserialize, Serialize};
 
+use super::command::quoted;
 use super::findings::{Findings, file_name};
 use super::self_check::SelfCheck;
 
@@ -87,6 +88,25 @@ impl TuneResult {
     fn proposed(&self) -> Option<(&Candidate, &Candidate)> {
         let (recorded, best) = (self.recorded.as_ref()?, self.best.as_ref()?);
         (best.alloc_conf != recorded.alloc_conf).then_some((recorded, best))
+    }
+
+    /// What is proposed, as a script's environment has it.
+    fn tries(&self) -> Option<Tries> {
+        let (_, best) = self.proposed()?;
+        let (whole, part) = (best.whole.as_ref(), "on the part that the search saw");
+        let entry = Try {
+            change: if whole.is_some() { best.alloc_conf.clone() } else { format!("{}, {part}", best.alloc_conf) },
+            script: setting(best),
+            command: Some(format!("vramlab replay {} --alloc-conf {}", quoted(&self.file), best.alloc_conf)),
+            checked: true,
+            reserved_bytes: Some(whole.unwrap_or(&best.searched).peak_reserved),
+            ..Try::default()
+        };
+        let order = match &self.self_check {
+            Some(_) => "Try (checked by replay; its self-check is exact)",
+            None => "Try (checked by replay)",
+        };
+        Some(Tries { order: order.into(), entries: vec![entry], ..Tries::default() })
     }
 
     /// What it saves, on all of the recording and on its parts.
@@ -174,7 +194,8 @@ impl Findings for TuneResult {
     }
 
     fn sections(&self) -> Vec<Section> {
-        let mut sections: Vec<Section> = self.savings().into_iter().map(Section::Note).collect();
+        let mut sections: Vec<Section> = self.tries().map(Section::Try).into_iter().collect();
+        sections.extend(self.savings().into_iter().map(Section::Note));
         if let Some(SearchedOperations { searched, held_out }) = self.operations {
             sections.push(Section::Note(format!(
                 "Searched on the first {} operations, checked on the last {}. Nothing takes less than {}, which live together.",

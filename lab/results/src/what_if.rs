@@ -1,7 +1,7 @@
 //! What other settings of the allocator would have done, in results of runs.
 
 use lab_base::figures::{grouped, short};
-use lab_base::section::Section;
+use lab_base::section::{Section, Tries, Try};
 use lab_traces::snapshot::{Setting, WhatIf};
 use serde::{Deserialize, Serialize};
 
@@ -40,17 +40,27 @@ impl WhatIfResult {
         helps.then_some((recorded, best))
     }
 
-    /// The best setting as it is typed, and what it does; `None` where none helps.
-    pub fn proposal(&self) -> Option<(String, String)> {
-        let (recorded, best) = self.best()?;
-        let command = format!("PYTORCH_CUDA_ALLOC_CONF={}", best.alloc_conf);
-        let does = match recorded.cost.failed {
-            0 => {
-                format!("reserves {} instead of {}", short(best.cost.peak_reserved), short(recorded.cost.peak_reserved))
-            }
-            _ => format!("nothing fails, and {} is reserved at most", short(best.cost.peak_reserved)),
+    /// The best setting, checked by replay; a sentence where none helps. `file`: the recording, where a command can repeat that.
+    pub(super) fn section(&self, file: Option<&str>) -> Section {
+        let Some((recorded, best)) = self.best() else { return Section::Note(self.why_nothing()) };
+        let reserved = best.cost.peak_reserved;
+        let change = match recorded.cost.failed {
+            0 => format!("{} ({} reserved before)", best.alloc_conf, short(recorded.cost.peak_reserved)),
+            _ => format!("{}: nothing fails as far as the recording goes", best.alloc_conf),
         };
-        Some((command, format!("{does} (by replay; its self-check is exact)")))
+        let file = file.map(super::command::quoted);
+        let entry = Try {
+            change,
+            script: format!("PYTORCH_CUDA_ALLOC_CONF={}", best.alloc_conf),
+            flags: String::new(),
+            command: file.map(|file| format!("vramlab replay {file} --alloc-conf {}", best.alloc_conf)),
+            checked: true,
+            peak_bytes: None,
+            reserved_bytes: Some(reserved),
+            left_bytes: self.capacity_bytes.map(|capacity| capacity.saturating_sub(reserved)),
+        };
+        let order = "Try (checked by replay; its self-check is exact)".into();
+        Section::Try(Tries { order, entries: vec![entry], ..Tries::default() })
     }
 
     /// Why nothing is proposed.

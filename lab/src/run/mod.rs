@@ -19,6 +19,7 @@ mod session;
 mod spec;
 mod target;
 mod techniques;
+mod tries;
 mod variants;
 
 pub use choices::{AllocatorName, AttentionName, OptimizerForm, Tf32Choice, Variable, ZeroGrad};
@@ -32,4 +33,5 @@ pub use session::{OnStep, SETTLED, Session, flow};
 pub use spec::{AllocatorSpec, BeginSpec, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec};
 pub use target::Target;
 pub use techniques::{Technique, all as techniques};
+pub use tries::TrySearch;
 pub use variants::DEFAULT_PROFILE;

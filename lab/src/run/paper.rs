@@ -2,7 +2,7 @@
 
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
-use lab_results::NeedsResult;
+use lab_results::{NeedsResult, PeakResult};
 use memcore::memory::Needs;
 use memcore::{Deviations, Device};
 
@@ -10,6 +10,9 @@ use super::choices::AllocatorName;
 use super::resolve::resolve;
 use super::session::{SETTLED, Session, flow, taken};
 use super::spec::RunSpec;
+
+/// Steps, and micro-batches of each, after which everything that is kept from one to the next is there.
+const FILLED: usize = 2;
 
 /// What a run takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,6 +130,54 @@ impl Paper<'_> {
         let comma = if settings.is_empty() { "" } else { "," };
         variant.allocator.alloc_conf = Some(format!("{settings}{comma}expandable_segments:True"));
         self.figures(&variant).map(Some)
+    }
+
+    /// How a run goes in what there is: the most that is allocated and reserved, `None` where it runs out of memory; and how many allocations that took.
+    ///
+    /// # Errors
+    /// Settings that cannot work.
+    pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
+        let (first, first_work) = self.in_its_beginning(spec)?;
+        if first.is_none() {
+            return Ok((first, first_work));
+        }
+        let (taken, work) = self.in_room_of(&self.settled(spec)?)?;
+        Ok((taken, first_work + work))
+    }
+
+    /// The same of its first steps, and of their first micro-batches: the whole takes no less.
+    ///
+    /// # Errors
+    /// As [`in_what_there_is`](Self::in_what_there_is).
+    pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
+        let mut session = self.settled(spec)?.at_most(FILLED);
+        session.run.accumulate = session.run.accumulate.min(FILLED);
+        self.in_room_of(&session)
+    }
+
+    fn in_room_of(&self, session: &Session) -> Result<(Option<(u64, u64)>, u64)> {
+        let device = session.target.open()?;
+        let trained = self.train(session, &device);
+        let work = device.usage().n_alloc();
+        match trained {
+            Ok(()) => {
+                let Needs { allocated_bytes, reserved_bytes } = taken(&device);
+                Ok((Some((allocated_bytes, reserved_bytes)), work))
+            }
+            Err(Error::Core(error)) if error.is_out_of_memory() => Ok((None, work)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// What a run holds at its peak, with memory enough.
+    ///
+    /// # Errors
+    /// As [`figures`](Self::figures).
+    pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
+        let session = self.settled(&spec.endless())?;
+        let device = session.target.open()?;
+        self.train(&session, &device)?;
+        Ok(PeakResult::of_device(&device))
     }
 
     /// The run on paper, for as many steps as it takes until nothing grows.

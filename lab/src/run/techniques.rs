@@ -1,8 +1,6 @@
 //! What each technique would change: the same run on paper, once more for each.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
-
+use lab_analysis::side_by_side;
 use lab_base::error::Result;
 use lab_models::Recompute;
 use lab_results::{AS_IT_IS, TechniqueResult};
@@ -15,9 +13,6 @@ use super::network::Network;
 use super::paper::{Figures, Paper};
 use super::session::Session;
 use super::spec::RunSpec;
-
-/// The most threads that predict side by side.
-const MAX_THREADS: usize = 8;
 
 /// A technique, and what the run takes with it.
 pub struct Technique {
@@ -66,26 +61,8 @@ pub fn all(paper: Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Te
 fn predicted(paper: Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
     let mut order: Vec<usize> = (0..variants.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
-    let next = AtomicUsize::new(0);
-    let found: Mutex<Vec<(usize, Result<Technique>)>> = Mutex::new(Vec::new());
-    let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MAX_THREADS);
-    let work = || {
-        loop {
-            let turn = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&i) = order.get(turn).filter(|_| !(paper.stop)()) else { break };
-            let (name, variant) = &variants[i];
-            let technique = attempt(paper, name, variant);
-            found.lock().unwrap_or_else(PoisonError::into_inner).push((i, technique));
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 1..threads.min(variants.len()) {
-            // Where no thread can be made there are fewer.
-            let _ = std::thread::Builder::new().spawn_scoped(scope, work);
-        }
-        work();
-    });
-    let mut found = found.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let found = side_by_side(&order, paper.stop, |&i| (i, attempt(paper, &variants[i].0, &variants[i].1)));
+    let mut found: Vec<(usize, Result<Technique>)> = found.into_iter().flatten().collect();
     found.sort_by_key(|(i, _)| *i);
     found.into_iter().map(|(_, technique)| technique).collect()
 }

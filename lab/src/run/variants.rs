@@ -5,10 +5,13 @@ use memcore::profile::Release;
 
 use super::devices::DeviceName;
 use super::gpu::Gpu;
-use super::spec::{ParallelSpec, ProfileSpec, RunSpec};
+use super::spec::{BeginSpec, DeviceSpec, ParallelSpec, ProfileSpec, RunSpec};
 
 /// The profile of every run for which neither a card nor a profile is named.
 pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
+
+/// What this program's own kernels take; of a backend, with a colon between.
+const NATIVE: &str = "native";
 
 /// What is not represented, and by how much it may differ: nanoGPT of 124 million parameters on the real PyTorch 2.11, compiled, allocated 9298 MiB where it
 /// allocates 12757 MiB otherwise.
@@ -60,6 +63,20 @@ impl RunSpec {
         spec.device.gpu = None;
         (spec.allocator.memory_limit, spec.allocator.memory_fraction) = (None, None);
         spec
+    }
+
+    /// The same from the beginning on paper, with so much memory, as the device would count it.
+    #[must_use]
+    pub fn on_paper_in(mut self, bytes: u64) -> Self {
+        let mut like = self.like();
+        if let (NATIVE, Some(backend)) = (like.as_str(), &self.device.backend) {
+            like = format!("{NATIVE}:{backend}");
+        }
+        (self.profile.like, self.profile.multiprocessors) = (Some(like), self.multiprocessors());
+        (self.allocator.memory_limit, self.allocator.memory_fraction) = (None, None);
+        (self.device, self.begin) =
+            (DeviceSpec { gpu: Some(Gpu::Bytes(bytes)), ..DeviceSpec::default() }, BeginSpec::default());
+        self
     }
 
     /// The same on one device.

@@ -7,10 +7,12 @@
 
 mod chart;
 mod table;
+mod tries;
 mod verdict;
 
 pub use chart::{Bars, Chart, Series, Shape};
 pub use table::{Cell, Table};
+pub use tries::{MOST, NOT_HERE, Tries, Try};
 pub use verdict::{Judged, Verdict};
 
 /// A part of a result.
@@ -51,6 +53,8 @@ pub enum Section {
     Rest(Vec<Section>),
     /// A command to type next.
     Command(String),
+    /// What to change.
+    Try(Tries),
 }
 
 /// A single figure.

@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use lab_base::section::{self, Bars, Figure, Judged, Section, Table, Verdict};
+use lab_base::figures::short;
+use lab_base::section::{self, Bars, Figure, Judged, Section, Table, Tries, Verdict};
 
 use super::chart::Drawn;
 use super::table::{Cell, table};
@@ -36,10 +37,35 @@ pub(super) fn one(out: &mut String, section: &Section) {
             out.push_str("</details>\n");
         }
         Section::Rest(sections) => sections.iter().for_each(|section| one(out, section)),
-        Section::Command(text) => {
-            let text = escaped(text);
-            let _ = writeln!(out, "<pre class=\"command\" tabindex=\"0\"><code>{text}</code></pre>");
-        }
+        Section::Command(text) => command(out, text),
+        Section::Try(shown) => tries(out, shown),
+    }
+}
+
+fn command(out: &mut String, text: &str) {
+    let text = escaped(text);
+    let _ = writeln!(out, "<pre class=\"command\" tabindex=\"0\"><code>{text}</code></pre>");
+}
+
+/// A list: the change with its figures, the script's lines, the command.
+fn tries(out: &mut String, tries: &Tries) {
+    let _ = writeln!(out, "<p class=\"title\">{}</p>\n<ol class=\"tries\">", escaped(&tries.order));
+    for entry in &tries.entries {
+        let named = [("peak", entry.peak_bytes), ("reserved", entry.reserved_bytes), ("left", entry.left_bytes)];
+        let known: Vec<String> =
+            named.iter().filter_map(|(name, bytes)| Some(format!("{name} {}", short((*bytes)?)))).collect();
+        let figures = if entry.checked { known.join(", ") } else { "not checked".into() };
+        let _ = writeln!(out, "<li><b>{}</b> {}", escaped(&entry.change), escaped(&figures));
+        [Some(&entry.script), entry.command.as_ref()]
+            .into_iter()
+            .flatten()
+            .filter(|text| !text.is_empty())
+            .for_each(|text| command(out, text));
+        out.push_str("</li>\n");
+    }
+    out.push_str("</ol>\n");
+    for text in [&tries.search, &tries.not_here].into_iter().filter(|text| !text.is_empty()) {
+        paragraph(out, "note", text);
     }
 }
 
@@ -134,12 +160,23 @@ mod tests {
             Section::Note(hostile.clone()),
             Section::Failure(hostile.clone()),
             Section::Command(hostile.clone()),
+            Section::Try(Tries {
+                order: hostile.clone(),
+                entries: vec![section::Try {
+                    change: hostile.clone(),
+                    script: hostile.clone(),
+                    command: Some(hostile.clone()),
+                    ..section::Try::default()
+                }],
+                search: hostile.clone(),
+                not_here: hostile.clone(),
+            }),
             Section::Figures(vec![Figure { name: hostile.clone(), value: cell.clone(), note: hostile.clone() }]),
             Section::Bars(Bars { title: hostile.clone(), rows: vec![(hostile.clone(), cell)] }),
             Section::Details { title: hostile.clone(), sections: vec![Section::Table(table)] },
         ];
         let mut out = String::new();
         show(&mut out, &hostile, &sections);
-        assert!(!out.contains("<script>") && out.matches("&lt;script&gt;").count() >= 14, "{out}");
+        assert!(!out.contains("<script>") && out.matches("&lt;script&gt;").count() >= 20, "{out}");
     }
 }

@@ -74,6 +74,13 @@ impl TrainResult {
     }
 }
 
+impl PeakResult {
+    /// The highest moment of a device so far.
+    pub fn of_device(device: &Device) -> Self {
+        peak(&device.usage().at_peak(), None, device.stats().reserved_bytes.all.peak, device)
+    }
+}
+
 /// The row in which the peak was reached.
 fn peak_label(rows: &[Row]) -> Option<&str> {
     let peak = rows.iter().map(|row| row.max_allocated).max()?;

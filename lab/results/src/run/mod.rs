@@ -20,7 +20,7 @@ pub use figures::{
     AccuracyResult, ByCategory, FailedRequest, Needed, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult,
     RingBytes, ScopeBytes, TopScope, by_category,
 };
-pub use prediction::{AS_IT_IS, NeedsResult, Prediction, TechniqueResult};
+pub use prediction::{AS_IT_IS, NeedsResult, Prediction, TIGHT, TechniqueResult};
 pub use split::{DataParallelFigures, RankResult, SentBytes, StageResult, StatesResult};
 pub use train::TrainResult;
 
@@ -28,48 +28,19 @@ impl Findings for TrainResult {
     const SCHEMA: &'static str = "vramlab-train-1";
 
     fn title(&self) -> String {
-        let batch = self.setting("batch");
-        let batch = if batch.is_empty() { batch } else { format!(", batch {batch}") };
-        let optimizer = self.setting("optimizer");
-        let optimizer = if optimizer.is_empty() { optimizer } else { format!(", {optimizer}") };
-        // Of several devices, the fullest.
-        let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
-        let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
-        let peak = most.filter(|_| self.out_of_memory.is_none() && self.prediction.is_none());
-        let peak = match (peak, &self.prediction, &self.out_of_memory) {
-            (Some(bytes), ..) => format!(": {} at the peak", short(bytes)),
-            (None, None, Some(_)) => ": out of memory".into(),
-            _ => String::new(),
-        };
-        format!("{}{batch}{optimizer}{peak}", self.model())
+        match &self.prediction {
+            Some(prediction) => format!("{}: {}", prediction.verdict(), self.what()),
+            None => self.measured_title(),
+        }
     }
 
     fn sections(&self) -> Vec<Section> {
         let mut sections: Vec<Section> = self.warnings.iter().cloned().map(Section::Warning).collect();
         sections.extend(self.out_of_memory.iter().map(|failed| Section::Failure(failed.message.clone())));
-        sections.extend(self.prediction.iter().filter_map(Prediction::verdict).map(Section::Answer));
-        sections.extend(self.peak.iter().map(|peak| Section::Answer(self.peak_in_words(peak))));
-        sections.extend(premise::section(&self.premises));
-        sections
-            .extend(self.prediction.iter().flat_map(|prediction| prediction.notes.iter().cloned().map(Section::Note)));
-        sections.push(Section::Note(self.header()));
-        sections.extend(self.prediction.iter().flat_map(|prediction| prediction.sections(&self.warnings)));
-        sections.extend(self.several());
-        // On paper what would change it says more.
-        if self.prediction.is_none() {
-            sections.extend(self.figures());
+        match &self.prediction {
+            Some(prediction) => sections.extend(self.predicted(prediction)),
+            None => sections.extend(self.measured()),
         }
-        sections.extend(self.leak.iter().flat_map(leak::sections));
-        sections.push(Section::Figures(self.values()));
-        if let (None, None, Some(reason)) = (&self.ms_per_step_median, &self.out_of_memory, &self.reason) {
-            sections.push(Section::Note(format!("no losses and no times: {reason}")));
-        }
-        if self.interrupted {
-            sections.push(Section::Note("stopped early: this is what was measured until then.".into()));
-        }
-        sections.extend(self.memory_curve().map(Section::Drawing));
-        sections.extend(self.loss_curve().map(Section::Drawing));
-        sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
         let again = vec![Section::Command(command::of_run(&self.settings)), settings_table(&self.settings)];
         sections.push(Section::Details { title: "Do it again".into(), sections: again });
         sections
@@ -77,5 +48,74 @@ impl Findings for TrainResult {
 
     fn table(&self) -> Option<Table> {
         self.table_of_split().or_else(|| self.rows_table())
+    }
+}
+
+impl TrainResult {
+    /// Of a run on paper: why, on what that rests, what would change it; then everything else.
+    fn predicted(&self, prediction: &Prediction) -> Vec<Section> {
+        let mut sections = prediction.why(self.peak.as_ref());
+        sections.push(Section::Note(prediction.premises(&self.premises)));
+        sections.extend(self.interrupted_note());
+        sections.extend(self.tries.clone().map(Section::Try));
+        sections.extend(prediction.notes.iter().cloned().map(Section::Note));
+        let mut more: Vec<Section> = prediction.in_full().into_iter().map(Section::Note).collect();
+        more.extend(self.peak.iter().map(|peak| Section::Note(self.peak_in_words(peak))));
+        more.push(Section::Note(self.header()));
+        more.extend(prediction.sections(&self.warnings));
+        sections
+            .push(Section::Details { title: "The run, and what each technique would change".into(), sections: more });
+        sections.extend(self.several());
+        sections.extend(self.leak.iter().flat_map(leak::sections));
+        sections.extend(self.memory_curve().map(Section::Drawing));
+        sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
+        sections
+    }
+
+    /// Of a run on a device: what it is, and what it took.
+    fn measured_title(&self) -> String {
+        let said = |text: String| if text.is_empty() { text } else { format!(", {text}") };
+        let batch = self.setting("batch");
+        let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
+        // Of several devices, the fullest.
+        let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
+        let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
+        let peak = match (most, &self.out_of_memory) {
+            (_, Some(_)) => ": out of memory".into(),
+            (Some(bytes), None) => format!(": {} at the peak", short(bytes)),
+            (None, None) => String::new(),
+        };
+        format!("{}{}{}{peak}", self.model(), said(batch), said(self.setting("optimizer")))
+    }
+
+    /// Of a run on a device.
+    fn measured(&self) -> Vec<Section> {
+        let mut sections: Vec<Section> =
+            self.peak.iter().map(|peak| Section::Answer(self.peak_in_words(peak))).collect();
+        sections.extend(self.tries.clone().map(Section::Try));
+        sections.extend(premise::section(&self.premises));
+        sections.push(Section::Note(self.header()));
+        sections.extend(self.several());
+        sections.extend(self.figures());
+        sections.extend(self.leak.iter().flat_map(leak::sections));
+        sections.push(Section::Figures(self.values()));
+        if let (None, None, Some(reason)) = (&self.ms_per_step_median, &self.out_of_memory, &self.reason) {
+            sections.push(Section::Note(format!("no losses and no times: {reason}")));
+        }
+        sections.extend(self.interrupted_note());
+        sections.extend(self.memory_curve().map(Section::Drawing));
+        sections.extend(self.loss_curve().map(Section::Drawing));
+        sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
+        sections
+    }
+
+    fn interrupted_note(&self) -> Option<Section> {
+        let text = "stopped early: this is what was measured until then.";
+        self.interrupted.then(|| Section::Note(text.into()))
+    }
+
+    /// What is run, in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`.
+    fn what(&self) -> String {
+        premise::what(&self.model(), &self.premises, &self.setting("accumulate"), &self.setting("optimizer"))
     }
 }

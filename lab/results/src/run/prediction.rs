@@ -6,12 +6,14 @@ use lab_base::section::{Cell, Section, Table};
 use serde::{Deserialize, Serialize};
 
 use super::super::cards::{CardResult, room};
+use super::super::premise::{self, Premise};
+use super::figures::PeakResult;
 
 /// The name of the run without any change.
 pub const AS_IT_IS: &str = "as it is";
 
-/// With less of the budget left than this, "it fits" deserves a warning.
-const TIGHT: f64 = 0.05;
+/// With less than this share of the budget left, "it fits" deserves a warning.
+pub const TIGHT: f64 = 0.05;
 
 /// Whether a run fits, and what would change it. What has to do with a limit is null where there is none.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -24,6 +26,9 @@ pub struct Prediction {
     pub fits: Option<bool>,
     /// What it takes.
     pub needs: NeedsResult,
+    /// What it holds at its peak, with memory enough; null where the run itself went through.
+    #[serde(default)]
+    pub needs_peak: Option<PeakResult>,
     /// What it would take with segments that grow, where memory is fragmented.
     #[serde(default)]
     pub with_expandable_segments: Option<NeedsResult>,
@@ -93,62 +98,98 @@ impl TechniqueResult {
 }
 
 impl Prediction {
-    /// Whether it fits, with what is left or missing; `None` where no memory was named.
-    pub(super) fn verdict(&self) -> Option<String> {
-        let budget = self.budget_bytes?;
-        let room = room(self.card.as_ref(), budget);
-        Some(match self.needs.reserved_here_bytes {
-            Some(reserved) => self.it_fits(budget, reserved, &room),
-            None => self.it_does_not(budget, &room),
-        })
+    /// Whether it fits, with what is needed and what there is.
+    pub(super) fn verdict(&self) -> String {
+        let needs = &self.needs;
+        let Some(budget) = self.budget_bytes else {
+            let [peak, reserved] = [needs.allocated_bytes, needs.reserved_bytes].map(short);
+            return format!("{reserved} reserved, {peak} allocated at the peak");
+        };
+        let card = self.card.as_ref().map_or(String::new(), |card| format!(" ({})", card.title));
+        match needs.reserved_here_bytes {
+            Some(reserved) => {
+                let left = budget.saturating_sub(reserved);
+                let share = 100.0 * left as f64 / budget.max(1) as f64;
+                let [reserved, budget, left] = [reserved, budget, left].map(short);
+                format!("Yes: {reserved} of {budget}{card} reserved, {left} ({share:.1} %) left")
+            }
+            None => {
+                let perhaps = if needs.fits_with_least_context == Some(true) { "Perhaps not" } else { "No" };
+                format!("{perhaps}: {} needed, {} there{card}", short(needs.reserved_bytes), short(budget))
+            }
+        }
     }
 
-    fn it_fits(&self, budget: u64, reserved: u64, room: &str) -> String {
-        let left = budget.saturating_sub(reserved);
-        let share = left as f64 / budget.max(1) as f64;
-        let mut text = format!(
-            "It fits into {room}: PyTorch reserves {} there, {} ({:.1} %) stay free.",
-            short(reserved),
-            short(left),
-            100.0 * share
-        );
+    /// Why: what is missing and of which kind, or how much room that leaves; and what holds most at the peak.
+    pub(super) fn why(&self, peak: Option<&PeakResult>) -> Vec<Section> {
+        let needs = &self.needs;
+        let mut text = String::new();
+        if let Some(budget) = self.budget_bytes {
+            match needs.reserved_here_bytes {
+                Some(reserved) => text += &self.how_tight(budget, reserved),
+                None => text += &self.what_lacks(budget),
+            }
+        }
+        let held = self.needs_peak.as_ref().or(peak).map(PeakResult::held_in_words);
+        let parts = [text, held.unwrap_or_default()].into_iter().filter(|part| !part.is_empty());
+        parts.map(Section::Note).collect()
+    }
+
+    fn how_tight(&self, budget: u64, reserved: u64) -> String {
+        let mut sentences = Vec::new();
         if self.needs.reserved_bytes > reserved {
             let more = short(self.needs.reserved_bytes);
-            text += &format!(
-                " With memory enough it would keep {more}; the difference is cache, given back when memory runs short."
-            );
+            sentences.push(format!(
+                "With memory enough it would keep {more}: the difference is cache, given back when memory runs short."
+            ));
         }
-        if share < TIGHT {
-            text += " That is little: a display, NCCL's buffers or another driver may take as much.";
+        if (budget.saturating_sub(reserved) as f64) < TIGHT * budget as f64 {
+            sentences.push("That is little: a display, NCCL's buffers or another driver may take as much.".to_string());
         }
-        text
+        sentences.join(" ")
     }
 
-    fn it_does_not(&self, budget: u64, room: &str) -> String {
+    fn what_lacks(&self, budget: u64) -> String {
         let needs = &self.needs;
-        let mut text = format!(
-            "It does not fit into {room}: with memory enough, {} are allocated and {} reserved, {} more than there is.",
-            short(needs.allocated_bytes),
-            short(needs.reserved_bytes),
-            short(needs.missing_bytes.unwrap_or(0))
-        );
-        if needs.allocated_bytes > budget {
-            text += " Its tensors alone are more than that: no setting of the allocator helps.";
-        } else if let Some(other) = &self.with_expandable_segments {
-            let outcome = match other.reserved_here_bytes {
-                Some(reserved) => format!("it fits, with {} reserved", short(reserved)),
-                None => format!("{} are still missing", short(other.missing_bytes.unwrap_or(0))),
-            };
-            text += &format!(
-                " Its tensors alone would fit: memory is fragmented. With expandable_segments:True {outcome}."
-            );
+        let mut text = if needs.allocated_bytes > budget {
+            let missing = short(needs.missing_bytes.unwrap_or(0));
+            format!("Full: {missing} too little. Its tensors alone are more than there is: no allocator setting helps.")
         } else {
-            text += " Its tensors alone would fit: memory is fragmented.";
-        }
+            let effect = match &self.with_expandable_segments {
+                Some(other) => match other.reserved_here_bytes {
+                    Some(reserved) => {
+                        format!(" With expandable_segments:True it fits: {} reserved.", short(reserved))
+                    }
+                    None => format!(
+                        " With expandable_segments:True {} are still missing.",
+                        short(other.missing_bytes.unwrap_or(0))
+                    ),
+                },
+                None => String::new(),
+            };
+            format!(
+                "Fragmented: its tensors would fit ({}), but not in the pieces that are free.{effect}",
+                short(needs.allocated_bytes)
+            )
+        };
         if needs.fits_with_least_context == Some(true) {
             text += " With the smallest context that is known it would fit: which it is, only the card tells.";
         }
         text
+    }
+
+    /// What the answer rests on, and what of the card is left for tensors.
+    pub(super) fn premises(&self, premises: &[Premise]) -> String {
+        let line = premise::line(premises);
+        match (&self.card, self.budget_bytes) {
+            (Some(card), Some(_)) => format!("{line} · {}", card.less_context()),
+            _ => line,
+        }
+    }
+
+    /// What there is, in full.
+    pub(super) fn in_full(&self) -> Option<String> {
+        Some(format!("Into {}.", room(self.card.as_ref(), self.budget_bytes?)))
     }
 
     /// What would change it, and the next moments below the peak.

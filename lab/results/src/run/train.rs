@@ -2,7 +2,7 @@
 
 use lab_analysis::forensics::Leak;
 use lab_base::figures::{both, counted, number, short};
-use lab_base::section::{Cell, Figure};
+use lab_base::section::{Cell, Figure, Tries};
 use lab_training::record::{COLUMNS, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -67,6 +67,9 @@ pub struct TrainResult {
     /// Whether it fits, and what would change it: of a run on paper.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
+    /// What to change: of a run that does not fit, or hardly does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tries: Option<Tries>,
     /// Each device of a network that is split, in its order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<StageResult>,

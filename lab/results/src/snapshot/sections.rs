@@ -45,7 +45,7 @@ impl Findings for SnapshotResult {
             }
         }
         if let Some(oom) = &self.out_of_memory {
-            sections.push(Section::Note(proposal(oom)));
+            sections.push(self.proposal(oom));
         } else if self.peak.is_some() {
             let TotalsResult { reserved, allocated, .. } = self.totals;
             let end = format!("At the end: {} reserved, {} allocated.", short(reserved), short(allocated));
@@ -66,18 +66,17 @@ impl Findings for SnapshotResult {
     }
 }
 
-/// What to do about a failed request.
-fn proposal(oom: &super::SnapshotOom) -> String {
-    match &oom.what_if {
-        None => "The recording is long, or cannot be replayed: `vramlab tune` tries settings of the allocator.".into(),
-        Some(what_if) => match what_if.proposal() {
-            Some((setting, does)) => format!("Try {setting}: as far as this recording goes, {does}."),
-            None => what_if.why_nothing(),
-        },
-    }
-}
-
 impl SnapshotResult {
+    /// What to do about a failed request.
+    fn proposal(&self, oom: &super::SnapshotOom) -> Section {
+        match &oom.what_if {
+            None => Section::Note(
+                "The recording is long, or cannot be replayed: `vramlab tune` tries settings of the allocator.".into(),
+            ),
+            Some(what_if) => what_if.section(Some(&self.file)),
+        }
+    }
+
     fn answer(&self) -> String {
         let Some(moment) = &self.moment else { return sums(&self.totals) };
         match (&self.out_of_memory, &self.peak) {

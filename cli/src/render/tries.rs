@@ -1,0 +1,197 @@
+//! What to change, on a terminal: in nine lines, or whole.
+
+use lab::figures::short;
+use lab::section::{Tries, Try};
+
+use super::{View, wrapped};
+
+/// Lines of an answer.
+const LINES: usize = 9;
+/// Characters of a figure, with the space before it.
+const FIGURE: usize = 11;
+/// Columns from which on figures stand beside the change; else they stand below it.
+const ROOMY: usize = 64;
+/// Characters before a line of an entry.
+const INDENT: usize = 4;
+
+/// What is said below an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Below {
+    /// The command that repeats it.
+    Command,
+    /// The flags that it changes.
+    Flags,
+    /// What to write in the script alone.
+    Script,
+}
+
+/// The entries that nine lines have room for, with as much as there is room for; all of it where `whole`.
+pub(super) fn text(tries: &Tries, view: View) -> String {
+    let all = tries.entries.len();
+    if view.full || all == 0 {
+        return lines(tries, all, Below::Command, view).concat();
+    }
+    let forms = (1..=all).rev().flat_map(|n| [Below::Command, Below::Flags, Below::Script].map(|below| (n, below)));
+    // Three with little are more than two with much.
+    let mut fitting = forms.map(|(n, below)| lines(tries, n, below, view)).filter(|lines| lines.len() <= LINES);
+    fitting.next().unwrap_or_else(|| lines(tries, 1, Below::Script, view)).concat()
+}
+
+fn lines(tries: &Tries, n: usize, below: Below, view: View) -> Vec<String> {
+    let shown = &tries.entries[..n.min(tries.entries.len())];
+    let with_room = shown.iter().any(|entry| entry.left_bytes.is_some());
+    let mut out = vec![heading(tries, shown.is_empty(), with_room, view)];
+    for (number, entry) in shown.iter().enumerate() {
+        out.extend(first_line(number + 1, entry, with_room, view.width));
+        out.extend(under(entry, below, view.width));
+    }
+    let rest = [&tries.search, &tries.not_here].into_iter().filter(|text| !text.is_empty());
+    out.extend(rest.flat_map(|text| indented(text, 0, view.width)));
+    out
+}
+
+fn heading(tries: &Tries, empty: bool, with_room: bool, view: View) -> String {
+    if empty {
+        return format!("{}\n", wrapped(&tries.order, view.width, 2));
+    }
+    let names = if with_room { &["peak", "reserved", "left"][..] } else { &["peak", "reserved"] };
+    let known = tries.entries.iter().any(|entry| entry.checked);
+    let names: String =
+        names.iter().filter(|_| known && view.width >= ROOMY).map(|name| format!("{name:>FIGURE$}")).collect();
+    if names.is_empty() {
+        return format!("{}\n", view.style.bold(&wrapped(&tries.order, view.width, 2)));
+    }
+    let width = view.width.saturating_sub(names.len());
+    format!("{}{names}\n", view.style.bold(&format!("{:<width$}", tries.order)))
+}
+
+/// The change, and its figures at the end of its last line.
+fn first_line(number: usize, entry: &Try, with_room: bool, columns: usize) -> Vec<String> {
+    let figures = [entry.peak_bytes, entry.reserved_bytes].into_iter().chain(with_room.then_some(entry.left_bytes));
+    if columns < ROOMY {
+        return indented(&format!("{number} {}: {}", entry.change, self::figures(entry)), INDENT - 2, columns);
+    }
+    let cell = |bytes: Option<u64>| format!("{:>FIGURE$}", bytes.map_or("–".into(), short));
+    let figures: String = if entry.checked { figures.map(cell).collect() } else { format!("{:>12}", "not checked") };
+    let width = columns.saturating_sub(figures.chars().count());
+    let text = wrapped(&entry.change, width.saturating_sub(INDENT + 1).max(1), 0);
+    let last = text.lines().count().saturating_sub(1);
+    let line = |(i, line): (usize, &str)| {
+        let before = if i == 0 { format!("{number:>3} ") } else { " ".repeat(INDENT) };
+        let line = format!("{before}{line}");
+        if i == last { format!("{line:<width$}{figures}\n") } else { format!("{line}\n") }
+    };
+    text.lines().enumerate().map(line).collect()
+}
+
+fn under(entry: &Try, below: Below, columns: usize) -> Vec<String> {
+    let flags =
+        if below == Below::Flags && !entry.flags.is_empty() { format!("   ({})", entry.flags) } else { String::new() };
+    let together = format!("{}{flags}", entry.script);
+    let mut out = match together.chars().count() + INDENT <= columns {
+        true if together.is_empty() => Vec::new(),
+        true => vec![format!("{:INDENT$}{together}\n", "")],
+        false => [indented(&entry.script, INDENT, columns), indented(flags.trim(), INDENT, columns)].concat(),
+    };
+    if below == Below::Command || entry.script.is_empty() {
+        out.extend(entry.command.iter().flat_map(|command| continued(command, columns)));
+    }
+    out
+}
+
+/// Broken where it is too long.
+fn indented(text: &str, indent: usize, columns: usize) -> Vec<String> {
+    if text.is_empty() {
+        return Vec::new();
+    }
+    let text = wrapped(text, columns - indent, 0);
+    text.lines().map(|line| format!("{:indent$}{line}\n", "")).collect()
+}
+
+/// A command that can be pasted as it is.
+fn continued(command: &str, columns: usize) -> Vec<String> {
+    let text = wrapped(command, columns - INDENT - 2, 2);
+    let n = text.lines().count();
+    let line = |(i, line): (usize, &str)| format!("{:INDENT$}{line}{}\n", "", if i + 1 < n { " \\" } else { "" });
+    text.lines().enumerate().map(line).collect()
+}
+
+/// In Markdown: a list.
+pub(super) fn as_markdown(tries: &Tries, escaped: impl Fn(&str) -> String) -> String {
+    let mut out = format!("**{}**\n\n", escaped(&tries.order));
+    for entry in &tries.entries {
+        out += &format!("1. {}: {}\n", escaped(&entry.change), escaped(&figures(entry)));
+        let code = [Some(&entry.script), entry.command.as_ref()].into_iter().flatten().filter(|text| !text.is_empty());
+        out.extend(code.map(|text| format!("   - `{}`\n", text.replace('`', "'"))));
+    }
+    for text in [&tries.search, &tries.not_here].into_iter().filter(|text| !text.is_empty()) {
+        out += &format!("\n{}\n", escaped(text));
+    }
+    out
+}
+
+fn figures(entry: &Try) -> String {
+    let named = [("peak", entry.peak_bytes), ("reserved", entry.reserved_bytes), ("left", entry.left_bytes)];
+    let known: Vec<String> =
+        named.iter().filter_map(|(name, bytes)| Some(format!("{name} {}", short((*bytes)?)))).collect();
+    if entry.checked { known.join(", ") } else { "not checked".into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::render::style::Style;
+
+    fn view(width: usize, full: bool) -> View {
+        View { width, full, style: Style::new(false) }
+    }
+
+    fn entry(change: &str, checked: bool) -> Try {
+        let bytes = checked.then_some(16 << 30);
+        Try {
+            change: change.into(),
+            script: "model.gradient_checkpointing_enable()".into(),
+            flags: "--checkpoint blocks".into(),
+            command: Some(
+                "vramlab predict --model-file config.json --sequence 2048 --batch 4 --gpu rtx4090 --checkpoint blocks"
+                    .into(),
+            ),
+            checked,
+            peak_bytes: bytes,
+            reserved_bytes: bytes,
+            left_bytes: bytes,
+        }
+    }
+
+    fn tries(entries: Vec<Try>) -> Tries {
+        Tries { entries, search: String::new(), ..Tries::none("Try, the smallest change first (each was run)") }
+    }
+
+    #[test]
+    fn nine_lines_are_enough_and_none_is_too_long() {
+        let long = "bf16 weights + checkpointing + only the loss kept + expandable_segments + accumulation 4 × 1";
+        for n in 0..=4 {
+            for change in ["checkpointing", long] {
+                let all = tries((0..n).map(|_| entry(change, true)).collect());
+                let shown = text(&all, view(80, false));
+                assert!(shown.lines().count() <= LINES, "{shown}");
+                for (width, full) in [40, 60, 80, 120].into_iter().flat_map(|width| [(width, false), (width, true)]) {
+                    let shown = text(&all, view(width, full));
+                    assert!(shown.lines().all(|line| line.chars().count() <= width), "{width}: {shown}");
+                }
+            }
+        }
+        let shown = text(&tries(vec![entry("checkpointing", true); 3]), view(80, false));
+        assert_eq!(shown.matches("enable()   (--checkpoint blocks)").count(), 3, "{shown}");
+        assert!(shown.contains("  1 checkpointing ") && shown.contains("   16 GiB     16 GiB     16 GiB\n"), "{shown}");
+    }
+
+    #[test]
+    fn what_was_not_run_has_no_figures() {
+        let all = tries(vec![entry("a smaller batch", false)]);
+        let shown = text(&all, view(80, false));
+        assert!(shown.contains("not checked") && !shown.contains("GiB"), "{shown}");
+        assert!(shown.contains("vramlab predict") && shown.contains(" \\\n"), "{shown}");
+        assert!(as_markdown(&all, str::to_string).contains("1. a smaller batch: not checked"));
+    }
+}

@@ -1,0 +1,318 @@
+//! The smallest combinations of changes that reach a goal.
+//!
+//! Combinations are tried from the smallest on: by the sum of their sizes, then by their number of changes. One that has all changes of a smaller one that
+//! reached the goal is not tried, so everything found is minimal. What is tried, and in which order, does not depend on the clock or on threads.
+
+use std::collections::HashMap;
+
+use crate::side_by_side;
+
+/// A change that may be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Move {
+    /// What it changes. Of one axis at most one move is made; they are listed from the least on, and the last goes furthest.
+    pub axis: usize,
+    /// How large a change it is.
+    pub size: u32,
+    /// Whether more of it never hurts: where all such changes together do not reach the goal, no selection of them is tried.
+    pub helps: Helps,
+}
+
+/// What is known of a change before it is tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Helps {
+    /// It never takes more.
+    Always,
+    /// It may take more.
+    Often,
+    /// Nothing; combinations with it are judged apart from those without.
+    Unknown,
+}
+
+/// What trying a combination gave.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome<T> {
+    /// The goal.
+    Reached(T),
+    /// Not the goal.
+    Missed,
+    /// These changes do not go together.
+    Impossible,
+}
+
+/// How far a search goes.
+pub struct Limits<'a> {
+    /// The most changes at once.
+    pub moves: usize,
+    /// So many that reach the goal are enough.
+    pub enough: usize,
+    /// It ends when trying has cost this much.
+    pub work: u64,
+    /// Whether to stop.
+    pub stop: &'a (dyn Fn() -> bool + Sync),
+}
+
+/// Why a search ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Enough was found.
+    Enough,
+    /// Nothing is left to try.
+    AllTried,
+    /// Its limit of work.
+    Work,
+    /// It was told to stop.
+    Stopped,
+}
+
+/// What a search found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found<T> {
+    /// Indices of the moves, with what they gave; the smallest first.
+    pub reached: Vec<(Vec<usize>, T)>,
+    /// How many combinations were tried.
+    pub tried: usize,
+    /// Why it ended.
+    pub end: End,
+}
+
+/// Tried at a time, however many threads there are.
+const WAVE: usize = 8;
+
+/// What is looked for.
+pub struct Goal<'a, T, E> {
+    /// Tries a combination: what it gave, and what that cost.
+    pub attempt: &'a (dyn Fn(&[usize]) -> Result<(Outcome<T>, u64), E> + Sync),
+    /// Whether a combination may reach the goal, and what finding out cost: cheaper than trying, and false only where it surely does not.
+    pub may_reach: &'a dyn Fn(&[usize]) -> Result<(bool, u64), E>,
+}
+
+/// The smallest combinations that reach the goal.
+///
+/// # Errors
+/// The first of an attempt.
+pub fn smallest<T: Clone + Send, E: Send>(
+    moves: &[Move],
+    limits: &Limits<'_>,
+    goal: &Goal<'_, T, E>,
+) -> Result<Found<T>, E> {
+    let (known, bounds) = (HashMap::new(), HashMap::new());
+    let (reached, impossible) = (Vec::new(), Vec::new());
+    let mut search = Search { moves, limits, goal, known, bounds, reached, impossible, work: 0 };
+    let singles: Vec<Vec<usize>> = (0..moves.len()).map(|i| vec![i]).collect();
+    search.try_all(&singles)?;
+    let mut wave = Vec::new();
+    for combination in combinations(moves, limits.moves) {
+        if search.ended().is_some() {
+            break;
+        }
+        if !search.is_worth_it(&combination)? {
+            continue;
+        }
+        wave.push(combination);
+        if wave.len() == WAVE {
+            search.judge(&std::mem::take(&mut wave))?;
+        }
+    }
+    search.judge(&wave)?;
+    let end = search.ended().unwrap_or(End::AllTried);
+    search.reached.truncate(limits.enough);
+    Ok(Found { reached: search.reached, tried: search.known.len(), end })
+}
+
+struct Search<'a, T, E> {
+    moves: &'a [Move],
+    limits: &'a Limits<'a>,
+    goal: &'a Goal<'a, T, E>,
+    known: HashMap<Vec<usize>, Outcome<T>>,
+    /// Whether everything that helps may reach the goal, with some changes beside.
+    bounds: HashMap<Vec<usize>, bool>,
+    reached: Vec<(Vec<usize>, T)>,
+    impossible: Vec<Vec<usize>>,
+    work: u64,
+}
+
+impl<T: Clone + Send, E: Send> Search<'_, T, E> {
+    fn ended(&self) -> Option<End> {
+        match () {
+            () if (self.limits.stop)() => Some(End::Stopped),
+            () if self.reached.len() >= self.limits.enough => Some(End::Enough),
+            () if self.work >= self.limits.work => Some(End::Work),
+            () => None,
+        }
+    }
+
+    /// Tries those that are not known yet.
+    fn try_all(&mut self, combinations: &[Vec<usize>]) -> Result<(), E> {
+        let new: Vec<&Vec<usize>> = combinations
+            .iter()
+            .enumerate()
+            .filter(|(i, one)| !combinations[..*i].contains(one))
+            .map(|(_, one)| one)
+            .filter(|one| !self.known.contains_key(*one))
+            .collect();
+        let outcomes = side_by_side(&new, self.limits.stop, |combination| (self.goal.attempt)(combination));
+        for (combination, outcome) in new.into_iter().zip(outcomes) {
+            let Some(outcome) = outcome else { continue };
+            let (outcome, work) = outcome?;
+            self.work += work;
+            if matches!(outcome, Outcome::Impossible) {
+                self.impossible.push(combination.clone());
+            }
+            self.known.insert(combination.clone(), outcome);
+        }
+        Ok(())
+    }
+
+    /// Tries combinations and takes those that reach the goal, in their order.
+    fn judge(&mut self, wave: &[Vec<usize>]) -> Result<(), E> {
+        self.try_all(wave)?;
+        for combination in wave {
+            if let Some(Outcome::Reached(value)) = self.known.get(combination)
+                && !self.is_more_than_needed(combination)
+            {
+                self.reached.push((combination.clone(), value.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a smaller one reached the goal already.
+    fn is_more_than_needed(&self, combination: &[usize]) -> bool {
+        self.reached.iter().any(|(smaller, _)| self.covers(combination, smaller))
+    }
+
+    /// Whether the one goes at least as far as the other on each axis that the other changes.
+    fn covers(&self, larger: &[usize], smaller: &[usize]) -> bool {
+        let axis = |i: usize| self.moves[i].axis;
+        smaller.iter().all(|&s| larger.iter().any(|&l| axis(l) == axis(s) && l >= s))
+    }
+
+    fn is_impossible(&self, combination: &[usize]) -> bool {
+        self.impossible.iter().any(|part| part.iter().all(|i| combination.contains(i)))
+    }
+
+    fn is_worth_it(&mut self, combination: &[usize]) -> Result<bool, E> {
+        let known = self.known.get(combination);
+        if matches!(known, Some(Outcome::Missed | Outcome::Impossible))
+            || self.is_more_than_needed(combination)
+            || self.is_impossible(combination)
+        {
+            return Ok(false);
+        }
+        Ok(known.is_some() || !self.is_hopeless(combination)?)
+    }
+
+    /// Whether even everything that helps, together with the rest of this one, misses the goal.
+    fn is_hopeless(&mut self, combination: &[usize]) -> Result<bool, E> {
+        let kept = combination.iter().copied().filter(|i| self.moves[*i].helps == Helps::Unknown);
+        let mut without: Vec<usize> = kept.chain(self.furthest(Helps::Always)).collect();
+        let mut with: Vec<usize> = without.iter().copied().chain(self.furthest(Helps::Often)).collect();
+        without.sort_unstable();
+        with.sort_unstable();
+        for bound in [without, with] {
+            if !self.bounds.contains_key(&bound) {
+                let (may, work) = (self.goal.may_reach)(&bound)?;
+                self.work += work;
+                self.bounds.insert(bound.clone(), may);
+            }
+            if self.bounds.get(&bound) == Some(&true) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The last possible move of each axis whose moves help like this.
+    fn furthest(&self, helps: Helps) -> Vec<usize> {
+        let possible: Vec<usize> = (0..self.moves.len()).filter(|i| !self.is_impossible(&[*i])).collect();
+        let is_last = |i: &usize| !possible.iter().any(|j| j > i && self.moves[*j].axis == self.moves[*i].axis);
+        possible.iter().copied().filter(|i| self.moves[*i].helps == helps && is_last(i)).collect()
+    }
+}
+
+/// Every combination of at most so many moves, the smallest first.
+fn combinations(moves: &[Move], most: usize) -> Vec<Vec<usize>> {
+    let mut all: Vec<Vec<usize>> = vec![Vec::new()];
+    for (i, one) in moves.iter().enumerate() {
+        let free = |taken: &&Vec<usize>| taken.len() < most && taken.iter().all(|t| moves[*t].axis != one.axis);
+        let with: Vec<Vec<usize>> =
+            all.iter().filter(free).map(|taken| taken.iter().copied().chain([i]).collect()).collect();
+        all.extend(with);
+    }
+    all.retain(|combination| !combination.is_empty());
+    let size = |combination: &[usize]| combination.iter().map(|i| u64::from(moves[*i].size)).sum::<u64>();
+    all.sort_by_cached_key(|combination| (size(combination), combination.len(), combination.clone()));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn moves(sizes: &[(usize, u32, Helps)]) -> Vec<Move> {
+        sizes.iter().map(|&(axis, size, helps)| Move { axis, size, helps }).collect()
+    }
+
+    fn limits(enough: usize, work: u64) -> Limits<'static> {
+        Limits { moves: 4, enough, work, stop: &|| false }
+    }
+
+    /// A need of 100 that each move lowers; the goal is 50.
+    fn found(moves: &[Move], saves: &[i64], limits: &Limits<'_>) -> (Found<i64>, usize) {
+        let runs = AtomicUsize::new(0);
+        let attempt = |combination: &[usize]| -> Result<(Outcome<i64>, u64), ()> {
+            runs.fetch_add(1, Ordering::Relaxed);
+            let need = 100 - combination.iter().map(|i| saves[*i]).sum::<i64>();
+            let outcome = match need {
+                _ if combination == [0, 3] => Outcome::Impossible,
+                ..=50 => Outcome::Reached(need),
+                _ => Outcome::Missed,
+            };
+            Ok((outcome, 1))
+        };
+        let may_reach = |combination: &[usize]| match attempt(combination)? {
+            (Outcome::Missed, work) => Ok((false, work)),
+            (_, work) => Ok((true, work)),
+        };
+        let goal = Goal { attempt: &attempt, may_reach: &may_reach };
+        (smallest(moves, limits, &goal).unwrap(), runs.into_inner())
+    }
+
+    #[test]
+    fn the_smallest_come_first_and_none_has_more_than_it_needs() {
+        use Helps::{Always, Unknown};
+        let moves = moves(&[(0, 1, Always), (1, 2, Always), (2, 4, Always), (2, 5, Always), (3, 16, Unknown)]);
+        let (found, _) = found(&moves, &[10, 25, 20, 40, 60], &limits(9, 1000));
+        // 0 and 3 do not go together; 4 alone does it; 0, 1 and 2 only all three.
+        let sets: Vec<&[usize]> = found.reached.iter().map(|(set, _)| set.as_slice()).collect();
+        assert_eq!(sets, [&[0, 1, 2][..], &[1, 3], &[4]]);
+        assert_eq!((found.reached[0].1, found.end), (45, End::AllTried));
+    }
+
+    #[test]
+    fn what_cannot_suffice_is_not_tried() {
+        let cheap = [(0, 1), (1, 2), (2, 2), (3, 2), (4, 2)].map(|(axis, size)| (axis, size, Helps::Always));
+        let moves = moves(&[&cheap[..], &[(5, 32, Helps::Unknown)]].concat());
+        let (found, runs) = found(&moves, &[1, 1, 1, 1, 1, 50], &limits(3, 1000));
+        assert_eq!(found.reached, [(vec![5], 50)]);
+        assert!(runs <= 6 + 2, "{runs} runs: the single ones, and all together");
+    }
+
+    #[test]
+    fn a_change_that_may_take_more_is_left_out_of_the_bound_too() {
+        let moves = moves(&[(0, 1, Helps::Always), (1, 2, Helps::Always), (2, 4, Helps::Often)]);
+        let (found, _) = found(&moves, &[30, 30, -40], &limits(3, 1000));
+        assert_eq!(found.reached, [(vec![0, 1], 40)]);
+    }
+
+    #[test]
+    fn work_ends_a_search_and_that_is_said() {
+        let sizes: Vec<_> = (0..12).map(|axis| (axis, 1, Helps::Unknown)).collect();
+        let (found, runs) = found(&moves(&sizes), &[0; 12], &limits(3, 40));
+        assert_eq!((found.end, found.reached.len()), (End::Work, 0));
+        assert!((40..40 + 2 * WAVE).contains(&runs), "{runs}");
+    }
+}

@@ -1,0 +1,321 @@
+//! The changes that a search tries: the field, its words, and what to write in the script.
+
+use lab_analysis::combine::{Helps, Move};
+use lab_imports::huggingface::Keep;
+use lab_models::{Input, Recompute};
+use lab_training::{OptimizerKind, Precision, RunSettings};
+use memcore::Profile;
+use memcore::optim::Implementation;
+
+use super::super::choices::{AllocatorName, AttentionName, OptimizerForm, ZeroGrad};
+use super::super::network::Network;
+use super::super::session::Session;
+use super::super::spec::RunSpec;
+
+/// How large changes are. Each is more than all smaller ones that a script usually makes at once.
+mod size {
+    /// A setting outside of the script.
+    pub(super) const SETTING: u32 = 1;
+    /// One line of it.
+    pub(super) const LINE: u32 = 2;
+    /// Fewer examples at a time; a little more for each further division.
+    pub(super) const SPLIT: u32 = 4;
+    /// Other numbers come out.
+    pub(super) const NUMERICS: u32 = 8;
+    /// It trains otherwise.
+    pub(super) const OPTIMIZER: u32 = 16;
+    /// It sees less.
+    pub(super) const SEQUENCE: u32 = 32;
+}
+
+/// What a change is of; changes are made in this order, and of one axis one is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Axis {
+    Sequence,
+    Precision,
+    Optimizer,
+    Form,
+    Checkpoint,
+    Attention,
+    Keep,
+    ZeroGrad,
+    Allocator,
+    Split,
+}
+
+type Edit = Box<dyn Fn(&mut RunSpec) + Send + Sync>;
+
+/// A change of a run.
+pub(super) struct Change {
+    axis: Axis,
+    size: u32,
+    /// In words.
+    pub words: String,
+    /// What to write in the script.
+    pub script: String,
+    edit: Edit,
+}
+
+impl Change {
+    fn new(
+        (axis, size): (Axis, u32),
+        words: impl Into<String>,
+        script: impl Into<String>,
+        edit: impl Fn(&mut RunSpec) + Send + Sync + 'static,
+    ) -> Self {
+        Self { axis, size, words: words.into(), script: script.into(), edit: Box::new(edit) }
+    }
+
+    /// Makes it.
+    pub(super) fn apply(&self, spec: &mut RunSpec) {
+        (self.edit)(spec);
+    }
+
+    /// What it is of: of one, a single change is made.
+    pub(super) fn axis(&self) -> usize {
+        self.axis as usize
+    }
+
+    /// As a search sees it.
+    pub(super) fn as_move(&self) -> Move {
+        let helps = match self.axis {
+            // Of the forms, the fused kernel makes no temporaries, and a loop's are there one at a time.
+            Axis::Form | Axis::Checkpoint | Axis::Attention | Axis::Keep | Axis::ZeroGrad | Axis::Allocator => {
+                Helps::Always
+            }
+            // Gradients are there while the next micro-batch runs.
+            Axis::Split => Helps::Often,
+            Axis::Sequence | Axis::Precision | Axis::Optimizer => Helps::Unknown,
+        };
+        Move { axis: self.axis(), size: self.size, helps }
+    }
+}
+
+/// Whose script it is: what one writes depends on it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Script {
+    /// A loop of one's own over a network of one's own.
+    Own,
+    /// The same over one of transformers.
+    Transformers,
+    /// transformers' `Trainer`.
+    Trainer,
+}
+
+/// Every change that is not in force.
+pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change> {
+    let run = &session.run;
+    let script = match &session.network {
+        Network::Architecture(_) => Script::Own,
+        Network::Pretrained(..) if spec.model.by_trainer() => Script::Trainer,
+        Network::Pretrained(..) => Script::Transformers,
+    };
+    let mut changes = shorter(spec, session, script);
+    changes.extend(precisions(spec, run, script));
+    changes.extend(optimizers(run.optimizer.kind, script));
+    changes.extend(forms(run, script));
+    changes.extend(lines(spec, session, script));
+    changes.extend(allocator(spec));
+    changes.extend(splits(run, tensors, script));
+    changes
+}
+
+/// Settings outside of the script.
+fn allocator(spec: &RunSpec) -> Option<Change> {
+    let settings = spec.allocator.alloc_conf.clone().unwrap_or_default();
+    if spec.allocator.allocator == Some(AllocatorName::Direct) || settings.contains("expandable_segments") {
+        return None;
+    }
+    let comma = if settings.is_empty() { "" } else { "," };
+    let settings = format!("{settings}{comma}expandable_segments:True");
+    let script = format!("PYTORCH_CUDA_ALLOC_CONF={settings}");
+    Some(Change::new((Axis::Allocator, size::SETTING), "expandable_segments", script, move |spec| {
+        spec.allocator.alloc_conf = Some(settings.clone());
+    }))
+}
+
+/// Single lines of the script.
+fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
+    let model = &spec.model;
+    let mut changes = Vec::new();
+    if model.checkpoint.clone().unwrap_or_default() == Recompute::None {
+        let line = match script {
+            Script::Own => "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
+            Script::Transformers => "model.gradient_checkpointing_enable()",
+            Script::Trainer => "gradient_checkpointing=True",
+        };
+        changes.push(Change::new((Axis::Checkpoint, size::LINE), "checkpointing", line, |spec| {
+            spec.model.checkpoint = Some(Recompute::Blocks);
+        }));
+    }
+    // Networks of transformers are fused unless said, ours are written out unless said.
+    let written_out = model.attention.map_or(script == Script::Own, |kind| kind == AttentionName::Eager);
+    if written_out {
+        let line = match script {
+            Script::Own => "F.scaled_dot_product_attention(q, k, v)",
+            Script::Transformers | Script::Trainer => "attn_implementation=\"sdpa\"",
+        };
+        changes.push(Change::new((Axis::Attention, size::LINE), "fused attention", line, |spec| {
+            spec.model.attention = Some(AttentionName::Sdpa);
+        }));
+    }
+    if script == Script::Transformers && model.keep.unwrap_or_default() == Keep::Output {
+        let line = "loss = model(**batch).loss";
+        changes.push(Change::new((Axis::Keep, size::LINE), "only the loss kept", line, |spec| {
+            spec.model.keep = Some(Keep::Loss);
+        }));
+    }
+    if !session.run.set_to_none {
+        let line = "optimizer.zero_grad(set_to_none=True)";
+        changes.push(Change::new((Axis::ZeroGrad, size::LINE), "gradients freed", line, |spec| {
+            spec.training.zero_grad = Some(ZeroGrad::None);
+        }));
+    }
+    changes
+}
+
+/// Forms of the optimizer: from the one that takes less to the one that takes least.
+fn forms(run: &RunSettings, script: Script) -> Vec<Change> {
+    let name = class_of(run.optimizer.kind);
+    let to = |form: OptimizerForm, words: String, script: String| {
+        Change::new((Axis::Form, size::LINE), words, script, move |spec| spec.training.optimizer_impl = Some(form))
+    };
+    let fused = || {
+        let line = if script == Script::Trainer {
+            "optim=\"adamw_torch_fused\"".into()
+        } else {
+            format!("{name}(…, fused=True)")
+        };
+        to(OptimizerForm::Fused, format!("fused {name}"), line)
+    };
+    let one_by_one = || to(OptimizerForm::Loop, format!("{name}, foreach=False"), format!("{name}(…, foreach=False)"));
+    match run.optimizer.implementation {
+        Implementation::Foreach => vec![one_by_one(), fused()],
+        Implementation::Loop => vec![fused()],
+        Implementation::Fused => Vec::new(),
+    }
+}
+
+/// PyTorch's name of it.
+fn class_of(kind: OptimizerKind) -> &'static str {
+    match kind {
+        OptimizerKind::Sgd | OptimizerKind::Momentum => "SGD",
+        OptimizerKind::Adam => "Adam",
+        OptimizerKind::AdamW => "AdamW",
+        OptimizerKind::RmsProp => "RMSprop",
+        OptimizerKind::Adagrad => "Adagrad",
+    }
+}
+
+/// Optimizers that hold less: what has one value for each parameter, then none.
+fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
+    let others = match kind {
+        OptimizerKind::Sgd => &[][..],
+        OptimizerKind::Adam | OptimizerKind::AdamW => &[OptimizerKind::Momentum, OptimizerKind::Sgd],
+        OptimizerKind::Momentum | OptimizerKind::RmsProp | OptimizerKind::Adagrad => &[OptimizerKind::Sgd],
+    };
+    let to = |(i, &other): (usize, &OptimizerKind)| {
+        let momentum = if other == OptimizerKind::Momentum { ", momentum=0.9" } else { "" };
+        let line = match script {
+            Script::Trainer => "optim=\"sgd\"".into(),
+            Script::Own | Script::Transformers => format!("torch.optim.SGD(model.parameters(), lr=…{momentum})"),
+        };
+        let words = format!("{} for {}", if momentum.is_empty() { "SGD" } else { "SGD with momentum" }, class_of(kind));
+        Change::new((Axis::Optimizer, size::OPTIMIZER + i as u32), words, line, move |spec| {
+            let training = &mut spec.training;
+            training.optimizer = Some(other);
+            (training.optimizer_impl, training.capturable) = (None, false);
+            (training.amsgrad, training.nesterov) = (false, false);
+        })
+    };
+    others.iter().enumerate().map(to).collect()
+}
+
+/// The compute capability from which on there are instructions for bfloat16.
+const BF16_SM: u32 = 80;
+
+/// 16-bit products, then 16-bit weights too where the card computes them without a loss scaler.
+fn precisions(spec: &RunSpec, run: &RunSettings, script: Script) -> Vec<Change> {
+    let sm = Profile::named(&spec.like()).and_then(|profile| profile.compute_capability);
+    let old = sm.is_some_and(|sm| sm < BF16_SM);
+    let to = |size: u32, words: &str, line: &str, precision: Precision| {
+        Change::new((Axis::Precision, size), words, line, move |spec| spec.training.precision = Some(precision))
+    };
+    let mut changes = Vec::new();
+    if run.precision == Precision::Fp32 {
+        let (name, dtype, flag, precision) = match old {
+            true => ("autocast to float16", "float16", "fp16=True", Precision::AutocastFp16),
+            false => ("autocast to bfloat16", "bfloat16", "bf16=True", Precision::AutocastBf16),
+        };
+        let line = if script == Script::Trainer {
+            flag.into()
+        } else {
+            format!("with torch.autocast(\"cuda\", torch.{dtype}):")
+        };
+        changes.push(to(size::NUMERICS, name, &line, precision));
+    }
+    if !old && matches!(run.precision, Precision::Fp32 | Precision::AutocastBf16) {
+        let line = match script {
+            Script::Own => "model.to(torch.bfloat16)",
+            Script::Transformers | Script::Trainer => "from_pretrained(…, dtype=torch.bfloat16)",
+        };
+        changes.push(to(size::NUMERICS + 1, "bf16 weights", line, Precision::Bf16));
+    }
+    changes
+}
+
+/// So many parts at most.
+const MAX_PARTS: usize = 32;
+
+/// So many parameters are gone through in the parts of one step: each part is a forward and a backward more, and an answer should be there in a second.
+const MAX_TENSORS: u64 = 2000;
+
+/// The same examples per step in parts, each twice as many as before; the most last.
+fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
+    let (batch, accumulate) = (run.batch, run.accumulate);
+    let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).clamp(2, MAX_PARTS);
+    let mut parts: Vec<usize> = Vec::new();
+    for part in (2..=most).filter(|parts| batch.is_multiple_of(*parts)) {
+        if parts.last().is_none_or(|last| part >= 2 * last) {
+            parts.push(part);
+        }
+    }
+    let to = |(i, parts): (usize, usize)| {
+        let (size, times) = (batch / parts, accumulate.checked_mul(parts)?);
+        let line = match script {
+            Script::Trainer => format!("per_device_train_batch_size={size}, gradient_accumulation_steps={times}"),
+            Script::Own | Script::Transformers => {
+                format!("batch_size={size}, (loss / {times}).backward(), a step every {times}")
+            }
+        };
+        let words = format!("accumulation {times} × {size}");
+        Some(Change::new((Axis::Split, size::SPLIT + i as u32), words, line, move |spec| {
+            (spec.training.batch, spec.training.accumulate) = (Some(size), Some(times));
+        }))
+    };
+    parts.into_iter().enumerate().filter_map(to).collect()
+}
+
+/// Shorter texts are not proposed.
+const MIN_TOKENS: usize = 128;
+
+/// Half the tokens, and a quarter.
+fn shorter(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
+    let Input::Tokens { length, .. } = session.network.architecture().task().input else { return Vec::new() };
+    // A model file says its own.
+    if spec.model.model_file.is_some() && script == Script::Own {
+        return Vec::new();
+    }
+    let halves = [length / 2, length / 4].into_iter().filter(|tokens| *tokens >= MIN_TOKENS);
+    let to = |(i, tokens): (usize, usize)| {
+        let line = if script == Script::Own {
+            format!("block_size = {tokens}")
+        } else {
+            format!("tokenizer(…, truncation=True, max_length={tokens})")
+        };
+        Change::new((Axis::Sequence, size::SEQUENCE + i as u32), format!("{tokens} tokens"), line, move |spec| {
+            spec.model.sequence = Some(tokens);
+        })
+    };
+    halves.enumerate().map(to).collect()
+}

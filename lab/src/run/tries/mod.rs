@@ -1,0 +1,200 @@
+//! What would make a run fit, or take less: a search over its fields, in which every candidate is run on paper.
+//!
+//! The smallest change comes first: a setting outside of the script, one line of it, a batch in parts, other numbers, another optimizer, a shorter
+//! sequence; combinations of a few small ones before a large one.
+
+mod changes;
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::{Mutex, PoisonError};
+
+use lab_analysis::combine::{End, Found, Goal, Limits, Move, Outcome, smallest};
+use lab_analysis::side_by_side;
+use lab_base::error::{Error, Result};
+use lab_base::figures::counted;
+use lab_base::section::{MOST, NOT_HERE, Tries, Try};
+use lab_results::{TIGHT, command};
+use serde_json::{Map, Value};
+
+use super::paper::{Figures, Paper};
+use super::session::Session;
+use super::spec::RunSpec;
+use changes::Change;
+
+/// The most changes at once.
+const MOST_CHANGES: usize = 5;
+
+/// Allocations after which a search ends: about a second of a release build on one processor. It counts work, not time, so that an answer is the same on every
+/// machine.
+const WORK: u64 = 1_000_000;
+
+/// Less than this share is not worth a change.
+const WORTH: f64 = 0.05;
+
+/// A search for changes of a run.
+pub struct TrySearch<'a> {
+    /// Makes the runs.
+    pub paper: Paper<'a>,
+    /// The run.
+    pub spec: &'a RunSpec,
+    /// What it comes to.
+    pub session: &'a Session,
+    /// The command that repeats it: `predict`, `train`.
+    pub command: &'a str,
+    /// Of a run on a device that is there: what it had. The changed runs are made on paper with so much.
+    pub instead: Option<u64>,
+}
+
+/// What runs took that were made already.
+type Made = Mutex<HashMap<Vec<usize>, Option<(u64, u64)>>>;
+
+/// What a run with changes takes where it fits.
+#[derive(Clone, Copy)]
+struct Taken {
+    peak_bytes: u64,
+    reserved_bytes: u64,
+}
+
+impl TrySearch<'_> {
+    /// The smallest changes with which the run fits into what there is, and some of it is left.
+    ///
+    /// # Errors
+    /// Those of runs; [`Error::Interrupted`].
+    pub fn that_fit(&self, budget_bytes: u64) -> Result<Tries> {
+        let changes = self.changes()?;
+        let room = (budget_bytes as f64 * (1.0 - TIGHT)) as u64;
+        let made = Made::default();
+        let mut found = self.within(&changes, room, &made)?;
+        if found.reached.is_empty() {
+            // Better little left than nothing said.
+            found = self.within(&changes, budget_bytes, &made)?;
+        }
+        if (self.paper.stop)() {
+            return Err(Error::Interrupted);
+        }
+        let entry = |(made, taken): &(Vec<usize>, Taken)| Try {
+            peak_bytes: Some(taken.peak_bytes),
+            reserved_bytes: Some(taken.reserved_bytes),
+            left_bytes: Some(budget_bytes.saturating_sub(taken.reserved_bytes)),
+            ..self.entry(&changes, made)
+        };
+        let entries: Vec<Try> = found.reached.iter().map(entry).collect();
+        let order = match entries.is_empty() {
+            true => format!("Nothing that was tried makes it fit ({})", counted(found.tried as u64, "combination")),
+            false => "Try, the smallest change first (each was run)".into(),
+        };
+        let search = match found.end {
+            End::Work => format!(
+                "The search ended at its limit of work, after {}; there may be others.",
+                counted(found.tried as u64, "combination")
+            ),
+            End::Enough | End::AllTried | End::Stopped => String::new(),
+        };
+        Ok(Tries { order, entries, search, not_here: NOT_HERE.into() })
+    }
+
+    fn changes(&self) -> Result<Vec<Change>> {
+        Ok(changes::of(self.spec, self.session, self.paper.tensors(&self.tried(self.spec.clone()))?))
+    }
+
+    fn within(&self, changes: &[Change], room_bytes: u64, made: &Made) -> Result<Found<Taken>> {
+        let limits = Limits { moves: MOST_CHANGES, enough: MOST, work: WORK, stop: self.paper.stop };
+        let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();
+        let run = |changed: &[usize]| self.tried(self.with(changes, changed));
+        let books = || made.lock().unwrap_or_else(PoisonError::into_inner);
+        let attempt = |changed: &[usize]| -> Result<(Outcome<Taken>, u64)> {
+            let known = books().get(changed).copied();
+            let (taken, work) = match known {
+                Some(taken) => (taken, 0),
+                None => match self.paper.in_what_there_is(&run(changed)) {
+                    Ok(taken) => taken,
+                    Err(error) if error.is_usage() => return Ok((Outcome::Impossible, 0)),
+                    Err(error) => return Err(error),
+                },
+            };
+            books().insert(changed.to_vec(), taken);
+            let taken = taken.filter(|(_, reserved_bytes)| *reserved_bytes <= room_bytes);
+            let taken = taken.map(|(peak_bytes, reserved_bytes)| Taken { peak_bytes, reserved_bytes });
+            Ok((taken.map_or(Outcome::Missed, Outcome::Reached), work))
+        };
+        let may_reach = |changed: &[usize]| match self.paper.in_its_beginning(&run(changed)) {
+            Ok((taken, work)) => Ok((taken.is_some_and(|(_, reserved_bytes)| reserved_bytes <= room_bytes), work)),
+            // What cannot go together says nothing of its parts.
+            Err(error) if error.is_usage() => Ok((true, 0)),
+            Err(error) => Err(error),
+        };
+        smallest(&moves, &limits, &Goal { attempt: &attempt, may_reach: &may_reach })
+    }
+
+    /// Single changes, and those that save most: of a run that nothing limits.
+    ///
+    /// # Errors
+    /// As [`that_fit`](Self::that_fit).
+    pub fn that_save(&self, as_it_is: &Figures) -> Result<Tries> {
+        let changes = self.changes()?;
+        let one_by_one: Vec<usize> = (0..changes.len()).collect();
+        let runs =
+            side_by_side(&one_by_one, self.paper.stop, |i| self.paper.figures(&self.tried(self.with(&changes, &[*i]))));
+        let before = as_it_is.reserved_bytes;
+        let mut entries: BTreeMap<(u64, usize), Try> = BTreeMap::new();
+        for (i, figures) in runs.into_iter().enumerate() {
+            let figures = match figures.ok_or(Error::Interrupted)? {
+                Ok(figures) => figures,
+                Err(error) if error.is_usage() => continue,
+                Err(error) => return Err(error),
+            };
+            let reserved = figures.room.and_then(|room| room.reserved_bytes).unwrap_or(figures.reserved_bytes);
+            if reserved as f64 <= before as f64 * (1.0 - WORTH) {
+                let left_bytes = figures.room.map(|room| room.budget_bytes.saturating_sub(reserved));
+                let (peak_bytes, reserved_bytes) = (Some(figures.allocated_bytes), Some(reserved));
+                let entry = Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&changes, &[i]) };
+                entries.insert((reserved, i), entry);
+            }
+        }
+        let order = match entries.is_empty() {
+            true => "No single change saves 5 % of it",
+            false => "Try, what saves most first (each was run)",
+        };
+        // Of changes of one kind, the one that saves most.
+        let mut seen = BTreeSet::new();
+        let entries = entries.into_iter().filter(|((_, i), _)| seen.insert(changes[*i].axis()));
+        let entries = entries.map(|(_, entry)| entry).take(MOST).collect();
+        Ok(Tries { order: order.into(), entries, search: String::new(), not_here: NOT_HERE.into() })
+    }
+
+    /// The run with these changes.
+    fn with(&self, changes: &[Change], made: &[usize]) -> RunSpec {
+        let mut spec = self.spec.clone();
+        made.iter().for_each(|i| changes[*i].apply(&mut spec));
+        spec
+    }
+
+    /// As it is made: on paper.
+    fn tried(&self, spec: RunSpec) -> RunSpec {
+        match self.instead {
+            Some(bytes) => spec.on_paper_in(bytes),
+            None => spec,
+        }
+    }
+
+    /// Its words, its lines and its command; no figures yet.
+    fn entry(&self, changes: &[Change], made: &[usize]) -> Try {
+        let joined = |of: fn(&Change) -> &str, between: &str| {
+            made.iter().map(|i| of(&changes[*i])).collect::<Vec<&str>>().join(between)
+        };
+        let (before, after) = (self.spec.said(), self.with(changes, made).said());
+        let new: Map<String, Value> = after
+            .iter()
+            .filter(|(name, value)| before.get(*name) != Some(value))
+            .map(|(n, v)| (n.clone(), v.clone()))
+            .collect();
+        Try {
+            change: joined(|change| &change.words, " + "),
+            script: joined(|change| &change.script, "; "),
+            flags: command::flags(&new),
+            command: Some(command::again(&[self.command], &after)),
+            checked: true,
+            ..Try::default()
+        }
+    }
+}
