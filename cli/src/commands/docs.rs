@@ -28,7 +28,11 @@ const EXIT: [(&str, &str); 5] = [
 const OUTPUTS: &str = "Files that a command writes appear whole or not at all; \"-\" is standard output.";
 /// What single commands do with files beside those that are named: the command, the file, what it is.
 const FILES: [(&[&str], &str, &str); 4] = [
-    (&["train", "predict", "run", "fit", "check"], "FILE.toml", "Flags for --config: their names as keys. What is typed wins."),
+    (
+        &["train", "predict", "run", "fit", "check"],
+        "FILE.toml",
+        "Flags for --config: their names as keys. What is typed wins.",
+    ),
     (
         &["train", "monitor"],
         "$VRAMLAB_RUNTIME_DIR, $XDG_RUNTIME_DIR/vramlab, or vramlab-UID among the temporary files",
