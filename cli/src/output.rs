@@ -83,6 +83,52 @@ impl Destination {
     }
 }
 
+impl Destination {
+    /// Writes it piece by piece: a file appears complete, under its own name, or not at all. To standard output goes JSON only.
+    ///
+    /// # Errors
+    /// The system's, naming the file.
+    pub(crate) fn fill(&self, ui: &Ui, filling: Filling<'_>) -> Result<()> {
+        let path = match self {
+            Destination::File(path) => return fill(path, filling),
+            Destination::Stdout => Path::new("-"),
+        };
+        let shown = |piece: &str| ui.json(piece).map_err(|failure| io::Error::other(failure.error.to_string()));
+        let mut out = BufWriter::with_capacity(PIECE, Pieces { shown, rest: Vec::new() });
+        let written =
+            filling(&mut out).and_then(|()| out.flush()).with_context(|| format!("cannot write {}", path.display()));
+        written.map_err(|error| Failure::new(Code::Usage, error))
+    }
+}
+
+/// Bytes that standard output gets at once.
+const PIECE: usize = 1 << 16;
+
+/// Text on its way to somewhere that takes whole characters only.
+struct Pieces<F> {
+    shown: F,
+    /// The beginning of a character that is not whole yet.
+    rest: Vec<u8>,
+}
+
+impl<F: FnMut(&str) -> io::Result<()>> Write for Pieces<F> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.rest.extend_from_slice(bytes);
+        let whole = match std::str::from_utf8(&self.rest) {
+            Ok(text) => text.len(),
+            Err(error) => error.valid_up_to(),
+        };
+        let rest = self.rest.split_off(whole);
+        let piece = String::from_utf8(std::mem::replace(&mut self.rest, rest)).map_err(io::Error::other)?;
+        (self.shown)(&piece)?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 fn write_file(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     fill_file(path, &mut |out| out.write_all(contents))
 }
@@ -265,5 +311,16 @@ mod tests {
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         file(Path::new("/dev/null")).write(&Ui::plain(), b"gone").unwrap();
         assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
+    }
+
+    #[test]
+    fn a_character_that_is_cut_arrives_whole() {
+        let text = "a é ☃ 𝄞 z".repeat(9);
+        for size in 1..7 {
+            let mut shown = Vec::new();
+            let mut pieces = Pieces { shown: |piece: &str| Ok(shown.push(piece.to_string())), rest: Vec::new() };
+            text.as_bytes().chunks(size).for_each(|chunk| pieces.write_all(chunk).unwrap());
+            assert!(shown.len() > 1 && shown.concat() == text, "{size}");
+        }
     }
 }

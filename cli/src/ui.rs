@@ -76,6 +76,14 @@ impl Ui {
         to_stdout(&visible::document(contents))
     }
 
+    /// A piece of JSON for programs, on standard output.
+    ///
+    /// # Errors
+    /// As [`print`](Self::print).
+    pub(crate) fn json(&self, piece: &str) -> Result<()> {
+        to_stdout(visible::json(piece).as_bytes())
+    }
+
     /// Whether a reader had read enough when something was printed: who prints for ever ends then.
     pub(crate) fn nobody_reads(&self) -> bool {
         CLOSED.load(Relaxed)

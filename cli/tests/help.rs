@@ -1,5 +1,8 @@
 //! Help, completions and the manual: what is there is said, what is not is not.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 mod common;
 use common::{done, run};
 
@@ -65,14 +68,60 @@ fn completions_and_manual_know_every_command() {
         assert!(commands().all(|(command, _)| script.contains(command)), "{shell}");
         assert!(script.contains("memory-limit"), "{shell}");
     }
-    let manual = done(&["man"]);
-    for (command, _) in commands() {
-        assert!(
-            manual.contains(&format!("vramlab\\-{command}")) || manual.contains(&format!("vramlab {command}")),
-            "{command}"
-        );
+    for shell in ["bash", "zsh", "fish"] {
+        let script = done(&["completions", shell]);
+        assert!(script.contains("sequence-length") && script.contains("rtx4090"), "{shell}");
     }
+}
+
+/// What bash itself offers after these words.
+fn offered_by_bash(words: &[&str]) -> Option<Vec<String>> {
+    let script = format!(
+        "source <(cat); COMP_WORDS=(vramlab {}); COMP_CWORD={}; COMP_LINE=\"${{COMP_WORDS[*]}}\"; COMP_POINT=${{#COMP_LINE}}; \
+         _vramlab vramlab \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len()
+    );
+    let bash =
+        Command::new("bash").args(["--norc", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut bash = bash.ok()?;
+    bash.stdin.take()?.write_all(done(&["completions", "bash"]).as_bytes()).ok()?;
+    let output = bash.wait_with_output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn bash_offers_experiments_models_and_cards() {
+    for (words, offer) in [
+        (&["run", "batch"][..], "batch-size"),
+        (&["predict", "--gpu", "rtx4"], "rtx4090"),
+        (&["fit", "--gpu", ""], "h200"),
+        (&["train", "--model", "gp"], "gpt2"),
+    ] {
+        let Some(offered) = offered_by_bash(words) else { return };
+        assert!(offered.iter().any(|one| one == offer), "{words:?}: {offered:?}");
+    }
+}
+
+#[test]
+fn there_is_a_page_of_the_manual_for_every_command() {
+    let manual = done(&["man"]);
     assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{}", &manual[..40]);
+    for (command, _) in commands() {
+        assert!(manual.contains(&format!("vramlab\\-{command}")), "{command}");
+    }
+    assert!(done(&["man", "snapshot", "show"]).contains("vramlab\\-snapshot"));
+    let unknown = run(&["man", "predikt"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("no command \"predikt\" of vramlab; known: devices, list"), "{}", unknown.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("man1");
+    done(&["man", "--write", folder.to_str().unwrap()]);
+    for page in ["vramlab.1", "vramlab-predict.1", "vramlab-snapshot-show.1"] {
+        let text = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.contains(".SH \"EXIT STATUS\""), "{page}");
+    }
 }
 
 #[test]

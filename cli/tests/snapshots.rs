@@ -26,6 +26,16 @@ fn loaded(path: &str) -> Value {
 }
 
 #[test]
+fn what_is_converted_to_standard_output_is_what_a_file_gets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.json").display().to_string();
+    done(&["snapshot", "convert", &golden("cnn_b128_stacks"), &path]);
+    let file = std::fs::read_to_string(&path).unwrap();
+    assert!(file.len() > 1 << 16, "more than one piece: {}", file.len());
+    assert_eq!(done(&["snapshot", "convert", &golden("cnn_b128_stacks"), "-"]), file);
+}
+
+#[test]
 fn what_is_converted_opens_in_the_viewer() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();

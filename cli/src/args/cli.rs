@@ -3,8 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, MonitorArgs, PredictArgs,
-    ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
+    BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, ManArgs, MonitorArgs,
+    PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
 };
 
 /// The memory that training a neural network takes: measured on a device, predicted without one, and explained to the byte.
@@ -126,9 +126,10 @@ pub(crate) enum Command {
         #[arg(value_enum)]
         shell: clap_complete::Shell,
     },
-    /// Print the manual page.
-    #[command(after_help = "Example: read it\n  vramlab man | man -l -")]
-    Man,
+    /// Print a page of the manual: the program's, or a command's.
+    #[command(after_help = "Example: read it\n  vramlab man | man -l -\n\n\
+            Example: a page for each command, where man finds them\n  vramlab man --write ~/.local/share/man/man1")]
+    Man(ManArgs),
 }
 
 #[cfg(test)]

@@ -80,7 +80,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
-        Command::Man => docs::man(ui),
+        Command::Man(args) => docs::man(args, ui),
     }
 }
 

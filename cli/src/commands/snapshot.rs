@@ -1,6 +1,6 @@
 //! `vramlab snapshot`: PyTorch's memory snapshots, looked at, compared, converted, replayed.
 
-use std::path::Path;
+use std::io::ErrorKind;
 
 use lab::report::{Part, Recording};
 use lab::results::{Findings, Looked, SnapshotDiff, SnapshotResult};
@@ -92,10 +92,10 @@ fn convert(args: &ConvertArgs, ui: &Ui) -> Result<Code> {
     output::check([&args.out])?;
     let format = format_of(&args.out, args.to)?;
     let (document, _) = Document::open(&args.file)?;
+    let name = args.file.display().to_string();
     // What is no snapshot is not passed on as one.
-    let bytes = written(&document, format, &args.file)?;
-    document.into_snapshot(&args.file.display().to_string())?;
-    args.out.write(ui, &bytes)?;
+    document.check(&name)?;
+    write(&args.out, &document, format, &name, ui)?;
     Ok(Code::Done)
 }
 
@@ -120,16 +120,23 @@ pub(super) fn format_of(out: &Destination, asked: Option<SnapshotFormat>) -> Res
     }
 }
 
-/// A document in a format.
+/// Writes a document in a format, piece by piece. `name` is what errors of the data call it.
 ///
 /// # Errors
-/// Data that the format does not have.
-pub(super) fn written(document: &Document, format: SnapshotFormat, name: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let written = match format {
-        SnapshotFormat::Pickle => write_pickle(document, &mut bytes),
-        SnapshotFormat::Json => write_json(document, &mut bytes),
-    };
-    written.map_err(|error| Failure::usage(format!("{}: {error}", name.display())))?;
-    Ok(bytes)
+/// Data that the format does not have; a file that cannot be written.
+pub(super) fn write(out: &Destination, document: &Document, format: SnapshotFormat, name: &str, ui: &Ui) -> Result<()> {
+    let mut refused = None;
+    let filled = out.fill(ui, &mut |out| {
+        let written = match format {
+            SnapshotFormat::Pickle => write_pickle(document, out),
+            SnapshotFormat::Json => write_json(document, out),
+        };
+        written.inspect_err(|error| {
+            refused = (error.kind() == ErrorKind::InvalidData).then(|| error.to_string());
+        })
+    });
+    match refused {
+        Some(problem) => Err(Failure::usage(format!("{name}: {problem}"))),
+        None => filled,
+    }
 }

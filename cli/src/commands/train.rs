@@ -1,14 +1,12 @@
 //! `vramlab train`: one run; and how the report of a run is handed over.
 
-use std::path::Path;
-
 use lab::report::Part;
 use lab::results::Findings;
 
 use super::outcome::{Report, execute};
 use super::plan::Plan;
 use super::report;
-use super::snapshot::written;
+use super::snapshot::write;
 use super::{tries, warnings, weights};
 use crate::args::{HtmlArgs, OutputArgs, config_text};
 use crate::destination::Destination;
@@ -61,7 +59,7 @@ pub(super) fn deliver(plan: &Plan, report: Report, args: &OutputArgs, ui: &Ui) -
         destination.write(ui, &output::json_line(events)?)?;
     }
     if let (Some((out, format)), Some(document)) = (&plan.snapshot, &report.snapshot) {
-        out.write(ui, &written(document, *format, Path::new("--snapshot"))?)?;
+        write(out, document, *format, "--snapshot", ui)?;
     }
     if let Some(recording) = &report.recording {
         report::exports(&plan.exports, recording, ui)?;

@@ -19,8 +19,15 @@ const MAX_DEVICES: u32 = 1024;
 
 /// Understands a document.
 pub(super) fn decode(document: Document) -> Result<Snapshot> {
-    sound::check(&document)?;
-    let mut decoder = Decoder { reader: Reader::new(&document), document: &document, used: HashSet::new() };
+    let mut snapshot = without_texts(&document)?;
+    snapshot.texts = document.texts;
+    Ok(snapshot)
+}
+
+/// Understands a document, all but what its texts say.
+pub(super) fn without_texts(document: &Document) -> Result<Snapshot> {
+    sound::check(document)?;
+    let mut decoder = Decoder { reader: Reader::new(document), document, used: HashSet::new() };
     let mut snapshot = Snapshot::default();
     match document.kind(document.root) {
         // `torch.cuda.memory_snapshot()` alone.
@@ -29,7 +36,6 @@ pub(super) fn decode(document: Document) -> Result<Snapshot> {
         _ => return Err(ParseError::new(0, "no snapshot: neither a dict nor a list of segments")),
     }
     (snapshot.frames, snapshot.stacks, snapshot.streams, snapshot.pools) = decoder.reader.finish();
-    snapshot.texts = document.texts;
     Ok(snapshot)
 }
 

@@ -1,6 +1,5 @@
 //! Writing JSON of the same structure as the pickles.
 
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 use super::sound;
@@ -15,7 +14,7 @@ pub const MAX_JSON_BYTES: u64 = 2 << 30;
 /// Those of `out`; numbers that JSON has not (not a number, infinity); a text larger than [`MAX_JSON_BYTES`].
 pub fn write_json(document: &Document, out: &mut dyn Write) -> io::Result<()> {
     sound::check(document).map_err(|error| refused(error.error("document").to_string()))?;
-    let bytes = Sizes { document, known: HashMap::new() }.of(document.root);
+    let bytes = Sizes::new(document).of(document.root);
     if bytes > MAX_JSON_BYTES {
         let most = MAX_JSON_BYTES;
         return Err(refused(format!(
@@ -34,10 +33,26 @@ fn refused(problem: impl Into<String>) -> io::Error {
 /// About how many bytes values take as JSON, each container looked at once however often it stands there.
 struct Sizes<'a> {
     document: &'a Document,
-    known: HashMap<Value, u64>,
+    /// Of tuples, lists and dicts, by their numbers; 0: not known yet.
+    known: [Vec<u64>; 3],
 }
 
-impl Sizes<'_> {
+impl<'a> Sizes<'a> {
+    fn new(document: &'a Document) -> Self {
+        let (tuples, lists, dicts) = document.counts();
+        Self { document, known: [tuples, lists, dicts].map(|count| vec![0; count]) }
+    }
+
+    fn known(&mut self, kind: Kind) -> Option<&mut u64> {
+        let (of, number) = match kind {
+            Kind::Tuple(number) => (0, number),
+            Kind::List(number) => (1, number),
+            Kind::Dict(number) => (2, number),
+            _ => return None,
+        };
+        self.known[of].get_mut(number as usize)
+    }
+
     /// Nested no deeper than was checked.
     fn of(&mut self, value: Value) -> u64 {
         let document = self.document;
@@ -46,8 +61,8 @@ impl Sizes<'_> {
             Kind::Text(text) => document.texts.get(text).len() as u64 + 2,
             Kind::None | Kind::Bool(_) | Kind::Float(_) => 4,
             kind => {
-                if let Some(&known) = self.known.get(&value) {
-                    return known;
+                if let Some(known) = self.known(kind).filter(|known| **known > 0) {
+                    return *known;
                 }
                 let sum = |items: &[Value], this: &mut Self| {
                     items.iter().fold(2, |sum: u64, item| sum.saturating_add(this.of(*item) + 1))
@@ -60,9 +75,12 @@ impl Sizes<'_> {
                     }),
                     _ => 0,
                 };
-                // Leaves room for a comma behind it.
-                self.known.insert(value, bytes.min(u64::MAX / 2));
-                bytes.min(u64::MAX / 2)
+                // Leaves room for a comma after it.
+                let bytes = bytes.min(u64::MAX / 2);
+                if let Some(known) = self.known(kind) {
+                    *known = bytes;
+                }
+                bytes
             }
         }
     }

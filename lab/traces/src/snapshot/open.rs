@@ -61,6 +61,14 @@ impl Document {
         read.map_err(|error| error.error(name))
     }
 
+    /// Whether it is a snapshot; `name` is what errors call it.
+    ///
+    /// # Errors
+    /// As [`into_snapshot`](Self::into_snapshot).
+    pub fn check(&self, name: &str) -> Result<()> {
+        decode::without_texts(self).map(drop).map_err(|error| error.error(name))
+    }
+
     /// Understands it; `name` is what errors call it.
     ///
     /// # Errors
