@@ -210,7 +210,7 @@ fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result
     if asked.sizes.contains_key(DEVICES) {
         return Err(Failure::usage("--set devices: --devices says already how many there are"));
     }
-    names.0.iter().map(|name| target(&asked.spec.on(name))).collect()
+    names.0.iter().map(|name| target(&asked.spec.on(name, backends::all()))).collect()
 }
 
 fn one(experiment: &dyn Experiment, asked: &Asked, targets: &[Target], ui: &Ui) -> Result<Outcome> {
