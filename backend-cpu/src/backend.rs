@@ -76,6 +76,10 @@ impl DeviceMemory for Cpu {
         self.table().memory_info()
     }
 
+    fn host_memory(&self) -> bool {
+        true
+    }
+
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         // Elsewhere a reservation would take memory at once.
         if cfg!(unix) { Some(self) } else { None }
@@ -103,6 +107,12 @@ impl VirtualMemory for Cpu {
 impl Backend for Cpu {
     fn name(&self) -> &str {
         "cpu"
+    }
+
+    fn how_it_copies(&self) -> Option<&'static str> {
+        Some(
+            "on the processor the device's memory is the host's: there is no bus, a copy is a copy in memory, and nothing could be pinned",
+        )
     }
 
     fn device_name(&self) -> String {

@@ -234,6 +234,13 @@ impl Backend for Cuda {
         NAME
     }
 
+    fn how_it_copies(&self) -> Option<&'static str> {
+        Some(
+            "CUDA copies from ordinary host memory here: the driver sends it through page-locked memory of its own, piece by piece, and returns \
+             when the source may be reused",
+        )
+    }
+
     fn device_name(&self) -> String {
         let (major, minor) = self.properties.capability;
         let blas = match &self.blas {

@@ -155,11 +155,21 @@ impl DeviceMemory for Wgpu {
         let held = self.state().segments.held_bytes();
         crate::driver::memory_info(&self.gpu, held)
     }
+
+    fn host_memory(&self) -> bool {
+        self.gpu.info.is_software || self.gpu.info.kind == "integrated"
+    }
 }
 
 impl Backend for Wgpu {
     fn name(&self) -> &str {
         NAME
+    }
+
+    fn how_it_copies(&self) -> Option<&'static str> {
+        Some(
+            "WebGPU has no other way than page-locked memory: every upload is written to a mapped staging buffer of the driver",
+        )
     }
 
     fn device_name(&self) -> String {

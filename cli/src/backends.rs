@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use lab::backends::{About, DeviceMemory, Entry};
+#[cfg(feature = "cpu")]
+use lab::backends::PROCESSOR;
+use lab::backends::{About, DeviceMemory, Entry, PAPER};
 use memcore::backend::Meta;
 use memcore::{Error, Result};
 
@@ -43,14 +45,14 @@ pub const BACKENDS: &[Entry] = &[
         name: "cpu",
         count: || Ok(1),
         open: |_| Ok(Arc::new(backend_cpu::Cpu::new()?)),
-        about: |_| About { kind: "processor", ..About::default() },
+        about: |_| About { kind: PROCESSOR, ..About::default() },
         memory: cpu_memory,
     },
     Entry {
-        name: "meta",
+        name: Meta::NAME,
         count: || Ok(1),
         open: |_| Ok(Arc::new(Meta::default())),
-        about: |_| About { kind: "none", ..About::default() },
+        about: |_| About { kind: PAPER, ..About::default() },
         memory: Vec::new,
     },
 ];

@@ -18,6 +18,9 @@ use crate::suites::SUITES;
 /// Lists devices whose absence is a failure, separated by commas: `REQUIRE_DEVICE=cuda,wgpu`.
 pub const REQUIRE_DEVICE: &str = "REQUIRE_DEVICE";
 
+/// Where it is set, each trial is named on stderr before it runs: a case that ends the process cannot say its name afterwards.
+pub const NAME_CASES: &str = "VRAMLAB_CASE";
+
 /// Whether [`REQUIRE_DEVICE`] names this device.
 pub fn is_required(name: &str) -> bool {
     std::env::var(REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|device| device.trim() == name))
@@ -40,22 +43,27 @@ pub fn or_skip<T>(name: &str, opened: Result<T, impl Display>) -> Option<T> {
 ///
 /// ```no_run
 /// fn main() -> std::process::ExitCode {
-///     conformance::main("reference", || Ok(std::sync::Arc::new(conformance::Reference::default())))
+///     conformance::main("reference", || Ok::<_, memcore::Error>(conformance::Reference::default()))
 /// }
 /// ```
 ///
 /// Each case is a trial of its own, `suite::kernel::type::case`, and the arguments are libtest's (a filter, `--list`,
-/// `--exact`, …). `open` returns the reason where there is no such device: that is said loudly and passes, unless the
+/// `--exact`, …). `open` gives the backend (or an [`Arc`] of it), or the reason where there is no such device: that is said loudly and passes, unless the
 /// environment variable [`REQUIRE_DEVICE`] names the device.
-pub fn main(name: &str, open: impl FnOnce() -> Result<Arc<dyn Backend>, String>) -> ExitCode {
+pub fn main<B: Backend + 'static, E: Display>(name: &str, open: impl FnOnce() -> Result<B, E>) -> ExitCode {
     main_with(name, Options::default(), open)
 }
 
 /// As [`main`], with options.
-pub fn main_with(name: &str, options: Options, open: impl FnOnce() -> Result<Arc<dyn Backend>, String>) -> ExitCode {
+pub fn main_with<B: Backend + 'static, E: Display>(
+    name: &str,
+    options: Options,
+    open: impl FnOnce() -> Result<B, E>,
+) -> ExitCode {
     let args = Arguments::from_args();
-    let trials = match open() {
+    let trials = match open().map_err(|error| error.to_string()) {
         Ok(backend) => {
+            let backend: Arc<dyn Backend> = Arc::new(backend);
             if !args.list {
                 announce(name, &*backend);
             }
@@ -95,6 +103,9 @@ fn absence(reason: String, required: bool) -> Result<Completion, Failed> {
 /// Says what is tested, and how many cases the backend does not have.
 fn announce(name: &str, backend: &dyn Backend) {
     eprintln!("{name}: {}", backend.device_name());
+    eprintln!(
+        "Should the process die: {NAME_CASES}=1 names each case as it begins; with --test-threads 1 the last one did it."
+    );
     if !backend.computes() {
         return;
     }

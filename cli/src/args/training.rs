@@ -16,6 +16,7 @@ use super::values;
 use super::{
     AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, MOST_USED, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs,
 };
+use crate::backends;
 use crate::destination::Destination;
 
 /// How the network is trained.
@@ -168,20 +169,14 @@ impl TrainArgs {
 
 /// A profile's name, one of our own kernels' by backend, or a release's.
 fn profile_name(text: &str) -> Result<String, String> {
-    const OURS: &[&str] = &[
-        #[cfg(feature = "cpu")]
-        "native:cpu",
-        #[cfg(feature = "wgpu")]
-        "native:wgpu",
-        #[cfg(feature = "cuda")]
-        "native:cuda",
-    ];
-    if Profile::named(text).is_some() || Release::named(text).is_some() || OURS.contains(&text) {
+    let ours: Vec<String> =
+        backends::all().iter().filter(|entry| entry.computes()).map(|entry| format!("native:{}", entry.name)).collect();
+    if Profile::named(text).is_some() || Release::named(text).is_some() || ours.iter().any(|name| name == text) {
         return Ok(text.into());
     }
     let nearest = Profile::nearest(text);
     Err(nearest.map_or_else(
-        || format!("expected native, {}, or a release such as torch-2.11", OURS.join(", ")),
+        || format!("expected native, {}, or a release such as torch-2.11", ours.join(", ")),
         |nearest| nearest.to_string(),
     ))
 }

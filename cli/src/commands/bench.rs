@@ -63,13 +63,13 @@ pub(super) fn run(args: &BenchArgs, ui: &Ui) -> Result<Code> {
 
 /// Those that compute, or the one that was named.
 fn entries(args: &BenchArgs) -> Result<Vec<&'static Entry>> {
-    let computes = |entry: &&Entry| entry.name != "meta";
-    match args.backend.as_deref() {
-        Some("meta") => Err(Failure::usage(
-            "--backend meta: it accounts for memory and computes nothing, so there is nothing to measure",
-        )),
-        Some(name) => Ok(backends::all().iter().filter(|entry| entry.name == name).collect()),
-        None => Ok(backends::all().iter().filter(computes).collect()),
+    let asked = |entry: &&Entry| args.backend.as_deref().map_or(entry.computes(), |name| entry.name == name);
+    let entries: Vec<&'static Entry> = backends::all().iter().filter(asked).collect();
+    match entries.iter().find(|entry| !entry.computes()) {
+        Some(Entry { name, .. }) => Err(Failure::usage(format!(
+            "--backend {name}: it accounts for memory and computes nothing, so there is nothing to measure"
+        ))),
+        None => Ok(entries),
     }
 }
 

@@ -9,9 +9,11 @@ use lab::results::{DeviceInfo, StageResult, TrainResult};
 use lab::run::{CutList, DeviceList, DeviceName, ModelSpec, ParallelSpec, RunSpec, Session};
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
+use memcore::backend::Meta;
 
 use super::{plan, warnings, weights};
 use crate::args::{HtmlArgs, OutputArgs, PredictArgs, RecordArgs, TrainArgs, WeightsArgs, config_text};
+use crate::backends;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 use crate::output;
@@ -47,7 +49,7 @@ pub(super) fn train(args: &TrainArgs, spec: &RunSpec, names: &DeviceList, ui: &U
 /// # Errors
 /// As [`train`].
 pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui: &Ui) -> Result<Code> {
-    if let Some(other) = names.0.iter().find(|name| name.backend != "meta") {
+    if let Some(other) = names.0.iter().find(|name| name.backend != Meta::NAME) {
         return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
@@ -104,10 +106,10 @@ impl<'a> Split<'a> {
             return Err(Failure::usage(format!("--schedule: {problem}")));
         }
         // A card on paper stays one: each of several has its memory.
-        let on_paper = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == "meta");
+        let on_paper = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == Meta::NAME);
         let rows = if output.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
         let session = |name: &DeviceName| -> Result<Session> {
-            let mut session = plan::session(&if on_paper { spec.alone() } else { spec.on(name) }, ui)?;
+            let mut session = plan::session(&if on_paper { spec.alone() } else { spec.on(name, backends::all()) }, ui)?;
             session.run.rows = rows;
             Ok(session)
         };

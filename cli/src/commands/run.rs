@@ -214,7 +214,7 @@ fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result
     if asked.sizes.contains_key(DEVICES) {
         return Err(Failure::usage("--set devices: --devices says already how many there are"));
     }
-    names.0.iter().map(|name| target(&asked.spec.on(name))).collect()
+    names.0.iter().map(|name| target(&asked.spec.on(name, backends::all()))).collect()
 }
 
 /// One of them; `place`: which of how many, for the progress bar.

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use lab::results::{Findings, Point, Predicted, ScanResult, TrainResult};
 use lab::run::{DeviceSpec, ParallelSpec, RunSpec, SETTLED};
+use memcore::backend::Meta;
 use serde_json::Value;
 
 use super::outcome::{execute, out_of_memory};
@@ -230,7 +231,7 @@ fn on_paper(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     let mut spec = spec.endless();
     spec.device = DeviceSpec::default();
     // On paper a backend's own workspaces are asked for by its name.
-    if spec.profile.like.as_deref() == Some("native") && backend != "meta" {
+    if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));
     }
     let session = predict::on_paper().session(&spec).ok()?.at_most(SETTLED);

@@ -22,7 +22,23 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
         out.push(plain_trial(format!("coverage::{kernel}"), device, move |_| covered(kernel)));
         out.push(plain_trial(format!("coverage::{kernel}::types"), device, move |_| covered_types(kernel)));
     }
+    out.push(plain_trial("coverage::calls_as_data".into(), device, |_| told_apart()));
     out
+}
+
+/// A call is its kernel, its operands and its attributes: no two cases that differ in anything else are the same by these.
+fn told_apart() -> Result<(), String> {
+    let mut by_told: HashMap<String, String> = HashMap::new();
+    for case in cases::all() {
+        let call = Plan::new(case, 512, Spread::Together, None).prospective_call();
+        let (mut told, shown) = (call.name().to_string(), format!("{call:?}"));
+        call.each_operand(&mut |name, _, operand| told += &format!(" {name}={operand:?}"));
+        call.each_attribute(&mut |name, value| told += &format!(" {name}={value:?}"));
+        if let Some(other) = by_told.insert(told, shown.clone()).filter(|other| *other != shown) {
+            return Err(format!("the same by operands and attributes: {shown} and {other}"));
+        }
+    }
+    Ok(())
 }
 
 /// What a call computes where its kernel has several functions, whatever their scalars.

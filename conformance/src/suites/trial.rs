@@ -5,6 +5,7 @@ use std::sync::Arc;
 use libtest_mimic::{Completion, Failed, Trial};
 
 use crate::device::Device;
+use crate::entry::NAME_CASES;
 use crate::execute::Verdict;
 
 /// A trial that holds the device for itself while it runs.
@@ -14,8 +15,10 @@ pub(super) fn trial(
     run: impl Fn(&Device) -> Result<Verdict, String> + Send + 'static,
 ) -> Trial {
     let device = Arc::clone(device);
+    let named = std::env::var_os(NAME_CASES).is_some().then(|| name.clone());
     Trial::ignorable_test(name, move || {
         let _turn = device.take_turn();
+        named.iter().for_each(|name| eprintln!("case {name}"));
         match run(&device) {
             Ok(Verdict::Passed) => Ok(Completion::Completed),
             Ok(Verdict::Skipped(reason)) => Ok(Completion::ignored_with(reason)),

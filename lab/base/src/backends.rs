@@ -8,6 +8,12 @@ use memcore::{Error, Result};
 /// What stands for the first backend that works.
 pub const AUTO: &str = "auto";
 
+/// The [kind](About::kind) of a backend that is the processor itself.
+pub const PROCESSOR: &str = "processor";
+
+/// The [kind](About::kind) of a backend that counts memory and computes nothing.
+pub const PAPER: &str = "none";
+
 /// A backend of this build.
 pub struct Entry {
     /// As typed.
@@ -38,7 +44,7 @@ pub struct DeviceMemory {
 /// What kind of device it is.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// `processor`, `discrete`, `integrated`, `software`, … Empty where there is nothing to say.
+    /// [`PROCESSOR`], `discrete`, `integrated`, `software`, [`PAPER`], … Empty where there is nothing to say.
     pub kind: &'static str,
     /// What else it can do that kernels may use.
     pub features: Vec<&'static str>,
@@ -47,6 +53,16 @@ pub struct About {
 }
 
 impl Entry {
+    /// Whether its devices hold values.
+    pub fn computes(&self) -> bool {
+        (self.about)(0).kind != PAPER
+    }
+
+    /// Whether several devices of its name are one, each with a memory account of its own: the processor, and paper.
+    pub fn is_shared(&self) -> bool {
+        matches!((self.about)(0).kind, PROCESSOR | PAPER)
+    }
+
     /// Opens a device.
     ///
     /// # Errors
@@ -95,7 +111,7 @@ pub fn choose(all: &'static [Entry], name: &str, index: usize) -> crate::Result<
             Ok(backend) => {
                 let why = if reasons.is_empty() { "it comes first".to_string() } else { reasons.join("; ") };
                 let text = format!("backend {} ({}): {why}", entry.name, backend.device_name());
-                let mut remarks = vec![Remark { text, important: entry.name != "cpu" }];
+                let mut remarks = vec![Remark { text, important: (entry.about)(index).kind != PROCESSOR }];
                 remarks.extend(first_use(&*backend));
                 return Ok((entry, remarks));
             }

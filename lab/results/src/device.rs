@@ -18,6 +18,9 @@ pub struct DeviceInfo {
     pub name: String,
     /// Whether it holds values.
     pub computes: bool,
+    /// Whether its memory is the host's own.
+    #[serde(default)]
+    pub host_memory: bool,
     /// Memory that it has.
     pub total_bytes: Option<u64>,
     /// Memory that is free.
@@ -39,6 +42,7 @@ impl DeviceInfo {
             index,
             name: backend.device_name(),
             computes: backend.computes(),
+            host_memory: backend.host_memory(),
             total_bytes: memory.map(|m| m.total_bytes),
             free_bytes: memory.map(|m| m.free_bytes),
             max_segment_bytes: Some(limits.max_segment_bytes)

@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use lab_base::as_text;
+use lab_base::backends::Entry;
 use lab_training::pipeline::Cut;
 
 /// A device of a backend.
@@ -16,10 +17,10 @@ pub struct DeviceName {
 }
 
 impl DeviceName {
-    /// Its number for the backend. The processor is one device to its backend, and so is paper: several of that name share it, each with its own
-    /// memory account.
-    pub fn number(&self) -> usize {
-        if matches!(self.backend.as_str(), "cpu" | "meta") { 0 } else { self.index }
+    /// Its number for the backend, which may be [one device](Entry::is_shared) by several names.
+    pub fn number(&self, backends: &[Entry]) -> usize {
+        let one = backends.iter().any(|entry| entry.name == self.backend && entry.is_shared());
+        if one { 0 } else { self.index }
     }
 }
 

@@ -5,6 +5,7 @@ use lab_base::error::{Error, Result};
 use lab_training::record::RowsKept;
 use lab_training::{Continuation, RunSettings};
 use memcore::Deviations;
+use memcore::backend::Meta;
 
 use super::session::{Session, flow};
 use super::spec::{BeginSpec, RunSpec};
@@ -12,7 +13,7 @@ use super::spec::{BeginSpec, RunSpec};
 impl RunSpec {
     /// On `meta`, unless said.
     pub fn is_on_paper(&self) -> bool {
-        self.device.backend.as_deref().is_none_or(|backend| backend == "meta")
+        self.device.backend.as_deref().is_none_or(|backend| backend == Meta::NAME)
     }
 
     /// As a lock file has it: from the beginning, and on paper unless a device that is there is named.

@@ -110,19 +110,44 @@ impl Session {
         Ok(taken(&device))
     }
 
-    /// Refuses a batch that no device of this size can hold, before the host tries to make it.
+    /// Refuses a run on a device that lacks some of its kernels, with all of them: it is made on paper before.
     ///
     /// # Errors
-    /// Sizes beyond 64 bits; with [`Error::TooLarge`], more than the device's (or, for a device that is the host, the host's) memory.
+    /// Naming the kernels; [`Error::Interrupted`] when it was stopped.
+    fn check_kernels(&self, device: &Device, stop: &dyn Fn() -> bool) -> Result<()> {
+        if !device.computes() {
+            return Ok(());
+        }
+        let (paper, meta) = self.target.asking(device.shared_backend())?;
+        let run = RunSettings { steps: self.run.steps.min(SETTLED), ..self.run.clone() };
+        // What does not work on paper fails on the device too, with its reason.
+        let tried = self.network.train(&paper, &run, &self.source, &mut Continuation::default(), &mut |_| flow(stop));
+        if stop() {
+            return Err(Error::Interrupted);
+        }
+        drop(tried);
+        let missing: Vec<String> =
+            meta.missing().iter().map(|(kernel, dtype)| format!("{kernel} for {dtype}")).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let problem = format!("it lacks kernels that this run needs: {}", missing.join(", "));
+        Err(memcore::Error::backend(device.name(), problem).into())
+    }
+
+    /// Refuses what a device cannot run: kernels that it lacks, a batch that no device of this size can hold, before the host tries to make it.
+    ///
+    /// # Errors
+    /// Kernels that the device lacks, by name. Sizes beyond 64 bits; with [`Error::TooLarge`], more than the device's (or, for a device that is the host, the host's) memory.
     pub fn check_size(&self, device: &Device, stop: &dyn Fn() -> bool) -> Result<()> {
         let batch = self.run.batch;
         let absurd = || Error::usage("batch", format!("{batch} examples of this model are beyond what 64 bits count"));
         let bytes = batch_bytes(&self.network.architecture().task(), batch).ok_or_else(absurd)?;
-        let Some(memory) = device.memory_info() else { return Ok(()) };
+        let Some(memory) = device.memory_info() else { return self.check_kernels(device, stop) };
         // The host makes the batch before the device has it.
-        let copies = if device.name() == "cpu" { 2 } else { 1 };
+        let copies = if device.backend().host_memory() { 2 } else { 1 };
         if bytes <= memory.total_bytes && (copies == 1 || bytes <= memory.free_bytes / copies) {
-            return Ok(());
+            return self.check_kernels(device, stop);
         }
         let mut message = format!(
             "a batch of {batch} takes {} for its inputs and targets alone, and {} of {} are free",

@@ -167,11 +167,20 @@ impl Target {
         })
     }
 
+    /// A device on paper with memory enough, which notes the kernels that this backend lacks.
+    ///
+    /// # Errors
+    /// As [`endless`](Self::endless).
+    pub(super) fn asking(&self, backend: Arc<dyn Backend>) -> Result<(Device, Arc<Meta>)> {
+        let meta = Arc::new(Meta::default().with_workspaces_of(backend).noting_missing());
+        Ok((self.endless()?.open_on(meta.clone())?, meta))
+    }
+
     /// The backend's name, as typed.
     pub fn backend_name(&self) -> &'static str {
         match &self.place {
             Place::Backend(entry, _) => entry.name,
-            Place::Card(_) => "meta",
+            Place::Card(_) => Meta::NAME,
         }
     }
 
@@ -190,6 +199,10 @@ impl Target {
                 }
             }
         };
+        self.open_on(backend)
+    }
+
+    fn open_on(&self, backend: Arc<dyn Backend>) -> memcore::Result<Device> {
         if self.graphs {
             backend.use_graphs()?;
         }

@@ -1,5 +1,6 @@
 //! The same run somewhere else, and the profile that follows from where it is.
 
+use lab_base::backends::Entry;
 use lab_base::cards::Card;
 use memcore::profile::Release;
 
@@ -87,9 +88,9 @@ impl RunSpec {
 
     /// The same on this device alone.
     #[must_use]
-    pub fn on(&self, name: &DeviceName) -> Self {
+    pub fn on(&self, name: &DeviceName, backends: &[Entry]) -> Self {
         let mut spec = self.alone();
-        (spec.device.backend, spec.device.device) = (Some(name.backend.clone()), Some(name.number()));
+        (spec.device.backend, spec.device.device) = (Some(name.backend.clone()), Some(name.number(backends)));
         spec
     }
 }

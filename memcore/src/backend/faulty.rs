@@ -74,6 +74,9 @@ impl<B: Backend> DeviceMemory for Faulty<B> {
     fn memory_info(&self) -> Option<MemoryInfo> {
         self.inner.memory_info()
     }
+    fn host_memory(&self) -> bool {
+        self.inner.host_memory()
+    }
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         self.inner.virtual_memory().is_some().then_some(self as &dyn VirtualMemory)
     }
@@ -112,6 +115,7 @@ impl<B: Backend> Backend for Faulty<B> {
         fn name() -> &str;
         fn device_name() -> String;
         fn computes() -> bool;
+        fn how_it_copies() -> Option<&'static str>;
         fn synchronize() -> Result<()>;
         fn supports(call: &KernelCall) -> bool;
         fn workspace_bytes(call: &KernelCall) -> u64;

@@ -21,6 +21,7 @@ impl<B: DeviceMemory + ?Sized> DeviceMemory for Arc<B> {
         fn alloc_segment(bytes: u64) -> Result<SegmentId>;
         fn free_segment(id: SegmentId) -> ();
         fn memory_info() -> Option<MemoryInfo>;
+        fn host_memory() -> bool;
         fn virtual_memory() -> Option<&dyn VirtualMemory>;
     }
 }
@@ -31,6 +32,7 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         fn device_name() -> String;
         fn first_use() -> Option<String>;
         fn computes() -> bool;
+        fn how_it_copies() -> Option<&'static str>;
         fn upload(src: &[u8], dst: Region) -> Result<()>;
         fn download(src: Region, dst: &mut [u8]) -> Result<()>;
         fn launch(call: &KernelCall) -> Result<()>;

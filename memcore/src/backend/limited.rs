@@ -60,6 +60,10 @@ impl<B: Backend> DeviceMemory for Limited<B> {
         Some(MemoryInfo { free_bytes, total_bytes: self.capacity_bytes })
     }
 
+    fn host_memory(&self) -> bool {
+        self.inner.host_memory()
+    }
+
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         self.inner.virtual_memory().is_some().then_some(self as &dyn VirtualMemory)
     }
@@ -108,6 +112,7 @@ impl<B: Backend> Backend for Limited<B> {
         fn name() -> &str;
         fn device_name() -> String;
         fn computes() -> bool;
+        fn how_it_copies() -> Option<&'static str>;
         fn upload(src: &[u8], dst: Region) -> Result<()>;
         fn download(src: Region, dst: &mut [u8]) -> Result<()>;
         fn launch(call: &KernelCall) -> Result<()>;

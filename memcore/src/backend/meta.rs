@@ -1,7 +1,7 @@
 //! The device that accounts and does not compute.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, VirtualMemory};
 use crate::dtype::DType;
@@ -35,6 +35,8 @@ pub struct Meta {
     state: Mutex<State>,
     /// Whose kernels' workspaces are counted; `None`: kernels that need none.
     workspaces_of: Option<Arc<dyn Backend>>,
+    /// The kernels that it lacks, where they are noted.
+    missing: Option<Mutex<BTreeSet<(&'static str, DType)>>>,
 }
 
 #[derive(Default)]
@@ -46,6 +48,9 @@ struct State {
 }
 
 impl Meta {
+    /// The name that the command line uses.
+    pub const NAME: &'static str = "meta";
+
     /// A device of this kind.
     pub fn new(profile: DeviceProfile) -> Self {
         let limits = Limits {
@@ -55,7 +60,13 @@ impl Meta {
             dtypes: DType::ALL.to_vec(),
         };
         let used = profile.context_bytes;
-        Self { profile, limits, state: Mutex::new(State { used, ..State::default() }), workspaces_of: None }
+        Self {
+            profile,
+            limits,
+            state: Mutex::new(State { used, ..State::default() }),
+            workspaces_of: None,
+            missing: None,
+        }
     }
 
     /// The same, with the workspaces that another backend's kernels ask for: what a run there takes, without running it.
@@ -63,8 +74,20 @@ impl Meta {
         Self { workspaces_of: Some(backend), ..self }
     }
 
+    /// The same, noting which launched kernels that backend lacks.
+    pub fn noting_missing(self) -> Self {
+        Self { missing: Some(Mutex::default()), ..self }
+    }
+
+    /// The kernels that were noted, each with the type that stands for its call.
+    pub fn missing(&self) -> Vec<(&'static str, DType)> {
+        let noted =
+            |noted: &Mutex<BTreeSet<_>>| noted.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();
+        self.missing.as_ref().map_or_else(Vec::new, noted)
+    }
+
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take(&self, state: &mut State, bytes: u64) -> Result<()> {
@@ -154,7 +177,7 @@ impl VirtualMemory for Meta {
 
 impl Backend for Meta {
     fn name(&self) -> &str {
-        "meta"
+        Self::NAME
     }
 
     fn device_name(&self) -> String {
@@ -163,6 +186,10 @@ impl Backend for Meta {
 
     fn computes(&self) -> bool {
         false
+    }
+
+    fn how_it_copies(&self) -> Option<&'static str> {
+        Some("on this device nothing is copied, only counted")
     }
 
     fn workspace_bytes(&self, call: &KernelCall) -> u64 {
@@ -186,7 +213,12 @@ impl Backend for Meta {
         Err(Error::NoValues { device: self.profile.name.clone(), op: "download" })
     }
 
-    fn launch(&self, _call: &KernelCall) -> Result<()> {
+    fn launch(&self, call: &KernelCall) -> Result<()> {
+        if let (Some(noted), Some(backend)) = (&self.missing, &self.workspaces_of)
+            && !backend.supports(call)
+        {
+            noted.lock().unwrap_or_else(PoisonError::into_inner).insert((call.name(), call.dtype()));
+        }
         Ok(())
     }
 

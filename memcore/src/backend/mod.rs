@@ -94,6 +94,12 @@ pub trait DeviceMemory: Send + Sync {
     /// What the *driver* says is free and total; `None` where it will not say.
     fn memory_info(&self) -> Option<MemoryInfo>;
 
+    /// Whether this memory is the host's own, so that what the device takes the host has not: a processor, or a GPU that shares its memory. No, by
+    /// default.
+    fn host_memory(&self) -> bool {
+        false
+    }
+
     /// The device's virtual-memory interface, where it has one: for expandable segments.
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
         None
@@ -136,7 +142,7 @@ pub enum Tf32 {
 
 /// A device that can also move bytes and run kernels, in the order of the calls.
 pub trait Backend: DeviceMemory {
-    /// The name that the command line uses: `cpu`, `wgpu`, `cuda`, `meta`.
+    /// The name that the command line uses, such as `cpu`.
     fn name(&self) -> &str;
 
     /// The device's own name, as its driver gives it.
@@ -152,6 +158,12 @@ pub trait Backend: DeviceMemory {
     /// Whether values exist at all. `meta` says no: it accounts and does not compute.
     fn computes(&self) -> bool {
         true
+    }
+
+    /// How bytes get from the host to the device and back, as the part of a sentence: whether there is a bus, page-locked memory, a wait. `None`, as
+    /// by default, where there is nothing to say.
+    fn how_it_copies(&self) -> Option<&'static str> {
+        None
     }
 
     /// Copies host bytes into `dst` (`src.len()` = `dst.len`). The source may be reused on return.

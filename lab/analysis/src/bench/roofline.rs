@@ -81,7 +81,7 @@ fn copy(device: &Device, limits: &Limits<'_>) -> Result<f64> {
     let mut best = work.time(&half)?.map_or(0.0, |timing| bytes / timing.min_ns * 1e9);
     drop(work);
     device.empty_cache();
-    if device.name() == "cpu" {
+    if device.backend().host_memory() {
         best = best.max(host_copy(elements * 4, &half)?);
     }
     Ok(best)
@@ -101,7 +101,7 @@ fn host_copy(bytes: usize, limits: &Limits<'_>) -> Result<f64> {
                 }
                 Ok(())
             });
-            copied.map_err(|error| memcore::Error::backend("cpu", error))?;
+            copied.map_err(|error| memcore::Error::backend("host", error))?;
         }
         Ok(start.elapsed())
     };

@@ -8,6 +8,7 @@ use lab_analysis::predict::rounded;
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
+use memcore::backend::Backend;
 use memcore::memory::{Category, CategoryBytes};
 use program::{Arrangement, Program, Sizes, Traffic};
 
@@ -95,7 +96,7 @@ impl Experiment for Placement {
         time(&mut programs, &mut trials)?;
         outcome.rows = trials.iter().map(|trial| trial.measurement(sizes)).collect();
         outcome.tables.push(shown(&trials));
-        outcome.notes.push(pinning((setup.open)()?.name()));
+        outcome.notes.push(pinning((setup.open)()?.backend()));
         if trials.iter().any(|trial| !trial.computes) {
             let note = "This device computes nothing: no gradient comes back to the host, so bytes down, time and loss are not known here.";
             outcome.notes.push(note.into());
@@ -219,22 +220,10 @@ fn shown(trials: &[Trial]) -> Table {
 }
 
 /// What a page-locked source would mean on this backend.
-fn pinning(backend: &str) -> String {
-    let here = match backend {
-        "cuda" => {
-            "CUDA copies from ordinary host memory here: the driver sends it through page-locked memory of its own, piece by piece, and returns \
-             when the source may be reused"
-        }
-        "wgpu" => {
-            "WebGPU has no other way than page-locked memory: every upload is written to a mapped staging buffer of the driver"
-        }
-        "cpu" => {
-            "on the processor the device's memory is the host's: there is no bus, a copy is a copy in memory, and nothing could be pinned"
-        }
-        _ => "on this device nothing is copied, only counted",
-    };
+fn pinning(backend: &dyn Backend) -> String {
+    let here = backend.how_it_copies().map(|here| format!(": {here}")).unwrap_or_default();
     format!(
-        "Pinned memory changes neither the bytes over the bus nor what the device holds, only how fast they go and whether the host waits: {here}. \
+        "Pinned memory changes neither the bytes over the bus nor what the device holds, only how fast they go and whether the host waits{here}. \
          The third row copies from one buffer that is kept, as a loader with pinned memory does, instead of a new one in each step."
     )
 }

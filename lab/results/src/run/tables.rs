@@ -73,7 +73,7 @@ impl TrainResult {
     }
 
     fn on_host(&self) -> bool {
-        self.device.as_ref().is_some_and(|device| device.backend == "cpu")
+        self.device.as_ref().is_some_and(|device| device.host_memory)
     }
 
     /// The five rings and the gaps between them: each line is the one above plus what stands there.

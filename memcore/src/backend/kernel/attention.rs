@@ -30,7 +30,7 @@ pub struct Attention {
     /// f32, `[b, h, t]`, contiguous (f64 for f64 inputs); what [`AttentionGrad`] needs, and nothing else does.
     pub logsumexp: Option<Operand>,
 }
-kernel!(Attention, "attention", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Write, logsumexp: Write }, flops: |k| flops(&k.q, &k.v));
+kernel!(Attention, "attention", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Write, logsumexp: Write }, flops: |k| flops(&k.q, &k.v));
 impl Attention {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_qkv(c, &self.q, &self.k, &self.v)?;
@@ -79,7 +79,7 @@ pub struct AttentionGrad {
     /// Scratch that core allocated for this call.
     pub workspace: Option<Operand>,
 }
-kernel!(AttentionGrad, "attention_grad", in_place: false, { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, dmask: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
+kernel!(AttentionGrad, "attention_grad", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, dmask: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
 impl AttentionGrad {
     /// −2²⁴. Masks hide with large negative numbers, too (−1e9, the lowest of a type). Where they hide a whole row, its
     /// scores lie so far down that f32 has no room for the logarithm of their number beside them, and `p` would be
@@ -119,7 +119,7 @@ pub struct Rope {
     /// `[b, t, h, d]`
     pub out: Operand,
 }
-kernel!(Rope, "rope", in_place: false, { x: Read, cos: Read, sin: Read, out: Write }, flops: |k| 3 * k.out.numel() as u64);
+kernel!(Rope, "rope", in_place: false, [inverse], { x: Read, cos: Read, sin: Read, out: Write }, flops: |k| 3 * k.out.numel() as u64);
 impl Rope {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("x", &self.x, 4)?;

@@ -92,7 +92,7 @@ pub struct Conv2d {
     /// Scratch that core allocated for this call.
     pub workspace: Option<Operand>,
 }
-kernel!(Conv2d, "conv2d", in_place: false, { x: Read, weight: Read, bias: Read, out: Write, workspace: Workspace }, flops: |k| flops(&k.weight, &k.out));
+kernel!(Conv2d, "conv2d", in_place: false, [geometry], { x: Read, weight: Read, bias: Read, out: Write, workspace: Workspace }, flops: |k| flops(&k.weight, &k.out));
 impl Conv2d {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         self.geometry.check(c, ("x", &self.x), ("weight", &self.weight), ("out", &self.out))?;
@@ -118,7 +118,7 @@ pub struct Conv2dInputGrad {
     /// Scratch that core allocated for this call.
     pub workspace: Option<Operand>,
 }
-kernel!(Conv2dInputGrad, "conv2d_input_grad", in_place: false, { grad: Read, weight: Read, out: Write, workspace: Workspace }, flops: |k| flops(&k.weight, &k.grad));
+kernel!(Conv2dInputGrad, "conv2d_input_grad", in_place: false, [geometry], { grad: Read, weight: Read, out: Write, workspace: Workspace }, flops: |k| flops(&k.weight, &k.grad));
 impl Conv2dInputGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         self.geometry.check(c, ("out", &self.out), ("weight", &self.weight), ("grad", &self.grad))
@@ -139,7 +139,7 @@ pub struct Conv2dWeightGrad {
     /// Scratch that core allocated for this call.
     pub workspace: Option<Operand>,
 }
-kernel!(Conv2dWeightGrad, "conv2d_weight_grad", in_place: false, { x: Read, grad: Read, out: Write, workspace: Workspace }, flops: |k| flops(&k.out, &k.grad));
+kernel!(Conv2dWeightGrad, "conv2d_weight_grad", in_place: false, [geometry], { x: Read, grad: Read, out: Write, workspace: Workspace }, flops: |k| flops(&k.out, &k.grad));
 impl Conv2dWeightGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         self.geometry.check(c, ("x", &self.x), ("out", &self.out), ("grad", &self.grad))

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::attribute::AttributeVisitor;
 use crate::backend::{Access, Operand};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -15,8 +16,12 @@ pub(crate) trait Kernel {
     const NAME: &'static str;
     /// Whether an input may be the same view as the output.
     const IN_PLACE: bool;
+    /// The names of all operands that there can be, in the order in which they are visited.
+    const OPERANDS: &'static [&'static str];
     /// Calls `f` with each operand present.
     fn each_operand(&self, f: &mut OperandVisitor<'_>);
+    /// Calls `f` with each value that is no operand.
+    fn each_attribute(&self, f: &mut AttributeVisitor<'_>);
     /// Checks shapes, types and layouts.
     fn check(&self) -> Result<()>;
     /// Floating-point operations, for the roofline; elementwise kernels count one per output element.
@@ -46,12 +51,17 @@ impl Visit for Option<Operand> {
     }
 }
 
-/// Names a kernel and lists its operands with their use.
+/// Names a kernel and lists its attributes, and its operands with their use. That these are all its fields the compiler checks.
 macro_rules! kernel {
-    ($kernel:ident, $name:literal, in_place: $in_place:literal, { $($field:ident: $access:ident),* $(,)? }, flops: $flops:expr $(, gathers: $gathered:ident, $elements:expr)?) => {
+    ($kernel:ident, $name:literal, in_place: $in_place:literal, [ $($attribute:ident),* ], { $($field:ident: $access:ident),* $(,)? }, flops: $flops:expr $(, gathers: $gathered:ident, $elements:expr)?) => {
         impl $crate::backend::kernel::definition::Kernel for $kernel {
             const NAME: &'static str = $name;
             const IN_PLACE: bool = $in_place;
+            const OPERANDS: &'static [&'static str] = &[$(stringify!($field)),*];
+            fn each_attribute(&self, _f: &mut $crate::backend::kernel::attribute::AttributeVisitor<'_>) {
+                let Self { $($attribute,)* $($field: _,)* } = self;
+                $($crate::backend::kernel::attribute::VisitAttribute::visit($attribute, stringify!($attribute), _f);)*
+            }
             fn each_operand(&self, f: &mut $crate::backend::kernel::definition::OperandVisitor<'_>) {
                 $($crate::backend::kernel::definition::Visit::visit(&self.$field, stringify!($field), $crate::backend::Access::$access, f);)*
             }

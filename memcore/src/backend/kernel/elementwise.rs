@@ -12,7 +12,7 @@ pub struct Fill {
     /// Any layout.
     pub out: Operand,
 }
-kernel!(Fill, "fill", in_place: false, { out: Write }, flops: |_| 0);
+kernel!(Fill, "fill", in_place: false, [value], { out: Write }, flops: |_| 0);
 impl Fill {
     fn check_shapes(&self, _: &Check) -> Result<()> {
         Ok(())
@@ -28,7 +28,7 @@ pub struct Copy {
     /// What is written.
     pub out: Operand,
 }
-kernel!(Copy, "copy", in_place: false, { src: Read, out: Write }, flops: |_| 0);
+kernel!(Copy, "copy", in_place: false, [], { src: Read, out: Write }, flops: |_| 0);
 impl Copy {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.dims("src", &self.src, self.out.dims())
@@ -152,7 +152,7 @@ pub struct Unary {
     /// Its value.
     pub out: Operand,
 }
-kernel!(Unary, "unary", in_place: true, { x: Read, out: Write }, flops: |k| k.out.numel() as u64);
+kernel!(Unary, "unary", in_place: true, [op], { x: Read, out: Write }, flops: |k| k.out.numel() as u64);
 impl Unary {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.dims("x", &self.x, self.out.dims())?;
@@ -220,7 +220,7 @@ pub struct UnaryGrad {
     /// Gradient of the argument.
     pub out: Operand,
 }
-kernel!(UnaryGrad, "unary_grad", in_place: true, { saved: Read, grad: Read, out: Write }, flops: |k| k.out.numel() as u64);
+kernel!(UnaryGrad, "unary_grad", in_place: true, [op], { saved: Read, grad: Read, out: Write }, flops: |k| k.out.numel() as u64);
 impl UnaryGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         for (name, x) in [("saved", &self.saved), ("grad", &self.grad)] {
@@ -306,7 +306,7 @@ pub struct Binary {
     /// The result.
     pub out: Operand,
 }
-kernel!(Binary, "binary", in_place: true, { lhs: Read, rhs: Read, out: Write }, flops: |k| k.out.numel() as u64);
+kernel!(Binary, "binary", in_place: true, [op], { lhs: Read, rhs: Read, out: Write }, flops: |k| k.out.numel() as u64);
 impl Binary {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.dims("lhs", &self.lhs, self.out.dims())?;
@@ -356,7 +356,7 @@ pub struct Ternary {
     /// The result.
     pub out: Operand,
 }
-kernel!(Ternary, "ternary", in_place: true, { a: Read, b: Read, c: Read, out: Write }, flops: |k| 3 * k.out.numel() as u64);
+kernel!(Ternary, "ternary", in_place: true, [op], { a: Read, b: Read, c: Read, out: Write }, flops: |k| 3 * k.out.numel() as u64);
 impl Ternary {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         for (name, x) in [("a", &self.a), ("b", &self.b), ("c", &self.c)] {
@@ -379,7 +379,7 @@ pub struct Select {
     /// The result.
     pub out: Operand,
 }
-kernel!(Select, "select", in_place: true, { mask: Read, on_true: Read, on_false: Read, out: Write }, flops: |_| 0);
+kernel!(Select, "select", in_place: true, [], { mask: Read, on_true: Read, on_false: Read, out: Write }, flops: |_| 0);
 impl Select {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.mask("mask", &self.mask)?;
@@ -404,7 +404,7 @@ pub struct MaskedFill {
     /// The result.
     pub out: Operand,
 }
-kernel!(MaskedFill, "masked_fill", in_place: true, { x: Read, mask: Read, out: Write }, flops: |_| 0);
+kernel!(MaskedFill, "masked_fill", in_place: true, [value], { x: Read, mask: Read, out: Write }, flops: |_| 0);
 impl MaskedFill {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.mask("mask", &self.mask)?;
@@ -427,7 +427,7 @@ pub struct Triangle {
     /// The result.
     pub out: Operand,
 }
-kernel!(Triangle, "triangle", in_place: true, { x: Read, out: Write }, flops: |_| 0);
+kernel!(Triangle, "triangle", in_place: true, [upper, diagonal], { x: Read, out: Write }, flops: |_| 0);
 impl Triangle {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.that(self.out.layout.rank() >= 2, "out", || format!("{:?} has no last two dimensions", self.out.dims()))?;

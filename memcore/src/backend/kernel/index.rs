@@ -15,7 +15,7 @@ pub struct Gather {
     /// `[count, n]`
     pub out: Operand,
 }
-kernel!(Gather, "gather", in_place: false, { table: Read, indices: Read, out: Write }, flops: |_| 0, gathers: table, |k| k.out.numel());
+kernel!(Gather, "gather", in_place: false, [], { table: Read, indices: Read, out: Write }, flops: |_| 0, gathers: table, |k| k.out.numel());
 impl Gather {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.contiguous("out", &self.out)?;
@@ -40,7 +40,7 @@ pub struct ScatterAdd {
     /// `[rows, n]`
     pub out: Operand,
 }
-kernel!(ScatterAdd, "scatter_add", in_place: false, { src: Read, indices: Read, out: ReadWrite }, flops: |k| k.src.numel() as u64);
+kernel!(ScatterAdd, "scatter_add", in_place: false, [accumulate, padding_index], { src: Read, indices: Read, out: ReadWrite }, flops: |k| k.src.numel() as u64);
 impl ScatterAdd {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.float("out", &self.out)?;

@@ -36,7 +36,7 @@ pub struct NllLoss {
     /// Scalar (one element), `out`'s type.
     pub total_weight: Operand,
 }
-kernel!(NllLoss, "nll_loss", in_place: false, { log_probs: Read, target: Read, out: Write, total_weight: Write }, flops: |k| k.target.numel() as u64, gathers: log_probs, |k| k.target.numel());
+kernel!(NllLoss, "nll_loss", in_place: false, [reduction, ignore_index], { log_probs: Read, target: Read, out: Write, total_weight: Write }, flops: |k| k.target.numel() as u64, gathers: log_probs, |k| k.target.numel());
 impl NllLoss {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_classes(c, "log_probs", &self.log_probs, &self.target)?;
@@ -64,7 +64,7 @@ pub struct NllLossGrad {
     /// `[n, classes, inner]`, contiguous.
     pub out: Operand,
 }
-kernel!(NllLossGrad, "nll_loss_grad", in_place: false, { grad: Read, target: Read, total_weight: Read, out: Write }, flops: |k| k.target.numel() as u64);
+kernel!(NllLossGrad, "nll_loss_grad", in_place: false, [reduction, ignore_index], { grad: Read, target: Read, total_weight: Read, out: Write }, flops: |k| k.target.numel() as u64);
 impl NllLossGrad {
     /// From example to example, and from position to position, in the gradient: 0 where it is a scalar.
     pub fn grad_strides(&self) -> [usize; 2] {

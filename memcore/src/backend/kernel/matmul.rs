@@ -1,5 +1,6 @@
 //! Matrix products.
 
+use super::attribute::{AttributeVisitor, VisitAttribute};
 use super::definition::{Check, Kernel, OperandVisitor, Visit};
 use crate::backend::Operand;
 use crate::error::Result;
@@ -64,6 +65,7 @@ impl Matmul {
 impl Kernel for Matmul {
     const NAME: &'static str = "matmul";
     const IN_PLACE: bool = false;
+    const OPERANDS: &'static [&'static str] = &["a", "b", "bias", "out", "workspace"];
     fn each_operand(&self, f: &mut OperandVisitor<'_>) {
         use crate::backend::Access;
         f("a", Access::Read, &self.a);
@@ -71,6 +73,11 @@ impl Kernel for Matmul {
         Visit::visit(&self.bias, "bias", Access::Read, f);
         f("out", if self.beta == 0.0 { Access::Write } else { Access::ReadWrite }, &self.out);
         Visit::visit(&self.workspace, "workspace", Access::Workspace, f);
+    }
+    fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
+        let Self { alpha, beta, a: _, b: _, bias: _, out: _, workspace: _ } = self;
+        VisitAttribute::visit(alpha, "alpha", f);
+        VisitAttribute::visit(beta, "beta", f);
     }
     fn check(&self) -> Result<()> {
         self.check_shapes(&Check { kernel: Self::NAME })

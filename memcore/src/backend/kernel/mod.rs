@@ -2,7 +2,7 @@
 //!
 //! One file per family; each kernel is a struct that says what it computes, in terms of its operands, and
 //! checks its own shapes. What is validated, traced, counted and bound is derived from
-//! [`KernelCall::each_operand`], once.
+//! [`KernelCall::each_operand`] and [`KernelCall::each_attribute`], once.
 //!
 //! Conventions, for every kernel unless it says otherwise:
 //! - *Type of computation.* A kernel computes and accumulates in the widest of its operands' float types, f32 for 16-bit floats, and
@@ -18,6 +18,7 @@
 //!   written operand shares no byte with any other.
 
 mod attention;
+mod attribute;
 mod conv;
 mod definition;
 mod elementwise;
@@ -33,6 +34,7 @@ mod reduce;
 mod softmax;
 
 pub use attention::{Attention, AttentionGrad, Rope};
+pub use attribute::{Attribute, AttributeVisitor, CODES};
 pub use conv::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
 pub use definition::{OperandVisitor, Types};
 pub use elementwise::{
@@ -90,6 +92,10 @@ macro_rules! kernel_calls {
             /// The names of all kernels, in the order of the variants.
             pub const NAMES: &'static [&'static str] = &[$(<$variant as Kernel>::NAME),*];
 
+            /// Each kernel's name, with the names of all operands that it can have, in the order in which they are visited.
+            pub const OPERANDS: &'static [(&'static str, &'static [&'static str])] =
+                &[$((<$variant as Kernel>::NAME, <$variant as Kernel>::OPERANDS)),*];
+
             /// The kernel's name.
             pub fn name(&self) -> &'static str {
                 match self { $(KernelCall::$variant(_) => <$variant as Kernel>::NAME),* }
@@ -97,6 +103,15 @@ macro_rules! kernel_calls {
             /// Calls `f` with the name, use and value of each operand. Allocates nothing.
             pub fn each_operand(&self, f: &mut OperandVisitor<'_>) {
                 match self { $(KernelCall::$variant(k) => k.each_operand(f)),* }
+            }
+            /// Calls `f` with the name and value of everything that is no operand. With the kernel's name and its operands this is the
+            /// whole call.
+            pub fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
+                match self { $(KernelCall::$variant(k) => k.each_attribute(f)),* }
+            }
+            /// The names of all operands that such a call can have; [`each_operand`](Self::each_operand) visits those that it has.
+            pub fn operand_names(&self) -> &'static [&'static str] {
+                match self { $(KernelCall::$variant(_) => <$variant as Kernel>::OPERANDS),* }
             }
             /// Whether an input may be the same view as the output.
             pub fn may_work_in_place(&self) -> bool {

@@ -26,7 +26,7 @@ pub struct LayerNorm {
     /// `[rows]`, accumulator type.
     pub rstd: Operand,
 }
-kernel!(LayerNorm, "layer_norm", in_place: false, { x: Read, weight: Read, bias: Read, out: Write, mean: Write, rstd: Write }, flops: |k| 8 * k.out.numel() as u64);
+kernel!(LayerNorm, "layer_norm", in_place: false, [eps], { x: Read, weight: Read, bias: Read, out: Write, mean: Write, rstd: Write }, flops: |k| 8 * k.out.numel() as u64);
 impl LayerNorm {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         let [rows, n] = rows(c, "x", &self.x)?;
@@ -59,7 +59,7 @@ pub struct LayerNormGrad {
     /// Gradient of the bias, `[n]`.
     pub out_bias: Option<Operand>,
 }
-kernel!(LayerNormGrad, "layer_norm_grad", in_place: false, { grad: Read, x: Read, mean: Read, rstd: Read, weight: Read, out_x: Write, out_weight: Write, out_bias: Write }, flops: |k| 14 * k.x.numel() as u64);
+kernel!(LayerNormGrad, "layer_norm_grad", in_place: false, [], { grad: Read, x: Read, mean: Read, rstd: Read, weight: Read, out_x: Write, out_weight: Write, out_bias: Write }, flops: |k| 14 * k.x.numel() as u64);
 impl LayerNormGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         let [rows, n] = rows(c, "x", &self.x)?;
@@ -89,7 +89,7 @@ pub struct RmsNorm {
     /// `[rows]`, accumulator type.
     pub rstd: Operand,
 }
-kernel!(RmsNorm, "rms_norm", in_place: false, { x: Read, weight: Read, out: Write, rstd: Write }, flops: |k| 5 * k.out.numel() as u64);
+kernel!(RmsNorm, "rms_norm", in_place: false, [eps], { x: Read, weight: Read, out: Write, rstd: Write }, flops: |k| 5 * k.out.numel() as u64);
 impl RmsNorm {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         let [rows, n] = rows(c, "x", &self.x)?;
@@ -115,7 +115,7 @@ pub struct RmsNormGrad {
     /// Gradient of the weight, `[n]`.
     pub out_weight: Option<Operand>,
 }
-kernel!(RmsNormGrad, "rms_norm_grad", in_place: false, { grad: Read, x: Read, rstd: Read, weight: Read, out_x: Write, out_weight: Write }, flops: |k| 10 * k.x.numel() as u64);
+kernel!(RmsNormGrad, "rms_norm_grad", in_place: false, [], { grad: Read, x: Read, rstd: Read, weight: Read, out_x: Write, out_weight: Write }, flops: |k| 10 * k.x.numel() as u64);
 impl RmsNormGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         let [rows, n] = rows(c, "x", &self.x)?;
@@ -161,7 +161,7 @@ pub struct BatchNorm {
     /// `[c]`, accumulator type. In training.
     pub save_invstd: Option<Operand>,
 }
-kernel!(BatchNorm, "batch_norm", in_place: false, { x: Read, weight: Read, bias: Read, running_mean: ReadWrite, running_var: ReadWrite, out: Write, save_mean: Write, save_invstd: Write }, flops: |k| 8 * k.out.numel() as u64);
+kernel!(BatchNorm, "batch_norm", in_place: false, [training, momentum, eps], { x: Read, weight: Read, bias: Read, running_mean: ReadWrite, running_var: ReadWrite, out: Write, save_mean: Write, save_invstd: Write }, flops: |k| 8 * k.out.numel() as u64);
 impl BatchNorm {
     /// The type of weight, bias and running statistics.
     pub fn parameter_dtype(&self) -> DType {
@@ -217,7 +217,7 @@ pub struct BatchNormGrad {
     /// Gradient of the bias, `[c]`.
     pub out_bias: Option<Operand>,
 }
-kernel!(BatchNormGrad, "batch_norm_grad", in_place: false, { grad: Read, x: Read, mean: Read, invstd: Read, weight: Read, out_x: Write, out_weight: Write, out_bias: Write }, flops: |k| 12 * k.x.numel() as u64);
+kernel!(BatchNormGrad, "batch_norm_grad", in_place: false, [training], { grad: Read, x: Read, mean: Read, invstd: Read, weight: Read, out_x: Write, out_weight: Write, out_bias: Write }, flops: |k| 12 * k.x.numel() as u64);
 impl BatchNormGrad {
     /// The type of the weight and of the parameters' gradients.
     pub fn parameter_dtype(&self) -> DType {

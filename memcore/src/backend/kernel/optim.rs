@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use super::attribute::{AttributeVisitor, VisitAttribute};
 use super::definition::{Check, Kernel, OperandVisitor, Visit};
 use crate::backend::{Access, Operand};
 use crate::dtype::DType;
@@ -48,6 +49,7 @@ pub struct SgdStep {
 impl Kernel for SgdStep {
     const NAME: &'static str = "sgd_step";
     const IN_PLACE: bool = false;
+    const OPERANDS: &'static [&'static str] = &["param", "grad", "momentum", "found_inf"];
     fn each_operand(&self, f: &mut OperandVisitor<'_>) {
         for t in self.tensors.iter() {
             f("param", Access::ReadWrite, &t.param);
@@ -55,6 +57,17 @@ impl Kernel for SgdStep {
             t.momentum.visit("momentum", Access::ReadWrite, f);
         }
         self.found_inf.visit("found_inf", Access::Read, f);
+    }
+    fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
+        let Self { lr, momentum, dampening, weight_decay, nesterov, maximize, first_step, tensors: _, found_inf: _ } =
+            self;
+        VisitAttribute::visit(lr, "lr", f);
+        VisitAttribute::visit(momentum, "momentum", f);
+        VisitAttribute::visit(dampening, "dampening", f);
+        VisitAttribute::visit(weight_decay, "weight_decay", f);
+        VisitAttribute::visit(nesterov, "nesterov", f);
+        VisitAttribute::visit(maximize, "maximize", f);
+        VisitAttribute::visit(first_step, "first_step", f);
     }
     fn check(&self) -> Result<()> {
         let c = Check { kernel: Self::NAME };
@@ -118,6 +131,8 @@ pub struct AdamStep {
 impl Kernel for AdamStep {
     const NAME: &'static str = "adam_step";
     const IN_PLACE: bool = false;
+    const OPERANDS: &'static [&'static str] =
+        &["param", "grad", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "found_inf"];
     fn each_operand(&self, f: &mut OperandVisitor<'_>) {
         for t in self.tensors.iter() {
             f("param", Access::ReadWrite, &t.param);
@@ -128,6 +143,15 @@ impl Kernel for AdamStep {
             f("step", Access::Read, &t.step);
         }
         self.found_inf.visit("found_inf", Access::Read, f);
+    }
+    fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
+        let Self { lr, betas, eps, weight_decay, decoupled, maximize, tensors: _, found_inf: _ } = self;
+        VisitAttribute::visit(lr, "lr", f);
+        VisitAttribute::visit(betas, "betas", f);
+        VisitAttribute::visit(eps, "eps", f);
+        VisitAttribute::visit(weight_decay, "weight_decay", f);
+        VisitAttribute::visit(decoupled, "decoupled", f);
+        VisitAttribute::visit(maximize, "maximize", f);
     }
     fn check(&self) -> Result<()> {
         let c = Check { kernel: Self::NAME };
@@ -161,12 +185,16 @@ pub struct Unscale {
 impl Kernel for Unscale {
     const NAME: &'static str = "unscale";
     const IN_PLACE: bool = false;
+    const OPERANDS: &'static [&'static str] = &["grads", "inv_scale", "found_inf"];
     fn each_operand(&self, f: &mut OperandVisitor<'_>) {
         for grad in self.grads.iter() {
             f("grads", Access::ReadWrite, grad);
         }
         f("inv_scale", Access::Read, &self.inv_scale);
         f("found_inf", Access::ReadWrite, &self.found_inf);
+    }
+    fn each_attribute(&self, _: &mut AttributeVisitor<'_>) {
+        let Self { grads: _, inv_scale: _, found_inf: _ } = self;
     }
     fn check(&self) -> Result<()> {
         let c = Check { kernel: Self::NAME };
@@ -203,10 +231,17 @@ pub struct UpdateScale {
 impl Kernel for UpdateScale {
     const NAME: &'static str = "update_scale";
     const IN_PLACE: bool = false;
+    const OPERANDS: &'static [&'static str] = &["scale", "growth_tracker", "found_inf"];
     fn each_operand(&self, f: &mut OperandVisitor<'_>) {
         f("scale", Access::ReadWrite, &self.scale);
         f("growth_tracker", Access::ReadWrite, &self.growth_tracker);
         f("found_inf", Access::Read, &self.found_inf);
+    }
+    fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
+        let Self { growth_factor, backoff_factor, growth_interval, scale: _, growth_tracker: _, found_inf: _ } = self;
+        VisitAttribute::visit(growth_factor, "growth_factor", f);
+        VisitAttribute::visit(backoff_factor, "backoff_factor", f);
+        VisitAttribute::visit(growth_interval, "growth_interval", f);
     }
     fn check(&self) -> Result<()> {
         let c = Check { kernel: Self::NAME };

@@ -73,7 +73,7 @@ pub struct Pool2d {
     /// i64, `out`'s sizes: the position `y·w + x` of each maximum in its plane. Required for `Max`, absent for `Average`.
     pub indices: Option<Operand>,
 }
-kernel!(Pool2d, "pool2d", in_place: false, { x: Read, out: Write, indices: Write }, flops: |k| (k.out.numel() * k.geometry.window[0] * k.geometry.window[1]) as u64);
+kernel!(Pool2d, "pool2d", in_place: false, [op, geometry], { x: Read, out: Write, indices: Write }, flops: |k| (k.out.numel() * k.geometry.window[0] * k.geometry.window[1]) as u64);
 impl Pool2d {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         self.geometry.check(c, ("x", &self.x), ("out", &self.out))?;
@@ -95,7 +95,7 @@ pub struct Pool2dGrad {
     /// Gradient of the input, `[n, c, h, w]`.
     pub out: Operand,
 }
-kernel!(Pool2dGrad, "pool2d_grad", in_place: false, { grad: Read, indices: Read, out: Write }, flops: |k| (k.grad.numel() * k.geometry.window[0] * k.geometry.window[1]) as u64);
+kernel!(Pool2dGrad, "pool2d_grad", in_place: false, [op, geometry], { grad: Read, indices: Read, out: Write }, flops: |k| (k.grad.numel() * k.geometry.window[0] * k.geometry.window[1]) as u64);
 impl Pool2dGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         self.geometry.check(c, ("out", &self.out), ("grad", &self.grad))?;

@@ -15,7 +15,7 @@ pub struct QuantizeInt8 {
     /// f32, `[rows]`
     pub scale: Operand,
 }
-kernel!(QuantizeInt8, "quantize_int8", in_place: false, { x: Read, out: Write, scale: Write }, flops: |k| 2 * k.x.numel() as u64);
+kernel!(QuantizeInt8, "quantize_int8", in_place: false, [], { x: Read, out: Write, scale: Write }, flops: |k| 2 * k.x.numel() as u64);
 impl QuantizeInt8 {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check(c, ("x", &self.x), ("out", &self.out), &self.scale)
@@ -32,7 +32,7 @@ pub struct DequantizeInt8 {
     /// `[rows, n]`
     pub out: Operand,
 }
-kernel!(DequantizeInt8, "dequantize_int8", in_place: false, { x: Read, scale: Read, out: Write }, flops: |k| k.x.numel() as u64);
+kernel!(DequantizeInt8, "dequantize_int8", in_place: false, [], { x: Read, scale: Read, out: Write }, flops: |k| k.x.numel() as u64);
 impl DequantizeInt8 {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check(c, ("out", &self.out), ("x", &self.x), &self.scale)
@@ -53,7 +53,7 @@ pub struct MatmulInt8 {
     /// `[m, n]`
     pub out: Operand,
 }
-kernel!(MatmulInt8, "matmul_int8", in_place: false, { x: Read, weight: Read, scale: Read, bias: Read, out: Write }, flops: |k| 2 * (k.x.numel() * k.weight.dims()[0]) as u64);
+kernel!(MatmulInt8, "matmul_int8", in_place: false, [], { x: Read, weight: Read, scale: Read, bias: Read, out: Write }, flops: |k| 2 * (k.x.numel() * k.weight.dims()[0]) as u64);
 impl MatmulInt8 {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("x", &self.x, 2)?;

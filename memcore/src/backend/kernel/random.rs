@@ -36,7 +36,7 @@ pub struct Random {
     /// Contiguous.
     pub out: Operand,
 }
-kernel!(Random, "random", in_place: false, { out: Write }, flops: |_| 0);
+kernel!(Random, "random", in_place: false, [kind, seed, offset], { out: Write }, flops: |_| 0);
 impl Random {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.contiguous("out", &self.out)?;
@@ -64,7 +64,7 @@ pub struct Dropout {
     /// Contiguous.
     pub out: Operand,
 }
-kernel!(Dropout, "dropout", in_place: true, { x: Read, mask: Write, out: Write }, flops: |k| k.out.numel() as u64);
+kernel!(Dropout, "dropout", in_place: true, [p, seed, offset], { x: Read, mask: Write, out: Write }, flops: |k| k.out.numel() as u64);
 impl Dropout {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.that((0.0..=1.0).contains(&self.p), "out", || format!("probability {}", self.p))?;
@@ -89,7 +89,7 @@ pub struct DropoutGrad {
     /// Gradient of the input.
     pub out: Operand,
 }
-kernel!(DropoutGrad, "dropout_grad", in_place: true, { grad: Read, mask: Read, out: Write }, flops: |k| k.out.numel() as u64);
+kernel!(DropoutGrad, "dropout_grad", in_place: true, [scale], { grad: Read, mask: Read, out: Write }, flops: |k| k.out.numel() as u64);
 impl DropoutGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.float("out", &self.out)?;

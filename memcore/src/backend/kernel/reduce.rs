@@ -47,7 +47,7 @@ pub struct Reduce {
     /// i64, the sizes of `out`, contiguous.
     pub indices: Option<Operand>,
 }
-kernel!(Reduce, "reduce", in_place: false, { x: Read, out: Write, indices: Write }, flops: |k| k.x.numel() as u64);
+kernel!(Reduce, "reduce", in_place: false, [op, axes], { x: Read, out: Write, indices: Write }, flops: |k| k.x.numel() as u64);
 impl Reduce {
     /// Whether axis `i` is reduced.
     pub fn reduces(&self, axis: usize) -> bool {

@@ -17,7 +17,7 @@ pub struct Softmax {
     /// `[outer, n, inner]`, contiguous; a float type, not necessarily `x`'s.
     pub out: Operand,
 }
-kernel!(Softmax, "softmax", in_place: true, { x: Read, out: Write }, flops: |k| 4 * k.out.numel() as u64);
+kernel!(Softmax, "softmax", in_place: true, [log], { x: Read, out: Write }, flops: |k| 4 * k.out.numel() as u64);
 impl Softmax {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("x", &self.x, 3)?;
@@ -42,7 +42,7 @@ pub struct SoftmaxGrad {
     /// A temporary that PyTorch makes here (`grad·y`); may be left unused.
     pub workspace: Option<Operand>,
 }
-kernel!(SoftmaxGrad, "softmax_grad", in_place: true, { y: Read, grad: Read, out: Write, workspace: Workspace }, flops: |k| 4 * k.out.numel() as u64);
+kernel!(SoftmaxGrad, "softmax_grad", in_place: true, [log], { y: Read, grad: Read, out: Write, workspace: Workspace }, flops: |k| 4 * k.out.numel() as u64);
 impl SoftmaxGrad {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         c.rank("y", &self.y, 3)?;
