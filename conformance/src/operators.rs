@@ -136,6 +136,8 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("relu", X, |x| ops::relu(&x[0])),
     case("relu_", X, |x| ops::relu_(&ops::mul_scalar(&x[0], 2.0)?)),
     case("relu6_", X, |x| ops::relu6_(&ops::mul_scalar(&x[0], 8.0)?)),
+    case("silu_", X, |x| ops::silu_(&ops::mul_scalar(&x[0], 2.0)?)),
+    case("hardswish_", X, |x| ops::hardswish_(&ops::mul_scalar(&x[0], 4.0)?)),
     case("leaky_relu", X, |x| ops::leaky_relu(&x[0], 0.2)),
     case("gelu", X, |x| ops::gelu(&x[0])),
     case("gelu_tanh", X, |x| ops::gelu_tanh(&x[0])),
@@ -273,12 +275,23 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         ops::conv2d(&x[0], &x[1], Some(&x[2]), geometry([2, 1], [1, 2], [1, 2], 1))
     }),
     case("conv2d.grouped", GROUPED, |x| ops::conv2d(&x[0], &x[1], None, geometry([1, 2], [1, 1], [2, 1], 2))),
+    case("conv_transpose2d", &[of(&[2, 6, 4, 4]), of(&[6, 4, 3, 3]), of(&[4])], |x| {
+        ops::conv_transpose2d(&x[0], &x[1], Some(&x[2]), geometry([1, 1], [0, 0], [1, 1], 1), [0, 0])
+    }),
+    case("conv_transpose2d.strided", &[of(&[2, 3, 4, 3]), of(&[3, 4, 3, 2])], |x| {
+        ops::conv_transpose2d(&x[0], &x[1], None, geometry([2, 3], [1, 0], [1, 2], 1), [1, 2])
+    }),
     case("max_pool2d", IMAGE, |x| ops::max_pool2d(&x[0], window([2, 2], [2, 2], [0, 0]))),
     case("max_pool2d.overlapping", IMAGE, |x| ops::max_pool2d(&x[0], window([3, 3], [2, 1], [1, 1]))),
     case("avg_pool2d", IMAGE, |x| ops::avg_pool2d(&x[0], window([2, 3], [2, 2], [1, 1]))),
     case("adaptive_avg_pool2d", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [1, 1])),
     case("adaptive_avg_pool2d.larger", IMAGE, |x| ops::adaptive_avg_pool2d(&x[0], [2, 3])),
     case("upsample_nearest2d", IMAGE, |x| ops::upsample_nearest2d(&x[0], [2, 3])),
+    case("roll", CUBE, |x| ops::roll(&x[0], &[-1, 2], &[1, 2])),
+    case("unbind", CUBE, |x| {
+        let parts = ops::unbind(&x[0], 1)?;
+        ops::add(&ops::mul_scalar(&parts[0], 2.0)?, &parts[2])
+    }),
     case("pad", CUBE, |x| ops::pad(&x[0], &[[0, 1], [2, 0], [1, 3]], 0.5)),
     // Normalisation.
     case("group_norm", CHANNELS, |x| ops::group_norm(&x[0], 2, Some(&x[1]), Some(&x[2]), 1e-5)),

@@ -7,7 +7,7 @@
 //! results      what commands found, as data and as sections; report: pages and exports
 //! experiments  questions with claims and verdicts; claims
 //! analysis     fit, peaks, forensics, lock, predict, bench
-//! imports      huggingface, model_file                   (no arrow runs back)
+//! imports      huggingface, exported, model_file         (no arrow runs back)
 //! training     one loop; data, record; pipeline, data_parallel
 //! models       networks, one per file
 //! traces       replay, snapshot, stacks, explain
@@ -26,7 +26,7 @@ pub mod run;
 pub use lab_analysis::{bench, fit, forensics, lock, peaks, predict};
 pub use lab_base::{Error, Result, backends, bytes, cards, error, figures, section};
 pub use lab_experiments::{self as experiments, claims};
-pub use lab_imports::{hf_args, huggingface, model_file};
+pub use lab_imports::{exported, hf_args, huggingface, model_file};
 pub use lab_models as models;
 pub use lab_results::{self as results, report};
 pub use lab_traces::{explain, replay, snapshot, stacks};

@@ -302,7 +302,7 @@ impl Layout {
 ///
 /// # Errors
 /// [`Error::Shape`] naming both shapes when they do not fit.
-pub(crate) fn broadcast_dims(a: &[usize], b: &[usize]) -> Result<arrayvec::ArrayVec<usize, MAX_RANK>> {
+pub fn broadcast_dims(a: &[usize], b: &[usize]) -> Result<arrayvec::ArrayVec<usize, MAX_RANK>> {
     let rank = a.len().max(b.len());
     let mut out = arrayvec::ArrayVec::new();
     for i in 0..rank {

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
+use lab::exported::LossName;
 use lab::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab::models::Recompute;
 use lab::run::{AttentionName, ModelSpec};
@@ -16,7 +17,8 @@ pub(crate) struct ModelArgs {
     /// The network [default: simple-cnn].
     #[arg(long, help_heading = MOST_USED, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
     pub model: Option<String>,
-    /// A network described in a file: TOML with how it is trained (flags win), or a `config.json` of Hugging Face's transformers.
+    /// A network described in a file: TOML with how it is trained (flags win), a `config.json` of Hugging Face's transformers, or a `.pt2` of
+    /// torch.export.
     #[arg(long, help_heading = MOST_USED, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// Layers (mlp: hidden layers; gpt: blocks).
@@ -74,6 +76,10 @@ pub(crate) struct ModelArgs {
     /// Make the network on the device (`with torch.device("cuda")`) instead of in main memory, from where it is moved (transformers).
     #[arg(long)]
     pub built_on_device: bool,
+    /// What is minimised, where the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2)
+    /// [default: the network's own scalar; else cross-entropy where the output is [batch, classes], mean where not].
+    #[arg(long, value_name = "NAME", value_parser = values::one_of::<LossName>(LossName::NAMES))]
+    pub loss: Option<LossName>,
     /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused
     /// AdamW over two groups, lr 5e-5, no weight decay, gradients clipped at 1.0, unless said (transformers) [default: plain].
     #[arg(long = "loop", value_name = "KIND", value_parser = values::one_of::<Script>(Script::NAMES))]
@@ -111,6 +117,7 @@ impl ModelArgs {
             keep: args.keep,
             attention_mask: args.attention_mask,
             built_on_device: args.built_on_device,
+            loss: args.loss,
             script: args.script,
             tied: args.tied,
             keep_intermediate: args.keep_intermediate,

@@ -1,9 +1,10 @@
-//! What is trained: a network of our own, or one of the transformers library.
+//! What is trained: a network of our own, one of the transformers library, or one that PyTorch exported.
 
 use std::ops::ControlFlow;
 use std::path::Path;
 
 use lab_base::error::{Error, Result};
+use lab_imports::exported::{self, Exported};
 use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Release, Script};
 use lab_models::{self, Architecture, ModelOptions, Recompute};
 use lab_training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
@@ -18,6 +19,8 @@ pub enum Network {
     Architecture(Box<dyn Architecture>),
     /// With its loss inside, and what the script around it holds of a result.
     Pretrained(Box<Pretrained>, Keep),
+    /// As a graph, with a loss inside or chosen, and what should be said of it.
+    Exported(Box<Exported>, Vec<String>),
 }
 
 impl Network {
@@ -46,11 +49,32 @@ impl Network {
         Ok(Some(Self::Pretrained(Box::new(model), spec.keep.unwrap_or_default())))
     }
 
-    /// What the file says and nobody here knows.
+    /// From a `.pt2` file, when the model file is one.
+    ///
+    /// # Errors
+    /// What no exported network has; what the file has and is not represented.
+    pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
+        let Some(path) = spec.model_file.as_deref().filter(|path| exported::is_export(path)) else {
+            return match spec.loss {
+                Some(_) => Err(Error::usage("loss", "only a model.pt2 of torch.export has it")),
+                None => Ok(None),
+            };
+        };
+        spec.options().only(&path.display().to_string(), &[])?;
+        if let Some(field) = spec.of_pretrained() {
+            return Err(Error::usage(field, "only a config.json of transformers has it"));
+        }
+        let model = exported::load(path, spec.loss)?;
+        let notes = model.notes();
+        Ok(Some(Self::Exported(Box::new(model), notes)))
+    }
+
+    /// What the file says and nobody here knows, or what was decided for it.
     pub fn warnings(&self) -> &[String] {
         match self {
             Self::Architecture(_) => &[],
             Self::Pretrained(model, _) => &model.warnings,
+            Self::Exported(_, notes) => notes,
         }
     }
 
@@ -59,13 +83,14 @@ impl Network {
         match self {
             Self::Architecture(architecture) => architecture.as_ref(),
             Self::Pretrained(model, _) => model.as_ref(),
+            Self::Exported(model, _) => model.as_ref(),
         }
     }
 
     /// Synthetic batches as it is trained on: the same in every step, or another one each time.
     pub(super) fn synthetic(&self, seed: u64) -> Source {
         match self {
-            Self::Architecture(_) => Source::Synthetic { seed },
+            Self::Architecture(_) | Self::Exported(..) => Source::Synthetic { seed },
             Self::Pretrained(..) => Source::Renewed { seed },
         }
     }
@@ -93,6 +118,9 @@ impl Network {
             ),
             Self::Pretrained(model, keep) => {
                 huggingface::train_from(model, device, settings, source.clone(), *keep, continuation, progress)
+            }
+            Self::Exported(model, _) => {
+                exported::train_from(model, device, settings, source.clone(), continuation, progress)
             }
         }
     }

@@ -18,6 +18,7 @@ pub(super) fn precision(network: &Network, of_file: Option<Precision>) -> Result
     match (of_file, network) {
         (Some(precision), _) => Ok(precision),
         (None, Network::Pretrained(model, _)) => Ok(Precision::throughout(model.loaded_type()?)),
+        (None, Network::Exported(model, _)) => Ok(Precision::throughout(model.dtype())),
         (None, Network::Architecture(_)) => Ok(Precision::default()),
     }
 }
@@ -55,6 +56,7 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
                 None => source,
             }
         }
+        Network::Exported(..) => or_default(typed, true, "--precision", "TYPE"),
         Network::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
     };
     let mut premises =
@@ -63,11 +65,17 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
         let source = match (model.sequence, network) {
             (Some(_), _) => "--sequence".into(),
             (None, Network::Pretrained(..)) => "the configuration's maximum; --sequence N".into(),
-            (None, Network::Architecture(_)) => or_default(false, model.model_file.is_some(), "--sequence", "N"),
+            (None, Network::Architecture(_) | Network::Exported(..)) => {
+                or_default(false, model.model_file.is_some(), "--sequence", "N")
+            }
         };
         premises.push(Premise { name: "tokens".into(), value: counted(length as u64, "token"), source });
     }
     let batch = or_default(training.batch.is_some(), of_file.batch, "--batch", "N");
+    let batch = match network {
+        Network::Exported(..) if training.batch.is_none() => format!("the example of {file}; --batch N"),
+        _ => batch,
+    };
     premises.push(Premise {
         name: "batch".into(),
         value: format!("batch {}", grouped(run.batch as u64, ' ')),

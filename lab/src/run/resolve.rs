@@ -83,6 +83,9 @@ fn network(spec: &RunSpec) -> Result<(Network, FileSays)> {
     if let Some(network) = Network::pretrained(&spec.model)? {
         return Ok((network, FileSays::default()));
     }
+    if let Some(network) = Network::exported(&spec.model)? {
+        return Ok((network, FileSays::default()));
+    }
     let Some(path) = &spec.model.model_file else {
         return Ok((Network::Architecture(spec.model.architecture()?), FileSays::default()));
     };

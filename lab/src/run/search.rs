@@ -94,7 +94,13 @@ impl RunSpec {
 /// Tokens of a network that takes none.
 pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> {
     if of == Quantity::Batch {
-        return Ok(MAX_EXAMPLES);
+        // An export may have been made for batches up to a size of its own.
+        let exported = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);
+        let session = if exported { Some(paper.session(&spec.sized(of, None))?) } else { None };
+        return Ok(match session.map(|session| session.network) {
+            Some(Network::Exported(model, _)) => MAX_EXAMPLES.min(model.sizes.allowed.1),
+            _ => MAX_EXAMPLES,
+        });
     }
     // A pretrained network has as many positions as it takes tokens when nothing is said.
     let longest = paper.session(&spec.sized(of, None))?;

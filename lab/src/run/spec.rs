@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use lab_base::bytes::{ByteSize, MemorySize};
+use lab_imports::exported::LossName;
 use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab_models::Recompute;
 use lab_training::pipeline;
@@ -48,7 +49,7 @@ pub struct RunSpec {
 pub struct ModelSpec {
     /// The network's name; `simple-cnn` unless said.
     pub model: Option<String>,
-    /// A network described in a file: TOML, or a `config.json` of transformers.
+    /// A network described in a file: TOML, a `config.json` of transformers, or a `.pt2` of torch.export.
     #[serde(serialize_with = "path_as_text")]
     pub model_file: Option<PathBuf>,
     /// Layers or blocks.
@@ -85,6 +86,8 @@ pub struct ModelSpec {
     pub attention_mask: Option<AttentionMask>,
     /// Whether the network is made on the device, not in main memory.
     pub built_on_device: bool,
+    /// What a `.pt2`'s network is trained to make small, where that is not its own scalar.
+    pub loss: Option<LossName>,
     /// Whose training loop.
     #[serde(rename = "loop")]
     pub script: Option<Script>,

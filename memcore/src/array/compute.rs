@@ -10,7 +10,7 @@ use crate::context;
 use crate::device::WorkspaceKind;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::layout::{MAX_RANK, broadcast_dims};
+use crate::layout::broadcast_dims;
 
 /// How [`Array::matmul_with`] computes.
 #[derive(Clone, Copy, Default)]
@@ -205,8 +205,13 @@ impl Array {
 
     /// `op` over all axes, into a scalar that is already there.
     pub(crate) fn reduce_into(&self, op: ReduceOp, out: &Array) -> Result<()> {
-        let out = out.view(&[1; MAX_RANK][..self.rank()])?;
-        let axes = self.axis_mask(&[])?;
+        self.reduce_over_into(op, &[], out)
+    }
+
+    /// `op` over `axes` (all, where there are none), into memory that is already there; its sizes may lack those axes.
+    pub(crate) fn reduce_over_into(&self, op: ReduceOp, axes: &[usize], out: &Array) -> Result<()> {
+        let axes = self.axis_mask(axes)?;
+        let out = out.view(&self.reduced_dims(axes))?;
         let _scratch = self.reduction_scratch(op, axes)?;
         out.launch_in_place(Reduce { op, axes, x: self.operand(), out: out.operand(), indices: None })
     }

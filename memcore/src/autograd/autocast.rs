@@ -65,7 +65,7 @@ impl Drop for Autocast {
 }
 
 /// The type that products are computed in; `None` outside autocast.
-pub(crate) fn autocast_dtype() -> Option<DType> {
+pub fn autocast_dtype() -> Option<DType> {
     DTYPE.get()
 }
 

@@ -20,8 +20,8 @@ mod record;
 mod saved;
 mod tensor;
 
-pub use autocast::Autocast;
-pub(crate) use autocast::{autocast_dtype, cache_cast, cached_cast};
+pub use autocast::{Autocast, autocast_dtype};
+pub(crate) use autocast::{cache_cast, cached_cast};
 pub use checkpoint::{checkpoint, checkpoint_all};
 pub use engine::backward;
 pub use hooks::{Packed, SavedHooks, SavedHooksGuard};

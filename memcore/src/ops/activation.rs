@@ -59,22 +59,42 @@ pub fn relu_(x: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// [`relu6`] in the memory of its input, under the conditions of [`relu_`]: `nn.ReLU6(inplace=True)`. Saves a copy of its input, so that no
-/// memory is spared where a gradient is wanted.
-pub fn relu6_(x: &Tensor) -> Result<Tensor> {
-    let _op = context::op("hardtanh_");
-    x.may_change_in_place("hardtanh_")?;
-    let kind = UnaryGradOp::Hardtanh { min: 0.0, max: 6.0 };
-    let gradient = ActivationBackward::new("hardtanh_", "hardtanh_backward", "HardtanhBackward0", kind);
+/// An activation in the memory of its input, under the conditions of [`relu_`]. It saves a copy of its input, so that no memory is spared where a
+/// gradient is wanted.
+fn in_place(x: &Tensor, op: UnaryOp, gradient: ActivationBackward) -> Result<Tensor> {
+    let name = gradient.op;
+    let _op = context::op(name);
+    x.may_change_in_place(name)?;
     let save = |saved: &mut Recorder| {
         let before = context::within("clone", || x.array().copied())?;
         saved.save("self", &before)?;
         Ok::<Box<dyn Function>, Error>(Box::new(gradient))
     };
     record_inputs(&[x], save, || {
-        x.array().unary_(UnaryOp::Clamp { min: 0.0, max: 6.0 })?;
+        x.array().unary_(op)?;
         Ok(x.array().clone())
     })
+}
+
+/// [`relu6`] in the memory of its input, under the conditions of [`relu_`]: `nn.ReLU6(inplace=True)`. Saves a copy of its input, so that no
+/// memory is spared where a gradient is wanted.
+pub fn relu6_(x: &Tensor) -> Result<Tensor> {
+    let kind = UnaryGradOp::Hardtanh { min: 0.0, max: 6.0 };
+    let gradient = ActivationBackward::new("hardtanh_", "hardtanh_backward", "HardtanhBackward0", kind);
+    in_place(x, UnaryOp::Clamp { min: 0.0, max: 6.0 }, gradient)
+}
+
+/// [`silu`] in the memory of its input, under the conditions of [`relu_`]. Saves a copy of its input.
+pub fn silu_(x: &Tensor) -> Result<Tensor> {
+    let gradient = ActivationBackward::new("silu_", "silu_backward", "SiluBackward0", UnaryGradOp::Silu);
+    in_place(x, UnaryOp::Silu, gradient)
+}
+
+/// [`hardswish`] in the memory of its input, under the conditions of [`relu_`]. Saves a copy of its input.
+pub fn hardswish_(x: &Tensor) -> Result<Tensor> {
+    let kind = UnaryGradOp::Hardswish;
+    let gradient = ActivationBackward::new("hardswish_", "hardswish_backward", "HardswishBackward0", kind);
+    in_place(x, UnaryOp::Hardswish, gradient)
 }
 
 struct ActivationBackward {

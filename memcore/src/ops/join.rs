@@ -127,6 +127,41 @@ pub fn split_with_sizes(x: &Tensor, sizes: &[usize], axis: usize) -> Result<Vec<
     split_into("SplitWithSizesBackward0", x, sizes.into(), axis)
 }
 
+/// Views of each index of dimension `axis`, which disappears. The gradient is the gradients stacked, with a zero repeated for a part that nothing was
+/// computed from.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist.
+pub fn unbind(x: &Tensor, axis: usize) -> Result<Vec<Tensor>> {
+    check_axis("unbind", x, axis)?;
+    let parts = (0..x.dims()[axis]).map(|i| x.array().select(axis, i)).collect::<Result<Vec<_>>>()?;
+    record_many(parts, &[x], |_| Ok(Box::new(UnbindBackward { axis, dims: x.dims().into() })))
+}
+
+struct UnbindBackward {
+    axis: usize,
+    dims: Dims,
+}
+
+impl Function for UnbindBackward {
+    fn name(&self) -> &'static str {
+        "UnbindBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(first) = grads.iter().flatten().next() else { return Ok(Grads::new()) };
+        let mut dims = self.dims.clone();
+        dims[self.axis] = 1;
+        let part = |grad: &Option<Array>| match grad {
+            Some(grad) => grad.unsqueeze(self.axis),
+            None => context::within("zeros", || Array::zeros(first.device(), &[], first.dtype()))?.broadcast_to(&dims),
+        };
+        let parts: SmallVec<[Array; 4]> = grads.iter().map(part).collect::<Result<_>>()?;
+        let _op = context::op("stack>cat");
+        Ok(smallvec![Some(Array::cat(&parts, self.axis)?)])
+    }
+}
+
 fn split_into(name: &'static str, x: &Tensor, sizes: SmallVec<[usize; 8]>, axis: usize) -> Result<Vec<Tensor>> {
     let mut parts = Vec::with_capacity(sizes.len());
     let mut start = 0;

@@ -19,6 +19,7 @@ mod binary;
 mod cast;
 mod conv;
 mod conv_library;
+mod conv_transpose;
 mod distance;
 mod dropout;
 mod elementwise;
@@ -39,14 +40,15 @@ mod norm;
 mod pool;
 mod quant;
 mod reduce;
+mod roll;
 mod rope;
 mod shape;
 mod softmax;
 
 use crate::backend::kernel;
 pub use activation::{
-    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_, relu6, relu6_,
-    sigmoid, silu, softplus, tanh,
+    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardswish_, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_,
+    relu6, relu6_, sigmoid, silu, silu_, softplus, tanh,
 };
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
@@ -56,6 +58,7 @@ pub use batch_norm_kernels::{BatchNormOptions, RunningStats};
 pub use binary::{add, add_, div, maximum, minimum, mul, mul_add_, sub};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
+pub use conv_transpose::conv_transpose2d;
 pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};
 pub use dropout::dropout;
 pub use elementwise::{
@@ -67,7 +70,7 @@ pub use entropy::binary_cross_entropy_with_logits;
 pub use group_norm::group_norm;
 pub use index::{embedding, index_select};
 pub use index_each::{MAX_EACH, index_each};
-pub use join::{cat, chunk, split, split_with_sizes, stack};
+pub use join::{cat, chunk, split, split_with_sizes, stack, unbind};
 pub use kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 pub use logsumexp::logsumexp;
 pub use loss::{IGNORE_INDEX, cross_entropy, cross_entropy_smooth, nll_loss};
@@ -78,6 +81,7 @@ pub use norm::{layer_norm, rms_norm};
 pub use pool::{adaptive_avg_pool2d, avg_pool2d, max_pool2d};
 pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
 pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, norm, sum, sum_as, sum_axes};
+pub use roll::roll;
 pub use rope::rope;
 pub use shape::{
     alias, clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, squeeze, t, transpose,

@@ -263,6 +263,8 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
             => |p, t| convolved(p, t, DEPTHWISE);
         conv2d_groups2(planes; |d, t| vec![leaf(d, &[24, 8, 3, 3], t), leaf(d, &[24], t)])
             => |p, t| convolved(p, t, GROUPS2);
+        conv_transpose2d(planes; |d, t| vec![leaf(d, &[16, 24, 2, 2], t), leaf(d, &[24], t)])
+            => |p, t| ops::conv_transpose2d(&t[0], &p[0], Some(&p[1]), STRIDE2, [0, 0]);
         conv2d_noinputgrad(|d, t| vec![data(d, &[8, 16, 20, 20], t)]; three) => |p, t| convolved(p, t, SAME);
     },
     operators! {

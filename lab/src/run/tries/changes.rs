@@ -106,7 +106,7 @@ enum Script {
 pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change> {
     let run = &session.run;
     let script = match &session.network {
-        Network::Architecture(_) => Script::Own,
+        Network::Architecture(_) | Network::Exported(..) => Script::Own,
         Network::Pretrained(..) if spec.model.by_trainer() => Script::Trainer,
         Network::Pretrained(..) => Script::Transformers,
     };

@@ -1,0 +1,167 @@
+//! A `.pt2` file as an archive: its entries by the names that they have below the archive's own, and where the bytes of weights lie.
+//!
+//! Nothing is unpacked: what `torch.export.save` writes is not compressed, and a compressed entry is refused. So no entry is larger than the
+//! file, whatever it claims.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use lab_base::error::{Error, Result};
+use zip::ZipArchive;
+
+/// The program of a network of thousands of layers has less.
+const MAX_JSON_BYTES: u64 = 256 << 20;
+
+/// An open `.pt2` file.
+pub(super) struct Archive {
+    path: PathBuf,
+    zip: ZipArchive<BufReader<File>>,
+    /// Numbers of the entries, by their names.
+    entries: BTreeMap<String, usize>,
+    /// What every entry's name begins with, a `/` at its end; empty in archives that have none.
+    root: String,
+}
+
+/// Where an entry's bytes lie in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Extent {
+    pub start: u64,
+    pub bytes: u64,
+}
+
+/// Whether a file begins as a zip archive does. What cannot be read is none.
+pub(super) fn is_archive(path: &Path) -> bool {
+    let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let mut magic = [0; 4];
+    is_file && File::open(path).and_then(|mut file| file.read_exact(&mut magic)).is_ok() && magic == *b"PK\x03\x04"
+}
+
+impl Archive {
+    /// Opens it and reads its directory.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the file: not there, not a zip archive, not one that `torch.export.save` made.
+    pub(super) fn open(path: &Path) -> Result<Self> {
+        let wrong = |problem: String| Error::usage(path.display().to_string(), problem);
+        let metadata = path.metadata().map_err(|error| wrong(error.to_string()))?;
+        if !metadata.is_file() {
+            return Err(wrong("not a regular file".into()));
+        }
+        let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
+        let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| wrong(error.to_string()))?;
+        let names = zip.file_names().enumerate();
+        let entries = names.filter_map(|(index, name)| Some((name.ok()?.into_owned(), index))).collect();
+        let mut archive = Self { path: path.to_path_buf(), zip, entries, root: String::new() };
+        archive.root = archive.find_root()?;
+        let format = archive.text("archive_format", 64)?;
+        if format.trim() != "pt2" {
+            return Err(archive.error("archive_format", format!("says {:?}, not \"pt2\"", format.trim())));
+        }
+        if let Ok(order) = archive.text("byteorder", 64)
+            && order.trim() != "little"
+        {
+            return Err(archive.error("byteorder", format!("says {:?}; only \"little\" is read", order.trim())));
+        }
+        Ok(archive)
+    }
+
+    /// The folder of `archive_format`, with the `/` behind it.
+    fn find_root(&self) -> Result<String> {
+        const KNOWN: &str = "archive_format";
+        let root = self.entries.keys().find_map(|name| {
+            let root = name.strip_suffix(KNOWN)?;
+            (root.is_empty() || root.ends_with('/')).then(|| root.to_string())
+        });
+        let has = |name: &str| self.entries.keys().any(|entry| entry.ends_with(name));
+        root.ok_or_else(|| {
+            let problem = if has("data.pkl") {
+                "was made by torch.save, not by torch.export.save"
+            } else if has("serialized_exported_program.json") || has("version") {
+                "an export of torch 2.8 or earlier; export it once more with torch 2.9 or later"
+            } else {
+                "a zip archive without an entry archive_format; torch.export.save of torch 2.9 or later writes one"
+            };
+            Error::usage(self.path.display().to_string(), problem)
+        })
+    }
+
+    /// An error that names file and entry.
+    pub(super) fn error(&self, entry: &str, problem: impl Into<String>) -> Error {
+        Error::usage(format!("{}: {}{entry}", self.path.display(), self.root), problem)
+    }
+
+    /// Names of the entries below `folder`, without it.
+    pub(super) fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a str> {
+        let inside = move |name: &'a String| name.strip_prefix(self.root.as_str())?.strip_prefix(folder);
+        self.entries.keys().filter_map(inside)
+    }
+
+    /// Whether there is such an entry.
+    pub(super) fn has(&self, entry: &str) -> bool {
+        self.entries.contains_key(&format!("{}{entry}", self.root))
+    }
+
+    /// Where the bytes of an entry lie.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the entry: missing, compressed, beyond the end of the file.
+    pub(super) fn extent(&mut self, entry: &str) -> Result<Extent> {
+        let name = format!("{}{entry}", self.root);
+        let end = self.path.metadata().map_or(0, |metadata| metadata.len());
+        let found = match self.entries.get(&name) {
+            None => Err("is missing".to_string()),
+            Some(&index) => self.zip.by_index_raw(index).map_err(|error| error.to_string()).and_then(|file| {
+                if file.compression() != zip::CompressionMethod::Stored {
+                    return Err("is compressed; torch.export.save stores entries as they are".into());
+                }
+                let start = file.data_start().ok_or("has no data")?;
+                let bytes = file.size();
+                match start.checked_add(bytes) {
+                    Some(last) if last <= end => Ok(Extent { start, bytes }),
+                    _ => Err(format!("claims {bytes} bytes, which the file does not have")),
+                }
+            }),
+        };
+        found.map_err(|problem| self.error(entry, problem))
+    }
+
+    /// An entry that is text.
+    ///
+    /// # Errors
+    /// As [`extent`](Self::extent); one that is longer than `most` or not UTF-8.
+    fn text(&mut self, entry: &str, most: u64) -> Result<String> {
+        let extent = self.extent(entry)?;
+        if extent.bytes > most {
+            return Err(self.error(entry, format!("is {} bytes long; {most} at most are read", extent.bytes)));
+        }
+        let bytes = read(&self.path, extent)?;
+        String::from_utf8(bytes).map_err(|_| self.error(entry, "not text in UTF-8"))
+    }
+
+    /// An entry of JSON.
+    ///
+    /// # Errors
+    /// As [`extent`](Self::extent); JSON that is not what the schema says, with line and column.
+    pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self, entry: &str) -> Result<T> {
+        let text = self.text(entry, MAX_JSON_BYTES)?;
+        serde_json::from_str(&text).map_err(|error| self.error(entry, error.to_string()))
+    }
+}
+
+/// These bytes of a file.
+///
+/// # Errors
+/// [`Error::Usage`] naming the file, when it cannot be read any more.
+pub(super) fn read(path: &Path, extent: Extent) -> Result<Vec<u8>> {
+    let failed = |error: std::io::Error| Error::usage(path.display().to_string(), error.to_string());
+    let mut file = File::open(path).map_err(failed)?;
+    file.seek(SeekFrom::Start(extent.start)).map_err(failed)?;
+    let mut bytes = Vec::new();
+    file.take(extent.bytes).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 != extent.bytes {
+        return Err(Error::usage(path.display().to_string(), "has become shorter"));
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,261 @@
+//! What an operator sees of its node: its arguments by name, with the values that they have now.
+
+use std::cell::Cell;
+
+use memcore::{DType, Device, Error, Result, Tensor};
+use smallvec::SmallVec;
+
+use super::program::{Arg, Node, Num, Program, Slot, dtype};
+use super::value::Value;
+
+/// Sizes, axes and the like.
+pub(super) type Sizes = SmallVec<[usize; 6]>;
+
+/// Runs a graph inside of a node.
+pub(super) type Inner<'a> = dyn Fn(&Program, Vec<Value>) -> Result<Vec<Value>> + 'a;
+
+/// A call of an operator.
+pub(super) struct Call<'a> {
+    pub node: &'a Node,
+    pub values: &'a [Value],
+    pub device: &'a Device,
+    pub inner: &'a Inner<'a>,
+    /// Which arguments were looked at, a bit for each.
+    read: Cell<u64>,
+}
+
+/// As many arguments as are counted; no operator has more.
+const MAX_ARGUMENTS: usize = 64;
+
+impl<'a> Call<'a> {
+    pub(super) fn new(node: &'a Node, values: &'a [Value], device: &'a Device, inner: &'a Inner<'a>) -> Self {
+        Self { node, values, device, inner, read: Cell::new(0) }
+    }
+
+    /// What is wrong with the call, under the operator's name.
+    pub(super) fn error(&self, problem: impl Into<String>) -> Error {
+        Error::invalid(self.node.target.clone(), problem)
+    }
+
+    /// Fails for an argument that nobody looked at: what it asks for would be left out silently.
+    pub(super) fn check_all_read(&self) -> Result<()> {
+        let unread = self.node.arguments.iter().enumerate().take(MAX_ARGUMENTS);
+        match unread.into_iter().find(|(i, (_, arg))| self.read.get() >> i & 1 == 0 && !matches!(arg, Arg::None)) {
+            Some((_, (name, _))) => Err(self.error(format!("the argument {name} is not represented"))),
+            None => Ok(()),
+        }
+    }
+
+    /// The arguments named here may say anything.
+    pub(super) fn ignore(&self, names: &[&str]) {
+        names.iter().for_each(|name| {
+            self.arg(name);
+        });
+    }
+
+    /// Everything may say anything.
+    pub(super) fn ignore_all(&self) {
+        self.read.set(u64::MAX);
+    }
+
+    /// An argument that is given and not `None`.
+    pub(super) fn arg(&self, name: &str) -> Option<&'a Arg> {
+        let index = self.node.arguments.iter().take(MAX_ARGUMENTS).position(|(known, _)| known == name)?;
+        self.read.set(self.read.get() | 1 << index);
+        Some(&self.node.arguments[index].1).filter(|arg| !matches!(arg, Arg::None))
+    }
+
+    fn required(&self, name: &str) -> Result<&'a Arg> {
+        self.arg(name).ok_or_else(|| self.error(format!("has no argument {name}")))
+    }
+
+    fn wrong(&self, name: &str, wanted: &str) -> Error {
+        self.error(format!("the argument {name} is not {wanted}"))
+    }
+
+    fn value(&self, slot: Slot) -> &'a Value {
+        self.values.get(slot).unwrap_or(&Value::None)
+    }
+
+    /// The tensor in a slot.
+    fn held(&self, name: &str, slot: Slot) -> Result<&'a Tensor> {
+        match self.value(slot) {
+            Value::Tensor(tensor) => Ok(tensor),
+            _ => Err(self.wrong(name, "a tensor")),
+        }
+    }
+
+    /// A tensor.
+    pub(super) fn tensor(&self, name: &str) -> Result<&'a Tensor> {
+        match self.required(name)? {
+            Arg::Value(slot) => self.held(name, *slot),
+            _ => Err(self.wrong(name, "a tensor")),
+        }
+    }
+
+    /// A tensor, where one is given.
+    pub(super) fn maybe_tensor(&self, name: &str) -> Result<Option<&'a Tensor>> {
+        match self.arg(name) {
+            None => Ok(None),
+            Some(Arg::Value(slot)) if matches!(self.value(*slot), Value::None) => Ok(None),
+            Some(_) => self.tensor(name).map(Some),
+        }
+    }
+
+    /// Several tensors.
+    pub(super) fn tensors(&self, name: &str) -> Result<Vec<&'a Tensor>> {
+        let missing = || self.wrong(name, "a list of tensors");
+        self.maybe_tensors(name)?.into_iter().map(|tensor| tensor.ok_or_else(missing)).collect()
+    }
+
+    /// Several tensors, of which some may be missing.
+    pub(super) fn maybe_tensors(&self, name: &str) -> Result<Vec<Option<&'a Tensor>>> {
+        match self.required(name)? {
+            Arg::Values(slots) => slots.iter().map(|slot| slot.map(|slot| self.held(name, slot)).transpose()).collect(),
+            _ => Err(self.wrong(name, "a list of tensors")),
+        }
+    }
+
+    /// What an argument comes to, where it is no list.
+    pub(super) fn scalar(&self, name: &str) -> Result<Value> {
+        Ok(match self.required(name)? {
+            Arg::Value(slot) => self.value(*slot).clone(),
+            Arg::Int(value) => Value::Int(*value),
+            Arg::Float(value) => Value::Float(*value),
+            Arg::Bool(value) => Value::Bool(*value),
+            _ => return Err(self.wrong(name, "a number")),
+        })
+    }
+
+    /// A number.
+    pub(super) fn float(&self, name: &str) -> Result<f64> {
+        match self.scalar(name)? {
+            Value::Int(value) => Ok(value as f64),
+            Value::Float(value) => Ok(value),
+            Value::Bool(value) => Ok(f64::from(u8::from(value))),
+            _ => Err(self.wrong(name, "a number")),
+        }
+    }
+
+    /// A number, where one is given.
+    pub(super) fn float_or(&self, name: &str, otherwise: f64) -> Result<f64> {
+        self.arg(name).map_or(Ok(otherwise), |_| self.float(name))
+    }
+
+    /// A whole number.
+    pub(super) fn int(&self, name: &str) -> Result<i64> {
+        match self.scalar(name)? {
+            Value::Int(value) => Ok(value),
+            Value::Bool(value) => Ok(i64::from(value)),
+            _ => Err(self.wrong(name, "a whole number")),
+        }
+    }
+
+    /// A whole number, where one is given.
+    pub(super) fn int_or(&self, name: &str, otherwise: i64) -> Result<i64> {
+        self.arg(name).map_or(Ok(otherwise), |_| self.int(name))
+    }
+
+    /// A truth value; `otherwise` where none is given.
+    pub(super) fn flag(&self, name: &str, otherwise: bool) -> Result<bool> {
+        match self.arg(name) {
+            None => Ok(otherwise),
+            Some(_) => match self.scalar(name)? {
+                Value::Bool(value) => Ok(value),
+                _ => Err(self.wrong(name, "true or false")),
+            },
+        }
+    }
+
+    /// A text, where one is given.
+    pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>> {
+        match self.arg(name) {
+            None => Ok(None),
+            Some(Arg::Text(text)) => Ok(Some(text)),
+            Some(_) => Err(self.wrong(name, "a text")),
+        }
+    }
+
+    /// Whole numbers; a single one is a list of it.
+    pub(super) fn ints(&self, name: &str) -> Result<SmallVec<[i64; 6]>> {
+        match self.required(name)? {
+            Arg::Numbers(numbers) => numbers
+                .iter()
+                .map(|number| match number {
+                    Num::Given(value) => Ok(*value),
+                    Num::Value(slot) => match self.value(*slot) {
+                        Value::Int(value) => Ok(*value),
+                        _ => Err(self.wrong(name, "a list of whole numbers")),
+                    },
+                })
+                .collect(),
+            Arg::Values(slots) if slots.is_empty() => Ok(SmallVec::new()),
+            _ => Ok(SmallVec::from_slice(&[self.int(name)?])),
+        }
+    }
+
+    /// Whole numbers, none where the argument is missing.
+    pub(super) fn ints_or_none(&self, name: &str) -> Result<SmallVec<[i64; 6]>> {
+        self.arg(name).map_or(Ok(SmallVec::new()), |_| self.ints(name))
+    }
+
+    /// Sizes: none negative.
+    pub(super) fn sizes(&self, name: &str) -> Result<Sizes> {
+        let size = |value: i64| usize::try_from(value).map_err(|_| self.error(format!("{name}: a size of {value}")));
+        self.ints(name)?.into_iter().map(size).collect()
+    }
+
+    /// Two sizes, of which one alone stands for both; `otherwise` where none is given.
+    pub(super) fn pair(&self, name: &str, otherwise: [usize; 2]) -> Result<[usize; 2]> {
+        if self.arg(name).is_none() {
+            return Ok(otherwise);
+        }
+        match self.sizes(name)?.as_slice() {
+            [] => Ok(otherwise),
+            [both] => Ok([*both, *both]),
+            [first, second] => Ok([*first, *second]),
+            other => Err(self.error(format!("{name} has {} sizes, expected two", other.len()))),
+        }
+    }
+
+    /// An axis of a tensor of so many dimensions; a negative one counts from the end.
+    pub(super) fn axis_of(&self, axis: i64, rank: usize) -> Result<usize> {
+        let counted = if axis < 0 { axis + rank as i64 } else { axis };
+        let inside = usize::try_from(counted).ok().filter(|axis| *axis < rank.max(1));
+        inside.ok_or_else(|| self.error(format!("axis {axis} of a tensor of {rank} dimensions")))
+    }
+
+    /// An axis of `x`.
+    pub(super) fn axis(&self, name: &str, otherwise: i64, x: &Tensor) -> Result<usize> {
+        self.axis_of(self.int_or(name, otherwise)?, x.rank())
+    }
+
+    /// Axes of `x`; none where the argument is missing.
+    pub(super) fn axes(&self, name: &str, x: &Tensor) -> Result<Sizes> {
+        self.ints_or_none(name)?.into_iter().map(|axis| self.axis_of(axis, x.rank())).collect()
+    }
+
+    /// An element type, where one is given.
+    pub(super) fn dtype(&self, name: &str) -> Result<Option<DType>> {
+        match self.arg(name) {
+            None => Ok(None),
+            Some(Arg::Type(code)) => dtype(*code).map(Some).ok_or_else(|| {
+                self.error(format!("an element type (number {code} of PyTorch's) that is not represented"))
+            }),
+            Some(_) => Err(self.wrong(name, "an element type")),
+        }
+    }
+
+    /// Refuses a memory format other than the usual ones.
+    pub(super) fn contiguous_format(&self, name: &str) -> Result<()> {
+        match self.arg(name) {
+            None | Some(Arg::MemoryFormat(0 | 1 | 4)) => Ok(()),
+            Some(_) => Err(self.error("channels_last is not represented")),
+        }
+    }
+
+    /// Refuses a flag that is set.
+    pub(super) fn not_set(&self, name: &str) -> Result<()> {
+        if self.flag(name, false)? { Err(self.error(format!("{name}=True is not represented"))) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,242 @@
+//! What a network of an export is given: sizes that follow from the batch, and values in the range that the graph can take.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lab_base::error::{Error, Result};
+use lab_training::data::SplitMix64;
+use memcore::memory::Category;
+use memcore::{Array, DType, Device, Tensor};
+
+use super::operators::host;
+use super::program::{Arg, Expected, Program, Slot};
+use super::schema::{Hint, Range, Size};
+use super::signature::UserTensor;
+use super::symbols::Expression;
+
+/// What an input holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Uniform values between −1 and 1.
+    Floats,
+    /// Indices below this number.
+    Below(usize),
+    /// Ones: a mask that hides nothing.
+    Ones,
+}
+
+/// One input.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// Its name in the graph: that of the argument of `forward`.
+    pub name: String,
+    sizes: Vec<Expression>,
+    /// Its element type.
+    pub dtype: DType,
+    /// What it holds.
+    pub content: Content,
+}
+
+/// How large the inputs are.
+#[derive(Clone, Debug)]
+pub struct Sizes {
+    /// The symbol of the batch; `None` in an export of a fixed one.
+    symbol: Option<String>,
+    /// The batch of the example.
+    pub example: usize,
+    /// The batches that the export allows.
+    pub allowed: (usize, usize),
+    /// The other symbols, with the values that they had in the example.
+    others: BTreeMap<String, i64>,
+}
+
+impl Sizes {
+    /// Whether the batch is a number of the file.
+    pub fn is_fixed(&self) -> bool {
+        self.symbol.is_none()
+    }
+
+    /// Symbols other than the batch, with their values.
+    pub fn others(&self) -> impl Iterator<Item = (&str, i64)> {
+        self.others.iter().map(|(name, value)| (name.as_str(), *value))
+    }
+
+    /// Refuses a batch that the export was not made for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the batch, with those that are allowed.
+    pub fn check(&self, batch: usize) -> Result<()> {
+        let (least, most) = self.allowed;
+        if self.is_fixed() && batch != self.example {
+            let problem = format!(
+                "the file was exported for a batch of {}; dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},) leaves it open",
+                self.example
+            );
+            return Err(Error::usage("batch", problem));
+        }
+        if batch < least || batch > most {
+            return Err(Error::usage(
+                "batch",
+                format!("{batch}: the file was exported for batches from {least} to {most}"),
+            ));
+        }
+        Ok(())
+    }
+
+    fn symbols(&self, batch: usize) -> BTreeMap<String, i64> {
+        let mut all = self.others.clone();
+        if let Some(symbol) = &self.symbol {
+            all.insert(symbol.clone(), batch as i64);
+        }
+        all
+    }
+}
+
+impl Input {
+    /// Sizes for a batch; `None` beyond 63 bits.
+    pub fn dims(&self, sizes: &Sizes, batch: usize) -> Option<Vec<usize>> {
+        let symbols = sizes.symbols(batch);
+        let dims = self.sizes.iter().map(|size| usize::try_from(size.value(&symbols)?).ok());
+        let dims: Vec<usize> = dims.collect::<Option<_>>()?;
+        let bytes = dims.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d as u64));
+        bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).map(|_| dims)
+    }
+
+    /// The input on a device, in this type.
+    ///
+    /// # Errors
+    /// Sizes beyond 63 bits; those of the device.
+    pub fn made(&self, device: &Device, sizes: &Sizes, batch: usize, dtype: DType, seed: u64) -> Result<Tensor> {
+        let dims = self.dims(sizes, batch).ok_or_else(|| Error::usage("batch", format!("{batch}: beyond 64 bits")))?;
+        Ok(filled(device, &dims, dtype, self.content, seed)?)
+    }
+}
+
+/// A tensor of inputs with such contents.
+pub(super) fn filled(
+    device: &Device,
+    dims: &[usize],
+    dtype: DType,
+    content: Content,
+    seed: u64,
+) -> memcore::Result<Tensor> {
+    let array = Array::empty_as(device, dims, dtype, Category::Input)?;
+    if device.computes() {
+        let mut generator = SplitMix64::new(seed);
+        let values: Vec<f64> = match content {
+            Content::Floats => (0..array.numel()).map(|_| f64::from(2.0 * generator.next_f32() - 1.0)).collect(),
+            Content::Below(n) => (0..array.numel()).map(|_| generator.below(n.max(1) as u64) as f64).collect(),
+            Content::Ones => vec![1.0; array.numel()],
+        };
+        host::write(&array, &values)?;
+    }
+    Ok(Tensor::from_array(array))
+}
+
+/// All inputs of a program and their sizes.
+///
+/// # Errors
+/// What is wrong with an input, for a message that names the file.
+pub(super) fn of(
+    users: &[UserTensor],
+    slots: &[Slot],
+    program: &Program,
+    known: &BTreeMap<Slot, Vec<Option<usize>>>,
+    ranges: &BTreeMap<String, Range>,
+) -> Result<(Vec<Input>, Sizes), String> {
+    let mut inputs = Vec::new();
+    let mut hints = BTreeMap::new();
+    for (user, slot) in users.iter().zip(slots) {
+        let mut sizes = Vec::new();
+        for size in &user.meta.sizes {
+            let expression = Expression::of(size);
+            let expression =
+                expression.ok_or_else(|| format!("a size of the input {} is not understood", user.name))?;
+            if let (Expression::Symbol(symbol), Size::AsExpr(written)) = (&expression, size) {
+                let hint = written.hint.as_ref().and_then(|Hint { as_int }| *as_int);
+                hints.entry(symbol.clone()).or_insert(hint.unwrap_or(1));
+            }
+            sizes.push(expression);
+        }
+        let content = if user.dtype.is_float() { Content::Floats } else { content(*slot, program, known) };
+        inputs.push(Input { name: user.name.clone(), sizes, dtype: user.dtype, content });
+    }
+    let all = inputs.iter().flat_map(|input| &input.sizes).flat_map(Expression::symbols);
+    if let Some(unknown) = all.clone().find(|symbol| !hints.contains_key(*symbol)) {
+        return Err(format!("the symbol {unknown} stands in a size of an input, and never alone"));
+    }
+    let batch = inputs.iter().find_map(|input| match input.sizes.first() {
+        Some(Expression::Symbol(name)) => Some(name.clone()),
+        _ => None,
+    });
+    let fixed = inputs.iter().find_map(|input| match input.sizes.first() {
+        Some(Expression::Number(value)) => usize::try_from(*value).ok(),
+        _ => None,
+    });
+    let example = batch.as_ref().and_then(|symbol| usize::try_from(hints[symbol]).ok()).or(fixed).unwrap_or(1).max(1);
+    let range = batch.as_ref().and_then(|symbol| ranges.get(symbol));
+    let bound = |value: Option<i64>, otherwise: usize| value.map_or(otherwise, |value| value.max(1) as usize);
+    let allowed =
+        (bound(range.and_then(|range| range.min_val), 1), bound(range.and_then(|range| range.max_val), usize::MAX));
+    if let Some(symbol) = &batch {
+        hints.remove(symbol);
+    }
+    Ok((inputs, Sizes { symbol: batch, example, allowed, others: hints }))
+}
+
+/// Operators whose result has the values of their first argument.
+const SAME_VALUES: [&str; 22] = [
+    "view",
+    "reshape",
+    "flatten",
+    "unflatten",
+    "to",
+    "slice",
+    "contiguous",
+    "alias",
+    "expand",
+    "unsqueeze",
+    "squeeze",
+    "clone",
+    "narrow",
+    "select",
+    "transpose",
+    "permute",
+    "pad",
+    "constant_pad_nd",
+    "detach",
+    "t",
+    "type_as",
+    "_to_copy",
+];
+
+/// What whole numbers in this slot are used as: an index into a table, a class, or neither.
+fn content(slot: Slot, program: &Program, known: &BTreeMap<Slot, Vec<Option<usize>>>) -> Content {
+    let mut same = BTreeSet::from([slot]);
+    let mut below: Option<usize> = None;
+    for node in &program.nodes {
+        let name = node.target.split('.').next().unwrap_or_default();
+        let at = |wanted: &str| node.arguments.iter().find(|(name, _)| name == wanted).map(|(_, arg)| arg);
+        let is_same = |arg: Option<&Arg>| matches!(arg, Some(Arg::Value(slot)) if same.contains(slot));
+        let size = |arg: Option<&Arg>, axis: usize| match arg {
+            Some(Arg::Value(slot)) => known.get(slot).and_then(|dims| *dims.get(axis)?),
+            _ => None,
+        };
+        let found = match name {
+            "embedding" if is_same(at("indices")) => size(at("weight"), 0),
+            "cross_entropy_loss" | "nll_loss" | "nll_loss_nd" if is_same(at("target")) => size(at("self"), 1),
+            _ => None,
+        };
+        below = below.into_iter().chain(found).min();
+        if SAME_VALUES.contains(&name) && is_same(node.arguments.first().map(|(_, arg)| arg)) {
+            same.extend(node.outputs.iter().map(|output| output.slot));
+        }
+    }
+    below.map_or(Content::Ones, Content::Below)
+}
+
+/// Sizes that are known of each slot, where they are numbers.
+pub(super) fn known_sizes(program: &Program) -> BTreeMap<Slot, Vec<Option<usize>>> {
+    let outputs = program.nodes.iter().flat_map(|node| &node.outputs);
+    let sizes = |expected: &Expected| expected.dims.clone();
+    outputs.filter_map(|output| Some((output.slot, output.expected.as_ref().map(sizes)?))).collect()
+}

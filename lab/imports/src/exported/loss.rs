@@ -1,0 +1,144 @@
+//! What is minimised: a scalar that the network gives, or something of its first output.
+
+use lab_base::error::{Error, Result};
+use lab_base::named;
+use lab_models::Loss;
+use memcore::{Tensor, ops};
+
+use super::signature::OutputTensor;
+
+/// A loss outside of the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossName {
+    /// The sum of the first output's elements.
+    Sum,
+    /// Their mean.
+    Mean,
+    /// The first output against class indices; `[batch, classes]`, or `[batch, positions, classes]` at each position.
+    CrossEntropy,
+    /// The first output against values of its sizes.
+    Mse,
+}
+
+named!(LossName, "loss", { Sum = "sum", Mean = "mean", CrossEntropy = "cross-entropy", Mse = "mse" });
+
+/// What is minimised.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Chosen {
+    /// The number of the output that is the loss, or that it is computed from.
+    pub output: usize,
+    /// The output's name in the graph.
+    pub name: String,
+    /// How; `None` for a loss that the network computes.
+    pub kind: Option<LossName>,
+    /// Sizes of the output without the batch.
+    dims: Vec<usize>,
+    /// Whether a flag said so.
+    pub said: bool,
+}
+
+impl Chosen {
+    /// For these outputs, with what was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for outputs of which none can be trained, or a loss that does not fit.
+    pub(super) fn of(outputs: &[OutputTensor], wanted: Option<LossName>, file: &str) -> Result<Self> {
+        let floats = outputs.iter().enumerate().filter_map(|(number, output)| {
+            let expected = output.expected.as_ref()?;
+            expected.dtype.filter(|dtype| dtype.is_float())?;
+            Some((number, output, expected))
+        });
+        let inside = floats.clone().find(|(_, output, expected)| output.is_loss || expected.dims.is_empty());
+        if let (Some((number, output, _)), None) = (&inside, wanted) {
+            return Ok(Self { output: *number, name: output.name.clone(), kind: None, dims: Vec::new(), said: false });
+        }
+        let Some((number, output, expected)) = floats.clone().find(|(.., expected)| !expected.dims.is_empty()) else {
+            return Err(Error::usage(file, "none of the network's outputs is a float: there is nothing to train"));
+        };
+        let kind = wanted.unwrap_or(match expected.dims.as_slice() {
+            [_, Some(_)] => LossName::CrossEntropy,
+            _ => LossName::Mean,
+        });
+        let rest: Option<Vec<usize>> = expected.dims[1..].iter().copied().collect();
+        let dims = match (kind, rest) {
+            (LossName::Sum | LossName::Mean, _) => Vec::new(),
+            (LossName::CrossEntropy, Some(rest)) if matches!(rest.len(), 1 | 2) => rest,
+            (LossName::Mse, Some(rest)) => rest,
+            (kind, _) => {
+                let problem = format!(
+                    "{kind} does not fit the output {}, whose sizes are {}",
+                    output.name,
+                    shown(&expected.dims)
+                );
+                return Err(Error::usage("loss", problem));
+            }
+        };
+        Ok(Self { output: number, name: output.name.clone(), kind: Some(kind), dims, said: wanted.is_some() })
+    }
+
+    /// As the network's task has it.
+    pub(super) fn task(&self) -> Loss {
+        match self.kind {
+            Some(LossName::CrossEntropy) => Loss::CrossEntropy { classes: self.classes() },
+            Some(LossName::Mse) => Loss::MeanSquaredError { dims: self.dims.clone() },
+            _ => Loss::Inside,
+        }
+    }
+
+    /// Classes that a target is one of.
+    pub(super) fn classes(&self) -> usize {
+        self.dims.last().copied().unwrap_or(1)
+    }
+
+    /// Sizes of the targets for a batch; `None` where there are none.
+    pub(super) fn target_dims(&self, batch: usize) -> Option<Vec<usize>> {
+        let of = |rest: &[usize]| std::iter::once(batch).chain(rest.iter().copied()).collect();
+        match self.kind {
+            Some(LossName::CrossEntropy) => Some(of(&self.dims[..self.dims.len().saturating_sub(1)])),
+            Some(LossName::Mse) => Some(of(&self.dims)),
+            _ => None,
+        }
+    }
+
+    /// The loss of an output.
+    ///
+    /// # Errors
+    /// Targets that are missing; those of the device.
+    pub(super) fn of_output(&self, output: &Tensor, target: Option<&Tensor>) -> memcore::Result<Tensor> {
+        match (self.kind, target) {
+            (None, _) => Ok(output.clone()),
+            (Some(LossName::Sum), _) => ops::sum(output),
+            (Some(LossName::Mean), _) => ops::mean(output),
+            (Some(_), Some(target)) => lab_training::loss(&self.task(), output, target),
+            (Some(_), None) => Err(memcore::Error::invalid("loss", "the targets are missing")),
+        }
+    }
+
+    /// In words, with where the choice came from.
+    pub fn sentence(&self) -> String {
+        match (self.kind, self.said) {
+            (None, _) => format!("The loss is the network's own output {}.", self.name),
+            (Some(kind), true) => format!("The loss is {} of the output {} (--loss).", words(kind), self.name),
+            (Some(kind), false) => format!(
+                "The network gives no scalar, so the loss is taken to be {} of its output {}; --loss {} says another.",
+                words(kind),
+                self.name,
+                LossName::NAMES.join("|")
+            ),
+        }
+    }
+}
+
+fn words(kind: LossName) -> &'static str {
+    match kind {
+        LossName::Sum => "the sum",
+        LossName::Mean => "the mean",
+        LossName::CrossEntropy => "the cross entropy",
+        LossName::Mse => "the mean squared error",
+    }
+}
+
+fn shown(dims: &[Option<usize>]) -> String {
+    let dims: Vec<String> = dims.iter().map(|dim| dim.map_or("*".into(), |dim| dim.to_string())).collect();
+    format!("[{}]", dims.join(", "))
+}

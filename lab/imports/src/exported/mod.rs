@@ -1,0 +1,32 @@
+//! Networks that PyTorch exported: the `.pt2` files of `torch.export.save`, of torch 2.9 and later.
+//!
+//! ```text
+//! archive ─► schema ─► program (names become slots), signature (what inputs and outputs are) ─► network on a device ─► step
+//! ```
+//!
+//! The graph is the program as autograd sees it, with the operators that the user's modules called; each is one of [`memcore::ops`], which
+//! decides what is saved. Reading a file runs nothing of it: it is JSON and raw bytes, and its pickle of example inputs is not opened.
+
+mod archive;
+mod call;
+mod contents;
+mod inputs;
+mod loss;
+mod model;
+mod names;
+mod network;
+mod operators;
+mod program;
+mod run;
+mod schema;
+mod signature;
+mod step;
+mod symbols;
+mod transfer;
+mod value;
+
+pub use inputs::{Content, Input, Sizes};
+pub use loss::{Chosen, LossName};
+pub use model::{Exported, is_export, load};
+pub use operators::covered;
+pub use step::train_from;

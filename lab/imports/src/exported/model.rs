@@ -1,0 +1,210 @@
+//! An export as a network: read from its file, checked, and ready to be put on a device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lab_base::error::{Error, Result};
+use lab_models::{Architecture, Defaults, Task};
+use memcore::nn::{Init, Module, Parameter};
+use memcore::{DType, MAX_RANK};
+
+use super::archive::{self, Archive};
+use super::contents::Contents;
+use super::inputs::{self, Content, Input, Sizes};
+use super::loss::{Chosen, LossName};
+use super::network::{Network, parameter_order, parameter_type};
+use super::operators;
+use super::program::Program;
+use super::schema::ExportedProgram;
+use super::signature::{InputKind, Signature, StateKind};
+
+/// The version of the schema that is read; the files of torch 2.9 to 2.11 have it.
+const SCHEMA: u64 = 8;
+
+/// An exported network, before it is on a device.
+pub struct Exported {
+    contents: Contents,
+    name: String,
+    /// What it is given.
+    pub inputs: Vec<Input>,
+    /// How large its inputs are.
+    pub sizes: Sizes,
+    /// What is minimised.
+    pub loss: Chosen,
+    /// The release of PyTorch that wrote it.
+    pub torch: Option<String>,
+}
+
+/// Whether a file is such an export: a zip archive.
+pub fn is_export(path: &Path) -> bool {
+    archive::is_archive(path)
+}
+
+/// Reads an export. `loss` is what is minimised where that is not the network's own scalar.
+///
+/// # Errors
+/// [`Error::Usage`] naming file, entry and node: a file that is none, of another version, damaged; operators that are not represented, all of
+/// them at once; inputs and outputs that are not.
+pub fn load(path: &Path, loss: Option<LossName>) -> Result<Exported> {
+    let file = path.display().to_string();
+    let mut archive = Archive::open(path)?;
+    let model = only_model(&archive)?;
+    let entry = format!("models/{model}.json");
+    let exported: ExportedProgram = archive.json(&entry)?;
+    if exported.schema_version.major != SCHEMA {
+        let (major, minor) = (exported.schema_version.major, exported.schema_version.minor);
+        let problem = format!(
+            "is of version {major}.{minor} of the schema; version {SCHEMA} is read, that of torch 2.9 and later"
+        );
+        return Err(archive.error(&entry, problem));
+    }
+    let graph = &exported.graph_module.graph;
+    if let Some((name, _)) = graph.tensor_values.iter().find(|(_, meta)| meta.sizes.len() > MAX_RANK) {
+        return Err(archive.error(&entry, format!("{name} has more than {MAX_RANK} dimensions")));
+    }
+    let program = Program::of(graph, &file, &|target| operators::find(target).is_some())?;
+    let signature = Signature::of(&exported.graph_module, &program.used_inputs(), &model, &mut archive)?;
+    let found = given(&program, &signature, &exported);
+    let (inputs, sizes) = found.map_err(|problem| archive.error(&entry, problem))?;
+    let loss = Chosen::of(&signature.outputs, loss, &file)?;
+    let (dtype, other) = parameter_type(&signature.state);
+    if let Some(other) = other {
+        return Err(Error::usage(
+            &file,
+            format!("parameters of {dtype} and of {other} in one network are not represented"),
+        ));
+    }
+    let name = path.file_stem().map_or_else(|| model.clone(), |stem| stem.display().to_string());
+    let contents = Contents { path: path.to_path_buf(), file, program: Arc::new(program), signature, dtype };
+    Ok(Exported { contents, name, inputs, sizes, loss, torch: exported.torch_version })
+}
+
+/// What the network is given.
+fn given(program: &Program, signature: &Signature, exported: &ExportedProgram) -> Result<(Vec<Input>, Sizes), String> {
+    let mut known = inputs::known_sizes(program);
+    let mut users = Vec::new();
+    for (slot, kind) in program.inputs.iter().zip(&signature.inputs) {
+        match kind {
+            InputKind::State(number) => {
+                known.insert(*slot, signature.state[*number].dims.iter().copied().map(Some).collect());
+            }
+            InputKind::User(_) => users.push(*slot),
+            InputKind::Nothing => {}
+        }
+    }
+    inputs::of(&signature.users, &users, program, &known, &exported.range_constraints)
+}
+
+/// The name of the one model of an archive.
+fn only_model(archive: &Archive) -> Result<String> {
+    let models: Vec<&str> = archive.below("models/").filter_map(|name| name.strip_suffix(".json")).collect();
+    match models.as_slice() {
+        [model] => Ok((*model).to_string()),
+        [] => Err(archive.error("models", "holds no model: torch.export.save writes one, models/model.json")),
+        several => Err(archive.error("models", format!("holds several models: {}", several.join(", ")))),
+    }
+}
+
+impl Exported {
+    /// What should be said of a run of it: what its loss is, and which sizes were taken from the example.
+    pub fn notes(&self) -> Vec<String> {
+        let size =
+            |(symbol, value): (&str, i64)| format!("The size {symbol} is {value}, as in the example of the export.");
+        let tied = |(first, second): &(String, String)| {
+            format!(
+                "The graph does not use one of {first} and {second}, and the file has no weights: they are taken to be one (tied)."
+            )
+        };
+        let sizes = self.sizes.others().map(size);
+        std::iter::once(self.loss.sentence())
+            .chain(sizes)
+            .chain(self.contents.signature.taken_as_one.iter().map(tied))
+            .collect()
+    }
+
+    /// The type of its parameters.
+    pub fn dtype(&self) -> DType {
+        self.contents.dtype
+    }
+
+    /// What its file holds.
+    pub(super) fn contents(&self) -> &Contents {
+        &self.contents
+    }
+
+    /// The network on a device.
+    ///
+    /// # Errors
+    /// Values that the file does not have or that cannot be read; those of the device.
+    pub(super) fn network(&self, init: &Init) -> memcore::Result<Network> {
+        Network::new(&self.contents, self.loss.output, init)
+    }
+
+    /// Whether it can be trained on examples of a data set.
+    pub(super) fn takes_examples(&self) -> bool {
+        self.inputs.len() == 1
+            && self.inputs[0].content == Content::Floats
+            && self.loss.kind == Some(LossName::CrossEntropy)
+    }
+
+    fn parameters(&self) -> usize {
+        let is_one = |kind: StateKind| matches!(kind, StateKind::Parameter { .. });
+        self.contents.signature.state.iter().filter(|tensor| is_one(tensor.kind) && tensor.same_as.is_none()).count()
+    }
+}
+
+impl Architecture for Exported {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> String {
+        let torch = self.torch.as_ref().map(|torch| format!(", exported by torch {torch}")).unwrap_or_default();
+        format!("{} operators, {} parameter tensors{torch}", self.contents.program.nodes.len(), self.parameters())
+    }
+
+    fn task(&self) -> Task {
+        let first = self.inputs.first();
+        let dims = first.and_then(|input| input.dims(&self.sizes, self.sizes.example)).unwrap_or_default();
+        let rest = dims.get(1..).unwrap_or_default().to_vec();
+        let input = match first.map(|input| input.content) {
+            Some(Content::Below(vocabulary)) if rest.len() == 1 => {
+                lab_models::Input::Tokens { length: rest[0], vocabulary }
+            }
+            _ => lab_models::Input::Values(rest),
+        };
+        Task { input, loss: self.loss.task() }
+    }
+
+    fn defaults(&self) -> Defaults {
+        Defaults { batch: self.sizes.example, optimizer: "adamw", lr: 1e-3 }
+    }
+
+    fn check(&self, batch: usize, _: DType) -> Result<()> {
+        self.sizes.check(batch)?;
+        match self.inputs.iter().find(|input| input.dims(&self.sizes, batch).is_none()) {
+            Some(input) => {
+                Err(Error::usage("batch", format!("{batch}: the input {} is beyond what 64 bits count", input.name)))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Of one input, with the loss outside: as a module of one tensor.
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        let has_task = matches!(self.loss.kind, Some(LossName::CrossEntropy | LossName::Mse));
+        if self.inputs.len() != 1 || !has_task {
+            let problem = "is divided among ranks with one input and --loss cross-entropy or mse only";
+            return Err(memcore::Error::invalid(self.contents.file.clone(), problem));
+        }
+        Ok(Box::new(self.network(init)?))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        Some("an exported graph is not cut into pieces")
+    }
+
+    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        parameter_order(&self.contents.signature.state, parameters)
+    }
+}

@@ -1,0 +1,80 @@
+//! Where a node comes from: the module, and the line of the user's program.
+
+use std::fmt;
+use std::path::Path;
+
+/// Where a node comes from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Place {
+    /// The module's path, `layers.0.attn`; empty for the network itself.
+    pub module: String,
+    /// `model.py:41`; empty where the file does not say.
+    pub line: String,
+}
+
+impl Place {
+    /// From a node's `nn_module_stack` and `stack_trace`.
+    pub(super) fn of(modules: &str, trace: &str) -> Self {
+        Self { module: module(modules).to_string(), line: line(trace) }
+    }
+
+    /// As memory is attributed: `layers.0.attn (model.py:41)`.
+    pub(super) fn scope(&self) -> String {
+        match (self.module.as_str(), self.line.as_str()) {
+            (module, "") => module.to_string(),
+            ("", line) => line.to_string(),
+            (module, line) => format!("{module} ({line})"),
+        }
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.module.as_str(), self.line.as_str()) {
+            ("", "") => f.write_str("the network"),
+            ("", line) => f.write_str(line),
+            (module, "") => f.write_str(module),
+            (module, line) => write!(f, "{module}, {line}"),
+        }
+    }
+}
+
+/// The path of the innermost module: `key,path,class` for each, with `;` between.
+fn module(stack: &str) -> &str {
+    let innermost = stack.rsplit(';').next().unwrap_or_default();
+    let path = innermost.split(',').nth(1).unwrap_or_default();
+    // A module that is called a second time has its path with a number behind it.
+    path.split('@').next().unwrap_or_default()
+}
+
+/// File and line of the innermost frame that is not PyTorch's own; of the innermost one where all are.
+fn line(trace: &str) -> String {
+    let frames = || trace.lines().filter_map(frame);
+    let own = frames().rfind(|(file, _)| !file.contains("/torch/") && !file.contains("\\torch\\"));
+    let Some((file, line)) = own.or_else(|| frames().next_back()) else { return String::new() };
+    let name = Path::new(file).file_name().and_then(|name| name.to_str()).unwrap_or(file);
+    format!("{name}:{line}")
+}
+
+/// `File "model.py", line 41, in forward`
+fn frame(text: &str) -> Option<(&str, u32)> {
+    let (file, rest) = text.trim_start().strip_prefix("File \"")?.split_once("\", line ")?;
+    let digits = rest.split(',').next()?;
+    Some((file, digits.trim().parse().ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_innermost_module_and_the_users_own_line() {
+        let modules = "L__self__,,__main__.Net;L__self___h_0,h.0,__main__.Block;L__self___h_0_fc,h.0.fc,torch.nn.modules.linear.Linear";
+        let trace = "File \"/home/me/net.py\", line 41, in forward\n    x = self.fc(x)\n  File \"/x/site-packages/torch/nn/modules/linear.py\", line 134, in forward\n    return F.linear(input, self.weight, self.bias)";
+        assert_eq!(Place::of(modules, trace), Place { module: "h.0.fc".into(), line: "net.py:41".into() });
+        assert_eq!(Place::of("L__self__,,__main__.Net", trace).to_string(), "net.py:41");
+        assert_eq!(Place::of("", "").to_string(), "the network");
+        assert_eq!(Place::of("a,fc@1,L", "File \"/torch/nn/x.py\", line 3, in f").to_string(), "fc, x.py:3");
+        assert_eq!(Place::of("no commas", "File \"a\", line x, in f"), Place::default());
+    }
+}

@@ -1,0 +1,146 @@
+//! A network of an export on a device: its tensors, and the graph as a module.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use memcore::memory::Category;
+use memcore::nn::{Fill, Init, Module, Parameter};
+use memcore::{Array, DType, Device, Error, Result, Tensor, context};
+
+use super::archive;
+use super::contents::Contents;
+use super::operators::host;
+use super::program::Program;
+use super::run::Runner;
+use super::signature::{InputKind, StateKind, StateTensor};
+use super::transfer::transfer_order;
+use super::value::Value;
+
+/// The network on a device.
+pub(super) struct Network {
+    device: Device,
+    file: String,
+    program: Arc<Program>,
+    /// The graph's inputs: a tensor of the network, or the number of what the user gives.
+    inputs: Vec<Held>,
+    /// The output that is computed with outside of the network.
+    output: usize,
+    typed: bool,
+}
+
+enum Held {
+    Tensor(Tensor),
+    User(usize),
+    Nothing,
+}
+
+impl Network {
+    /// Makes its tensors in the order in which `model.to(device)` moves them, and, on a device that computes, reads their values.
+    ///
+    /// # Errors
+    /// Values that the file does not have or that cannot be read; those of the device.
+    pub(super) fn new(model: &Contents, output: usize, init: &Init) -> Result<Self> {
+        let state = &model.signature.state;
+        let of = |tensor: &StateTensor| matches!(tensor.kind, StateKind::Parameter { .. });
+        let tensors: Vec<(&str, bool)> = state.iter().map(|tensor| (tensor.path.as_str(), of(tensor))).collect();
+        let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
+        for number in transfer_order(&tensors) {
+            if state[number].same_as.is_none() {
+                made[number] = Some(make(&state[number], init, model)?);
+            }
+        }
+        let held = |kind: &InputKind| match kind {
+            InputKind::User(number) => Ok(Held::User(*number)),
+            InputKind::Nothing => Ok(Held::Nothing),
+            InputKind::State(number) => {
+                let number = state[*number].same_as.unwrap_or(*number);
+                let tensor = made.get(number).cloned().flatten();
+                tensor.map(Held::Tensor).ok_or_else(|| Error::invalid("weights", "a shared tensor is missing"))
+            }
+        };
+        Ok(Self {
+            device: init.device().clone(),
+            file: model.file.clone(),
+            program: model.program.clone(),
+            inputs: model.signature.inputs.iter().map(held).collect::<Result<_>>()?,
+            output,
+            typed: init.dtype() == model.dtype,
+        })
+    }
+
+    /// The outputs for these inputs.
+    ///
+    /// # Errors
+    /// What an operator cannot do, with the place in the user's program; those of the device.
+    pub(super) fn outputs(&self, users: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+        let value = |held: &Held| match held {
+            Held::Tensor(tensor) => Value::Tensor(tensor.clone()),
+            Held::User(number) => users.get(*number).map_or(Value::None, |tensor| Value::Tensor(tensor.clone())),
+            Held::Nothing => Value::None,
+        };
+        let typed = self.typed && memcore::autograd::autocast_dtype().is_none();
+        let runner = Runner { device: &self.device, file: &self.file, typed };
+        let values = runner.run(&self.program, self.inputs.iter().map(value).collect())?;
+        let tensor = |value: Value| if let Value::Tensor(tensor) = value { Some(tensor) } else { None };
+        Ok(values.into_iter().map(tensor).collect())
+    }
+}
+
+/// With one input, of which the loss is computed outside.
+impl Module for Network {
+    fn forward(&self, x: &Tensor) -> Result<Tensor> {
+        let outputs = self.outputs(std::slice::from_ref(x))?;
+        let output = outputs.into_iter().nth(self.output).flatten();
+        output.ok_or_else(|| Error::invalid("outputs", "the network gives no tensor"))
+    }
+}
+
+/// A tensor of the network on the device, with its values where the device computes.
+fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
+    let (module, name) = tensor.path.rsplit_once('.').unwrap_or(("", &tensor.path));
+    let init = init.at(module);
+    let dtype = model.in_run(tensor.dtype, init.dtype());
+    let made = match tensor.kind {
+        StateKind::Parameter { trained: true } => {
+            init.parameter(name, &tensor.dims, Fill::Constant(0.0))?.tensor().clone()
+        }
+        StateKind::Parameter { trained: false } => {
+            let (_scope, _op) = (context::scope(init.scope()), context::op("to>_to_copy"));
+            Tensor::from_array(Array::empty_as(init.device(), &tensor.dims, dtype, Category::Parameter)?)
+        }
+        StateKind::Buffer | StateKind::Constant => Tensor::from_array(init.buffer(name, &tensor.dims, dtype, 0.0)?),
+    };
+    if init.device().computes() {
+        fill(tensor, made.array(), &model.path)?;
+    }
+    Ok(made)
+}
+
+/// Reads the values of a tensor: one at a time is in main memory.
+fn fill(tensor: &StateTensor, array: &Array, path: &Path) -> Result<()> {
+    let Some(extent) = tensor.values else {
+        let problem =
+            "the file has no values for it (an export on the device meta has none): it can be predicted, not trained";
+        return Err(Error::invalid(tensor.path.clone(), problem));
+    };
+    let bytes = archive::read(path, extent).map_err(|error| Error::invalid(tensor.path.clone(), error.to_string()))?;
+    if tensor.dtype == array.dtype() {
+        return array.write_bytes(&bytes);
+    }
+    host::write(array, &host::decoded(&bytes, tensor.dtype))
+}
+
+/// The parameters in the order of `model.parameters()`: that of the file.
+pub(super) fn parameter_order(state: &[StateTensor], mut parameters: Vec<Parameter>) -> Vec<Parameter> {
+    let place = |parameter: &Parameter| state.iter().position(|tensor| tensor.path == parameter.path());
+    parameters.sort_by_cached_key(|parameter| place(parameter).unwrap_or(usize::MAX));
+    parameters
+}
+
+/// The type of the trained parameters, float32 where there are none; the second one, where there are several.
+pub(super) fn parameter_type(state: &[StateTensor]) -> (DType, Option<DType>) {
+    let trained = state.iter().filter(|tensor| tensor.kind == StateKind::Parameter { trained: true });
+    let mut types = trained.map(|tensor| tensor.dtype);
+    let first = types.next().unwrap_or(DType::F32);
+    (first, types.find(|dtype| *dtype != first))
+}

@@ -1,0 +1,276 @@
+//! Arithmetic, comparisons, reductions.
+
+use memcore::backend::kernel::{BinaryOp, UnaryOp};
+use memcore::{Array, DType, Result, Tensor, context, ops};
+
+use super::super::call::Call;
+use super::super::value::{Made, Value};
+use super::host;
+use super::layers::of_one;
+use super::table::Table;
+
+pub(super) const TABLE: Table = &[
+    ("add.Tensor", add),
+    ("add.Scalar", add),
+    ("sub.Tensor", sub),
+    ("sub.Scalar", sub),
+    ("rsub.Scalar", rsub),
+    ("mul.Tensor", mul),
+    ("mul.Scalar", mul),
+    ("div.Tensor", div),
+    ("div.Scalar", div),
+    ("add_.Tensor", add_),
+    ("neg.default", |c| of_one(c, |x| of_numbers(x, "neg", ops::neg, |v| -v))),
+    ("abs.default", |c| of_one(c, |x| of_numbers(x, "abs", ops::abs, f64::abs))),
+    ("exp.default", |c| of_one(c, ops::exp)),
+    ("log.default", |c| of_one(c, ops::log)),
+    ("sqrt.default", |c| of_one(c, ops::sqrt)),
+    ("rsqrt.default", |c| of_one(c, ops::rsqrt)),
+    ("reciprocal.default", |c| of_one(c, ops::reciprocal)),
+    ("sin.default", |c| of_one(c, ops::sin)),
+    ("cos.default", |c| of_one(c, ops::cos)),
+    ("square.default", |c| of_one(c, ops::square)),
+    ("pow.Tensor_Scalar", |c| {
+        let exponent = c.float("exponent")?;
+        of_one(c, |x| of_numbers(x, "pow", |x| ops::pow(x, exponent), |v| v.powf(exponent)))
+    }),
+    ("clamp.default", |c| {
+        let (min, max) = (c.float_or("min", f64::NEG_INFINITY)?, c.float_or("max", f64::INFINITY)?);
+        of_one(c, |x| of_numbers(x, "clamp", |x| ops::clamp(x, min, max), |v| v.max(min).min(max)))
+    }),
+    ("clamp_min.default", |c| {
+        let min = c.float("min")?;
+        of_one(c, |x| of_numbers(x, "clamp", |x| ops::clamp(x, min, f64::INFINITY), |v| v.max(min)))
+    }),
+    ("maximum.default", |c| Ok(Made::tensor(ops::maximum(c.tensor("self")?, c.tensor("other")?)?))),
+    ("minimum.default", |c| Ok(Made::tensor(ops::minimum(c.tensor("self")?, c.tensor("other")?)?))),
+    ("eq.Scalar", |c| compared(c, "eq", |a, b| a == b)),
+    ("ne.Scalar", |c| compared(c, "ne", |a, b| a != b)),
+    ("lt.Scalar", |c| compared(c, "lt", |a, b| a < b)),
+    ("le.Scalar", |c| compared(c, "le", |a, b| a <= b)),
+    ("gt.Scalar", |c| compared(c, "gt", |a, b| a > b)),
+    ("ge.Scalar", |c| compared(c, "ge", |a, b| a >= b)),
+    ("eq.Tensor", |c| compared(c, "eq", |a, b| a == b)),
+    ("ne.Tensor", |c| compared(c, "ne", |a, b| a != b)),
+    ("lt.Tensor", |c| compared(c, "lt", |a, b| a < b)),
+    ("le.Tensor", |c| compared(c, "le", |a, b| a <= b)),
+    ("gt.Tensor", |c| compared(c, "gt", |a, b| a > b)),
+    ("ge.Tensor", |c| compared(c, "ge", |a, b| a >= b)),
+    ("__and__.Tensor", |c| logical(c, "__and__>bitwise_and", |a, b| a && b)),
+    ("__or__.Tensor", |c| logical(c, "__or__>bitwise_or", |a, b| a || b)),
+    ("bitwise_and.Tensor", |c| logical(c, "bitwise_and", |a, b| a && b)),
+    ("bitwise_or.Tensor", |c| logical(c, "bitwise_or", |a, b| a || b)),
+    ("logical_and.default", |c| logical(c, "logical_and", |a, b| a && b)),
+    ("logical_or.default", |c| logical(c, "logical_or", |a, b| a || b)),
+    ("logical_not.default", |c| of_one(c, |x| negated(x, "logical_not"))),
+    ("bitwise_not.default", |c| {
+        if c.tensor("self")?.dtype() != DType::Bool {
+            return Err(c.error("of numbers is not represented; of a mask is"));
+        }
+        of_one(c, |x| negated(x, "bitwise_not"))
+    }),
+    ("masked_fill.Scalar", |c| {
+        let (mask, value) = (c.tensor("mask")?, c.float("value")?);
+        of_one(c, |x| ops::masked_fill(x, mask, value))
+    }),
+    ("where.self", |c| {
+        let (condition, a, b) = (c.tensor("condition")?, c.tensor("self")?, c.tensor("other")?);
+        Ok(Made::tensor(ops::where_(condition, a, b)?))
+    }),
+    ("where.ScalarOther", where_scalar_other),
+    ("sum.default", |c| reduced(c, "dim", ops::sum_as)),
+    ("sum.dim_IntList", |c| reduced(c, "dim", ops::sum_as)),
+    ("mean.default", |c| reduced(c, "dim", ops::mean_as)),
+    ("mean.dim", |c| reduced(c, "dim", ops::mean_as)),
+    ("amax.default", |c| of_one(c, |x| ops::amax(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
+    ("logsumexp.default", |c| of_one(c, |x| ops::logsumexp(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
+    ("max.dim", |c| extremum(c, ops::max_axis)),
+    ("min.dim", |c| extremum(c, ops::min_axis)),
+];
+
+/// The second operand: a number, with whether it is a float, or a tensor.
+enum Other<'a> {
+    Number(f64, bool),
+    Tensor(&'a Tensor),
+}
+
+fn other<'a>(c: &Call<'a>) -> Result<Other<'a>> {
+    match c.scalar("other")? {
+        Value::Tensor(_) => Ok(Other::Tensor(c.tensor("other")?)),
+        Value::Int(value) => Ok(Other::Number(value as f64, false)),
+        Value::Float(value) => Ok(Other::Number(value, true)),
+        Value::Bool(value) => Ok(Other::Number(f64::from(u8::from(value)), false)),
+        Value::None => Err(c.error("the argument other has no value")),
+    }
+}
+
+/// Floats by the operator; whole numbers, which no gradient reaches, on the host.
+fn of_numbers(
+    x: &Tensor,
+    op: &'static str,
+    floats: impl FnOnce(&Tensor) -> Result<Tensor>,
+    whole: impl Fn(f64) -> f64,
+) -> Result<Tensor> {
+    if x.dtype().is_float() { floats(x) } else { host::map(x, op, x.dtype(), whole) }
+}
+
+/// What `x op number` is stored as, where `x` is no float.
+fn with_number(dtype: DType, is_float: bool) -> DType {
+    match (is_float, dtype) {
+        (true, _) => DType::F32,
+        (false, DType::Bool) => DType::I64,
+        (false, dtype) => dtype,
+    }
+}
+
+/// An operator in its three forms: of two tensors of which one is a float, of a float and a number, of whole numbers.
+struct Forms {
+    op: &'static str,
+    tensors: fn(&Tensor, &Tensor) -> Result<Tensor>,
+    number: fn(&Tensor, f64) -> Result<Tensor>,
+    whole: fn(f64, f64) -> f64,
+    /// Whether whole numbers give a float.
+    divides: bool,
+}
+
+impl Forms {
+    fn of(&self, c: &Call<'_>) -> Result<Made> {
+        let x = c.tensor("self")?;
+        let float = x.dtype().is_float();
+        Ok(Made::tensor(match other(c)? {
+            Other::Number(value, _) if float => (self.number)(x, value)?,
+            Other::Number(value, is_float) => {
+                let dtype = with_number(x.dtype(), is_float || self.divides);
+                host::map(x, self.op, dtype, |v| (self.whole)(v, value))?
+            }
+            Other::Tensor(other) if float || other.dtype().is_float() => (self.tensors)(x, other)?,
+            Other::Tensor(other) => {
+                let dtype = if self.divides { DType::F32 } else { host::meeting(x.dtype(), other.dtype()) };
+                host::zip(x, other, self.op, dtype, self.whole)?
+            }
+        }))
+    }
+}
+
+fn no_factor(c: &Call<'_>) -> Result<()> {
+    if c.float_or("alpha", 1.0)? == 1.0 { Ok(()) } else { Err(c.error("a factor (alpha) is not represented")) }
+}
+
+fn add(c: &Call<'_>) -> Result<Made> {
+    no_factor(c)?;
+    Forms { op: "add", tensors: ops::add, number: ops::add_scalar, whole: |a, b| a + b, divides: false }.of(c)
+}
+
+fn sub(c: &Call<'_>) -> Result<Made> {
+    no_factor(c)?;
+    Forms { op: "sub", tensors: ops::sub, number: ops::sub_scalar, whole: |a, b| a - b, divides: false }.of(c)
+}
+
+fn rsub(c: &Call<'_>) -> Result<Made> {
+    no_factor(c)?;
+    let reversed = |a: &Tensor, b: &Tensor| ops::sub(b, a);
+    Forms { op: "rsub", tensors: reversed, number: ops::rsub_scalar, whole: |a, b| b - a, divides: false }.of(c)
+}
+
+fn mul(c: &Call<'_>) -> Result<Made> {
+    Forms { op: "mul", tensors: ops::mul, number: ops::mul_scalar, whole: |a, b| a * b, divides: false }.of(c)
+}
+
+fn div(c: &Call<'_>) -> Result<Made> {
+    Forms { op: "div", tensors: ops::div, number: ops::div_scalar, whole: |a, b| a / b, divides: true }.of(c)
+}
+
+/// In place: of a counter a number, of anything a tensor.
+fn add_(c: &Call<'_>) -> Result<Made> {
+    no_factor(c)?;
+    let x = c.tensor("self")?;
+    match other(c)? {
+        Other::Tensor(other) => Ok(Made::tensor(ops::add_(x, other)?)),
+        Other::Number(_, true) if !x.dtype().is_float() => Err(c.error("of a whole number and a float in place")),
+        Other::Number(add, _) => {
+            if x.is_leaf() && x.requires_grad() && memcore::autograd::is_grad_enabled() {
+                return Err(c.error("in place of a parameter that wants a gradient"));
+            }
+            x.array().unary_(UnaryOp::Affine { mul: 1.0, add })?;
+            Ok(Made::tensor(x.clone()))
+        }
+    }
+}
+
+/// A mask; two tensors of one type by a kernel.
+fn compared(c: &Call<'_>, op: &'static str, holds: fn(f64, f64) -> bool) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let number = |a: f64, b: f64| f64::from(u8::from(holds(a, b)));
+    Ok(Made::tensor(match other(c)? {
+        Other::Number(value, _) => host::map(&x.detach(), op, DType::Bool, |v| number(v, value))?,
+        Other::Tensor(other) if x.dtype() == other.dtype() => {
+            let _op = context::op(op);
+            Tensor::from_array(x.array().binary(kernel(op), other.array())?)
+        }
+        Other::Tensor(other) => host::zip(x, other, op, DType::Bool, number)?,
+    }))
+}
+
+fn kernel(op: &str) -> BinaryOp {
+    match op {
+        "eq" => BinaryOp::Eq,
+        "ne" => BinaryOp::Ne,
+        "lt" => BinaryOp::Lt,
+        "le" => BinaryOp::Le,
+        "gt" => BinaryOp::Gt,
+        _ => BinaryOp::Ge,
+    }
+}
+
+fn logical(c: &Call<'_>, op: &'static str, holds: fn(bool, bool) -> bool) -> Result<Made> {
+    let (a, b) = (c.tensor("self")?, c.tensor("other")?);
+    if a.dtype() != DType::Bool || b.dtype() != DType::Bool {
+        return Err(c.error("of numbers is not represented; of masks is"));
+    }
+    Ok(Made::tensor(host::zip(a, b, op, DType::Bool, |a, b| f64::from(u8::from(holds(a != 0.0, b != 0.0))))?))
+}
+
+fn negated(x: &Tensor, op: &'static str) -> Result<Tensor> {
+    host::map(&x.detach(), op, DType::Bool, |v| f64::from(u8::from(v == 0.0)))
+}
+
+/// The number becomes a tensor on the device first, as in PyTorch.
+fn where_scalar_other(c: &Call<'_>) -> Result<Made> {
+    let (condition, x, value) = (c.tensor("condition")?, c.tensor("self")?, c.float("other")?);
+    let _op = context::op("where");
+    let number = {
+        let _op = context::op("scalar_tensor");
+        Tensor::from_array(Array::full(c.device, &[], x.dtype(), value)?)
+    };
+    Ok(Made::tensor(ops::where_(condition, x, &number)?))
+}
+
+type Reduce = fn(&Tensor, &[usize], bool, DType) -> Result<Tensor>;
+
+/// Over the named axes, or all.
+fn reduced(c: &Call<'_>, axes: &str, reduce: Reduce) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let (axes, keep) = (c.axes(axes, x)?, c.flag("keepdim", false)?);
+    let dtype = c.dtype("dtype")?;
+    if !x.dtype().is_float() && dtype.is_none_or(|dtype| !dtype.is_float()) {
+        return Err(c.error("of whole numbers is not represented"));
+    }
+    let is_mean = c.node.target.starts_with("mean");
+    Ok(Made::tensor(match dtype {
+        Some(dtype) => reduce(x, &axes, keep, dtype)?,
+        None => match (is_mean, axes.is_empty()) {
+            (true, true) => ops::mean(x)?,
+            (true, false) => ops::mean_axes(x, &axes, keep)?,
+            (false, true) => ops::sum(x)?,
+            (false, false) => ops::sum_axes(x, &axes, keep)?,
+        },
+    }))
+}
+
+type Extremum = fn(&Tensor, usize, bool) -> Result<(Tensor, Tensor)>;
+
+fn extremum(c: &Call<'_>, find: Extremum) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let (values, indices) = find(x, c.axis("dim", 0, x)?, c.flag("keepdim", false)?)?;
+    Ok(Made::tensors([values, indices]))
+}

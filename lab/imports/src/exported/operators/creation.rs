@@ -1,0 +1,96 @@
+//! Tensors that a graph makes: numbers in a row, one number everywhere, copies of constants, noise.
+
+use memcore::{Array, DType, Result, Tensor, context, ops};
+
+use super::super::call::Call;
+use super::super::value::{Made, Value};
+use super::host;
+use super::layers::of_one;
+use super::table::Table;
+
+pub(super) const TABLE: Table = &[
+    ("arange.default", arange),
+    ("arange.start", arange),
+    ("arange.start_step", arange),
+    ("zeros.default", |c| filled(c, "zeros", &c.sizes("size")?, 0.0, None)),
+    ("ones.default", |c| filled(c, "ones", &c.sizes("size")?, 1.0, None)),
+    ("full.default", |c| filled(c, "full", &c.sizes("size")?, c.float("fill_value")?, number_type(c)?)),
+    ("zeros_like.default", |c| like(c, "zeros_like", 0.0)),
+    ("ones_like.default", |c| like(c, "ones_like", 1.0)),
+    ("full_like.default", |c| like(c, "full_like", c.float("fill_value")?)),
+    ("new_zeros.default", |c| new(c, "new_zeros", 0.0)),
+    ("new_ones.default", |c| new(c, "new_ones", 1.0)),
+    ("new_full.default", |c| new(c, "new_full", c.float("fill_value")?)),
+    ("scalar_tensor.default", |c| filled(c, "scalar_tensor", &[], c.float("s")?, None)),
+    ("lift_fresh_copy.default", |c| of_one(c, |x| ops::clone(&x.detach()))),
+    ("randn_like.default", randn_like),
+];
+
+/// Devices and layouts say nothing: everything is dense, and on the run's device.
+fn ignore_place(c: &Call<'_>) -> Result<()> {
+    c.ignore(&["device", "layout", "pin_memory"]);
+    c.contiguous_format("memory_format")
+}
+
+fn filled(c: &Call<'_>, op: &'static str, dims: &[usize], value: f64, otherwise: Option<DType>) -> Result<Made> {
+    ignore_place(c)?;
+    let dtype = c.dtype("dtype")?.or(otherwise).unwrap_or(DType::F32);
+    let _op = context::op(op);
+    Ok(Made::tensor(Tensor::from_array(Array::full(c.device, dims, dtype, value)?)))
+}
+
+/// The type of `full` where none is said: that of its number.
+fn number_type(c: &Call<'_>) -> Result<Option<DType>> {
+    Ok(Some(match c.scalar("fill_value")? {
+        Value::Int(_) => DType::I64,
+        Value::Bool(_) => DType::Bool,
+        _ => DType::F32,
+    }))
+}
+
+fn like(c: &Call<'_>, op: &'static str, value: f64) -> Result<Made> {
+    let x = c.tensor("self")?;
+    filled(c, op, x.dims(), value, Some(x.dtype()))
+}
+
+fn new(c: &Call<'_>, op: &'static str, value: f64) -> Result<Made> {
+    let dtype = c.tensor("self")?.dtype();
+    filled(c, op, &c.sizes("size")?, value, Some(dtype))
+}
+
+fn arange(c: &Call<'_>) -> Result<Made> {
+    ignore_place(c)?;
+    let (start, end, step) = (c.float_or("start", 0.0)?, c.float("end")?, c.float_or("step", 1.0)?);
+    let whole = ["start", "end", "step"].iter().all(|name| c.arg(name).is_none() || c.int(name).is_ok());
+    let dtype = c.dtype("dtype")?.unwrap_or(if whole { DType::I64 } else { DType::F32 });
+    let count = ((end - start) / step).ceil();
+    if step == 0.0 || !(0.0..=1e12).contains(&count) {
+        return Err(c.error(format!("from {start} to {end} by {step}")));
+    }
+    let values = || Ok((0..count as usize).map(|i| start + i as f64 * step).collect());
+    Ok(Made::tensor(host::made(c.device, "arange", &[count as usize], dtype, values)?))
+}
+
+/// Normal noise, like a tensor.
+fn randn_like(c: &Call<'_>) -> Result<Made> {
+    ignore_place(c)?;
+    let x = c.tensor("self")?;
+    let dtype = c.dtype("dtype")?.unwrap_or(x.dtype());
+    let (seed, offset) = c.device.random_state();
+    // As many words are used up as a kernel would draw.
+    c.device.set_random_state((seed, offset + x.numel().div_ceil(4) as u64));
+    let values = || Ok(normal(seed, offset, x.numel()));
+    Ok(Made::tensor(host::made(c.device, "randn_like", x.dims(), dtype, values)?))
+}
+
+/// Standard normal values, by Box and Muller's rule.
+fn normal(seed: u64, offset: u64, count: usize) -> Vec<f64> {
+    let mut state = seed ^ offset.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let mut unit = || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    };
+    (0..count).map(|_| (-2.0 * (1.0 - unit()).ln()).sqrt() * (std::f64::consts::TAU * unit()).cos()).collect()
+}

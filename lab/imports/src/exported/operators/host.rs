@@ -1,0 +1,140 @@
+//! Small tensors without a gradient that have no kernel: masks, positions, comparisons with a number. Their memory is taken on the device,
+//! as PyTorch takes it; their values, on a device that has some, are computed on the host.
+
+use half::{bf16, f16};
+use memcore::{Array, DType, Device, Error, Result, Tensor, context};
+
+use super::super::call::Sizes;
+
+/// A new tensor with these values, in row-major order; they are asked for where the device computes.
+pub(super) fn made(
+    device: &Device,
+    op: &'static str,
+    dims: &[usize],
+    dtype: DType,
+    values: impl FnOnce() -> Result<Vec<f64>>,
+) -> Result<Tensor> {
+    let _op = context::op(op);
+    let array = Array::empty(device, dims, dtype)?;
+    if device.computes() {
+        write(&array, &values()?)?;
+    }
+    Ok(Tensor::from_array(array))
+}
+
+/// Overwrites an array with values, rounded to its type.
+pub(crate) fn write(array: &Array, values: &[f64]) -> Result<()> {
+    match array.dtype() {
+        DType::F64 => array.write(values),
+        DType::F32 => array.write(&converted(values, |v| v as f32)),
+        DType::F16 => array.write(&converted(values, f16::from_f64)),
+        DType::BF16 => array.write(&converted(values, bf16::from_f64)),
+        DType::I64 => array.write(&converted(values, |v| v as i64)),
+        DType::I32 => array.write(&converted(values, |v| v as i32)),
+        DType::I8 => array.write(&converted(values, |v| v as i8)),
+        DType::U8 => array.write(&converted(values, |v| v as u8)),
+        DType::Bool => array.write(&converted(values, |v| u8::from(v != 0.0))),
+    }
+}
+
+fn converted<T>(values: &[f64], convert: impl Fn(f64) -> T) -> Vec<T> {
+    values.iter().map(|&value| convert(value)).collect()
+}
+
+/// The values of an array, in row-major order; takes no memory on the device.
+pub(super) fn values(array: &Array) -> Result<Vec<f64>> {
+    Ok(decoded(&array.to_bytes()?, array.dtype()))
+}
+
+/// Elements of this type, as numbers.
+pub(crate) fn decoded(bytes: &[u8], dtype: DType) -> Vec<f64> {
+    fn read<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        bytes.chunks_exact(N).filter_map(|chunk| chunk.try_into().ok()).map(convert).collect()
+    }
+    match dtype {
+        DType::F64 => read(bytes, f64::from_le_bytes),
+        DType::F32 => read(bytes, |b| f64::from(f32::from_le_bytes(b))),
+        DType::F16 => read(bytes, |b| f64::from(f16::from_le_bytes(b))),
+        DType::BF16 => read(bytes, |b| f64::from(bf16::from_le_bytes(b))),
+        DType::I64 => read(bytes, |b| i64::from_le_bytes(b) as f64),
+        DType::I32 => read(bytes, |b| f64::from(i32::from_le_bytes(b))),
+        DType::I8 => read(bytes, |b| f64::from(i8::from_le_bytes(b))),
+        DType::U8 | DType::Bool => read(bytes, |[b]| f64::from(b)),
+    }
+}
+
+/// A function of each element.
+pub(super) fn map(x: &Tensor, op: &'static str, dtype: DType, function: impl Fn(f64) -> f64) -> Result<Tensor> {
+    no_gradient(op, x)?;
+    made(x.device(), op, x.dims(), dtype, || Ok(values(x.array())?.into_iter().map(function).collect()))
+}
+
+/// A function of each two elements, broadcast against each other.
+pub(super) fn zip(
+    a: &Tensor,
+    b: &Tensor,
+    op: &'static str,
+    dtype: DType,
+    function: impl Fn(f64, f64) -> f64,
+) -> Result<Tensor> {
+    if !dtype_is_mask(dtype) {
+        no_gradient(op, a)?;
+        no_gradient(op, b)?;
+    }
+    let dims = memcore::layout::broadcast_dims(a.dims(), b.dims())?;
+    made(a.device(), op, &dims, dtype, || {
+        let spread = |x: &Tensor| values(&x.array().broadcast_to(&dims)?);
+        let (a, b) = (spread(a)?, spread(b)?);
+        Ok(a.into_iter().zip(b).map(|(a, b)| function(a, b)).collect())
+    })
+}
+
+/// What a mask is made of need not be differentiable.
+fn dtype_is_mask(dtype: DType) -> bool {
+    dtype == DType::Bool
+}
+
+fn no_gradient(op: &'static str, x: &Tensor) -> Result<()> {
+    if x.requires_grad() && memcore::autograd::is_grad_enabled() {
+        return Err(Error::invalid(op, "its gradient is not represented"));
+    }
+    Ok(())
+}
+
+/// The type in which two meet that are no floats, as PyTorch has it.
+pub(super) fn meeting(a: DType, b: DType) -> DType {
+    let rank = |dtype: DType| match dtype {
+        DType::Bool => 0,
+        DType::U8 => 1,
+        DType::I8 => 2,
+        DType::I32 => 3,
+        DType::I64 => 4,
+        DType::F16 | DType::BF16 => 5,
+        DType::F32 => 6,
+        DType::F64 => 7,
+    };
+    match (a, b) {
+        (DType::U8, DType::I8) | (DType::I8, DType::U8) => DType::I32,
+        (DType::F16, DType::BF16) | (DType::BF16, DType::F16) => DType::F32,
+        _ if rank(a) >= rank(b) => a,
+        _ => b,
+    }
+}
+
+/// Sums along an axis, each of what stands before and at its place.
+pub(super) fn running_sums(values: &[f64], dims: &[usize], axis: usize) -> Vec<f64> {
+    let inner: usize = dims[axis + 1..].iter().product();
+    let size = dims[axis];
+    let mut out = values.to_vec();
+    for i in 0..out.len() {
+        if i / inner.max(1) % size.max(1) > 0 {
+            out[i] += out[i - inner];
+        }
+    }
+    out
+}
+
+/// Sizes for a result.
+pub(super) fn dims_of(x: &Tensor) -> Sizes {
+    x.dims().into()
+}

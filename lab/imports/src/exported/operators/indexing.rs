@@ -1,0 +1,138 @@
+//! Elements by their numbers, and numbers that are counted: positions, masks of packed sequences.
+
+use memcore::{Array, DType, Result, Tensor, context, ops};
+
+use super::super::call::{Call, Sizes};
+use super::super::value::Made;
+use super::host;
+use super::table::Table;
+
+pub(super) const TABLE: Table = &[
+    ("index.Tensor", index),
+    ("index_select.default", |c| {
+        let x = c.tensor("self")?;
+        Ok(Made::tensor(ops::index_select(x, c.axis("dim", 0, x)?, c.tensor("index")?)?))
+    }),
+    ("gather.default", gather),
+    ("cumsum.default", cumsum),
+    ("diff.default", diff),
+];
+
+/// By one tensor of indices for each of the first dimensions: vectors of what has a gradient, any of what has none.
+fn index(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let indices = c.maybe_tensors("indices")?;
+    let indices: Option<Vec<&Tensor>> = indices.into_iter().collect();
+    let indices = indices.ok_or_else(|| c.error("with a dimension left out is not represented"))?;
+    if indices.is_empty() || indices.len() > x.rank() || indices.iter().any(|index| index.dtype() != DType::I64) {
+        return Err(c.error("by masks, or by more tensors than there are dimensions, is not represented"));
+    }
+    if x.dtype().is_float() {
+        return Ok(Made::tensor(ops::index_each(x, &indices)?));
+    }
+    let mut dims: Vec<usize> = Vec::new();
+    for index in &indices {
+        dims = memcore::layout::broadcast_dims(&dims, index.dims())?.to_vec();
+    }
+    let spread: Vec<Array> = indices.iter().map(|index| index.array().broadcast_to(&dims)).collect::<Result<_>>()?;
+    let rest = &x.dims()[indices.len()..];
+    let all: Sizes = dims.iter().chain(rest).copied().collect();
+    let _op = context::op("index");
+    let _ordered = in_order(&spread)?;
+    let chosen = || {
+        let columns = spread.iter().map(host::values).collect::<Result<Vec<_>>>()?;
+        let (source, inner) = (host::values(x.array())?, rest.iter().product::<usize>());
+        let mut out = Vec::new();
+        for i in 0..dims.iter().product() {
+            let at = columns
+                .iter()
+                .zip(x.dims())
+                .try_fold(0, |at, (column, &size)| Ok::<_, memcore::Error>(at * size + place(c, column[i], size)?))?;
+            out.extend_from_slice(&source[at * inner..(at + 1) * inner]);
+        }
+        Ok(out)
+    };
+    Ok(Made::tensor(host::made(x.device(), "", &all, x.dtype(), chosen)?))
+}
+
+/// Copies of the indices that PyTorch makes on a GPU where several do not lie alike.
+fn in_order(indices: &[Array]) -> Result<Vec<Array>> {
+    let strides = |array: &Array| array.layout().strides().to_vec();
+    if indices.windows(2).all(|pair| strides(&pair[0]) == strides(&pair[1])) {
+        return Ok(Vec::new());
+    }
+    let apart = indices.iter().filter(|index| !index.layout().is_contiguous());
+    let _op = context::op("clone");
+    apart.map(Array::copied).collect()
+}
+
+/// A number of an element; a negative one counts from the end.
+fn place(c: &Call<'_>, index: f64, size: usize) -> Result<usize> {
+    let counted = if index < 0.0 { index + size as f64 } else { index };
+    let inside = counted >= 0.0 && counted < size as f64;
+    if inside { Ok(counted as usize) } else { Err(c.error(format!("index {index} of {size}"))) }
+}
+
+/// Of whole numbers: of floats it has a gradient.
+fn gather(c: &Call<'_>) -> Result<Made> {
+    let (x, index) = (c.tensor("self")?, c.tensor("index")?);
+    let axis = c.axis("dim", 0, x)?;
+    c.not_set("sparse_grad")?;
+    if x.requires_grad() || index.rank() != x.rank() {
+        return Err(c.error("of values with a gradient is not represented"));
+    }
+    let sizes = x.dims().to_vec();
+    let chosen = || {
+        let (source, numbers) = (host::values(x.array())?, host::values(index.array())?);
+        let mut out = Vec::with_capacity(numbers.len());
+        for (i, number) in numbers.into_iter().enumerate() {
+            let (mut rest, mut at, mut step) = (i, 0, 1);
+            for (this, (&size, &taken)) in sizes.iter().zip(index.dims()).enumerate().rev() {
+                let here = if this == axis { place(c, number, size)? } else { rest % taken };
+                rest /= taken;
+                at += here * step;
+                step *= size;
+            }
+            out.push(*source.get(at).ok_or_else(|| c.error("an index beyond the tensor"))?);
+        }
+        Ok(out)
+    };
+    Ok(Made::tensor(host::made(x.device(), "gather", index.dims(), x.dtype(), chosen)?))
+}
+
+/// Of whole numbers and masks: positions that are counted. A mask is converted once the result has its memory.
+fn cumsum(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    if x.dtype().is_float() {
+        return Err(c.error("of floats is not represented"));
+    }
+    let (axis, dims): (usize, Sizes) = (c.axis("dim", 0, x)?, host::dims_of(x));
+    let dtype = c.dtype("dtype")?.unwrap_or(DType::I64);
+    let sums = || Ok(host::running_sums(&host::values(x.array())?, &dims, axis));
+    let made = host::made(x.device(), "cumsum", &dims, dtype, sums)?;
+    if x.dtype() != dtype {
+        let _op = context::op("cumsum>to>_to_copy");
+        drop(Array::empty(x.device(), &dims, dtype)?);
+    }
+    Ok(Made::tensor(made))
+}
+
+/// What each element is more than the one before it, of whole numbers.
+fn diff(c: &Call<'_>) -> Result<Made> {
+    if c.int_or("n", 1)? != 1 || c.arg("append").is_some() {
+        return Err(c.error("of higher order, or with something behind, is not represented"));
+    }
+    let x = c.tensor("self")?;
+    if x.dtype().is_float() || x.dtype() == DType::Bool {
+        return Err(c.error("of floats and masks is not represented"));
+    }
+    let axis = c.axis("dim", -1, x)?;
+    let _op = context::op("diff");
+    let joined = match c.maybe_tensor("prepend")? {
+        Some(before) => ops::cat(&[before, x], axis)?,
+        None => x.clone(),
+    };
+    let n = joined.dims()[axis].saturating_sub(1);
+    let (later, earlier) = (ops::narrow(&joined, axis, 1, n)?, ops::narrow(&joined, axis, 0, n)?);
+    Ok(Made::tensor(host::zip(&later, &earlier, "sub", x.dtype(), |a, b| a - b)?))
+}

@@ -1,0 +1,169 @@
+//! What layers consist of: products, normalisation, activations, attention, tables, dropout.
+
+use memcore::ops::{self, AttentionOptions, BatchNormOptions, RunningStats};
+use memcore::{Result, Tensor};
+
+use super::super::call::Call;
+use super::super::value::Made;
+use super::table::Table;
+
+pub(super) const TABLE: Table = &[
+    ("linear.default", linear),
+    ("matmul.default", |c| Ok(Made::tensor(ops::matmul(c.tensor("self")?, c.tensor("other")?)?))),
+    ("mm.default", |c| Ok(Made::tensor(ops::mm(c.tensor("self")?, c.tensor("mat2")?)?))),
+    ("bmm.default", |c| Ok(Made::tensor(ops::bmm(c.tensor("self")?, c.tensor("mat2")?)?))),
+    ("addmm.default", addmm),
+    ("embedding.default", embedding),
+    ("dropout.default", |c| {
+        Ok(Made::tensor(ops::dropout(c.tensor("input")?, c.float("p")?, c.flag("train", false)?)?))
+    }),
+    ("batch_norm.default", batch_norm),
+    ("layer_norm.default", layer_norm),
+    ("group_norm.default", group_norm),
+    ("rms_norm.default", rms_norm),
+    ("scaled_dot_product_attention.default", attention),
+    ("softmax.int", softmax),
+    ("log_softmax.int", log_softmax),
+    ("relu.default", |c| of_one(c, ops::relu)),
+    ("relu_.default", |c| of_one(c, ops::relu_)),
+    ("relu6.default", |c| of_one(c, ops::relu6)),
+    ("relu6_.default", |c| of_one(c, ops::relu6_)),
+    ("gelu.default", gelu),
+    ("silu.default", |c| of_one(c, ops::silu)),
+    ("silu_.default", |c| of_one(c, ops::silu_)),
+    ("mish.default", |c| of_one(c, ops::mish)),
+    ("sigmoid.default", |c| of_one(c, ops::sigmoid)),
+    ("log_sigmoid.default", |c| of_one(c, ops::log_sigmoid)),
+    ("tanh.default", |c| of_one(c, ops::tanh)),
+    ("hardswish.default", |c| of_one(c, ops::hardswish)),
+    ("hardswish_.default", |c| of_one(c, ops::hardswish_)),
+    ("hardsigmoid.default", |c| of_one(c, ops::hardsigmoid)),
+    ("hardtanh.default", |c| {
+        let (min, max) = (c.float_or("min_val", -1.0)?, c.float_or("max_val", 1.0)?);
+        of_one(c, |x| ops::hardtanh(x, min, max))
+    }),
+    ("hardtanh_.default", |c| {
+        let (min, max) = (c.float_or("min_val", -1.0)?, c.float_or("max_val", 1.0)?);
+        if (min, max) != (0.0, 6.0) {
+            return Err(c.error(format!("in place between {min} and {max} is not represented; between 0 and 6 is")));
+        }
+        of_one(c, ops::relu6_)
+    }),
+    ("leaky_relu.default", |c| {
+        let slope = c.float_or("negative_slope", 0.01)?;
+        of_one(c, |x| ops::leaky_relu(x, slope))
+    }),
+    ("elu.default", elu),
+    ("softplus.default", softplus),
+];
+
+/// Of the argument `self` alone.
+pub(super) fn of_one(c: &Call<'_>, function: impl FnOnce(&Tensor) -> Result<Tensor>) -> Result<Made> {
+    Ok(Made::tensor(function(c.tensor("self")?)?))
+}
+
+fn linear(c: &Call<'_>) -> Result<Made> {
+    Ok(Made::tensor(ops::linear(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?)?))
+}
+
+fn addmm(c: &Call<'_>) -> Result<Made> {
+    if (c.float_or("beta", 1.0)?, c.float_or("alpha", 1.0)?) != (1.0, 1.0) {
+        return Err(c.error("factors (alpha, beta) are not represented"));
+    }
+    let (bias, a, b) = (c.tensor("self")?, c.tensor("mat1")?, c.tensor("mat2")?);
+    Ok(Made::tensor(ops::addmm(bias, a, b)?))
+}
+
+fn embedding(c: &Call<'_>) -> Result<Made> {
+    c.not_set("scale_grad_by_freq")?;
+    c.not_set("sparse")?;
+    let padding = usize::try_from(c.int_or("padding_idx", -1)?).ok();
+    Ok(Made::tensor(ops::embedding(c.tensor("indices")?, c.tensor("weight")?, padding)?))
+}
+
+fn batch_norm(c: &Call<'_>) -> Result<Made> {
+    c.ignore(&["cudnn_enabled"]);
+    let options =
+        BatchNormOptions { training: c.flag("training", false)?, momentum: c.float("momentum")?, eps: c.float("eps")? };
+    let (mean, var) = (c.maybe_tensor("running_mean")?, c.maybe_tensor("running_var")?);
+    let running = mean.zip(var).map(|(mean, var)| RunningStats { mean: mean.array(), var: var.array() });
+    let x = c.tensor("input")?;
+    Ok(Made::tensor(ops::batch_norm(x, c.maybe_tensor("weight")?, c.maybe_tensor("bias")?, running, options)?))
+}
+
+fn layer_norm(c: &Call<'_>) -> Result<Made> {
+    c.ignore(&["cudnn_enable"]);
+    let (weight, bias) = (c.maybe_tensor("weight")?, c.maybe_tensor("bias")?);
+    let sizes = c.sizes("normalized_shape")?;
+    Ok(Made::tensor(ops::layer_norm(c.tensor("input")?, &sizes, weight, bias, c.float_or("eps", 1e-5)?)?))
+}
+
+fn group_norm(c: &Call<'_>) -> Result<Made> {
+    c.ignore(&["cudnn_enabled"]);
+    let groups = usize::try_from(c.int("num_groups")?).map_err(|_| c.error("a negative number of groups"))?;
+    let (weight, bias) = (c.maybe_tensor("weight")?, c.maybe_tensor("bias")?);
+    Ok(Made::tensor(ops::group_norm(c.tensor("input")?, groups, weight, bias, c.float_or("eps", 1e-5)?)?))
+}
+
+fn rms_norm(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("input")?;
+    // Unless said, PyTorch adds the smallest step of the type.
+    let smallest = if x.dtype() == memcore::DType::F64 { f64::EPSILON } else { f64::from(f32::EPSILON) };
+    let eps = c.float_or("eps", smallest)?;
+    Ok(Made::tensor(ops::rms_norm(x, &c.sizes("normalized_shape")?, c.maybe_tensor("weight")?, eps)?))
+}
+
+fn attention(c: &Call<'_>) -> Result<Made> {
+    let (q, k, v) = (c.tensor("query")?, c.tensor("key")?, c.tensor("value")?);
+    let grouped = c.flag("enable_gqa", false)?;
+    if !grouped && q.rank() == 4 && k.rank() == 4 && q.dims()[1] != k.dims()[1] {
+        return Err(c.error(format!("queries {:?} and keys {:?} without enable_gqa", q.dims(), k.dims())));
+    }
+    let options = AttentionOptions {
+        scale: c.arg("scale").map(|_| c.float("scale")).transpose()?,
+        causal: c.flag("is_causal", false)?,
+        dropout: c.float_or("dropout_p", 0.0)?,
+    };
+    Ok(Made::tensor(ops::scaled_dot_product_attention(q, k, v, c.maybe_tensor("attn_mask")?, options)?))
+}
+
+fn softmax(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let axis = c.axis("dim", 0, x)?;
+    Ok(Made::tensor(match c.dtype("dtype")? {
+        Some(dtype) => ops::softmax_as(x, axis, dtype)?,
+        None => ops::softmax(x, axis)?,
+    }))
+}
+
+fn log_softmax(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let axis = c.axis("dim", 0, x)?;
+    Ok(Made::tensor(match c.dtype("dtype")? {
+        Some(dtype) => ops::log_softmax_as(x, axis, dtype)?,
+        None => ops::log_softmax(x, axis)?,
+    }))
+}
+
+fn gelu(c: &Call<'_>) -> Result<Made> {
+    match c.text("approximate")?.unwrap_or("none") {
+        "none" => of_one(c, ops::gelu),
+        "tanh" => of_one(c, ops::gelu_tanh),
+        other => Err(c.error(format!("approximate={other:?}"))),
+    }
+}
+
+fn elu(c: &Call<'_>) -> Result<Made> {
+    if (c.float_or("scale", 1.0)?, c.float_or("input_scale", 1.0)?) != (1.0, 1.0) {
+        return Err(c.error("factors (scale, input_scale) are not represented"));
+    }
+    let alpha = c.float_or("alpha", 1.0)?;
+    of_one(c, |x| ops::elu(x, alpha))
+}
+
+fn softplus(c: &Call<'_>) -> Result<Made> {
+    if (c.float_or("beta", 1.0)?, c.float_or("threshold", 20.0)?) != (1.0, 20.0) {
+        return Err(c.error("a beta other than 1 or a threshold other than 20 is not represented"));
+    }
+    of_one(c, ops::softplus)
+}

@@ -1,0 +1,44 @@
+//! Which operators of PyTorch a graph may call, and what of [`memcore::ops`] each is.
+//!
+//! An argument that a mapping does not look at makes the call fail: nothing is left out silently.
+
+mod arithmetic;
+mod control;
+mod creation;
+pub(super) mod host;
+mod indexing;
+mod layers;
+mod losses;
+mod shapes;
+mod table;
+mod vision;
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+pub(super) use table::Operator;
+use table::Table;
+
+/// Every table.
+const TABLES: &[(&str, Table)] = &[
+    ("layers", layers::TABLE),
+    ("pictures", vision::TABLE),
+    ("losses", losses::TABLE),
+    ("arithmetic", arithmetic::TABLE),
+    ("shapes", shapes::TABLE),
+    ("indices", indexing::TABLE),
+    ("made on the spot", creation::TABLE),
+    ("sizes, types and regions", control::TABLE),
+];
+
+/// The operator of this name, where it is represented.
+pub(super) fn find(target: &str) -> Option<Operator> {
+    static ALL: LazyLock<HashMap<&str, Operator>> =
+        LazyLock::new(|| TABLES.iter().flat_map(|(_, table)| table.iter().copied()).collect());
+    ALL.get(target).copied()
+}
+
+/// Names of all operators that are represented, by what they are for.
+pub fn covered() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    TABLES.iter().map(|(group, table)| (*group, table.iter().map(|(name, _)| *name).collect()))
+}

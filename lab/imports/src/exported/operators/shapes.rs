@@ -1,0 +1,194 @@
+//! Views, copies and joins.
+
+use memcore::{Result, Tensor, ops};
+
+use super::super::call::{Call, Sizes};
+use super::super::value::Made;
+use super::layers::of_one;
+use super::table::Table;
+
+pub(super) const TABLE: Table = &[
+    ("view.default", |c| of_one(c, |x| ops::view(x, &sizes_of(c, "size", x)?))),
+    ("reshape.default", |c| of_one(c, |x| ops::reshape(x, &sizes_of(c, "shape", x)?))),
+    ("view_as.default", |c| of_one(c, |x| ops::view(x, c.tensor("other")?.dims()))),
+    ("flatten.using_ints", flatten),
+    ("unflatten.int", unflatten),
+    ("transpose.int", |c| of_one(c, |x| ops::transpose(x, c.axis("dim0", 0, x)?, c.axis("dim1", 0, x)?))),
+    ("t.default", |c| of_one(c, |x| if x.rank() < 2 { ops::alias(x) } else { ops::t(x) })),
+    ("permute.default", |c| of_one(c, |x| ops::permute(x, &c.axes("dims", x)?))),
+    ("unsqueeze.default", unsqueeze),
+    ("squeeze.dim", |c| of_one(c, |x| squeeze(x, c.axis("dim", 0, x)?))),
+    ("expand.default", expand),
+    ("expand_as.default", |c| of_one(c, |x| ops::expand(x, c.tensor("other")?.dims()))),
+    ("broadcast_tensors.default", broadcast_tensors),
+    ("repeat.default", |c| of_one(c, |x| ops::repeat(x, &c.sizes("repeats")?))),
+    ("contiguous.default", |c| {
+        c.contiguous_format("memory_format")?;
+        of_one(c, ops::contiguous)
+    }),
+    ("clone.default", |c| {
+        c.contiguous_format("memory_format")?;
+        of_one(c, ops::clone)
+    }),
+    ("alias.default", |c| of_one(c, ops::alias)),
+    ("detach.default", |c| of_one(c, |x| Ok(x.detach()))),
+    ("slice.Tensor", slice),
+    ("narrow.default", narrow),
+    ("select.int", select),
+    ("split.Tensor", split),
+    ("split_with_sizes.default", split_with_sizes),
+    ("split.sizes", split_with_sizes),
+    ("chunk.default", chunk),
+    ("unbind.int", |c| {
+        let x = c.tensor("self")?;
+        Ok(Made::tensors(ops::unbind(x, c.axis("dim", 0, x)?)?))
+    }),
+    ("roll.default", |c| of_one(c, |x| ops::roll(x, &c.ints("shifts")?, &c.axes("dims", x)?))),
+    ("cat.default", |c| joined(c, |parts, axis| ops::cat(parts, axis), 0)),
+    ("stack.default", |c| joined(c, |parts, axis| ops::stack(parts, axis), 1)),
+    ("tril.default", |c| of_one(c, |x| ops::tril(x, c.int_or("diagonal", 0)?))),
+    ("triu.default", |c| of_one(c, |x| ops::triu(x, c.int_or("diagonal", 0)?))),
+];
+
+/// Sizes of which one may be -1: as many as remain.
+fn sizes_of(c: &Call<'_>, name: &str, x: &Tensor) -> Result<Sizes> {
+    completed(c, &c.ints(name)?, x.numel())
+}
+
+fn completed(c: &Call<'_>, sizes: &[i64], numel: usize) -> Result<Sizes> {
+    let known = sizes.iter().filter(|size| **size != -1);
+    let product = known.clone().try_fold(1usize, |n, &size| n.checked_mul(usize::try_from(size).ok()?));
+    let product = product.ok_or_else(|| c.error(format!("sizes {sizes:?}")))?;
+    if known.count() + 1 < sizes.len() {
+        return Err(c.error(format!("sizes {sizes:?}: more than one is to be found")));
+    }
+    let rest = if product == 0 { 0 } else { numel / product };
+    Ok(sizes.iter().map(|&size| if size == -1 { rest } else { size as usize }).collect())
+}
+
+fn flatten(c: &Call<'_>) -> Result<Made> {
+    of_one(c, |x| {
+        let (start, end) = (c.axis("start_dim", 0, x)?, c.axis("end_dim", -1, x)?);
+        if x.rank() == 0 {
+            return ops::reshape(x, &[1]);
+        }
+        if start == end {
+            return Ok(x.clone());
+        }
+        if start > end {
+            return Err(c.error(format!("from axis {start} to axis {end}")));
+        }
+        let dims = x.dims();
+        let middle = [dims[start..=end].iter().product()];
+        let all: Sizes = dims[..start].iter().chain(&middle).chain(&dims[end + 1..]).copied().collect();
+        ops::reshape(x, &all)
+    })
+}
+
+fn unflatten(c: &Call<'_>) -> Result<Made> {
+    of_one(c, |x| {
+        let axis = c.axis("dim", 0, x)?;
+        let parts = completed(c, &c.ints("sizes")?, x.dims()[axis])?;
+        let all: Sizes = x.dims()[..axis].iter().chain(&parts).chain(&x.dims()[axis + 1..]).copied().collect();
+        ops::view(x, &all)
+    })
+}
+
+fn unsqueeze(c: &Call<'_>) -> Result<Made> {
+    of_one(c, |x| ops::unsqueeze(x, c.axis_of(c.int("dim")?, x.rank() + 1)?))
+}
+
+/// A dimension of another size than 1 stays, in a view all the same.
+fn squeeze(x: &Tensor, axis: usize) -> Result<Tensor> {
+    if x.dims().get(axis) == Some(&1) { ops::squeeze(x, axis) } else { ops::alias(x) }
+}
+
+/// A size of -1 stays as it is.
+fn expand(c: &Call<'_>) -> Result<Made> {
+    c.ignore(&["implicit"]);
+    of_one(c, |x| {
+        let sizes = c.ints("size")?;
+        let Some(new) = sizes.len().checked_sub(x.rank()) else {
+            return Err(c.error(format!("{:?} to {} dimensions", x.dims(), sizes.len())));
+        };
+        let size = |(i, &size): (usize, &i64)| match size {
+            -1 => i.checked_sub(new).map(|i| x.dims()[i]),
+            size => usize::try_from(size).ok(),
+        };
+        let dims: Option<Sizes> = sizes.iter().enumerate().map(size).collect();
+        ops::expand(x, &dims.ok_or_else(|| c.error(format!("to sizes {sizes:?}")))?)
+    })
+}
+
+/// Each tensor expanded to the sizes of all; one that has them stays itself.
+fn broadcast_tensors(c: &Call<'_>) -> Result<Made> {
+    let tensors = c.tensors("tensors")?;
+    let mut dims = Sizes::new();
+    for tensor in &tensors {
+        dims = memcore::layout::broadcast_dims(&dims, tensor.dims())?.into_iter().collect();
+    }
+    let expanded = |x: &&Tensor| if x.dims() == &dims[..] { Ok((*x).clone()) } else { ops::expand(x, &dims) };
+    Ok(Made::tensors(tensors.iter().map(expanded).collect::<Result<Vec<_>>>()?))
+}
+
+/// Where a part begins and ends: negative numbers count from the end, and those beyond it stand for it.
+fn within(at: i64, size: usize) -> usize {
+    let size = size as i64;
+    let counted = if at < 0 { at.saturating_add(size) } else { at };
+    counted.clamp(0, size) as usize
+}
+
+fn slice(c: &Call<'_>) -> Result<Made> {
+    if c.int_or("step", 1)? != 1 {
+        return Err(c.error("a step other than 1 is not represented"));
+    }
+    of_one(c, |x| {
+        let axis = c.axis("dim", 0, x)?;
+        let size = x.dims()[axis];
+        let (start, end) = (within(c.int_or("start", 0)?, size), within(c.int_or("end", i64::MAX)?, size));
+        ops::narrow(x, axis, start, end.saturating_sub(start))
+    })
+}
+
+fn narrow(c: &Call<'_>) -> Result<Made> {
+    of_one(c, |x| {
+        let axis = c.axis("dim", 0, x)?;
+        let length = usize::try_from(c.int("length")?).map_err(|_| c.error("a negative length"))?;
+        ops::narrow(x, axis, within(c.int("start")?, x.dims()[axis]), length)
+    })
+}
+
+fn select(c: &Call<'_>) -> Result<Made> {
+    of_one(c, |x| {
+        let axis = c.axis("dim", 0, x)?;
+        let (index, size) = (c.int("index")?, x.dims()[axis] as i64);
+        let counted = if index < 0 { index + size } else { index };
+        ops::select(x, axis, usize::try_from(counted).map_err(|_| c.error(format!("index {index} of {size}")))?)
+    })
+}
+
+fn split(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let size = usize::try_from(c.int("split_size")?).map_err(|_| c.error("a negative size"))?;
+    Ok(Made::tensors(ops::split(x, size, c.axis("dim", 0, x)?)?))
+}
+
+fn split_with_sizes(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let name = if c.arg("split_sizes").is_some() { "split_sizes" } else { "split_size" };
+    Ok(Made::tensors(ops::split_with_sizes(x, &c.sizes(name)?, c.axis("dim", 0, x)?)?))
+}
+
+fn chunk(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let chunks = usize::try_from(c.int("chunks")?).map_err(|_| c.error("a negative number of chunks"))?;
+    Ok(Made::tensors(ops::chunk(x, chunks, c.axis("dim", 0, x)?)?))
+}
+
+/// Along an axis of the parts, which the result has `more` of.
+fn joined(c: &Call<'_>, join: impl FnOnce(&[&Tensor], usize) -> Result<Tensor>, more: usize) -> Result<Made> {
+    let parts = c.tensors("tensors")?;
+    let rank = parts.first().map_or(0, |part| part.rank()) + more;
+    let axis = c.axis_of(c.int_or("dim", 0)?, rank)?;
+    Ok(Made::tensor(join(&parts, axis)?))
+}

@@ -1,0 +1,354 @@
+//! The graph, ready to run: names have become numbers of slots, each node says which values die behind it, and every name was there before
+//! it was used.
+//!
+//! A value dies behind the last node that uses it, as in the Python that `ExportedProgram.module()` runs. What a node writes in place keeps
+//! its slot: both names are one tensor.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use lab_base::error::{Error, Result};
+use memcore::DType;
+
+use super::names::Place;
+use super::schema::{self, Argument, Number, Size, TensorMeta};
+
+/// The number of a value.
+pub(super) type Slot = usize;
+
+/// A graph.
+pub(super) struct Program {
+    /// Names of the values, by their slots; of two names of one tensor, the first.
+    pub names: Vec<String>,
+    /// Where the inputs go.
+    pub inputs: Vec<Slot>,
+    /// What is run, in order.
+    pub nodes: Vec<Node>,
+    /// What is given back.
+    pub outputs: Vec<Arg>,
+}
+
+/// One call of an operator.
+pub(super) struct Node {
+    /// `conv2d.default`
+    pub target: String,
+    /// Whether it writes its first argument, which is its result.
+    pub in_place: bool,
+    /// What it is given, by name.
+    pub arguments: Vec<(String, Arg)>,
+    /// Where the results go.
+    pub outputs: Vec<Output>,
+    /// Values that die behind it, in order.
+    pub dying: Vec<Slot>,
+    /// Where it comes from.
+    pub place: Place,
+    /// The same as the account of memory has it.
+    pub scope: String,
+}
+
+/// Where a result goes, and what the file says of it.
+pub(super) struct Output {
+    pub slot: Slot,
+    pub expected: Option<Expected>,
+}
+
+/// What the file says of a tensor: sizes where they are numbers, and the type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub dims: Vec<Option<usize>>,
+    pub dtype: Option<DType>,
+}
+
+/// What a node is given.
+#[derive(Clone)]
+pub(super) enum Arg {
+    None,
+    Value(Slot),
+    Values(Vec<Option<Slot>>),
+    Int(i64),
+    Float(f64),
+    Floats(Vec<f64>),
+    Bool(bool),
+    Bools,
+    Text(String),
+    Numbers(Vec<Num>),
+    Type(i64),
+    MemoryFormat(i64),
+    /// Layouts and devices: everything is dense, and on the run's device.
+    Elsewhere,
+    Graph(Arc<Program>),
+}
+
+/// A number that is given or computed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Num {
+    Given(i64),
+    Value(Slot),
+}
+
+/// An operator of the file that is not represented: how often it stands there, and where first.
+pub(super) struct Unknown {
+    pub target: String,
+    pub count: usize,
+    pub place: Place,
+}
+
+/// Makes programs.
+struct Lowering<'a> {
+    file: &'a str,
+    is_known: &'a dyn Fn(&str) -> bool,
+    unknown: BTreeMap<String, Unknown>,
+}
+
+impl Program {
+    /// Of a graph of `file`; `is_known` says which operators are represented.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming file and node: a name that is not there, two values of one name, an argument of an unknown kind; operators that are
+    /// not represented, all of them at once.
+    pub(super) fn of(graph: &schema::Graph, file: &str, is_known: &dyn Fn(&str) -> bool) -> Result<Self> {
+        let mut lowering = Lowering { file, is_known, unknown: BTreeMap::new() };
+        let program = lowering.graph(graph)?;
+        if lowering.unknown.is_empty() {
+            return Ok(program);
+        }
+        let mut unknown: Vec<Unknown> = lowering.unknown.into_values().collect();
+        unknown.sort_by_key(|operator| std::cmp::Reverse(operator.count));
+        Err(Error::usage(file, refusal(&unknown)))
+    }
+
+    /// Which of the inputs any node uses, or the program gives back.
+    pub(super) fn used_inputs(&self) -> Vec<bool> {
+        let mut is_used = vec![false; self.names.len()];
+        let mut tell = |slot: Slot| is_used[slot] = true;
+        self.nodes.iter().flat_map(|node| &node.arguments).for_each(|(_, argument)| used(argument, &mut tell));
+        self.outputs.iter().for_each(|output| used(output, &mut tell));
+        self.inputs.iter().map(|slot| is_used[*slot]).collect()
+    }
+}
+
+/// All operators that are not represented.
+fn refusal(unknown: &[Unknown]) -> String {
+    let one = |operator: &Unknown| format!("{} ({} ×, first in {})", operator.target, operator.count, operator.place);
+    let all: Vec<String> = unknown.iter().map(one).collect();
+    let (verb, noun) = if unknown.len() == 1 { ("is", "operator") } else { ("are", "operators") };
+    format!("{} {noun} {verb} not represented: {}", unknown.len(), all.join("; "))
+}
+
+impl Lowering<'_> {
+    fn graph(&mut self, graph: &schema::Graph) -> Result<Program> {
+        let mut scope = Scope { file: self.file, slots: HashMap::new(), names: Vec::new() };
+        let mut inputs = Vec::new();
+        for input in &graph.inputs {
+            inputs.push(match input {
+                Argument::Tensor(name) | Argument::Named(name) => scope.define(name, "the inputs")?,
+                // An input that is no tensor is a constant of the program: its slot stays empty.
+                _ => scope.unnamed(),
+            });
+        }
+        let first_made = scope.names.len();
+        let mut nodes = Vec::new();
+        for node in &graph.nodes {
+            nodes.push(self.node(node, graph, &mut scope)?);
+        }
+        let outputs = graph.outputs.iter().map(|output| self.argument(output, &scope, "the outputs"));
+        let outputs = outputs.collect::<Result<Vec<Arg>>>()?;
+        let mut program = Program { names: scope.names, inputs, nodes, outputs };
+        find_deaths(&mut program, first_made);
+        Ok(program)
+    }
+
+    fn node(&mut self, node: &schema::Node, graph: &schema::Graph, scope: &mut Scope<'_>) -> Result<Node> {
+        let place = Place::of(node.metadata("nn_module_stack"), node.metadata("stack_trace"));
+        let target = short(&node.target).to_string();
+        let name = node.outputs.iter().find_map(first_name).unwrap_or(&target).to_string();
+        let mut arguments = Vec::new();
+        for argument in &node.inputs {
+            arguments.push((argument.name.clone(), self.argument(&argument.arg, scope, &name)?));
+        }
+        let is_known = (self.is_known)(&target);
+        if !is_known {
+            let new = || Unknown { target: target.clone(), count: 0, place: place.clone() };
+            self.unknown.entry(target.clone()).or_insert_with(new).count += 1;
+        }
+        let in_place = match arguments.first() {
+            Some((_, Arg::Value(slot))) if is_known && writes_first(&target) => Some(*slot),
+            _ => None,
+        };
+        let mut outputs = Vec::new();
+        for result in &node.outputs {
+            for result in names_of(result) {
+                let slot = match (result, in_place) {
+                    (Some(result), Some(slot)) => scope.rename(result, slot)?,
+                    (Some(result), None) => scope.define(result, &name)?,
+                    (None, _) => scope.unnamed(),
+                };
+                let expected = result.and_then(|result| graph.tensor_values.get(result)).map(Expected::of);
+                outputs.push(Output { slot, expected });
+            }
+        }
+        let (in_place, scope) = (in_place.is_some(), place.scope());
+        Ok(Node { target, in_place, arguments, outputs, dying: Vec::new(), place, scope })
+    }
+
+    fn argument(&mut self, argument: &Argument, scope: &Scope<'_>, node: &str) -> Result<Arg> {
+        Ok(match argument {
+            Argument::None => Arg::None,
+            Argument::Tensor(name) | Argument::Named(name) => Arg::Value(scope.slot(name, node)?),
+            Argument::Tensors(names) => {
+                let slot = |name: &Option<String>| name.as_ref().map(|name| scope.slot(name, node)).transpose();
+                Arg::Values(names.iter().map(slot).collect::<Result<_>>()?)
+            }
+            Argument::Int(value) => Arg::Int(*value),
+            Argument::Float(value) => Arg::Float(*value),
+            Argument::Floats(values) => Arg::Floats(values.clone()),
+            Argument::Bool(value) => Arg::Bool(*value),
+            Argument::Bools => Arg::Bools,
+            Argument::Text(text) => Arg::Text(text.clone()),
+            Argument::Numbers(numbers) => {
+                let number = |number: &Number| match number {
+                    Number::Given(value) => Ok(Num::Given(*value)),
+                    Number::Named(name) => scope.slot(name, node).map(Num::Value),
+                };
+                Arg::Numbers(numbers.iter().map(number).collect::<Result<_>>()?)
+            }
+            Argument::Type(code) => Arg::Type(*code),
+            Argument::MemoryFormat(code) => Arg::MemoryFormat(*code),
+            Argument::Layout | Argument::Device => Arg::Elsewhere,
+            Argument::Graph(graph) => Arg::Graph(Arc::new(self.graph(graph)?)),
+            Argument::Other(kind) => {
+                return Err(Error::usage(
+                    format!("{}: node {node}", self.file),
+                    format!("an argument of kind {kind}, which is not represented"),
+                ));
+            }
+        })
+    }
+}
+
+/// Names of one graph.
+struct Scope<'a> {
+    file: &'a str,
+    slots: HashMap<String, Slot>,
+    names: Vec<String>,
+}
+
+impl Scope<'_> {
+    fn error(&self, node: &str, problem: String) -> Error {
+        Error::usage(format!("{}: node {node}", self.file), problem)
+    }
+
+    fn unnamed(&mut self) -> Slot {
+        self.names.push(String::new());
+        self.names.len() - 1
+    }
+
+    fn define(&mut self, name: &str, node: &str) -> Result<Slot> {
+        let slot = self.names.len();
+        if self.slots.insert(name.to_string(), slot).is_some() {
+            return Err(self.error(node, format!("the name {name} is given a second time")));
+        }
+        self.names.push(name.to_string());
+        Ok(slot)
+    }
+
+    /// Another name of a value.
+    fn rename(&mut self, name: &str, slot: Slot) -> Result<Slot> {
+        if self.slots.insert(name.to_string(), slot).is_some_and(|before| before != slot) {
+            return Err(self.error(name, format!("the name {name} is given a second time")));
+        }
+        Ok(slot)
+    }
+
+    fn slot(&self, name: &str, node: &str) -> Result<Slot> {
+        self.slots
+            .get(name)
+            .copied()
+            .ok_or_else(|| self.error(node, format!("uses {name}, which no node before it makes")))
+    }
+}
+
+impl Expected {
+    pub(super) fn of(meta: &TensorMeta) -> Self {
+        let known = |size: &Size| match size {
+            Size::AsInt(value) => usize::try_from(*value).ok(),
+            Size::AsExpr(_) => None,
+        };
+        Self { dims: meta.sizes.iter().map(known).collect(), dtype: dtype(meta.dtype) }
+    }
+}
+
+/// A `ScalarType` of the schema; `None` for one that is not represented.
+pub(super) fn dtype(code: i64) -> Option<DType> {
+    Some(match code {
+        1 => DType::U8,
+        2 => DType::I8,
+        4 => DType::I32,
+        5 => DType::I64,
+        6 => DType::F16,
+        7 => DType::F32,
+        8 => DType::F64,
+        12 => DType::Bool,
+        13 => DType::BF16,
+        _ => return None,
+    })
+}
+
+/// `conv2d.default` of `torch.ops.aten.conv2d.default`; others without `torch.ops`.
+fn short(target: &str) -> &str {
+    let target = target.strip_prefix("torch.ops.").unwrap_or(target);
+    target.strip_prefix("aten.").unwrap_or(target)
+}
+
+/// Whether an operator writes its first argument in place, as PyTorch names such: `relu_.default`.
+fn writes_first(target: &str) -> bool {
+    let base = target.split('.').next().unwrap_or_default();
+    base.ends_with('_') && !base.starts_with('_')
+}
+
+/// Names of the values that an output consists of; `None` for one that is not used.
+fn names_of(output: &Argument) -> Vec<Option<&str>> {
+    match output {
+        Argument::Tensor(name) | Argument::Named(name) => vec![Some(name)],
+        Argument::Tensors(names) => names.iter().map(Option::as_deref).collect(),
+        Argument::None => vec![None],
+        _ => Vec::new(),
+    }
+}
+
+fn first_name(output: &Argument) -> Option<&str> {
+    names_of(output).into_iter().flatten().next()
+}
+
+/// Tells each node which values die behind it: those made by nodes, from slot `first_made` on, that nothing uses any more.
+fn find_deaths(program: &mut Program, first_made: Slot) {
+    let mut lives: Vec<bool> = vec![false; program.names.len()];
+    for output in &program.outputs {
+        used(output, &mut |slot| lives[slot] = true);
+    }
+    for node in program.nodes.iter_mut().rev() {
+        let mut dying = Vec::new();
+        let mut dies = |slot: Slot| {
+            if slot >= first_made && !std::mem::replace(&mut lives[slot], true) {
+                dying.push(slot);
+            }
+        };
+        node.arguments.iter().for_each(|(_, argument)| used(argument, &mut dies));
+        node.outputs.iter().for_each(|output| dies(output.slot));
+        node.dying = dying;
+    }
+}
+
+/// Tells of every value that an argument is or holds.
+fn used(argument: &Arg, tell: &mut impl FnMut(Slot)) {
+    match argument {
+        Arg::Value(slot) => tell(*slot),
+        Arg::Values(slots) => slots.iter().flatten().for_each(|slot| tell(*slot)),
+        Arg::Numbers(numbers) => numbers.iter().for_each(|number| {
+            if let Num::Value(slot) = number {
+                tell(*slot);
+            }
+        }),
+        _ => {}
+    }
+}

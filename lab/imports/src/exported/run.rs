@@ -1,0 +1,150 @@
+//! Runs a graph on a device: each node's operator, then what died with it is freed.
+
+use std::sync::Arc;
+
+use memcore::autograd::{Edge, is_grad_enabled};
+use memcore::{Device, Error, Result, Tensor, context};
+
+use super::call::Call;
+use super::operators;
+use super::program::{Arg, Expected, Node, Program};
+use super::value::{Made, Value};
+
+/// Nodes of views: what is written in place through one belongs to the history of another tensor.
+const VIEWS: [&str; 13] = [
+    "ViewBackward0",
+    "TBackward0",
+    "TransposeBackward0",
+    "PermuteBackward0",
+    "SliceBackward0",
+    "SelectBackward0",
+    "AliasBackward0",
+    "UnsqueezeBackward0",
+    "SqueezeBackward1",
+    "ExpandBackward0",
+    "SplitBackward0",
+    "SplitWithSizesBackward0",
+    "AsStridedBackward0",
+];
+
+/// A graph on a device.
+pub(super) struct Runner<'a> {
+    pub device: &'a Device,
+    /// The file's name, for errors.
+    pub file: &'a str,
+    /// Whether types must be those that the file says: not where a run changes the precision.
+    pub typed: bool,
+}
+
+impl Runner<'_> {
+    /// The graph's results for these inputs.
+    ///
+    /// # Errors
+    /// What an operator cannot do, with the place in the user's program; those of the device.
+    pub(super) fn run(&self, program: &Program, inputs: Vec<Value>) -> Result<Vec<Value>> {
+        let mut values = vec![Value::None; program.names.len()];
+        for (slot, value) in program.inputs.iter().zip(inputs) {
+            values[*slot] = value;
+        }
+        for node in &program.nodes {
+            self.node(program, node, &mut values).map_err(|error| self.placed(node, error))?;
+        }
+        let output = |output: &Arg| match output {
+            Arg::Value(slot) => values.get(*slot).cloned().unwrap_or(Value::None),
+            Arg::Int(value) => Value::Int(*value),
+            Arg::Float(value) => Value::Float(*value),
+            Arg::Bool(value) => Value::Bool(*value),
+            _ => Value::None,
+        };
+        Ok(program.outputs.iter().map(output).collect())
+    }
+
+    fn node(&self, program: &Program, node: &Node, values: &mut [Value]) -> Result<()> {
+        let _scope = context::scope(self.device.scope(&node.scope));
+        if node.in_place {
+            may_write(program, node, values)?;
+        }
+        let made = {
+            let inner = |program: &Program, inputs: Vec<Value>| self.run(program, inputs);
+            let call = Call::new(node, values, self.device, &inner);
+            let missing = || Error::invalid(node.target.clone(), "is not represented");
+            let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
+            call.check_all_read()?;
+            made
+        };
+        let made = match made {
+            Made::One(value) => vec![value],
+            Made::Many(values) => values,
+            Made::Nothing => Vec::new(),
+        };
+        if made.len() < node.outputs.len() {
+            let problem = format!("gives {} results, the file names {}", made.len(), node.outputs.len());
+            return Err(Error::invalid(node.target.clone(), problem));
+        }
+        for (output, value) in node.outputs.iter().zip(made) {
+            if let (Some(expected), Value::Tensor(tensor)) = (&output.expected, &value) {
+                self.check(node, expected, tensor)?;
+            }
+            values[output.slot] = value;
+        }
+        for slot in &node.dying {
+            values[*slot] = Value::None;
+        }
+        Ok(())
+    }
+
+    /// A result that is not what PyTorch had would make every figure after it wrong.
+    fn check(&self, node: &Node, expected: &Expected, found: &Tensor) -> Result<()> {
+        let fits = expected.dims.len() == found.rank()
+            && expected.dims.iter().zip(found.dims()).all(|(known, dim)| known.is_none_or(|known| known == *dim));
+        if !fits {
+            let shown: Vec<String> = expected.dims.iter().map(|d| d.map_or("*".into(), |d| d.to_string())).collect();
+            let problem = format!("gives {:?}, the file says [{}]", found.dims(), shown.join(", "));
+            return Err(Error::invalid(node.target.clone(), problem));
+        }
+        match expected.dtype {
+            Some(dtype) if self.typed && dtype != found.dtype() => {
+                Err(Error::invalid(node.target.clone(), format!("gives {}, the file says {dtype}", found.dtype())))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// With the place in the user's program, unless a graph inside of the node has named it.
+    fn placed(&self, node: &Node, error: Error) -> Error {
+        let (what, problem) = match error {
+            _ if node.target.starts_with("higher_order.") => return error,
+            Error::Invalid { what, problem } if what == node.target => (what, problem),
+            Error::Invalid { what, problem } => (node.target.clone(), format!("{what}: {problem}")),
+            Error::Shape { op, detail } => (node.target.clone(), format!("{op}: {detail}")),
+            Error::DType { .. } => (node.target.clone(), error.to_string()),
+            other => return other,
+        };
+        Error::invalid(format!("{}: {what} in {}", self.file, node.place), problem)
+    }
+}
+
+/// Refuses to write in place where a view and its base would have to share one history.
+fn may_write(program: &Program, node: &Node, values: &[Value]) -> Result<()> {
+    let Some(slot) = node.outputs.first().map(|output| output.slot) else { return Ok(()) };
+    let Some(Value::Tensor(written)) = values.get(slot) else { return Ok(()) };
+    if !written.requires_grad() || !is_grad_enabled() {
+        return Ok(());
+    }
+    if let Some(Edge::Node(history, _)) = written.edge()
+        && VIEWS.contains(&history.name())
+    {
+        return Err(Error::invalid(node.target.clone(), "writes in place through a view, which is not represented"));
+    }
+    let shares = |(other, value): (usize, &Value)| match value {
+        Value::Tensor(tensor) => other != slot && Arc::ptr_eq(tensor.array().storage(), written.array().storage()),
+        _ => false,
+    };
+    match values.iter().enumerate().position(shares) {
+        Some(other) => {
+            let problem = format!("writes in place what {} sees too, which is not represented", program.names[other]);
+            Err(Error::invalid(node.target.clone(), problem))
+        }
+        None => Ok(()),
+    }
+}

@@ -1,0 +1,257 @@
+//! What a graph's inputs and outputs stand for.
+
+use std::collections::BTreeMap;
+
+use lab_base::error::{Error, Result};
+use memcore::DType;
+
+use super::archive::{Archive, Extent};
+use super::program::{Expected, dtype};
+use super::schema::{self, Argument, Graph, Size, TensorMeta, WeightsConfig};
+
+/// What one input of the graph is.
+pub(super) enum InputKind {
+    /// A tensor of the network, by its number in [`Signature::state`].
+    State(usize),
+    /// What the user gives, by its number in [`Signature::users`].
+    User(usize),
+    /// A constant that the graph has taken in.
+    Nothing,
+}
+
+/// What a tensor of the network is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StateKind {
+    Parameter { trained: bool },
+    Buffer,
+    Constant,
+}
+
+/// A tensor of the network.
+pub(super) struct StateTensor {
+    /// `h.0.attn.weight`
+    pub path: String,
+    pub kind: StateKind,
+    pub dims: Vec<usize>,
+    pub dtype: DType,
+    /// The number of the one that this is too: tied weights.
+    pub same_as: Option<usize>,
+    /// Where its values lie; `None` in a file without them.
+    pub values: Option<Extent>,
+}
+
+/// What the user gives.
+pub(super) struct UserTensor {
+    pub name: String,
+    pub meta: TensorMeta,
+    pub dtype: DType,
+}
+
+/// An output of the graph.
+pub(super) struct OutputTensor {
+    pub name: String,
+    /// Sizes where they are numbers, and the type; `None` for one that is no tensor.
+    pub expected: Option<Expected>,
+    /// Whether the file says that it is the loss.
+    pub is_loss: bool,
+}
+
+/// All inputs and outputs.
+#[derive(Default)]
+pub(super) struct Signature {
+    pub inputs: Vec<InputKind>,
+    pub state: Vec<StateTensor>,
+    pub users: Vec<UserTensor>,
+    pub outputs: Vec<OutputTensor>,
+    /// Parameters that were taken to be one, where the file does not say: pairs of paths.
+    pub taken_as_one: Vec<(String, String)>,
+}
+
+/// Where values of weights lie: a folder of the archive, and what lies there.
+struct Weights {
+    folder: &'static str,
+    config: WeightsConfig,
+}
+
+impl Signature {
+    /// Of a program, with the places of its weights in the archive.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming entry and tensor: inputs and outputs that are not represented, weights that are missing or not as they are said to be.
+    pub(super) fn of(module: &schema::GraphModule, used: &[bool], model: &str, archive: &mut Archive) -> Result<Self> {
+        let (graph, signature) = (&module.graph, &module.signature);
+        let entry = format!("models/{model}.json");
+        if graph.inputs.len() != signature.input_specs.len() || graph.outputs.len() != signature.output_specs.len() {
+            return Err(archive.error(&entry, "graph and signature have different numbers of inputs or outputs"));
+        }
+        let mut weights = Vec::new();
+        for (folder, kind) in [("data/weights/", "weights"), ("data/constants/", "constants")] {
+            let config = format!("{folder}{model}_{kind}_config.json");
+            let config = if archive.has(&config) { archive.json(&config)? } else { WeightsConfig::default() };
+            weights.push(Weights { folder, config });
+        }
+        let mut all = Self::default();
+        let mut files = BTreeMap::new();
+        for (argument, spec) in graph.inputs.iter().zip(&signature.input_specs) {
+            let kind = all.input(graph, argument, spec, &mut |path, meta, state| {
+                state_of(archive, &weights, path, meta, state, &mut files)
+            });
+            all.inputs.push(kind.map_err(|problem| archive.error(&entry, problem))?);
+        }
+        for (argument, spec) in graph.outputs.iter().zip(&signature.output_specs) {
+            let output = output(graph, argument, spec).map_err(|problem| archive.error(&entry, problem))?;
+            all.outputs.push(output);
+        }
+        all.tie_unused(used);
+        Ok(all)
+    }
+
+    /// Without values a file does not say which parameters are one. But the graph then knows one of them only: a parameter that it does not use, of the
+    /// sizes of one that it does, is that one.
+    fn tie_unused(&mut self, used: &[bool]) {
+        let mut is_used = vec![false; self.state.len()];
+        for (kind, used) in self.inputs.iter().zip(used) {
+            if let InputKind::State(number) = kind {
+                is_used[*number] = *used;
+            }
+        }
+        let open = |tensor: &StateTensor| {
+            matches!(tensor.kind, StateKind::Parameter { .. }) && tensor.values.is_none() && tensor.same_as.is_none()
+        };
+        for unused in 0..self.state.len() {
+            let tensor = &self.state[unused];
+            if is_used[unused] || !open(tensor) {
+                continue;
+            }
+            let alike = |other: &StateTensor| other.dims == tensor.dims && other.dtype == tensor.dtype;
+            let twin = (0..self.state.len()).find(|&i| is_used[i] && open(&self.state[i]) && alike(&self.state[i]));
+            if let Some(twin) = twin {
+                let (first, second) = (unused.min(twin), unused.max(twin));
+                self.taken_as_one.push((self.state[first].path.clone(), self.state[second].path.clone()));
+                self.state[second].same_as = Some(first);
+            }
+        }
+    }
+
+    fn input(
+        &mut self,
+        graph: &Graph,
+        argument: &Argument,
+        spec: &BTreeMap<String, schema::InputSpec>,
+        state_of: &mut dyn FnMut(&str, &TensorMeta, &[StateTensor]) -> Result<StateTensor>,
+    ) -> Result<InputKind, String> {
+        let (kind, spec) = spec.first_key_value().ok_or("an input of no kind")?;
+        let name = match argument {
+            Argument::Tensor(name) => name,
+            Argument::Named(name) => {
+                return Err(format!("the input {name} is a symbolic number, which is not represented"));
+            }
+            _ => return Ok(InputKind::Nothing),
+        };
+        let meta = graph.tensor_values.get(name).ok_or_else(|| format!("nothing is said of the input {name}"))?;
+        let element = dtype(meta.dtype);
+        let element =
+            element.ok_or_else(|| format!("{name}: element type {} of PyTorch's is not represented", meta.dtype))?;
+        let (path, wanted) = match kind.as_str() {
+            "user_input" => {
+                self.users.push(UserTensor { name: name.clone(), meta: meta.clone(), dtype: element });
+                return Ok(InputKind::User(self.users.len() - 1));
+            }
+            "parameter" => (&spec.parameter_name, StateKind::Parameter { trained: meta.requires_grad }),
+            "buffer" => (&spec.buffer_name, StateKind::Buffer),
+            "tensor_constant" => (&spec.tensor_constant_name, StateKind::Constant),
+            other => return Err(format!("the input {name} is a {other}, which is not represented")),
+        };
+        let path = path.as_deref().ok_or_else(|| format!("the input {name} has no path"))?;
+        let found = state_of(path, meta, &self.state).map_err(|error| error.to_string())?;
+        self.state.push(StateTensor { kind: wanted, ..found });
+        Ok(InputKind::State(self.state.len() - 1))
+    }
+}
+
+/// Sizes that are numbers.
+fn numbers(sizes: &[Size]) -> Option<Vec<usize>> {
+    let number = |size: &Size| match size {
+        Size::AsInt(value) => usize::try_from(*value).ok(),
+        Size::AsExpr(_) => None,
+    };
+    sizes.iter().map(number).collect()
+}
+
+fn state_of(
+    archive: &mut Archive,
+    weights: &[Weights],
+    path: &str,
+    meta: &TensorMeta,
+    before: &[StateTensor],
+    files: &mut BTreeMap<String, usize>,
+) -> Result<StateTensor> {
+    let wrong = |problem: String| Error::usage(path.to_string(), problem);
+    let dims = numbers(&meta.sizes).ok_or_else(|| wrong("its sizes are not numbers".into()))?;
+    let numel = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d as u64)).filter(|n| *n <= 1 << 48);
+    let numel = numel.ok_or_else(|| wrong("its sizes are beyond any device".into()))?;
+    let element = dtype(meta.dtype).ok_or_else(|| wrong("its element type is not represented".into()))?;
+    if !is_contiguous(meta, &dims) {
+        return Err(wrong("it does not lie in row-major order, which is not represented".into()));
+    }
+    let mut state =
+        StateTensor { path: path.into(), kind: StateKind::Constant, dims, dtype: element, same_as: None, values: None };
+    let found = weights.iter().find_map(|weights| Some((weights.folder, weights.config.config.get(path)?)));
+    let Some((folder, entry)) = found else { return Ok(state) };
+    if entry.use_pickle {
+        return Ok(state);
+    }
+    let file = format!("{folder}{}", entry.path_name);
+    let offset = match &entry.tensor_meta.storage_offset {
+        Some(Size::AsInt(offset)) => u64::try_from(*offset).ok(),
+        None => Some(0),
+        Some(Size::AsExpr(_)) => None,
+    };
+    let bytes = numel * element.size();
+    let start = offset.and_then(|offset| offset.checked_mul(element.size()));
+    let start = start.ok_or_else(|| archive.error(&file, format!("{path} begins nowhere in it")))?;
+    let extent = archive.extent(&file)?;
+    // A storage that was on the device `meta` has no bytes.
+    if extent.bytes > 0 {
+        if entry.tensor_meta.dtype != meta.dtype || start.checked_add(bytes).is_none_or(|end| end > extent.bytes) {
+            return Err(archive.error(&file, format!("has {} bytes, not those of {path}", extent.bytes)));
+        }
+        state.values = Some(Extent { start: extent.start + start, bytes });
+    } else {
+        return Ok(state);
+    }
+    let key = format!("{file} {start}");
+    let first = *files.entry(key).or_insert(before.len());
+    state.same_as =
+        before.get(first).filter(|first| first.dims == state.dims && first.dtype == state.dtype).map(|_| first);
+    Ok(state)
+}
+
+/// Whether the strides are those of row-major order. A dimension of one index may have any.
+fn is_contiguous(meta: &TensorMeta, dims: &[usize]) -> bool {
+    let Some(strides) = numbers(&meta.strides).filter(|strides| strides.len() == dims.len()) else {
+        return meta.strides.is_empty();
+    };
+    let mut expected = 1usize;
+    dims.iter().zip(&strides).rev().all(|(&dim, &stride)| {
+        let fits = dim <= 1 || stride == expected;
+        expected = expected.saturating_mul(dim.max(1));
+        fits
+    })
+}
+
+fn output(
+    graph: &Graph,
+    argument: &Argument,
+    spec: &BTreeMap<String, serde_json::Value>,
+) -> Result<OutputTensor, String> {
+    let (kind, _) = spec.first_key_value().ok_or("an output of no kind")?;
+    if kind != "user_output" && kind != "loss_output" {
+        return Err(format!(
+            "an output is a {kind}: the program was made functional; save it as torch.export.export gives it, without run_decompositions()"
+        ));
+    }
+    let name = if let Argument::Tensor(name) = argument { name.clone() } else { String::new() };
+    let expected = graph.tensor_values.get(&name).map(Expected::of);
+    Ok(OutputTensor { name, expected, is_loss: kind == "loss_output" })
+}

@@ -1,0 +1,274 @@
+//! A network of an export in training, with its script's variables.
+//!
+//! ```python
+//! x = inputs(); y = targets(); opt.zero_grad(); out = model(*x); loss = criterion(out, y); loss.backward(); opt.step()
+//! ```
+//!
+//! Nothing is deleted, unless the schedule says so: inputs, targets, outputs and loss live until the names are bound again.
+
+use std::ops::ControlFlow;
+
+use lab_base::error::{Error, Result};
+use lab_models::Architecture;
+use lab_training::{
+    Continuation, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep, Trainer, Update,
+    bound, data_name, run, value_of,
+};
+use memcore::amp::Autocast;
+use memcore::nn::{Init, Parameter};
+use memcore::{Array, Device, NoGrad, Tensor, context, ops};
+
+use super::inputs::{Content, Input, filled};
+use super::loss::LossName;
+use super::model::Exported;
+use super::network::Network;
+
+/// A network with its script's variables.
+pub(super) struct ExportedStep<'a> {
+    model: &'a Exported,
+    device: Device,
+    network: Network,
+    parameters: Vec<Parameter>,
+    buffers: Vec<(String, Array)>,
+    update: Update,
+    settings: RunSettings,
+    source: Source,
+    inputs: Vec<Tensor>,
+    target: Option<Tensor>,
+    outputs: Vec<Option<Tensor>>,
+    loss: Option<Tensor>,
+    /// The region of autocast that the step is in.
+    autocast: Option<Autocast>,
+}
+
+/// Where the network computes its loss, forward and loss are one phase.
+fn schedule(model: &Exported, settings: &RunSettings) -> Result<Schedule> {
+    if settings.schedule.names(Phase::Clear) {
+        return Err(Error::usage("schedule", "an exported network has no lists that layers append to: no clear"));
+    }
+    if settings.schedule == Schedule::default() && model.loss.kind.is_none() {
+        let order = Phase::USUAL.into_iter().filter(|phase| *phase != Phase::Loss);
+        return Ok(Schedule::of(order.collect(), "s"));
+    }
+    Ok(settings.schedule.clone())
+}
+
+impl<'a> ExportedStep<'a> {
+    /// Builds the network and its optimizer, in the phase `model`.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot work; those of the device.
+    fn new(model: &'a Exported, device: &Device, settings: &RunSettings, source: Source) -> Result<Self> {
+        let settings = RunSettings { schedule: schedule(model, settings)?, ..settings.clone() };
+        settings.check()?;
+        settings.check_network(model, settings.batch)?;
+        device.phase("model");
+        let init = Init::new(device, settings.precision.dtype(), settings.seed);
+        let network = model.network(&init)?;
+        let parameters = model.optimizer_order(init.parameters());
+        if parameters.is_empty() {
+            return Err(Error::usage(&model.contents().file, "has no parameters that are trained (requires_grad)"));
+        }
+        let update = Update::new(&settings, &parameters)?;
+        Ok(Self {
+            model,
+            device: device.clone(),
+            network,
+            parameters,
+            buffers: init.buffers(),
+            update,
+            settings,
+            source,
+            inputs: Vec::new(),
+            target: None,
+            outputs: Vec::new(),
+            loss: None,
+            autocast: None,
+        })
+    }
+
+    /// The inputs and targets of this number; the first from the data set, where there is one.
+    fn batch(&self, number: usize) -> Result<(Vec<Tensor>, Option<Tensor>)> {
+        let (batch, dtype) = (self.settings.batch, self.settings.precision.dtype());
+        let seed = match &self.source {
+            Source::Synthetic { seed } => *seed,
+            Source::Renewed { seed } => seed.wrapping_add(number as u64),
+            Source::Dataset { .. } => {
+                let data = self.source.batch(&self.model.task(), batch, number, self.device.computes())?;
+                let inputs = vec![data.upload_inputs(&self.device, dtype)?];
+                return Ok((inputs, Some(data.upload_targets(&self.device, dtype)?)));
+            }
+        };
+        let made = self.model.inputs.iter().enumerate();
+        let input = |(i, input): (usize, &Input)| {
+            let dtype = self.model.contents().in_run(input.dtype, dtype);
+            input.made(&self.device, &self.model.sizes, batch, dtype, seed.wrapping_add(i as u64))
+        };
+        let inputs = made.map(input).collect::<Result<Vec<Tensor>>>()?;
+        Ok((inputs, None))
+    }
+
+    /// Targets of the loss outside of the network, which has some.
+    fn targets(&self, number: usize) -> Result<Option<Tensor>> {
+        let Some(dims) = self.model.loss.target_dims(self.settings.batch) else { return Ok(None) };
+        let seed = match &self.source {
+            Source::Synthetic { seed } => *seed,
+            Source::Renewed { seed } => seed.wrapping_add(number as u64),
+            Source::Dataset { .. } => return Ok(None),
+        };
+        let (dtype, content) = match self.model.loss.kind {
+            Some(LossName::CrossEntropy) => (memcore::DType::I64, Content::Below(self.model.loss.classes())),
+            _ => (self.settings.precision.dtype(), Content::Floats),
+        };
+        Ok(Some(filled(&self.device, &dims, dtype, content, seed ^ TARGETS)?))
+    }
+
+    fn names(&self, phase: Phase) -> bool {
+        self.settings.schedule.names(phase)
+    }
+
+    /// The outputs; those before go when the new ones are there.
+    fn call(&mut self) -> Result<()> {
+        let outputs = self.network.outputs(&self.inputs)?;
+        self.outputs = outputs;
+        Ok(())
+    }
+
+    /// The loss takes its name; the region of autocast ends, unless the schedule says where.
+    fn named_loss(&mut self) -> Result<()> {
+        let output = self.outputs.get(self.model.loss.output).and_then(Option::as_ref);
+        let output = output
+            .ok_or_else(|| Error::usage(&self.model.contents().file, "the output of the loss is not a tensor"))?;
+        self.loss = Some(self.model.loss.of_output(output, self.target.as_ref())?);
+        if !self.names(Phase::ExitAutocast) {
+            self.autocast = None;
+        }
+        let count = self.settings.accumulate;
+        if count > 1 {
+            self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
+        }
+        Ok(())
+    }
+}
+
+/// What makes the seed of targets another than that of inputs.
+const TARGETS: u64 = 1 << 32;
+
+impl TrainStep for ExportedStep<'_> {
+    fn settings(&self) -> &RunSettings {
+        &self.settings
+    }
+
+    fn update(&mut self) -> &mut Update {
+        &mut self.update
+    }
+
+    fn input(&mut self, number: usize) -> Result<()> {
+        let _op = context::op("to>_to_copy");
+        let (inputs, target) = self.batch(number)?;
+        // What was there before goes when the new inputs are there, and the targets before when theirs are.
+        let before = std::mem::replace(&mut self.inputs, inputs);
+        drop(_op);
+        drop(before);
+        if self.model.loss.target_dims(1).is_some() {
+            let _op = context::op("to>_to_copy");
+            let target = match target {
+                Some(target) => Some(target),
+                None => self.targets(number)?,
+            };
+            let before = std::mem::replace(&mut self.target, target);
+            drop(_op);
+            drop(before);
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self) -> Result<()> {
+        self.autocast = self.settings.precision.autocast().map(Autocast::new);
+        self.call()?;
+        if !self.names(Phase::Loss) {
+            if self.names(Phase::Backward) {
+                return self.named_loss();
+            }
+            self.autocast = None;
+        }
+        Ok(())
+    }
+
+    fn loss(&mut self) -> Result<()> {
+        self.named_loss()
+    }
+
+    fn exit_autocast(&mut self) {
+        self.autocast = None;
+    }
+
+    fn backward(&mut self) -> Result<()> {
+        self.update.backward(bound(&self.loss)?)
+    }
+
+    fn del(&mut self) -> Result<()> {
+        self.outputs = Vec::new();
+        Ok(())
+    }
+
+    fn forward_no_grad(&mut self) -> Result<()> {
+        let _no_grad = NoGrad::new();
+        let _autocast = self.settings.precision.autocast().map(Autocast::new);
+        self.call()
+    }
+
+    fn loss_value(&self) -> Result<Option<f64>> {
+        value_of(&self.loss)
+    }
+
+    fn parts(&mut self) -> Parts<'_> {
+        Parts {
+            devices: vec![&self.device],
+            copies: &[],
+            parameters: &self.parameters,
+            buffers: &self.buffers,
+            update: &mut self.update,
+            settings: &self.settings,
+            data: data_name(&self.source),
+        }
+    }
+
+    fn parameter_count(&self) -> u64 {
+        self.parameters.iter().map(|parameter| parameter.array().numel() as u64).sum()
+    }
+
+    /// In the order of their first assignment: the model, the optimizer with its state, inputs, targets, outputs, loss.
+    fn release(self) {
+        let Self { network, parameters, buffers, update, inputs, target, outputs, loss, .. } = self;
+        drop(buffers);
+        drop(network);
+        drop(parameters);
+        drop(update);
+        drop(inputs);
+        drop(target);
+        drop(outputs);
+        drop(loss);
+    }
+}
+
+/// Trains a network from its first to its last step, with a beginning from a file, or with what the next run needs to go on.
+///
+/// # Errors
+/// Settings that cannot work, data that do not fit, those of the device; with what was measured before.
+pub fn train_from(
+    model: &Exported,
+    device: &Device,
+    settings: &RunSettings,
+    source: Source,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<RunResult, Failed> {
+    continuation.check(device)?;
+    if matches!(source, Source::Dataset { .. }) && !model.takes_examples() {
+        let problem = "a data set fits a network with one input and a cross entropy outside of it";
+        return Err(Error::usage("data", problem).into());
+    }
+    let step = ExportedStep::new(model, device, settings, source)?;
+    run(Trainer::new(step, std::slice::from_ref(device), ""), device, continuation, progress)
+}

@@ -1,0 +1,65 @@
+//! In which order `model.to(device)` moves a network's tensors: a module's children first, then its own parameters, then its buffers.
+
+/// A module, with the numbers of what it has.
+#[derive(Default)]
+struct Module<'a> {
+    children: Vec<(&'a str, Module<'a>)>,
+    parameters: Vec<usize>,
+    buffers: Vec<usize>,
+}
+
+impl<'a> Module<'a> {
+    /// The module of this path, made where it is missing.
+    fn at(&mut self, path: impl Iterator<Item = &'a str>) -> &mut Self {
+        path.fold(self, |module, name| {
+            let place = module.children.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
+                module.children.push((name, Module::default()));
+                module.children.len() - 1
+            });
+            &mut module.children[place].1
+        })
+    }
+
+    fn moved(self, order: &mut Vec<usize>) {
+        self.children.into_iter().for_each(|(_, child)| child.moved(order));
+        order.extend(self.parameters);
+        order.extend(self.buffers);
+    }
+}
+
+/// Modules inside of modules, at most; what lies deeper counts as lying there.
+const MAX_DEPTH: usize = 64;
+
+/// The numbers of these tensors (paths, and whether each is a parameter) in that order. Modules come in the order in which they are first named.
+pub(super) fn transfer_order(tensors: &[(&str, bool)]) -> Vec<usize> {
+    let mut root = Module::default();
+    for (number, (path, is_parameter)) in tensors.iter().enumerate() {
+        let module = path.rsplit_once('.').map_or("", |(module, _)| module);
+        let names = module.split('.').filter(|name| !name.is_empty()).take(MAX_DEPTH);
+        let module = root.at(names);
+        if *is_parameter { &mut module.parameters } else { &mut module.buffers }.push(number);
+    }
+    let mut order = Vec::new();
+    root.moved(&mut order);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn children_come_before_their_module() {
+        let tensors = [
+            ("scale", true),
+            ("conv.weight", true),
+            ("bn.weight", true),
+            ("bn.bias", true),
+            ("bn.running_mean", false),
+            ("table", false),
+        ];
+        assert_eq!(transfer_order(&tensors), [1, 2, 3, 4, 0, 5]);
+        let deep = "a.".repeat(100_000) + "w";
+        assert_eq!(transfer_order(&[(&deep, true)]), [0]);
+    }
+}

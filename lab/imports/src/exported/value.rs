@@ -1,0 +1,32 @@
+//! What the slots of a graph hold while it runs.
+
+use memcore::Tensor;
+
+/// A value.
+#[derive(Clone)]
+pub(super) enum Value {
+    Tensor(Tensor),
+    Int(i64),
+    Float(f64),
+    Bool(bool),
+    None,
+}
+
+/// What an operator gives: as many values as its node has outputs.
+pub(super) enum Made {
+    One(Value),
+    Many(Vec<Value>),
+    Nothing,
+}
+
+impl Made {
+    /// One tensor.
+    pub(super) fn tensor(tensor: Tensor) -> Self {
+        Self::One(Value::Tensor(tensor))
+    }
+
+    /// Several tensors.
+    pub(super) fn tensors(tensors: impl IntoIterator<Item = Tensor>) -> Self {
+        Self::Many(tensors.into_iter().map(Value::Tensor).collect())
+    }
+}

@@ -1,0 +1,110 @@
+"""Exports two small networks with their weights, and records the losses of PyTorch when it trains them on the CPU.
+
+    python losses.py FOLDER      FOLDER/NAME-weights.pt2.gz and FOLDER/losses.json
+
+Twenty steps of AdamW (lr 1e-3) on one batch, which is drawn as vramlab draws it: the same numbers on every machine.
+"""
+import gzip
+import io
+import json
+import os
+import sys
+import zipfile
+
+import torch
+import torch.nn.functional as F
+
+import networks
+from record import shortened
+
+MASK = (1 << 64) - 1
+
+
+class SplitMix64:
+    """Vigna's generator, and Lemire's integers below a bound."""
+
+    def __init__(self, seed):
+        self.state = seed & MASK
+
+    def word(self):
+        self.state = (self.state + 0x9E3779B97F4A7C15) & MASK
+        z = self.state
+        z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & MASK
+        z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & MASK
+        return z ^ (z >> 31)
+
+    def float(self):
+        return 2.0 * ((self.word() >> 40) / (1 << 24)) - 1.0
+
+    def below(self, bound):
+        product = self.word() * bound
+        if product & MASK < bound:
+            threshold = ((1 << 64) - bound) % bound
+            while product & MASK < threshold:
+                product = self.word() * bound
+        return product >> 64
+
+
+def floats(sizes, seed):
+    generator, count = SplitMix64(seed), torch.Size(sizes).numel()
+    return torch.tensor([generator.float() for _ in range(count)]).view(sizes)
+
+
+def indices(sizes, bound, seed):
+    generator, count = SplitMix64(seed), torch.Size(sizes).numel()
+    return torch.tensor([generator.below(bound) for _ in range(count)]).view(sizes)
+
+
+def small_gpt():
+    return networks.NanoGpt(width=32, heads=4, blocks=1, context=16, vocabulary=64, dropout=0.0)
+
+
+def with_weights(program):
+    """The archive of a program with its weights, with short names of files."""
+    saved, out = io.BytesIO(), io.BytesIO()
+    torch.export.save(program, saved)
+    saved.seek(0)
+    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
+        for entry in source.namelist():
+            data = source.read(entry)
+            if "/sample_inputs/" in entry or "/.data/" in entry:
+                continue
+            if "/models/" in entry:
+                data = json.dumps(shortened(json.loads(data)), separators=(",", ":")).encode()
+            target.writestr(zipfile.ZipInfo("net/" + entry.split("/", 1)[1], (1980, 1, 1, 0, 0, 0)), data)
+    return gzip.compress(out.getvalue(), mtime=0)
+
+
+def train(model, inputs, loss):
+    optimizer, losses = torch.optim.AdamW(model.parameters(), lr=1e-3), []
+    for _ in range(20):
+        optimizer.zero_grad()
+        value = loss(model(*inputs))
+        value.backward()
+        optimizer.step()
+        losses.append(value.item())
+    return losses
+
+
+def main():
+    folder, batch = sys.argv[1], 4
+    target = indices([batch], 10, 1 << 32)
+    runs = {
+        "cnn": (networks.Cnn, (floats([batch, 1, 8, 8], 0),), lambda out: F.cross_entropy(out, target)),
+        "gpt": (small_gpt, (indices([batch, 16], 64, 0), indices([batch, 16], 64, 1)), lambda out: out[1]),
+    }
+    recorded = {}
+    for name, (make, inputs, loss) in runs.items():
+        torch.manual_seed(0)
+        model = make().train()
+        dim = torch.export.Dim("batch", min=1, max=65536)
+        program = torch.export.export(model, tuple(x[:2] for x in inputs), dynamic_shapes=tuple({0: dim} for _ in inputs), strict=False)
+        with open(os.path.join(folder, name + "-weights.pt2.gz"), "wb") as file:
+            file.write(with_weights(program))
+        recorded[name] = train(model, inputs, loss)
+    with open(os.path.join(folder, "losses.json"), "w") as file:
+        json.dump({"torch": torch.__version__, "batch": batch, "losses": recorded}, file)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Exports the networks of networks.py, and records what each takes when the real PyTorch trains the exported program.
+
+    python record.py FOLDER [NAME...]      FOLDER/NAME.pt2.gz and FOLDER/NAME.json for each
+
+A card is needed, or a stand-in for one: no figure depends on what is computed. The files hold the program without weights, with the names of
+files instead of their paths. A recording has one row after each phase of three steps with AdamW, at two batches other than the exported one.
+"""
+import gzip
+import io
+import json
+import os
+import re
+import sys
+import zipfile
+
+import torch
+import torch.nn.functional as F
+from torch.export.passes import move_to_device_pass
+
+import networks
+
+COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "phase_peak_allocated", "requested", "active",
+           "inactive_split", "segments", "n_alloc_plus_free"]
+
+
+def without_weights(program):
+    """The archive of a program: its graph, with short names of files, and where weights would lie, without their values."""
+    saved, out = io.BytesIO(), io.BytesIO()
+    torch.export.save(program, saved)
+    saved.seek(0)
+    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
+        for entry in source.namelist():
+            data = source.read(entry)
+            if "/sample_inputs/" in entry or "/.data/" in entry:
+                continue
+            if re.search(r"/data/(weights|constants)/(weight|tensor)_", entry):
+                data = b""
+            if "/models/" in entry:
+                data = json.dumps(shortened(json.loads(data)), separators=(",", ":")).encode()
+            target.writestr(zipfile.ZipInfo("net/" + entry.split("/", 1)[1], (1980, 1, 1, 0, 0, 0)), data)
+    return gzip.compress(out.getvalue(), mtime=0)
+
+
+def shortened(part):
+    """Names of files instead of their paths, inside of PyTorch with its folder; nothing of the machine."""
+    if isinstance(part, dict):
+        kept = {key: value for key, value in part.items() if key not in ("torch_fn", "from_node", "module_call_graph", "guards_code")}
+        return {key: shorten_trace(value) if key == "stack_trace" else shortened(value) for key, value in kept.items()}
+    if isinstance(part, list):
+        return [shortened(value) for value in part]
+    return part
+
+
+def shorten_trace(trace):
+    def name(match):
+        path = match.group(1)
+        return 'File "%s"' % (path.split("/site-packages/")[1] if "/site-packages/" in path else os.path.basename(path))
+    frames = re.sub(r'File "([^"]+)"', lambda match: name(match).replace('"torch/', '"/torch/'), trace).splitlines()
+    return "\n".join(frame for frame in frames if frame.lstrip().startswith("File "))
+
+
+def transfer_order(model):
+    """As model.to(device) goes: a module's children, its own parameters, its own buffers."""
+    names = []
+
+    def visit(module, prefix):
+        for name, child in module.named_children():
+            visit(child, prefix + name + ".")
+        names.extend(prefix + name for name, value in module._parameters.items() if value is not None)
+        names.extend(prefix + name for name, value in module._buffers.items() if value is not None)
+    visit(model, "")
+    return names
+
+
+def on_card(program, model):
+    """The program's module on the card; its tensors are moved in the order in which an eager network's are."""
+    state, constants = program._state_dict, program._constants
+    program._example_inputs, program._state_dict, program._constants = None, {}, {}
+    # The pass asks the card for a tensor of its own, and would miss the network's.
+    program.validate = lambda: None
+    program = move_to_device_pass(program, "cuda")
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = changes()
+    moved = {}
+    for name in transfer_order(model):
+        for table in (state, constants):
+            value = table.get(name)
+            if not isinstance(value, torch.Tensor):
+                continue
+            if id(value) not in moved:
+                there = torch.empty_like(value, device="cuda") if value.is_meta else value.detach().to("cuda")
+                moved[id(value)] = torch.nn.Parameter(there, value.requires_grad) if isinstance(value, torch.nn.Parameter) else there
+            table[name] = moved[id(value)]
+    program._state_dict, program._constants = state, constants
+    parameters = list({id(p): p for p in state.values() if isinstance(p, torch.nn.Parameter)}.values())
+    return program.module(), parameters, before
+
+
+def changes():
+    stats = torch._C._cuda_memoryStats(0)
+    return stats["allocation"]["all"]["allocated"] + stats["allocation"]["all"]["freed"]
+
+
+def rows(name, batch):
+    program, model, loss_name = networks.exported(name)
+    taken, highest, most_reserved = [], 0, 0
+
+    def row(label):
+        nonlocal highest, most_reserved
+        stats = torch._C._cuda_memoryStats(0)
+        peak, reserved = stats["allocated_bytes"]["all"]["peak"], stats["reserved_bytes"]["all"]["peak"]
+        highest, most_reserved = max(highest, peak), max(most_reserved, reserved)
+        taken.append([label, torch.cuda.memory_allocated(), highest, torch.cuda.memory_reserved(), most_reserved, peak,
+                      stats["requested_bytes"]["all"]["current"], stats["active_bytes"]["all"]["current"],
+                      stats["inactive_split_bytes"]["all"]["current"], stats["segment"]["all"]["current"], changes() - before])
+        torch.cuda.reset_peak_memory_stats()
+
+    module, parameters, before = on_card(program, model)
+    del program, model
+    optimizer = torch.optim.AdamW(parameters)
+    row("model")
+    examples = networks.NETWORKS[name][1]
+    for step in range(3):
+        inputs = [value.to("cuda") for value in examples(batch)]
+        if loss_name == "cross-entropy":
+            target = torch.zeros(batch, dtype=torch.long).to("cuda")
+        row(f"s{step}.input")
+        optimizer.zero_grad()
+        row(f"s{step}.zero_grad")
+        out = module(*inputs)
+        if loss_name == "inside":
+            loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
+        row(f"s{step}.forward")
+        if loss_name != "inside":
+            loss = out.mean() if loss_name == "mean" else F.cross_entropy(out, target)
+            row(f"s{step}.loss")
+        loss.backward()
+        row(f"s{step}.backward")
+        optimizer.step()
+        row(f"s{step}.step")
+    return taken
+
+
+def main():
+    folder, names = sys.argv[1], sys.argv[2:] or list(networks.NETWORKS)
+    torch.backends.cudnn.enabled = False
+    for name in names:
+        if "@" in name:
+            name, batch = name.split("@")
+            print(json.dumps(rows(name, int(batch))))
+            continue
+        program, _, loss = networks.exported(name)
+        with open(os.path.join(folder, name + ".pt2.gz"), "wb") as file:
+            file.write(without_weights(program))
+        # A process for each: what one leaves in the allocator is not the other's.
+        recorded = {}
+        for batch in (4, 7):
+            with os.popen(f"{sys.executable} {__file__} {folder} {name}@{batch}") as process:
+                recorded[batch] = json.loads(process.read().splitlines()[-1])
+        with open(os.path.join(folder, name + ".json"), "w") as file:
+            json.dump({"torch": torch.__version__, "loss": loss, "columns": COLUMNS, "runs": recorded}, file, separators=(",", ":"))
+        print(name, len(gzip.decompress(open(file.name.replace(".json", ".pt2.gz"), "rb").read())), "bytes")
+
+
+if __name__ == "__main__":
+    main()
