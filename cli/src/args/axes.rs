@@ -108,7 +108,7 @@ fn range(min: &str, max: &str, step: &str) -> Result<Vec<String>, String> {
         return Ok((0..count as i64).map(|i| (min + i * step).to_string()).collect());
     }
     let number =
-        |text: &str| text.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or(format!("{text:?} is no number"));
+        |text: &str| text.parse::<f64>().ok().filter(|v| v.is_finite()).ok_or(format!("{text:?} is not a number"));
     let (min, max, step) = (number(min)?, number(max)?, number(step)?);
     if step <= 0.0 || min > max {
         return Err("needs MIN up to MAX and a step above 0".into());
@@ -195,7 +195,7 @@ mod tests {
             (&["-L", "batch", "1,,2"], "an empty value"),
             (&["-P", "batch", "3", "1"], "MIN up to MAX"),
             (&["-P", "batch", "1", "3", "-D", "0"], "a step above 0"),
-            (&["-P", "batch", "1", "x"], "\"x\" is no number"),
+            (&["-P", "batch", "1", "x"], "\"x\" is not a number"),
             (&["-P", "batch", "0", "9223372036854775807"], "more than 10000"),
             (&["-P", "batch", "-9223372036854775808", "9223372036854775807"], "more than 10000"),
             (&["-P", "lr", "0", "1", "-D", "1e-300"], "more than 10000"),
