@@ -2,11 +2,9 @@
 //! on the emulator, which runs the very kernel files on the host.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use backend_cuda::Cuda;
 use conformance::Options;
-use memcore::backend::Backend;
 
 mod emulator;
 
@@ -14,14 +12,11 @@ fn main() -> ExitCode {
     if emulator::is_here() {
         // The emulated device has a memory of its own size: it may be filled.
         let options = Options { may_fill: true };
-        return conformance::main_with("cuda on the emulator", options, || Ok(Arc::new(emulator::open()?) as _));
+        return conformance::main_with("cuda on the emulator", options, emulator::open);
     }
     let found = std::env::var_os("CUDA_EMULATOR").is_none() && Cuda::open(0).is_ok();
     if conformance::is_required("cuda") || found {
-        return conformance::main_with("cuda", Options { may_fill: true }, || {
-            let cuda = Cuda::open(0).map_err(|error| error.to_string())?;
-            Ok(Arc::new(cuda) as Arc<dyn Backend>)
-        });
+        return conformance::main_with("cuda", Options { may_fill: true }, || Cuda::open(0));
     }
     if !std::env::args().any(|argument| argument == "--list") {
         eprintln!("no NVIDIA GPU here: the kernels run on the emulator, which shows nothing of a real GPU");

@@ -1,18 +1,15 @@
 //! The conformance suites on the first adapter, or on the one whose number `VRAMLAB_WGPU_DEVICE` holds.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use backend_wgpu::Wgpu;
-use memcore::backend::Backend;
 
 fn main() -> ExitCode {
     conformance::main("wgpu", || {
         let index = match std::env::var("VRAMLAB_WGPU_DEVICE") {
-            Ok(text) => text.parse().map_err(|_| format!("VRAMLAB_WGPU_DEVICE: {text} is no number"))?,
+            Ok(text) => text.parse().map_err(|_| format!("VRAMLAB_WGPU_DEVICE: {text} is not a number"))?,
             Err(_) => 0,
         };
-        let device = Wgpu::open(index).map_err(|error| error.to_string())?;
-        Ok(Arc::new(device) as Arc<dyn Backend>)
+        Wgpu::open(index).map_err(|error| error.to_string())
     })
 }

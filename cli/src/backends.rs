@@ -48,6 +48,16 @@ pub const BACKENDS: &[Entry] = &[
         about: |_| About { kind: PROCESSOR, ..About::default() },
         memory: cpu_memory,
     },
+    // After the processor, so that it is taken only when it is named: its kernels are the slow ones.
+    #[cfg(feature = "opencl")]
+    Entry {
+        name: "opencl",
+        count: backend_opencl::OpenCl::count,
+        open: |i| Ok(Arc::new(backend_opencl::OpenCl::open(i)?)),
+        about: opencl_about,
+        // OpenCL has no figure for it.
+        memory: Vec::new,
+    },
     Entry {
         name: Meta::NAME,
         count: || Ok(1),
@@ -103,6 +113,16 @@ fn wgpu_about(index: usize) -> About {
     let passed_over =
         (!adapter.is_discrete).then(|| format!("{} is no discrete GPU; --backend wgpu takes it", adapter.name));
     About { kind: adapter.kind, features: adapter.features, passed_over }
+}
+
+#[cfg(feature = "opencl")]
+fn opencl_about(index: usize) -> About {
+    let found = backend_opencl::devices().ok().and_then(|devices| devices.into_iter().nth(index));
+    found.map_or_else(About::default, |found| About {
+        kind: found.kind,
+        features: Vec::from_iter(found.doubles.then_some("f64")),
+        passed_over: None,
+    })
 }
 
 /// What `--backend` takes.

@@ -45,11 +45,15 @@ mod whole_file;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
-use lab::backends::Entry;
-
 use crate::exit::Code;
 
+pub use lab::backends::{About, DeviceMemory, Entry};
+
 pub use crate::backends::BACKENDS;
+
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/backend.md")]
+struct AddingABackend;
 
 /// The program: with these backends, on the words that the process was started with.
 pub fn main_with(backends: &'static [Entry]) -> ExitCode {

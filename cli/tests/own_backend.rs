@@ -1,31 +1,98 @@
-//! A program of its own table of backends.
+//! A program with a backend of its own, which nothing here knows by name, goes through every command.
 
 use std::fs;
-use std::process::ExitCode;
-use std::sync::Arc;
+use std::process::{Command, ExitCode};
 
-use lab::backends::{About, Entry};
-use memcore::backend::Meta;
+use memcore::backend::Backend;
 use serde_json::Value;
 
-static MINE: [Entry; 1] = [Entry {
-    name: "mine",
-    count: || Ok(1),
-    open: |_| Ok(Arc::new(Meta::default())),
-    about: |_| About::default(),
-    memory: Vec::new,
-}];
+#[path = "../examples/own_backend.rs"]
+#[allow(dead_code)]
+mod own_backend;
+
+/// Words of the program that this process is to be, separated by this.
+const WORDS: &str = "OWN_BACKEND_WORDS";
+const BETWEEN: char = '\u{1f}';
+
+/// Not a test: the program, where the variable has its words.
+#[test]
+fn program() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let words = std::iter::once("vramlab").chain(words.split(BETWEEN)).map(Into::into).collect();
+    let code = cli::run(words, &own_backend::BACKENDS);
+    let code = (0..=u8::MAX).find(|&number| ExitCode::from(number) == code).unwrap_or(u8::MAX);
+    std::process::exit(code.into());
+}
+
+/// What the program printed, on stdout and stderr, and its exit code.
+fn ran(words: &[&str], lacks: &str) -> (String, i32) {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "program", "--nocapture", "--quiet"]).env("MINE_LACKS", lacks);
+    let output = command.env(WORDS, words.join(&BETWEEN.to_string())).output().unwrap();
+    let text = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (text, output.status.code().unwrap())
+}
+
+const LINEAR: [&str; 4] = ["--model", "linear", "--steps", "1"];
 
 #[test]
-fn a_backend_of_ones_own_is_in_the_table() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("run.json");
-    let run = |backend: &str| {
-        let words = ["vramlab", "-q", "train", "--model", "linear", "--steps", "1", "--backend", backend, "--json"];
-        cli::run(words.map(Into::into).into_iter().chain([file.clone().into()]).collect(), &MINE)
+fn every_command_takes_it_and_says_nothing_false() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str| folder.path().join(name).display().to_string();
+    let events = file("events.jsonl");
+    let commands: &[&[&str]] = &[
+        &["devices"],
+        &["devices", "--json", "-"],
+        &["list"],
+        &["train", "--model", "linear", "--steps", "1"],
+        &["train", "--model", "linear", "--steps", "1", "--backend", "mine", "--events", &events],
+        &["train", "--model", "linear", "--steps", "1", "--backend", "mine", "--like", "native:mine"],
+        &["train", "--model", "linear", "--backend", "mine", "-L", "batch", "1,2"],
+        &["train", "--model", "mlp", "--steps", "1", "--devices", "mine:0,mine:0"],
+        &["predict", "--model", "linear", "--steps", "1", "--like", "native:mine"],
+        &["run", "placement", "--backend", "mine"],
+        &["run", "precision", "--backend", "mine"],
+        &["bench", "--backend", "mine", "--seconds", "1"],
+        &["replay", &events],
+    ];
+    let mut wrong = Vec::new();
+    for words in commands {
+        let (text, code) = ran(words, "");
+        let expected = if words.contains(&"mine:0,mine:0") { 2 } else { 0 };
+        // What is true of another backend alone.
+        let said = ["nothing is copied", "on the processor", "cpu:", "backend cpu", "is : "];
+        if code != expected || said.iter().any(|said| text.contains(said)) || text.contains("panicked") {
+            wrong.push(format!("{words:?}: {code}\n{text}"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn it_is_in_the_table_and_others_are_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("run.json").display().to_string();
+    let train = |backend: &str| {
+        let words = [&["-q", "train"][..], &LINEAR[..], &["--backend", backend, "--json", &file]].concat();
+        ran(&words, "")
     };
-    assert_eq!(run("mine"), ExitCode::SUCCESS);
+    assert_eq!(train("mine").1, 0, "{}", train("mine").0);
     let found: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!((&found["settings"]["backend"], &found["parameters"]), (&"mine".into(), &11.into()));
-    assert_eq!(run("cpu"), ExitCode::from(2), "the build has it, the table has not");
+    assert_eq!(train("cpu").1, 2, "the build has it, the table has not");
+}
+
+#[test]
+fn kernels_that_it_lacks_are_named_together_before_the_run() {
+    let words = ["train", "--model", "mlp", "--steps", "1", "--backend", "mine"];
+    let (text, code) = ran(&words, "softmax,matmul,conv2d");
+    assert_eq!(code, 3, "{text}");
+    assert!(text.contains("lacks kernels that this run needs: matmul for float32, softmax for float32\n"), "{text}");
+    assert!(!text.contains("conv2d"), "{text}");
+}
+
+#[test]
+fn it_names_itself() {
+    let backend = (own_backend::BACKENDS[0].open)(0).unwrap();
+    assert_eq!((backend.name(), backend.device_name().as_str(), backend.how_it_copies()), ("mine", "mine", None));
 }

@@ -4,6 +4,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memcore::backend::Backend;
 
+/// Where it is set, each trial is named on stderr before it runs: a case that ends the process cannot say its name afterwards.
+pub const NAME_CASES: &str = "VRAMLAB_CASE";
+
 /// What a suite may do with a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {

@@ -10,16 +10,13 @@ use memcore::backend::Backend;
 
 use crate::case::short;
 use crate::cases;
-use crate::device::{Device, Options};
+use crate::device::{Device, NAME_CASES, Options};
 use crate::execute::unsupported;
 use crate::plan::{Plan, Spread};
 use crate::suites::SUITES;
 
 /// Lists devices whose absence is a failure, separated by commas: `REQUIRE_DEVICE=cuda,wgpu`.
 pub const REQUIRE_DEVICE: &str = "REQUIRE_DEVICE";
-
-/// Where it is set, each trial is named on stderr before it runs: a case that ends the process cannot say its name afterwards.
-pub const NAME_CASES: &str = "VRAMLAB_CASE";
 
 /// Whether [`REQUIRE_DEVICE`] names this device.
 pub fn is_required(name: &str) -> bool {

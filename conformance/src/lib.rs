@@ -35,7 +35,7 @@ mod tolerance;
 
 pub use case::{Bound, Case, CaseBuilder, Spec};
 pub use data::Data;
-pub use device::{Device, Options};
-pub use entry::{NAME_CASES, REQUIRE_DEVICE, is_required, main, main_with, or_skip, trials};
+pub use device::{Device, NAME_CASES, Options};
+pub use entry::{REQUIRE_DEVICE, is_required, main, main_with, or_skip, trials};
 pub use reference::Reference;
 pub use tolerance::Tolerance;

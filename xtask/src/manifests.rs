@@ -49,7 +49,12 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule { package: "memcore", normal: &[], dev: &[] },
     Rule { package: "conformance", normal: &["memcore"], dev: &[] },
-    Rule { package: "backend-*", normal: &["memcore"], dev: &["backend-cpu", "conformance", "lab"] },
+    Rule { package: "portable-kernels", normal: &["memcore"], dev: &[] },
+    Rule {
+        package: "backend-*",
+        normal: &["memcore", "portable-kernels"],
+        dev: &["backend-cpu", "conformance", "lab"],
+    },
     // The laboratory's floors, each above those before it as far as it names them.
     Rule { package: "base", normal: &["memcore"], dev: &[] },
     Rule { package: "traces", normal: &["memcore", "base"], dev: &[] },
@@ -72,7 +77,11 @@ const RULES: &[Rule] = &[
         normal: &["memcore", "base", "traces", "models", "training", "imports", "analysis", "experiments", "results"],
         dev: &["backend-cpu", "conformance"],
     },
-    Rule { package: "cli", normal: &["memcore", "backend-*", "lab"], dev: &["conformance"] },
+    Rule {
+        package: "cli",
+        normal: &["memcore", "backend-*", "lab"],
+        dev: &["backend-cpu", "conformance", "portable-kernels"],
+    },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
     // It is loaded into other people's processes: it brings nothing of ours, and nothing of ours brings it.
     Rule { package: "rehearsal", normal: &[], dev: &[] },
@@ -82,7 +91,8 @@ const RULES: &[Rule] = &[
 ];
 
 /// Packages from outside that belong to one member alone.
-const EXCLUSIVE: &[(&str, &str)] = &[("wgpu", "backend-wgpu"), ("cudarc", "backend-cuda")];
+const EXCLUSIVE: &[(&str, &str)] =
+    &[("wgpu", "backend-wgpu"), ("cudarc", "backend-cuda"), ("opencl3", "backend-opencl")];
 
 /// Reads a manifest.
 pub fn parse(file: &SourceFile) -> Manifest {

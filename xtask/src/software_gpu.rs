@@ -1,35 +1,78 @@
-//! Software adapters, so that the wgpu backend is tested on machines without a graphics card.
+//! Software adapters, so that the backends for GPUs are tested on machines without a graphics card.
 //!
-//! Mesa's lavapipe is installed where that is allowed; SwiftShader, a second and independent implementation, is taken out of
+//! PoCL, an OpenCL on the processor, is installed where that is allowed, and so is Oclgrind, which interprets kernels and looks at each access. Mesa's lavapipe is installed where that is allowed; SwiftShader, a second and independent implementation, is taken out of
 //! Debian's package of Chromium into `target/`, without installing it.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// The packages of lavapipe and of the loader that finds it.
 const LAVAPIPE: [&str; 2] = ["mesa-vulkan-drivers", "libvulkan1"];
 
+/// The packages of PoCL and of the loader that finds it.
+const POCL: [&str; 2] = ["pocl-opencl-icd", "ocl-icd-libopencl1"];
+
+/// Where drivers of OpenCL are described.
+const OPENCL_DRIVERS: [&str; 1] = ["/etc/OpenCL/vendors"];
+
 /// Directories of descriptions of Vulkan drivers.
 const DRIVERS: [&str; 3] = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
 
 /// Makes sure that a Vulkan driver is there. `Err` says why it is not, and what to do.
 pub(crate) fn ensure_driver() -> Result<(), String> {
-    if !cfg!(target_os = "linux") || has_driver() {
-        // Elsewhere the system brings its own interface.
-        return Ok(());
-    }
-    let hint = format!("install one, as by: apt-get install {}", LAVAPIPE.join(" "));
-    println!("==> no Vulkan driver; trying to install {}", LAVAPIPE.join(" "));
-    let mut install = vec!["install", "-y", "--no-install-recommends"];
-    install.extend(LAVAPIPE);
-    if !(succeeds("apt-get", &install) || (succeeds("apt-get", &["update"]) && succeeds("apt-get", &install))) {
-        return Err(format!("no Vulkan driver, and none could be installed: {hint}"));
-    }
-    if has_driver() { Ok(()) } else { Err(format!("no Vulkan driver: {hint}")) }
+    // Elsewhere the system brings its own interface.
+    if cfg!(target_os = "linux") { ensure("Vulkan", &LAVAPIPE, || has_entries(&DRIVERS)) } else { Ok(()) }
 }
 
-fn has_driver() -> bool {
-    DRIVERS.iter().any(|directory| std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()))
+/// Makes sure that a driver for OpenCL is there. `Err` says why it is not, and what to do.
+pub(crate) fn ensure_opencl() -> Result<(), String> {
+    if cfg!(target_os = "linux") {
+        ensure("OpenCL", &POCL, || has_entries(&OPENCL_DRIVERS))
+    } else {
+        Err("no software driver for OpenCL is known for this system".into())
+    }
+}
+
+/// The folder with Oclgrind's description alone, for `OCL_ICD_VENDORS`, below `target`. `Err` says why it is not there.
+pub(crate) fn oclgrind(target: &Path) -> Result<PathBuf, String> {
+    const LIBRARY: &str = "/usr/lib/oclgrind/liboclgrind-rt-icd.so";
+    ensure("Oclgrind", &["oclgrind"], || Path::new(LIBRARY).is_file())?;
+    let directory = target.join("oclgrind");
+    std::fs::create_dir_all(&directory)
+        .and_then(|()| std::fs::write(directory.join("oclgrind.icd"), LIBRARY))
+        .map_err(|error| format!("{}: {error}", directory.display()))?;
+    Ok(directory)
+}
+
+/// What lets Oclgrind alone be found, look for data races, and end the process at the first thing that it finds. It takes calls of one thread.
+pub(crate) fn strict(vendors: PathBuf) -> [(&'static str, OsString); 4] {
+    let on = || OsString::from("1");
+    [
+        ("OCL_ICD_VENDORS", vendors.into()),
+        ("OCLGRIND_DATA_RACES", on()),
+        ("OCLGRIND_STOP_ERRORS", on()),
+        ("REQUIRE_DEVICE", "opencl".into()),
+    ]
+}
+
+/// Makes sure that a driver is there, by installing packages where that is allowed.
+fn ensure(what: &str, packages: &[&str], is_there: impl Fn() -> bool) -> Result<(), String> {
+    if is_there() {
+        return Ok(());
+    }
+    let hint = format!("install one, as by: apt-get install {}", packages.join(" "));
+    println!("==> no {what} driver; trying to install {}", packages.join(" "));
+    let mut install = vec!["install", "-y", "--no-install-recommends"];
+    install.extend(packages);
+    if !(succeeds("apt-get", &install) || (succeeds("apt-get", &["update"]) && succeeds("apt-get", &install))) {
+        return Err(format!("no {what} driver, and none could be installed: {hint}"));
+    }
+    if is_there() { Ok(()) } else { Err(format!("no {what} driver: {hint}")) }
+}
+
+fn has_entries(directories: &[&str]) -> bool {
+    directories.iter().any(|directory| std::fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()))
 }
 
 fn succeeds(program: &str, args: &[&str]) -> bool {

@@ -122,6 +122,24 @@ const SECOND_ADAPTER: Step = Step {
     needs: None,
 };
 
+/// Some of the same for the OpenCL backend on an interpreter that looks at every access and for data races.
+const INTERPRETED: Step = Step {
+    name: "OpenCL kernels on Oclgrind",
+    args: &[
+        "test",
+        "-p",
+        "backend-opencl",
+        "--test",
+        "conformance",
+        "--",
+        "--quiet",
+        "--test-threads",
+        "1",
+        "kernels::",
+    ],
+    needs: None,
+};
+
 /// Runs every step and stops at the first that fails.
 ///
 /// # Errors
@@ -139,19 +157,24 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
             None => run(root, step)?,
         }
     }
-    // With a driver, the wgpu backend's suites may not be skipped.
-    let mut environment: Vec<(&str, OsString)> = Vec::new();
-    match software_gpu::ensure_driver() {
-        Ok(()) => environment.push(("REQUIRE_DEVICE", require("wgpu"))),
-        Err(reason) => skipped.push(format!("the wgpu backend's suites: {reason}")),
+    // With a driver, a backend's suites may not be skipped.
+    let mut required = Vec::new();
+    for (backend, driver) in [("wgpu", software_gpu::ensure_driver()), ("opencl", software_gpu::ensure_opencl())] {
+        match driver {
+            Ok(()) => required.push(backend),
+            Err(reason) => skipped.push(format!("the {backend} backend's suites: {reason}")),
+        }
     }
+    let environment = [("REQUIRE_DEVICE", require(required))];
     if full {
         match software_gpu::swiftshader(&root.join("target")) {
             Ok(driver) => run_with(root, &SECOND_ADAPTER, &[("VK_DRIVER_FILES", driver.into())])?,
             Err(reason) => skipped.push(reason),
         }
-    }
-    if full {
+        match software_gpu::oclgrind(&root.join("target")) {
+            Ok(vendors) => run_with(root, &INTERPRETED, &software_gpu::strict(vendors))?,
+            Err(reason) => skipped.push(reason),
+        }
         skipped.extend(crate::checks::reports(root, cargo(None))?);
         skipped.extend(crate::checks::rehearsals(root, cargo(None))?);
     } else {
@@ -172,12 +195,11 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
     run_with(root, &NEXTEST, &environment)
 }
 
-/// The devices whose absence is a failure: those that the environment names, and this one.
-fn require(device: &str) -> OsString {
-    match std::env::var("REQUIRE_DEVICE") {
-        Ok(list) if !list.is_empty() => format!("{list},{device}").into(),
-        _ => device.into(),
-    }
+/// The devices whose absence is a failure: those that the environment names, and these.
+fn require(devices: Vec<&str>) -> OsString {
+    let named = std::env::var("REQUIRE_DEVICE").unwrap_or_default();
+    let all: Vec<&str> = named.split(',').filter(|name| !name.is_empty()).chain(devices).collect();
+    all.join(",").into()
 }
 
 fn run(root: &Path, step: &Step) -> anyhow::Result<()> {

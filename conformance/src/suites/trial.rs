@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use libtest_mimic::{Completion, Failed, Trial};
 
-use crate::device::Device;
-use crate::entry::NAME_CASES;
+use crate::device::{Device, NAME_CASES};
 use crate::execute::Verdict;
 
 /// A trial that holds the device for itself while it runs.

@@ -19,6 +19,7 @@
 
 mod attention;
 mod attribute;
+mod codes;
 mod conv;
 mod definition;
 mod elementwise;
@@ -34,7 +35,8 @@ mod reduce;
 mod softmax;
 
 pub use attention::{Attention, AttentionGrad, Rope};
-pub use attribute::{Attribute, AttributeVisitor, CODES};
+pub use attribute::{Attribute, AttributeVisitor};
+pub use codes::CODES;
 pub use conv::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
 pub use definition::{OperandVisitor, Types};
 pub use elementwise::{
