@@ -61,7 +61,7 @@ impl DType {
 
     /// The type in which values of both meet: the wider of two floats (float32 for float16 and bfloat16), the float of a float and an integer, the
     /// wider of two integers; bool gives way to all. `None` for uint8 and int8, which PyTorch joins in a type that is not here.
-    pub(crate) fn promoted(self, other: DType) -> Option<DType> {
+    pub fn promoted(self, other: DType) -> Option<DType> {
         let rank = |dtype: DType| match dtype {
             DType::Bool => 0,
             DType::I8 | DType::U8 => 1,
