@@ -93,6 +93,8 @@ equal! {
     llama_of_transformers: "llama";
     bert_of_transformers: "bert";
     a_vision_transformer_of_torchvision: "vit";
+    mobilenet_v3_of_torchvision: "mobilenet-v3";
+    shufflenet_of_torchvision: "shufflenet";
 }
 
 #[test]
@@ -144,4 +146,16 @@ fn the_document_lists_the_operators_that_are_covered() {
     let table = format!("<!-- operators -->\n| | |\n|---|---|\n{table}<!-- /operators -->");
     let path = format!("{}/../docs/import.md", env!("CARGO_MANIFEST_DIR"));
     assert!(std::fs::read_to_string(path).unwrap().contains(&table), "docs/import.md should have:\n{table}");
+}
+
+/// Noise that is multiplied in place: as many zeros as the probability says, and the rest scaled so that the mean stays.
+#[test]
+fn dropout_in_place_drops_its_share() {
+    let device = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());
+    let ones = memcore::Tensor::from_slice(&device, &[4000], &[1.0f32; 4000]).unwrap();
+    let kept = memcore::ops::dropout_(&ones, 0.25, true).unwrap().to_vec::<f32>().unwrap();
+    let zeros = kept.iter().filter(|value| **value == 0.0).count();
+    assert!((850..1150).contains(&zeros), "{zeros}");
+    assert!(kept.iter().all(|value| *value == 0.0 || (*value - 4.0 / 3.0).abs() < 1e-6));
+    assert_eq!(memcore::ops::dropout_(&ones, 0.25, false).unwrap().numel(), 4000);
 }

@@ -53,7 +53,7 @@ fn recorded() -> HashMap<String, [Events; 5]> {
 const STACK: (&[i64], &[i64]) = (&[65536], &[-3, -5, -2, -4, -1]);
 
 /// Recorded operators that are not here.
-const UNSUPPORTED: [&str; 17] = [
+const UNSUPPORTED: [&str; 16] = [
     "var",
     "bce",
     "kl_div",
@@ -63,7 +63,6 @@ const UNSUPPORTED: [&str; 17] = [
     "mv",
     "dot",
     "upsample_bilinear",
-    "conv_transpose2d",
     "conv1d",
     "gather",
     "index_int",

@@ -233,6 +233,10 @@ NETWORKS = {
               tokens(32, 128), "inside"),
     "bert": (bert, tokens(32, 128), "inside"),
     "resnet50": (vision("resnet50", num_classes=10), pictures(3, 64), "cross-entropy"),
+    "mobilenet-v3": (vision("mobilenet_v3_small", num_classes=10), pictures(3, 32), "cross-entropy"),
+    "shufflenet": (vision("shufflenet_v2_x0_5", num_classes=10), pictures(3, 64), "cross-entropy"),
+    "swin": (vision("SwinTransformer", patch_size=[4, 4], embed_dim=32, depths=[2, 2], num_heads=[2, 4], window_size=[4, 4], num_classes=10),
+             pictures(3, 64), "cross-entropy"),
     "vit": (vision("VisionTransformer", image_size=32, patch_size=8, num_layers=2, num_heads=4, hidden_dim=64, mlp_dim=128, num_classes=10),
             pictures(3, 32), "cross-entropy"),
 }

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
-use crate::backend::kernel::{Dropout, DropoutGrad};
+use crate::backend::kernel::{BinaryOp, Dropout, DropoutGrad, UnaryOp};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -43,6 +43,54 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     });
     drop(op);
     y
+}
+
+/// [`dropout`] in the memory of its input: `nn.Dropout(inplace=True)`. As in PyTorch it multiplies with noise, which is saved: a value of `x`'s type for each
+/// element, where [`dropout`] saves a byte. `x` itself must not be used any more, only what is returned.
+///
+/// # Errors
+/// As [`dropout`], and [`Error::Invalid`] for a leaf that wants a gradient, and for a probability of 1.
+pub fn dropout_(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
+    if !(0.0..1.0).contains(&p) {
+        return Err(Error::invalid("dropout_", format!("probability {p}")));
+    }
+    if !training || p == 0.0 {
+        return Ok(x.clone());
+    }
+    let _op = context::op("dropout_");
+    x.may_change_in_place("dropout_")?;
+    let noise = context::within("empty_like", || x.array().empty_like())?;
+    noise.uniform_(0.0, 1.0)?;
+    // A step at p, so steep that no value lies on it: 0 below, 1 above.
+    noise.unary_(UnaryOp::Affine { mul: STEEP, add: -p * STEEP })?;
+    noise.unary_(UnaryOp::Clamp { min: 0.0, max: 1.0 })?;
+    noise.unary_(UnaryOp::Affine { mul: 1.0 / (1.0 - p), add: 0.0 })?;
+    x.array().binary_(BinaryOp::Mul, &noise)?;
+    record(x.array().clone(), &[x], |saved| {
+        saved.save("other", &noise)?;
+        Ok(Box::new(NoiseBackward))
+    })
+}
+
+/// Beyond what the spacing of 16-bit floats leaves between two values.
+const STEEP: f64 = 1e30;
+
+struct NoiseBackward;
+
+impl Function for NoiseBackward {
+    fn name(&self) -> &'static str {
+        "MulBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let noise = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("mul");
+        let out = grad.mul(&noise)?;
+        drop(noise);
+        saved.done();
+        Ok(smallvec![Some(out)])
+    }
 }
 
 struct NativeDropoutBackward {

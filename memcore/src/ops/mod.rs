@@ -60,7 +60,7 @@ pub use cast::{cast, to_device};
 pub use conv::conv2d;
 pub use conv_transpose::conv_transpose2d;
 pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};
-pub use dropout::dropout;
+pub use dropout::{dropout, dropout_};
 pub use elementwise::{
     abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
     square, sub_scalar, times_one_,

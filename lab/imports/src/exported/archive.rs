@@ -67,7 +67,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The folder of `archive_format`, with the `/` behind it.
+    /// The folder of `archive_format`, with the `/` at its end.
     fn find_root(&self) -> Result<String> {
         const KNOWN: &str = "archive_format";
         let root = self.entries.keys().find_map(|name| {

@@ -116,7 +116,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What an argument comes to, where it is no list.
+    /// What an argument comes to, where it is not a list.
     pub(super) fn scalar(&self, name: &str) -> Result<Value> {
         Ok(match self.required(name)? {
             Arg::Value(slot) => self.value(*slot).clone(),

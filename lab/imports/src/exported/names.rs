@@ -43,7 +43,7 @@ impl fmt::Display for Place {
 fn module(stack: &str) -> &str {
     let innermost = stack.rsplit(';').next().unwrap_or_default();
     let path = innermost.split(',').nth(1).unwrap_or_default();
-    // A module that is called a second time has its path with a number behind it.
+    // A module that is called a second time has its path with a number after it.
     path.split('@').next().unwrap_or_default()
 }
 

@@ -1,7 +1,7 @@
-//! The graph, ready to run: names have become numbers of slots, each node says which values die behind it, and every name was there before
+//! The graph, ready to run: names have become numbers of slots, each node says which values die after it, and every name was there before
 //! it was used.
 //!
-//! A value dies behind the last node that uses it, as in the Python that `ExportedProgram.module()` runs. What a node writes in place keeps
+//! A value dies after the last node that uses it, as in the Python that `ExportedProgram.module()` runs. What a node writes in place keeps
 //! its slot: both names are one tensor.
 
 use std::collections::{BTreeMap, HashMap};
@@ -38,7 +38,7 @@ pub(super) struct Node {
     pub arguments: Vec<(String, Arg)>,
     /// Where the results go.
     pub outputs: Vec<Output>,
-    /// Values that die behind it, in order.
+    /// Values that die after it, in order.
     pub dying: Vec<Slot>,
     /// Where it comes from.
     pub place: Place,
@@ -142,7 +142,7 @@ impl Lowering<'_> {
         for input in &graph.inputs {
             inputs.push(match input {
                 Argument::Tensor(name) | Argument::Named(name) => scope.define(name, "the inputs")?,
-                // An input that is no tensor is a constant of the program: its slot stays empty.
+                // An input that is not a tensor is a constant of the program: its slot stays empty.
                 _ => scope.unnamed(),
             });
         }
@@ -320,7 +320,7 @@ fn first_name(output: &Argument) -> Option<&str> {
     names_of(output).into_iter().flatten().next()
 }
 
-/// Tells each node which values die behind it: those made by nodes, from slot `first_made` on, that nothing uses any more.
+/// Tells each node which values die after it: those made by nodes, from slot `first_made` on, that nothing uses any more.
 fn find_deaths(program: &mut Program, first_made: Slot) {
     let mut lives: Vec<bool> = vec![false; program.names.len()];
     for output in &program.outputs {

@@ -24,7 +24,7 @@ pub(super) struct SchemaVersion {
     pub minor: u64,
 }
 
-/// The values that a symbol may have; a bound that is no number stands for none.
+/// The values that a symbol may have; a bound that is not a number stands for none.
 #[derive(Default, Deserialize)]
 pub(super) struct Range {
     #[serde(default, deserialize_with = "bound")]
@@ -207,12 +207,15 @@ impl<'de> Deserialize<'de> for Float {
 
 /// A union of the schema with one key.
 #[derive(Deserialize)]
-#[serde(rename_all = "snake_case")]
 enum Symbolic {
-    AsName(String),
-    AsInt(i64),
-    AsBool(bool),
-    AsFloat(Float),
+    #[serde(rename = "as_name")]
+    Name(String),
+    #[serde(rename = "as_int")]
+    Int(i64),
+    #[serde(rename = "as_bool")]
+    Bool(bool),
+    #[serde(rename = "as_float")]
+    Float(Float),
 }
 
 #[derive(Deserialize)]
@@ -302,17 +305,17 @@ fn read<'de, A: MapAccess<'de>>(kind: &str, map: &mut A) -> Result<Argument, A::
 
 fn symbolic(value: Symbolic) -> Argument {
     match value {
-        Symbolic::AsName(name) => Argument::Named(name),
-        Symbolic::AsInt(value) => Argument::Int(value),
-        Symbolic::AsBool(value) => Argument::Bool(value),
-        Symbolic::AsFloat(value) => Argument::Float(value.0),
+        Symbolic::Name(name) => Argument::Named(name),
+        Symbolic::Int(value) => Argument::Int(value),
+        Symbolic::Bool(value) => Argument::Bool(value),
+        Symbolic::Float(value) => Argument::Float(value.0),
     }
 }
 
 fn number<E: serde::de::Error>(value: Symbolic) -> Result<Number, E> {
     match value {
-        Symbolic::AsName(name) => Ok(Number::Named(name)),
-        Symbolic::AsInt(value) => Ok(Number::Given(value)),
-        Symbolic::AsBool(_) | Symbolic::AsFloat(_) => Err(E::custom("a list of numbers with something else in it")),
+        Symbolic::Name(name) => Ok(Number::Named(name)),
+        Symbolic::Int(value) => Ok(Number::Given(value)),
+        Symbolic::Bool(_) | Symbolic::Float(_) => Err(E::custom("a list of numbers with something else in it")),
     }
 }

@@ -50,7 +50,7 @@ pub(super) struct UserTensor {
 /// An output of the graph.
 pub(super) struct OutputTensor {
     pub name: String,
-    /// Sizes where they are numbers, and the type; `None` for one that is no tensor.
+    /// Sizes where they are numbers, and the type; `None` for one that is not a tensor.
     pub expected: Option<Expected>,
     /// Whether the file says that it is the loss.
     pub is_loss: bool,
@@ -66,6 +66,9 @@ pub(super) struct Signature {
     /// Parameters that were taken to be one, where the file does not say: pairs of paths.
     pub taken_as_one: Vec<(String, String)>,
 }
+
+/// Makes a tensor of the network, by its path, what is said of it, and those before it.
+type StateOf<'a> = dyn FnMut(&str, &TensorMeta, &[StateTensor]) -> Result<StateTensor> + 'a;
 
 /// Where values of weights lie: a folder of the archive, and what lies there.
 struct Weights {
@@ -138,7 +141,7 @@ impl Signature {
         graph: &Graph,
         argument: &Argument,
         spec: &BTreeMap<String, schema::InputSpec>,
-        state_of: &mut dyn FnMut(&str, &TensorMeta, &[StateTensor]) -> Result<StateTensor>,
+        state_of: &mut StateOf<'_>,
     ) -> Result<InputKind, String> {
         let (kind, spec) = spec.first_key_value().ok_or("an input of no kind")?;
         let name = match argument {

@@ -114,7 +114,7 @@ fn of_numbers(
     if x.dtype().is_float() { floats(x) } else { host::map(x, op, x.dtype(), whole) }
 }
 
-/// What `x op number` is stored as, where `x` is no float.
+/// What `x op number` is stored as, where `x` is not a float.
 fn with_number(dtype: DType, is_float: bool) -> DType {
     match (is_float, dtype) {
         (true, _) => DType::F32,

@@ -91,7 +91,7 @@ fn converted(x: &Tensor, dtype: DType, copy: bool) -> Result<Tensor> {
     if copy && x.dtype() == dtype { ops::clone(x) } else { ops::cast(x, dtype) }
 }
 
-/// Runs the graph at argument `place`, with what stands behind it.
+/// Runs the graph at argument `place`, with what stands after it.
 fn inside(c: &Call<'_>, place: usize) -> Result<Made> {
     let Some((_, Arg::Graph(program))) = c.node.arguments.get(place) else {
         return Err(c.error("has no graph"));

@@ -12,6 +12,12 @@ pub(super) const TABLE: Table = &[
     ("arange.default", arange),
     ("arange.start", arange),
     ("arange.start_step", arange),
+    ("empty.memory_format", |c| {
+        ignore_place(c)?;
+        let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
+        let _op = context::op("empty");
+        Ok(Made::tensor(Tensor::from_array(Array::empty(c.device, &c.sizes("size")?, dtype)?)))
+    }),
     ("zeros.default", |c| filled(c, "zeros", &c.sizes("size")?, 0.0, None)),
     ("ones.default", |c| filled(c, "ones", &c.sizes("size")?, 1.0, None)),
     ("full.default", |c| filled(c, "full", &c.sizes("size")?, c.float("fill_value")?, number_type(c)?)),
@@ -76,21 +82,12 @@ fn randn_like(c: &Call<'_>) -> Result<Made> {
     ignore_place(c)?;
     let x = c.tensor("self")?;
     let dtype = c.dtype("dtype")?.unwrap_or(x.dtype());
-    let (seed, offset) = c.device.random_state();
-    // As many words are used up as a kernel would draw.
-    c.device.set_random_state((seed, offset + x.numel().div_ceil(4) as u64));
-    let values = || Ok(normal(seed, offset, x.numel()));
-    Ok(Made::tensor(host::made(c.device, "randn_like", x.dims(), dtype, values)?))
-}
-
-/// Standard normal values, by Box and Muller's rule.
-fn normal(seed: u64, offset: u64, count: usize) -> Vec<f64> {
-    let mut state = seed ^ offset.wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let mut unit = || {
-        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    let mut uniform = host::uniform(c.device, x.numel());
+    // Standard normal values, by Box and Muller's rule.
+    let mut normal = move || {
+        let (radius, angle) = (uniform.next().unwrap_or_default(), uniform.next().unwrap_or_default());
+        (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
     };
-    (0..count).map(|_| (-2.0 * (1.0 - unit()).ln()).sqrt() * (std::f64::consts::TAU * unit()).cos()).collect()
+    let values = || Ok((0..x.numel()).map(|_| normal()).collect());
+    Ok(Made::tensor(host::made(c.device, "randn_like", x.dims(), dtype, values)?))
 }

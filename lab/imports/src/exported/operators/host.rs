@@ -101,7 +101,7 @@ fn no_gradient(op: &'static str, x: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// The type in which two meet that are no floats, as PyTorch has it.
+/// The type in which two meet that are not floats, as PyTorch has it.
 pub(super) fn meeting(a: DType, b: DType) -> DType {
     let rank = |dtype: DType| match dtype {
         DType::Bool => 0,
@@ -127,11 +127,26 @@ pub(super) fn running_sums(values: &[f64], dims: &[usize], axis: usize) -> Vec<f
     let size = dims[axis];
     let mut out = values.to_vec();
     for i in 0..out.len() {
-        if i / inner.max(1) % size.max(1) > 0 {
+        if !(i / inner.max(1)).is_multiple_of(size.max(1)) {
             out[i] += out[i - inner];
         }
     }
     out
+}
+
+/// So many uniform values in [0, 1), of the device's random generator: as many words of it are used up as a kernel would draw.
+pub(super) fn uniform(device: &Device, count: usize) -> impl Iterator<Item = f64> + use<> {
+    let (seed, offset) = device.random_state();
+    device.set_random_state((seed, offset + count.div_ceil(4) as u64));
+    let mut state = seed ^ offset.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    // Vigna's SplitMix64.
+    let unit = move || {
+        state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1u64 << 53) as f64
+    };
+    std::iter::repeat_with(unit)
 }
 
 /// Sizes for a result.

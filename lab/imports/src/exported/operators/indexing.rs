@@ -120,7 +120,7 @@ fn cumsum(c: &Call<'_>) -> Result<Made> {
 /// What each element is more than the one before it, of whole numbers.
 fn diff(c: &Call<'_>) -> Result<Made> {
     if c.int_or("n", 1)? != 1 || c.arg("append").is_some() {
-        return Err(c.error("of higher order, or with something behind, is not represented"));
+        return Err(c.error("of higher order, or with something appended, is not represented"));
     }
     let x = c.tensor("self")?;
     if x.dtype().is_float() || x.dtype() == DType::Bool {

@@ -17,6 +17,9 @@ pub(super) const TABLE: Table = &[
     ("dropout.default", |c| {
         Ok(Made::tensor(ops::dropout(c.tensor("input")?, c.float("p")?, c.flag("train", false)?)?))
     }),
+    ("dropout_.default", |c| {
+        Ok(Made::tensor(ops::dropout_(c.tensor("self")?, c.float("p")?, c.flag("train", false)?)?))
+    }),
     ("batch_norm.default", batch_norm),
     ("layer_norm.default", layer_norm),
     ("group_norm.default", group_norm),

@@ -12,6 +12,7 @@ mod losses;
 mod shapes;
 mod table;
 mod vision;
+mod written;
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -28,6 +29,7 @@ const TABLES: &[(&str, Table)] = &[
     ("shapes", shapes::TABLE),
     ("indices", indexing::TABLE),
     ("made on the spot", creation::TABLE),
+    ("written in place", written::TABLE),
     ("sizes, types and regions", control::TABLE),
 ];
 

@@ -44,8 +44,8 @@ pub(super) const TABLE: Table = &[
         Ok(Made::tensors(ops::unbind(x, c.axis("dim", 0, x)?)?))
     }),
     ("roll.default", |c| of_one(c, |x| ops::roll(x, &c.ints("shifts")?, &c.axes("dims", x)?))),
-    ("cat.default", |c| joined(c, |parts, axis| ops::cat(parts, axis), 0)),
-    ("stack.default", |c| joined(c, |parts, axis| ops::stack(parts, axis), 1)),
+    ("cat.default", |c| joined(c, ops::cat, 0)),
+    ("stack.default", |c| joined(c, ops::stack, 1)),
     ("tril.default", |c| of_one(c, |x| ops::tril(x, c.int_or("diagonal", 0)?))),
     ("triu.default", |c| of_one(c, |x| ops::triu(x, c.int_or("diagonal", 0)?))),
 ];
@@ -62,7 +62,7 @@ fn completed(c: &Call<'_>, sizes: &[i64], numel: usize) -> Result<Sizes> {
     if known.count() + 1 < sizes.len() {
         return Err(c.error(format!("sizes {sizes:?}: more than one is to be found")));
     }
-    let rest = if product == 0 { 0 } else { numel / product };
+    let rest = numel.checked_div(product).unwrap_or_default();
     Ok(sizes.iter().map(|&size| if size == -1 { rest } else { size as usize }).collect())
 }
 

@@ -8,5 +8,5 @@ use super::super::value::Made;
 /// Runs a call.
 pub(crate) type Operator = fn(&Call<'_>) -> Result<Made>;
 
-/// Names, as PyTorch has them behind `aten.`, and what runs them.
+/// Names, as PyTorch has them after `aten.`, and what runs them.
 pub(super) type Table = &'static [(&'static str, Operator)];

@@ -114,7 +114,7 @@ fn pad(c: &Call<'_>) -> Result<Made> {
     }
 }
 
-/// Borders are given from the last dimension on, before and behind it.
+/// Borders are given from the last dimension on, before and after it.
 fn constant_pad(c: &Call<'_>) -> Result<Made> {
     let x: &Tensor = c.tensor("self")?;
     let pad = c.sizes("pad")?;
