@@ -57,9 +57,6 @@ pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
 pub(crate) use weights::WeightsArgs;
 pub(crate) use words::Refusal;
 
-/// The flags of a run that nearly everybody types, together in the help.
-const MOST_USED: &str = "Most used";
-
 /// What is to be done, and the words that say so.
 pub(crate) struct Invocation {
     /// The parsed words.
