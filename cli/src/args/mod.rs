@@ -63,9 +63,6 @@ pub(crate) use words::Refusal;
 
 use crate::exit::Failure;
 
-/// The flags of a run that nearly everybody types, together in the help.
-const MOST_USED: &str = "Most used";
-
 /// What is to be done, and the words that say so.
 pub(crate) struct Invocation {
     /// The parsed words.

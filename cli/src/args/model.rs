@@ -8,18 +8,18 @@ use lab::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab::models::Recompute;
 use lab::run::{AttentionName, ModelSpec};
 
-use super::{MOST_USED, values};
+use super::values;
 
 /// Which network.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
     /// The network [default: simple-cnn].
-    #[arg(long, help_heading = MOST_USED, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
+    #[arg(long, help_heading = values::MOST_USED, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
     pub model: Option<String>,
     /// A network described in a file: TOML with how it is trained (flags win), a `config.json` of Hugging Face's transformers, or a `.pt2` of
     /// torch.export.
-    #[arg(long, help_heading = MOST_USED, value_name = "FILE")]
+    #[arg(long, help_heading = values::MOST_USED, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// Layers (mlp: hidden layers; gpt: blocks).
     #[arg(long, value_name = "N")]
@@ -32,7 +32,7 @@ pub(crate) struct ModelArgs {
     #[arg(long, value_name = "N")]
     pub heads: Option<usize>,
     /// Tokens per example.
-    #[arg(long, help_heading = MOST_USED, value_name = "N")]
+    #[arg(long, help_heading = values::MOST_USED, value_name = "N")]
     pub sequence: Option<usize>,
     /// Number of different tokens.
     #[arg(long, value_name = "N")]

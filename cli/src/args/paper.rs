@@ -4,8 +4,7 @@ use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
 
 use super::scan::ScanArgs;
 use super::{
-    AllocatorArgs, HtmlArgs, MOST_USED, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs,
-    values,
+    AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs, values,
 };
 
 /// A run on paper.
@@ -17,7 +16,7 @@ pub(crate) struct PaperArgs {
     pub training: TrainingArgs,
     /// The card: a name (rtx4090, a100-40, h200 …; the CUDA context is taken off its memory; `vramlab cards` lists all), or how much memory there
     /// is for tensors (24GiB) [default: more than any has].
-    #[arg(long, value_name = "NAME|SIZE", help_heading = MOST_USED)]
+    #[arg(long, value_name = "NAME|SIZE", help_heading = values::MOST_USED)]
     pub gpu: Option<Gpu>,
     #[command(flatten)]
     pub allocator: AllocatorArgs,

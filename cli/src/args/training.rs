@@ -13,9 +13,7 @@ use memcore::profile::Release;
 
 use super::scan::ScanArgs;
 use super::values;
-use super::{
-    AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, MOST_USED, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs,
-};
+use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs};
 use crate::backends;
 use crate::destination::Destination;
 
@@ -28,7 +26,7 @@ pub(crate) struct TrainingArgs {
     #[arg(long, value_name = "FILE")]
     pub hf_args: Option<PathBuf>,
     /// Examples per step; with --accumulate, of each micro-batch [default: the model's].
-    #[arg(long, help_heading = MOST_USED, value_name = "N")]
+    #[arg(long, help_heading = values::MOST_USED, value_name = "N")]
     pub batch: Option<usize>,
     /// Optimizer steps [default: 10, or 20 epochs of a data set].
     #[arg(long, value_name = "N")]

@@ -4,6 +4,9 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 
+/// The heading of the flags of a run that nearly everybody types.
+pub(super) const MOST_USED: &str = "Most used";
+
 /// The largest size of one dimension. Products of two stay within 64 bits.
 const MAX_SIZE: u64 = 1 << 30;
 

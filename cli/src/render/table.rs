@@ -139,6 +139,10 @@ fn list(table: &Table, rows: &[Vec<String>], view: View) -> String {
 
 /// Whether a word of the table is not in what became of it.
 fn breaks_words(table: &Table, rows: &[Vec<String>], rendered: &str) -> bool {
+    let figures = rows.iter().flatten().filter(|cell| cell.contains(' ') && cell.chars().count() <= UNBROKEN);
+    if figures.into_iter().any(|cell| !rendered.contains(cell.as_str())) {
+        return true;
+    }
     let there: HashSet<&str> = rendered.split_whitespace().collect();
     let mut words = table.columns.iter().chain(rows.iter().flatten()).flat_map(|text| text.split_whitespace());
     words.any(|word| !there.contains(word))
@@ -179,7 +183,11 @@ pub(super) fn cell_text(cell: &Cell) -> String {
 /// The longest word of each column, so that none is broken; where the line is too narrow for that, so many letters of the longest words as
 /// leave the others whole. `None` where those are too few to be read.
 fn whole_words(table: &Table, rows: &[Vec<String>], width: usize) -> Option<Vec<u16>> {
-    let longest = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0);
+    // A figure keeps its unit.
+    let longest = |text: &str| match text.chars().count() {
+        short if short <= UNBROKEN => short,
+        _ => text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0),
+    };
     let column = |(i, name): (usize, &String)| {
         rows.iter().filter_map(|row| row.get(i)).map(|cell| longest(cell)).fold(longest(name), usize::max)
     };
