@@ -19,7 +19,18 @@ fn a_scan_has_a_row_per_combination() {
     assert_eq!(points, expected.iter().collect::<Vec<_>>());
     // A point is what the same flags give alone; what is said of one prediction only is not in it.
     let mut alone = json(&["predict", "--model", "mlp", "--steps", "1", "--batch", "64", "--layers", "3"]);
-    for key in ["card", "budget_bytes", "fits", "needs", "notes", "summits", "techniques", "with_expandable_segments"] {
+    for key in [
+        "card",
+        "budget_bytes",
+        "fits",
+        "needs",
+        "notes",
+        "summits",
+        "techniques",
+        "with_expandable_segments",
+        "needs_peak",
+        "tries",
+    ] {
         assert!(alone.as_object_mut().unwrap().remove(key).is_some(), "{key}");
     }
     assert_eq!(results[3]["run"], alone);

@@ -4,7 +4,7 @@ use lab::figures::short;
 use lab::results::FitResult;
 use lab::run::{RunSpec, Search, maximum};
 
-use super::predict::on_paper;
+use super::plan::on_paper;
 use super::{cards, tries, warnings};
 use crate::args::{FitArgs, config_text};
 use crate::exit::{Code, Failure, Result};

@@ -1,7 +1,7 @@
 //! A run that is ready, and what is to be written of it.
 
 use lab::record::RowsKept;
-use lab::run::{RunSpec, Session, resolve};
+use lab::run::{Paper, RunSpec, Session, resolve};
 
 use super::snapshot::format_of;
 use super::weights;
@@ -9,6 +9,7 @@ use crate::args::{ExportArgs, HtmlArgs, OutputArgs, PredictArgs, RecordArgs, Sna
 use crate::backends;
 use crate::destination::Destination;
 use crate::exit::Result;
+use crate::interrupt;
 use crate::ui::Ui;
 
 /// One run.
@@ -41,6 +42,11 @@ pub(super) fn session(spec: &RunSpec, ui: &Ui) -> Result<Session> {
     let session = resolve(spec, backends::all())?;
     session.remarks.iter().for_each(|remark| ui.remark(remark));
     Ok(session)
+}
+
+/// Runs on paper, until Ctrl-C.
+pub(super) fn on_paper() -> Paper<'static> {
+    Paper { backends: backends::all(), stop: &interrupt::asked }
 }
 
 impl Plan {

@@ -2,20 +2,14 @@
 
 use lab::figures::short;
 use lab::results::{AS_IT_IS, NeedsResult, Prediction};
-use lab::run::{Figures, Paper, RunSpec, techniques};
+use lab::run::{Figures, RunSpec, techniques};
 
 use super::outcome::Report;
-use super::plan::Plan;
+use super::plan::{Plan, on_paper};
 use super::{cards, train, tries, warnings};
 use crate::args::PredictArgs;
 use crate::exit::Result;
 use crate::ui::Ui;
-use crate::{backends, interrupt};
-
-/// Runs on paper, until Ctrl-C.
-pub(super) fn on_paper() -> Paper<'static> {
-    Paper { backends: backends::all(), stop: &interrupt::asked }
-}
 
 /// Micro-batches up to which the peaks below the highest are looked for, unless every step is to be written.
 const MAX_STEPS: usize = 256;

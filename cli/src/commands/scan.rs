@@ -8,8 +8,7 @@ use memcore::backend::Meta;
 use serde_json::Value;
 
 use super::outcome::{execute, out_of_memory};
-use super::plan::Plan;
-use super::predict;
+use super::plan::{Plan, on_paper};
 use super::profile;
 use crate::args::{Cli, Command, HtmlArgs, Invocation, OutputArgs, RecordArgs, ScanArgs, axes};
 use crate::exit::{Code, Failure, Result};
@@ -219,7 +218,7 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
     let point = |(Done { run, .. }, spec): (Done, &RunSpec)| {
         let value = |name: &String| (name.clone(), run.settings.get(name).cloned().unwrap_or_default());
         let backend = run.device.as_ref().map(|device| device.backend.clone()).unwrap_or_default();
-        let predicted = (page && spec.device.backend.is_some()).then(|| on_paper(spec, &backend)).flatten();
+        let predicted = (page && spec.device.backend.is_some()).then(|| predicted_on(spec, &backend)).flatten();
         Point { parameters: names.iter().map(value).collect(), predicted, run }
     };
     let results = done.into_iter().zip(specs).map(point).collect();
@@ -227,16 +226,16 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
 }
 
 /// Allocated and reserved bytes at most, of a run that computes nothing, with memory enough.
-fn on_paper(spec: &RunSpec, backend: &str) -> Option<Predicted> {
+fn predicted_on(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     let mut spec = spec.endless();
     spec.device = DeviceSpec::default();
     // On paper a backend's own workspaces are asked for by its name.
     if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));
     }
-    let session = predict::on_paper().session(&spec).ok()?.at_most(SETTLED);
+    let session = on_paper().session(&spec).ok()?.at_most(SETTLED);
     let device = session.target.open().ok()?;
-    predict::on_paper().train(&session, &device).ok()?;
+    on_paper().train(&session, &device).ok()?;
     let stats = device.stats();
     let (peak_bytes, reserved_bytes) = (stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak);
     Some(Predicted { peak_bytes, reserved_bytes })

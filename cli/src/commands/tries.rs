@@ -4,7 +4,7 @@ use lab::results::TIGHT;
 use lab::run::{Figures, RunSpec, Session, TrySearch};
 use lab::section::Tries;
 
-use super::predict::on_paper;
+use super::plan::on_paper;
 use crate::exit::Result;
 
 /// Of a run on paper; nothing where the answer is a plain yes.

@@ -79,12 +79,18 @@ pub struct Found<T> {
 /// Tried at a time, however many threads there are.
 const WAVE: usize = 8;
 
+/// What was found out, and what that cost.
+pub type Costly<T, E> = Result<(T, u64), E>;
+
+/// Tries a combination.
+pub type Attempt<'a, T, E> = dyn Fn(&[usize]) -> Costly<Outcome<T>, E> + Sync + 'a;
+
 /// What is looked for.
 pub struct Goal<'a, T, E> {
-    /// Tries a combination: what it gave, and what that cost.
-    pub attempt: &'a (dyn Fn(&[usize]) -> Result<(Outcome<T>, u64), E> + Sync),
-    /// Whether a combination may reach the goal, and what finding out cost: cheaper than trying, and false only where it surely does not.
-    pub may_reach: &'a dyn Fn(&[usize]) -> Result<(bool, u64), E>,
+    /// Tries a combination.
+    pub attempt: &'a Attempt<'a, T, E>,
+    /// Whether a combination may reach the goal: cheaper than trying, and false only where it surely does not.
+    pub may_reach: &'a dyn Fn(&[usize]) -> Costly<bool, E>,
 }
 
 /// The smallest combinations that reach the goal.
@@ -286,10 +292,10 @@ mod tests {
         use Helps::{Always, Unknown};
         let moves = moves(&[(0, 1, Always), (1, 2, Always), (2, 4, Always), (2, 5, Always), (3, 16, Unknown)]);
         let (found, _) = found(&moves, &[10, 25, 20, 40, 60], &limits(9, 1000));
-        // 0 and 3 do not go together; 4 alone does it; 0, 1 and 2 only all three.
+        // 0 and 3 do not go together; 4 alone does it; 0, 1 and 2 only all three, which are as large as 1 and 3, and more.
         let sets: Vec<&[usize]> = found.reached.iter().map(|(set, _)| set.as_slice()).collect();
-        assert_eq!(sets, [&[0, 1, 2][..], &[1, 3], &[4]]);
-        assert_eq!((found.reached[0].1, found.end), (45, End::AllTried));
+        assert_eq!(sets, [&[1, 3][..], &[0, 1, 2], &[4]]);
+        assert_eq!((found.reached[1].1, found.end), (45, End::AllTried));
     }
 
     #[test]
@@ -298,7 +304,10 @@ mod tests {
         let moves = moves(&[&cheap[..], &[(5, 32, Helps::Unknown)]].concat());
         let (found, runs) = found(&moves, &[1, 1, 1, 1, 1, 50], &limits(3, 1000));
         assert_eq!(found.reached, [(vec![5], 50)]);
-        assert!(runs <= 6 + 2, "{runs} runs: the single ones, and all together");
+        assert!(
+            runs < 6 + 2 + WAVE,
+            "{runs} of 63: the single ones, all together, and what is tried beside the one that is enough"
+        );
     }
 
     #[test]

@@ -152,7 +152,7 @@ impl TrySearch<'_> {
             }
         }
         let order = match entries.is_empty() {
-            true => "No single change saves 5 % of it",
+            true => "No single change that was tried saves 5 %",
             false => "Try, what saves most first (each was run)",
         };
         // Of changes of one kind, the one that saves most.
