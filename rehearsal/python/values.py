@@ -32,11 +32,21 @@ DECIDED_BY_ZERO = frozenset("__and__ __iand__ __rand__ bitwise_and bitwise_and_ 
 SOUND = {"isfinite": True, "isnan": False, "isinf": False, "_is_all_true": True}
 
 
+# Why contents are doubtful.
+AS_BEFORE = "as before a graph or another package's kernel ran"
+AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
+
+
 class Twin:
-    """The contents of one storage; doubtful if a kernel ran since that may have written to any. A promise stands for what
-    other ranks have yet to send."""
+    """The contents of one storage, and why they are doubtful, if they are. A promise stands for what other ranks have yet
+    to send."""
 
     __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise")
+
+
+def doubt(twins):
+    """Why contents are doubtful, if any are."""
+    return next((twin.doubtful for twin in twins.values() if twin.doubtful), "")
 
 
 class Values:
@@ -92,9 +102,11 @@ class Values:
             return None
         if twin.promise:
             promise, twin.promise = twin.promise, 0
-            if not self.library.vramlab_rehearsal_promised(promise, twin.storage.data_ptr(), twin.bytes):
+            heard = self.library.vramlab_rehearsal_promised(promise, twin.storage.data_ptr(), twin.bytes)
+            if not heard:
                 self.twins.pop(storage._cdata, None)
                 return None
+            twin.doubtful = AS_THIS_RANK if heard == 2 else ""
         return twin
 
     def view(self, tensor, twin):
@@ -107,7 +119,7 @@ class Values:
         storage = tensor.untyped_storage()
         twin = Twin()
         twin.weak, twin.version = self.weak_storage(storage), self.version(tensor)
-        twin.address, twin.bytes, twin.doubtful, twin.promise = storage.data_ptr(), storage.nbytes(), False, 0
+        twin.address, twin.bytes, twin.doubtful, twin.promise = storage.data_ptr(), storage.nbytes(), "", 0
         twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu")
         view = self.view(tensor, twin)
         self.twins[storage._cdata] = twin
@@ -133,7 +145,7 @@ class Values:
         room, count = self.room, self.library.vramlab_rehearsal_written(self.room, len(self.room) // 2)
         if count < 0:
             for twin in self.twins.values():
-                twin.doubtful = True
+                twin.doubtful = AS_BEFORE
             return
         ranges = [(room[2 * at], room[2 * at] + room[2 * at + 1]) for at in range(count)]
         for key, twin in list(self.twins.items()):
@@ -338,7 +350,7 @@ class Values:
         torch = self.torch
         inputs = {self.storage(tensor)._cdata for tensor in on_card}
         fresh = [t for t in made if t.is_cuda and self.storage(t) is not None and self.storage(t)._cdata not in inputs]
-        doubtful = any(twin.doubtful for twin in twins.values())
+        doubtful = doubt(twins)
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad():
                 if name == "copy_":
@@ -395,8 +407,8 @@ class Values:
     def tell_doubt(self, name, twins):
         """Tells of what is decided by contents that are doubtful."""
         is_told = name in READS or name in COUNTED or name == "nonzero"
-        if is_told and any(twin.doubtful for twin in twins.values()):
-            self.reads.tell("assumed", name, "values", answer="as before a graph or another package's kernel ran")
+        if is_told and doubt(twins):
+            self.reads.tell("assumed", name, "values", answer=doubt(twins))
 
     def tell_missed(self, name):
         """Tells of reads of an operator that was expected to be computed and was not."""

@@ -2,6 +2,7 @@
 
 mod collectives;
 mod communicators;
+mod members;
 
 use std::ffi::{c_char, c_int};
 
@@ -93,6 +94,7 @@ extern "C" fn ncclCommSplit(whole: usize, color: c_int, key: c_int, part: Out<us
     if color == NO_COLOR {
         // The others wait for its choice.
         let _chosen = whole.chosen(child, color, key);
+        members::take_part();
         return status(part.set(0));
     }
     let (name, ranks, rank) = whole.part(child, color, key);
