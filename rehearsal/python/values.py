@@ -13,6 +13,9 @@ import ctypes
 MAX_WHOLE, MAX_OTHER = 1 << 18, 1 << 16
 # Contents of so many bytes are shown to every operator that takes the tensor, not only to those that read it.
 MAX_SHOWN = 4096
+# A tensor of more elements shares no storage with one that is computed, unless it is expanded: such a storage has at most so
+# many bytes.
+LARGE = 8 * MAX_WHOLE
 # Longer lists are not searched for tensors.
 MAX_LIST = 1 << 16
 
@@ -24,9 +27,26 @@ COUNTED = frozenset("unique _unique2 unique_consecutive unique_dim bincount repe
 EMPTY = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided new resize_ resize_as_ set_".split())
 # They make tensors whose contents do not depend on the operand's.
 FILLS = {"zeros_like": 0, "new_zeros": 0, "zero_": 0, "ones_like": 1, "new_ones": 1}
+# What of an operand that is not known makes known contents.
+FILLING = frozenset([*FILLS, "fill_", "full_like", "new_full", "copy_", "new_tensor"])
+# Of the operators on tensors of the host, those whose result may lie on a card without a keyword saying so.
+MOVING = frozenset("to cuda type as_tensor asarray copy_".split())
 # One known operand decides the result: all true, and all zero. So a loop of unknown tokens ends at its greatest length.
 DECIDED_BY_TRUE = frozenset("__or__ __ior__ __ror__ bitwise_or bitwise_or_ logical_or logical_or_".split())
 DECIDED_BY_ZERO = frozenset("__and__ __iand__ __rand__ bitwise_and bitwise_and_ logical_and logical_and_".split())
+# They read no contents on the card and draw no random numbers, given tensors and numbers by position.
+ARITHMETIC = frozenset(
+    "__add__ __radd__ __iadd__ add add_ __sub__ __rsub__ __isub__ sub sub_ __mul__ __rmul__ __imul__ mul mul_ __truediv__ "
+    "__rtruediv__ __itruediv__ div div_ __floordiv__ __mod__ __neg__ neg __invert__ logical_not __and__ __rand__ __or__ __ror__ "
+    "__xor__ logical_and logical_or __eq__ eq __ne__ ne __lt__ lt __le__ le __gt__ gt __ge__ ge exp log sqrt abs minimum maximum "
+    "cat stack".split()
+)
+# The same, if no other tensor is among what they are given.
+SHAPING = frozenset(
+    "view reshape unsqueeze squeeze expand transpose permute flatten t contiguous clone detach chunk split unbind sum max min any "
+    "all cumsum argmax argmin clamp clamp_ float long int zeros_like ones_like".split()
+)
+DIMENSIONS = frozenset(("dim", "keepdim"))
 # What they say of numbers that are not known: that these are sound.
 # `torch.distributions` asks the last of its parameters.
 SOUND = {"isfinite": True, "isnan": False, "isinf": False, "_is_all_true": True}
@@ -42,6 +62,10 @@ class Twin:
     to send."""
 
     __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise")
+
+    def touches(self, ranges):
+        start, end = self.address, self.address + self.bytes
+        return any(first < end and start < last for first, last in ranges)
 
 
 def doubt(twins):
@@ -59,9 +83,11 @@ class Values:
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
         self.computed = 0
-        self.sweep_at = 1024
+        self.sweep_at = 256
         self.cpu = torch.device("cpu")
-        self.plain_types = (torch.Tensor, torch.nn.Parameter)
+        self.plain_types = frozenset((torch.Tensor, torch.nn.Parameter))
+        # What has no tensors in it.
+        self.scalars = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(...)))
         self.whole = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
         self.other = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
         self.writes = ctypes.c_uint64.in_dll(library, "vramlab_rehearsal_writes")
@@ -93,7 +119,8 @@ class Values:
 
     def find(self, tensor):
         """The twin of a tensor's storage, if the tensor's contents are known."""
-        storage = self.storage(tensor) if self.twins else None
+        # An expanded one may have more, and is not computed.
+        storage = self.storage(tensor) if self.twins and tensor.numel() <= MAX_WHOLE else None
         twin = self.twins.get(storage._cdata) if storage is not None else None
         if twin is None:
             return None
@@ -125,7 +152,7 @@ class Values:
         self.twins[storage._cdata] = twin
         if len(self.twins) > self.sweep_at:
             self.twins = {key: twin for key, twin in self.twins.items() if not twin.weak.expired()}
-            self.sweep_at = 2 * len(self.twins) + 1024
+            self.sweep_at = 2 * len(self.twins) + 256
         return view
 
     def forget(self, tensor):
@@ -147,22 +174,32 @@ class Values:
             for twin in self.twins.values():
                 twin.doubtful = AS_BEFORE
             return
+        if not count or not self.twins:
+            return
         ranges = [(room[2 * at], room[2 * at] + room[2 * at + 1]) for at in range(count)]
-        for key, twin in list(self.twins.items()):
-            start, end = twin.address, twin.address + twin.bytes
-            if any(first < end and start < last for first, last in ranges):
-                del self.twins[key]
+        lowest, highest = min(first for first, _ in ranges), max(last for _, last in ranges)
+        written = [
+            key
+            for key, twin in self.twins.items()
+            if twin.address < highest and lowest < twin.address + twin.bytes and twin.touches(ranges)
+        ]
+        for key in written:
+            del self.twins[key]
 
     # --- Operators -------------------------------------------------------------------------------------------------
 
     def tensors(self, values, found):
-        tensor = self.torch.Tensor
         for value in values:
-            if isinstance(value, tensor):
+            kind = type(value)
+            if kind in self.plain_types:
+                found.append(value)
+            elif kind in self.scalars:
+                continue
+            elif isinstance(value, self.torch.Tensor):
                 found.append(value)
             elif isinstance(value, (list, tuple)) and len(value) <= MAX_LIST:
                 self.tensors(value, found)
-            elif type(value) is slice:
+            elif kind is slice:
                 self.tensors((value.start, value.stop, value.step), found)
         return found
 
@@ -206,18 +243,24 @@ class Values:
             self.tensors(kwargs.values(), taken)
         doing.busy, doing.operator = True, name
         try:
-            on_card = [tensor for tensor in taken if tensor.is_cuda]
-            if not all(type(tensor) in self.plain_types for tensor in on_card):
-                return function(*args, **kwargs)
-            twins = {}
-            for tensor in on_card:
+            on_card, hosts, twins, are_known = [], [], {}, True
+            for tensor in taken:
+                if not tensor.is_cuda:
+                    hosts.append(tensor)
+                    continue
+                if type(tensor) not in self.plain_types:
+                    return function(*args, **kwargs)
+                on_card.append(tensor)
                 twin = self.find(tensor)
-                if twin is not None:
+                if twin is None:
+                    are_known = False
+                else:
                     twins[id(tensor)] = twin
-            if all(id(tensor) in twins for tensor in on_card):
-                hosts = [tensor for tensor in taken if not tensor.is_cuda]
-                return self.known(function, name, args, kwargs, on_card, hosts, twins)
-            return self.unknown(function, name, args, kwargs, on_card, twins)
+            if not are_known:
+                return self.unknown(function, name, args, kwargs, on_card, twins)
+            if hosts and not on_card and not kwargs and name not in MOVING:
+                return function(*args, **kwargs)
+            return self.known(function, name, args, kwargs, on_card, hosts, twins)
         finally:
             if doing.told:
                 self.library.vramlab_rehearsal_withdraw()
@@ -225,21 +268,24 @@ class Values:
 
     def unknown(self, function, name, args, kwargs, on_card, twins):
         """An operator of which not all operands are known."""
-        shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
+        shown = ()
         if twins:
+            shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
             self.tell_doubt(name, twins)
             self.queue_sizes(function, name, args, kwargs, twins)
         if name == "__bool__":
             return branch(self, function, args)
         decided = self.decided(name, args, twins)
-        versions = [self.version(tensor) for tensor in on_card]
+        small = [tensor for tensor in on_card if tensor.numel() <= LARGE]
+        versions = [self.version(tensor) for tensor in small]
         out = self.with_shown(function, args, kwargs, shown, twins)
         # Not only lazily, by the counter: `x.data` has a counter of its own, but the same storage.
-        for tensor in [*self.changed(on_card, versions), *self.changed_uncounted(name, args, kwargs)]:
+        for tensor in self.changed(name, args, kwargs, small, versions):
             self.forget(tensor)
         if self.writes.value != self.seen_writes:
             self.forget_written()
-        is_tensor = type(out) in self.plain_types and out.is_cuda
+        is_told = decided is not None or name in FILLING or name in SOUND
+        is_tensor = is_told and type(out) in self.plain_types and out.is_cuda
         if is_tensor and self.is_small(out) and self.covers(out) and self.random_offset() is not None:
             if decided is not None:
                 self.fill(out, decided)
@@ -288,8 +334,10 @@ class Values:
         module = getattr(function, "__module__", None) or ""
         return "c10d" in name or name.split("::")[0] in ("symm_mem", "fsdp", "_dtensor") or module.startswith("torch.distributed")
 
-    def changed(self, tensors, versions):
-        return [tensor for tensor, version in zip(tensors, versions) if self.version(tensor) != version]
+    def changed(self, name, args, kwargs, tensors, versions):
+        """The tensors that an operator changed in place, by their versions before it."""
+        changed = [tensor for tensor, version in zip(tensors, versions) if self.version(tensor) != version]
+        return changed + self.changed_uncounted(name, args, kwargs) if -1 in versions else changed
 
     def changed_uncounted(self, name, args, kwargs):
         """The tensors that an operator changes in place and that have no version counter: those of inference mode."""
@@ -315,10 +363,11 @@ class Values:
     def known(self, function, name, args, kwargs, on_card, hosts, twins):
         """An operator of which all operands are known, or that has none."""
         is_read = name in READS or name in ("to", "copy_")
-        shown = [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
+        is_plain = kwargs.keys() <= DIMENSIONS and (name in ARITHMETIC or name in SHAPING and len(on_card) == 1 and not hosts)
+        shown = () if is_plain else [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
         versions = [self.version(tensor) for tensor in on_card]
         is_small = all(map(self.is_small, on_card)) and all(map(self.is_small, hosts))
-        before = self.random_offset() if is_small else None
+        before = self.random_offset() if is_small and not is_plain else None
         is_small = is_small and kwargs.get("generator") is None
         self.doing.missed = 0
         self.tell_doubt(name, twins)
@@ -332,25 +381,32 @@ class Values:
         # Nothing of this can matter where nothing is on the card.
         if not on_card and not any(tensor.is_cuda for tensor in made):
             return out
-        changed = self.changed(on_card, versions) + self.changed_uncounted(name, args, kwargs)
+        changed = self.changed(name, args, kwargs, on_card, versions)
         if self.writes.value != self.seen_writes:
             self.forget_written()
-        is_computed = is_small and name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()
-        if is_computed and name not in READS and not (made or changed):
+        inputs = {self.storage(tensor)._cdata for tensor in on_card}
+        fresh = [t for t in made if t.is_cuda and self.storage(t) is not None and self.storage(t)._cdata not in inputs]
+        if is_plain:
+            is_computed = is_small
+        else:
+            is_computed = is_small and name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()
+        if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
+            # Nothing, or a view of what is known.
             is_computed = False
         if not is_computed:
             for tensor in changed:
                 self.forget(tensor)
             self.tell_missed(name)
             return out
-        return self.compute(function, name, args, kwargs, on_card, twins, out, made, changed)
+        return self.compute(function, name, args, kwargs, on_card, twins, out, made, fresh, changed)
 
-    def compute(self, function, name, args, kwargs, on_card, twins, out, made, changed):
+    def compute(self, function, name, args, kwargs, on_card, twins, out, made, fresh, changed):
         """Runs an operator once more on the twins, and makes what it gives the contents of what the card's gave."""
         torch = self.torch
-        inputs = {self.storage(tensor)._cdata for tensor in on_card}
-        fresh = [t for t in made if t.is_cuda and self.storage(t) is not None and self.storage(t)._cdata not in inputs]
         doubtful = doubt(twins)
+        # Threads of PyTorch's would wait for each other longer than they work.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad():
                 if name == "copy_":
@@ -391,6 +447,8 @@ class Values:
             for tensor in [*changed, *fresh]:
                 self.forget(tensor)
             self.tell_missed(name)
+        finally:
+            torch.set_num_threads(threads)
         return out
 
     def report(self):
