@@ -1,6 +1,6 @@
 """Starts the layer: `install(torch)`, before the script does anything on a card.
 
-The library hands out `reads.py`, `raising.py`, `values.py`, `nonzero.py`, `ranks.py` and this file as one text."""
+The library hands out `reads.py`, `raising.py`, `operators.py`, `values.py`, `nonzero.py`, `ranks.py` and this file as one text."""
 
 import ctypes
 import functools

@@ -17,6 +17,7 @@ extern "C" fn vramlab_rehearsal_python() -> *const c_char {
     const SOURCE: &str = concat!(
         include_str!("../python/reads.py"),
         include_str!("../python/raising.py"),
+        include_str!("../python/operators.py"),
         include_str!("../python/values.py"),
         include_str!("../python/nonzero.py"),
         include_str!("../python/ranks.py"),

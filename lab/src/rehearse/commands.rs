@@ -31,7 +31,9 @@ impl Commands {
         let port = free_port()?;
         for rank in &world.ranks {
             let mut command = command(request, folder);
-            command.envs(world.environment(*rank, request.cards as u32, port, folder));
+            // Cards of another machine are other cards.
+            let shared = folder.shared(rank / request.cards as u32);
+            command.envs(world.environment(*rank, request.cards as u32, port, shared.into()));
             started.add(command)?;
         }
         Ok(started)

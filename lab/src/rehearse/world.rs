@@ -8,8 +8,6 @@ use std::path::Path;
 use lab_base::error::{Error, Result};
 use serde_json::{Value, json};
 
-use super::folder::Folder;
-
 /// The most ranks that there can be, and that are started.
 const MAX_RANKS: u32 = 65_536;
 const MAX_STARTED: usize = 16;
@@ -74,8 +72,9 @@ impl World {
         json!({"size": self.size, "started": self.ranks, "meet": meeting, "variables": VARIABLES})
     }
 
-    /// The environment of a rank, on machines with so many cards.
-    pub(super) fn environment(&self, rank: u32, cards: u32, port: u16, folder: &Folder) -> Vec<(&str, OsString)> {
+    /// The environment of a rank, on machines with so many cards; `shared` is the file through which its machine's ranks
+    /// share them.
+    pub(super) fn environment(&self, rank: u32, cards: u32, port: u16, shared: OsString) -> Vec<(&str, OsString)> {
         let (machine, local) = (rank / cards, rank % cards);
         let machines = self.size.div_ceil(cards);
         let of_machine = cards.min(self.size - machine * cards);
@@ -100,8 +99,7 @@ impl World {
         let started: Vec<String> = self.ranks.iter().map(u32::to_string).collect();
         let mut all: Vec<(&str, OsString)> = VARIABLES.into_iter().zip(values).collect();
         all.push(("VRAMLAB_REHEARSAL_STARTED", started.join(",").into()));
-        // Cards of another machine are other cards.
-        all.push(("VRAMLAB_REHEARSAL_SHARED", folder.shared(machine).into()));
+        all.push(("VRAMLAB_REHEARSAL_SHARED", shared));
         all
     }
 }

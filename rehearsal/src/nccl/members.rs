@@ -6,9 +6,20 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
-use super::Id;
 use crate::answer::{Answer, driver};
 use crate::argument::In;
+
+/// 128 bytes by which ranks find each other, as `ncclUniqueId`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Id(pub(super) [u8; 128]);
+
+impl Id {
+    /// The name of its communicator.
+    pub(super) fn name(self) -> String {
+        self.0[..12].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
 
 /// By the communicator's name.
 static MEMBERS: LazyLock<Mutex<HashMap<String, Vec<u32>>>> = LazyLock::new(Mutex::default);

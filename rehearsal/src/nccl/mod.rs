@@ -11,6 +11,7 @@ use crate::argument::{In, Out};
 use crate::{context, device_memory, handles, log, wheel};
 
 use communicators::{Communicator, found};
+use members::Id;
 
 /// `ncclSuccess` and others.
 const SUCCESS: c_int = 0;
@@ -31,24 +32,12 @@ extern "C" fn ncclGetVersion(version: Out<c_int>) -> c_int {
     status(version.set(wheel::written("libnccl.so.", c"ncclGetVersion").unwrap_or(22800)))
 }
 
-/// 128 bytes by which ranks find each other, as `ncclUniqueId`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Id([u8; 128]);
-
 #[unsafe(no_mangle)]
 extern "C" fn ncclGetUniqueId(id: Out<Id>) -> c_int {
     let mut bytes = [0; 128];
     bytes[..8].copy_from_slice(&(handles::new() as u64).to_ne_bytes());
     bytes[8..12].copy_from_slice(&std::process::id().to_ne_bytes());
     status(id.set(Id(bytes)))
-}
-
-impl Id {
-    /// The name of its communicator.
-    fn name(self) -> String {
-        self.0[..12].iter().map(|byte| format!("{byte:02x}")).collect()
-    }
 }
 
 #[unsafe(no_mangle)]
