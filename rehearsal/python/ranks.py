@@ -10,6 +10,8 @@ COLLECTIVES = (
 ).split()
 # Larger operands are not exchanged between ranks (`exchange.rs`).
 MAX_EXCHANGED = 1 << 16
+# Of so many bytes are the largest storages in which what ranks send is known.
+MAX_STORAGE = 1 << 21
 
 
 def hear_ranks(torch, values):
@@ -47,7 +49,7 @@ def heard(torch, values, method):
                     values.library.vramlab_rehearsal_withdraw()
                 if values.writes.value != values.seen_writes:
                     values.forget_written()
-                for tensor in small:
+                for tensor in {tensor.untyped_storage()._cdata: tensor for tensor in small}.values():
                     expect(values, tensor)
             return work
         finally:
@@ -57,10 +59,12 @@ def heard(torch, values, method):
 
 
 def expect(values, tensor):
-    """Makes known what a collective leaves in a tensor, once all ranks have come so far; it is asked for when it is used."""
-    if not (tensor.is_contiguous() and values.covers(tensor) and values.is_small(tensor)):
+    """Makes known what a collective leaves in a tensor's storage, of which others may be parts, once all ranks have come so
+    far; it is asked for when it is used."""
+    storage = tensor.untyped_storage()
+    if not values.is_small(tensor) or storage.nbytes() > MAX_STORAGE:
         return
-    promise = values.library.vramlab_rehearsal_promise(tensor.data_ptr(), tensor.nbytes)
+    promise = values.library.vramlab_rehearsal_promise(storage.data_ptr(), storage.nbytes())
     if promise:
         values.register(tensor)
-        values.twins[tensor.untyped_storage()._cdata].promise = promise
+        values.twins[storage._cdata].promise = promise

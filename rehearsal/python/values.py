@@ -9,34 +9,25 @@ It does not change what is allocated. Written for `start.py`, which starts it.""
 
 import ctypes
 
-# The most elements of a tensor that is computed: whole numbers and truth values, and others.
-MAX_WHOLE, MAX_OTHER = 1 << 18, 1 << 16
-# Contents of so many bytes are shown to every operator that takes the tensor, not only to those that read it.
-MAX_SHOWN = 4096
-# Longer lists are not searched for tensors.
-MAX_LIST = 1 << 16
-
-# Accessors, of which many thousands are called: none reads or writes elements.
-PLAIN = frozenset("__get__ __set__ __delete__ size dim stride numel data_ptr element_size __len__ __hash__ backward".split())
-# They read numbers to know how large their results are; what calls `nonzero` is told there.
-COUNTED = frozenset("unique _unique2 unique_consecutive unique_dim bincount repeat_interleave one_hot".split())
-# They make tensors whose contents are not known.
-EMPTY = frozenset("empty empty_like empty_strided empty_permuted new_empty new_empty_strided new resize_ resize_as_ set_".split())
-# They make tensors whose contents do not depend on the operand's.
-FILLS = {"zeros_like": 0, "new_zeros": 0, "zero_": 0, "ones_like": 1, "new_ones": 1}
-# One known operand decides the result: all true, and all zero. So a loop of unknown tokens ends at its greatest length.
-DECIDED_BY_TRUE = frozenset("__or__ __ior__ __ror__ bitwise_or bitwise_or_ logical_or logical_or_".split())
-DECIDED_BY_ZERO = frozenset("__and__ __iand__ __rand__ bitwise_and bitwise_and_ logical_and logical_and_".split())
-# What they say of numbers that are not known: that these are sound.
-# `torch.distributions` asks the last of its parameters.
-SOUND = {"isfinite": True, "isnan": False, "isinf": False, "_is_all_true": True}
+# Why contents are doubtful.
+AS_BEFORE = "as before a graph or another package's kernel ran"
+AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
 
 
 class Twin:
-    """The contents of one storage; doubtful if a kernel ran since that may have written to any. A promise stands for what
-    other ranks have yet to send."""
+    """The contents of one storage, and why they are doubtful, if they are. A promise stands for what other ranks have yet
+    to send."""
 
     __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise")
+
+    def touches(self, ranges):
+        start, end = self.address, self.address + self.bytes
+        return any(first < end and start < last for first, last in ranges)
+
+
+def doubt(twins):
+    """Why contents are doubtful, if any are."""
+    return next((twin.doubtful for twin in twins.values() if twin.doubtful), "")
 
 
 class Values:
@@ -49,9 +40,11 @@ class Values:
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
         self.computed = 0
-        self.sweep_at = 1024
+        self.sweep_at = 256
         self.cpu = torch.device("cpu")
-        self.plain_types = (torch.Tensor, torch.nn.Parameter)
+        self.plain_types = frozenset((torch.Tensor, torch.nn.Parameter))
+        # What has no tensors in it.
+        self.scalars = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(...)))
         self.whole = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
         self.other = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
         self.writes = ctypes.c_uint64.in_dll(library, "vramlab_rehearsal_writes")
@@ -83,7 +76,8 @@ class Values:
 
     def find(self, tensor):
         """The twin of a tensor's storage, if the tensor's contents are known."""
-        storage = self.storage(tensor) if self.twins else None
+        # An expanded one may have more, and is not computed.
+        storage = self.storage(tensor) if self.twins and tensor.numel() <= MAX_WHOLE else None
         twin = self.twins.get(storage._cdata) if storage is not None else None
         if twin is None:
             return None
@@ -92,9 +86,11 @@ class Values:
             return None
         if twin.promise:
             promise, twin.promise = twin.promise, 0
-            if not self.library.vramlab_rehearsal_promised(promise, twin.storage.data_ptr(), twin.bytes):
+            heard = self.library.vramlab_rehearsal_promised(promise, twin.storage.data_ptr(), twin.bytes)
+            if not heard:
                 self.twins.pop(storage._cdata, None)
                 return None
+            twin.doubtful = AS_THIS_RANK if heard == 2 else ""
         return twin
 
     def view(self, tensor, twin):
@@ -107,13 +103,13 @@ class Values:
         storage = tensor.untyped_storage()
         twin = Twin()
         twin.weak, twin.version = self.weak_storage(storage), self.version(tensor)
-        twin.address, twin.bytes, twin.doubtful, twin.promise = storage.data_ptr(), storage.nbytes(), False, 0
+        twin.address, twin.bytes, twin.doubtful, twin.promise = storage.data_ptr(), storage.nbytes(), "", 0
         twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu")
         view = self.view(tensor, twin)
         self.twins[storage._cdata] = twin
         if len(self.twins) > self.sweep_at:
             self.twins = {key: twin for key, twin in self.twins.items() if not twin.weak.expired()}
-            self.sweep_at = 2 * len(self.twins) + 1024
+            self.sweep_at = 2 * len(self.twins) + 256
         return view
 
     def forget(self, tensor):
@@ -133,24 +129,34 @@ class Values:
         room, count = self.room, self.library.vramlab_rehearsal_written(self.room, len(self.room) // 2)
         if count < 0:
             for twin in self.twins.values():
-                twin.doubtful = True
+                twin.doubtful = AS_BEFORE
+            return
+        if not count or not self.twins:
             return
         ranges = [(room[2 * at], room[2 * at] + room[2 * at + 1]) for at in range(count)]
-        for key, twin in list(self.twins.items()):
-            start, end = twin.address, twin.address + twin.bytes
-            if any(first < end and start < last for first, last in ranges):
-                del self.twins[key]
+        lowest, highest = min(first for first, _ in ranges), max(last for _, last in ranges)
+        written = [
+            key
+            for key, twin in self.twins.items()
+            if twin.address < highest and lowest < twin.address + twin.bytes and twin.touches(ranges)
+        ]
+        for key in written:
+            del self.twins[key]
 
     # --- Operators -------------------------------------------------------------------------------------------------
 
     def tensors(self, values, found):
-        tensor = self.torch.Tensor
         for value in values:
-            if isinstance(value, tensor):
+            kind = type(value)
+            if kind in self.plain_types:
+                found.append(value)
+            elif kind in self.scalars:
+                continue
+            elif isinstance(value, self.torch.Tensor):
                 found.append(value)
             elif isinstance(value, (list, tuple)) and len(value) <= MAX_LIST:
                 self.tensors(value, found)
-            elif type(value) is slice:
+            elif kind is slice:
                 self.tensors((value.start, value.stop, value.step), found)
         return found
 
@@ -194,18 +200,24 @@ class Values:
             self.tensors(kwargs.values(), taken)
         doing.busy, doing.operator = True, name
         try:
-            on_card = [tensor for tensor in taken if tensor.is_cuda]
-            if not all(type(tensor) in self.plain_types for tensor in on_card):
-                return function(*args, **kwargs)
-            twins = {}
-            for tensor in on_card:
+            on_card, hosts, twins, are_known = [], [], {}, True
+            for tensor in taken:
+                if not tensor.is_cuda:
+                    hosts.append(tensor)
+                    continue
+                if type(tensor) not in self.plain_types:
+                    return function(*args, **kwargs)
+                on_card.append(tensor)
                 twin = self.find(tensor)
-                if twin is not None:
+                if twin is None:
+                    are_known = False
+                else:
                     twins[id(tensor)] = twin
-            if all(id(tensor) in twins for tensor in on_card):
-                hosts = [tensor for tensor in taken if not tensor.is_cuda]
-                return self.known(function, name, args, kwargs, on_card, hosts, twins)
-            return self.unknown(function, name, args, kwargs, on_card, twins)
+            if not are_known:
+                return self.unknown(function, name, args, kwargs, on_card, twins)
+            if hosts and not on_card and not kwargs and name not in MOVING:
+                return function(*args, **kwargs)
+            return self.known(function, name, args, kwargs, on_card, hosts, twins)
         finally:
             if doing.told:
                 self.library.vramlab_rehearsal_withdraw()
@@ -213,21 +225,24 @@ class Values:
 
     def unknown(self, function, name, args, kwargs, on_card, twins):
         """An operator of which not all operands are known."""
-        shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
+        shown = ()
         if twins:
+            shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
             self.tell_doubt(name, twins)
             self.queue_sizes(function, name, args, kwargs, twins)
         if name == "__bool__":
             return branch(self, function, args)
         decided = self.decided(name, args, twins)
-        versions = [self.version(tensor) for tensor in on_card]
+        small = [tensor for tensor in on_card if tensor.numel() <= LARGE]
+        versions = [self.version(tensor) for tensor in small]
         out = self.with_shown(function, args, kwargs, shown, twins)
         # Not only lazily, by the counter: `x.data` has a counter of its own, but the same storage.
-        for tensor in [*self.changed(on_card, versions), *self.changed_uncounted(name, args, kwargs)]:
+        for tensor in self.changed(name, args, kwargs, small, versions):
             self.forget(tensor)
         if self.writes.value != self.seen_writes:
             self.forget_written()
-        is_tensor = type(out) in self.plain_types and out.is_cuda
+        is_told = decided is not None or name in FILLING or name in SOUND
+        is_tensor = is_told and type(out) in self.plain_types and out.is_cuda
         if is_tensor and self.is_small(out) and self.covers(out) and self.random_offset() is not None:
             if decided is not None:
                 self.fill(out, decided)
@@ -276,8 +291,10 @@ class Values:
         module = getattr(function, "__module__", None) or ""
         return "c10d" in name or name.split("::")[0] in ("symm_mem", "fsdp", "_dtensor") or module.startswith("torch.distributed")
 
-    def changed(self, tensors, versions):
-        return [tensor for tensor, version in zip(tensors, versions) if self.version(tensor) != version]
+    def changed(self, name, args, kwargs, tensors, versions):
+        """The tensors that an operator changed in place, by their versions before it."""
+        changed = [tensor for tensor, version in zip(tensors, versions) if self.version(tensor) != version]
+        return changed + self.changed_uncounted(name, args, kwargs) if -1 in versions else changed
 
     def changed_uncounted(self, name, args, kwargs):
         """The tensors that an operator changes in place and that have no version counter: those of inference mode."""
@@ -303,10 +320,11 @@ class Values:
     def known(self, function, name, args, kwargs, on_card, hosts, twins):
         """An operator of which all operands are known, or that has none."""
         is_read = name in READS or name in ("to", "copy_")
-        shown = [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
+        is_plain = kwargs.keys() <= DIMENSIONS and (name in ARITHMETIC or name in SHAPING and len(on_card) == 1 and not hosts)
+        shown = () if is_plain else [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
         versions = [self.version(tensor) for tensor in on_card]
         is_small = all(map(self.is_small, on_card)) and all(map(self.is_small, hosts))
-        before = self.random_offset() if is_small else None
+        before = self.random_offset() if is_small and not is_plain else None
         is_small = is_small and kwargs.get("generator") is None
         self.doing.missed = 0
         self.tell_doubt(name, twins)
@@ -320,25 +338,32 @@ class Values:
         # Nothing of this can matter where nothing is on the card.
         if not on_card and not any(tensor.is_cuda for tensor in made):
             return out
-        changed = self.changed(on_card, versions) + self.changed_uncounted(name, args, kwargs)
+        changed = self.changed(name, args, kwargs, on_card, versions)
         if self.writes.value != self.seen_writes:
             self.forget_written()
-        is_computed = is_small and name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()
-        if is_computed and name not in READS and not (made or changed):
+        inputs = {self.storage(tensor)._cdata for tensor in on_card}
+        fresh = [t for t in made if t.is_cuda and self.storage(t) is not None and self.storage(t)._cdata not in inputs]
+        if is_plain:
+            is_computed = is_small
+        else:
+            is_computed = is_small and name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()
+        if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
+            # Nothing, or a view of what is known.
             is_computed = False
         if not is_computed:
             for tensor in changed:
                 self.forget(tensor)
             self.tell_missed(name)
             return out
-        return self.compute(function, name, args, kwargs, on_card, twins, out, made, changed)
+        return self.compute(function, name, args, kwargs, on_card, twins, out, made, fresh, changed)
 
-    def compute(self, function, name, args, kwargs, on_card, twins, out, made, changed):
+    def compute(self, function, name, args, kwargs, on_card, twins, out, made, fresh, changed):
         """Runs an operator once more on the twins, and makes what it gives the contents of what the card's gave."""
         torch = self.torch
-        inputs = {self.storage(tensor)._cdata for tensor in on_card}
-        fresh = [t for t in made if t.is_cuda and self.storage(t) is not None and self.storage(t)._cdata not in inputs]
-        doubtful = any(twin.doubtful for twin in twins.values())
+        doubtful = doubt(twins)
+        # Threads of PyTorch's would wait for each other longer than they work.
+        threads = torch.get_num_threads()
+        torch.set_num_threads(1)
         try:
             with torch._C.DisableTorchFunction(), torch.no_grad():
                 if name == "copy_":
@@ -379,6 +404,8 @@ class Values:
             for tensor in [*changed, *fresh]:
                 self.forget(tensor)
             self.tell_missed(name)
+        finally:
+            torch.set_num_threads(threads)
         return out
 
     def report(self):
@@ -395,8 +422,8 @@ class Values:
     def tell_doubt(self, name, twins):
         """Tells of what is decided by contents that are doubtful."""
         is_told = name in READS or name in COUNTED or name == "nonzero"
-        if is_told and any(twin.doubtful for twin in twins.values()):
-            self.reads.tell("assumed", name, "values", answer="as before a graph or another package's kernel ran")
+        if is_told and doubt(twins):
+            self.reads.tell("assumed", name, "values", answer=doubt(twins))
 
     def tell_missed(self, name):
         """Tells of reads of an operator that was expected to be computed and was not."""

@@ -17,6 +17,7 @@ extern "C" fn vramlab_rehearsal_python() -> *const c_char {
     const SOURCE: &str = concat!(
         include_str!("../python/reads.py"),
         include_str!("../python/raising.py"),
+        include_str!("../python/operators.py"),
         include_str!("../python/values.py"),
         include_str!("../python/nonzero.py"),
         include_str!("../python/ranks.py"),
@@ -78,14 +79,19 @@ extern "C" fn vramlab_rehearsal_written(room: Out<[u64; 2]>, capacity: usize) ->
 /// A number for what a collective leaves in a range of device memory; 0 where it leaves nothing that can be known.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_promise(address: usize, bytes: usize) -> u64 {
-    values::promised(address, bytes).map_or(0, |(promise, range)| promise::number(promise, range))
+    values::promised(address, bytes).map_or(0, promise::number)
 }
 
-/// Waits for what a number stands for and writes it; returns 1 if it is known, else 0. A number counts once.
+/// Waits for what a number stands for and writes it; returns 0 if it is not known, 2 if ranks that were not started have a
+/// part in it, else 1. A number counts once.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_promised(number: u64, room: Out<u8>, bytes: usize) -> c_int {
-    let written = promise::take(number).filter(|contents| contents.len() == bytes).is_some_and(|contents| {
-        contents.iter().enumerate().try_for_each(|(index, byte)| room.set_at(index, *byte)).is_ok()
-    });
-    written.into()
+    let Some((contents, assumed)) = promise::take(number).filter(|(contents, _)| contents.len() == bytes) else {
+        return 0;
+    };
+    match contents.iter().enumerate().try_for_each(|(index, byte)| room.set_at(index, *byte)) {
+        Ok(()) if assumed => 2,
+        Ok(()) => 1,
+        Err(_) => 0,
+    }
 }

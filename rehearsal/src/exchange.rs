@@ -1,5 +1,5 @@
-//! What ranks on one machine tell each other: contents of small collectives, through files beside
-//! `VRAMLAB_REHEARSAL_SHARED`.
+//! What ranks on one machine tell each other: contents of small collectives, through files in `VRAMLAB_REHEARSAL_RANKS`
+//! or beside `VRAMLAB_REHEARSAL_SHARED`.
 //!
 //! A channel is a file to which one rank appends: for each collective a record, of what it contributes or of that not
 //! being known. Nobody waits for a record before somebody reads what came of the collective, as on cards.
@@ -50,14 +50,17 @@ fn channels() -> MutexGuard<'static, Channels> {
 
 /// Whether there is a place where ranks can meet.
 pub(crate) fn is_possible() -> bool {
-    settings().shared.is_some()
+    folder().is_some()
 }
 
 /// Where the ranks of a run leave records for each other.
 fn folder() -> Option<PathBuf> {
-    let mut folder = settings().shared.clone()?.into_os_string();
-    folder.push(".ranks");
-    Some(folder.into())
+    let beside = || {
+        let mut folder = settings().shared.clone()?.into_os_string();
+        folder.push(".ranks");
+        Some(folder.into())
+    };
+    settings().ranks.clone().or_else(beside)
 }
 
 /// Appends a record, and returns its number on the channel. `None` in it: what it holds is not known.

@@ -13,8 +13,13 @@ pub(crate) struct Promise {
     /// The records that it is made of: channel and number.
     pub(crate) parts: Vec<(String, u64)>,
     pub(crate) how: How,
+    /// Whether some of them stand for ranks that were not started.
+    pub(crate) assumed: bool,
     pub(crate) found: OnceLock<Option<Vec<u8>>>,
 }
+
+/// A promise, with a range of what it holds.
+pub(crate) type Part = (Arc<Promise>, Range<usize>);
 
 /// How records become contents.
 #[derive(Clone, Copy, Debug)]
@@ -26,8 +31,8 @@ pub(crate) enum How {
 }
 
 impl Promise {
-    pub(crate) fn new(parts: Vec<(String, u64)>, how: How) -> Self {
-        Self { parts, how, found: OnceLock::new() }
+    pub(crate) fn new(parts: Vec<(String, u64)>, how: How, assumed: bool) -> Self {
+        Self { parts, how, assumed, found: OnceLock::new() }
     }
 
     /// What it holds, if that is there already: `Some(None)` where it is not known.
@@ -40,10 +45,14 @@ impl Promise {
         self.found.get_or_init(|| {
             let parts: Option<Vec<Vec<u8>>> =
                 self.parts.iter().map(|(channel, number)| exchange::receive(channel, *number)).collect();
-            match self.how {
+            let found = match self.how {
                 How::Joined => Some(parts?.concat()),
                 How::Reduced { kind, operation } => reduced(&parts?, kind, operation),
+            };
+            if self.assumed && found.is_some() {
+                crate::log::once("absent_rank", "ranks that were not started were taken to send what this one sends");
             }
+            found
         });
     }
 }
@@ -54,28 +63,33 @@ const MAX_NUMBERED: usize = 4096;
 /// Promises that a layer inside the program will ask for, by number.
 struct Numbered {
     last: u64,
-    promises: BTreeMap<u64, (Arc<Promise>, Range<usize>)>,
+    promises: BTreeMap<u64, Vec<Part>>,
 }
 
 static NUMBERED: Mutex<Numbered> = Mutex::new(Numbered { last: 0, promises: BTreeMap::new() });
 
-/// A number for a part of what a collective leaves.
-pub(crate) fn number(promise: Arc<Promise>, part: Range<usize>) -> u64 {
+/// A number for parts of what collectives leave, one after the other.
+pub(crate) fn number(parts: Vec<Part>) -> u64 {
     let mut numbered = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
     numbered.last += 1;
     let number = numbered.last;
-    numbered.promises.insert(number, (promise, part));
+    numbered.promises.insert(number, parts);
     if numbered.promises.len() > MAX_NUMBERED {
         numbered.promises.pop_first();
     }
     number
 }
 
-/// Waits for what a number stands for.
-pub(crate) fn take(number: u64) -> Option<Vec<u8>> {
-    let (promise, part) = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner).promises.remove(&number)?;
-    promise.wait();
-    promise.found()??.get(part).map(<[u8]>::to_vec)
+/// Waits for what a number stands for: contents, and whether ranks that were not started have a part in it.
+pub(crate) fn take(number: u64) -> Option<(Vec<u8>, bool)> {
+    let parts = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner).promises.remove(&number)?;
+    let (mut contents, mut assumed) = (Vec::new(), false);
+    for (promise, part) in parts {
+        promise.wait();
+        contents.extend_from_slice(promise.found()??.get(part)?);
+        assumed |= promise.assumed;
+    }
+    Some((contents, assumed))
 }
 
 /// Elements of several ranks made one; `None` for types and operations that are not computed here.

@@ -26,6 +26,10 @@ pub(crate) struct Settings {
     pub(crate) log: Option<PathBuf>,
     /// `VRAMLAB_REHEARSAL_SHARED`: a file through which processes share the cards' memory; without it each has its own.
     pub(crate) shared: Option<PathBuf>,
+    /// `VRAMLAB_REHEARSAL_RANKS`: a folder in which ranks meet; without it, one beside the file that is shared.
+    pub(crate) ranks: Option<PathBuf>,
+    /// `VRAMLAB_REHEARSAL_STARTED`: which ranks of the whole run there are; without it, all.
+    pub(crate) started: Option<Vec<u32>>,
     /// `VRAMLAB_REHEARSAL_CUDA`: the release, as in `12.8`; without it, that of the CUDA runtime in the process, or 13.0.
     pub(crate) cuda: Option<i32>,
     /// `VRAMLAB_REHEARSAL_LATE_EVENTS=1`: events are complete when something waits for them, not at once.
@@ -51,6 +55,8 @@ impl Settings {
             cudnn_workspace: number::<u32>("CUDNN_WORKSPACE").unwrap_or(0).into(),
             log: variable("LOG").map(PathBuf::from),
             shared: variable("SHARED").map(PathBuf::from),
+            ranks: variable("RANKS").map(PathBuf::from),
+            started: started(),
             cuda: pair("CUDA").map(|(major, minor)| major * 1000 + minor * 10),
             late_events: number::<u8>("LATE_EVENTS") == Some(1),
         };
@@ -68,6 +74,13 @@ fn variable(name: &str) -> Option<String> {
 fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
     let value = variable(name)?;
     Some(value.parse().unwrap_or_else(|_| refuse(name, &value, "a number")))
+}
+
+/// Numbers with commas between.
+fn started() -> Option<Vec<u32>> {
+    let value = variable("STARTED")?;
+    let ranks: Option<Vec<u32>> = value.split(',').map(|rank| rank.parse().ok()).collect();
+    Some(ranks.unwrap_or_else(|| refuse("STARTED", &value, "ranks as in 0,3,7")))
 }
 
 /// Two numbers with a point between; the second may be missing.

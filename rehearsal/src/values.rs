@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::promise::Promise;
+use crate::promise::{Part, Promise};
 use crate::{space, told};
 
 /// The most bytes of one copy that are kept, and of all copies together.
@@ -137,12 +137,13 @@ pub(crate) fn promise(address: usize, bytes: usize, promise: &Arc<Promise>, star
     known().write(address, Piece::Promised(Arc::clone(promise), start..start + bytes));
 }
 
-/// The promise that makes up a range, with the range in it.
-pub(crate) fn promised(address: usize, bytes: usize) -> Option<(Arc<Promise>, Range<usize>)> {
-    match known().pieces(address, bytes)?.as_slice() {
-        [(0, Piece::Promised(promise, range))] => Some((Arc::clone(promise), range.clone())),
-        _ => None,
-    }
+/// The promises that make up a range, in order, each with the range in it.
+pub(crate) fn promised(address: usize, bytes: usize) -> Option<Vec<Part>> {
+    let of = |(_, piece)| match piece {
+        Piece::Promised(promise, range) => Some((promise, range)),
+        Piece::Bytes(_) => None,
+    };
+    known().pieces(address, bytes)?.into_iter().map(of).collect()
 }
 
 fn read(to: usize, from: usize, bytes: usize) {

@@ -204,9 +204,20 @@ fn ranks_of_one_machine_hear_from_each_other() {
 }
 
 #[test]
+fn ranks_that_were_not_started_send_what_the_others_do() {
+    let program = Program::of("ranks.c");
+    let (folder, log) = (program.file("meeting"), program.file("log"));
+    let ran = ["VRAMLAB_REHEARSAL_RANKS", "VRAMLAB_REHEARSAL_STARTED", "VRAMLAB_REHEARSAL_LOG"];
+    run(&program, &[], &[(ran[0], &folder), (ran[1], "0,2"), (ran[2], &log)]);
+    let log = std::fs::read_to_string(log).expect("the log");
+    assert!(log.contains("absent_rank") && log.contains("is not known"), "{log}");
+    assert!(!log.contains("not_exact"), "nobody waited in vain: {log}");
+}
+
+#[test]
 fn a_variable_that_makes_no_sense_ends_the_process() {
     let program = Program::compile();
-    for (name, value) in [("MEMORY", "much"), ("CAPABILITY", "9.x"), ("CARDS", "17")] {
+    for (name, value) in [("MEMORY", "much"), ("CAPABILITY", "9.x"), ("CARDS", "17"), ("STARTED", "0,x")] {
         let name = format!("VRAMLAB_REHEARSAL_{name}");
         let output = program.command(&["memory"], &[(&name, value)]).output().expect("the program starts");
         let errors = String::from_utf8_lossy(&output.stderr);

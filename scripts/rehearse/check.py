@@ -5,7 +5,8 @@
 
 PYTHON has PyTorch for CUDA; no GPU is needed. `own/expected.json` has the peaks of each script by release of PyTorch; a
 release that is not in it is run and not compared, which is said. VRAMLAB_SCRIPTS names a folder of further scripts (*.py),
-which only have to come to an answer. --record writes what was found. Exit code 77: there is no such Python, and why."""
+which only have to come to an answer. Ranks started alone must allocate what they do with all others (`world.py`). --record
+writes what was found. Exit code 77: there is no such Python, and why."""
 
 import json
 import os
@@ -16,6 +17,8 @@ import subprocess
 import sys
 import tempfile
 
+import world
+
 SKIPPED = 77
 OWN = pathlib.Path(__file__).resolve().parent / "own"
 EXPECTED = OWN / "expected.json"
@@ -24,6 +27,7 @@ STARTED = {
     "ddp.py": ("python ddp.py", 2),
     "fsdp2.py": ("torchrun --standalone --nproc_per_node=2 fsdp2.py", 2),
     "pipeline.py": ("torchrun --standalone --nproc_per_node=2 pipeline.py", 2),
+    "tensor_parallel.py": ("torchrun --standalone --nproc_per_node=2 tensor_parallel.py", 2),
 }
 
 
@@ -75,8 +79,12 @@ def main():
                 failed.append(f"{script.name}: no answer, or not to the end")
                 continue
             found_now[script.name] = peaks(found)
-            if known is not None and "--record" not in sys.argv and known.get(script.name) != found_now[script.name]:
-                failed.append(f"{script.name}: {found_now[script.name]}, recorded are {known.get(script.name)}")
+            if "--record" in sys.argv or known is None:
+                continue
+            if script.name not in known:
+                print(f"skipped: peaks of {script.name}: none are recorded for this release")
+            elif known[script.name] != found_now[script.name]:
+                failed.append(f"{script.name}: {found_now[script.name]}, recorded are {known[script.name]}")
         print(f"PyTorch {release}: {len(found_now)} own scripts ran to their end")
         others = os.environ.get("VRAMLAB_SCRIPTS")
         for script in sorted(pathlib.Path(others).resolve().glob("*.py")) if others else ():
@@ -84,6 +92,9 @@ def main():
             print(f"{script.name}: {peaks(found) if found else 'no answer'}")
             if found is None:
                 failed.append(f"{script.name}: no answer")
+        for script in world.SCRIPTS:
+            if not world.compare(vramlab, python, script, folder):
+                failed.append(f"{script}: ranks started alone do not allocate what they do with all others")
     if "--record" in sys.argv and not failed:
         expected[release] = found_now
         EXPECTED.write_text(json.dumps(expected, indent=1, sort_keys=True).replace("\n    ", " ").replace("\n   ]", " ]") + "\n")

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lab::cards::Card;
+use lab::rehearse::World;
 use lab::run::Gpu;
 
 use crate::destination::Destination;
@@ -34,9 +35,15 @@ pub(crate) struct RehearseArgs {
     /// The card: a name (rtx4090, a100-40, h200 …; `vramlab cards` lists all), or how much memory it has for tensors (24GiB; capability 9.0).
     #[arg(long, value_name = "NAME|SIZE", default_value = "h200", help_heading = "Device")]
     pub gpu: RehearsedCard,
-    /// How many of it there are.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Device")]
-    pub gpus: u8,
+    /// How many of it there are [default: 1; with --world, one for each rank, 8 at most]; with --world, on each machine.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Device")]
+    pub gpus: Option<u8>,
+    /// Of so many ranks, start those of --ranks, each with the variables of torchrun; the others are answered for. The command is one rank's: python train.py, or torchrun, whose own numbers then do not count.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Device")]
+    pub world: Option<u32>,
+    /// Which ranks of --world are started [default: all], 16 at most.
+    #[arg(long, value_name = "A,B", value_delimiter = ',', requires = "world", help_heading = "Device")]
+    pub ranks: Vec<u32>,
     /// Events complete when something waits for them, not at once: the other bound for memory that waits for a stream.
     #[arg(long, help_heading = "Device")]
     pub late_events: bool,
@@ -89,6 +96,9 @@ pub(crate) enum UseName {
     Generate,
 }
 
+/// Cards of a machine, unless said otherwise.
+const GPUS_OF_MACHINE: u32 = 8;
+
 /// Steps, unless something else ends the script.
 const STEPS: u64 = 3;
 
@@ -97,6 +107,17 @@ impl RehearseArgs {
     pub(crate) fn steps(&self) -> Option<u64> {
         let other_end = self.seconds.is_some() || !self.until_seen.is_empty();
         self.steps.or((!other_end).then_some(STEPS))
+    }
+
+    /// The ranks that are started, where the command does not do that.
+    pub(crate) fn world(&self) -> Option<World> {
+        self.world.map(|size| World::new(size, self.ranks.clone()))
+    }
+
+    /// How many cards a machine has.
+    pub(crate) fn gpus(&self) -> usize {
+        let each = self.world.map_or(1, |size| size.min(GPUS_OF_MACHINE) as usize);
+        self.gpus.map_or(each, usize::from)
     }
 
     /// After how long it ends.

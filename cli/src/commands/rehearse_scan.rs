@@ -111,8 +111,11 @@ fn in_words(name: &str, end: Next) -> LargestValue {
             format!("{name} {value} is the largest that fits; {} does not: both were rehearsed.", value + 1),
         ),
         Next::Largest(None) => (None, true, format!("No {name} fits.")),
-        Next::Between(value, above) => {
+        Next::Between(value, Some(above)) => {
             (Some(value), false, format!("{name} {value} fits, {above} does not; between them nothing was tried."))
+        }
+        Next::Between(value, None) => {
+            (Some(value), false, format!("{name} {value} fits, and a larger one may: no more were tried."))
         }
         Next::DoesNotGrow => (None, false, format!("What the script takes does not grow with {name}.")),
         Next::NotInOrder => {

@@ -37,6 +37,8 @@ for word in sys.argv[1:]:
         torch.save({"weights": 1}, value)
     elif what == "exit":
         sys.exit(int(value))
+    elif what == "fail-of-rank":
+        assert os.environ["RANK"] != value, "this rank fails"
     elif what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     elif what == "crash":

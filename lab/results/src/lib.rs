@@ -46,7 +46,7 @@ pub use monitor::{MonitorResult, RunStatus};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
-    UnknownRead,
+    RehearsedWorld, UnknownRead,
 };
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};

@@ -11,6 +11,9 @@ pub struct RehearsalResult {
     pub command: Vec<String>,
     /// The card.
     pub gpu: RehearsedGpu,
+    /// Where only some ranks of many were started; null where the command started its own.
+    #[serde(default)]
+    pub world: Option<RehearsedWorld>,
     /// The release of PyTorch; null where the script did not import it.
     pub torch: Option<String>,
     /// Whether it fits; null where the run ended before it could be said.
@@ -49,6 +52,15 @@ pub struct RehearsalResult {
     pub problems: Vec<String>,
     /// Where PyTorch's snapshot was written.
     pub snapshot: Option<String>,
+}
+
+/// Some ranks of many.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RehearsedWorld {
+    /// How many ranks train together.
+    pub size: u32,
+    /// Those that were started.
+    pub started: Vec<u32>,
 }
 
 /// The card.

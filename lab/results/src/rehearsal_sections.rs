@@ -5,7 +5,7 @@ use lab_base::section::{Cell, Section, Table};
 
 use super::command::quoted;
 use super::findings::Findings;
-use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, UnknownRead};
+use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
 
 /// Rows that are shown.
 const TOP: usize = 10;
@@ -40,6 +40,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     if found.ranks.len() > 1 {
         out.push(Section::Table(ranks(found)));
     }
+    out.extend(found.world.as_ref().and_then(not_started));
     if let Some(rank) = largest(found) {
         out.extend(at_peak(rank));
     }
@@ -142,6 +143,37 @@ fn smaller_batch(found: &RehearsalResult) -> Option<String> {
     known.then(|| {
         format!(" Some {:.0} % of the batch would fit, if that is what grows with it; `-L` finds out.", 100.0 * share)
     })
+}
+
+/// Which ranks were not started, and what stands for them.
+fn not_started(world: &RehearsedWorld) -> Option<Section> {
+    let absent: Vec<u32> = (0..world.size).filter(|rank| !world.started.contains(rank)).collect();
+    if absent.is_empty() {
+        return None;
+    }
+    let first = spans(&absent);
+    let names = if first.len() > SPANS { format!("{}, …", first[..SPANS].join(", ")) } else { first.join(", ") };
+    Some(Section::Note(format!(
+        "Of {}, {} were not started: {names}. Sizes are as if they ran. Where what they would send decides something, they \
+         are taken to send what a started rank sends, and that is listed.",
+        counted(world.size.into(), "rank"),
+        absent.len(),
+    )))
+}
+
+/// Spans of ranks that are named.
+const SPANS: usize = 12;
+
+/// Numbers in order, those that follow each other as `4 to 6`.
+fn spans(numbers: &[u32]) -> Vec<String> {
+    let spans = numbers.chunk_by(|one, next| one + 1 == *next);
+    spans
+        .map(|span| match span {
+            [first, last] => format!("{first}, {last}"),
+            [first, .., last] => format!("{first} to {last}"),
+            one => one.iter().map(u32::to_string).collect(),
+        })
+        .collect()
 }
 
 /// What was run.
@@ -348,7 +380,16 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
 #[cfg(test)]
 mod tests {
     use super::super::rehearsal::{RehearsedGpu, RehearsedNeeds};
+
     use super::*;
+
+    #[test]
+    fn ranks_that_were_not_started_are_named() {
+        let world = RehearsedWorld { size: 8, started: vec![0, 3, 7] };
+        let Some(Section::Note(text)) = not_started(&world) else { panic!("five are missing") };
+        assert!(text.starts_with("Of 8 ranks, 5 were not started: 1, 2, 4 to 6."), "{text}");
+        assert!(not_started(&RehearsedWorld { size: 2, started: vec![0, 1] }).is_none());
+    }
 
     #[test]
     fn the_share_of_a_batch_is_that_of_a_straight_line() {

@@ -1,5 +1,6 @@
 //! What the script's processes say: read as files from outside, with bounds.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::Read;
@@ -163,6 +164,12 @@ pub(super) fn started(folder: &Folder) -> Vec<Started> {
 pub(super) fn faults(folder: &Folder) -> Vec<String> {
     let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
     files(folder, ".fault").into_iter().filter_map(|(.., path)| text(path)).collect()
+}
+
+/// What the script asks for that cannot be given.
+pub(super) fn problems(folder: &Folder) -> BTreeSet<String> {
+    let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
+    files(folder, ".problem").into_iter().filter_map(|(.., path)| text(path)).collect()
 }
 
 /// The snapshot of a process.

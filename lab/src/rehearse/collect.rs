@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
 use lab_results::report::Recording;
-use lab_results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, UnknownRead};
+use lab_results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
 use lab_traces::snapshot::Snapshot;
 
 use super::answers::{self, Answer, Place};
@@ -88,6 +88,7 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
             context_bytes: card.context_bytes,
             capability: format!("{}.{}", card.capability.0, card.capability.1),
         },
+        world: request.world.as_ref().map(|world| RehearsedWorld { size: world.size, started: world.ranks.clone() }),
         torch: started.first().map(|started| started.torch.clone()),
         fits: verdict::fits(&followed, &answers, &log),
         exact: verdict::is_exact(&unknown_reads, &log, &problems),
@@ -130,6 +131,7 @@ fn stopped(ending: Ending) -> &'static str {
 fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -> Vec<String> {
     let mut found = answers::faults(folder);
     found.iter_mut().for_each(|fault| *fault = format!("a part of the rehearsal failed inside the script: {fault}"));
+    found.extend(answers::problems(folder));
     found.extend(answers::unreadable(folder).iter().map(|name| format!("the answer {name} cannot be read")));
     if started.is_empty() {
         found.push(

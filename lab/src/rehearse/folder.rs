@@ -21,6 +21,7 @@ const BOOT: &str = concat!(
     include_str!("boot/start.py"),
     include_str!("boot/roles.py"),
     include_str!("boot/answer.py"),
+    include_str!("boot/world.py"),
     include_str!("boot/watch.py"),
     include_str!("boot/withhold.py"),
     include_str!("boot/end.py"),
@@ -63,7 +64,7 @@ impl Folder {
         for name in LINKS {
             symlink(NAME, self.path().join(name))?;
         }
-        for folder in [self.python(), self.answers(), self.files()] {
+        for folder in [self.python(), self.answers(), self.files(), self.meeting()] {
             fs::create_dir(folder)?;
         }
         fs::write(self.python().join("sitecustomize.py"), START)?;
@@ -75,6 +76,7 @@ impl Folder {
             "stacks": request.stacks,
             "values": request.values,
             "entries": ENTRIES,
+            "world": request.world.as_ref().map(|world| world.settings(&self.meeting())),
             "signal": ASK,
         });
         fs::write(self.python().join("settings.json"), settings.to_string())
@@ -110,9 +112,14 @@ impl Folder {
         self.path().join("log")
     }
 
-    /// Through which processes share the cards.
-    pub(super) fn shared(&self) -> PathBuf {
-        self.path().join("shared")
+    /// Through which processes of one machine share its cards.
+    pub(super) fn shared(&self, machine: u32) -> PathBuf {
+        self.path().join(format!("shared-{machine}"))
+    }
+
+    /// Where ranks meet.
+    pub(super) fn meeting(&self) -> PathBuf {
+        self.path().join("meeting")
     }
 
     /// Copies of what the script would write.

@@ -10,6 +10,7 @@
 mod answers;
 mod categories;
 mod collect;
+mod commands;
 mod enough;
 mod environment;
 mod folder;
@@ -24,11 +25,13 @@ mod run;
 mod scan;
 mod settings;
 mod verdict;
+mod world;
 
 pub use collect::Rehearsed;
 pub use progress::Progress;
 pub use request::{Request, RequestedCard, Stop, Use};
 pub use scan::{Next, Tried, at_point, next};
+pub use world::World;
 
 use std::ops::ControlFlow;
 use std::path::Path;

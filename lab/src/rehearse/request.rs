@@ -9,6 +9,8 @@ use lab_base::cards::Card;
 use lab_base::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
+use super::world::World;
+
 /// The most cards that the library stands for.
 pub(super) const MAX_CARDS: usize = 16;
 
@@ -21,8 +23,10 @@ pub struct Request {
     pub environment: Vec<(OsString, OsString)>,
     /// The card.
     pub card: RequestedCard,
-    /// How many of it.
+    /// How many of it a machine has.
     pub cards: usize,
+    /// Which ranks of how many are started from here; without it, the command starts its own.
+    pub world: Option<World>,
     /// When to end the script.
     pub stop: Stop,
     /// Events complete when something waits for them.
@@ -111,6 +115,9 @@ impl Request {
         }
         if self.cards == 0 || self.cards > MAX_CARDS {
             return Err(Error::usage("--gpus", format!("from 1 to {MAX_CARDS}, not {}", self.cards)));
+        }
+        if let Some(world) = &self.world {
+            world.check()?;
         }
         if let Some(keep) = &self.keep_outputs {
             can_keep(keep)?;

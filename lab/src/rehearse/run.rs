@@ -1,18 +1,16 @@
 //! Starts the command, follows its processes, and ends them.
 
 use std::collections::HashMap;
-use std::io::IsTerminal;
 use std::ops::ControlFlow;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
 
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 
 use super::answers::{self, Answer};
-use super::environment::environment;
+use super::commands::Commands;
 use super::folder::Folder;
-use super::outputs;
 use super::processes::{Processes, adopt_orphans};
 use super::progress::Progress;
 use super::request::Request;
@@ -74,27 +72,30 @@ pub(super) fn run(
 ) -> Result<Followed> {
     adopt_orphans();
     let processes = Processes::before();
-    let mut child = start(request, folder)?;
-    let (asked, mut exit) = follow(&mut child, request, folder, watch);
+    let mut commands = Commands::start(request, folder)?;
+    let (asked, mut exit) = follow(&mut commands, request, folder, watch);
     let own_end = exit.is_some();
     let answers = folder.answers();
     let mut reap = || {
         if exit.is_none() {
-            exit = child.try_wait().ok().flatten();
+            exit = commands.ended();
         }
     };
     processes.end(|pid| answers.join(format!("{pid}.started")).exists(), &mut reap);
     let ending = match asked {
         Some(ending) => ending,
-        None => ending_of(&answers::read(folder)),
+        None => ending_of(&answers::read(folder), own_end && exit.is_some_and(|exit| !exit.success())),
     };
     Ok(Followed { ending, exit: exit.filter(|_| own_end) })
 }
 
-/// Why a command ended that was not ended from here.
-fn ending_of(answers: &[Answer]) -> Ending {
+/// Why a command ended that was not ended from here. Where it failed by an exception of one rank, it does not matter that
+/// others had made their steps.
+fn ending_of(answers: &[Answer], failed: bool) -> Ending {
     let why = |why: &str| answers.iter().any(|answer| answer.why == why);
-    if why("steps") {
+    if failed && answers.iter().any(|answer| answer.exception.is_some()) {
+        Ending::Ended
+    } else if why("steps") {
         Ending::Steps
     } else if why("seen") {
         Ending::Seen
@@ -103,31 +104,9 @@ fn ending_of(answers: &[Answer]) -> Ending {
     }
 }
 
-fn start(request: &Request, folder: &Folder) -> Result<Child> {
-    let mut command = Command::new(&request.command[0]);
-    let own = request.environment.iter().map(|(name, value)| (name, value));
-    command.args(&request.command[1..]).envs(own);
-    command.envs(environment(request, folder)).envs(outputs::environment(folder));
-    // A group of its own: Ctrl-C is for this program, which then asks for answers. So it cannot read from a terminal.
-    command.process_group(0);
-    if std::io::stdin().is_terminal() {
-        command.stdin(Stdio::null());
-    }
-    // Standard output is for the answer.
-    let errors = rustix::io::dup(rustix::stdio::stderr()).map(Stdio::from);
-    match errors {
-        Ok(errors) if !request.silent => command.stdout(errors),
-        _ => command.stdout(Stdio::null()),
-    };
-    command.spawn().map_err(|error| {
-        let name = request.command[0].to_string_lossy().into_owned();
-        Error::usage("COMMAND", format!("{name} cannot be started: {error}"))
-    })
-}
-
 /// Waits for the end, or for a reason to end it.
 fn follow(
-    child: &mut Child,
+    commands: &mut Commands,
     request: &Request,
     folder: &Folder,
     watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>,
@@ -135,7 +114,7 @@ fn follow(
     let start = Instant::now();
     let mut seen = Seen::default();
     loop {
-        if let Ok(Some(exit)) = child.try_wait() {
+        if let Some(exit) = commands.ended() {
             // What it wrote last; it has ended, whatever the user wants.
             let _ended = watch(seen.look(folder));
             return (None, Some(exit));
@@ -147,7 +126,7 @@ fn follow(
         if request.stop.time.is_some_and(|most| start.elapsed() >= most) {
             return (Some(Ending::Time), None);
         }
-        if seen.all_ranks_are_done() && !folder.stop().exists() {
+        if seen.all_ranks_are_done(commands.ranks()) && !folder.stop().exists() {
             // Where it cannot be written, each rank waits for as long as it does at most.
             let _waiting = std::fs::write(folder.stop(), "");
         }
@@ -188,11 +167,11 @@ impl Seen {
     }
 
     /// Whether each rank has made its steps, or some have and the others do not follow.
-    fn all_ranks_are_done(&mut self) -> bool {
+    fn all_ranks_are_done(&mut self, started: Option<usize>) -> bool {
         let done = |answer: &&Answer| matches!(answer.why.as_str(), "steps" | "seen");
         let done: Vec<&Answer> = self.files.values().map(|(_, answer)| answer).filter(done).collect();
         let Some(world) = done.iter().map(|answer| answer.world).max() else { return false };
-        let count = done.len() as u64;
+        let (count, world) = (done.len() as u64, started.map_or(world, |started| started as u64));
         let since = *self.done_since.get_or_insert_with(Instant::now);
         count >= world || since.elapsed() > RANKS_TIME
     }

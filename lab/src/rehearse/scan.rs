@@ -80,8 +80,8 @@ pub enum Next {
     Try(u64),
     /// It is found: this value fits, and the next one does not. Both were rehearsed. `None`: not even 1 fits.
     Largest(Option<u64>),
-    /// It lies from the first to before the second; more were not tried.
-    Between(u64, u64),
+    /// It lies from the first to before the second, if one is known that does not fit; more were not tried.
+    Between(u64, Option<u64>),
     /// What the script takes does not grow with the value.
     DoesNotGrow,
     /// A larger value fits where a smaller one does not.
@@ -113,9 +113,14 @@ pub fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
     match (above, limit) {
         (Some(above), _) if above <= last.value => Next::NotInOrder,
         (Some(above), _) if above == after => Next::Largest(Some(last.value)),
-        (above, _) if searched >= MOST => Next::Between(last.value, above.unwrap_or(u64::MAX)),
+        (above, _) if searched >= MOST => Next::Between(last.value, above),
         (None, Some(Limit::Never)) => Next::DoesNotGrow,
-        (None, Some(Limit::At(limit))) => Next::Try(limit.clamp(after, last.value.saturating_mul(64).max(after))),
+        (None, Some(Limit::At(limit))) => {
+            // A card that is nearly full is used ever better: the law then names the next value each time, so steps double.
+            let stride = 1_u64 << searched.saturating_sub(1).min(MOST);
+            let limit = limit.max(last.value.saturating_add(stride));
+            Next::Try(limit.clamp(after, last.value.saturating_mul(64).max(after)))
+        }
         (None, None) => Next::Try(last.value.saturating_mul(2).max(1)),
         (Some(above), limit) => {
             let middle = last.value + (above - last.value) / 2;
@@ -190,6 +195,9 @@ mod tests {
         // Close to the end less may be reserved than before.
         let given_back = |value: u64| if value == 256 { 9_000 } else { line(value) };
         assert_eq!(search(&[1, 255], 10_000, given_back).0, Next::Largest(Some(256)));
+        // What is reserved hardly grows there: the law is always too low.
+        let full = |value: u64| if value < 120 { 80 * value } else { 9_600 + value };
+        assert_eq!(search(&[16, 32, 48], 9_738, full).0, Next::Largest(Some(138)));
         let pieces = |value: u64| 40 * value + if value > 200 { 900 } else { 0 };
         assert_eq!(search(&[1, 2, 4], 10_000, pieces).0, Next::Largest(Some(227)));
     }

@@ -1,9 +1,10 @@
 //! Collectives: each rank sends what it contributes if that is small, and promises its buffers what comes of it.
 //!
 //! Where ranks cannot meet (no `VRAMLAB_REHEARSAL_SHARED`), a gather or a broadcast gives a rank what it has itself. What
-//! is too large is not known.
+//! is too large is not known. A rank that was not started is taken to send what this one does, and that is told.
 
 use std::ffi::c_int;
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::communicators::{Communicator, found};
@@ -52,8 +53,15 @@ fn contribute(communicator: &Communicator, from: usize, bytes: usize) -> Option<
 
 /// Promises a buffer what all ranks contributed, put together so.
 fn promised(communicator: &Communicator, number: u64, how: How) -> Arc<Promise> {
-    let parts = (0..communicator.ranks).map(|rank| (communicator.channel(rank), number)).collect();
-    Arc::new(Promise::new(parts, how))
+    promised_of(communicator, 0..communicator.ranks, number, how)
+}
+
+/// The same of some ranks.
+fn promised_of(communicator: &Communicator, ranks: Range<c_int>, number: u64, how: How) -> Arc<Promise> {
+    let assumed = ranks.clone().any(|rank| communicator.is_absent(rank));
+    let sender = |rank| if communicator.is_absent(rank) { communicator.rank } else { rank };
+    let parts = ranks.map(|rank| (communicator.channel(sender(rank)), number)).collect();
+    Arc::new(Promise::new(parts, how, assumed))
 }
 
 #[unsafe(no_mangle)]
@@ -125,8 +133,8 @@ extern "C" fn ncclAllGather(from: usize, to: usize, count: usize, kind: c_int, h
         match contribute(&communicator, from, bytes) {
             Some(number) => {
                 for rank in 0..communicator.ranks {
-                    let parts = vec![(communicator.channel(rank), number)];
-                    values::promise(at(rank as usize), bytes, &Arc::new(Promise::new(parts, How::Joined)), 0);
+                    let part = promised_of(&communicator, rank..rank + 1, number, How::Joined);
+                    values::promise(at(rank as usize), bytes, &part, 0);
                 }
             }
             None if exchange::is_possible() => {
@@ -163,8 +171,8 @@ fn broadcast(handle: usize, from: usize, to: usize, bytes: usize, root: c_int) {
         // It keeps what it has.
         Some(_) if communicator.rank == root => values::copy(to, from, bytes),
         Some(number) => {
-            let promise = Promise::new(vec![(communicator.channel(root), number)], How::Joined);
-            values::promise(to, bytes, &Arc::new(promise), 0);
+            let sent = promised_of(&communicator, root..root + 1, number, How::Joined);
+            values::promise(to, bytes, &sent, 0);
         }
         None if exchange::is_possible() && communicator.rank != root => values::overwritten(to, bytes),
         None => values::copy(to, from, bytes),
@@ -187,10 +195,18 @@ extern "C" fn ncclSend(from: usize, count: usize, kind: c_int, peer: c_int, hand
 extern "C" fn ncclRecv(to: usize, count: usize, kind: c_int, peer: c_int, handle: usize, stream: usize) -> c_int {
     let bytes = count.saturating_mul(element(kind));
     on_stream(stream, "ncclRecv", || match found(handle).filter(|_| exchange::is_possible() && bytes <= MAX_BYTES) {
+        // What it would send is its own: an activation, a gradient, an object.
+        Some(communicator) if communicator.is_absent(peer) => {
+            log::once(
+                "absent_rank",
+                "what a rank that was not started would send is not known: start it as well if the script needs it",
+            );
+            values::overwritten(to, bytes);
+        }
         Some(communicator) => {
             let channel = communicator.channel_between(peer, communicator.rank);
             let number = exchange::expect(&channel);
-            values::promise(to, bytes, &Arc::new(Promise::new(vec![(channel, number)], How::Joined)), 0);
+            values::promise(to, bytes, &Arc::new(Promise::new(vec![(channel, number)], How::Joined, false)), 0);
         }
         None => values::overwritten(to, bytes),
     })

@@ -4,6 +4,8 @@ use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
+use super::members;
+use crate::settings::settings;
 use crate::{exchange, handles, log};
 
 /// A communicator, as one rank has it.
@@ -14,6 +16,8 @@ pub(super) struct Communicator {
     pub(super) card: c_int,
     /// The same for all ranks, and for no other communicator.
     pub(super) name: String,
+    /// Which ranks of the whole run these are, where that was told.
+    members: Option<Vec<u32>>,
     /// How many were made of it: all ranks do that in the same order.
     children: u32,
 }
@@ -34,7 +38,8 @@ pub(super) fn create(name: String, ranks: c_int, rank: c_int, card: c_int) -> Op
         return None;
     }
     let made = handles::new();
-    communicators().insert(made, Communicator { ranks, rank, card, name, children: 0 });
+    let members = members::of(&name).filter(|members| members.len() == ranks as usize);
+    communicators().insert(made, Communicator { ranks, rank, card, name, members, children: 0 });
     Some(made)
 }
 
@@ -53,10 +58,27 @@ impl Communicator {
         format!("{}-{from}-to-{to}", self.name)
     }
 
+    /// Whether a rank was not started.
+    pub(super) fn is_absent(&self, rank: c_int) -> bool {
+        let Some(started) = &settings().started else { return false };
+        let member = self.members.as_ref().and_then(|members| members.get(usize::try_from(rank).ok()?));
+        member.is_some_and(|member| !started.contains(member))
+    }
+
+    fn has_absent(&self) -> bool {
+        (0..self.ranks).any(|rank| self.is_absent(rank))
+    }
+
     /// The part of this one that chose the same color, ordered by key: its name, its ranks and this rank in it. Where
-    /// ranks cannot meet, the part is taken to be as large as the whole, and that is said.
+    /// ranks cannot meet, the part is taken to be as large as the whole, and that is said. Where who will be in it was told,
+    /// nobody is asked: ranks that were not started choose nothing.
     pub(super) fn part(&self, child: u32, color: c_int, key: c_int) -> (String, c_int, c_int) {
         let name = format!("{}.{child}.{color}", self.name);
+        if let Some(told) = members::take_part() {
+            let ranks = told.len() as c_int;
+            members::tell(name.clone(), told);
+            return (name, ranks, key);
+        }
         let Some(chosen) = self.chosen(child, color, key) else {
             log::once("not_exact", "ncclCommSplit");
             return (name, self.ranks, self.rank);
@@ -70,7 +92,7 @@ impl Communicator {
 
     /// Color and key of each rank, which all of them tell each other.
     pub(super) fn chosen(&self, child: u32, color: c_int, key: c_int) -> Option<Vec<(c_int, c_int)>> {
-        if !exchange::is_possible() {
+        if !exchange::is_possible() || self.has_absent() {
             return None;
         }
         let channel = |rank| format!("{}.{child}-{rank}", self.name);

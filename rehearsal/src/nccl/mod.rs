@@ -2,6 +2,7 @@
 
 mod collectives;
 mod communicators;
+mod members;
 
 use std::ffi::{c_char, c_int};
 
@@ -10,6 +11,7 @@ use crate::argument::{In, Out};
 use crate::{context, device_memory, handles, log, wheel};
 
 use communicators::{Communicator, found};
+use members::Id;
 
 /// `ncclSuccess` and others.
 const SUCCESS: c_int = 0;
@@ -30,24 +32,12 @@ extern "C" fn ncclGetVersion(version: Out<c_int>) -> c_int {
     status(version.set(wheel::written("libnccl.so.", c"ncclGetVersion").unwrap_or(22800)))
 }
 
-/// 128 bytes by which ranks find each other, as `ncclUniqueId`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Id([u8; 128]);
-
 #[unsafe(no_mangle)]
 extern "C" fn ncclGetUniqueId(id: Out<Id>) -> c_int {
     let mut bytes = [0; 128];
     bytes[..8].copy_from_slice(&(handles::new() as u64).to_ne_bytes());
     bytes[8..12].copy_from_slice(&std::process::id().to_ne_bytes());
     status(id.set(Id(bytes)))
-}
-
-impl Id {
-    /// The name of its communicator.
-    fn name(self) -> String {
-        self.0[..12].iter().map(|byte| format!("{byte:02x}")).collect()
-    }
 }
 
 #[unsafe(no_mangle)]
@@ -93,6 +83,7 @@ extern "C" fn ncclCommSplit(whole: usize, color: c_int, key: c_int, part: Out<us
     if color == NO_COLOR {
         // The others wait for its choice.
         let _chosen = whole.chosen(child, color, key);
+        members::take_part();
         return status(part.set(0));
     }
     let (name, ranks, rank) = whole.part(child, color, key);

@@ -9,6 +9,7 @@ int ncclAllReduce(const void *, void *, size_t, int, int, void *, void *), ncclB
 int ncclAllGather(const void *, void *, size_t, int, void *, void *), ncclReduceScatter(const void *, void *, size_t, int, int, void *, void *);
 int ncclSend(const void *, size_t, int, int, void *, void *), ncclRecv(void *, size_t, int, int, void *, void *);
 int ncclCommSplit(void *, int, int, void **, void *);
+int vramlab_rehearsal_members(const Id *, const uint32_t *, size_t), vramlab_rehearsal_part(const uint32_t *, size_t);
 enum { INT64 = 4, FLOAT = 7, SUM = 0, MAX = 2, RANKS = 3 };
 static const dim3 one = {1, 1, 1};
 static const char kernel[1];
@@ -44,11 +45,27 @@ static void act(int rank, Id id, int meet) {
     IS(0, ncclAllGather(p, q, 1, INT64, part, NULL)); IS(2, at(q, 0)); IS(0, at(q, 1)); IS(-1, at(q, 2));
 }
 
+// Ranks 0 and 2 of three: the other is taken to send what each of them sends.
+static void act_without(int rank, Id id) {
+    void *all, *part; int64_t *p, *q; int n; uint32_t members[] = {0, 1, 2}, both[] = {1, 2};
+    IS(0, vramlab_rehearsal_members(&id, members, 3));
+    IS(0, ncclCommInitRank(&all, RANKS, id, rank)); IS(0, cudaMalloc((void **)&p, 4096)); IS(0, cudaMalloc((void **)&q, 4096));
+    put(p, rank + 1, 0); IS(0, ncclAllReduce(p, q, 1, INT64, SUM, all, NULL)); IS(1 + 3 + rank + 1, at(q, 0));
+    IS(0, ncclAllGather(p, q, 1, INT64, all, NULL)); IS(1, at(q, 0)); IS(rank + 1, at(q, 1)); IS(3, at(q, 2));
+    IS(0, ncclBroadcast(p, q, 1, INT64, 2, all, NULL)); IS(3, at(q, 0)); IS(0, ncclBroadcast(p, q, 1, INT64, 1, all, NULL)); IS(rank + 1, at(q, 0));
+    // What only the other has is not known; it is waited for by nobody.
+    put(q, 5, 5); IS(0, ncclRecv(q, 1, INT64, 1, all, NULL)); IS(0, at(q, 0));
+    if (rank == 2) { IS(0, vramlab_rehearsal_part(both, 2)); }
+    IS(0, ncclCommSplit(all, rank == 2 ? 7 : -1, rank == 2, &part, NULL));
+    if (rank == 2) { IS(0, ncclCommCount(part, &n)); IS(2, n); IS(0, ncclCommUserRank(part, &n)); IS(1, n);
+        put(p, 9, 0); IS(0, ncclAllGather(p, q, 1, INT64, part, NULL)); IS(9, at(q, 0)); IS(9, at(q, 1)); }
+}
+
 int main(void) {
     Id id; pid_t children[RANKS];
     // The card is used after the fork.
     IS(0, ncclGetUniqueId(&id));
-    for (int rank = 0; rank < RANKS; rank++) if (!(children[rank] = fork())) { act(rank, id, getenv("VRAMLAB_REHEARSAL_SHARED") != NULL); exit(0); }
+    for (int rank = 0; rank < RANKS; rank++) if (!(children[rank] = fork())) { if (!getenv("VRAMLAB_REHEARSAL_STARTED")) act(rank, id, getenv("VRAMLAB_REHEARSAL_SHARED") != NULL); else if (rank != 1) act_without(rank, id); exit(0); }
     for (int rank = 0; rank < RANKS; rank++) { int status; IS(children[rank], waitpid(children[rank], &status, 0)); IS(0, status); }
     return 0;
 }

@@ -1,4 +1,4 @@
-"""DistributedDataParallel on two cards, started by torch.multiprocessing; ranks send each other an object."""
+"""DistributedDataParallel, started by torch.multiprocessing on two cards, or by torchrun; ranks send each other an object."""
 
 import os
 import time
@@ -9,7 +9,8 @@ from torch import nn
 
 
 def train(rank, world):
-    os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=os.environ.get("MASTER_PORT", "29751"))
+    os.environ.setdefault("MASTER_ADDR", "127.0.0.1")
+    os.environ.setdefault("MASTER_PORT", "29751")
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=world)
     told = [{"width": 512}] if rank == 0 else [None]
@@ -32,4 +33,7 @@ def train(rank, world):
 
 
 if __name__ == "__main__":
-    torch.multiprocessing.spawn(train, (2,), nprocs=2)
+    if "RANK" in os.environ:
+        train(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
+    else:
+        torch.multiprocessing.spawn(train, (2,), nprocs=2)

@@ -7,6 +7,8 @@ class Answer:
     def __init__(self, torch):
         self.torch = torch
         self.values = None
+        # Where some ranks of many were started.
+        self.world = None
         # The library that each process counts for itself, by optimizer.
         self.counts = {}
         self.steps = 0

@@ -7,5 +7,7 @@ AFTER = {
     "wandb": after_wandb,
     "mlflow": after_mlflow,
 }
+if SETTINGS["world"]:
+    AFTER["torch.distributed.launcher.api"] = after_launcher
 sys.meta_path.insert(0, Finder(AFTER))
 users_own()

@@ -20,6 +20,9 @@ class Watch:
         self.mark_uses()
         torch.cuda._lazy_call(self.at_first_use)
         guarded(answer.roles.install)()
+        if SETTINGS["world"]:
+            answer.world = World(torch)
+            guarded(answer.world.install)()
         if SETTINGS["values"]:
             answer.values = start_values(torch)
             answer.roles.watch_inputs(answer.values)
@@ -94,6 +97,8 @@ class Watch:
         if answer.rank()[1] > 1:
             import time
 
+            if answer.world:
+                answer.world.wait([])
             until = time.monotonic() + 120
             while time.monotonic() < until and not os.path.exists(os.path.join(ANSWERS, "stop")):
                 time.sleep(0.05)
