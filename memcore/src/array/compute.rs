@@ -91,7 +91,7 @@ impl Array {
     }
 
     /// `self = op(self, rhs)`, with `rhs` broadcast.
-    pub(crate) fn binary_(&self, op: BinaryOp, rhs: &Array) -> Result<()> {
+    pub fn binary_(&self, op: BinaryOp, rhs: &Array) -> Result<()> {
         self.check_partner("binary_", rhs)?;
         let rhs = rhs.broadcast_to(self.dims())?;
         self.launch_in_place(Binary { op, lhs: self.operand(), rhs: rhs.operand(), out: self.operand() })
