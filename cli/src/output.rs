@@ -174,7 +174,8 @@ impl Shown {
     /// # Errors
     /// Those of [`Destination::write`].
     pub(crate) fn page(&self, ui: &Ui, destination: &Destination) -> Result<()> {
-        let parts: Vec<Part<'_>> = self.0.iter().map(|(title, sections)| Part::Sections { title, sections }).collect();
+        let parts: Vec<Part<'_>> =
+            self.0.iter().map(|(title, sections)| Part::Sections { title, sections, recording: None }).collect();
         destination.write(ui, html(&parts)?.as_bytes())
     }
 
@@ -308,7 +309,11 @@ mod tests {
         let text = "a é ☃ 𝄞 z".repeat(9);
         for size in 1..7 {
             let mut shown = Vec::new();
-            let mut pieces = Pieces { shown: |piece: &str| Ok(shown.push(piece.to_string())), rest: Vec::new() };
+            let keep = |piece: &str| {
+                shown.push(piece.to_string());
+                Ok(())
+            };
+            let mut pieces = Pieces { shown: keep, rest: Vec::new() };
             text.as_bytes().chunks(size).for_each(|chunk| pieces.write_all(chunk).unwrap());
             assert!(shown.len() > 1 && shown.concat() == text, "{size}");
         }
