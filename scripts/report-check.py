@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Opens reports in a real, headless Chromium and uses them: pointer, keys, light, dark, a phone's width.
+"""Opens reports in a real, headless Chromium and uses them: pointer, keys, light, dark, a phone with touch.
 
-    scripts/report-check.py VRAMLAB [--shots FOLDER] [--pictures FOLDER] [--events N]
+    scripts/report-check.py VRAMLAB [--axe FILE] [--shots FOLDER] [--pictures FOLDER] [--events N]
 
-VRAMLAB is the program. Fails on any message of the console, any request, anything that does not answer. With --shots it
-leaves screenshots. Exit code 77: there is no Chromium, or no Playwright to drive it (pip install playwright), and why.
+VRAMLAB is the program. Fails on any message of the console, any request, anything that does not answer, a page that is
+wider than its window, a label outside of its drawing, and any violation of WCAG's levels A and AA that axe-core finds. With
+--shots it leaves screenshots. axe-core is the file that --axe names, or is taken from npm; without it the rest is checked,
+and what was not is said. Exit code 77: there is no Chromium, or no Playwright to drive it (pip install playwright), and why.
 """
 
 import argparse
@@ -21,6 +23,11 @@ import time
 SKIPPED = 77
 HOSTILE = "</script><img src=x onerror=\"window.hit=1\"><svg onload='window.hit=1'>"
 SIZES = {"light": (1180, 900, "light"), "dark": (1180, 900, "dark"), "narrow": (390, 844, "light")}
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "lab/tests/golden/snapshots"
+# The rules of axe-core that are checked.
+LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+# Seconds in which the page of a long recording is to be there.
+OPENS_WITHIN = 2
 
 
 def skip(reason):
@@ -74,17 +81,26 @@ def events(count, op="mm", scope="layers"):
 
 def pages(program, folder, count):
     """Name and file of every page to look at."""
-    def vramlab(*arguments):
-        began = time.monotonic()
-        process = subprocess.Popen([program, *map(str, arguments)], stdout=subprocess.DEVNULL)
+    def vramlab(*arguments, fits=True):
+        process = subprocess.Popen([program, *map(str, arguments)], stdout=subprocess.DEVNULL, stderr=None if fits else subprocess.DEVNULL)
         _, status, usage = os.wait4(process.pid, 0)
-        if status != 0:
+        if os.waitstatus_to_exitcode(status) != (0 if fits else 1):
             sys.exit(f"vramlab {arguments[0]}: status {status}")
-        return time.monotonic() - began, usage.ru_maxrss / 1024
+        return usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
 
-    made = {name: folder / f"{name}.html" for name in ["run", "gpt2", "experiment", "scan", "fit", "hostile", "large"]}
+    names = ["run", "gpt2", "small", "both", "long", "experiment", "all", "scan", "fit", "snapshot", "replay", "hostile", "large"]
+    made = {name: folder / f"{name}.html" for name in names}
     vramlab("train", "--model", "simple-cnn", "--steps", 3, "--backend", "meta", "--html", made["run"])
-    vramlab("predict", "--model", "gpt2", "--batch", 8, "--optimizer", "adamw", "--steps", 2, "--html", made["gpt2"])
+    gpt2 = ["predict", "--model", "gpt2", "--optimizer", "adamw", "--steps", 2]
+    runs = [folder / "a.json", folder / "b.json"]
+    vramlab(*gpt2, "--batch", 8, "--html", made["gpt2"], "--events", runs[0])
+    vramlab(*gpt2, "--batch", 4, "--events", runs[1])
+    vramlab("report", *runs, "-o", made["both"])
+    vramlab(*gpt2, "--batch", 8, "--gpu", "8GiB", "--html", made["small"], fits=False)
+    vramlab("train", "--model", "mlp", "--steps", 40, "--backend", "meta", "--html", made["long"])
+    vramlab("run", "all", "--backend", "meta", "--html", made["all"])
+    vramlab("snapshot", "show", GOLDEN / "cnn_b128_stacks.pickle", "--html", made["snapshot"])
+    vramlab("replay", GOLDEN / "mlp_oom_plain.pickle", "--compare", "all", "--html", made["replay"])
     vramlab("run", "batch-size", "--backend", "meta", "--html", made["experiment"])
     vramlab("train", "--model", "simple-cnn", "--backend", "meta", "-L", "batch", "16,32,64,128", "--html", made["scan"])
     vramlab("fit", "--model", "gpt", "--gpu", "2GiB", "--html", made["fit"])
@@ -93,7 +109,7 @@ def pages(program, folder, count):
         file.write_text(json.dumps(recording))
         seconds, mebibytes = vramlab("report", file, "-o", made[name])
     size = made["large"].stat().st_size
-    print(f"{count} events: report in {seconds:.2f} s with {mebibytes:.0f} MiB; the page has {size} bytes")
+    print(f"{count} events: report in {seconds:.2f} s of processor time with {mebibytes:.0f} MiB; the page has {size} bytes")
     assert size < 5_000_000, "the page is too large"
     return made
 
@@ -104,19 +120,32 @@ class Page:
     def __init__(self, browser, name, file, size):
         width, height, scheme = SIZES[size]
         self.name = f"{name} ({size})"
-        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        phone = size == "narrow"
+        view = {"width": width, "height": height}
+        self.context = browser.new_context(viewport=view, color_scheme=scheme, has_touch=phone, is_mobile=phone)
         self.page = self.context.new_page()
         self.said = []
         address = file.as_uri()
         self.page.on("console", lambda message: self.said.append(f"console: {message.text}"))
         self.page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
         self.page.on("request", lambda request: request.url == address or self.said.append(f"request: {request.url}"))
+        began = time.monotonic()
         self.page.goto(address)
-        self.page.wait_for_function("document.documentElement.dataset.ready === 'yes'")
+        self.until("document.documentElement.dataset.ready === 'yes'")
+        self.opened = time.monotonic() - began
 
     def expect(self, what, holds):
         if not holds:
             self.said.append(f"not so: {what}")
+
+    def until(self, condition):
+        """Waits for it. Not Playwright's own way: the page's policy forbids what that does."""
+        end = time.monotonic() + 20
+        while not self.page.evaluate(condition):
+            if time.monotonic() > end:
+                self.said.append(f"not in time: {condition}")
+                return
+            self.page.wait_for_timeout(20)
 
     def value(self, name):
         return self.page.locator(".plot").first.get_attribute(f"aria-{name}")
@@ -174,6 +203,117 @@ class Page:
         self.expect("modules are walked over", "of the moment" in self.tip())
         press("Escape")
 
+    def closer(self):
+        """The wheel looks closer and a drag moves; a whole run leaves the wheel to the page."""
+        page, plot = self.page, self.page.locator(".plot").first
+        span = lambda: plot.locator("text.tick", has_text="event ").first.text_content()
+        page.get_by_role("button", name="Show the whole run").first.click()
+        page.wait_for_timeout(60)
+        plot.scroll_into_view_if_needed()
+        box = plot.bounding_box()
+        x, y = box["x"] + box["width"] * 0.6, box["y"] + box["height"] / 2
+        page.mouse.move(x, y)
+        scrolled = page.evaluate("scrollY")
+        for _ in range(4):
+            page.mouse.wheel(0, -300)
+            page.wait_for_timeout(60)
+        near = span()
+        self.expect("the wheel looks closer", near != "event 0" and page.evaluate("scrollY") == scrolled)
+        before = page.locator(".moment h3").first.inner_text()
+        page.mouse.down()
+        page.mouse.move(x + 80, y, steps=4)
+        page.mouse.up()
+        page.wait_for_timeout(60)
+        self.expect("a drag moves and opens nothing", span() != near and page.locator(".moment h3").first.inner_text() == before)
+        page.get_by_role("button", name="Show the whole run").first.click()
+        page.wait_for_timeout(60)
+        self.expect("the whole run is a click away", span() == "event 0")
+
+    def block(self):
+        """A click on a block says all that is known of it, a search finds it."""
+        page = self.page
+        page.locator(".opener").first.click()
+        said = page.locator("section.block").first.inner_text()
+        self.expect("a block says its operator, size and life", all(word in said for word in ["operator", "size", "lives from"]))
+        operator = page.locator(".opener").first.inner_text()
+        page.locator(".search input").first.fill(operator)
+        self.until("document.querySelector('.search [role=status]').textContent !== ''")
+        self.expect("a search finds it", " blocks, at most " in page.locator(".search").first.inner_text())
+        self.expect("what was found is drawn", page.locator("path.found").count() > 0)
+        self.expect("other blocks are dimmed", page.locator(".cell.dim").count() > 0 or page.locator(".cell[role=button]").count() < 3)
+        page.locator(".search input").first.fill("nobody made this")
+        self.until("document.querySelector('.search [role=status]').textContent.includes('no block')")
+        page.locator(".search input").first.fill("")
+        self.until("document.querySelector('.search [role=status]').textContent === ''")
+
+    def word(self):
+        """A word of the glossary is explained where it stands."""
+        term = self.page.locator("button.term").first
+        if not term.count():
+            self.said.append("not so: a word is explained")
+            return
+        term.focus()
+        means = self.page.evaluate("id => document.getElementById(id).textContent", term.get_attribute("aria-describedby"))
+        self.expect("a focused word is explained", means in self.tip())
+        self.page.keyboard.press("Escape")
+        self.expect("Escape ends it", self.tip() == "")
+
+    def special(self, name):
+        """What a page of this kind is made for."""
+        page = self.page
+        text = page.locator("main").inner_text()
+        if name == "small":
+            self.expect("the first line says what is needed", "of 8 GiB" in page.locator(".need").inner_text())
+            self.expect("what there is is a line", page.locator(".plot line.limit").count() == 1)
+            self.expect("the whole run is drawn", "Drawn with memory enough" in text and page.locator("line.failure").count() == 0)
+        if name == "long":
+            self.expect("a long run opens on its first steps", "The first 3 steps of 40" in text)
+            page.get_by_role("button", name="Show the whole run").click()
+            page.wait_for_timeout(60)
+            self.expect("and all of it is a click away", "The first 3 steps" not in page.locator(".timeline").inner_text())
+        if name == "both":
+            self.expect("two runs are compared", "What each takes" in text and page.locator(".beside > article").count() == 2)
+            ticks = [plot.locator("text.tick").all_text_contents() for plot in page.locator(".plot").all()]
+            axes = [[tick for tick in all if tick.endswith("B")] for all in ticks]
+            self.expect("on one scale", axes[0] == axes[1])
+        if name == "snapshot":
+            page.locator(".opener").first.click()
+            self.expect("a block has its lines", page.locator("section.block li").count() > 0)
+        if name == "all":
+            self.expect("there is one title", page.locator("h1").count() == 1)
+            links = page.locator("nav a").all()
+            parts = page.locator("article").count()
+            self.expect("the contents name every part", len(links) == parts and parts > 10)
+            self.expect("all verdicts are in one table", page.locator("table[aria-label=Verdicts] tbody tr").count() > 40)
+            links[-1].click()
+            self.expect("a link leads there", page.evaluate("location.hash") == f"#part-{parts - 1}")
+
+    def labels(self):
+        """No label of a chart is outside of it."""
+        outside = self.page.evaluate("""[...document.querySelectorAll('.chart > svg')].filter(svg => svg.clientWidth).flatMap(svg => {
+            const all = svg.getBoundingClientRect();
+            return [...svg.querySelectorAll('text')].filter(text => {
+                const box = text.getBoundingClientRect();
+                return box.left < all.left - 1 || box.right > all.right + 1 || box.bottom > all.bottom + 1;
+            }).map(text => text.textContent);
+        })""")
+        self.expect(f"labels are inside: {outside[:3]}", not outside)
+
+    def touched(self):
+        """Where fingers point, buttons are large enough."""
+        small = self.page.evaluate("""[...document.querySelectorAll('button:not(.term), summary')].filter(one => {
+            const box = one.getBoundingClientRect();
+            return box.width && box.height < 44;
+        }).map(one => one.textContent)""")
+        self.expect(f"a finger meets it: {small[:3]}", not small)
+
+    def accessible(self, axe):
+        self.page.evaluate(axe)
+        found = self.page.evaluate("levels => axe.run(document, { runOnly: levels }).then(all => all.violations)", LEVELS)
+        for violation in found:
+            where = violation["nodes"][0]
+            self.said.append(f"axe: {violation['id']}, {len(violation['nodes'])} times: {where['html'][:160]}: {where['failureSummary']}")
+
     def end(self, shots):
         width, view = self.page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
         self.expect(f"nothing is wider than the window: {width} of {view}", width <= view)
@@ -196,19 +336,45 @@ def picture(browser, file, size, to, height):
     page.context.close()
 
 
-def look(browser, name, file, size, shots):
+def look(browser, name, file, size, shots, axe):
     began = time.monotonic()
     page = Page(browser, name, file, size)
+    if name == "large":
+        print(f"{page.name}: opened in {page.opened:.2f} s")
+        page.expect(f"it opens in {OPENS_WITHIN} s", page.opened < OPENS_WITHIN)
+    page.special(name)
+    page.word()
     if page.page.locator(".plot").count():
         page.pointer()
         page.keys()
+        page.block()
+        if size != "narrow":
+            page.closer()
+    page.labels()
+    if size == "narrow":
+        page.touched()
+    if axe:
+        page.accessible(axe)
     print(f"{page.name}: {time.monotonic() - began:.1f} s")
     return page.end(shots)
+
+
+def axe_core(named, folder):
+    """axe-core's text: of the file that is named, or from npm; None where neither is."""
+    if named:
+        return named.read_text()
+    npm = shutil.which("npm")
+    if npm is None:
+        return None
+    subprocess.run([npm, "install", "--silent", "--prefix", str(folder), "axe-core@4"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    file = folder / "node_modules/axe-core/axe.min.js"
+    return file.read_text() if file.is_file() else None
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", type=pathlib.Path)
+    parser.add_argument("--axe", type=pathlib.Path, help="axe.min.js of axe-core")
     parser.add_argument("--shots", type=pathlib.Path)
     parser.add_argument("--pictures", type=pathlib.Path, help="the folder of the guide's pictures")
     parser.add_argument("--events", type=int, default=1_000_000)
@@ -224,19 +390,23 @@ def main():
         arguments.shots.mkdir(parents=True, exist_ok=True)
     wrong = []
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as playwright:
+        axe = axe_core(arguments.axe, pathlib.Path(folder))
         made = pages(arguments.program.resolve(), pathlib.Path(folder), arguments.events)
         # Without its own sandbox, since it may be root here, and without a network to ask.
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for name, file in made.items():
-            for size in SIZES if name in ("run", "experiment", "scan") else ["light"]:
-                wrong += look(browser, name, file, size, arguments.shots)
+            for size in ["light"] if name in ("fit", "hostile", "large") else SIZES:
+                wrong += look(browser, name, file, size, arguments.shots, axe)
         if arguments.pictures:
             for size, height in [("light", 1150), ("dark", 1150), ("narrow", 1300)]:
                 picture(browser, made["gpt2"], size, arguments.pictures / f"report-{size}.png", height)
         browser.close()
     for text in wrong:
         print(text)
-    sys.exit(1 if wrong else 0)
+    if wrong:
+        sys.exit(1)
+    if axe is None:
+        print("skipped: axe-core, which npm would bring (or --axe FILE)")
 
 
 if __name__ == "__main__":

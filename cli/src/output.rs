@@ -180,7 +180,7 @@ impl Shown {
     /// Those of [`Destination::write`].
     pub(crate) fn page(&self, ui: &Ui, destination: &Destination) -> Result<()> {
         let parts: Vec<Part<'_>> =
-            self.each.iter().map(|(title, sections)| Part::Sections { title, sections }).collect();
+            self.each.iter().map(|(title, sections)| Part::Sections { title, sections, recording: None }).collect();
         destination.write(ui, html(&parts)?.as_bytes())
     }
 
@@ -318,7 +318,11 @@ mod tests {
         let text = "a é ☃ 𝄞 z".repeat(9);
         for size in 1..7 {
             let mut shown = Vec::new();
-            let mut pieces = Pieces { shown: |piece: &str| Ok(shown.push(piece.to_string())), rest: Vec::new() };
+            let keep = |piece: &str| {
+                shown.push(piece.to_string());
+                Ok(())
+            };
+            let mut pieces = Pieces { shown: keep, rest: Vec::new() };
             text.as_bytes().chunks(size).for_each(|chunk| pieces.write_all(chunk).unwrap());
             assert!(shown.len() > 1 && shown.concat() == text, "{size}");
         }

@@ -5,7 +5,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{done, refused};
+use common::{done, refused, run};
 use serde_json::Value;
 
 fn text(path: &Path) -> String {
@@ -124,4 +124,62 @@ fn what_cannot_be_shown_is_refused() {
     fs::write(&file, "{\"schema\":\"vramlab-fit-1\"}").unwrap();
     assert!(refused(2, &["report", name, "--export-folded", out]).contains("one recording"));
     assert!(refused(2, &["train", "--model", "mlp", "-L", "batch", "1,2", "--export-trace", out]).contains("one run"));
+}
+
+#[test]
+fn a_run_that_does_not_fit_is_drawn_with_memory_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let [page, result] = ["small.html", "small.json"].map(|name| folder.path().join(name).display().to_string());
+    let small = run(&[
+        "predict", "--model", "gpt2", "--batch", "1", "--steps", "2", "--gpu", "2GiB", "--json", &result, "--html",
+        &page,
+    ]);
+    assert_eq!(small.code, Some(1), "{}", small.stderr);
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("<p class=\"need fails\"><b>needs ") && page.contains(" of 2 GiB</b>"), "no headline");
+    let result: Value = serde_json::from_slice(&std::fs::read(&result).unwrap()).unwrap();
+    let data = data(&page);
+    let peaks = data["phase_peaks"].as_array().unwrap().iter().filter_map(|peak| peak[3].as_u64());
+    // What is drawn is what is needed, not what there was room for.
+    assert_eq!(peaks.max(), result["needs"]["allocated_bytes"].as_u64());
+    assert_eq!((&data["limit"][1], &data["failures"]), (&result["budget_bytes"], &Value::Array(Vec::new())));
+}
+
+#[test]
+fn two_runs_lie_beside_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for (name, batch) in [("a.json", "8"), ("b.json", "16")] {
+        done(&[
+            "train",
+            "--model",
+            "mlp",
+            "--backend",
+            "meta",
+            "--steps",
+            "2",
+            "--batch",
+            batch,
+            "--json",
+            &path(name),
+        ]);
+    }
+    done(&["report", &path("a.json"), &path("b.json"), "-o", &path("both.html")]);
+    let page = std::fs::read_to_string(path("both.html")).unwrap();
+    for part in ["<div class=\"beside\">", "What each takes", "Settings that differ", "<td>8</td><td>16</td>"] {
+        assert!(page.contains(part), "{part}");
+    }
+    assert_eq!(page.matches("<h1>").count(), 1);
+}
+
+#[test]
+fn several_experiments_have_contents_and_their_verdicts_at_the_top() {
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("two.html").display().to_string();
+    done(&["run", "leak", "beliefs", "--backend", "meta", "--html", &page]);
+    let page = std::fs::read_to_string(&page).unwrap();
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
+    assert!(at("<a href=\"#part-1\">beliefs</a>") < at("aria-label=\"Verdicts\""));
+    assert!(at("aria-label=\"Verdicts\"") < at("<article id=\"part-0\">"));
+    assert_eq!((page.matches("<h1>").count(), page.matches("<nav").count()), (1, 1));
 }

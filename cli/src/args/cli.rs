@@ -116,6 +116,8 @@ pub(crate) enum Command {
             Example: the two files, or the page at once\n  \
             vramlab train --model simple-cnn --json run.json --events events.json\n  \
             vramlab train --model simple-cnn --html run.html\n\n\
+            Example: two runs beside each other\n  \
+            vramlab report before.json after.json -o both.html\n\n\
             Example: where memory was, for ui.perfetto.dev\n  \
             vramlab report events.json --export-trace trace.json")]
     Report(ReportArgs),

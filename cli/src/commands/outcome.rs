@@ -42,8 +42,10 @@ pub(crate) struct Report {
     pub events: Option<Value>,
     /// The run as PyTorch's snapshot, if asked for.
     pub snapshot: Option<Document>,
-    /// The same for pages and exports, if asked for.
+    /// The same for exports and pages, if asked for.
     pub recording: Option<Recording>,
+    /// What a page draws of a run that ran out of memory: the same run with memory enough.
+    pub drawn: Option<Recording>,
     /// Weights and state after the last step, if asked for.
     pub saved: Option<TrainingState>,
 }
@@ -146,9 +148,11 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
         snapshot(&device, plan, finished.unwrap_or_else(|| (device.snapshot(), events_so_far(&device))))
     });
     let kept = plan.page.html.is_some() || plan.exports.any();
-    let recording = kept.then(|| device.with_ledger(|ledger| Recording::of_ledger(session.name(), ledger)));
+    let recording = kept.then(|| history(session, &device));
+    let enough = || session.drawn_with_memory_enough(SETTLED.max(finished + 1), &interrupt::asked).ok();
+    let drawn = (failure.is_some() && plan.page.html.is_some()).then(enough).flatten();
     let summits = failure.is_none().then(|| device.with_ledger(|ledger| local_peaks(ledger, TOP_SUMMITS)));
-    Ok(Report { result, failure, summits, deviations, summary, events, snapshot, recording, saved })
+    Ok(Report { result, failure, summits, deviations, summary, events, snapshot, recording, drawn, saved })
 }
 
 /// What is known of a run before it begins.
@@ -167,6 +171,13 @@ fn judged(failure: Failure, session: &Session, finished: usize) -> Failure {
         Ok(needs) => failure.judged_by(needs),
         Err(_) => failure,
     }
+}
+
+/// Every event, for pages and exports.
+fn history(session: &Session, device: &Device) -> Recording {
+    let mut recording = device.with_ledger(|ledger| Recording::of_ledger(session.name(), ledger));
+    recording.of_capacity(device.memory_info().map(|memory| memory.total_bytes));
+    recording
 }
 
 /// Every event, as `vramlab-events-1`.

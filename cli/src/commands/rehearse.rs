@@ -123,9 +123,8 @@ fn with_rank(path: &Path, rank: u64) -> PathBuf {
 fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
     let (title, sections) = (rehearsed.result.title(), rehearsed.result.sections());
     let recording = rehearsed.recording()?;
-    let mut parts = vec![Part::Sections { title: &title, sections: &sections }];
-    parts.extend(recording.as_ref().map(Part::Recording));
-    super::report::page(page, &parts, ui)
+    let part = Part::Sections { title: &title, sections: &sections, recording: recording.as_ref() };
+    super::report::page(page, &[part], ui)
 }
 
 /// The verdict as an exit code.

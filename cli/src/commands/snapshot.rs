@@ -43,8 +43,8 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<Code> {
     if let Some(page) = &args.page.html {
         let recording = Recording::of_snapshot(&name, &snapshot, device);
         let (title, sections) = (found.title(), found.sections());
-        let parts = [Part::Sections { title: &title, sections: &sections }, Part::Recording(&recording)];
-        super::report::page(page, &parts, ui)?;
+        let part = Part::Sections { title: &title, sections: &sections, recording: Some(&recording) };
+        super::report::page(page, &[part], ui)?;
     }
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)

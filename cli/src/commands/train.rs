@@ -66,7 +66,7 @@ pub(super) fn deliver(plan: &Plan, report: Report, args: &OutputArgs, ui: &Ui) -
     }
     if let Some(destination) = &plan.page.html {
         let result = report.result.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
-        let part = Part::Result { result: &result, recording: report.recording.as_ref() };
+        let part = Part::Result { result: &result, recording: report.drawn.as_ref().or(report.recording.as_ref()) };
         report::page(destination, &[part], ui)?;
     }
     let shown = output::write_all(ui, args, None, std::slice::from_ref(&report.result), true)?;

@@ -138,7 +138,7 @@ impl ExperimentResult {
             name: name.clone(),
             points: values.iter().enumerate().map(|(i, value)| (i as f64, *value as f64)).collect(),
             color: color % 8,
-            shape: Shape::Line,
+            shape: Shape::Steps,
         };
         Chart {
             title: curve.title.clone(),

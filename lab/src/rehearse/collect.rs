@@ -54,7 +54,10 @@ impl Rehearsed {
         let snapshot = open(&process.path)?;
         let (lives, roles) = process.told.roles(&snapshot, rank.gpu);
         let name = self.result.command.join(" ");
-        Ok(Some(Recording::of_roles(&name, &snapshot, rank.gpu, &lives, &roles)))
+        let gpu = &self.result.gpu;
+        let mut recording = Recording::of_roles(&name, &snapshot, rank.gpu, &lives, &roles);
+        recording.limit = Some((gpu.name.clone(), gpu.total_bytes.saturating_sub(gpu.context_bytes)));
+        Ok(Some(recording))
     }
 
     /// The process that reserved most, and its card.

@@ -7,6 +7,7 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::{both, short};
 use lab_models::{Input, Loss, Task};
 use lab_results::Premise;
+use lab_results::report::Recording;
 use lab_training::{Continuation, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 use memcore::memory::Needs;
@@ -96,7 +97,20 @@ impl Session {
     /// # Errors
     /// As [`train_from`](Self::train_from); [`Error::Interrupted`] when it was stopped.
     pub fn needs(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
-        let device = self.target.endless()?.open()?;
+        self.with_memory_enough(self.target.endless()?.open()?, steps, stop).map(|device| taken(&device))
+    }
+
+    /// Every event of the run with memory enough: on paper, over so many steps at most.
+    ///
+    /// # Errors
+    /// As [`needs`](Self::needs).
+    pub fn drawn_with_memory_enough(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
+        let device = self.with_memory_enough(self.target.endless()?.history(true).open()?, steps, stop)?;
+        Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
+    }
+
+    /// A device after the run on it.
+    fn with_memory_enough(&self, device: Device, steps: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
         let bytes = batch_bytes(&self.network.architecture().task(), self.run.batch);
         if device.memory_info().zip(bytes).is_none_or(|(memory, bytes)| bytes > memory.total_bytes) {
             return Err(Error::usage("batch", "beyond what any device holds"));
@@ -107,7 +121,7 @@ impl Session {
         if stop() {
             return Err(Error::Interrupted);
         }
-        Ok(taken(&device))
+        Ok(device)
     }
 
     /// Refuses a run on a device that lacks some of its kernels, with all of them: it is made on paper before.

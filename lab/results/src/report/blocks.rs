@@ -51,8 +51,9 @@ pub(super) struct Listed {
     pub(super) peaks_complete: bool,
 }
 
-/// Chooses those that live at the `wanted` moments (the first of which matters most), and the largest.
-pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32]) -> Listed {
+/// Chooses those that live at the `wanted` moments (the first of which matters most), the largest of those that began before the event `opened`,
+/// and the largest.
+pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32], opened: u32) -> Listed {
     let of = lives.len();
     if of <= MAX_BLOCKS {
         return Listed { lives, retags, of, from_bytes: 0, peaks_complete: true };
@@ -69,9 +70,12 @@ pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32]) -> Li
         left -= taken.len();
         peaks_complete &= all;
     }
-    let others = (0..of as u32).filter(|&i| !chosen[i as usize]).collect();
-    let (taken, _) = largest(others, &lives, left);
-    taken.iter().for_each(|&i| chosen[i as usize] = true);
+    for (before, share) in [(opened, left / 2), (u32::MAX, usize::MAX)] {
+        let others = (0..of as u32).filter(|&i| !chosen[i as usize] && lives[i as usize].from < before).collect();
+        let (taken, _) = largest(others, &lives, share.min(left));
+        taken.iter().for_each(|&i| chosen[i as usize] = true);
+        left -= taken.len();
+    }
     let omitted = lives.iter().zip(&chosen).filter(|(_, chosen)| !**chosen);
     let from_bytes = omitted.map(|(life, _)| life.bytes).max().map_or(0, |bytes| bytes + 1);
     let mut number = vec![u32::MAX; of];
@@ -115,7 +119,7 @@ mod tests {
             Retag { allocation: 6, at: 6, category: 3 },
             Retag { allocation: 39_999, at: 40_000, category: 2 },
         ];
-        let listed = select(lives, retags, &[9_999]);
+        let listed = select(lives, retags, &[9_999], 0);
         assert_eq!((listed.lives.len(), listed.of), (MAX_BLOCKS, 2 * MAX_BLOCKS));
         assert!(listed.peaks_complete);
         assert!(listed.lives.contains(&life(5, 10_000, 1)) && listed.lives.contains(&life(9_999, 10_000, 10_999)));
@@ -126,8 +130,16 @@ mod tests {
     }
 
     #[test]
+    fn the_steps_that_a_page_opens_on_have_blocks() {
+        let lives = (0..MAX_BLOCKS as u32 * 2).map(|i| life(i, i + 1, 1000 + u64::from(i))).collect();
+        let listed = select(lives, Vec::new(), &[39_000], 500);
+        assert_eq!(listed.lives.len(), MAX_BLOCKS);
+        assert!(listed.lives[..500].iter().enumerate().all(|(i, life)| life.from == i as u32));
+    }
+
+    #[test]
     fn a_short_run_is_listed_whole() {
-        let listed = select(vec![life(0, 3, 8), life(1, u32::MAX, 4)], Vec::new(), &[1]);
+        let listed = select(vec![life(0, 3, 8), life(1, u32::MAX, 4)], Vec::new(), &[1], 0);
         assert_eq!((listed.lives.len(), listed.from_bytes, listed.peaks_complete), (2, 0, true));
     }
 }

@@ -103,6 +103,11 @@ function showTip(lines, x, y) {
   tip.style.top = Math.max(4, top) + "px";
 }
 
+/** Lines of a tip as a sentence. */
+function spoken(lines) {
+  return lines.map(line => Array.isArray(line) ? line.slice(1).join(" ") : line).filter(Boolean).join("; ");
+}
+
 function hideTip() {
   tip.hidden = true;
 }
@@ -112,7 +117,7 @@ function walkable(parent, elements, tell, choose) {
   elements.forEach((element, i) => {
     element.setAttribute("tabindex", i ? "-1" : "0");
     const lines = () => tell(element);
-    element.setAttribute("aria-label", lines().map(line => Array.isArray(line) ? line.slice(1).join(" ") : line).join("; "));
+    element.setAttribute("aria-label", spoken(lines()));
     element.addEventListener("focus", () => {
       const box = element.getBoundingClientRect();
       showTip(lines(), box.left + Math.min(box.width / 2, 200), box.bottom - 8);
@@ -120,6 +125,7 @@ function walkable(parent, elements, tell, choose) {
     element.addEventListener("blur", hideTip);
     element.addEventListener("pointermove", event => showTip(lines(), event.clientX, event.clientY));
     element.addEventListener("pointerleave", hideTip);
+    if (choose) element.addEventListener("click", () => choose(element));
   });
   parent.addEventListener("keydown", event => {
     const at = elements.indexOf(document.activeElement);
@@ -127,7 +133,10 @@ function walkable(parent, elements, tell, choose) {
     if (at < 0) return;
     let to = step ? at + step : event.key === "Home" ? 0 : event.key === "End" ? elements.length - 1 : -1;
     if (event.key === "Escape") hideTip();
-    if (event.key === "Enter" && choose) choose(elements[at]);
+    if ((event.key === "Enter" || event.key === " ") && choose) {
+      choose(elements[at]);
+      event.preventDefault();
+    }
     if (to < 0 || to >= elements.length) return;
     event.preventDefault();
     elements[at].setAttribute("tabindex", "-1");

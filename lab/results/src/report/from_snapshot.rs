@@ -48,11 +48,13 @@ type Roles = FxHashMap<(Option<usize>, u64), Role>;
 
 fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, guesses: &Guesses) -> Recording {
     let mut recording = Recording::new(name);
+    recording.scopes_are_stacks = true;
     let unknown = recording.category(UNKNOWN);
     let mut maker = Maker {
         snapshot,
         recording,
         unknown,
+        reserved: 0,
         roles,
         live: FxHashMap::default(),
         sizes: FxHashMap::default(),
@@ -60,6 +62,7 @@ fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, gue
     };
     maker.know_sizes(device);
     for (address, bytes) in ranges_before(snapshot, device) {
+        maker.reserved = maker.reserved.saturating_add(bytes);
         maker.recording.push(Event::SegmentAlloc { address, bytes });
     }
     for (address, _, stack, bytes) in snapshot.live_after(device, None) {
@@ -84,6 +87,8 @@ struct Maker<'a> {
     snapshot: &'a Snapshot,
     recording: Recording,
     unknown: CategoryId,
+    /// What PyTorch has taken from the driver.
+    reserved: u64,
     /// Where the snapshot says nothing.
     roles: Roles,
     /// The allocation that holds an address.
@@ -124,12 +129,17 @@ impl Maker<'_> {
                 }
             }
             Action::SegmentAlloc | Action::SegmentMap => {
+                self.reserved = self.reserved.saturating_add(bytes);
                 self.recording.push(Event::SegmentAlloc { address, bytes });
             }
             Action::SegmentFree | Action::SegmentUnmap => {
+                self.reserved = self.reserved.saturating_sub(bytes);
                 self.recording.push(Event::SegmentFree { address, bytes });
             }
             Action::Oom => {
+                // The address says what was free on the device.
+                let there = self.reserved.saturating_add(address);
+                self.recording.limit = Some(("what there was for PyTorch".into(), there));
                 let (op, _) = self.names(stack);
                 self.recording.push(Event::Oom { requested_bytes: bytes, op });
             }

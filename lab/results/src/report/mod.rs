@@ -12,15 +12,21 @@
 
 mod blocks;
 mod chart;
+mod compare;
+mod contents;
 pub mod events;
 pub mod export;
 mod from_snapshot;
+mod glossary;
+mod headline;
 mod page;
+mod part;
 mod payload;
 pub mod read;
 mod recording;
 mod sections;
 mod segments;
+mod steps;
 mod table;
 mod text;
 mod timeline;
@@ -28,7 +34,9 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
-pub use page::{Part, html};
+pub use page::html;
+pub use part::Part;
 pub use read::Source;
 pub use recording::{CategoryId, Event, MAX_CATEGORIES, NameId, Recording, UNKNOWN};
+pub use steps::Opening;
 pub use timeline::{Moment, PhasePeak, Stretch, Timeline};

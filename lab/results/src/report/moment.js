@@ -7,12 +7,13 @@ class MomentView {
     this.title = make("h3", { "aria-live": "polite" });
     this.who = make("p", { class: "note" });
     this.jumps = make("div", { class: "jumps", role: "group", "aria-label": "Moments to look at" });
+    this.block = make("section", { class: "block", "aria-live": "polite" });
     this.parts = make("div", { class: "parts" });
-    this.element.append(this.title, this.who, this.jumps, this.parts);
+    this.element.append(this.title, this.who, this.jumps, this.block, this.parts);
     this.fillJumps();
     new ResizeObserver(() => {
       const width = Math.round(this.element.clientWidth);
-      if (width && width !== this.width && this.moment !== undefined) this.show(this.moment);
+      if (width && width !== this.width && this.moment !== undefined) this.again();
     }).observe(this.element);
   }
 
@@ -20,7 +21,7 @@ class MomentView {
     const { run } = this;
     const jump = (text, moment) => {
       const button = make("button", { type: "button" }, text);
-      button.addEventListener("click", () => { this.onMove(moment); this.show(moment); });
+      button.addEventListener("click", () => this.onMove(moment));
       this.jumps.append(button);
     };
     jump("the peak", run.peak);
@@ -31,7 +32,12 @@ class MomentView {
     jump("the end", run.count - 1);
   }
 
-  show(moment) {
+  /** The same once more: its width or what is looked for has changed. */
+  again() {
+    if (this.moment !== undefined) this.show(this.moment, this.shownBlock);
+  }
+
+  show(moment, block = -1) {
     const { run } = this;
     this.moment = moment;
     this.width = Math.round(this.element.clientWidth);
@@ -43,6 +49,30 @@ class MomentView {
     this.who.textContent = `${run.happened(moment)}, ${phase < 0 ? "" : "in "}${run.phaseName(phase)}, event ${grouped(at)} of ${grouped(run.events)}`;
     this.living = run.living(at);
     this.parts.replaceChildren(this.bridge(moment), this.layers(moment), this.map(moment), this.largest(moment));
+    for (const part of this.parts.children) explain(part);
+    this.showBlock(block);
+  }
+
+  /** All that is known of a block: which lines of the program led to it, what it is for, from when to when. */
+  showBlock(block) {
+    const { run } = this, b = run.blocks;
+    this.shownBlock = block;
+    if (block < 0) return this.block.replaceChildren();
+    const at = run.at[this.moment], frames = run.frames(block), scope = run.moduleName(b.scope[block]);
+    const facts = make("dl", { class: "facts" });
+    const fact = (name, ...value) => facts.append(make("dt", {}, name), make("dd", {}, ...value));
+    fact("operator", run.names[b.op[block]] || "not recorded");
+    if (frames.length) fact("lines, the innermost first", make("ol", {}, ...frames.map(line => make("li", {}, line))));
+    else fact(run.stacks ? "lines" : "module", scope || (run.stacks ? "not recorded" : "outside of the model"));
+    const category = run.categoryAt(block, at);
+    fact("category", make("i", { class: "swatch f" + run.colors[category] }), plainName(run.categories[category]));
+    fact("size", both(b.bytes[block]) + (b.rounding[block] ? ", of which " + both(b.bytes[block] - b.rounding[block]) + " were asked for" : ""));
+    const when = event => `event ${grouped(event)}, ${run.phaseName(run.phaseAt(event))}`;
+    fact("lives from", when(b.from[block]));
+    fact("to", b.events[block] < 0 ? "the end" : when(b.from[block] + b.events[block]));
+    fact("address", hex(b.address[block]));
+    this.block.replaceChildren(make("h4", {}, "The block"), facts);
+    explain(this.block);
   }
 
   /** Each bar is the one above plus the gap. */
@@ -81,12 +111,13 @@ class MomentView {
       rest[category] -= bytes;
       let node = root;
       node.bytes += bytes;
-      for (const part of (run.names[run.blocks.scope[block]] || "(outside the model)").split(".")) {
-        if (!node.children.has(part)) {
-          const path = node.path ? node.path + "." + part : part;
-          node.children.set(part, { name: part, path, bytes: 0, children: new Map(), own: new Map() });
+      const path = run.names[run.blocks.scope[block]] || (run.stacks ? "(no line)" : "(outside the model)");
+      for (const name of path.split(".").map(part)) {
+        if (!node.children.has(name)) {
+          const path = node.path ? node.path + (run.stacks ? " → " : ".") + name : name;
+          node.children.set(name, { name, path, bytes: 0, children: new Map(), own: new Map() });
         }
-        node = node.children.get(part);
+        node = node.children.get(name);
         node.bytes += bytes;
       }
       add(node, category, bytes);
@@ -104,7 +135,7 @@ class MomentView {
   layers(moment) {
     const { run, width } = this;
     const root = this.tree(moment);
-    const section = make("section", {}, make("h4", {}, "Who holds it: modules within modules, then categories"));
+    const section = make("section", {}, make("h4", {}, run.stacks ? "Who holds it: lines and what they call, then categories" : "Who holds it: modules within modules, then categories"));
     if (!root.bytes) return section;
     const row = 22, cells = [];
     const svg = document.createElementNS(SVG, "svg");
@@ -205,7 +236,7 @@ class MomentView {
     svg.setAttribute("height", (Math.floor(cursor / width) + 1) * row);
     svg.setAttribute("role", "group");
     svg.setAttribute("aria-label", "Map of segments");
-    walkable(svg, cells, group => group.lines);
+    walkable(svg, cells, group => group.lines, group => { if (group.block !== undefined) this.showBlock(group.block); });
     section.append(this.mapLegend(moment, segments.length, perLine, listed), svg);
     return section;
   }
@@ -232,11 +263,13 @@ class MomentView {
       let to = Math.min(end, run.blocks.address[first] + run.blocks.bytes[first]), together = 1;
       // Neighbours of one category that are too thin to be seen apart are drawn as one.
       while ((to - from) * perByte < 1.5 && i + 1 < inside.length && run.blocks.address[inside[i + 1]] === to
-          && run.categoryAt(inside[i + 1], at) === category) {
+          && run.categoryAt(inside[i + 1], at) === category && (!run.found || run.found[inside[i + 1]] === run.found[first])) {
         to = Math.min(end, to + run.blocks.bytes[inside[++i]]);
         together++;
       }
-      const group = draw(svg, "g", { class: "cell", role: "img" });
+      const dim = run.found && !run.found[first] ? " dim" : "";
+      const group = draw(svg, "g", { class: "cell" + dim, role: "button" });
+      if (together === 1) group.block = first;
       pieces(cursor + (from - base) * perByte, (to - from) * perByte, (x, line, w) => {
         draw(group, "rect", { class: "block f" + run.colors[category], x: x.toFixed(2), y: line * row, width: Math.max(0.7, w - (w > 3 ? 0.8 : 0)).toFixed(2), height: row - 4 });
       });
@@ -265,22 +298,36 @@ class MomentView {
   largest(moment) {
     const { run } = this;
     const at = run.at[moment];
-    const blocks = this.living.slice().sort((a, b) => run.blocks.bytes[b] - run.blocks.bytes[a]).slice(0, 12);
+    const blocks = this.living.filter(block => !run.found || run.found[block])
+      .sort((a, b) => run.blocks.bytes[b] - run.blocks.bytes[a]).slice(0, 12);
+    const title = run.found ? "The largest blocks that were looked for" : "The largest blocks";
+    if (!blocks.length) return make("section", {}, make("h4", {}, title), make("p", { class: "note" }, "None lives at this moment."));
+    const last = run.stacks ? "called from" : "module";
     const table = make("table", {}, make("thead", {}, make("tr", {},
-      ...["block", "category", "operator", "module", "since"].map((name, i) => make("th", { scope: "col", ...(i ? {} : { class: "r" }) }, name)))));
+      ...["block", "category", "operator", last, "since"].map((name, i) => make("th", { scope: "col", ...(i ? {} : { class: "r" }) }, name)))));
     const body = make("tbody");
     for (const block of blocks) {
       const category = run.categoryAt(block, at);
       body.append(make("tr", {},
         make("td", { class: "r" }, make("span", { class: "n", title: exact(run.blocks.bytes[block]) }, short(run.blocks.bytes[block]))),
         make("td", { class: "k" }, make("i", { class: "swatch f" + run.colors[category] }), plainName(run.categories[category])),
-        make("td", {}, run.names[run.blocks.op[block]] || "–"),
-        make("td", {}, run.names[run.blocks.scope[block]] || "–"),
-        make("td", {}, run.phaseName(run.phaseAt(run.blocks.from[block])))));
+        make("td", {}, this.opener(block)),
+        make("td", {}, (run.stacks ? run.frames(block)[1] : run.names[run.blocks.scope[block]]) || "–"),
+        make("td", {}, run.phases.from.length ? run.phaseName(run.phaseAt(run.blocks.from[block])) : "event " + grouped(run.blocks.from[block]))));
     }
     table.append(body);
-    return make("section", {}, make("h4", {}, "The largest blocks"),
-      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "The largest blocks" }, table));
+    return make("section", {}, make("h4", {}, title),
+      make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": title }, table));
+  }
+
+  /** A block's operator, which opens all that is known of it. */
+  opener(block) {
+    const button = make("button", { type: "button", class: "opener" }, this.run.names[this.run.blocks.op[block]] || "(no operator)");
+    button.addEventListener("click", () => {
+      this.showBlock(block);
+      this.block.scrollIntoView({ block: "nearest" });
+    });
+    return button;
   }
 }
 

@@ -41,8 +41,12 @@ pub(super) struct Payload<'a> {
     failures: Vec<usize>,
     blocks: Blocks,
     segments: Segments,
-    /// What the driver said is in use, after the last step.
-    driver: Option<u64>,
+    /// The first steps of a run of many: the event at which they end, how many, of how many.
+    opening: Option<[u32; 3]>,
+    /// What memory there is, with its name.
+    limit: Option<&'a (String, u64)>,
+    /// Whether a scope is a stack, outermost first, with dots between.
+    stacks: bool,
 }
 
 #[derive(Serialize)]
@@ -117,8 +121,8 @@ fn lasts(from: u32, to: u32) -> i64 {
 }
 
 impl<'a> Payload<'a> {
-    /// Of a run; `driver_bytes` is what the driver said after it.
-    pub(super) fn of(timeline: &Timeline<'a>, driver_bytes: Option<u64>) -> Self {
+    /// Of a run; `limit` is what memory there is, with its name.
+    pub(super) fn of(timeline: &Timeline<'a>, limit: Option<&'a (String, u64)>) -> Self {
         let recording = timeline.recording;
         let mut used = Used::default();
         used.number(NameId(0));
@@ -141,7 +145,9 @@ impl<'a> Payload<'a> {
             failures: timeline.failures.iter().map(|&at| index(at)).collect(),
             blocks,
             segments: segments(timeline),
-            driver: driver_bytes,
+            opening: timeline.opening.map(|opening| [opening.end, opening.steps, opening.of]),
+            limit,
+            stacks: recording.scopes_are_stacks,
             names: used.order.iter().map(|&name| recording.text(name)).collect(),
         }
     }

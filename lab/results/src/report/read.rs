@@ -134,6 +134,7 @@ fn unknown(name: &str, what: &str, found: &str) -> Error {
 #[serde(default)]
 struct Columns {
     name: Option<String>,
+    capacity: Option<u64>,
     ev: String,
     ev_size: Vec<i64>,
     ev_addr512: Vec<i64>,
@@ -196,6 +197,7 @@ impl Columns {
             return Err(format!("has {} events; at most {MAX_OPERATIONS} are read", self.ev.len()));
         }
         let mut recording = Recording::new(self.name.as_deref().filter(|name| !name.is_empty()).unwrap_or(file));
+        recording.of_capacity(self.capacity);
         let mut names = |texts: &[String]| texts.iter().map(|text| recording.intern(text)).collect::<Vec<_>>();
         let (ops, scopes, phases) = (names(&self.op_names), names(&self.scope_names), names(&self.phase_names));
         let categories = self.categories.iter().map(|name| recording.category(name)).collect();
@@ -343,7 +345,7 @@ mod tests {
         }
     }
 
-    const WHOLE: &str = r#"{"format":"vramlab-events-1","ev":"Saafo","ev_size":[2097152,40,100,7],"ev_addr512":[0,0,1,-1],
+    const WHOLE: &str = r#"{"format":"vramlab-events-1","capacity":8192,"ev":"Saafo","ev_size":[2097152,40,100,7],"ev_addr512":[0,0,1,-1],
         "ev_free_ref":[1],"op_names":["","mm","mm."],"ev_op":[1,1,2],"ev_bytes":[512,1024],
         "categories":["temporary","activation"],"ev_category":[0,0],"scope_names":["","fc"],"ev_scope":[0,1],
         "retag_at":[3],"retag_ref":[1],"retag_category":[1],"phase_names":["forward"],"phase_at":[1],"phase":[0]}"#;
@@ -352,7 +354,7 @@ mod tests {
     fn every_column_is_understood() {
         let recording = recording(WHOLE).unwrap();
         let events = recording.events();
-        assert_eq!(events.len(), 7);
+        assert_eq!((events.len(), recording.limit.as_ref().map(|limit| limit.1)), (7, Some(8192)));
         assert_eq!(events[0], Event::SegmentAlloc { address: 0, bytes: 2 << 20 });
         assert!(matches!(events[1], Event::Phase { name } if recording.text(name) == "forward"));
         let Event::Alloc { address, requested_bytes, bytes, category, op, scope } = events[3] else {

@@ -15,6 +15,9 @@ pub struct CategoryId(pub u8);
 /// How many categories a recording tells apart. Further ones count as the last.
 pub const MAX_CATEGORIES: usize = 12;
 
+/// Devices of this size and more have no end: they were made for runs on paper. Bytes.
+const ENDLESS: u64 = 1 << 50;
+
 /// The name of the category of blocks of which nothing is known.
 pub const UNKNOWN: &str = "unknown";
 
@@ -85,6 +88,10 @@ pub enum Event {
 pub struct Recording {
     /// What it is called where it is shown.
     pub name: String,
+    /// What memory there is to allocate from, in bytes, with its name; `None` where nobody knows.
+    pub limit: Option<(String, u64)>,
+    /// Whether a scope is a stack instead of a module's path.
+    pub scopes_are_stacks: bool,
     categories: Vec<String>,
     names: Vec<String>,
     known: FxHashMap<String, NameId>,
@@ -97,6 +104,8 @@ impl Recording {
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
+            limit: None,
+            scopes_are_stacks: false,
             categories: Category::ALL.map(|category| category.name().to_string()).to_vec(),
             names: vec![String::new()],
             known: [(String::new(), NameId(0))].into_iter().collect(),
@@ -155,6 +164,11 @@ impl Recording {
             | memory::Event::ResetPhasePeak
             | memory::Event::ResetPeak => return None,
         })
+    }
+
+    /// Says how large the device is, if it has an end.
+    pub fn of_capacity(&mut self, bytes: Option<u64>) {
+        self.limit = bytes.filter(|bytes| *bytes < ENDLESS).map(|bytes| ("the whole device".into(), bytes));
     }
 
     /// The id of a text.

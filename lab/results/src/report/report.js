@@ -1,129 +1,21 @@
-// Every run of the page: its data decoded, its drawing made.
+// Every run of the page: its drawing, its moment, its search; then the words that are explained.
 
-/** A run as the drawings use it. Blocks and segments are looked up by moment. */
-class Run {
-  constructor(data) {
-    this.name = data.name;
-    this.events = data.events;
-    this.names = data.names;
-    this.categories = data.categories;
-    this.colors = colorOf(data.categories);
-    this.driver = data.driver;
-    const m = data.moments;
-    this.at = summed(m.at);
-    this.bytes = m.categories.map(summed);
-    this.requested = summed(m.requested);
-    this.reserved = summed(m.reserved);
-    this.split = summed(m.split);
-    this.kind = m.kind;
-    this.op = m.op;
-    this.scope = m.scope;
-    this.size = m.bytes;
-    this.count = this.at.length;
-    this.total = new Float64Array(this.count);
-    for (const column of this.bytes) column.forEach((bytes, i) => { this.total[i] += bytes; });
-    this.peak = Math.min(data.peak, this.count - 1);
-    this.failures = data.failures;
-    // Categories that are ever there, from the lowest of the stack to the highest.
-    const place = c => { const i = ORDER.indexOf(this.categories[c]); return i < 0 ? ORDER.length + c : i; };
-    this.stack = this.categories.map((_, c) => c).filter(c => this.bytes[c].some(bytes => bytes > 0))
-      .sort((a, b) => place(a) - place(b));
-    this.phases = {
-      name: data.phases.name, count: data.phases.phases, from: summed(data.phases.from),
-      peakAt: summed(data.phases.peak_at), peak: data.phases.peak,
-    };
-    this.phasePeaks = data.phase_peaks.map(([name, times, moment, bytes]) => ({ name, times, moment, bytes }));
-    this.decodeBlocks(data.blocks);
-    const s = data.segments;
-    this.segments = { address: summed(s.address), bytes: s.bytes, from: summed(s.from), events: s.events };
-  }
-
-  decodeBlocks(b) {
-    const blocks = {
-      of: b.of, fromBytes: b.from_bytes, peaksComplete: b.peaks_complete,
-      from: summed(b.from), events: b.events, address: summed(b.address), bytes: b.bytes,
-      rounding: b.rounding, category: b.category, op: b.op, scope: b.scope, changes: new Map(),
-    };
-    const block = summed(b.retag_block), at = summed(b.retag_at);
-    for (let i = 0; i < block.length; i++) {
-      if (!blocks.changes.has(block[i])) blocks.changes.set(block[i], []);
-      blocks.changes.get(block[i]).push([at[i], b.retag_category[i]]);
-    }
-    this.blocks = blocks;
-  }
-
-  /** The category of a block at an event. */
-  categoryAt(block, at) {
-    let category = this.blocks.category[block];
-    for (const [when, to] of this.blocks.changes.get(block) || []) if (when <= at) category = to;
-    return category;
-  }
-
-  /** The listed blocks that live after an event, oldest first. */
-  living(at) {
-    const { from, events } = this.blocks;
-    const end = above(from, at);
-    const found = [];
-    for (let i = 0; i < end; i++) if (events[i] < 0 || from[i] + events[i] > at) found.push(i);
-    return found;
-  }
-
-  livingSegments(at) {
-    const { from, events, address } = this.segments;
-    const found = [];
-    for (let i = 0; i < from.length && from[i] <= at; i++) if (events[i] < 0 || from[i] + events[i] > at) found.push(i);
-    return found.sort((a, b) => address[a] - address[b]);
-  }
-
-  /** The phase of an event; -1: none. */
-  phaseAt(at) {
-    return above(this.phases.from, at) - 1;
-  }
-
-  phaseName(phase) {
-    if (phase < 0) return this.phases.from.length > 0 ? "before the first phase" : "no phases recorded";
-    const count = this.phases.count[phase];
-    return (this.names[this.phases.name[phase]] || "no phase") + (count > 1 ? " and " + (count - 1) + " more phases" : "");
-  }
-
-  /** What happened at a moment, in words. */
-  happened(i) {
-    const op = this.names[this.op[i]], scope = this.names[this.scope[i]];
-    const by = (op ? " by " + op : "") + (scope ? " of " + scope : "");
-    const size = short(this.size[i]);
-    switch (this.kind[i]) {
-      case "a": return size + " allocated" + by;
-      case "f": return size + " freed" + by;
-      case "t": return size + (scope ? " of " + scope : "") + " changed category";
-      case "s": return size + " taken from the driver";
-      case "g": return size + " given back to the driver";
-      case "o": return "out of memory: " + size + " asked for" + by;
-      default: return "a phase begins";
-    }
-  }
-
-  /** What a block is, in lines. */
-  blockLines(block, at) {
-    const b = this.blocks;
-    const end = b.events[block] < 0 ? "the end" : "event " + grouped(b.from[block] + b.events[block]);
-    const rounding = b.rounding[block];
-    return [
-      (this.names[b.op[block]] || "(no operator)") + (this.names[b.scope[block]] ? " · " + this.names[b.scope[block]] : ""),
-      [this.colors[this.categoryAt(block, at)], plainName(this.categories[this.categoryAt(block, at)]), both(b.bytes[block])],
-      rounding > 0 ? short(b.bytes[block] - rounding) + " asked for" : "",
-      "lives from event " + grouped(b.from[block]) + " to " + end,
-    ];
-  }
-}
-
+const views = [];
 for (const section of document.querySelectorAll("section[data-run]")) {
   const run = new Run(JSON.parse(document.getElementById(section.dataset.run).textContent));
   if (!run.count) continue;
-  const stage = section.querySelector(".stage");
   const moment = new MomentView(run);
-  const timeline = new TimelineView(run, i => moment.show(i));
-  moment.onMove = i => timeline.select(i);
-  stage.append(timeline.element, moment.element);
-  timeline.start();
+  const timeline = new TimelineView(run, (i, block) => moment.show(i, block));
+  moment.onMove = i => timeline.go(i, true);
+  const search = new Search(run, found => { timeline.paint(); moment.again(); }, i => timeline.go(i, true));
+  section.querySelector(".stage").append(timeline.element, search.element, moment.element);
+  views.push(timeline);
 }
+// Runs beside each other have one scale.
+if (document.querySelector(".beside")) {
+  const highest = Math.max(...views.map(view => view.run.highest));
+  views.forEach(view => { view.scale = highest; });
+}
+views.forEach(view => view.start());
+for (const block of document.querySelectorAll("main > *, article > *")) explain(block);
 document.documentElement.dataset.ready = "yes";

@@ -7,21 +7,13 @@ use lab_base::section::{self, Bars, Figure, Judged, Section, Table, Tries, Verdi
 
 use super::chart::Drawn;
 use super::table::{Cell, table};
-use super::text::{element, escaped};
+use super::text::{escaped, heading};
 
-/// Writes a part of the page: its title, then its sections.
-pub(super) fn show(out: &mut String, title: &str, sections: &[Section]) {
-    out.push_str("<header>\n");
-    element(out, "h1", title);
-    out.push_str("</header>\n");
-    sections.iter().for_each(|section| one(out, section));
-}
-
-/// Writes a section.
-pub(super) fn one(out: &mut String, section: &Section) {
+/// Writes a section of a part whose title has this level.
+pub(super) fn one(out: &mut String, level: usize, section: &Section) {
     match section {
         Section::Answer(text) => paragraph(out, "lead", text),
-        Section::Heading(text) => element(out, "h2", text),
+        Section::Heading(text) => heading(out, level + 1, text),
         Section::Note(text) | Section::Warning(text) => paragraph(out, "note", text),
         Section::Failure(text) => {
             let _ = writeln!(out, "<pre class=\"failure\" role=\"alert\">{}</pre>", escaped(text));
@@ -33,10 +25,10 @@ pub(super) fn one(out: &mut String, section: &Section) {
         Section::Bars(shown) => bars(out, shown),
         Section::Details { title, sections } => {
             let _ = writeln!(out, "<details><summary>{}</summary>", escaped(title));
-            sections.iter().for_each(|section| one(out, section));
+            sections.iter().for_each(|section| one(out, level, section));
             out.push_str("</details>\n");
         }
-        Section::Rest(sections) => sections.iter().for_each(|section| one(out, section)),
+        Section::Rest(sections) => sections.iter().for_each(|section| one(out, level, section)),
         Section::Command(text) => command(out, text),
         Section::Try(shown) => tries(out, shown),
     }
@@ -82,6 +74,26 @@ fn figures(out: &mut String, figures: &[Figure]) {
     out.push_str("</dl>\n");
 }
 
+/// The class that colours a verdict.
+pub(super) fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "holds",
+        Verdict::Fails => "fails",
+        Verdict::Depends => "depends",
+        Verdict::NotTested => "open",
+    }
+}
+
+/// A verdict's sign.
+pub(super) fn sign(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Holds => "✓",
+        Verdict::Fails => "✗",
+        Verdict::Depends => "≈",
+        Verdict::NotTested => "–",
+    }
+}
+
 /// The word says it; colour and sign only repeat it.
 fn verdicts(out: &mut String, claims: &[Judged]) {
     if claims.is_empty() {
@@ -89,12 +101,7 @@ fn verdicts(out: &mut String, claims: &[Judged]) {
     }
     out.push_str("<ul class=\"verdicts\">\n");
     for Judged { text, source, verdict, condition, .. } in claims {
-        let (class, sign) = match verdict {
-            Verdict::Holds => ("holds", "✓"),
-            Verdict::Fails => ("fails", "✗"),
-            Verdict::Depends => ("depends", "≈"),
-            Verdict::NotTested => ("open", "–"),
-        };
+        let (class, sign) = (class(*verdict), sign(*verdict));
         let _ = writeln!(
             out,
             "<li class=\"{class}\"><b><span aria-hidden=\"true\">{sign}</span> {}</b><div><p>{} <cite>{}</cite></p>\
@@ -176,7 +183,7 @@ mod tests {
             Section::Details { title: hostile.clone(), sections: vec![Section::Table(table)] },
         ];
         let mut out = String::new();
-        show(&mut out, &hostile, &sections);
-        assert!(!out.contains("<script>") && out.matches("&lt;script&gt;").count() >= 20, "{out}");
+        sections.iter().for_each(|section| one(&mut out, 1, section));
+        assert!(!out.contains("<script>") && out.matches("&lt;script&gt;").count() >= 18, "{out}");
     }
 }

@@ -52,14 +52,17 @@ pub(super) fn table(out: &mut String, title: &str, columns: &[String], rows: &[V
          aria-label=\"{title}\">\n<table aria-label=\"{title}\">\n<thead><tr>"
     );
     for (i, column) in columns.iter().enumerate() {
-        let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(i), escaped(column));
+        let _ = match column.is_empty() {
+            true => write!(out, "<td></td>"),
+            false => write!(out, "<th scope=\"col\"{}>{}</th>", class(i), escaped(column)),
+        };
     }
     out.push_str("</tr></thead>\n<tbody>\n");
     for row in rows {
         out.push_str("<tr>");
         for (i, cell) in row.iter().enumerate() {
             let _ = match i {
-                0 => write!(out, "<th scope=\"row\">{}</th>", cell.markup),
+                0 if !cell.markup.is_empty() => write!(out, "<th scope=\"row\">{}</th>", cell.markup),
                 _ => write!(out, "<td{}>{}</td>", class(i), cell.markup),
             };
         }

@@ -48,9 +48,9 @@ pub(super) fn counted(n: usize, thing: &str) -> String {
     format!("{} {thing}{}", grouped(n as u64), if n == 1 { "" } else { "s" })
 }
 
-/// An element with text in it.
-pub(super) fn element(out: &mut String, tag: &str, text: &str) {
-    let _ = writeln!(out, "<{tag}>{}</{tag}>", escaped(text));
+/// A heading of a level.
+pub(super) fn heading(out: &mut String, level: usize, text: &str) {
+    let _ = writeln!(out, "<h{level}>{}</h{level}>", escaped(text));
 }
 
 #[cfg(test)]

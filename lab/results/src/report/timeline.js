@@ -11,6 +11,8 @@ class TimelineView {
     this.cursor = run.peak;
     this.chosen = run.peak;
     this.block = -1;
+    /** A scale that others share; 0: its own. */
+    this.scale = 0;
     this.build();
   }
 
@@ -33,14 +35,21 @@ class TimelineView {
       button("−", "Show more of the run", () => this.zoom(2)),
       button("+", "Look closer at the chosen moment", () => this.zoom(0.5)),
       button("whole run", "Show the whole run", () => this.whole()),
+      ...(run.opening ? [button("first steps", "Show the first steps", () => this.opening())] : []),
       button("peak", "Go to the peak", () => this.go(run.peak, true)));
     const keys = make("p", { class: "note", id: "keys" },
-      "Point at the drawing, or focus it: ← → moments, Page ↑ ↓ further, ↑ ↓ blocks of the moment, P the peak, + − closer, 0 the whole run, Enter opens the moment below.");
+      "Point at the drawing, or focus it: ← → moments, Page ↑ ↓ further, ↑ ↓ blocks of the moment, P the peak, + − closer, 0 the whole run, Enter opens the moment and the block below. The wheel and two fingers look closer; drag moves.");
     if (document.getElementById("keys")) keys.removeAttribute("id");
-    this.element = make("div", { class: "timeline" }, make("div", { class: "bar" }, this.legend, tools), this.plot, keys);
+    this.shown = make("p", { class: "note", role: "status" });
+    this.element = make("div", { class: "timeline" }, make("div", { class: "bar" }, this.legend, tools), this.shown, this.plot, keys);
+    const gestures = new Gestures(this);
     this.plot.addEventListener("pointermove", event => this.point(event));
     this.plot.addEventListener("pointerleave", () => this.leave());
-    this.plot.addEventListener("click", event => { this.point(event); this.choose(this.cursor); });
+    this.plot.addEventListener("click", event => {
+      if (gestures.moved) return;
+      this.point(event);
+      this.choose(this.cursor, this.block);
+    });
     this.plot.addEventListener("keydown", event => this.key(event));
     this.plot.addEventListener("focus", () => this.tell(true));
     this.plot.addEventListener("blur", () => { hideTip(); this.marks(); });
@@ -49,6 +58,7 @@ class TimelineView {
   /** Once it is in the page. */
   start() {
     this.fillLegend();
+    if (this.run.opening) this.high = this.run.opening.end;
     this.resize();
     this.choose(this.run.peak);
     new ResizeObserver(() => this.resize()).observe(this.plot);
@@ -59,7 +69,24 @@ class TimelineView {
     const items = [...run.stack].reverse().map(c => make("span", {},
       make("i", { class: "swatch f" + run.colors[c] }), plainName(run.categories[c])));
     items.push(make("span", {}, make("i", { class: "swatch reserved" }), "reserved"));
+    if (run.limit && run.limit.bytes <= 3 * run.highest) items.push(make("span", {}, make("i", { class: "swatch limit" }), `${run.limit.name}: ${short(run.limit.bytes)}`));
     this.legend.replaceChildren(...items);
+    explain(this.legend);
+  }
+
+  isWhole() {
+    return this.low <= 0 && this.high >= this.run.events;
+  }
+
+  /** Which part of the run is seen, where it is not all. */
+  saySpan() {
+    const { run } = this, { opening } = run;
+    let text = "";
+    if (opening && this.low === 0 && this.high === opening.end) {
+      text = `The first ${opening.steps === 1 ? "step" : opening.steps + " steps"} of ${grouped(opening.of)}. "whole run" shows all`;
+      text += run.at[run.peak] > opening.end ? "; the peak comes later." : ".";
+    } else if (!this.isWhole()) text = `Events ${grouped(Math.max(0, this.low))} to ${grouped(Math.min(run.events, this.high))} of ${grouped(run.events)}.`;
+    this.shown.textContent = text;
   }
 
   resize() {
@@ -111,6 +138,10 @@ class TimelineView {
     }
     // Where far more is reserved than allocated, its line leaves the drawing: what is allocated is to be seen.
     this.top = reserved > 3 * this.top ? 1.5 * this.top : 1.04 * Math.max(this.top, reserved);
+    const limit = run.limit ? run.limit.bytes : 0;
+    if (limit <= 3 * this.top) this.top = Math.max(this.top, 1.06 * limit);
+    if (this.scale) this.top = 1.04 * this.scale;
+    this.saySpan();
     this.grid();
     const bands = draw(svg, "g", { class: "bands", "clip-path": "inset(0 0 0 0)" });
     let below = new Float64Array(shown.length);
@@ -134,6 +165,8 @@ class TimelineView {
       draw(svg, "text", { class: "level", x: this.width - PLOT.right, y: this.y(inside ? level : this.top) - 5, "text-anchor": "end" },
         "reserved " + short(level) + (inside ? "" : " ↑"));
     }
+    if (run.found) this.foundLine(shown);
+    this.limitLine();
     for (const [c, [x, y]] of labels) {
       draw(svg, "text", { class: "on o" + run.colors[c], x, y, "text-anchor": "middle" }, plainName(run.categories[c]));
     }
@@ -143,6 +176,21 @@ class TimelineView {
     for (const i of run.failures) this.failureMark(i);
     this.over = draw(svg, "g", { class: "over" });
     this.marks();
+  }
+
+  /** What a search found, as a level of its own over the stack. */
+  foundLine(shown) {
+    const none = new Float64Array(shown.length), sums = none.map((_, k) => this.run.foundBytes[shown[k]]);
+    draw(this.svg, "path", { class: "found", d: this.band(shown, none, sums) });
+  }
+
+  /** What memory there is. */
+  limitLine() {
+    const { limit } = this.run;
+    if (!limit || limit.bytes > this.top) return;
+    const y = this.y(limit.bytes).toFixed(1);
+    draw(this.svg, "line", { class: "limit", x1: PLOT.left, x2: this.width - PLOT.right, y1: y, y2: y });
+    draw(this.svg, "text", { class: "level limit", x: PLOT.left + 6, y: +y - 5 }, short(limit.bytes) + " there");
   }
 
   clamp(x) { return Math.max(PLOT.left, Math.min(this.width - PLOT.right, x)).toFixed(1); }
@@ -227,7 +275,7 @@ class TimelineView {
     const y = this.y(run.total[run.peak]);
     draw(this.svg, "line", { class: "peak", x1: x, x2: x, y1: 4, y2: y });
     draw(this.svg, "circle", { class: "peak", cx: x, cy: y, r: 4 });
-    const op = run.names[run.op[run.peak]], scope = run.names[run.scope[run.peak]];
+    const op = run.names[run.op[run.peak]], scope = run.moduleName(run.scope[run.peak]);
     const room = Math.floor((Math.max(x, this.width - x) - 24) / 7.4);
     let text = "peak " + short(run.total[run.peak]) + (op ? " · " + op : "") + (scope ? " of " + scope : "");
     if (text.length > room) text = text.slice(0, Math.max(12, room - 1)) + "…";
@@ -329,7 +377,7 @@ class TimelineView {
   }
 
   say() {
-    const text = this.lines().map(line => Array.isArray(line) ? line.slice(1).join(" ") : line).filter(Boolean).join("; ");
+    const text = spoken(this.lines());
     this.plot.setAttribute("aria-valuenow", String(this.cursor));
     this.plot.setAttribute("aria-valuetext", text);
   }
@@ -350,7 +398,7 @@ class TimelineView {
     else if (event.key === "End") this.go(run.count - 1);
     else if (event.key === "p" || event.key === "P") this.go(run.peak);
     else if (event.key === "ArrowUp" || event.key === "ArrowDown") this.nextBlock(event.key === "ArrowDown" ? 1 : -1);
-    else if (event.key === "Enter" || event.key === " ") this.choose(this.cursor);
+    else if (event.key === "Enter" || event.key === " ") this.choose(this.cursor, this.block);
     else if (event.key === "+" || event.key === "=") this.zoom(0.5);
     else if (event.key === "-") this.zoom(2);
     else if (event.key === "0") this.whole();
@@ -384,23 +432,43 @@ class TimelineView {
   }
 
   zoom(factor) {
-    const middle = this.run.at[this.cursor];
+    this.zoomAt(factor, this.run.at[this.cursor]);
+  }
+
+  /** Around an event, which stays where it is. */
+  zoomAt(factor, middle) {
     const span = Math.max(4, Math.min(this.run.events, (this.high - this.low) * factor));
     const share = (middle - this.low) / (this.high - this.low);
-    this.low = Math.max(0, Math.min(this.run.events - span, middle - span * Math.max(0, Math.min(1, share))));
+    this.show(middle - span * Math.max(0, Math.min(1, share)), span);
+  }
+
+  /** Sideways by a share of what is seen. */
+  shift(share) {
+    const span = this.high - this.low;
+    this.show(this.low + span * share, span);
+  }
+
+  show(low, span) {
+    this.low = Math.max(0, Math.min(this.run.events - span, low));
     this.high = this.low + Math.max(1, span);
-    this.paint();
+    if (this.waiting) return;
+    this.waiting = requestAnimationFrame(() => {
+      this.waiting = 0;
+      this.paint();
+    });
   }
 
   whole() {
-    this.low = 0;
-    this.high = Math.max(1, this.run.events);
-    this.paint();
+    this.show(0, Math.max(1, this.run.events));
   }
 
-  choose(moment) {
+  opening() {
+    this.show(0, this.run.opening.end);
+  }
+
+  choose(moment, block = -1) {
     this.select(moment);
-    this.onChoose(moment);
+    this.onChoose(moment, block);
   }
 
   select(moment) {

@@ -1,12 +1,14 @@
 //! A recording reduced to what one can look at: moments, phases, blocks, segments.
 //!
 //! A page may not grow with the run. Of a long run, each stretch of events keeps its highest and its lowest moment and
-//! its last; the peak of the whole, that of each phase, and every failed request are kept whatever happens. A kept
+//! its last; the first steps, which a page opens on, keep every moment; the peak of the whole, that of each phase, and
+//! every failed request are kept whatever happens. A kept
 //! moment is exact: its categories add up to what was allocated then, to the byte.
 
 use super::blocks::{self, Life, Listed};
 use super::recording::{CategoryId, Event, MAX_CATEGORIES, NameId, Recording};
 use super::segments::{Segments, Stay};
+use super::steps::{OPENING_EVENTS, Opening, opening};
 
 /// Stretches of events that keep their extremes.
 const STRETCHES: usize = 2000;
@@ -79,6 +81,8 @@ pub struct Timeline<'a> {
     pub phase_peaks: Vec<PhasePeak>,
     /// Requests that failed: which events.
     pub failures: Vec<u32>,
+    /// The first steps of a run of many.
+    pub opening: Option<Opening>,
     /// Blocks that are shown one by one.
     pub(super) blocks: Listed,
     pub(super) segments: Vec<Stay>,
@@ -262,6 +266,8 @@ impl<'a> Timeline<'a> {
             retags: Vec::new(),
         };
         let mut phases = Phases::new(phases);
+        let opening = opening(recording);
+        let opened = opening.map_or(0, |opening| (opening.end as usize).min(OPENING_EVENTS));
         let (mut extremes, mut stretch) = (Extremes::default(), 0);
         let (mut moments, mut peak, mut failures) = (Vec::new(), Moment::default(), Vec::new());
         for (index, event) in events.iter().enumerate() {
@@ -278,7 +284,8 @@ impl<'a> Timeline<'a> {
             if now.allocated_bytes > peak.allocated_bytes {
                 peak = *now;
             }
-            let at = if events.len() <= KEEP_ALL { index } else { index * STRETCHES / events.len() };
+            let whole = events.len() <= KEEP_ALL || index < opened;
+            let at = if whole { index } else { opened + index * STRETCHES / events.len() };
             if at != stretch {
                 extremes.end(&mut moments);
                 stretch = at;
@@ -288,7 +295,7 @@ impl<'a> Timeline<'a> {
         extremes.end(&mut moments);
         phases.end();
         moments.push(peak);
-        fold.finish(moments, phases, peak, failures)
+        fold.finish(moments, phases, peak, failures, opening)
     }
 
     /// The kept moment of an event: that event's own, or the one before.
@@ -299,15 +306,22 @@ impl<'a> Timeline<'a> {
 }
 
 impl<'a> Fold<'a> {
-    fn finish(self, mut moments: Vec<Moment>, phases: Phases, peak: Moment, failures: Vec<u32>) -> Timeline<'a> {
+    fn finish(
+        self,
+        mut moments: Vec<Moment>,
+        phases: Phases,
+        peak: Moment,
+        failures: Vec<u32>,
+        opening: Option<Opening>,
+    ) -> Timeline<'a> {
         let Phases { stretches, peaks: phase_peaks, highest, moments: of_phases, .. } = phases;
         moments.extend(of_phases.into_iter().chain(highest));
         moments.sort_by_key(|moment| moment.at);
         moments.dedup_by_key(|moment| moment.at);
         let wanted: Vec<u32> = std::iter::once(peak.at).chain(phase_peaks.iter().map(|peak| peak.at)).collect();
-        let blocks = blocks::select(self.lives, self.retags, &wanted);
+        let blocks = blocks::select(self.lives, self.retags, &wanted, opening.map_or(0, |opening| opening.end));
         let segments = self.segments.stays(MAX_SEGMENTS, peak.at);
         let recording = self.recording;
-        Timeline { recording, moments, peak, stretches, phase_peaks, failures, blocks, segments }
+        Timeline { recording, moments, peak, stretches, phase_peaks, failures, opening, blocks, segments }
     }
 }
