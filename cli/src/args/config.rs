@@ -29,10 +29,10 @@ pub(super) fn merge(words: &[OsString], matches: &ArgMatches) -> Result<Option<M
     let mut flags = Vec::new();
     let mut notes = Vec::new();
     if let Some(path) = hf_args {
-        let asked = hf_args::read(path, matches)?;
-        notes = asked.notes;
         // What the configuration says, it says itself.
         let own = config.map(|path| read(path)).transpose()?.unwrap_or_default();
+        let asked = hf_args::read(path, &own, matches)?;
+        notes = asked.notes;
         let fields = asked.fields.into_iter().filter(|(key, _)| !own.contains_key(key)).collect();
         flags.extend(of_file(path, &fields, name, matches)?);
     }
