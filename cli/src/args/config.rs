@@ -39,13 +39,15 @@ impl Files {
         let Some(command) = root.find_subcommand(name) else { return Ok(Self::default()) };
         let typed = Typed { command, matches };
         let mut files = Self::default();
+        // What the configuration says, it says itself: it decides what the rest of the arguments means.
+        let own = path("config").map(|path| read(path)).transpose()?.unwrap_or_default();
         if let Some(path) = path("hf_args") {
-            let hf_args::Asked { fields, notes } = hf_args::read(path, matches)?;
+            let hf_args::Asked { fields, notes } = hf_args::read(path, &own, matches)?;
             let own = fields.into_iter().filter(|(key, _)| typed.flag(key).is_some_and(|flag| !typed.replaces(flag)));
             files = Self { fields: own.collect(), notes, ..files };
         }
         if let Some(path) = path("config") {
-            files.add(path, &read(path)?, &typed)?;
+            files.add(path, &own, &typed)?;
         }
         Ok(files)
     }

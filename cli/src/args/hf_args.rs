@@ -1,9 +1,9 @@
 //! `--hf-args FILE`: what transformers' arguments ask for, as flags that stand below the typed ones.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
-use lab::hf_args::{HfArgs, Refused};
+use lab::hf_args::{Around, HfArgs, Refused};
 use serde_json::{Map, Value};
 
 use super::words::given;
@@ -16,11 +16,20 @@ pub(super) struct Asked {
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the file. What is typed is not the file's matter.
-pub(super) fn read(path: &Path, matches: &ArgMatches) -> Result<Asked, Failure> {
-    let HfArgs { fields, refusals, left_out, unknown } = lab::hf_args::read(path)?;
+/// Reads the file. What is typed is not the file's matter, nor what `own`, a configuration, says; both decide what the rest means.
+pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Result<Asked, Failure> {
+    let model_file = typed::<PathBuf>(matches, "model_file").cloned();
+    let model_file = model_file.or_else(|| own.get("model-file").and_then(toml::Value::as_str).map(PathBuf::from));
+    let config = model_file.filter(|path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")));
+    let said = |key: &str| own.get(key).and_then(toml::Value::as_str);
+    let release = typed(matches, "transformers").copied().or_else(|| said("transformers")?.parse().ok());
+    let script = typed(matches, "script").copied().or_else(|| said("loop")?.parse().ok());
+    let around = Around { config: config.as_deref(), release, script };
+    let HfArgs { fields, refusals, left_out, unknown, .. } = lab::hf_args::read(path, &around)?;
     let file = path.display();
-    if let Some(Refused { argument, field }) = refusals.into_iter().find(|refused| !stands(refused, matches)) {
+    let stands =
+        |refused: &Refused| refused.field.is_some_and(|field| own.contains_key(field)) || stands(refused, matches);
+    if let Some(Refused { argument, field }) = refusals.into_iter().find(|refused| !stands(refused)) {
         let instead = field.map(|field| format!("; --{field} says what to take instead")).unwrap_or_default();
         return Err(Failure::usage(format!(
             "{file}: {argument} is not represented here; `vramlab rehearse` runs it{instead}"
@@ -31,6 +40,11 @@ pub(super) fn read(path: &Path, matches: &ArgMatches) -> Result<Asked, Failure> 
         notes.push(format!("note: {file}: nothing was made of {}", unknown.join(", ")));
     }
     Ok(Asked { fields, notes })
+}
+
+/// The value of an option that this command has, if it was typed.
+fn typed<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, id: &str) -> Option<&'a T> {
+    matches.try_get_one::<T>(id).ok().flatten().filter(|_| given(matches, id))
 }
 
 /// Whether a flag that was typed stands for what cannot be represented.

@@ -23,6 +23,7 @@ mod replay;
 mod report;
 mod run;
 mod scan;
+mod settings;
 mod snapshot;
 mod training;
 mod values;
@@ -133,9 +134,17 @@ pub(crate) fn color(words: &[OsString]) -> ColorWhen {
     }
 }
 
+/// The long help of `predict` ends with what settings are called elsewhere.
+fn with_settings(command: clap::Command) -> clap::Command {
+    command.mut_subcommand("predict", |predict| {
+        let example = predict.get_after_help().map(ToString::to_string).unwrap_or_default();
+        predict.after_long_help(format!("{example}\n\n{}", settings::help()))
+    })
+}
+
 /// The whole command, coloured as the flags say: clap writes before they are parsed.
 fn command(words: &[OsString]) -> clap::Command {
-    any_number(Cli::command()).color(match color(words) {
+    with_settings(any_number(Cli::command())).color(match color(words) {
         ColorWhen::Always => clap::ColorChoice::Always,
         ColorWhen::Never => clap::ColorChoice::Never,
         ColorWhen::Auto => clap::ColorChoice::Auto,

@@ -3,17 +3,32 @@ use serde_json::json;
 use super::*;
 
 fn read_json(arguments: Value) -> HfArgs {
+    beside(arguments, &Around::default())
+}
+
+fn beside(arguments: Value, around: &Around<'_>) -> HfArgs {
     let Value::Object(arguments) = arguments else { panic!("arguments have names") };
-    of(&arguments, "args.json").unwrap()
+    of(&arguments, "args.json", around).unwrap()
+}
+
+/// A `config.json` with these keys, in a folder that is removed after the test.
+fn config(keys: Value) -> (tempfile::TempDir, std::path::PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::write(&path, keys.to_string()).unwrap();
+    (folder, path)
 }
 
 #[test]
 fn what_decides_memory_becomes_a_field() {
-    let found = read_json(json!({
+    let (_folder, path) = config(json!({}));
+    let around = Around { config: Some(&path), ..Around::default() };
+    let arguments = json!({
         "output_dir": "out", "per_device_train_batch_size": 4, "gradient_accumulation_steps": 8, "gradient_checkpointing": true,
         "bf16": true, "fp16": false, "optim": "adamw_torch_fused", "learning_rate": 2e-5, "max_grad_norm": 0.5, "max_seq_length": 2048,
         "tf32": null, "deepspeed": null, "fsdp": [], "label_smoothing_factor": 0.0, "attn_implementation": "sdpa",
-    }));
+    });
+    let found = beside(arguments, &around);
     let fields = json!({
         "batch": 4, "accumulate": 8, "checkpoint": "blocks", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 2e-5,
         "clip-grad-norm": 0.5, "sequence": 2048, "attention": "sdpa", "loop": "trainer", "precision": "autocast-bf16",
@@ -24,17 +39,104 @@ fn what_decides_memory_becomes_a_field() {
 
 #[test]
 fn the_type_of_weights_and_autocast_make_one_precision() {
-    for (arguments, precision) in [
-        (json!({"bf16": true}), Some("autocast-bf16")),
-        (json!({"fp16": true}), Some("autocast-fp16")),
-        (json!({"torch_dtype": "bfloat16"}), Some("bf16")),
-        (json!({"dtype": "torch.bfloat16", "bf16": true}), Some("bf16-autocast-bf16")),
-        (json!({"torch_dtype": "float32"}), Some("fp32")),
-        (json!({"torch_dtype": "auto"}), None),
-        (json!({}), None),
+    let of_bf16 = json!({"dtype": "bfloat16"});
+    let release_4 = json!({"no_cuda": false});
+    for (arguments, config_says, precision) in [
+        (json!({"bf16": true}), json!({}), Some("autocast-bf16")),
+        (json!({"fp16": true}), json!({}), Some("autocast-fp16")),
+        (json!({"torch_dtype": "bfloat16"}), json!({}), Some("bf16")),
+        (json!({"dtype": "torch.bfloat16", "bf16": true}), json!({}), Some("bf16-autocast-bf16")),
+        (json!({"model_init_kwargs": {"dtype": "bfloat16"}, "bf16": true}), json!({}), Some("bf16-autocast-bf16")),
+        (json!({"torch_dtype": "float32"}), of_bf16.clone(), Some("fp32")),
+        (json!({"torch_dtype": "auto"}), of_bf16.clone(), None),
+        (json!({"seed": 1}), of_bf16.clone(), None),
+        // Release 5 loads the type of the file, and autocast is over it; release 4 loads float32; so does TRL.
+        (json!({"bf16": true}), of_bf16.clone(), Some("bf16-autocast-bf16")),
+        (json!({"bf16": true, "no_cuda": false}), of_bf16.clone(), Some("autocast-bf16")),
+        (json!({"bf16": true, "packing": false}), of_bf16.clone(), Some("autocast-bf16")),
+        (release_4, of_bf16, None),
     ] {
-        let found = read_json(arguments.clone());
-        assert_eq!(found.fields.get("precision").and_then(Value::as_str), precision, "{arguments}");
+        let (_folder, path) = config(config_says.clone());
+        let found = beside(arguments.clone(), &Around { config: Some(&path), ..Around::default() });
+        assert_eq!(found.fields.get("precision").and_then(Value::as_str), precision, "{arguments} {config_says}");
+        assert!(found.refusals.is_empty(), "{arguments} {config_says}");
+    }
+    let (_folder, path) = config(json!({"torch_dtype": "float16"}));
+    let around = Around { config: Some(&path), ..Around::default() };
+    for argument in ["fp16", "bf16"] {
+        let refused = beside(json!({ argument: true }), &around).refusals;
+        let argument = format!("{argument}=true over float16 weights");
+        assert_eq!(refused, [Refused { argument, field: Some("precision") }]);
+    }
+}
+
+/// The `Trainer` of release 5.23 is represented, and no other: a file of arguments takes what there is, and says so.
+#[test]
+fn arguments_never_ask_for_a_loop_that_is_not_represented() {
+    let (_folder, of_4) = config(json!({"transformers_version": "4.45.0.dev0", "torch_dtype": "bfloat16"}));
+    let (_other, of_5) = config(json!({"transformers_version": "5.2.0"}));
+    let release = |text: &str| Some(text.parse().unwrap());
+    let plain = json!({
+        "optimizer": "adamw", "optimizer-impl": "foreach", "lr": 5e-5, "weight-decay": 0.0, "clip-grad-norm": 1.0, "keep": "loss", "batch": 4
+    });
+    let with = |fields: &Value, more: Value| {
+        let mut fields = fields.as_object().unwrap().clone();
+        fields.extend(more.as_object().unwrap().clone());
+        Value::Object(fields)
+    };
+    let arguments = json!({"per_device_train_batch_size": 4});
+    let of_release_4 = with(&arguments, json!({"overwrite_output_dir": false}));
+    let around = |config: &'static str| match config {
+        "4" => Around { config: Some(&of_4), ..Around::default() },
+        "5" => Around { config: Some(&of_5), ..Around::default() },
+        _ => Around::default(),
+    };
+    for (arguments, around, fields, note) in [
+        (&arguments, around("5"), json!({"loop": "trainer", "batch": 4}), ""),
+        (
+            &arguments,
+            around("4"),
+            json!({"loop": "trainer", "transformers": "5.23", "batch": 4}),
+            "counted as transformers 5.23 trains, which the Trainer here is of, though 4.45 wrote the network's file",
+        ),
+        (
+            &of_release_4,
+            around("4"),
+            with(&plain, json!({"transformers": "4.45"})),
+            "the Trainer of transformers 4.45 is not represented: counted as a plain loop",
+        ),
+        (&of_release_4, around("5"), with(&plain, json!({"transformers": "4.57"})), "4.57 is not represented"),
+        (
+            &arguments,
+            Around { release: release("4.51"), ..around("4") },
+            plain.clone(),
+            "the Trainer of transformers 4.51 is not represented",
+        ),
+        (&of_release_4, Around { release: release("5.23"), ..around("4") }, json!({"loop": "trainer", "batch": 4}), ""),
+    ] {
+        let found = beside(arguments.clone(), &around);
+        assert_eq!(Value::Object(found.fields), fields, "{arguments} {around:?}");
+        assert!(found.left_out.len() == usize::from(!note.is_empty()), "{arguments} {around:?}");
+        assert!(found.left_out.iter().all(|said| said.contains(note)), "{:?}", found.left_out);
+    }
+    // Around a network that is not a config.json, a plain loop; where a flag says one, nothing is said of it.
+    let found = beside(arguments.clone(), &Around::default());
+    assert_eq!((found.fields.get("loop"), &found.fields["optimizer-impl"]), (None, &Value::from("fused")));
+    assert!(found.left_out[0].contains("around a config.json"), "{:?}", found.left_out);
+    let found = beside(arguments, &Around { script: Some(crate::huggingface::Script::Plain), ..around("4") });
+    assert!(found.left_out.is_empty() && !found.fields.contains_key("loop"), "{found:?}");
+}
+
+#[test]
+fn a_trainer_that_clips_nothing_is_refused_and_a_plain_loop_does_it() {
+    let (_folder, path) = config(json!({}));
+    let around = Around { config: Some(&path), ..Around::default() };
+    for norm in [json!(0), json!(0.0), json!(null)] {
+        let arguments = json!({"output_dir": "out", "max_grad_norm": norm});
+        let refused = beside(arguments.clone(), &around).refusals;
+        assert_eq!(refused[0].field, Some("clip-grad-norm"), "{arguments}");
+        let plain = beside(arguments, &Around { release: Some("4.57".parse().unwrap()), ..around });
+        assert!(plain.refusals.is_empty() && !plain.fields.contains_key("clip-grad-norm"), "{plain:?}");
     }
 }
 
@@ -42,8 +144,8 @@ fn the_type_of_weights_and_autocast_make_one_precision() {
 fn what_is_not_represented_is_named() {
     for (arguments, named, field) in [
         (json!({"optim": "paged_adamw_8bit"}), "optim=paged_adamw_8bit", Some("optimizer")),
-        (json!({"deepspeed": "ds.json"}), "deepspeed=ds.json", None),
-        (json!({"fsdp": ["full_shard"]}), "fsdp=[\"full_shard\"]", None),
+        (json!({"deepspeed": "ds.json"}), "deepspeed=ds.json", Some("data-parallel")),
+        (json!({"fsdp": ["full_shard"]}), "fsdp=[\"full_shard\"]", Some("data-parallel")),
         (json!({"torch_compile": true}), "torch_compile=true", None),
         (json!({"use_peft": true}), "use_peft=true", None),
         (
@@ -51,22 +153,49 @@ fn what_is_not_represented_is_named() {
             "attn_implementation=flash_attention_2",
             Some("attention"),
         ),
-        (json!({"max_grad_norm": 0}), "max_grad_norm=0", Some("clip-grad-norm")),
+        (json!({"beta": 0.1}), "beta=0.1", None),
+        (json!({"tp_size": 4}), "tp_size=4", None),
+        (
+            json!({"model_init_kwargs": {"attn_implementation": "flex_attention"}}),
+            "attn_implementation=flex_attention",
+            Some("attention"),
+        ),
+        (
+            json!({"accelerator_config": {"gradient_accumulation_kwargs": {"num_steps": 4}}}),
+            "accelerator_config={\"gradient_accumulation_kwargs\":{\"num_steps\":4}}",
+            Some("accumulate"),
+        ),
     ] {
         let refused = read_json(arguments).refusals;
         assert_eq!(refused, [Refused { argument: named.into(), field }]);
     }
-    let found = read_json(json!({"eval_strategy": "steps", "my_own": 3, "model_name_or_path": "gpt2"}));
+    let found =
+        read_json(json!({"eval_strategy": "steps", "my_own": 3, "use_cpu": true, "model_name_or_path": "gpt2"}));
     assert!(found.left_out[0].contains("evaluation is not counted"), "{:?}", found.left_out);
     assert_eq!(found.unknown, ["my_own"]);
-    let wrong = of(json!({"per_device_train_batch_size": "four"}).as_object().unwrap(), "args.json");
-    assert!(wrong.unwrap_err().to_string().contains("per_device_train_batch_size=four: expected a whole number"));
+    for (arguments, why) in [
+        (json!({"per_device_train_batch_size": "four"}), "per_device_train_batch_size=four: expected a whole number"),
+        (json!({"gradient_accumulation_steps": -1}), "gradient_accumulation_steps=-1: expected a whole number"),
+        (json!({"learning_rate": [1]}), "learning_rate=[1]: expected a number"),
+        (json!({"weight_decay": "nan"}), "weight_decay=nan: expected a number"),
+        (json!({"gradient_checkpointing": "yes"}), "gradient_checkpointing=yes: expected true or false"),
+        (json!({"bf16": 1}), "bf16=1: expected true or false"),
+        (json!({"model_init_kwargs": "x"}), "model_init_kwargs=x: expected arguments by name"),
+        (json!({"my_own": 1}), "none of its names is an argument of transformers"),
+        (json!({}), "none of its names is an argument of transformers"),
+        (json!({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}), "it is for --model-file"),
+    ] {
+        let wrong = of(arguments.as_object().unwrap(), "args.json", &Around::default());
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(wrong.contains(why), "{wrong}");
+    }
 }
 
 #[test]
 fn files_of_all_kinds_say_the_same() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/hf_args");
-    let of = |file: &str| read(&golden.join(file)).unwrap();
+    let around = Around::default();
+    let of = |file: &str| read(&golden.join(file), &around).unwrap();
     let (json, bin) = (of("training_args.json"), of("training_args.bin"));
     assert_eq!(json.fields, bin.fields);
     assert_eq!(json.fields["batch"], 4);
@@ -76,7 +205,7 @@ fn files_of_all_kinds_say_the_same() {
         "every name of release 5.23 is known"
     );
     let yaml = of("recipe.yaml");
-    for field in ["batch", "accumulate", "checkpoint", "lr", "loop"] {
+    for field in ["batch", "accumulate", "checkpoint", "lr"] {
         assert_eq!(yaml.fields.get(field), json.fields.get(field), "{field}");
     }
 }
@@ -94,7 +223,7 @@ fn other_files_are_refused_with_a_reason() {
     ] {
         let path = folder.path().join(name);
         std::fs::write(&path, contents).unwrap();
-        let error = read(&path).unwrap_err().to_string();
+        let error = read(&path, &Around::default()).unwrap_err().to_string();
         assert!(error.contains(name) && error.contains(why), "{name}: {error}");
     }
     // Aliases of aliases: a few hundred bytes that stand for more than a machine holds.
@@ -104,5 +233,28 @@ fn other_files_are_refused_with_a_reason() {
     }
     let path = folder.path().join("bomb.yaml");
     std::fs::write(&path, bomb).unwrap();
-    assert!(read(&path).is_err());
+    assert!(read(&path, &Around::default()).is_err());
+}
+
+/// No bytes make the reader panic: every file with each of its bytes changed, and cut at each.
+#[test]
+fn damaged_files_are_errors_or_arguments() {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/hf_args");
+    let folder = tempfile::tempdir().unwrap();
+    let mut read_whole = 0;
+    for file in ["training_args.json", "training_args.bin", "recipe.yaml"] {
+        let bytes = std::fs::read(golden.join(file)).unwrap();
+        let path = folder.path().join(file);
+        let stride = bytes.len() / 400 + 1;
+        for at in (0..bytes.len()).step_by(stride) {
+            let mut flipped = bytes.clone();
+            flipped[at] ^= 0x5a;
+            for damaged in [&flipped[..], &bytes[..at]] {
+                std::fs::write(&path, damaged).unwrap();
+                read_whole += usize::from(read(&path, &Around::default()).is_ok());
+            }
+        }
+    }
+    // A letter of a text is changed here and there.
+    assert!(read_whole > 0);
 }

@@ -105,7 +105,7 @@ impl Meant {
                 (format!("{}: transformers_version", keys.file()), release)
             }
         };
-        if options.script == Script::Trainer && release.major < REPRESENTED.major {
+        if options.script == Script::Trainer && !release.has_trainer() {
             let problem = format!("the Trainer of transformers {release} is not represented; that of {REPRESENTED} is");
             return Err(error::Error::usage("loop", if of.is_empty() { problem } else { format!("{problem} ({of})") }));
         }

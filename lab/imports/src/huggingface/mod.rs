@@ -41,6 +41,7 @@ mod t5;
 mod trainer;
 mod vit;
 mod windows;
+mod written;
 
 use std::path::Path;
 
@@ -64,6 +65,7 @@ use options::Sizes;
 pub use options::{Attention, AttentionMask, Options, Script};
 pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedStep, train, train_from, trainer};
+pub use written::Written;
 
 use lab_base::error::{Error, Result};
 use lab_base::files;

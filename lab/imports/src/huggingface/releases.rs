@@ -24,6 +24,11 @@ pub(super) const EARLIER: Release = Release { major: 4, minor: 51 };
 pub(super) const TURN: Release = Release { major: 4, minor: 53 };
 
 impl Release {
+    /// Whether the library's own `Trainer` is represented as this release has it.
+    pub fn has_trainer(self) -> bool {
+        self.major >= REPRESENTED.major
+    }
+
     /// What `from_pretrained` is given as `dtype` unless a script says it: release 5 made `"auto"` the default.
     pub fn loads_as(self) -> LoadAs {
         if self.major < 5 { LoadAs::Float32 } else { LoadAs::Saved }

@@ -1,0 +1,47 @@
+//! `--hf-args` as a user meets it: defaults, a network's file that another release wrote, what is typed beside it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn vramlab(folder: &Path, words: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_vramlab")).current_dir(folder).args(words).output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+const NETWORK: &str = r#"{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 2, "n_embd": 64, "n_head": 2, "vocab_size": 512,
+    "n_positions": 64, "transformers_version": "4.45.2"}"#;
+
+#[test]
+fn plain_arguments_go_with_a_usual_network() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("config.json", NETWORK);
+    write("a.json", r#"{"output_dir": "out", "per_device_train_batch_size": 2, "learning_rate": 2e-5}"#);
+    write("old.yaml", "output_dir: out\noverwrite_output_dir: true\nper_device_train_batch_size: 2\n");
+    write("lora.json", r#"{"output_dir": "out", "use_peft": true}"#);
+    write("eight.json", r#"{"output_dir": "out", "optim": "adamw_bnb_8bit"}"#);
+    let predict = |words: &[&str]| {
+        let all = [&["predict", "--model-file", "config.json", "--steps", "2"], words].concat();
+        let output = vramlab(folder.path(), &all);
+        (output.status.code(), said(&output))
+    };
+    for (words, code, expected) in [
+        (&["--hf-args", "a.json"][..], 0, "note: a.json: counted as transformers 5.23 trains"),
+        (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.45 is not represented: counted as a plain loop"),
+        (&["--hf-args", "a.json", "--transformers", "4.51"], 0, "the Trainer of transformers 4.51 is not represented"),
+        (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3, adamw"),
+        (&["--hf-args", "lora.json"], 2, "use_peft=true is not represented"),
+        (&["--hf-args", "eight.json"], 2, "--optimizer says what to take instead"),
+        (&["--hf-args", "eight.json", "--optimizer", "adamw"], 0, "adamw"),
+        (&["--hf-args", "config.json"], 2, "it is for --model-file"),
+        (&["--hf-args", "none.json"], 2, "none.json"),
+    ] {
+        let (found, text) = predict(words);
+        assert!(found == Some(code) && text.contains(expected), "{words:?}: {found:?} {text}");
+    }
+    let help = said(&vramlab(folder.path(), &["predict", "--help"]));
+    assert!(help.contains("per_device_train_batch_size=4") && help.contains("--gpu 24GiB"), "{help}");
+}

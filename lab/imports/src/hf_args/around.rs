@@ -1,0 +1,150 @@
+//! What the arguments come to beside a network's file: the training loop, the release, and the types.
+
+use std::path::Path;
+
+use lab_training::OptimizerKind;
+use memcore::DType;
+use memcore::optim::Implementation;
+use serde_json::{Map, Value};
+
+use super::keys::{OF_SFT, OF_TRAINER, ONLY_4, ONLY_5};
+use super::meaning::plain_dtype;
+use super::{HfArgs, Refused};
+use crate::huggingface::{MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, Written, trainer_optimizer};
+
+/// The release of transformers that stands for arguments of release 4 where nothing says which: its last.
+const LAST_4: &str = "4.57";
+
+/// What stands beside a file of arguments: it decides which training loop, which release and which types they mean.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Around<'a> {
+    /// The network's `config.json`.
+    pub config: Option<&'a Path>,
+    /// The release that a flag names.
+    pub release: Option<Release>,
+    /// The training loop that a flag names.
+    pub script: Option<Script>,
+}
+
+/// The type of the weights, before autocast.
+#[derive(Clone, Copy)]
+enum Weights {
+    /// The arguments name it.
+    Named(DType),
+    /// The release and the network's file say it.
+    Loaded(DType),
+}
+
+impl Around<'_> {
+    /// Adds what the arguments come to together.
+    pub(super) fn settle(&self, arguments: &Map<String, Value>, found: &mut HfArgs) {
+        let has = |names: &[&str]| names.iter().any(|name| arguments.contains_key(*name));
+        let written = self.config.and_then(|path| Written::read(path).ok());
+        let of_4 = self.release.map_or(has(ONLY_4) && !has(ONLY_5), |release| !release.has_trainer());
+        if has(OF_SFT) {
+            let what = "TRL's SFTTrainer computes its loss and its metrics itself: counted as the Trainer of transformers does it";
+            found.left_out.push(what.into());
+        }
+        if has(OF_TRAINER) {
+            self.choose_loop(of_4, written.as_ref(), found);
+        }
+        let weights = match (weights(arguments).as_deref(), written.map(|written| written.saved_type)) {
+            (Some("float32"), _) => Weights::Named(DType::F32),
+            (Some("bfloat16"), _) => Weights::Named(DType::BF16),
+            (Some("float16"), _) => Weights::Named(DType::F16),
+            // TRL's own default, where it loads the network.
+            (None, _) if has(OF_SFT) => Weights::Named(DType::F32),
+            (None, _) if of_4 => Weights::Loaded(DType::F32),
+            (_, Some(SavedType::Named(dtype))) => Weights::Loaded(dtype),
+            _ => Weights::Loaded(DType::F32),
+        };
+        precision(arguments, weights, found);
+    }
+
+    /// The library's own loop where it is represented, else the plain one with the settings that the library's has.
+    fn choose_loop(&self, of_4: bool, written: Option<&Written>, found: &mut HfArgs) {
+        let written = written.and_then(|written| written.release);
+        if self.config.is_some() && self.script != Some(Script::Plain) && !of_4 {
+            found.fields.insert("loop".into(), "trainer".into());
+            if let (Some(release), None) = (written.filter(|release| !release.has_trainer()), self.release) {
+                found.fields.insert("transformers".into(), REPRESENTED.to_string().into());
+                found.left_out.push(format!(
+                    "counted as transformers {REPRESENTED} trains, which the Trainer here is of, though {release} wrote the network's file; \
+                     --transformers {release} counts as that release, in a plain loop"
+                ));
+            }
+            if found.clips_nothing {
+                let argument = "max_grad_norm=0: a Trainer that clips nothing".into();
+                found.refusals.push(Refused { argument, field: Some("clip-grad-norm") });
+            }
+            return;
+        }
+        let of_trainer = self.config.is_some() && self.script.is_none();
+        if self.config.is_none() {
+            let what = "a Trainer is represented around a config.json: counted as a plain loop with its optimizer and clipping";
+            found.left_out.push(what.into());
+        } else if of_4 {
+            let release = self.release.or(written.filter(|release| !release.has_trainer()));
+            let release = release.map_or_else(|| LAST_4.to_string(), |release| release.to_string());
+            if of_trainer {
+                found.left_out.push(format!(
+                    "the Trainer of transformers {release} is not represented: counted as a plain loop with its optimizer and clipping, which keeps \
+                     the loss alone; --transformers {REPRESENTED} counts as the Trainer of that release"
+                ));
+                found.fields.insert("keep".into(), "loss".into());
+            }
+            if self.release.is_none() {
+                found.fields.insert("transformers".into(), release.into());
+            }
+        }
+        usual(of_4, found);
+    }
+}
+
+/// What `TrainingArguments` have unless told, for a loop that has other settings of its own.
+fn usual(of_4: bool, found: &mut HfArgs) {
+    let adamw = trainer_optimizer(OptimizerKind::AdamW);
+    let fused = adamw.implementation == Implementation::Fused && !of_4;
+    let clips = !found.clips_nothing;
+    let fields = &mut found.fields;
+    let mut unless_said = |name: &str, value: Value| {
+        fields.entry(name).or_insert(value);
+    };
+    unless_said("optimizer", "adamw".into());
+    unless_said("optimizer-impl", if fused { "fused" } else { "foreach" }.into());
+    unless_said("lr", adamw.lr.into());
+    unless_said("weight-decay", adamw.weight_decay.unwrap_or_default().into());
+    if clips {
+        unless_said("clip-grad-norm", MAX_GRAD_NORM.into());
+    }
+}
+
+/// The type of the weights that the arguments name, or `auto`.
+fn weights(arguments: &Map<String, Value>) -> Option<String> {
+    let named = |arguments: &Map<String, Value>| {
+        let name = ["dtype", "torch_dtype"].iter().find_map(|name| arguments.get(*name)?.as_str());
+        name.map(|name| plain_dtype(name).to_string())
+    };
+    arguments.get("model_init_kwargs").and_then(Value::as_object).and_then(named).or_else(|| named(arguments))
+}
+
+/// One precision of the weights' type and `bf16` or `fp16`. Without any of them it is the file's matter, and the release's.
+fn precision(arguments: &Map<String, Value>, weights: Weights, found: &mut HfArgs) {
+    let on = |name: &str| arguments.get(name) == Some(&Value::Bool(true));
+    let (bf16, fp16) = (on("bf16"), on("fp16") && !on("bf16"));
+    let precision = match (weights, bf16 || fp16) {
+        (Weights::Loaded(_), false) => return,
+        (Weights::Named(DType::BF16), false) => "bf16",
+        (Weights::Named(DType::F16), false) => "fp16",
+        (Weights::Named(_), false) => "fp32",
+        (Weights::Named(DType::F32) | Weights::Loaded(DType::F32), true) if bf16 => "autocast-bf16",
+        (Weights::Named(DType::F32) | Weights::Loaded(DType::F32), true) => "autocast-fp16",
+        (Weights::Named(DType::BF16) | Weights::Loaded(DType::BF16), true) if bf16 => "bf16-autocast-bf16",
+        (Weights::Named(other) | Weights::Loaded(other), true) => {
+            let argument = if bf16 { "bf16=true" } else { "fp16=true" };
+            let argument = format!("{argument} over {} weights", other.name());
+            return found.refusals.push(Refused { argument, field: Some("precision") });
+        }
+    };
+    found.fields.insert("precision".into(), precision.into());
+}
