@@ -7,9 +7,9 @@ use memcore::DType;
 use memcore::optim::Implementation;
 use serde_json::{Map, Value};
 
+use super::found::{HfArgs, Refused};
 use super::keys::{OF_SFT, OF_TRAINER, ONLY_4, ONLY_5};
 use super::meaning::plain_dtype;
-use super::{HfArgs, Refused};
 use crate::huggingface::{MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, Written, trainer_optimizer};
 
 /// The release of transformers that stands for arguments of release 4 where nothing says which: its last.
