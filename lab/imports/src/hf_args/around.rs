@@ -45,6 +45,10 @@ impl Around<'_> {
             let what = "TRL's SFTTrainer computes its loss and its metrics itself: counted as the Trainer of transformers does it";
             found.left_out.push(what.into());
         }
+        if of_4 && is_reentrant(arguments) {
+            let what = "gradient_checkpointing=true (release 4 takes use_reentrant=True unless told: counted as use_reentrant=False)";
+            found.left_out.push(what.into());
+        }
         if has(OF_TRAINER) {
             self.choose_loop(of_4, written.as_ref(), found);
         }
@@ -117,6 +121,12 @@ fn usual(of_4: bool, found: &mut HfArgs) {
     if clips {
         unless_said("clip-grad-norm", MAX_GRAD_NORM.into());
     }
+}
+
+/// Whether a release 4 checkpoints with `use_reentrant=True`: its `gradient_checkpointing_enable` does where no arguments are given.
+fn is_reentrant(arguments: &Map<String, Value>) -> bool {
+    let kwargs = arguments.get("gradient_checkpointing_kwargs").filter(|kwargs| !kwargs.is_null());
+    arguments.get("gradient_checkpointing") == Some(&Value::Bool(true)) && kwargs.is_none()
 }
 
 /// The type of the weights that the arguments name, or `auto`.

@@ -192,6 +192,18 @@ fn what_is_not_represented_is_named() {
 }
 
 #[test]
+fn reentrant_checkpointing_of_release_4_is_told() {
+    let told = |arguments: Value| read_json(arguments).left_out.iter().any(|what| what.contains("use_reentrant=True"));
+    let of_4 = json!({"gradient_checkpointing": true, "evaluation_strategy": "no"});
+    assert!(told(of_4));
+    assert!(!told(json!({"gradient_checkpointing": false, "evaluation_strategy": "no"})));
+    let kwargs = json!({"use_reentrant": false});
+    assert!(!told(
+        json!({"gradient_checkpointing": true, "gradient_checkpointing_kwargs": kwargs, "evaluation_strategy": "no"})
+    ));
+}
+
+#[test]
 fn files_of_all_kinds_say_the_same() {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/hf_args");
     let around = Around::default();
