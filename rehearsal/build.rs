@@ -37,7 +37,7 @@ fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
         let text = fs::read_to_string(&path).expect("a source file");
         for line in text.lines() {
             let after = line.trim_start().split_once("extern \"C\" fn ").map(|(_, after)| after);
-            // Functions of macros and of types are no names.
+            // Functions of macros and of types are not names.
             let name = after.and_then(|after| after.split(['(', '<']).next()).unwrap_or_default();
             if !name.is_empty() && !name.contains('$') {
                 defined.insert(name.to_string());
@@ -110,7 +110,7 @@ fn noop(name: &str, index: usize, marks: &[&str]) -> String {
     )
 }
 
-/// Rows of code, name in the runtime, name in the driver, text; `-` is no name.
+/// Rows of code, name in the runtime, name in the driver, text; `-` is not a name.
 fn error_table(text: &str) -> String {
     let mut table = "&[\n".to_string();
     for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -113,7 +113,7 @@ impl Table {
         let segment = self.segments.get_mut(id)?;
         let (base, len) = (segment.base, segment.bytes);
         let Some(granules) = &mut segment.granules else {
-            return Err(Error::invalid("map", format!("{id:?} is no reservation")));
+            return Err(Error::invalid("map", format!("{id:?} is not a reservation")));
         };
         let free = |range: &std::ops::Range<usize>| !granules.mapped[range.clone()].contains(&true);
         let Some(range) = granules.range(offset, bytes).filter(free) else {

@@ -234,7 +234,7 @@ pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
     )
 }
 
-/// `grad *= inv_scale` for every gradient, and whether one was no number.
+/// `grad *= inv_scale` for every gradient, and whether one was not a number.
 pub(crate) fn unscale(ctx: &Context<'_>, k: &Unscale) -> Result<()> {
     let (inv_scale, found_inf) = (ctx.at(&k.inv_scale)?, ctx.at(&k.found_inf)?);
     let entry = |grad: &Operand| {

@@ -113,7 +113,7 @@ impl Gpu {
             on_error.with(|failure| failure.error.get_or_insert_with(|| one_line(&error.to_string())).len());
         }));
         let on_loss = sink.clone();
-        // Also called when the last one who has the device lets it go: then nobody is told.
+        // Also called when the last owner drops the device: then nobody is told.
         device.set_device_lost_callback(move |_, message| {
             on_loss.with(|failure| failure.lost.get_or_insert_with(|| one_line(&message)).len());
         });

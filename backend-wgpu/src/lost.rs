@@ -39,7 +39,7 @@ fn a_lost_device_is_an_error_that_names_it() {
     refused("a segment", &name, backend.alloc_segment(1 << 20));
     refused("a kernel", &name, ops::add(&x, &x));
     refused("writing", &name, Array::from_slice(&device, &[4], &[0.0f32; 4]));
-    // It stays so, and everything can still be let go.
+    // It stays so, and everything can still be freed.
     refused("reading", &name, x.array().to_f64());
     drop((x, pending, device, backend));
 

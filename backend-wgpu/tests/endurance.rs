@@ -34,7 +34,7 @@ fn ten_thousand_steps_leak_nothing() {
     let architecture = architecture("mlp", &options).unwrap();
     let settings = runs::settings("mlp", &options, None, STEPS).unwrap();
     let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
-    // A trainer keeps a row of figures for each step, which is no leak: so one after the other, on one device.
+    // A trainer keeps a row of figures for each step, which is not a leak: so one after the other, on one device.
     let run = || {
         let mut trainer = Trainer::of(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
         for step in 0..STEPS {

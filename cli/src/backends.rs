@@ -111,7 +111,7 @@ fn wgpu_count() -> Result<usize> {
 fn wgpu_about(index: usize) -> About {
     let Some(adapter) = backend_wgpu::adapters().into_iter().nth(index) else { return About::default() };
     let passed_over =
-        (!adapter.is_discrete).then(|| format!("{} is no discrete GPU; --backend wgpu takes it", adapter.name));
+        (!adapter.is_discrete).then(|| format!("{} is not a discrete GPU; --backend wgpu takes it", adapter.name));
     About { kind: adapter.kind, features: adapter.features, passed_over }
 }
 

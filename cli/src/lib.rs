@@ -84,7 +84,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
             }
         }
         Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),
-        // Help and version are no failures. A reader that has enough has what it wants.
+        // Help and version are not failures. A reader that has enough has what it wants.
         Err(args::Refusal::Clap(error)) => match error.print() {
             Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,
             _ => Code::Done,

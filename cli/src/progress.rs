@@ -12,7 +12,7 @@ use crate::visible::visible;
 /// Between two drawings.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A bar, or nothing at all when stderr is no terminal or `-q` was given.
+/// A bar, or nothing at all when stderr is not a terminal or `-q` was given.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }

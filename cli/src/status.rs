@@ -54,7 +54,7 @@ fn check_own(directory: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::MetadataExt;
     let metadata = fs::metadata(directory)?;
     let problem = if !metadata.is_dir() {
-        "is no directory"
+        "is not a directory"
     } else if metadata.uid() != rustix::process::geteuid().as_raw() {
         "belongs to another user"
     } else if metadata.mode() & 0o022 != 0 {

@@ -63,7 +63,7 @@ impl Ui {
     /// A result for people.
     ///
     /// # Errors
-    /// When stdout cannot be written. A reader that has read enough (`| head`) is no error.
+    /// When stdout cannot be written. A reader that has read enough (`| head`) is not an error.
     pub(crate) fn print(&self, text: &str) -> Result<()> {
         to_stdout(visible::for_terminal(text).as_bytes())
     }

@@ -61,7 +61,7 @@ pub(crate) fn for_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A document for programs that goes to standard output, which may be a terminal. What is no text is passed on as it is.
+/// A document for programs that goes to standard output, which may be a terminal. What is not text is passed on as it is.
 pub(crate) fn document(contents: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(contents) else { return Cow::Borrowed(contents) };
     match if text.starts_with(['{', '[']) { json(text) } else { visible(text) } {

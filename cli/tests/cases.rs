@@ -28,7 +28,7 @@ const FEW: usize = 250;
 const MANY: usize = 2000;
 /// For one case: CPU seconds, seconds until it is taken for hanging (on a loaded machine), and KiB of addresses.
 const CPU_SECONDS: u32 = 30;
-/// The same for a run that takes as long as its flag says: that it is ended is no failure.
+/// The same for a run that takes as long as its flag says: that it is ended is not a failure.
 const CPU_SECONDS_OF_LONG: u32 = 1;
 const WAIT: Duration = Duration::from_secs(180);
 const ADDRESSES_KIB: u32 = 6 << 20;

@@ -24,8 +24,8 @@ fn unbroken(text: &str) -> String {
 fn a_prediction_names_the_loss_and_the_line_of_the_peak() {
     let folder = tempfile::tempdir().unwrap();
     let path = unpacked("nanogpt", folder.path());
-    let said = unbroken(&done(&["predict", "--model-file", &path, "--batch", "16", "--gpu", "24GiB"]));
-    assert!(said.contains("nanogpt.pt2, batch 16, adamw"), "{said}");
+    let said = unbroken(&done(&["predict", "--model-file", &path, "--batch", "16", "--gpu", "24GiB", "--full"]));
+    assert!(said.contains("nanogpt.pt2, batch 16 × 32 tokens, float32, adamw"), "{said}");
     assert!(said.contains("runs in networks.py:168; "), "{said}");
     let found = json(&["predict", "--model-file", &path, "--batch", "16", "--gpu", "24GiB"]);
     assert_eq!(found["settings"]["batch"], 16);

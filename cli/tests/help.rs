@@ -130,5 +130,5 @@ fn version_and_no_arguments() {
     let nothing = run(&[]);
     assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(2), ""));
     assert!(nothing.stderr.contains("Usage: vramlab"));
-    assert!(!nothing.stderr.contains("error:"), "the help is no error: {}", nothing.stderr);
+    assert!(!nothing.stderr.contains("error:"), "the help is not an error: {}", nothing.stderr);
 }

@@ -32,7 +32,7 @@ fn plain_arguments_go_with_a_usual_network() {
         (&["--hf-args", "a.json"][..], 0, "note: a.json: counted as transformers 5.23 trains"),
         (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.45 is not represented: counted as a plain loop"),
         (&["--hf-args", "a.json", "--transformers", "4.51"], 0, "the Trainer of transformers 4.51 is not represented"),
-        (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3, adamw"),
+        (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3 × 64"),
         (&["--hf-args", "lora.json"], 2, "use_peft=true is not represented"),
         (&["--hf-args", "eight.json"], 2, "--optimizer says what to take instead"),
         (&["--hf-args", "eight.json", "--optimizer", "adamw"], 0, "adamw"),

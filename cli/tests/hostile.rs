@@ -173,7 +173,7 @@ mod without_memory {
         let train = [&train[..], &["--backend", "cpu", "--optimizer", "adamw", "--save", &save]].concat();
         // Takes no memory of a device: whatever it lacks is the program's own.
         let predict = ["predict", "--model", "mlp", "--layers", "1000", "--steps", "1"];
-        let limits = [36_000, 40_000, 45_000, 50_000, 60_000, 80_000, 120_000, 160_000, 250_000];
+        let limits = [40_000, 42_000, 45_000, 50_000, 60_000, 80_000, 120_000, 160_000, 250_000];
         let mut ended = 0;
         for (words, kib) in [&train[..], &predict].into_iter().flat_map(|words| limits.map(|kib| (words, kib))) {
             let output = limited(kib, words);

@@ -1,4 +1,4 @@
-//! `monitor`: what runs is seen, and that nothing runs is no failure.
+//! `monitor`: what runs is seen, and that nothing runs is not a failure.
 
 mod common;
 use common::{fits, refused, vramlab};

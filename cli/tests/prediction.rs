@@ -71,7 +71,7 @@ fn what_does_not_fit_says_what_it_needs_and_what_would_help() {
     assert!(ran.stdout.starts_with("No: 17.39 GiB needed, 8 GiB there"), "{}", ran.stdout);
     assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
     let whole = run(&gpt2(&["--gpu", "8GiB", "--full"])).stdout;
-    assert!(whole.contains("accumulation, 8 × 1") && whole.contains(" yes "), "{whole}");
+    assert!(whole.contains("accumulation, 8 × 1") && whole.contains(" yes\n"), "{whole}");
     assert!(ran.stderr.contains("out of memory"), "{}", ran.stderr);
     let json: serde_json::Value = serde_json::from_str(&run(&gpt2(&["--gpu", "8GiB", "--json", "-"])).stdout).unwrap();
     assert_eq!(json["fits"], false);

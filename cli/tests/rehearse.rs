@@ -371,7 +371,7 @@ fn what_memory_was_for_under_pytorch_itself() {
         assert_eq!(by["activation"], 7 * rows, "{words:?} {found}");
         assert_eq!(by["optimizer"], if words[0] == "optimizer" { weights } else { 0 }, "{words:?} {found}");
     }
-    // In the first forward pass nobody has let go of anything: the run with memory enough tells what it was for.
+    // In the first forward pass nobody has freed anything: the run with memory enough tells what it was for.
     let (found, errors) = run(&["--gpu", "100MiB"], &["optimizer"]);
     assert_eq!(found["fits"], false, "{errors}");
     let by = &found["ranks"][0]["by_category"];

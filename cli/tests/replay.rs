@@ -137,7 +137,7 @@ fn a_limit_that_does_not_suffice_is_a_failed_check() {
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.stdout.contains("CUDA out of memory"), "{}", ran.stdout);
     assert!(ran.stderr.contains("does not fit the given limit"), "{}", ran.stderr);
-    // The recording's own limit is no wish of the user.
+    // The recording's own limit is not a wish of the user.
     assert_eq!(run(&["replay", &golden("default_pressure_256m"), "--allocator", "buddy"]).code, Some(0));
     let planned = run(&["replay", &trace, "--allocator", "planned", "--memory-limit", "1MiB"]);
     assert_eq!(planned.code, Some(1));

@@ -179,7 +179,7 @@ fn several_experiments_have_contents_and_their_verdicts_at_the_top() {
     done(&["run", "leak", "beliefs", "--backend", "meta", "--html", &page]);
     let page = std::fs::read_to_string(&page).unwrap();
     let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("{what}"));
-    assert!(at("<a href=\"#part-1\">beliefs</a>") < at("aria-label=\"Verdicts\""));
+    assert!(at("<a href=\"#part-1\">What is widely said about GPU memory") < at("aria-label=\"Verdicts\""));
     assert!(at("aria-label=\"Verdicts\"") < at("<article id=\"part-0\">"));
     assert_eq!((page.matches("<h1>").count(), page.matches("<nav").count()), (1, 1));
 }

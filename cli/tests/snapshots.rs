@@ -244,7 +244,7 @@ fn a_message_in_a_file_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
     let explained = json(&["explain", MESSAGE_2_2]);
-    // A log of several MiB, with bytes that are no text: its end is read.
+    // A log of several MiB, with bytes that are not text: its end is read.
     let mut log = vec![0xff; 3 << 20];
     log.extend_from_slice(b"\nTraceback (most recent call last):\n");
     log.extend_from_slice(MESSAGE_2_2.as_bytes());

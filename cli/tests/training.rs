@@ -283,7 +283,7 @@ fn tables_are_exported() {
 #[test]
 fn colour_is_for_those_who_want_it() {
     let coloured = |more: &[&'static str]| done(&[&["predict", "--steps", "1"], more].concat()).contains('\x1b');
-    assert!(!coloured(&[]), "a pipe is no terminal");
+    assert!(!coloured(&[]), "a pipe is not a terminal");
     assert!(coloured(&["--color", "always"]));
     assert!(!coloured(&["--color=never"]));
 }

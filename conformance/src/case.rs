@@ -131,7 +131,7 @@ impl CaseBuilder {
     /// An operand that the kernel reads (or updates), contiguous.
     ///
     /// # Panics
-    /// When `dims` are no layout: a mistake in the case. So do the modifiers.
+    /// When `dims` are not a layout: a mistake in the case. So do the modifiers.
     #[must_use]
     pub fn read(mut self, name: &'static str, dims: &[usize], data: Data) -> Self {
         let layout = Layout::contiguous(dims).expect("a layout");

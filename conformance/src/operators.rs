@@ -339,6 +339,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     }),
     case("rope", &[of(&[2, 3, 2, 4])], |x| turned(&x[0])),
     case("dropout", X, |x| ops::dropout(&x[0], 0.4, true)),
+    case("dropout_", X, |x| ops::dropout_(&ops::mul_scalar(&x[0], 2.0)?, 0.4, true)),
     case("dropout.transposed", X, |x| ops::dropout(&ops::t(&x[0])?, 0.4, true)),
     // Losses.
     case("l1_loss", SAME, |x| ops::l1_loss(&x[0], &x[1], Reduction::Mean)),

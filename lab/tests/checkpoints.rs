@@ -188,8 +188,8 @@ fn what_does_not_fit_is_refused_by_name() {
         (&|s| drop(s.tensors.remove("optimizer.1.exp_avg")), "no tensor \"optimizer.1.exp_avg\""),
         (&|s| drop(s.tensors.remove("optimizer.1.step")), "no tensor \"optimizer.1.step\""),
         (&|s| drop(s.metadata.remove("vramlab")), "no state of a run in it"),
-        (&|s| drop(s.metadata.insert("step".into(), "-1".into())), "metadata: step: \"-1\" is no number"),
-        (&|s| drop(s.metadata.insert("random".into(), "7".into())), "metadata: random: \"7\" is no number"),
+        (&|s| drop(s.metadata.insert("step".into(), "-1".into())), "metadata: step: \"-1\" is not a number"),
+        (&|s| drop(s.metadata.insert("random".into(), "7".into())), "metadata: random: \"7\" is not a number"),
         (
             &|s| drop(s.tensors.insert("4.bias".into(), s.tensors["2.bias"].clone())),
             "tensor \"4.bias\": this model has none",

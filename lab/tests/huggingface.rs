@@ -104,13 +104,13 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("llama", "rope_scaling", json!({ "rope_type": "ntk", "factor": 2.0 })), "\"ntk\" is not represented"),
         (with("llama", "rope_scaling", json!({ "rope_type": "linear" })), "needs the number factor"),
         (with("llama", "num_key_value_heads", json!(3)), "3 does not divide 4"),
-        (with("llama", "hidden_size", json!("wide")), "hidden_size: \"wide\" is no number"),
+        (with("llama", "hidden_size", json!("wide")), "hidden_size: \"wide\" is not a number"),
         (with("llama", "hidden_act", json!("relu6")), "unknown activation \"relu6\""),
         (with("llama", "sliding_window", json!(8)), "has no window"),
         (with("mistral", "layer_types", json!(["full_attention", "sliding_attention"])), "than sliding_window"),
         (with("qwen2", "layer_types", json!(["sliding_attention", "sliding_attention"])), "than sliding_window"),
         (with("qwen2", "layer_types", json!(["full_attention"])), "for 2 layers"),
-        (with("qwen2", "layer_types", json!("full_attention")), "no list of names"),
+        (with("qwen2", "layer_types", json!("full_attention")), "not a list of names"),
         (with("qwen2", "max_window_layers", json!(-1)), "no number from 0"),
         (with("gpt2", "n_head", json!(5)), "5 does not divide 32"),
         (with("gpt2", "hidden_size", json!(64)), "hidden_size: write n_embd"),
@@ -186,7 +186,7 @@ fn weights_are_loaded_in_the_type_that_the_file_names() {
     }
     let mut config = typed("gpt2", small("gpt2"));
     config["dtype"] = json!(16);
-    assert!(refusal(&config, &Options::default()).contains("dtype: 16 is no name"));
+    assert!(refusal(&config, &Options::default()).contains("dtype: 16 is not a name"));
 }
 
 #[test]

@@ -154,7 +154,7 @@ fn pieces_take_what_the_whole_takes() {
             let (expected, _) = whole(&model, &meta(), &settings(4, 2), Begin::Fresh);
             let one = split(&model, &[meta()], &pipelined(settings(4, 2), 1), Begin::Fresh).0;
             let peak = |stage: &pipeline::StageFigures| stage.account.peak.allocated_bytes;
-            // A split run has let go of the last step's loss.
+            // A split run has freed the last step's loss.
             let difference = expected.peak.allocated_bytes - peak(&one.stages[0]);
             assert!([0, 512].contains(&difference), "{model_type} {attention:?} {checkpoint}: {difference}");
             let two = split(&model, &[meta(), meta()], &pipelined(settings(4, 2), 1), Begin::Fresh).0;

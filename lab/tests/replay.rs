@@ -171,10 +171,10 @@ fn what_is_wrong_is_said_with_the_operation() {
         (written("aa", "0,1", "1,2,3", ""), "operation 1: column size has 3 entries, but the operations use 2"),
         (written("af", "0,-1", "1", ""), "operation 1: id -1 is negative"),
         (written("aa", "0,3", "1,1", ""), "operation 1: makes allocation 3 where 1 comes next"),
-        (written("ax", "0,0", "1", ""), "operation 1: 'x' is no operation"),
+        (written("ax", "0,0", "1", ""), "operation 1: 'x' is not an operation"),
         (written("a", "0", "1", r#","seg":[]"#), "operation 0: has no segment"),
         (written("a", "0", "1", r#","stream":[70000]"#), "operation 0: stream 70000 is above 65535"),
-        (written("a", "0", "1", r#","capacity":-1"#), "capacity: -1 is no size of a device"),
+        (written("a", "0", "1", r#","capacity":-1"#), "capacity: -1 is not a size of a device"),
         (written("a", "0", "1", r#","memory_fraction":2"#), "memory_fraction: 2 does not lie between 0 and 1"),
         (written("a", "0", "1", r#","size":[2]"#), "size: the column is there twice"),
         (written("a", "0", "1", "").replace("-1", "-9"), "format \"oracle-trace-9\" is not one of those"),
@@ -214,7 +214,7 @@ fn events_that_do_not_add_up_are_refused() {
         ("Sa", "2097152,-5", "", "operation 1: size -5 is negative"),
         ("Saf", "2097152", "0", "operation 1: has no size"),
         ("Sa", "2097152,1,1", "", "operation 1: column ev_size has 3 entries"),
-        ("Sz", "2097152,1", "", "operation 1: 'z' is no operation"),
+        ("Sz", "2097152,1", "", "operation 1: 'z' is not an operation"),
     ] {
         let seen = read(&written(ev, size, freed)).unwrap_err();
         assert!(seen.contains(message), "{seen}\nnot: {message}");

@@ -255,7 +255,7 @@ fn what_runs_code_is_refused_with_its_byte() {
         (b"\x80\x05\x97.", "f: byte 2: NEXT_BUFFER is refused"),
         (b"\x80\x04\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "f: byte 2: BINBYTES8 is refused"),
         (b"\x80\x06}.", "f: byte 1: pickle protocol 6"),
-        (b"\x80\x04\xff.", "f: byte 2: 0xff is no pickle opcode"),
+        (b"\x80\x04\xff.", "f: byte 2: 0xff is not a pickle opcode"),
     ] {
         assert!(refused(pickle).starts_with(message), "{}", refused(pickle));
     }
@@ -284,18 +284,18 @@ fn what_is_wrong_is_told_with_its_byte() {
         (b"\x80\x04h\x07.".to_vec(), "f: byte 2: entry 7 of the memo was never put there"),
         (b"\x80\x04]\x94h\x00a.".to_vec(), "f: byte 2: a list contains itself"),
         (b"\x80\x04}\x94X\x01\x00\x00\x00ah\x00s.".to_vec(), "f: byte 2: a dict contains itself"),
-        (b"\x80\x04}K\x01K\x02s.".to_vec(), "f: byte 7: a key that is no text but a whole number"),
+        (b"\x80\x04}K\x01K\x02s.".to_vec(), "f: byte 7: a key that is not text but a whole number"),
         (b"\x80\x04e.".to_vec(), "f: byte 2: there is no mark"),
         (b"\x80\x04(e.".to_vec(), "f: byte 3: there is nothing to add to"),
         (b"\x80\x04](a.".to_vec(), "f: byte 4: needs 1 values on the stack"),
         (b"\x80\x04}}.".to_vec(), "f: byte 4: the pickle ends with 2 values"),
         (b"\x80\x04}.x".to_vec(), "f: byte 4: the pickle ends here, but the file goes on"),
         (b"\x80\x04}.".to_vec(), "f: byte 2: no snapshot: has no segments"),
-        (b"\x80\x04\x8c\x01\xff.".to_vec(), "f: byte 2: a text is no UTF-8"),
+        (b"\x80\x04\x8c\x01\xff.".to_vec(), "f: byte 2: a text is not UTF-8"),
         (deep(5000), "f: byte 102: containers are nested more than 100 deep"),
         (nested(200).into_bytes(), "f: byte 500: containers are nested more than 100 deep"),
         (b"{\"segments\": [".to_vec(), "f: byte 14: no JSON, or not all of it"),
-        (b"{\"segments\": 01}".to_vec(), "f: byte 13: 01 is no number"),
+        (b"{\"segments\": 01}".to_vec(), "f: byte 13: 01 is not a number"),
         (b"{\"segments\": [\"\\ud800\"]}".to_vec(), "f: byte 23: half a character"),
         (b"{\"segments\": {}}".to_vec(), "f: byte 13: segments is a dict, not a list"),
     ] {

@@ -53,7 +53,7 @@ impl Drop for HandedGuard {
     }
 }
 
-/// Whoever lets go of these while the guard lives does it on the engine's behalf: a node's incoming gradients are no values of its function.
+/// Whoever frees these while the guard lives does it on the engine's behalf: a node's incoming gradients are not values of its function.
 pub(crate) fn handed(allocations: Handed) -> HandedGuard {
     HandedGuard(HANDED.replace(allocations))
 }

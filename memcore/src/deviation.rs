@@ -41,7 +41,7 @@ impl fmt::Display for Deviation {
                  capability 9.0 and 10.0, which has other workspaces"
             }
             Self::ChannelsLast => {
-                "a convolution brings an input whose channels lie innermost into order first; cuDNN takes it as it lies, so that the number of \
+                "a convolution copies an input whose channels lie innermost into row-major order first; cuDNN takes it as it lies, so that the number of \
                  events and what lies where are others"
             }
             Self::NoAttentionDropout => {

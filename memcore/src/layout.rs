@@ -132,7 +132,7 @@ impl Layout {
         if !valid {
             return Err(Error::shape(
                 "permute",
-                format!("{axes:?} is no permutation of the {} dimensions", self.rank()),
+                format!("{axes:?} is not a permutation of the {} dimensions", self.rank()),
             ));
         }
         let mut out = *self;

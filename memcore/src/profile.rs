@@ -25,7 +25,7 @@ pub enum CudnnAttention {
 /// How group normalisation goes about it, from the first release that does; each does what those before it do as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupNorm {
-    /// Copies its input and its gradient into order before its operator.
+    /// Makes its input and its gradient contiguous before its operator.
     CopiesBefore,
     /// Rounds the statistics of 16-bit inputs at the end (2.13).
     RoundsAtTheEnd,

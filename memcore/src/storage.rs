@@ -160,7 +160,7 @@ impl Storage {
         }
     }
 
-    /// A node lets go. `last_owner` says that the storage is about to be dropped, so that nobody cares any more.
+    /// A node drops its hold. `last_owner` says that the storage is about to be dropped, so that nobody cares any more.
     pub(crate) fn remove_saver(&self, last_owner: bool) {
         if self.savers.fetch_sub(1, Relaxed) == 1 && !last_owner && self.category() == Category::Activation {
             self.set_category(Category::Temporary);

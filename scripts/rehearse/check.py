@@ -62,7 +62,7 @@ def main():
     if len(words) != 2:
         sys.exit(__doc__)
     if shutil.which(words[1]) is None:
-        skip(f"{words[1]} is no program")
+        skip(f"{words[1]} is not a program")
     vramlab, python = os.path.abspath(words[0]), os.path.abspath(shutil.which(words[1]))
     asked = subprocess.run([python, "-c", "import torch; print(torch.__version__.split('+')[0] if torch.version.cuda else '')"],
                            capture_output=True, text=True)

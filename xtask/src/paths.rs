@@ -178,7 +178,7 @@ impl<'ast> Visit<'ast> for Reader {
         self.import(&item.tree, &mut Vec::new(), public);
     }
 
-    /// Who may see an item is no use: `pub(in path)`.
+    /// Who may see an item is not a use: `pub(in path)`.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
     /// What an attribute names is read as code is.
@@ -262,7 +262,7 @@ impl Reader {
                         at += 3;
                     }
                     let is_macro = is(at, '!') && !is(at + 1, '=');
-                    // A field's name, with its type or its value, is no mention; a path before a group of imports is one.
+                    // A field's name, with its type or its value, is not a mention; a path before a group of imports is one.
                     let is_field = names.len() == 1 && is(at, ':') && !joins(at);
                     if !follows && !is_field {
                         self.path(names, line(first.span()), is_macro);

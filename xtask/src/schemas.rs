@@ -141,7 +141,7 @@ fn linked(structs: &BTreeMap<String, Struct>, kind: &str) -> String {
         name if structs.contains_key(name) => format!("[{name}](#{})", structs[name].anchor),
         // It has a form of its own, which is written by hand.
         "Table" => "table (title, columns, kinds, rows)".into(),
-        // What is no struct has names.
+        // What is not a struct has names.
         name if name.starts_with(|c: char| c.is_ascii_uppercase()) => "text".into(),
         other => other.to_string(),
     };

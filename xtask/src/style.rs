@@ -1,4 +1,5 @@
-//! A rule of form: files stay short. That whatever is unsafe says why it is sound, clippy checks.
+//! Rules of form: files stay short, and phrases that `docs/glossary.md` has a word for do not come back. That whatever is unsafe says why it is sound,
+//! clippy checks.
 
 use crate::Violation;
 use crate::files::SourceFile;
@@ -10,4 +11,54 @@ pub const MAX_LINES: usize = 600;
 pub fn too_long(file: &SourceFile) -> Option<Violation> {
     let lines = file.text.lines().count();
     (lines > MAX_LINES).then(|| Violation::new(&file.path, lines, format!("{lines} lines; {MAX_LINES} are the limit")))
+}
+
+/// Phrases, and what the field says.
+const PHRASES: &[(&str, &str)] = &[
+    ("let go", "freed, dropped"),
+    ("lets go", "frees, drops"),
+    ("letting go", "freeing, dropping"),
+    ("lets it go", "frees it"),
+    ("lets them go", "frees them"),
+    ("into order", "contiguous"),
+];
+
+/// What may stand after "is no": nothing is said to be of a kind.
+const AFTER_NO: &[&str] =
+    &["longer", "more", "less", "shorter", "such", "reason", "room", "use", "end", "conflict", "mention", "other"];
+
+/// Where a file says what [`PHRASES`] has a better word for, or that something "is no" thing.
+pub fn phrases(file: &SourceFile) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (number, line) in file.text.lines().enumerate() {
+        for (phrase, instead) in PHRASES {
+            if says(line, phrase) {
+                found.push(Violation::new(&file.path, number + 1, format!("{phrase:?}: say {instead}")));
+            }
+        }
+        if is_no(line) {
+            found.push(Violation::new(&file.path, number + 1, "\"is no\": say \"is not a\""));
+        }
+    }
+    found
+}
+
+/// Whether a phrase stands there, not as the beginning of a longer word.
+fn says(line: &str, phrase: &str) -> bool {
+    let line = line.to_lowercase();
+    line.match_indices(phrase).any(|(at, _)| !line[at + phrase.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+}
+
+fn is_no(line: &str) -> bool {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let wrong = |at: usize| {
+        let before = at.checked_sub(1).map_or("", |before| words[before]).to_lowercase();
+        let after = words.get(at + 2).map_or("", |word| word.trim_matches(|c: char| !c.is_alphabetic()));
+        matches!(words[at], "is" | "are" | "was" | "were")
+            && words.get(at + 1) == Some(&"no")
+            && !before.ends_with("here")
+            && !after.is_empty()
+            && !AFTER_NO.contains(&after)
+    };
+    (0..words.len()).any(wrong)
 }

@@ -1,8 +1,8 @@
-//! Files stay short.
+//! Files stay short, and phrases stay away.
 
 use xtask::files::{SourceFile, all_rust_files, workspace_root};
 use xtask::listing;
-use xtask::style::{MAX_LINES, too_long};
+use xtask::style::{MAX_LINES, phrases, too_long};
 
 #[test]
 fn no_file_is_too_long() {
@@ -17,4 +17,26 @@ fn a_line_too_many_is_found() {
     let of = |lines| too_long(&SourceFile { path: "x.rs".into(), text: "\n".repeat(lines) });
     assert_eq!(of(MAX_LINES), None);
     assert!(of(MAX_LINES + 1).is_some());
+}
+
+#[test]
+fn phrases_that_the_field_has_a_word_for_do_not_come_back() {
+    // This file and the list itself quote them.
+    let quotes = |file: &SourceFile| file.path.ends_with("style.rs");
+    let files = all_rust_files(&workspace_root()).unwrap();
+    let violations: Vec<_> = files.iter().filter(|file| !quotes(file)).flat_map(phrases).collect();
+    assert!(violations.is_empty(), "{}", listing(&violations));
+}
+
+#[test]
+fn a_phrase_is_found_where_it_stands() {
+    let of = |text: &str| phrases(&SourceFile { path: "x.rs".into(), text: text.into() }).len();
+    for wrong in ["// It is no matrix.", "// which lets go of it", "// Let go.", "/// a gradient brought into order"] {
+        assert_eq!(of(wrong), 1, "{wrong}");
+    }
+    for right in
+        ["// There is no matrix.", "// It is no longer there.", "// Where there are no values.", "// is not a matrix"]
+    {
+        assert_eq!(of(right), 0, "{right}");
+    }
 }

@@ -1,7 +1,7 @@
 //! What every group of benchmarks begins with: criterion with settings that let all groups end in minutes, and the devices.
 //!
 //! `--backend NAME`, which criterion does not know, is taken off the command line and passed on as `VRAMLAB_BACKEND`; either may
-//! be used. Without it every device is measured that is no software adapter.
+//! be used. Without it every device is measured that is not a software adapter.
 #![allow(dead_code)] // each group uses its part
 
 use std::ffi::OsString;

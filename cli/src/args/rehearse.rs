@@ -122,7 +122,7 @@ impl RehearseArgs {
 
     /// After how long it ends.
     pub(crate) fn time(&self) -> Option<Duration> {
-        // More than a year is no end.
+        // More than a year is not an end.
         self.seconds.map(|seconds| Duration::from_secs_f64(seconds.min(3e7)))
     }
 }

@@ -73,7 +73,7 @@ impl FromStr for TraceRange {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no range: expected FROM..TO, as 100..400, 0.5s..1.2s or ..200ms");
+        let wrong = || format!("{text:?} is not a range: expected FROM..TO, as 100..400, 0.5s..1.2s or ..200ms");
         let (from, to) = text.split_once("..").ok_or_else(wrong)?;
         let timed = |text: &str| text.ends_with('s');
         if timed(from) || timed(to) {

@@ -23,13 +23,13 @@ use crate::ui::Ui;
 /// The run's name, unless said.
 const DEFAULT: &str = "default";
 
-/// More is no lock file.
+/// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Repeats the runs of a lock file and compares, or writes the file.
 ///
 /// # Errors
-/// With code 1, memory that grew (with `--strict`, events that changed), or that does not fit the given limit; files that are no lock files,
+/// With code 1, memory that grew (with `--strict`, events that changed), or that does not fit the given limit; files that are not lock files,
 /// settings that cannot work.
 pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
     let file = Destination::File(args.baseline.clone());
@@ -148,7 +148,7 @@ fn read(path: &Path) -> Result<Option<Lock>> {
     let mut text = String::new();
     file.take(MAX_BYTES + 1).read_to_string(&mut text).map_err(|error| failed(error.to_string()))?;
     if text.len() as u64 > MAX_BYTES {
-        return Err(failed(format!("more than {MAX_BYTES} bytes are no lock file")));
+        return Err(failed(format!("more than {MAX_BYTES} bytes are not a lock file")));
     }
     Lock::read(&text).map(Some).map_err(failed)
 }

@@ -78,7 +78,7 @@ fn offering(command: Command) -> Command {
     })
 }
 
-/// What clap_complete leaves out of its script for fish: words that are no options.
+/// What clap_complete leaves out of its script for fish: words that are not options.
 fn experiments_in_fish() -> String {
     let quoted = |text: &str| text.replace(['\\', '\''], "");
     let lines = experiments::ALL.iter().map(|one| {

@@ -19,7 +19,7 @@ use crate::visible::sequence;
 /// Shows devices and running trainings, once or until Ctrl-C.
 ///
 /// # Errors
-/// A result that cannot be written; a directory of statuses that others can write. That nothing runs, or that a driver is absent, is no failure.
+/// A result that cannot be written; a directory of statuses that others can write. That nothing runs, or that a driver is absent, is not a failure.
 pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
     // That is how one leaves it.
     interrupt::silence();

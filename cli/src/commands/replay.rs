@@ -16,7 +16,7 @@ use crate::ui::Ui;
 /// Replays a recording through one policy, or several side by side.
 ///
 /// # Errors
-/// A file that is no recording, settings that cannot be, results that cannot be written; with code 1, a limit given by
+/// A file that is not a recording, settings that cannot be, results that cannot be written; with code 1, a limit given by
 /// flags under which requests fail that the recorded program got.
 pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.columns).chain(&args.page.html))?;

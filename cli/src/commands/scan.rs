@@ -17,7 +17,7 @@ use crate::output;
 use crate::progress::Progress;
 use crate::ui::Ui;
 
-/// More is no result of a scan.
+/// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
 /// What a point gave.
@@ -139,7 +139,7 @@ fn scan_args(cli: &Cli) -> Option<&ScanArgs> {
 /// Refuses `--continue` where there is nothing to go on with.
 ///
 /// # Errors
-/// A command that is no scan.
+/// A command that is not a scan.
 pub(super) fn check_alone(cli: &Cli) -> Result<()> {
     match scan_args(cli).and_then(|scan| scan.go_on.as_ref()) {
         Some(_) => Err(Failure::usage("--continue: only a scan goes on, with the same -L and -P as before")),

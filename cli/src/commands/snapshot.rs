@@ -17,7 +17,7 @@ use crate::ui::Ui;
 /// Does what was asked of a snapshot.
 ///
 /// # Errors
-/// Files that are no snapshots, naming the byte; results that cannot be written.
+/// Files that are not snapshots, naming the byte; results that cannot be written.
 pub(super) fn run(args: &SnapshotArgs, ui: &Ui) -> Result<Code> {
     match &args.command {
         SnapshotCommand::Show(args) => show(args, ui),
@@ -93,7 +93,7 @@ fn convert(args: &ConvertArgs, ui: &Ui) -> Result<Code> {
     let format = format_of(&args.out, args.to)?;
     let (document, _) = Document::open(&args.file)?;
     let name = args.file.display().to_string();
-    // What is no snapshot is not passed on as one.
+    // What is not a snapshot is not passed on as one.
     document.check(&name)?;
     write(&args.out, &document, format, &name, ui)?;
     Ok(Code::Done)
@@ -106,7 +106,7 @@ fn convert(args: &ConvertArgs, ui: &Ui) -> Result<Code> {
 pub(super) fn format_of(out: &Destination, asked: Option<SnapshotFormat>) -> Result<SnapshotFormat> {
     let path = match out {
         Destination::Stdout if asked == Some(SnapshotFormat::Pickle) => {
-            return Err(Failure::usage("-: a pickle is no text; name a file"));
+            return Err(Failure::usage("-: a pickle is not text; name a file"));
         }
         Destination::Stdout => return Ok(SnapshotFormat::Json),
         Destination::File(path) => path,

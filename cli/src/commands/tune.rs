@@ -14,7 +14,7 @@ use crate::ui::Ui;
 /// Searches and reports.
 ///
 /// # Errors
-/// A file that is no recording; results that cannot be written; with code 1, a snapshot that its own settings do not
+/// A file that is not a recording; results that cannot be written; with code 1, a snapshot that its own settings do not
 /// reproduce: what others would take is not known then.
 pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;

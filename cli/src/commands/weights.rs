@@ -58,7 +58,7 @@ pub(super) fn train<T>(
 /// A run that resumes a state, under the profile that the state was made under, where no other one is named; and what to say of that.
 ///
 /// # Errors
-/// A file that is no state, or is damaged.
+/// A file that is not a state, or is damaged.
 pub(super) fn under_its_profile(mut spec: RunSpec) -> Result<(RunSpec, Option<String>)> {
     let (Some(path), None) = (&spec.begin.resume, &spec.profile.like) else { return Ok((spec, None)) };
     let bytes = mapped(path)?;

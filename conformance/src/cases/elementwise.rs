@@ -86,7 +86,7 @@ fn casts() -> Vec<Case> {
     out
 }
 
-/// Rounding to nearest even, overflow and what is no number.
+/// Rounding to nearest even, overflow and what is not a number.
 fn float_casts(from: DType, to: DType) -> [Case; 2] {
     let rounding = Case::on(to, format!("rounding_from_{}", short(from)));
     let special = Case::on(to, format!("special_from_{}", short(from)));

@@ -96,7 +96,7 @@ fn call(case: crate::case::CaseBuilder, reduction: Reduction, tolerance: Toleran
     })
 }
 
-/// Targets that are no class.
+/// Targets that are not a class.
 fn outside(dtype: DType, reduction: Reduction) -> Case {
     let name = if reduction == Reduction::None { "none_outside" } else { "mean_outside" };
     let targets = Values(vec![1.0, 4.0, -1.0]);

@@ -87,7 +87,7 @@ fn special(dtype: DType, log: bool) -> Vec<Case> {
 }
 
 fn backward(dtype: DType, log: bool, name: &str, dims: [usize; 3], lead: usize) -> Case {
-    // Any numbers will do: the kernel's formula holds for groups that are no softmax too.
+    // Any numbers will do: the kernel's formula holds for groups that are not softmax too.
     let y = if log { Range(-4.0, 0.0) } else { Range(0.0, 1.0) };
     let case = Case::on(dtype, named(log, name)).read("y", &dims, y).offset(lead);
     let case = case.read("grad", &dims, Range(-1.0, 1.0)).offset(lead).write("out", &dims).offset(lead);

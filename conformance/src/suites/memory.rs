@@ -199,11 +199,11 @@ fn unknown(backend: &dyn Backend) -> Result<(), String> {
     backend.free_segment(id);
     if backend.computes() {
         let region = Region { segment: id, offset: 0, len: 16 };
-        require(backend.upload(&[0; 16], region).is_err(), || "upload to a freed segment is no error".into())?;
+        require(backend.upload(&[0; 16], region).is_err(), || "upload to a freed segment is not an error".into())?;
         require(backend.download(region, &mut [0; 16]).is_err(), || "download from a freed one is none".into())?;
         let call = Fill { value: 1.0, out: f32s(region)? }.into();
         let launched = backend.launch(&call).and_then(|()| backend.synchronize());
-        require(launched.is_err(), || "a kernel on a freed segment is no error".into())?;
+        require(launched.is_err(), || "a kernel on a freed segment is not an error".into())?;
     }
     stays_usable(backend)
 }

@@ -149,7 +149,7 @@ mod tests {
         let (a, b, other) = (ledger.scope("a"), ledger.scope("b.0"), ledger.scope("b.1"));
         let events = [
             alloc(0, 1000, a, "mm"),
-            alloc(1, 5, a, "add"), // highest: 1005, the fall of 5 below is no valley
+            alloc(1, 5, a, "add"), // highest: 1005, the fall of 5 below is not a valley
             free(1),
             alloc(2, 3, b, "relu"),
             free(2),

@@ -27,7 +27,7 @@ const UNITS: [(&str, u64); 11] = [
 /// Beyond this, a size is a mistake.
 const MAX: u64 = 1 << 60;
 
-/// A bare number below this is no number of bytes that anybody means: of MiB or GiB, more likely, or of a card.
+/// A bare number below this is not a number of bytes that anybody means: of MiB or GiB, more likely, or of a card.
 const LEAST_BARE: u64 = 1 << 20;
 
 /// Reads `8GiB`, `1.5 GiB`, `512MiB`, `20GB` (10⁹), `1000`.

@@ -69,11 +69,6 @@ impl Experiment for Cache {
         }
     }
 
-    /// Replays of what was recorded predict.
-    fn has_closed_forms(&self) -> bool {
-        false
-    }
-
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
         let (batches, steps) = (setup.sizes("batch", &[128, 32, 100]), setup.size("steps", 4));
         if batches.is_empty() || batches.contains(&0) || steps < 3 {

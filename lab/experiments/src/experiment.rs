@@ -99,11 +99,6 @@ pub trait Experiment: Sync {
         self.about().question
     }
 
-    /// Whether its predictions come from closed forms in the sizes, and from nothing that was run.
-    fn has_closed_forms(&self) -> bool {
-        true
-    }
-
     /// What others say about it.
     fn claims(&self) -> &'static [Claim] {
         self.about().claims

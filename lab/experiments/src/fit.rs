@@ -57,11 +57,6 @@ impl Experiment for Fit {
         }
     }
 
-    /// Dry runs predict.
-    fn has_closed_forms(&self) -> bool {
-        false
-    }
-
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
         let memory = setup.size("memory_mib", 64) as u64;
         if !(4..=1 << 20).contains(&memory) {

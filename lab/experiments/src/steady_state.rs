@@ -213,7 +213,7 @@ fn reason(category: Category, phase: &str, by: i64) -> &'static str {
         (Category::Gradient, _, false) => "zero_grad lets the gradients go",
         (Category::OptimizerState, ..) => "optimizer state, made at the first step",
         (Category::Activation, _, true) => "saved for backward by the graph",
-        (Category::Activation, _, false) => "backward lets go of what was saved",
+        (Category::Activation, _, false) => "backward frees what was saved",
         (Category::Temporary, "backward", true) => "no longer saved, but kept by its variable",
         (Category::Temporary, "loss", true) => "result and loss, kept by their variables",
         (Category::Temporary, _, true) => "the result, kept by its variable",

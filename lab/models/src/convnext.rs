@@ -1,9 +1,9 @@
 //! ConvNeXt (Liu et al. 2022), as torchvision builds it: channels convolved one by one, then mixed point by point in rows of channels.
 //!
 //! A picture goes to and fro between channels first and channels last by views. What a block adds lies as the views do, with the channels
-//! innermost, so that the next convolution brings its input into order again.
+//! innermost, so that the next convolution makes its input contiguous again.
 //!
-//! With cuDNN PyTorch convolves such pictures as they lie. Here they are brought into order there as well, which is a
+//! With cuDNN PyTorch convolves such pictures as they lie. Here they are made contiguous there as well, which is a
 //! [`ChannelsLast`](memcore::Deviation::ChannelsLast) deviation: in recorded runs bytes allocated and reserved were the same, the number of events was not.
 
 use lab_base::error::{Error, Result};

@@ -158,7 +158,7 @@ impl Model {
         Self { constants: init.constants(), buffers, module, parameters, training, variables, lists, task }
     }
 
-    /// The same network in another type: its parameters and buffers are converted one by one, each old one let go when the new one is there, as
+    /// The same network in another type: its parameters and buffers are converted one by one, each old one freed when the new one is there, as
     /// `model.to(dtype)` does.
     pub fn cast(self, architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
         let Self { constants, buffers, module, parameters, .. } = self;

@@ -34,7 +34,7 @@ pub struct BenchedDevice {
     pub name: String,
     /// `processor`, `discrete`, `software`, …
     pub kind: String,
-    /// Whether it computes on the host's processor although it is no backend for that.
+    /// Whether it computes on the host's processor although it is not a backend for that.
     pub software: bool,
     /// Whether it could be opened.
     pub available: bool,

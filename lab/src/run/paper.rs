@@ -14,6 +14,9 @@ use super::spec::RunSpec;
 /// Steps, and micro-batches of each, after which everything that is kept from one to the next is there.
 const FILLED: usize = 2;
 
+/// The most steps of a run that confirms what a shorter one found: more than a prediction makes unless told.
+const CONFIRMED: usize = 16;
+
 /// What a run takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
@@ -153,6 +156,14 @@ impl Paper<'_> {
         let mut session = self.settled(spec)?.at_most(FILLED);
         session.run.accumulate = session.run.accumulate.min(FILLED);
         self.in_room_of(&session)
+    }
+
+    /// The same of all of its steps, as its command makes them.
+    ///
+    /// # Errors
+    /// As [`in_what_there_is`](Self::in_what_there_is).
+    pub(super) fn in_full(&self, spec: &RunSpec) -> Result<Option<(u64, u64)>> {
+        Ok(self.in_room_of(&self.session(spec)?.at_most(CONFIRMED))?.0)
     }
 
     fn in_room_of(&self, session: &Session) -> Result<(Option<(u64, u64)>, u64)> {

@@ -55,7 +55,7 @@ pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec
     Ok((profile::counted(target, spec, backends)?, remarks))
 }
 
-/// What is divided over several devices is no run on one: who divides it asks for each part [`alone`](RunSpec::alone).
+/// What is divided over several devices is not a run on one: who divides it asks for each part [`alone`](RunSpec::alone).
 fn one_device(spec: &RunSpec) -> Result<()> {
     let divided = RunSpec { parallel: spec.parallel.clone(), ..RunSpec::default() }.said();
     match divided.keys().next() {

@@ -12,7 +12,7 @@ pub(crate) fn check(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
     compare(name, run, <[Step]>::to_vec);
 }
 
-/// As [`check`], for runs under autocast. PyTorch keeps the cached casts in a table of addresses of host memory, and lets them go in the order of
+/// As [`check`], for runs under autocast. PyTorch keeps the cached casts in a table of addresses of host memory, and frees them in the order of
 /// that table: the frees of one moment have no order there.
 pub(crate) fn check_unordered_frees(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
     compare(name, run, sorted_frees);
@@ -26,7 +26,7 @@ fn sorted_frees(events: &[Step]) -> Vec<Step> {
     events
 }
 
-/// What differs on one of several devices, up to the last of these rows; who let go of what is not compared.
+/// What differs on one of several devices, up to the last of these rows; who freed what is not compared.
 pub(crate) fn differences_until(recording: &Recording, device: &Device, rows: &[Row], unordered: bool) -> Vec<String> {
     let mut differences = row_differences(recording, rows);
     differences.truncate(20);
@@ -152,7 +152,7 @@ fn rows_beside(rows: &[Row], recorded: &[RecordedRow]) -> Vec<String> {
     differences
 }
 
-/// Who made each allocation and who let go of it, as a profiler shows it; what differs, once each, with how often.
+/// Who made each allocation and who freed it, as a profiler shows it; what differs, once each, with how often.
 fn label_differences(recording: &Recording, device: &Device) -> Vec<String> {
     let ours = allocated_by(device);
     let pairs = ours.iter().map(String::as_str).zip(recording.allocated_by());

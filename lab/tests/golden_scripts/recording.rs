@@ -150,7 +150,7 @@ impl Recording {
         kinds.zip(self.made_by()).filter(|(kind, _)| *kind == 'a').map(|(_, name)| name).collect()
     }
 
-    /// Which allocation each free ends, and who let go of it; in the order of the allocations.
+    /// Which allocation each free ends, and who freed it; in the order of the allocations.
     pub(crate) fn freed_by(&self) -> Vec<(u64, &str)> {
         let kinds = self.text("ev").chars().filter(|kind| matches!(kind, 'a' | 'f' | 'q'));
         let frees = kinds.zip(self.made_by()).filter(|(kind, _)| *kind != 'a');
@@ -176,9 +176,9 @@ pub(crate) fn allocated_by(device: &Device) -> Vec<String> {
     device.with_ledger(|ledger| ledger.history().iter().filter_map(label).collect())
 }
 
-/// Who let go of each allocation of the device's history; in the order of the allocations.
+/// Who freed each allocation of the device's history; in the order of the allocations.
 ///
-/// PyTorch's profiler does not see what the program lets go of, and tells sizes, not allocations: the recording gave each free the next label that it
+/// PyTorch's profiler does not see what the program frees, and tells sizes, not allocations: the recording gave each free the next label that it
 /// saw if the size was the same. So do we.
 pub(crate) fn freed_by(device: &Device) -> Vec<(u64, String)> {
     let mut sizes = HashMap::new();

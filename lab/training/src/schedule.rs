@@ -9,13 +9,13 @@ use serde::Serialize;
 pub enum Phase {
     /// The batch is put on the device.
     Input,
-    /// Gradients are let go or zeroed.
+    /// Gradients are freed or zeroed.
     ZeroGrad,
     /// The network runs.
     Forward,
     /// The loss is computed.
     Loss,
-    /// The region of autocast ends and its cached casts are let go. Where an order does not name it, it ends with the loss.
+    /// The region of autocast ends and its cached casts are freed. Where an order does not name it, it ends with the loss.
     ExitAutocast,
     /// Gradients are computed.
     Backward,
@@ -23,7 +23,7 @@ pub enum Phase {
     Step,
     /// The loss scaler is updated. Where an order does not name it, it is updated right after the step.
     Update,
-    /// The program lets go of the network's result.
+    /// The program frees the network's result.
     Del,
     /// The network runs once more, without recording a graph.
     ForwardNoGrad,
@@ -158,7 +158,7 @@ impl Schedule {
         Self { order, rows, prefix: prefix.into(), cast: false, one_batch: false }
     }
 
-    /// The usual one of a program that lets go of the network's result as soon as its loss is there: `loss = model(**b).loss`. No row is taken
+    /// The usual one of a program that frees the network's result as soon as its loss is there: `loss = model(**b).loss`. No row is taken
     /// between the two.
     pub fn keeping_the_loss() -> Self {
         let mut schedule = Self::default();

@@ -38,7 +38,7 @@ named!(Precision, "precision", {
 });
 
 impl Precision {
-    /// Parameters and products in one type; float32 for one that is no type of parameters.
+    /// Parameters and products in one type; float32 for one that is not a type of parameters.
     pub fn throughout(dtype: DType) -> Self {
         match dtype {
             DType::F16 => Precision::Fp16,
@@ -82,7 +82,7 @@ pub struct RunSettings {
     pub optimizer: OptimizerSettings,
     /// Micro-batches per optimizer step.
     pub accumulate: usize,
-    /// Gradients are let go (`true`) or zeroed.
+    /// Gradients are freed (`true`) or zeroed.
     pub set_to_none: bool,
     /// Largest norm of the gradients.
     pub clip_grad_norm: Option<f64>,
@@ -98,7 +98,7 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
-    /// In float32, one micro-batch per step, gradients let go, phases in their usual order, seed 0.
+    /// In float32, one micro-batch per step, gradients freed, phases in their usual order, seed 0.
     pub fn new(batch: usize, steps: usize, optimizer: OptimizerSettings) -> Self {
         Self {
             batch,

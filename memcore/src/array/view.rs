@@ -79,7 +79,7 @@ impl Array {
     /// The dimensions in the order of `axes`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `axes` is no permutation.
+    /// [`Error::Shape`] when `axes` is not a permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
         Ok(self.with_layout(self.layout.permuted(axes)?, 0))
     }

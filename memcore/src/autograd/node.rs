@@ -151,7 +151,7 @@ impl Node {
 }
 
 impl Node {
-    /// Lets go of the saved values, and of what comes before: what nobody else holds is left in `pending`.
+    /// Drops the saved values, and what comes before: what nobody else holds is left in `pending`.
     fn unlink(&mut self, pending: &mut SmallVec<[Edge; 8]>) {
         drop(self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         pending.extend(std::mem::take(&mut self.next).into_iter().flatten().filter(Edge::is_last));

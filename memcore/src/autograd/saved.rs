@@ -100,7 +100,7 @@ impl<'a> Saved<'a> {
         Self { op, slots, unpacked: RefCell::default() }
     }
 
-    /// Lets go what hooks made anew. What PyTorch's engine does to gradients after a backward function (summing a broadcast away) comes after this.
+    /// Drops what hooks made anew. What PyTorch's engine does to gradients after a backward function (summing a broadcast away) comes after this.
     pub fn done(&self) {
         let _function = context::function();
         self.release();

@@ -66,7 +66,7 @@ impl Tensor {
         &self.array
     }
 
-    /// The value alone; the history is let go.
+    /// The value alone; the history is freed.
     pub fn into_array(self) -> Array {
         self.array
     }
@@ -116,10 +116,10 @@ impl Tensor {
     }
 
     /// Has `hook` called during backward each time a gradient has been accumulated in this leaf: PyTorch's
-    /// `register_post_accumulate_grad_hook`. It may replace the gradient, or let it go. It must not hold the leaf itself.
+    /// `register_post_accumulate_grad_hook`. It may replace the gradient, or drop it. It must not hold the leaf itself.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a tensor that is no leaf with a gradient, and for a second hook.
+    /// [`Error::Invalid`] for a tensor that is not a leaf with a gradient, and for a second hook.
     pub fn register_post_accumulate_grad_hook(&self, hook: Box<GradHook>) -> Result<()> {
         let registered = match &self.edge {
             Some(Edge::Leaf(leaf)) => leaf.set_hook(hook),

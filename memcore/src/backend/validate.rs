@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_ends_of_a_long_list_are_compared() {
         validate(&step(39 * 128 + 64)).unwrap();
-        // A gradient that is read twice is no conflict; one inside a parameter that is written is.
+        // A gradient that is read twice is not a conflict; one inside a parameter that is written is.
         validate(&step(64)).unwrap();
         for offset in [0, 32, 128 + 60] {
             let error = validate(&step(offset)).unwrap_err().to_string();

@@ -20,7 +20,7 @@ pub struct PhaseId(pub u32);
 pub struct Origin {
     /// The module that was running.
     pub scope: ScopeId,
-    /// The operator, as ATen names it (`addmm`); empty: none, the program let go of a value.
+    /// The operator, as ATen names it (`addmm`); empty: none, the program dropped a value.
     pub op: &'static str,
     /// The autograd node that the operator ran in (`AddmmBackward0`).
     pub node: Option<&'static str>,
@@ -74,7 +74,7 @@ pub enum Event {
     Free {
         /// Which.
         id: AllocId,
-        /// Who made it let go.
+        /// Who freed it.
         origin: Origin,
     },
     /// The role of an allocation became known, or changed.

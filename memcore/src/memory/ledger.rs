@@ -45,7 +45,7 @@ impl Ledger {
         }
     }
 
-    /// Takes in what an allocator asked of the driver. Reserving addresses takes no memory and is no event.
+    /// Takes in what an allocator asked of the driver. Reserving addresses takes no memory and is not an event.
     pub fn record_driver(&mut self, event: DriverEvent) {
         let event = match event {
             DriverEvent::SegmentAlloc { address, bytes, stream, .. } => Event::SegmentAlloc { address, bytes, stream },

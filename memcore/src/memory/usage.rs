@@ -39,7 +39,7 @@ pub struct PeakComposition {
 /// [`Usage::replay`] of a recording gives the very same value, and a report needs no device.
 ///
 /// The cost of an event does not grow with the number of scopes or live blocks: the composition at the peak is copied
-/// when the first allocation lets go after it, and then only the rows that changed since the last copy.
+/// when the first allocation is freed after it, and then only the rows that changed since the last copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     live: FxHashMap<AllocId, Live>,

@@ -209,8 +209,8 @@ impl Init {
         Self::converting(device, dtype, seed, Converted::default())
     }
 
-    /// The parameters and buffers of a model that was built before, converted to `dtype` one by one, each old one let go when the new one is there:
-    /// PyTorch's `model.to(dtype)`. What is no float stays. The same model must be built once more with this, and the old one dropped before.
+    /// The parameters and buffers of a model that was built before, converted to `dtype` one by one, each old one freed when the new one is there:
+    /// PyTorch's `model.to(dtype)`. What is not a float stays. The same model must be built once more with this, and the old one dropped before.
     #[doc(hidden)]
     pub fn converting(device: &Device, dtype: DType, seed: u64, mut before: Converted) -> Self {
         before.parameters.reverse();

@@ -10,7 +10,7 @@ use crate::error::Result;
 use crate::memory::ScopeId;
 use crate::ops;
 
-/// Each module's result is the next one's input; an intermediate result is let go as soon as the next exists.
+/// Each module's result is the next one's input; an intermediate result is freed as soon as the next exists.
 #[derive(Default)]
 pub struct Sequential {
     modules: Vec<Box<dyn Module>>,

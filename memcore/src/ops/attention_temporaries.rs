@@ -368,7 +368,7 @@ fn parts_of_keys(tiles: usize, slots: usize, blocks: usize) -> usize {
     if tiles as f32 >= 0.8 * slots as f32 {
         return 1;
     }
-    // Parts of as many blocks as one part fewer would have are no other division.
+    // Parts of as many blocks as one part fewer would have are the same division.
     let divides = |parts: &usize| *parts == 1 || blocks.div_ceil(*parts) != blocks.div_ceil(parts - 1);
     let filled = |parts: usize| {
         let rounds = (tiles * parts) as f32 / slots as f32;

@@ -30,7 +30,7 @@ pub(super) fn takes<'a>(
     (suits && x.device().has_cudnn_or(Deviation::WithoutCudnn)).then_some(parameters)
 }
 
-/// As [`super::batch_norm`]: the input is brought into order first; statistics are made in training only, and evaluation keeps the running ones.
+/// As [`super::batch_norm`]: the input is made contiguous first; statistics are made in training only, and evaluation keeps the running ones.
 pub(super) fn batch_norm(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],

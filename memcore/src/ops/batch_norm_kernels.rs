@@ -137,7 +137,7 @@ impl Given<'_> {
 }
 
 impl Parts {
-    /// Lets go of what is no result.
+    /// Drops what is not a result.
     pub(super) fn release_sums(&mut self) {
         if let Some([gradients, products]) = self.sums.take() {
             drop(products);

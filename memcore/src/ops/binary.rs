@@ -1,7 +1,7 @@
 //! Arithmetic of two tensors, broadcast against each other.
 //!
 //! A gradient is summed down to its operand's sizes after the gradients of both operands were made (as PyTorch's engine does it), and the
-//! second operand's is made first (as PyTorch's generated code does it: by name, `other` before `self`; values are saved, and let go, in that
+//! second operand's is made first (as PyTorch's generated code does it: by name, `other` before `self`; values are saved, and freed, in that
 //! order too).
 
 use smallvec::smallvec;

@@ -113,7 +113,7 @@ impl Function for ConvolutionBackward {
         let library = library_of(&x, weight.dims(), self.geometry);
         let cudnn = matches!(library, Convolution::Cudnn { .. });
         let incoming = grad.clone();
-        // The kernel of single channels brings the gradient into order before the input, the product with columns behind it.
+        // The kernel of single channels makes the gradient contiguous before the input, the product with columns behind it.
         let single = self.geometry.groups > 1 && self.geometry.groups == x.dims()[1];
         let early = if single { None } else { Some(x.contiguous()?) };
         // With cuDNN each gradient makes its own copy of what does not lie in order.

@@ -180,7 +180,7 @@ impl Backward {
     }
 
     /// Of weight and bias: both have their memory before either is computed, and the sums of the bias's run beside the columns. Each part of the pass
-    /// brings the incoming gradient into order for itself.
+    /// makes the incoming gradient contiguous for itself.
     fn parameter_grads(
         &self,
         x: &Array,

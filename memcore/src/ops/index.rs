@@ -17,10 +17,10 @@ type Dims = SmallVec<[usize; 6]>;
 /// with the temporaries that this implies.
 ///
 /// # Errors
-/// [`Error::Shape`] when the table is no matrix; those of the device. An index outside the table reads as NaN.
+/// [`Error::Shape`] when the table is not a matrix; those of the device. An index outside the table reads as NaN.
 pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) -> Result<Tensor> {
     let [rows, n] = *weight.dims() else {
-        return Err(Error::shape("embedding", format!("table {:?} is no matrix", weight.dims())));
+        return Err(Error::shape("embedding", format!("table {:?} is not a matrix", weight.dims())));
     };
     if padding_idx.is_some_and(|i| i >= rows) {
         return Err(Error::shape("embedding", format!("padding index {padding_idx:?} of {rows} rows")));

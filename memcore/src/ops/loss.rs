@@ -75,7 +75,7 @@ fn class_axis(x: &Tensor) -> usize {
     usize::from(x.rank() > 1)
 }
 
-/// Makes NaN of each element of `x` whose target is no class. What reads outside of a table is NaN: the table is the number of targets that count,
+/// Makes NaN of each element of `x` whose target is not a class. What reads outside of a table is NaN: the table is the number of targets that count,
 /// once for each class, and `memory`, as large as `x`, is overwritten with what is read of it.
 fn nan_where_ignored(target: &Array, classes: usize, counted: &Array, memory: &Tensor, x: &Tensor) -> Result<()> {
     let table = counted.view(&[1, 1])?.broadcast_to(&[classes, 1])?;
@@ -244,7 +244,7 @@ impl Function for NllLossBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(if self.shape.is_plane { "nll_loss2d_backward" } else { "nll_loss_backward" });
         let out = log_probs.empty_like()?;
-        // PyTorch brings the input into order, of which only the sizes are needed.
+        // PyTorch makes the input contiguous, of which only the sizes are needed.
         let ordered = out.device().profile().torch_temporaries && !log_probs.layout().is_contiguous();
         let input = if ordered { Some(context::within("contiguous>clone", || log_probs.empty_like())?) } else { None };
         // The kernel of more dimensions reads the gradient as it lies.

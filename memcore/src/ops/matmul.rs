@@ -50,7 +50,7 @@ struct Operands {
 
 impl Operands {
     /// PyTorch saves an operand only when the other's gradient needs it, in the order of its names: `mat2` before `self`, which is the order in
-    /// which they are let go.
+    /// which they are freed.
     fn save(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
         let rhs = a.requires_grad();
         if rhs {
@@ -62,7 +62,7 @@ impl Operands {
         Ok(Self { lhs: b.requires_grad().then_some(rhs as usize), rhs: rhs.then_some(0) })
     }
 
-    /// What was saved. Both live until the node has run: what a checkpoint recomputed is let go with them.
+    /// What was saved. Both live until the node has run: what a checkpoint recomputed is freed with them.
     fn unpack(&self, saved: &Saved<'_>) -> Result<[Option<Array>; 2]> {
         let get = |place: Option<usize>| place.map(|place| saved.get(place)).transpose();
         // In the order of saving, which is the order of unpacking.
@@ -177,14 +177,14 @@ impl Function for AddmmBackward {
         if needs.input(0) {
             let _sum = context::op(".>sum");
             let sum = grad.reduce(ReduceOp::Sum, &[0], false);
-            // The engine has the others already: it lets them go when memory runs out here.
+            // The engine has the others already: it frees them when memory runs out here.
             out[0] = Some(sum.map_err(|error| of_engine(&mut out, error))?.keeping_base());
         }
         Ok(out)
     }
 }
 
-/// Lets gradients go on the engine's behalf, for `error`.
+/// Drops gradients on the engine's behalf, for `error`.
 fn of_engine(grads: &mut Grads, error: Error) -> Error {
     let _around = context::op(context::AROUND);
     // In their order; clearing a list goes from its end.

@@ -49,7 +49,7 @@ pub fn layer_norm(
     drop(op);
     let (inputs, slots) = present(x, &[weight, bias]);
     let y = record(y, &inputs, |saved| {
-        // In the order in which the node lets them go. Its bias is no part of any gradient, and PyTorch keeps it all the same: a copy of its own
+        // In the order in which the node frees them. Its bias is not a part of any gradient, and PyTorch keeps it all the same: a copy of its own
         // where autocast made one.
         if let Some(bias) = bias {
             saved.save("bias", bias.array())?;

@@ -106,7 +106,7 @@ fn output_dims(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result
 fn averaged(op: &'static str, name: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims(op, x, geometry)?;
     let _op = context::op(op);
-    // The adaptive pooling gives its result a size by itself, after it brought its input into order.
+    // The adaptive pooling gives its result a size by itself, after it made its input contiguous.
     let adaptive = name == ADAPTIVE;
     let compute = || {
         let early = if adaptive { Some(x.array().contiguous()?) } else { None };
@@ -149,7 +149,7 @@ impl Function for PoolBackward {
         };
         let _op = context::op(op);
         let out = context::within(made_by, || x.empty_like())?;
-        // PyTorch brings the input into order, of which only the sizes are needed.
+        // PyTorch makes the input contiguous, of which only the sizes are needed.
         let ordered = x.device().profile().torch_temporaries && self.name != ADAPTIVE && !x.layout().is_contiguous();
         let input = if ordered { Some(context::within("contiguous>clone", || x.empty_like())?) } else { None };
         let grad = grad.contiguous()?;

@@ -21,7 +21,7 @@ pub struct QuantizedInt8 {
 /// [`Error::Shape`] for anything but a matrix; those of the device.
 pub fn quantize_int8(x: &Array) -> Result<QuantizedInt8> {
     let [rows, _] = *x.dims() else {
-        return Err(Error::shape("quantize_int8", format!("{:?} is no matrix", x.dims())));
+        return Err(Error::shape("quantize_int8", format!("{:?} is not a matrix", x.dims())));
     };
     let _op = context::op("quantize_int8");
     let x = x.contiguous()?;
@@ -34,7 +34,7 @@ pub fn quantize_int8(x: &Array) -> Result<QuantizedInt8> {
 /// `values·scale` in a float type.
 ///
 /// # Errors
-/// [`Error::DType`] for a type that is no float; those of the device.
+/// [`Error::DType`] for a type that is not a float; those of the device.
 pub fn dequantize_int8(x: &QuantizedInt8, dtype: DType) -> Result<Array> {
     if !dtype.is_float() {
         return Err(Error::DType { op: "dequantize_int8", operand: "out", found: dtype, expected: "float" });

@@ -75,7 +75,7 @@ impl Function for ViewBackward {
 /// [`Error::Shape`] for anything but two dimensions.
 pub fn t(x: &Tensor) -> Result<Tensor> {
     if x.rank() != 2 {
-        return Err(Error::shape("t", format!("{:?} is no matrix", x.dims())));
+        return Err(Error::shape("t", format!("{:?} is not a matrix", x.dims())));
     }
     let y = x.array().t()?;
     record(y, &[x], |_| Ok(Box::new(TransposeBackward { name: "TBackward0", axes: [0, 1] })))
@@ -109,7 +109,7 @@ impl Function for TransposeBackward {
 /// The dimensions in another order, as a view.
 ///
 /// # Errors
-/// [`Error::Shape`] when `axes` is no permutation.
+/// [`Error::Shape`] when `axes` is not a permutation.
 pub fn permute(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
     let y = x.array().permute(axes)?;
     record(y, &[x], |_| {

@@ -122,7 +122,7 @@ struct SoftmaxBackward {
 }
 
 impl SoftmaxBackward {
-    /// PyTorch computes `grad·y` into a temporary before the sums of softmax, and brings it into order where the gradient is not. What its kernel
+    /// PyTorch computes `grad·y` into a temporary before the sums of softmax, and makes it contiguous where the gradient is not. What its kernel
     /// reads in the end is contiguous: that, or the gradient itself for the logarithm.
     fn operands(&self, y: &Array, grad: &Array) -> Result<(Option<Array>, Array)> {
         if self.log || !y.device().profile().torch_temporaries {

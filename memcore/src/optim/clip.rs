@@ -138,7 +138,7 @@ fn partial_sums(device: &Device, chunks: &[usize], dtype: DType) -> Result<Vec<A
     // Empty tensors are passed over.
     let tensors = chunks.iter().filter(|&&chunks| chunks > 0).count();
     let offsets = context::within("to>_to_copy", || Array::empty(device, &[tensors + 1], DType::I64))?;
-    // The first to be let go is the last to be taken.
+    // The first to be freed is the last to be taken.
     Ok(vec![Array::empty(device, &[chunks.iter().sum()], dtype)?, offsets])
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct Row {
     pub(crate) records: bool,
     /// What lives on after the row, but for its gradients.
     pub(crate) parameters: Inputs,
-    /// What the row makes first, and lets go of last.
+    /// What the row makes first, and frees last.
     pub(crate) inputs: Inputs,
     pub(crate) run: Run,
 }

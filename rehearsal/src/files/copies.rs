@@ -65,7 +65,7 @@ pub(super) fn own(protection: &Protection, path: &[u8], contents: bool) -> Outco
             own_folder(protection, parent(path))?;
             system::copy(path, &copy, contents, stat.st_mode)
         }
-        // A device is no file of the script's.
+        // A device is not a file of the script's.
         _ => Err(libc::EPERM),
     }
 }

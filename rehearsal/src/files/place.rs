@@ -110,7 +110,7 @@ fn names(path: &[u8]) -> Vec<Vec<u8>> {
     names.rev().map(<[u8]>::to_vec).collect()
 }
 
-/// What lies at a path whose folders are no links, and where it points to if it is one.
+/// What lies at a path whose folders are not links, and where it points to if it is one.
 fn look(protection: &Protection, path: &[u8], copied: bool) -> Outcome<(Found, Option<Vec<u8>>)> {
     let copy = protection.copy_of(path);
     let (found, actual, stat) = match copied.then(|| lstat(&copy)) {

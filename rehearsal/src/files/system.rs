@@ -138,7 +138,7 @@ impl Drop for Descriptor {
     }
 }
 
-/// Names in a folder of the real file system, with their kind; none if it is no folder.
+/// Names in a folder of the real file system, with their kind; none if it is not a folder.
 ///
 /// `std` calls the functions that are answered here; as the path is absolute and not protected, or looked at for itself,
 /// [`super::as_it_is`] keeps them from answering.

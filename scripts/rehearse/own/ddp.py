@@ -24,7 +24,7 @@ def train(rank, world):
         (model(x) - x).square().mean().backward()
         optimizer.step()
         optimizer.zero_grad()
-        # NCCL's watchdog lets go of buffers some 100 ms later, on cards too.
+        # NCCL's watchdog frees buffers some 100 ms later, on cards too.
         time.sleep(0.3)
     count = torch.tensor(rank + 1, device="cuda")
     dist.all_reduce(count)

@@ -29,7 +29,7 @@ impl Results {
     /// Reads a folder: `DATE-….json` are benchmarks, `DATE-….jsonl` comparisons.
     ///
     /// # Errors
-    /// Files that cannot be read, or are no JSON.
+    /// Files that cannot be read, or are not JSON.
     pub fn read(folder: &Path) -> anyhow::Result<Self> {
         let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
         let mut paths: Vec<_> = entries.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
@@ -68,7 +68,7 @@ fn of_json(name: String, text: &str) -> anyhow::Result<File> {
     Ok(File { name, head, rows })
 }
 
-/// A line each; the one that describes the host is no measurement.
+/// A line each; the one that describes the host is not a measurement.
 fn of_lines(name: String, text: &str) -> anyhow::Result<File> {
     let (mut head, mut rows) = (Value::Null, Vec::new());
     for line in text.lines().filter(|line| !line.trim().is_empty()) {

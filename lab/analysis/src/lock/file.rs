@@ -41,7 +41,7 @@ impl Lock {
     /// Reads a file's text.
     ///
     /// # Errors
-    /// What is wrong, with its line and column: text that is no JSON or ends early, another schema, a figure that is missing or is none.
+    /// What is wrong, with its line and column: text that is not JSON or ends early, another schema, a figure that is missing or is none.
     pub fn read(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match value.get("schema") {

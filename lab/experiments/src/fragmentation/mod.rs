@@ -68,11 +68,6 @@ impl Experiment for Fragmentation {
         }
     }
 
-    /// Most are replays of what was recorded.
-    fn has_closed_forms(&self) -> bool {
-        false
-    }
-
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
         let batch = setup.size("batch", 128);
         let batches = setup.sizes("batches", &[128, 64, 32, 16]);

@@ -105,7 +105,7 @@ pub(super) fn staged_weights(weights: u64) -> Result<Trace> {
 
 /// Training steps of a made-up transformer whose sequences have another length each time: `layers` layers of width 256 with 4 heads,
 /// 8 sequences a batch. Per layer it keeps the normalised input, query, key and value, the attention weights (∝ length²) and both halves of a
-/// feed-forward block; backward makes a gradient of each and lets both go.
+/// feed-forward block; backward makes a gradient of each and frees both.
 pub(super) fn variable_lengths(layers: u64, lengths: &[u64]) -> Result<Trace> {
     const WIDTH: u64 = 256;
     const SEQUENCES: u64 = 8;

@@ -117,7 +117,7 @@ fn zero_gradients(session: &Session) -> Result<(u64, u64)> {
 }
 
 impl Learnt {
-    /// Steps before the first loss that is no number.
+    /// Steps before the first loss that is not a number.
     pub(super) fn finite_steps(&self) -> usize {
         self.losses.iter().take_while(|loss| loss.is_finite()).count()
     }

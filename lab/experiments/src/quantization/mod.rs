@@ -102,7 +102,7 @@ fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize)
     pairs
         .map(|pair| {
             let [outputs, inputs] = *pair[0].array().dims() else {
-                return Err(Error::usage("quantization", "a layer that is no matrix"));
+                return Err(Error::usage("quantization", "a layer that is not a matrix"));
             };
             Ok(HostLayer { inputs, outputs, weight: values(pair[0].array())?, bias: values(pair[1].array())? })
         })

@@ -14,7 +14,7 @@ use crate::{Measurement, Setup};
 /// Steps; what the last one adds is measured.
 const STEPS: usize = 3;
 
-/// One length, with the weights let go or kept.
+/// One length, with the weights freed or kept.
 pub(super) struct Trial {
     keeps: bool,
     length: usize,
@@ -43,7 +43,7 @@ pub(super) fn attempt(setup: &Setup<'_>, keeps: bool, length: usize, batch: usiz
 
 impl Trial {
     fn habit(&self) -> &'static str {
-        if self.keeps { "weights in a list" } else { "weights let go" }
+        if self.keeps { "weights in a list" } else { "weights freed" }
     }
 
     pub(super) fn measurement(&self) -> Measurement {

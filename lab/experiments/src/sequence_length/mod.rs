@@ -241,7 +241,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
                 (0, 0, _) => Verdict::Depends,
                 _ => Verdict::Holds,
             },
-            number: in_bytes([("per step, let go", kept::most(kept, false)), ("kept", kept::most(kept, true))]),
+            number: in_bytes([("per step, freed", kept::most(kept, false)), ("kept", kept::most(kept, true))]),
             condition: format!(
                 "after backward the graph keeps {stays} bytes in every case: what it saved goes node by node, and an encoder and decoder \
                  with attention grows by {} bytes per step; only a list that holds the weights keeps them: with one it grows by {} in \

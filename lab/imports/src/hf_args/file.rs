@@ -7,7 +7,7 @@ use lab_base::error::{Error, Result};
 use lab_traces::snapshot::read_objects;
 use serde_json::{Map, Value};
 
-/// More is no list of arguments.
+/// The largest file that is read, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// The arguments in a file, by name.

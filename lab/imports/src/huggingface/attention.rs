@@ -89,7 +89,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same with the heads of each position joined and given to `output`: `[b, t, width]`. Lets go in the order of the library's variables.
+    /// The same with the heads of each position joined and given to `output`: `[b, t, width]`. Frees in the order of the library's variables.
     ///
     /// # Errors
     /// As [`Self::attend`].

@@ -60,7 +60,7 @@ impl DynamicCache {
         options.caches(use_cache).then(cache)
     }
 
-    /// What it holds, the last layer first: the order in which Python lets go of a list.
+    /// What it holds, the last layer first: the order in which Python frees a list.
     pub(super) fn take(&self) -> Vec<LayerCache> {
         let mut layers = std::mem::take(&mut *self.layers.lock().unwrap_or_else(PoisonError::into_inner));
         layers.reverse();

@@ -31,7 +31,7 @@ impl SavedType {
     /// the names are attributes of `torch`, aliases included.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is no name.
+    /// [`Error::Usage`] for what is not a name.
     pub(super) fn read(keys: &Keys<'_>) -> Result<Self> {
         let old = keys.name("torch_dtype", "")?;
         Ok(match keys.name("dtype", old)? {

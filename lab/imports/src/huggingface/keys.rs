@@ -115,14 +115,14 @@ impl<'a> Keys<'a> {
         let number = value.as_u64().filter(|&n| (1..=1 << 40).contains(&n));
         match number {
             Some(n) => Ok(Some(n as usize)),
-            None => Err(self.error(key, format!("{value} is no number from 1 to 2^40"))),
+            None => Err(self.error(key, format!("{value} is not a number from 1 to 2^40"))),
         }
     }
 
     /// A number that may be 0 or a fraction.
     pub(super) fn number(&self, key: &'static str, default: f64) -> Result<f64> {
         let Some(value) = self.get(key) else { return Ok(default) };
-        value.as_f64().ok_or_else(|| self.error(key, format!("{value} is no number")))
+        value.as_f64().ok_or_else(|| self.error(key, format!("{value} is not a number")))
     }
 
     /// A probability.
@@ -140,21 +140,21 @@ impl<'a> Keys<'a> {
     /// A name.
     pub(super) fn name(&self, key: &'static str, default: &'a str) -> Result<&'a str> {
         let Some(value) = self.get(key) else { return Ok(default) };
-        value.as_str().ok_or_else(|| self.error(key, format!("{value} is no name")))
+        value.as_str().ok_or_else(|| self.error(key, format!("{value} is not a name")))
     }
 
     /// A number of things that may be 0.
     pub(super) fn count(&self, key: &'static str, default: usize) -> Result<usize> {
         let Some(value) = self.get(key) else { return Ok(default) };
         let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
-        number.ok_or_else(|| self.error(key, format!("{value} is no number from 0")))
+        number.ok_or_else(|| self.error(key, format!("{value} is not a number from 0")))
     }
 
     /// A list of names, or none.
     pub(super) fn names(&self, key: &'static str) -> Result<Option<Vec<&'a str>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let names = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
-        names.map(Some).ok_or_else(|| self.error(key, format!("{value} is no list of names")))
+        names.map(Some).ok_or_else(|| self.error(key, format!("{value} is not a list of names")))
     }
 
     /// Whether `key` is there and null.

@@ -5,7 +5,7 @@ use memcore::{Array, DType, Device, Result, Tensor};
 
 use super::options::{Attention, AttentionMask};
 
-/// `torch.arange(n) + 0`, i64 `[n]`: two arrays, the first of which is let go at once.
+/// `torch.arange(n) + 0`, i64 `[n]`: two arrays, the first of which is freed at once.
 pub(super) fn positions(device: &Device, n: usize) -> Result<Array> {
     let _range = range(device, n)?;
     range(device, n)

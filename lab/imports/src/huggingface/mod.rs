@@ -1,4 +1,4 @@
-//! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and let go, so
+//! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and freed, so
 //! that their memory is what PyTorch takes for them.
 //!
 //! One architecture per file. What is read is release 5.23 of the library (`meant.rs` says how far others are from it); its defaults stand for keys
@@ -128,7 +128,7 @@ pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
 /// fit, and whatever is not represented.
 pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let value: Value = serde_json::from_str(text).map_err(|error| Error::usage(file, error.to_string()))?;
-    let Value::Object(map) = &value else { return Err(Error::usage(file, "is no JSON object")) };
+    let Value::Object(map) = &value else { return Err(Error::usage(file, "is not a JSON object")) };
     let keys = Keys::new(file, map);
     let model_type = keys.name("model_type", "")?;
     let Meant { options, warning } = Meant::read(&keys, model_type, options)?;

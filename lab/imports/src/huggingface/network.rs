@@ -74,7 +74,7 @@ pub(super) struct Hidden {
     pub(super) last: Tensor,
     /// What a pooler made of them: the head reads it in their place.
     pub(super) pooled: Option<Tensor>,
-    /// What was cached, in the order of letting go.
+    /// What was cached, in the order in which it is freed.
     pub(super) caches: Vec<Arc<DynamicCache>>,
     /// The last hidden states of the encoder, where there is one beside the decoder.
     pub(super) encoder: Option<Tensor>,

@@ -17,7 +17,7 @@ struct OpenStage {
     open: Mutex<Option<Arc<StageInputs>>>,
 }
 
-/// Let go as a whole: what is given first, then the variables.
+/// Freed as a whole: what is given first, then the variables.
 struct StageInputs {
     blocks: BlockInputs,
     _variables: Variables,

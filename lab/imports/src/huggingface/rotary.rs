@@ -96,7 +96,7 @@ impl Rope {
     }
 }
 
-/// Sines and cosines of positions' angles. Python lets go of a pair from its end.
+/// Sines and cosines of positions' angles. Python frees a pair from its end.
 #[derive(Clone)]
 pub(super) struct Angles {
     pub(super) sin: Tensor,
@@ -216,7 +216,7 @@ impl RotaryEmbedding {
     }
 }
 
-/// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and lets go behind it: the reciprocal of the power, and the power.
+/// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and frees after it: the reciprocal of the power, and the power.
 fn temporaries(device: &Device, rotated: usize) -> Result<[Array; 2]> {
     let floats = || Array::empty(device, &[rotated.div_ceil(2)], DType::F32);
     let power = {

@@ -66,7 +66,7 @@ pub struct FileModel {
     pub clip_grad_norm: Option<f64>,
     /// Types of parameters, inputs and products.
     pub precision: Option<Precision>,
-    /// Whether gradients are let go (`"none"`) or zeroed (`"zero"`).
+    /// Whether gradients are freed (`"none"`) or zeroed (`"zero"`).
     pub set_to_none: Option<bool>,
     /// Seed of parameters and data.
     pub seed: Option<u64>,

@@ -266,7 +266,7 @@ impl Reading<'_> {
                 return Ok(());
             }
             b'c' => return Ok(()),
-            other => return Err(format!("event {}: {:?} is no event", self.event, char::from(other))),
+            other => return Err(format!("event {}: {:?} is not an event", self.event, char::from(other))),
         };
         self.recording.push(event);
         Ok(())
@@ -288,7 +288,7 @@ impl Reading<'_> {
         self.freed.push(false);
         let bytes = bytes.unwrap_or_else(|| requested_bytes.next_multiple_of(BLOCK_BYTES));
         if bytes > 1 << 60 {
-            return Err(format!("event {}: {bytes} bytes are no size of a block", self.event));
+            return Err(format!("event {}: {bytes} bytes are not the size of a block", self.event));
         }
         Ok(Event::Alloc { address, requested_bytes, bytes, category, op, scope })
     }
@@ -309,7 +309,7 @@ impl Reading<'_> {
         self.next.size += 1;
         match u64::try_from(size) {
             Ok(size) if size <= 1 << 60 => Ok(size),
-            _ => Err(format!("event {}: {size} is no size", self.event)),
+            _ => Err(format!("event {}: {size} is not a size", self.event)),
         }
     }
 
@@ -318,7 +318,7 @@ impl Reading<'_> {
         self.next.address += 1;
         match u64::try_from(address) {
             Ok(address) if address <= 1 << 50 => Ok(address * 512),
-            _ => Err(format!("event {}: {address} is no address", self.event)),
+            _ => Err(format!("event {}: {address} is not an address", self.event)),
         }
     }
 
@@ -397,8 +397,8 @@ mod tests {
             ("\"ev_free_ref\":[1]", "\"ev_free_ref\":[2]", "f: event 3: allocation 2 was not made yet"),
             ("\"ev_bytes\":[512,1024]", "\"ev_bytes\":[512]", "f: event 2: column ev_bytes ends after 1 entries"),
             ("\"ev_scope\":[0,1]", "\"ev_scope\":[0,9]", "f: event 2: ev_scope 9, but there are 2 names"),
-            ("Saafo", "Saaxo", "f: event 3: 'x' is no event"),
-            ("40,100", "40,-1", "f: event 2: -1 is no size"),
+            ("Saafo", "Saaxo", "f: event 3: 'x' is not an event"),
+            ("40,100", "40,-1", "f: event 2: -1 is not a size"),
             ("vramlab-events-1", "events", "f: format \"events\" is unknown; a report is made of"),
         ] {
             let error = recording(&WHOLE.replace(from, to)).unwrap_err().to_string();

@@ -41,7 +41,7 @@ pub enum Event {
         /// In which module, as `encoder.layers.0`; or the stack, outermost first, with dots between.
         scope: NameId,
     },
-    /// A block was let go.
+    /// A block was freed.
     Free {
         /// Which allocation's.
         allocation: u32,
@@ -123,7 +123,7 @@ impl Recording {
             memory::Event::Alloc { id, .. } => Some(id.0),
             _ => None,
         });
-        // What lived before the history began is not in it; its end is no event here either.
+        // What lived before the history began is not in it; its end is not an event here either.
         let number = |id: AllocId| id.0.checked_sub(first.unwrap_or(0)).and_then(|n| u32::try_from(n).ok());
         for event in history {
             if let Some(event) = recording.translated(event, ledger, &number) {

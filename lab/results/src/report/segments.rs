@@ -74,7 +74,7 @@ impl Segments {
         }
     }
 
-    /// A block was given (`taken`) or let go. What lies outside of every segment changes nothing.
+    /// A block was given (`taken`) or freed. What lies outside of every segment changes nothing.
     pub(super) fn block(&mut self, address: u64, bytes: u64, taken: bool) {
         let end = address.saturating_add(bytes);
         let pieces = self.pieces.range_mut(..end).rev();

@@ -73,7 +73,7 @@ class Roles:
         if not plain or not out.is_cuda or tensor.is_cuda:
             return
         frame = sys._getframe(1)
-        # A module that is moved is no batch.
+        # A module that is moved is not a batch.
         for _ in range(12):
             if frame is None:
                 break

@@ -48,13 +48,6 @@ pub struct TrySearch<'a> {
 /// What runs took that were made already.
 type Made = Mutex<HashMap<Vec<usize>, Option<(u64, u64)>>>;
 
-/// What a run with changes takes where it fits.
-#[derive(Clone, Copy)]
-struct Taken {
-    peak_bytes: u64,
-    reserved_bytes: u64,
-}
-
 impl TrySearch<'_> {
     /// The smallest changes with which the run fits into what there is, and some of it is left.
     ///
@@ -72,13 +65,18 @@ impl TrySearch<'_> {
         if (self.paper.stop)() {
             return Err(Error::Interrupted);
         }
-        let entry = |(made, taken): &(Vec<usize>, Taken)| Try {
-            peak_bytes: Some(taken.peak_bytes),
-            reserved_bytes: Some(taken.reserved_bytes),
-            left_bytes: Some(budget_bytes.saturating_sub(taken.reserved_bytes)),
-            ..self.entry(&changes, made)
-        };
-        let entries: Vec<Try> = found.reached.iter().map(entry).collect();
+        let chosen: Vec<Vec<usize>> = found.reached.into_iter().map(|(made, ())| made).collect();
+        // What segments that grow reserve creeps up from step to step: the figures are those that the command gives.
+        let confirmed =
+            side_by_side(&chosen, self.paper.stop, |made| self.paper.in_full(&self.tried(self.with(&changes, made))));
+        let mut entries = Vec::new();
+        for (made, taken) in chosen.iter().zip(confirmed) {
+            if let Some((peak, reserved)) = taken.ok_or(Error::Interrupted)?? {
+                let left_bytes = Some(budget_bytes.saturating_sub(reserved));
+                let (peak_bytes, reserved_bytes) = (Some(peak), Some(reserved));
+                entries.push(Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&changes, made) });
+            }
+        }
         let order = match entries.is_empty() {
             true => format!("Nothing that was tried makes it fit ({})", counted(found.tried as u64, "combination")),
             false => "Try, the smallest change first (each was run)".into(),
@@ -97,12 +95,12 @@ impl TrySearch<'_> {
         Ok(changes::of(self.spec, self.session, self.paper.tensors(&self.tried(self.spec.clone()))?))
     }
 
-    fn within(&self, changes: &[Change], room_bytes: u64, made: &Made) -> Result<Found<Taken>> {
+    fn within(&self, changes: &[Change], room_bytes: u64, made: &Made) -> Result<Found<()>> {
         let limits = Limits { moves: MOST_CHANGES, enough: MOST, work: WORK, stop: self.paper.stop };
         let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();
         let run = |changed: &[usize]| self.tried(self.with(changes, changed));
         let books = || made.lock().unwrap_or_else(PoisonError::into_inner);
-        let attempt = |changed: &[usize]| -> Result<(Outcome<Taken>, u64)> {
+        let attempt = |changed: &[usize]| -> Result<(Outcome<()>, u64)> {
             let known = books().get(changed).copied();
             let (taken, work) = match known {
                 Some(taken) => (taken, 0),
@@ -113,9 +111,8 @@ impl TrySearch<'_> {
                 },
             };
             books().insert(changed.to_vec(), taken);
-            let taken = taken.filter(|(_, reserved_bytes)| *reserved_bytes <= room_bytes);
-            let taken = taken.map(|(peak_bytes, reserved_bytes)| Taken { peak_bytes, reserved_bytes });
-            Ok((taken.map_or(Outcome::Missed, Outcome::Reached), work))
+            let reaches = taken.is_some_and(|(_, reserved_bytes)| reserved_bytes <= room_bytes);
+            Ok((if reaches { Outcome::Reached(()) } else { Outcome::Missed }, work))
         };
         let may_reach = |changed: &[usize]| match self.paper.in_its_beginning(&run(changed)) {
             Ok((taken, work)) => Ok((taken.is_some_and(|(_, reserved_bytes)| reserved_bytes <= room_bytes), work)),

@@ -151,7 +151,7 @@ fn cuda_malloc_async(head: &str, text: &str) -> Message {
         requested: after(text, "Requested : "),
         total: after(text, "Device limit : "),
         free: after(text, "Free (according to CUDA): "),
-        // Without a limit it prints 2^64 bytes, which is no size here.
+        // Without a limit it prints 2^64 bytes, which is not a size here.
         allowed: after(text, "memory fraction) : "),
         allocated: after(text, "Currently allocated : "),
         ..Message::new(Wording::Async, Backend::Cuda)

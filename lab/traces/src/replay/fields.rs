@@ -54,7 +54,7 @@ pub(super) struct Columns {
 
 /// An operation that no format has.
 pub(super) fn unknown(at: usize, kind: u8) -> Fault {
-    Fault::new(at, format!("{:?} is no operation", char::from(kind)))
+    Fault::new(at, format!("{:?} is not an operation", char::from(kind)))
 }
 
 /// A column that goes on after the last operation belongs to another file.

@@ -141,7 +141,7 @@ impl Columns {
         let capacity_bytes = match self.capacity {
             None => None,
             Some(bytes) if bytes >= 1.0 && bytes <= (1u64 << 60) as f64 && bytes.fract() == 0.0 => Some(bytes as u64),
-            Some(bytes) => return Err(Error::usage(name, format!("capacity: {bytes} is no size of a device"))),
+            Some(bytes) => return Err(Error::usage(name, format!("capacity: {bytes} is not a size of a device"))),
         };
         let fraction = self.memory_fraction.filter(|fraction| !(0.0..=1.0).contains(fraction));
         if let Some(fraction) = fraction {
@@ -261,7 +261,7 @@ fn number<R: Read>(name: &str, json: &mut JsonStreamReader<R>) -> Result<Option<
         return json.next_null().map_err(problem).map(|()| None);
     }
     let text = json.next_number_as_str().map_err(problem)?;
-    text.parse().map(Some).map_err(|_| format!("{name}: {text} is no number"))
+    text.parse().map(Some).map_err(|_| format!("{name}: {text} is not a number"))
 }
 
 fn characters<R: Read>(

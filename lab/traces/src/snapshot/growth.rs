@@ -33,7 +33,7 @@ pub struct Growth {
 /// The first steps make what stays: optimizer states, workspaces.
 const SETTLING: usize = 2;
 
-/// One rise is no leak: a tensor may be held over the end of a step, and freed in the next.
+/// One rise is not a leak: a tensor may be held over the end of a step, and freed in the next.
 const MIN_RISES: usize = 2;
 
 /// From so many steps on, growth can be told.

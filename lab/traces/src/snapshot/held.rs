@@ -83,7 +83,7 @@ impl Snapshot {
     }
 
     /// What is live after each entry: its index and the sum of what clients had asked for. Frees count when they are
-    /// requested, as the clients let go then.
+    /// requested, as the clients freed them then.
     pub fn live_bytes(&self, device: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
         let mut live: HashMap<u64, u64> = HashMap::new();
         let mut sum = 0u64;

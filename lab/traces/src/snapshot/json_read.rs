@@ -225,7 +225,7 @@ impl<R: Read> Reader<'_, R> {
             self.source.skip();
         }
         let text = std::str::from_utf8(&self.text).unwrap_or_default();
-        let no_number = || ParseError::new(at, format!("{text} is no number"));
+        let no_number = || ParseError::new(at, format!("{text} is not a number"));
         let digits = text.trim_start_matches('-');
         if text.len() - digits.len() > 1 || digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0.") {
             return Err(no_number());
@@ -252,7 +252,7 @@ impl<R: Read> Reader<'_, R> {
         }
         match std::str::from_utf8(&self.text) {
             Ok(text) => Ok(self.document.texts.intern(text)),
-            Err(_) => Err(ParseError::new(at, "a text is no UTF-8")),
+            Err(_) => Err(ParseError::new(at, "a text is not UTF-8")),
         }
     }
 

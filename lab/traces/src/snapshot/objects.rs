@@ -66,11 +66,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn what_is_not_an_object_is_refused() {
         for (pickle, why) in [
-            (&b"\x80\x02}}b."[..], "BUILD of what is no object"),
-            (b"\x80\x02K\x01)R.", "no class"),
-            (b"\x80\x02cos\nsystem\n)R)R.", "no class"),
+            (&b"\x80\x02}}b."[..], "BUILD of what is not an object"),
+            (b"\x80\x02K\x01)R.", "not a class"),
+            (b"\x80\x02cos\nsystem\n)R)R.", "not a class"),
             (b"\x80\x02cos", "a name"),
         ] {
             let error = read_objects("it", pickle).unwrap_err().to_string();

@@ -73,7 +73,7 @@ pub(super) fn refusal(opcode: u8) -> String {
         b'1' => ("POP_MARK", FOREIGN),
         b'2' => ("DUP", FOREIGN),
         b'F' | b'I' | b'L' | b'S' | b'V' | b'g' | b'p' => ("an opcode of protocol 0", FOREIGN),
-        other => return format!("{other:#04x} is no pickle opcode"),
+        other => return format!("{other:#04x} is not a pickle opcode"),
     };
     format!("{name} is refused: {why}")
 }

@@ -243,7 +243,7 @@ impl<'a, R: Read> Machine<'a, R> {
         let at = self.at;
         let bytes = self.source.take(length, "a text")?;
         let text = std::str::from_utf8(bytes).map_err(|error| {
-            ParseError::new(at, format!("a text is no UTF-8 after its first {} bytes", error.valid_up_to()))
+            ParseError::new(at, format!("a text is not UTF-8 after its first {} bytes", error.valid_up_to()))
         })?;
         let value = self.document.text(text);
         self.stack.push(value);

@@ -390,7 +390,7 @@ impl Document {
             }
         }
         if let Some(key) = items.iter().step_by(2).find(|key| key.tag() != TEXT) {
-            let problem = format!("a key that is no text but {}", self.name(*key));
+            let problem = format!("a key that is not text but {}", self.name(*key));
             return Err(ParseError::new(offset, problem));
         }
         number(self.fields.len() + items.len(), offset)?;

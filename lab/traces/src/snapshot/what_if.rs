@@ -54,7 +54,7 @@ pub fn what_if(snapshot: &Snapshot, device: usize, capacity_bytes: Option<u64>) 
         if !reads || option == now.alloc_conf {
             continue;
         }
-        // What PyTorch would not take is no setting.
+        // What PyTorch would not take is not a setting.
         let Ok(config) = config(settings.version, option) else { continue };
         tried.push(Setting { alloc_conf: option.into(), cost: cost(&program.trace, &config, &machine)? });
     }

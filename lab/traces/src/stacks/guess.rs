@@ -23,7 +23,7 @@ pub enum Role {
     Activation,
     /// A batch, or its labels.
     Input,
-    /// Let go of in the part of the step that made it.
+    /// Freed in the part of the step that made it.
     Temporary,
     /// Something else, or not known.
     #[default]
@@ -196,7 +196,7 @@ fn step_ends(phases: &[Option<Phase>]) -> Vec<usize> {
     ends(|p| matches!(p, Phase::Backward | Phase::Recompute), |p| matches!(p, Phase::Forward | Phase::Input)).0
 }
 
-/// What the backward pass leaves behind and is as large as no parameter is no gradient: a workspace, a buffer.
+/// What the backward pass leaves behind and is as large as no parameter is not a gradient: a workspace, a buffer.
 fn only_gradients_of_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut [Role]) {
     let known = lives.iter().zip(roles.iter());
     // What was there before the recording may be one.

@@ -37,7 +37,7 @@ impl Phase {
         }
     }
 
-    /// Whether a library asked for scratch: that is no gradient, wherever it was.
+    /// Whether a library asked for scratch: that is not a gradient, wherever it was.
     pub(super) fn is_workspace(snapshot: &Snapshot, stack: StackId) -> bool {
         snapshot.stack(stack).any(|frame| native::is_workspace(frame.name))
     }

@@ -70,7 +70,7 @@ impl<'a> StateFile<'a> {
     /// Reads the header of a file of these bytes; the tensors stay where they are.
     ///
     /// # Errors
-    /// [`Error::Usage`] for bytes that are no such file, saying what is wrong and where.
+    /// [`Error::Usage`] for bytes that are not such a file, saying what is wrong and where.
     pub fn read(name: impl Into<String>, bytes: &'a [u8]) -> Result<Self> {
         let name = name.into();
         let wrong = |error| Error::usage(name.as_str(), problem(bytes, &error));

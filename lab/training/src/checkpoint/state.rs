@@ -177,7 +177,7 @@ impl Parts<'_> {
                     .wrong(format!("{key} was {there:?} there and is {here:?} here; --load takes the weights alone")));
             }
         }
-        let unreadable = |key: &str| file.wrong(format!("metadata: {key}: {:?} is no number", said(key)));
+        let unreadable = |key: &str| file.wrong(format!("metadata: {key}: {:?} is not a number", said(key)));
         let step: usize = said("step").parse().map_err(|_| unreadable("step"))?;
         // A device that the run before did not have draws what the first one does.
         let own = |number: usize| Some(random_name(number)).filter(|name| file.metadata.contains_key(name));

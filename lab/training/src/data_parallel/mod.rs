@@ -9,9 +9,9 @@
 //! - [`Stage::OptimizerStates`] (1), [`Stage::Gradients`] (2), [`Stage::Parameters`] (3): the stages of ZeRO (Rajbhandari et al. 2020,
 //!   arXiv 1910.02054). Parameters lie in flat arrays, one per *unit*, padded and cut into one shard per rank, as in PyTorch's FSDP (Zhao et al. 2023,
 //!   arXiv 2304.11277); a unit is a piece of the network (where the last piece has the first one's token table, both together, in stage 3). The optimizer works on shards. In stage 1 gradients are reduce-scattered unit by
-//!   unit when the optimizer begins. From stage 2 on each is copied into its unit's bucket as it comes and let go; with the unit's last one the bucket
+//!   unit when the optimizer begins. From stage 2 on each is copied into its unit's bucket as it comes and freed; with the unit's last one the bucket
 //!   is reduce-scattered and goes (DeepSpeed's `contiguous_gradients`, with a unit for a bucket). In stage 3 a unit's parameters are
-//!   all-gathered before it runs and let go behind it, forward and backward. Nothing is gathered ahead of its time: a prefetched unit would be there
+//!   all-gathered before it runs and freed after it, forward and backward. Nothing is gathered ahead of its time: a prefetched unit would be there
 //!   once more.
 //! - With `master_weights` the optimizer has float32 copies of the 16-bit parameters, as in the ZeRO paper and in DeepSpeed: its step widens the
 //!   gradients, and narrows what it made of the copies.

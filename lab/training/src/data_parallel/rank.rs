@@ -119,7 +119,7 @@ impl Rank {
         self.tally.counts().states
     }
 
-    /// Lets everything go, and says what there was.
+    /// Drops everything, and says what there was.
     pub fn finish(self) -> RankFigures {
         let account = Account::take(&self.device);
         let counts = *self.tally.counts();

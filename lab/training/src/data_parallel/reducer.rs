@@ -107,7 +107,7 @@ impl Reducer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes buckets of these parameters, the old ones let go before.
+    /// Makes buckets of these parameters, the old ones freed before.
     fn fill(&self, state: &mut State, order: &[usize], groups: &[Range<usize>]) -> memcore::Result<()> {
         let _op = context::op("bucket");
         for bucket in std::mem::take(&mut state.buckets) {

@@ -93,7 +93,7 @@ impl DataParallelSettings {
         }
         if self.gradient_as_bucket_view && self.stage != Stage::Replicated {
             let problem =
-                "buckets are DistributedDataParallel's; what a ZeRO stage from 1 on reduces into is no gradient";
+                "buckets are DistributedDataParallel's; what a ZeRO stage from 1 on reduces into is not a gradient";
             return Err(Error::usage("gradient-as-bucket-view", problem));
         }
         Ok(())

@@ -98,7 +98,7 @@ impl Unit {
         Ok(())
     }
 
-    /// After it was used: what was gathered is let go.
+    /// After it was used: what was gathered is freed.
     ///
     /// # Errors
     /// None that could happen: in stage 3 the flat array's memory comes and goes.
@@ -164,7 +164,7 @@ impl Unit {
     }
 }
 
-/// A module whose parameters are gathered before it runs, forward or backward, and let go when it is done.
+/// A module whose parameters are gathered before it runs, forward or backward, and freed when it is done.
 pub(super) struct Gathered {
     pub(super) inner: Box<dyn Module>,
     pub(super) unit: Arc<Unit>,

@@ -20,7 +20,7 @@ pub(crate) trait Kernel {
     const OPERANDS: &'static [&'static str];
     /// Calls `f` with each operand present.
     fn each_operand(&self, f: &mut OperandVisitor<'_>);
-    /// Calls `f` with each value that is no operand.
+    /// Calls `f` with each value that is not an operand.
     fn each_attribute(&self, f: &mut AttributeVisitor<'_>);
     /// Checks shapes, types and layouts.
     fn check(&self) -> Result<()>;

@@ -106,7 +106,7 @@ macro_rules! kernel_calls {
             pub fn each_operand(&self, f: &mut OperandVisitor<'_>) {
                 match self { $(KernelCall::$variant(k) => k.each_operand(f)),* }
             }
-            /// Calls `f` with the name and value of everything that is no operand. With the kernel's name and its operands this is the
+            /// Calls `f` with the name and value of everything that is not an operand. With the kernel's name and its operands this is the
             /// whole call.
             pub fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
                 match self { $(KernelCall::$variant(k) => k.each_attribute(f)),* }

@@ -4,7 +4,7 @@ use super::Caching;
 use super::block::NONE;
 
 impl Caching {
-    /// A client lets go of a block: it is free at once, or when the work recorded on it is done.
+    /// A client frees a block: it is free at once, or when the work recorded on it is done.
     pub(super) fn free_requested(&mut self, index: u32) {
         let live = self.nodes.get(index).is_some_and(|node| node.allocated);
         debug_assert!(live, "block {index} is not allocated");

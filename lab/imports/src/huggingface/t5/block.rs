@@ -136,7 +136,7 @@ impl Attending {
             let dropped = self.dropout.forward(&output)?;
             ops::add(hidden, &dropped)?
         };
-        // Attention to the encoder has another name for its result, and lets go of what it was made of in the end.
+        // Attention to the encoder has another name for its result, and frees what it was made of in the end.
         if self.cross {
             drop(normed);
             drop(output);

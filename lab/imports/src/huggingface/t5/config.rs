@@ -124,5 +124,5 @@ fn start(keys: &Keys<'_>, form: Form) -> error::Result<u32> {
         };
     };
     let number = given.as_u64().and_then(|n| u32::try_from(n).ok());
-    number.ok_or_else(|| keys.error(KEY, format!("{given} is no token")))
+    number.ok_or_else(|| keys.error(KEY, format!("{given} is not a token")))
 }

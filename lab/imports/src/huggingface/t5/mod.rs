@@ -22,7 +22,8 @@ pub(super) use config::{Config, Form};
 use stack::Stack;
 
 /// Why a network is trained as a whole.
-pub(super) const TWO_STACKS: &str = "its decoder reads the labels and what its encoder gives: it is no chain of blocks";
+pub(super) const TWO_STACKS: &str =
+    "its decoder reads the labels and what its encoder gives: it is not a chain of blocks";
 
 impl Family for Config {
     fn kind(&self) -> Kind {

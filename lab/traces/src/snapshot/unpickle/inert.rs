@@ -21,7 +21,7 @@ impl<R: Read> Machine<'_, R> {
             op::STACK_GLOBAL => {
                 let from = self.below(2)?;
                 let names = (self.stack[from].as_text(), self.stack[from + 1].as_text());
-                let (Some(module), Some(name)) = names else { return self.fail("STACK_GLOBAL of what is no text") };
+                let (Some(module), Some(name)) = names else { return self.fail("STACK_GLOBAL of what is not text") };
                 let name = format!("{} {}", self.document.texts.get(module), self.document.texts.get(name));
                 self.stack.truncate(from);
                 self.class(&name)
@@ -32,7 +32,7 @@ impl<R: Read> Machine<'_, R> {
                 // Only a class: what a call returned is not known.
                 let class = called.as_dict().filter(|dict| self.document.len(*dict) == 1);
                 let Some(class) = class.and_then(|dict| self.document.get(dict, CLASS)) else {
-                    return self.fail("a call of what is no class");
+                    return self.fail("a call of what is not a class");
                 };
                 self.stack.truncate(from);
                 let object = self.document.dict([(CLASS, class), ("args", args)]);
@@ -43,7 +43,7 @@ impl<R: Read> Machine<'_, R> {
                 let from = self.below(1)?;
                 let state = self.stack[from];
                 let object = self.under(from)?.as_dict().filter(|dict| self.document.get(*dict, CLASS).is_some());
-                let Some(object) = object else { return self.fail("BUILD of what is no object") };
+                let Some(object) = object else { return self.fail("BUILD of what is not an object") };
                 let key = self.document.text("state");
                 self.document.set(object, &[key, state], self.at)?;
                 self.stack.truncate(from);
@@ -73,7 +73,7 @@ impl<R: Read> Machine<'_, R> {
         }
         match String::from_utf8(line) {
             Ok(line) => Ok(line),
-            Err(_) => self.fail("a name is no UTF-8"),
+            Err(_) => self.fail("a name is not UTF-8"),
         }
     }
 }

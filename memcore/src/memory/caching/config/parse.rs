@@ -70,7 +70,7 @@ impl AllocatorConfig {
             "backend" => backend(tokens.get(at)?)?,
             "throw_on_cudamalloc_oom" if newer => self.throw_on_oom = tokens.boolean(at)?,
             "expandable_segments_reserve" if newer => {
-                // What is no size is ignored, with a warning there.
+                // What is not a size is ignored, with a warning there.
                 self.expandable_reserve = reserve(tokens.get(at)?).or(self.expandable_reserve);
             }
             "expandable_segments_reserve_by_class" if newer => return list_end(tokens, at),
