@@ -111,7 +111,7 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("qwen2", "layer_types", json!(["sliding_attention", "sliding_attention"])), "than sliding_window"),
         (with("qwen2", "layer_types", json!(["full_attention"])), "for 2 layers"),
         (with("qwen2", "layer_types", json!("full_attention")), "not a list of names"),
-        (with("qwen2", "max_window_layers", json!(-1)), "no number from 0"),
+        (with("qwen2", "max_window_layers", json!(-1)), "not a number from 0"),
         (with("gpt2", "n_head", json!(5)), "5 does not divide 32"),
         (with("gpt2", "hidden_size", json!(64)), "hidden_size: write n_embd"),
         (with("gpt2", "n_layer", json!(1u64 << 40)), "at most 10000"),

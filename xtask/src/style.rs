@@ -46,7 +46,8 @@ pub fn phrases(file: &SourceFile) -> Vec<Violation> {
 /// Whether a phrase stands there, not as the beginning of a longer word.
 fn says(line: &str, phrase: &str) -> bool {
     let line = line.to_lowercase();
-    line.match_indices(phrase).any(|(at, _)| !line[at + phrase.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'))
+    line.match_indices(phrase)
+        .any(|(at, _)| !line[at + phrase.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'))
 }
 
 fn is_no(line: &str) -> bool {
