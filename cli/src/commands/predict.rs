@@ -44,8 +44,8 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         true => on_paper().with_expandable_segments(spec)?,
         false => None,
     };
-    let needs_peak = report.failure.as_ref().map(|_| on_paper().peak(&spec)).transpose()?;
-    report.result.tries = tries::of_predicted(&spec, &plan.session, &needs)?;
+    let needs_peak = report.failure.as_ref().map(|_| on_paper().peak(spec)).transpose()?;
+    report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
     let in_words = |departures| warnings::all(&[], departures);
     report.result.prediction = Some(Prediction {
         card: cards::of_gpu(spec.device.gpu),
