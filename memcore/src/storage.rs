@@ -90,7 +90,7 @@ impl Storage {
     }
 
     /// Which allocation this is; `None` for an empty storage, and for one whose memory is not there.
-    pub(crate) fn alloc_id(&self) -> Option<AllocId> {
+    pub fn alloc_id(&self) -> Option<AllocId> {
         self.memory.read(|_, id| id)
     }
 

@@ -1,7 +1,7 @@
 //! Model files: a network, its loss and how it is trained, as TOML, so that one's own network needs no Rust.
 //!
 //! ```
-//! let model = lab::model_file::parse(
+//! let model = lab_imports::model_file::parse(
 //!     "digits.toml",
 //!     r#"
 //!     [input]
@@ -21,7 +21,7 @@
 //!     "#,
 //! )?;
 //! assert_eq!(model.architecture.name(), "digits");
-//! # Ok::<(), lab::Error>(())
+//! # Ok::<(), lab_base::Error>(())
 //! ```
 //!
 //! Sizes follow from the layer before. Everything is checked here, before a device is touched: an error names file, line and key, what
