@@ -183,11 +183,9 @@ pub(crate) fn smaller<C: Number>(a: C, b: C) -> C {
 pub(crate) trait Element: Stored {
     /// What it is computed in.
     type Compute: Number;
-    /// The value.
     fn get(self) -> Self::Compute;
     /// The value rounded to this type: floats to nearest even, integers by their low bits.
     fn put(x: Self::Compute) -> Self;
-    /// Many values.
     #[inline(always)]
     fn get_all<S: Isa>(src: &[Self], out: &mut [MaybeUninit<Self::Compute>]) {
         for (o, x) in out.iter_mut().zip(src) {

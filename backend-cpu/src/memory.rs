@@ -22,7 +22,6 @@ struct Segment {
     held_bytes: u64,
 }
 
-/// All segments.
 pub(crate) struct Table {
     segments: SegmentTable<Segment>,
     held_bytes: u64,
@@ -33,7 +32,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// An empty table.
     pub(crate) fn new() -> Self {
         let max_segment_bytes = os::memory_info().map_or(isize::MAX as u64, |info| info.total_bytes);
         Self {

@@ -4,7 +4,6 @@ use half::f16;
 
 /// A few numbers that operations treat alike.
 pub(crate) trait Vector<R>: Copy {
-    /// How many.
     const N: usize;
     /// The same number everywhere.
     fn splat(x: R) -> Self;

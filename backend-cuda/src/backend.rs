@@ -71,9 +71,6 @@ impl Cuda {
     }
 
     /// As [`Cuda::open`] with another compiler: for the tests, which run the kernels on the host.
-    ///
-    /// # Errors
-    /// As [`Cuda::open`].
     #[doc(hidden)]
     pub fn open_for_test(ordinal: usize, compiler: Box<dyn Compiler>) -> Result<Self> {
         Self::build(Driver::load()?, ordinal, compiler)

@@ -110,9 +110,6 @@ impl BlasLt {
 
     /// Runs a product of a new shape: the library loads its own kernels then, and may refuse what it had promised
     /// (PyTorch's issues 92201 and 97205). False where it does, now and from then on.
-    ///
-    /// # Errors
-    /// As [`BlasLt::run`].
     pub(crate) fn try_first(&self, queue: &Queue, product: &Product) -> Result<bool> {
         let mut plans = self.plans();
         let Some(Some(plan)) = plans.get_mut(&product.shape) else { return Ok(false) };

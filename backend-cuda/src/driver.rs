@@ -18,9 +18,7 @@ pub(crate) const NAME: &str = "cuda";
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {} ({})", name(*.code), describe(*.code))]
 pub(crate) struct DriverError {
-    /// The call.
     pub(crate) call: &'static str,
-    /// Its answer.
     pub(crate) code: CUresult,
 }
 

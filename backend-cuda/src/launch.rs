@@ -76,9 +76,6 @@ impl Context<'_> {
     }
 
     /// Hands over what is collected, so that something can come behind it.
-    ///
-    /// # Errors
-    /// What failed of it.
     pub(crate) fn hand_over(&self) -> Result<()> {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         graphs.as_mut().map_or(Ok(()), |graphs| graphs.flush(self.queue, self.blas))

@@ -43,7 +43,6 @@ impl Granules {
     }
 }
 
-/// All segments.
 #[derive(Default)]
 pub(crate) struct Table {
     segments: SegmentTable<Segment>,

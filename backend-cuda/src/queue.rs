@@ -57,7 +57,6 @@ impl Queue {
         Ok((free as u64, total as u64))
     }
 
-    /// Takes memory.
     pub(crate) fn allocate(&self, bytes: u64) -> Driven<u64> {
         self.bind()?;
         let mut pointer = 0;

@@ -46,9 +46,6 @@ unsafe impl Sync for OpenCl {}
 
 impl OpenCl {
     /// How many devices there are.
-    ///
-    /// # Errors
-    /// As [`devices`].
     pub fn count() -> Result<usize> {
         Ok(devices()?.len())
     }

@@ -60,9 +60,6 @@ impl Wgpu {
     }
 
     /// On an opened device.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
     pub(crate) fn on(gpu: Gpu) -> Result<Self> {
         let wanted = gpu.device.limits();
         for (what, have, need) in [

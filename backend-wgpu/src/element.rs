@@ -116,7 +116,6 @@ pub(crate) enum Width {
 }
 
 impl Width {
-    /// The number.
     pub(crate) fn count(self) -> usize {
         match self {
             Width::One => 1,

@@ -42,7 +42,6 @@ impl PendingLaunch {
         fits
     }
 
-    /// Records it.
     pub(crate) fn record(&self, cx: &mut Context<'_>) -> Result<()> {
         let then = self.then.map(elementwise::then);
         match &self.first {

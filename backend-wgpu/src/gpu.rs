@@ -85,7 +85,6 @@ impl Gpu {
         self.tuned.lock().unwrap_or_else(PoisonError::into_inner).get(class).copied()
     }
 
-    /// Keeps a choice.
     pub(crate) fn keep_tuned(&self, class: Class, tile: Tile) {
         self.tuned.lock().unwrap_or_else(PoisonError::into_inner).insert(class, tile);
     }

@@ -12,7 +12,6 @@ use memcore::backend::Backend;
 #[path = "../../lab/tests/runs/mod.rs"]
 mod runs;
 
-/// Steps of a run.
 const STEPS: usize = 1_000;
 /// The first one fills caches: of blocks, of bind groups, of the driver's.
 const RUNS: usize = 10;

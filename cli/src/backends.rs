@@ -77,7 +77,6 @@ pub(crate) fn prepare() {
     }
 }
 
-/// The host's.
 #[cfg(feature = "cpu")]
 fn cpu_memory() -> Vec<DeviceMemory> {
     let memory = backend_cpu::host_memory();

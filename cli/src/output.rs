@@ -168,26 +168,18 @@ pub(crate) struct Shown {
 }
 
 impl Shown {
-    /// Of each result.
     pub(crate) fn of<F: Findings>(found: &[F]) -> Self {
         let together = if found.len() > 1 { F::together(found) } else { None };
         Self { each: found.iter().map(|one| (one.title(), one.sections())).collect(), together }
     }
 
     /// Writes a page, a part for each.
-    ///
-    /// # Errors
-    /// Those of [`Destination::write`].
     pub(crate) fn page(&self, ui: &Ui, destination: &Destination) -> Result<()> {
         let parts: Vec<Part<'_>> =
             self.each.iter().map(|(title, sections)| Part::Sections { title, sections, recording: None }).collect();
         destination.write(ui, html(&parts)?.as_bytes())
     }
 
-    /// For people.
-    ///
-    /// # Errors
-    /// When standard output cannot be written.
     pub(crate) fn print(&self, ui: &Ui) -> Result<()> {
         let shown = match &self.together {
             Some(together) if !ui.view.full => std::slice::from_ref(together),
@@ -198,9 +190,6 @@ impl Shown {
 }
 
 /// Writes what a command found where it was asked for, in every form.
-///
-/// # Errors
-/// Those of [`Destination::write`].
 pub(crate) fn deliver_findings<F: Findings>(
     ui: &Ui,
     args: &OutputArgs,
@@ -211,9 +200,6 @@ pub(crate) fn deliver_findings<F: Findings>(
 }
 
 /// Writes what a command found, several of a kind: as JSON a list, unless a `single` one is what was asked for.
-///
-/// # Errors
-/// Those of [`Destination::write`].
 pub(crate) fn deliver_all<F: Findings>(
     ui: &Ui,
     args: &OutputArgs,
@@ -226,9 +212,6 @@ pub(crate) fn deliver_all<F: Findings>(
 }
 
 /// Writes what a command found to the files that were asked for, and returns it for people.
-///
-/// # Errors
-/// Those of [`Destination::write`].
 pub(crate) fn write_all<F: Findings>(
     ui: &Ui,
     args: &OutputArgs,

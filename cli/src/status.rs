@@ -102,7 +102,6 @@ impl Publisher {
         Self { path, status, last: Instant::now(), written: false, silent: false }
     }
 
-    /// A step is done.
     pub(crate) fn step(&mut self, device: &Device, progress: &Progress, leak: Option<&Leak>) {
         if self.silent || self.last.elapsed() < PERIOD {
             return;

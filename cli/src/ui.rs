@@ -69,17 +69,11 @@ impl Ui {
     }
 
     /// A result for programs.
-    ///
-    /// # Errors
-    /// As [`print`](Self::print).
     pub(crate) fn document(&self, contents: &[u8]) -> Result<()> {
         to_stdout(&visible::document(contents))
     }
 
     /// A piece of JSON for programs, on standard output.
-    ///
-    /// # Errors
-    /// As [`print`](Self::print).
     pub(crate) fn json(&self, piece: &str) -> Result<()> {
         to_stdout(visible::json(piece).as_bytes())
     }

@@ -74,7 +74,6 @@ fn what_is_not_damaged_is_taken() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// A command line.
 struct Case {
     words: Vec<String>,
     /// What is wrong is a small file, which is no reason to take all memory.

@@ -9,7 +9,6 @@ fn gpt2<'a>(more: &[&'a str]) -> Vec<&'a str> {
     GPT2.iter().copied().chain(more.iter().copied()).collect()
 }
 
-/// In one line.
 fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }

@@ -15,7 +15,6 @@ pub(crate) struct Argument {
     pub(crate) high: f64,
 }
 
-/// One call.
 #[derive(Clone, Copy)]
 pub(crate) struct OperatorCase {
     /// The operator, and after a dot what is particular.
@@ -130,7 +129,6 @@ const fn window(window: [usize; 2], stride: [usize; 2], padding: [usize; 2]) -> 
     Pool2dGeometry { window, stride, padding }
 }
 
-/// Every case.
 pub(crate) const OPERATORS: &[OperatorCase] = &[
     // Functions of one value.
     case("relu", X, |x| ops::relu(&x[0])),

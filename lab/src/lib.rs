@@ -17,7 +17,7 @@
 //! Nothing here knows a terminal: results are data, and the program that shows them decides how.
 //!
 //! Whatever works on a device fails as the device does: out of memory, a kernel that it lacks, tensors whose shapes do not fit. An
-//! `# Errors` section names what comes besides.
+//! `# Errors` section names what comes besides; a function without one fails as what it calls does.
 
 #[cfg(target_os = "linux")]
 pub mod rehearse;

@@ -33,7 +33,6 @@ fn under_autocast() -> [Row; 4] {
     ]
 }
 
-/// Every operator.
 fn rows() -> Vec<Row> {
     let recorded = RECORDED.iter().flat_map(|table| table.iter()).map(|operator| operator.row(DType::F32));
     recorded.chain(under_autocast()).collect()

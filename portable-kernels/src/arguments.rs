@@ -17,7 +17,6 @@ const SHAPE: usize = 128;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Arguments {
-    /// Work items.
     pub(crate) items: u64,
     /// Where each operand begins in its buffer, in bytes.
     offset: [u64; OPERANDS],

@@ -7,7 +7,6 @@ const STEP: usize = 64;
 
 static NEXT: AtomicUsize = AtomicUsize::new(0x5500_0000_0000);
 
-/// A new handle.
 pub(crate) fn new() -> usize {
     NEXT.fetch_add(STEP, Ordering::Relaxed)
 }

@@ -27,13 +27,10 @@ pub(crate) enum Origin {
     Imported,
 }
 
-/// An allocation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Block {
     pub(crate) card: usize,
-    /// Rounded up.
     pub(crate) bytes: usize,
-    /// As asked for.
     pub(crate) requested: usize,
     pub(crate) origin: Origin,
 }

@@ -25,7 +25,6 @@ pub(crate) fn enable(peer: usize) -> Answer {
     if is_new { Ok(()) } else { Err(Code::PEER_ALREADY_ENABLED) }
 }
 
-/// Ends that.
 pub(crate) fn disable(peer: usize) -> Answer {
     let was_enabled = ENABLED.lock().unwrap_or_else(PoisonError::into_inner).remove(&(context::current(), peer));
     if was_enabled { Ok(()) } else { Err(Code::PEER_NOT_ENABLED) }

@@ -59,7 +59,6 @@ pub(crate) fn set_current(card: usize, pool: usize) -> Answer {
     Ok(())
 }
 
-/// A new pool.
 pub(crate) fn create(card: usize) -> usize {
     let handle = handles::new();
     pools().insert(handle, Pool { card, ..Pool::default() });

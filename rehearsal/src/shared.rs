@@ -17,7 +17,6 @@ const SLOTS: usize = 1024;
 const WORDS: usize = 1 + MAX_CARDS;
 const SLOT_BYTES: usize = WORDS * 8;
 
-/// One process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
     pub(crate) pid: u64,

@@ -17,7 +17,6 @@ struct Program {
 }
 
 impl Program {
-    /// Compiles it.
     fn compile() -> Self {
         Self::of("program.c")
     }
@@ -36,7 +35,6 @@ impl Program {
         Self { folder }
     }
 
-    /// Where it lies.
     fn folder(&self) -> PathBuf {
         self.folder.clone()
     }

@@ -39,7 +39,6 @@ struct Struct {
     fields: Vec<Written>,
 }
 
-/// A field of it.
 struct Written {
     name: String,
     docs: String,

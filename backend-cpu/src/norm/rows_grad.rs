@@ -14,7 +14,6 @@ use crate::view::{Context, SharedMut};
 struct Grad<'a> {
     grad: &'a Operand,
     x: &'a Operand,
-    /// Absent for RMS.
     mean: Option<Operand>,
     rstd: &'a Operand,
     weight: &'a Option<Operand>,

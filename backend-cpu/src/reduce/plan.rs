@@ -27,7 +27,6 @@ pub(super) struct Plan {
     pub(super) reduced: Runs,
     /// Elements per group.
     pub(super) count: usize,
-    /// Groups.
     pub(super) groups: usize,
     /// Whether the smallest stride is a reduced one's.
     pub(super) along_rows: bool,

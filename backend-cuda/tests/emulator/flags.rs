@@ -1,6 +1,5 @@
 //! How kernel files are compiled for the host.
 
-/// For every way.
 pub(crate) const HOST: [&str; 4] = ["-std=c++17", "-O2", "-g1", "-DEMULATED"];
 
 /// To find races: the instrumentation alone, what it calls is the emulator's own.

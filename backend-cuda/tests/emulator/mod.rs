@@ -41,9 +41,6 @@ pub(crate) fn is_here() -> bool {
 }
 
 /// Opens the emulated device.
-///
-/// # Errors
-/// The backend's.
 pub(crate) fn open() -> Result<Cuda, String> {
     Cuda::open_for_test(0, Box::new(Emulated)).map_err(|error| error.to_string())
 }

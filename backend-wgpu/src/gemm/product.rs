@@ -3,7 +3,6 @@
 use crate::choice::Sizes;
 use crate::key::Variant;
 
-/// A product.
 pub(crate) struct Gemm {
     pub(crate) name: &'static str,
     /// What the caller's functions were generated from.

@@ -88,7 +88,6 @@ pub(crate) fn sizes<T>(all: &[T]) -> &[T] {
 pub(crate) struct Found {
     /// As it stands in the names of benchmarks: `cpu`, `cuda`, `wgpu-1`.
     pub(crate) name: String,
-    /// The device.
     pub(crate) backend: Arc<dyn Backend>,
     /// Whether the host's processor computes, also where it plays a GPU.
     pub(crate) is_processor: bool,

@@ -15,7 +15,6 @@ pub(crate) struct Limits {
     pub(crate) steps: usize,
 }
 
-/// What was timed.
 pub(crate) struct Run {
     ms: Vec<f64>,
     losses: Vec<f64>,

@@ -25,7 +25,6 @@ pub(crate) struct Cli {
     pub command: Command,
 }
 
-/// What to do.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum Command {
     /// List every device that this build sees, with its memory.

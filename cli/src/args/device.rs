@@ -7,7 +7,6 @@ use lab::run::{AllocatorName, AllocatorSpec};
 use super::values;
 use crate::backends;
 
-/// Which device.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {

@@ -10,7 +10,6 @@ use lab::run::{AttentionName, ModelSpec};
 
 use super::values;
 
-/// Which network.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {

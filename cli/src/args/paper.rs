@@ -7,7 +7,6 @@ use super::{
     AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs, values,
 };
 
-/// A run on paper.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PaperArgs {
     #[command(flatten)]

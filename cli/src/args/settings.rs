@@ -8,7 +8,6 @@ pub(crate) struct Setting {
     pub(crate) transformers: Option<(&'static str, &'static str)>,
     /// Of Accelerate, DeepSpeed, FSDP.
     pub(crate) others: &'static str,
-    /// Here.
     pub(crate) flags: &'static str,
 }
 

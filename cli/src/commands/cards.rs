@@ -9,9 +9,6 @@ use crate::output;
 use crate::ui::Ui;
 
 /// Lists the cards that `--gpu` knows; with `--full` also where each figure is from.
-///
-/// # Errors
-/// When a result cannot be written.
 pub(super) fn run(args: &CardsArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &Cards::default())?;

@@ -30,9 +30,6 @@ pub(super) fn train(args: &TrainArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 }
 
 /// `predict --data-parallel`
-///
-/// # Errors
-/// As [`train`].
 pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
     run(spec.clone(), &args.output, ui)

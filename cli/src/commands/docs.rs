@@ -51,9 +51,6 @@ const FILES: [(&[&str], &str, &str); 4] = [
 ];
 
 /// Prints the completion script of a shell.
-///
-/// # Errors
-/// When standard output cannot be written.
 pub(super) fn completions(shell: clap_complete::Shell, ui: &Ui) -> Result<Code> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut offering(Cli::command()), "vramlab", &mut script);

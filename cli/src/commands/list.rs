@@ -8,9 +8,6 @@ use crate::output;
 use crate::ui::Ui;
 
 /// Lists the experiments with their questions and claims; with `--full` also the sizes that can be set.
-///
-/// # Errors
-/// When a result cannot be written.
 pub(super) fn run(args: &ListArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     output::deliver_findings(ui, &args.output, None, &ListResult::default())?;

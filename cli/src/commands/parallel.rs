@@ -45,9 +45,6 @@ pub(super) fn train(args: &TrainArgs, spec: &RunSpec, names: &DeviceList, ui: &U
 }
 
 /// `predict --devices`
-///
-/// # Errors
-/// As [`train`].
 pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui: &Ui) -> Result<Code> {
     if let Some(other) = names.0.iter().find(|name| name.backend != Meta::NAME) {
         return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));

@@ -12,7 +12,6 @@ use crate::exit::Result;
 use crate::interrupt;
 use crate::ui::Ui;
 
-/// One run.
 pub(super) struct Plan {
     /// What was asked for.
     pub spec: RunSpec,
@@ -63,9 +62,6 @@ impl Plan {
     }
 
     /// `predict`; `spec` is its run, or a point of its scan.
-    ///
-    /// # Errors
-    /// Settings that cannot work.
     pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Self> {
         Self::of(spec, &args.record, ui)
     }

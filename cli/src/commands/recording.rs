@@ -80,9 +80,6 @@ impl Recording {
     }
 
     /// Whether a snapshot's own settings reproduce its segments.
-    ///
-    /// # Errors
-    /// Those of the replay.
     pub(super) fn self_check(&self) -> Result<Option<Agreement>> {
         let Some((snapshot, device, program)) = &self.source else { return Ok(None) };
         let machine = Machine {

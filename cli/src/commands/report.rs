@@ -63,9 +63,6 @@ pub(super) fn page(destination: &Destination, parts: &[Part<'_>], ui: &Ui) -> Re
 }
 
 /// Writes what happened to memory for other programs.
-///
-/// # Errors
-/// Files that cannot be written.
 pub(super) fn exports(args: &ExportArgs, recording: &Recording, ui: &Ui) -> Result<()> {
     if let Some(destination) = &args.export_trace {
         destination.write(ui, visible::json(&export::chrome_trace(recording)).as_bytes())?;

@@ -30,9 +30,6 @@ pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Re
 }
 
 /// Checks that everything can be written in the end, and runs.
-///
-/// # Errors
-/// As [`run`].
 pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
     let snapshot = plan.snapshot.as_ref().map(|(out, _)| out);
     let pages = plan.page.html.iter().chain(plan.exports.destinations());
@@ -44,9 +41,6 @@ pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report
 }
 
 /// Writes and prints a report.
-///
-/// # Errors
-/// As [`run`].
 pub(super) fn deliver(plan: &Plan, report: Report, args: &OutputArgs, ui: &Ui) -> Result<Code> {
     warnings::tell(report.deviations, ui);
     if let (Some(destination), Some(state)) = (&plan.weights.save, &report.saved) {

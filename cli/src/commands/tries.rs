@@ -8,9 +8,6 @@ use super::plan::on_paper;
 use crate::exit::Result;
 
 /// Of a run on paper; nothing where the answer is a plain yes.
-///
-/// # Errors
-/// Those of the runs.
 pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -> Result<Option<Tries>> {
     let search = TrySearch { paper: on_paper(), spec, session, command: "predict", instead: None };
     let Some(room) = needs.room else { return Ok(Some(search.that_save(needs)?)) };
@@ -22,9 +19,6 @@ pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -
 }
 
 /// Of a run that does not fit into what there is on paper.
-///
-/// # Errors
-/// Those of the runs.
 pub(super) fn that_fit(spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
     let session = on_paper().session(spec)?;
     let search = TrySearch { paper: on_paper(), spec, session: &session, command: "predict", instead: None };
@@ -32,9 +26,6 @@ pub(super) fn that_fit(spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
 }
 
 /// Of a run on a device that was given less memory than it takes: what its changed forms take is found on paper. Nothing where no limit was given.
-///
-/// # Errors
-/// Those of the runs.
 pub(super) fn of_trained(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     let Some(bytes) = session.target.budget_bytes().map_err(lab::Error::from)? else { return Ok(None) };
     let search = TrySearch { paper: on_paper(), spec, session, command: "train", instead: Some(bytes) };
@@ -42,9 +33,6 @@ pub(super) fn of_trained(spec: &RunSpec, session: &Session) -> Result<Option<Tri
 }
 
 /// Of a run of a lock file, on paper or on a device.
-///
-/// # Errors
-/// Those of the runs.
 pub(super) fn of_locked(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     match session.target.budget_bytes().map_err(lab::Error::from)? {
         Some(bytes) if spec.is_on_paper() => Ok(Some(that_fit(spec, bytes)?)),

@@ -84,9 +84,6 @@ fn mapped(path: &Path) -> Result<Mmap> {
 }
 
 /// Writes a state, whole or not at all.
-///
-/// # Errors
-/// The system's.
 pub(super) fn write(destination: &Destination, state: &TrainingState) -> Result<()> {
     match destination {
         Destination::Stdout => Err(Failure::usage("--save: needs a file")),

@@ -9,7 +9,6 @@ pub(crate) struct Style {
 }
 
 impl Style {
-    /// On or off.
     pub(crate) fn new(on: bool) -> Self {
         Self { on }
     }
@@ -18,17 +17,14 @@ impl Style {
         if self.on { format!("{}{text}{}", sequence(&format!("{code}m")), sequence("0m")) } else { text.to_string() }
     }
 
-    /// Headings.
     pub(crate) fn bold(self, text: &str) -> String {
         self.mark("1", text)
     }
 
-    /// What failed.
     pub(crate) fn red(self, text: &str) -> String {
         self.mark("1;31", text)
     }
 
-    /// What held.
     pub(crate) fn green(self, text: &str) -> String {
         self.mark("32", text)
     }
@@ -44,7 +40,6 @@ impl Style {
         }
     }
 
-    /// What depends.
     pub(crate) fn yellow(self, text: &str) -> String {
         self.mark("33", text)
     }

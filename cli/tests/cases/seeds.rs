@@ -4,7 +4,6 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-/// A kind of file.
 pub(crate) struct Kind {
     /// Its name, for readers that look at it.
     pub name: &'static str,

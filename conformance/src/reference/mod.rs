@@ -70,7 +70,6 @@ impl Reference {
 }
 
 impl Default for Reference {
-    /// 4 GiB.
     fn default() -> Self {
         Self::new(4 << 30)
     }

@@ -26,7 +26,6 @@ impl Bench {
         out
     }
 
-    /// An f32 operand.
     pub(crate) fn f32(&self, dims: &[usize], values: &[f64]) -> Operand {
         self.put(DType::F32, dims, values)
     }

@@ -22,7 +22,6 @@ use super::{
     About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
 };
 
-/// The experiment.
 pub(super) struct Cache;
 
 const RESERVATION: &str = "Does decreasing batch size in PyTorch lead to increased memory reservation? (2024)";

@@ -14,7 +14,6 @@ use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct Equation;
 
 const SOURCE: &str = "The Hidden Relationship: Batch Size and GPU Memory";

@@ -17,7 +17,6 @@ use super::progress::Progress;
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct Fit;
 
 const SOURCE: &str = "How does changing network parameters affect GPU memory usage in PyTorch? (2025)";

@@ -15,7 +15,6 @@ use super::session::{Session, undisturbed};
 use super::tables::{some_bytes, table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct OptimizerChoice;
 
 const CLAIMS: &[Claim] = &[

@@ -42,7 +42,6 @@ pub(super) const CONTENDERS: &[Contender] = &[
 ];
 
 impl Contender {
-    /// The policy.
     pub(super) fn policy(&self) -> Result<Policy> {
         Policy::by_name(self.policy, &AllocatorConfig::parse(self.settings)?)
     }
@@ -50,11 +49,9 @@ impl Contender {
 
 /// What all policies took for one program.
 pub(super) struct PolicyComparison {
-    /// The program.
     pub(super) trace: Trace,
     /// What none can do without.
     pub(super) bound: LowerBound,
-    /// By contender.
     pub(super) taken: Vec<(&'static str, Figures)>,
 }
 

@@ -14,7 +14,6 @@ use super::tables::{curve, table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct Release;
 
 const CLAIMS: &[Claim] = &[

@@ -25,7 +25,6 @@ pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Re
 /// A row, with what memory consisted of then.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
-    /// The figures.
     pub(super) row: Row,
     /// Bytes by category.
     pub(super) by_category: CategoryBytes,
@@ -36,9 +35,7 @@ pub(super) struct Sample {
 /// What one step took.
 #[derive(Clone, Debug)]
 pub(super) struct StepRecord {
-    /// Examples.
     pub(super) batch: usize,
-    /// One per phase.
     pub(super) moments: Vec<Sample>,
     /// The highest moment of the step.
     pub(super) peak: PeakComposition,

@@ -11,7 +11,6 @@ use super::session::{Sample, Session};
 use super::tables::{curve, some_bytes, table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct SteadyState;
 
 const SOURCE: &str = "Does PyTorch GPU memory usage increase per batch? (2025)";

@@ -6,12 +6,10 @@ use memcore::memory::{Category, CategoryBytes};
 use super::Curve;
 use super::session::Sample;
 
-/// A table.
 pub(super) fn table(title: impl Into<String>, columns: &[&str], rows: Vec<Vec<Cell>>) -> Table {
     Table { title: title.into(), columns: columns.iter().map(|name| name.to_string()).collect(), rows }
 }
 
-/// Words.
 pub(super) fn text(words: impl Into<String>) -> Cell {
     Cell::Text(words.into())
 }

@@ -17,7 +17,6 @@ pub(super) fn turns(round: usize, programs: usize) -> impl Iterator<Item = usize
 pub(super) struct Times(Vec<f64>);
 
 impl Times {
-    /// One round more.
     pub(super) fn push(&mut self, us: f64) {
         self.0.push(us);
     }

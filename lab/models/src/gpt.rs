@@ -249,9 +249,6 @@ impl Gpt {
 }
 
 /// The mask of a decoder, as its scripts keep it: `[length, length]`, true above the diagonal.
-///
-/// # Errors
-/// Those of the device.
 pub fn causal_mask(init: &Init, length: usize) -> memcore::Result<Array> {
     init.constant(&[length, length], DType::Bool, |mask| {
         if !mask.device().computes() {

@@ -110,9 +110,6 @@ pub trait Architecture: Send + Sync {
     /// The network as a chain of pieces, each of which lies on one device: the result of one is the next one's input. A piece's parameters are
     /// made through what `at` gives for its number; they are the same, in the same order, as [`build`](Self::build) makes, save
     /// for copies of what the [ends share](Self::shares_ends).
-    ///
-    /// # Errors
-    /// As [`build`](Self::build).
     fn pieces(&self, _at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
         Ok(Vec::new())
     }

@@ -218,7 +218,6 @@ impl BenchedKernel {
         format!("{}, {rate}{part}", duration(1e3 * self.us))
     }
 
-    /// Every figure.
     fn row(&self, device: &BenchedDevice) -> Vec<Cell> {
         let [device, name, size] = [device.label(), self.name.clone(), self.size.clone()].map(Cell::Text);
         let figures = [self.us, self.gb_per_s, self.gflop_per_s].map(Cell::Number);

@@ -26,7 +26,6 @@ impl Findings for RehearsalResult {
     }
 }
 
-/// All of it.
 fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
     out.extend(post_mortem(found));
@@ -176,7 +175,6 @@ fn spans(numbers: &[u32]) -> Vec<String> {
         .collect()
 }
 
-/// What was run.
 fn stretch(found: &RehearsalResult) -> String {
     let steps = found.ranks.iter().map(|rank| rank.steps).max().unwrap_or(0);
     match (found.stopped.as_str(), steps) {

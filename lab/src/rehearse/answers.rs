@@ -150,7 +150,6 @@ pub(super) fn unreadable(folder: &Folder) -> Vec<String> {
     found.map(|(name, ..)| name.to_string_lossy().into_owned()).collect()
 }
 
-/// An answer.
 pub(super) fn read_one<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
     serde_json::from_slice(&bytes(path)?).ok()
 }

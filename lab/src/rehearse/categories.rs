@@ -24,7 +24,6 @@ pub(super) struct Told {
 }
 
 impl Told {
-    /// By a process.
     pub(super) fn of(answer: &Answer) -> Self {
         let mut at: HashMap<u64, Vec<(i64, Role)>> = HashMap::new();
         for held in &answer.held {

@@ -25,7 +25,6 @@ pub struct Rehearsed {
     pub interrupted: bool,
     /// What processes wrote, by rank and process.
     pub(super) processes: Vec<Process>,
-    /// It lies in it.
     _folder: Folder,
 }
 

@@ -20,8 +20,6 @@ pub(super) struct Commands {
 }
 
 impl Commands {
-    /// # Errors
-    /// A command that cannot be started.
     pub(super) fn start(request: &Request, folder: &Folder) -> Result<Self> {
         let mut started = Self { all: Vec::new(), are_ranks: request.world.is_some() };
         let Some(world) = &request.world else {

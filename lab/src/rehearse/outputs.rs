@@ -85,9 +85,6 @@ pub(super) struct Withheld {
 
 /// Lists what was withheld, and moves copies to `keep`, if given: those of the working folder at their place in it,
 /// others below `elsewhere`.
-///
-/// # Errors
-/// A folder that cannot be written.
 pub(super) fn collect(folder: &Folder, keep: Option<&Path>) -> Result<Withheld> {
     let copies = folder.files().join("copies");
     let working = std::env::current_dir().unwrap_or_default();

@@ -36,7 +36,6 @@ pub(super) enum Ending {
     Interrupted,
 }
 
-/// How a run went.
 #[derive(Clone, Debug)]
 pub(super) struct Followed {
     pub(super) ending: Ending,
@@ -62,9 +61,6 @@ impl Followed {
 }
 
 /// Runs the command.
-///
-/// # Errors
-/// A command that cannot be started.
 pub(super) fn run(
     request: &Request,
     folder: &Folder,

@@ -36,9 +36,6 @@ impl RunSpec {
 
 impl Session {
     /// Makes the run and says what it took, with what its device deviates in; `None` where it was stopped.
-    ///
-    /// # Errors
-    /// As [`check_size`](Self::check_size) and [`train`](Self::train).
     pub fn footprint(&self, stop: &dyn Fn() -> bool) -> Result<Option<(Footprint, Deviations)>> {
         let device = self.target.clone().history(true).open()?;
         self.check_size(&device, stop)?;

@@ -82,9 +82,6 @@ pub struct Paper<'a> {
 
 impl Paper<'_> {
     /// What a run on paper takes: on a device without end, and, where there is a limit, on one of that size.
-    ///
-    /// # Errors
-    /// Settings that cannot work.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
         let session = self.settled(&spec.endless())?;
         let device = session.target.open()?;
@@ -121,9 +118,6 @@ impl Paper<'_> {
     }
 
     /// The same with segments that grow, where the run has a cache and not these already.
-    ///
-    /// # Errors
-    /// As [`figures`].
     pub fn with_expandable_segments(&self, spec: &RunSpec) -> Result<Option<Figures>> {
         let mut variant = spec.clone();
         let settings = variant.allocator.alloc_conf.take().unwrap_or_default();
@@ -136,9 +130,6 @@ impl Paper<'_> {
     }
 
     /// How a run goes in what there is: the most that is allocated and reserved, `None` where it runs out of memory; and how many allocations that took.
-    ///
-    /// # Errors
-    /// Settings that cannot work.
     pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
         let (first, first_work) = self.in_its_beginning(spec)?;
         if first.is_none() {
@@ -149,9 +140,6 @@ impl Paper<'_> {
     }
 
     /// The same of its first steps, and of their first micro-batches: the whole takes no less.
-    ///
-    /// # Errors
-    /// As [`in_what_there_is`](Self::in_what_there_is).
     pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
         let mut session = self.settled(spec)?.at_most(FILLED);
         session.run.accumulate = session.run.accumulate.min(FILLED);
@@ -159,9 +147,6 @@ impl Paper<'_> {
     }
 
     /// The same of all of its steps, as its command makes them.
-    ///
-    /// # Errors
-    /// As [`in_what_there_is`](Self::in_what_there_is).
     pub(super) fn in_full(&self, spec: &RunSpec) -> Result<Option<(u64, u64)>> {
         Ok(self.in_room_of(&self.session(spec)?.at_most(CONFIRMED))?.0)
     }
@@ -181,9 +166,6 @@ impl Paper<'_> {
     }
 
     /// What a run holds at its peak, with memory enough.
-    ///
-    /// # Errors
-    /// As [`figures`](Self::figures).
     pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
         let session = self.settled(&spec.endless())?;
         let device = session.target.open()?;

@@ -32,7 +32,6 @@ pub(super) struct OfFile {
     pub batch: bool,
 }
 
-/// Of a run.
 pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: OfFile) -> Vec<Premise> {
     let (model, training) = (&spec.model, &spec.training);
     let file = model.model_file.as_ref().and_then(|path| path.file_name()).map(|name| name.display().to_string());

@@ -85,9 +85,6 @@ impl Session {
     }
 
     /// The same from the beginning.
-    ///
-    /// # Errors
-    /// As [`train_from`](Self::train_from).
     pub fn train(&self, device: &Device, on_step: &mut OnStep<'_>) -> Result<RunResult, Failed> {
         self.train_from(device, &mut Continuation::default(), on_step)
     }
@@ -101,9 +98,6 @@ impl Session {
     }
 
     /// Every event of the run with memory enough: on paper, over so many steps at most.
-    ///
-    /// # Errors
-    /// As [`needs`](Self::needs).
     pub fn drawn_with_memory_enough(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
         let device = self.with_memory_enough(self.target.endless()?.history(true).open()?, steps, stop)?;
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))

@@ -132,9 +132,6 @@ impl Target {
     }
 
     /// What a process may take of a fresh device, where the user said how much memory there is to be.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open).
     pub fn budget_bytes(&self) -> memcore::Result<Option<u64>> {
         if !self.limited {
             return Ok(None);
@@ -168,9 +165,6 @@ impl Target {
     }
 
     /// A device on paper with memory enough, which notes the kernels that this backend lacks.
-    ///
-    /// # Errors
-    /// As [`endless`](Self::endless).
     pub(super) fn asking(&self, backend: Arc<dyn Backend>) -> Result<(Device, Arc<Meta>)> {
         let meta = Arc::new(Meta::default().with_workspaces_of(backend).noting_missing());
         Ok((self.endless()?.open_on(meta.clone())?, meta))

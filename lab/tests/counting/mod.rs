@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Counts what the program holds.
 pub(crate) struct Counting;
 
-/// Bytes now.
 pub(crate) static LIVE: AtomicUsize = AtomicUsize::new(0);
 /// The most since it was set last.
 pub(crate) static PEAK: AtomicUsize = AtomicUsize::new(0);

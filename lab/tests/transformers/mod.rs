@@ -48,7 +48,6 @@ pub(crate) fn typed(model_type: &str, mut config: Value) -> Value {
     config
 }
 
-/// As it is read.
 pub(crate) fn read(config: &Value, options: &Options) -> Pretrained {
     parse("config.json", &config.to_string(), options).unwrap()
 }

@@ -10,9 +10,6 @@ pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
 }
 
 /// The same, or its sum divided by `items`, a scalar on the device: `num_items_in_batch` of the `transformers` library.
-///
-/// # Errors
-/// As [`loss`].
 pub fn loss_per(loss: &Loss, output: &Tensor, target: &Tensor, items: Option<&Tensor>) -> Result<Tensor> {
     match loss {
         Loss::Inside => Err(memcore::Error::invalid("loss", "the network computes its own")),

@@ -255,9 +255,6 @@ pub fn take_steps<S: TrainStep>(
 }
 
 /// Trains on one device.
-///
-/// # Errors
-/// As [`train_from`].
 pub fn run<S: TrainStep>(
     mut trainer: Trainer<S>,
     device: &Device,

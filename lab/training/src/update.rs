@@ -98,9 +98,6 @@ impl Update {
     }
 
     /// The optimizer's step without clipping.
-    ///
-    /// # Errors
-    /// As [`Update::step`].
     pub fn apply(&mut self) -> Result<()> {
         let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
         match &mut self.scaler {

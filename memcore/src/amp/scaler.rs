@@ -43,7 +43,6 @@ pub struct GradScaler {
 }
 
 struct State {
-    /// Scalar f32.
     scale: Array,
     /// Scalar i32: clean steps in a row.
     growth_tracker: Array,
@@ -115,9 +114,6 @@ impl GradScaler {
 
     /// Takes the scale off the gradients, and a step unless one of them overflowed; returns whether it was taken. A device that computes
     /// nothing always takes it.
-    ///
-    /// # Errors
-    /// As [`GradScaler::unscale`] and [`Optimizer::step`].
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         let _given = if optimizer.takes_loss_scale() && self.scaled()?.scale.device().profile().torch_temporaries {
             Some(self.give(optimizer)?)

@@ -28,9 +28,6 @@ impl Recorder {
 
 /// Gives `output` its history: the function of `inputs` whose backward `describe` makes, remembering what it saves. When nothing is
 /// recorded (no input has a history, or recording is off) `describe` is not called.
-///
-/// # Errors
-/// Those of `describe`.
 pub fn record(
     output: Array,
     inputs: &[&Tensor],
@@ -66,9 +63,6 @@ pub(crate) fn records(inputs: &[&Tensor]) -> bool {
 }
 
 /// As [`record`], for an operation with several outputs; gradients arrive in one slot per output.
-///
-/// # Errors
-/// Those of `describe`.
 pub fn record_many(
     outputs: Vec<Array>,
     inputs: &[&Tensor],

@@ -66,7 +66,6 @@ impl Like {
         Self { dims: x.dims().into(), dtype: x.dtype() }
     }
 
-    /// The sizes.
     pub(super) fn dims(&self) -> &[usize] {
         &self.dims
     }

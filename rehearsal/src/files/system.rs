@@ -48,7 +48,6 @@ pub(super) fn read_link(path: &[u8]) -> Outcome<Vec<u8>> {
     Ok(room)
 }
 
-/// Makes a folder.
 pub(super) fn make_folder(path: &[u8], mode: libc::mode_t) -> Outcome {
     let path = text(path)?;
     // SAFETY: the path ends with a zero.

@@ -93,7 +93,6 @@ extern "C" fn cudaMalloc3DArray() -> c_int {
     runtime(Err(Code::NOT_SUPPORTED))
 }
 
-/// Three sizes.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Extent {

@@ -18,7 +18,6 @@ pub(crate) const LEGACY: [usize; 2] = [0, 1];
 /// The default stream that each thread has for itself, by its name.
 pub(crate) const PER_THREAD: usize = 2;
 
-/// A stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Stream {
     pub(crate) card: usize,
@@ -30,7 +29,6 @@ pub(crate) struct Stream {
     pub(crate) tail: Vec<usize>,
 }
 
-/// An event.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event {
     pub(crate) flags: c_uint,
@@ -92,7 +90,6 @@ pub(crate) struct Graph {
     pub(crate) nodes: Vec<(usize, Node)>,
 }
 
-/// All of it.
 #[derive(Default)]
 pub(crate) struct Work {
     pub(crate) streams: HashMap<usize, Stream>,

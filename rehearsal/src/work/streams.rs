@@ -31,14 +31,12 @@ impl Work {
         Ok(())
     }
 
-    /// A new event.
     pub(crate) fn create_event(&mut self, flags: c_uint) -> usize {
         let handle = handles::new();
         self.events.insert(handle, Event { flags, ..Event::default() });
         handle
     }
 
-    /// Ends an event.
     pub(crate) fn destroy_event(&mut self, handle: usize) -> Answer {
         self.events.remove(&handle).map(|_| ()).ok_or(Code::INVALID_HANDLE)
     }

@@ -51,9 +51,6 @@ pub fn repeated(trace: &Trace, times: usize) -> Result<Trace> {
 }
 
 /// The program of a training run of the small network of transformers, as PyTorch would run it: three steps from nothing.
-///
-/// # Errors
-/// None that a device without limits has.
 pub fn training_program() -> Result<Trace> {
     let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).history(true).build();
     let settings = RunSettings::new(8, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));

@@ -46,9 +46,6 @@ impl Timing {
 
 /// Times `run`, which does its work so many times, waits for it and says how long that took. It is to have run before: what
 /// only the first run does is not measured. `None` when the end came before the first sample.
-///
-/// # Errors
-/// Those of `run`.
 pub fn time(limits: &Limits<'_>, run: &mut dyn FnMut(u64) -> Result<Duration>) -> Result<Option<Timing>> {
     let begin = Instant::now();
     if (limits.stop)() {

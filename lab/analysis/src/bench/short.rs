@@ -190,9 +190,6 @@ impl Short<'_> {
     }
 
     /// Measures every allocation policy on the program of a training run.
-    ///
-    /// # Errors
-    /// None that is known.
     pub fn allocators(&self) -> Result<Vec<Allocator>> {
         let trace = allocators::training_program()?;
         let limits = Limits { seconds: self.seconds / POLICY_NAMES.len() as f64, stop: self.stop };

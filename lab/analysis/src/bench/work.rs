@@ -29,9 +29,6 @@ pub struct Work {
 impl Work {
     /// What `run` queues on `device`. It is run once here, so that the device has counted what it needs, compiled it and
     /// taken its memory.
-    ///
-    /// # Errors
-    /// Those of the first run.
     pub fn new(device: &Device, run: impl FnMut() -> Result<()> + 'static) -> Result<Self> {
         let mut run: Box<dyn FnMut() -> Result<()>> = Box::new(run);
         let before = device.counters();

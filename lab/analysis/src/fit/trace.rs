@@ -19,11 +19,8 @@ pub(super) enum Move {
     Free(u32),
 }
 
-/// One run.
 pub(super) struct Trace {
-    /// Its size.
     pub(super) size: usize,
-    /// What happened.
     pub(super) moves: Vec<Move>,
     /// Bytes that each allocation asked for.
     pub(super) requested: Vec<u64>,

@@ -31,7 +31,6 @@ pub enum Cause {
 pub(super) struct Evidence<'a> {
     /// The last allocation of the largest site.
     pub(super) live: &'a Live,
-    /// Who holds it.
     pub(super) path: &'a Path,
 }
 

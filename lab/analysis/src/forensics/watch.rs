@@ -13,7 +13,6 @@ pub struct Watch {
     /// At the end of every `stride`-th step.
     marks: Vec<Mark>,
     stride: usize,
-    /// Steps seen.
     seen: usize,
     /// The most that was allocated at the end of a step.
     highest: u64,

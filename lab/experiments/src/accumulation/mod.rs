@@ -19,7 +19,6 @@ use super::{
     About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
 };
 
-/// The experiment.
 pub(super) struct Accumulation;
 
 const SOURCE: &str = "The Hidden Relationship: Batch Size and GPU Memory";

@@ -16,7 +16,6 @@ const STEPS: usize = 3;
 /// A dry run with one batch size, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Point {
-    /// Examples.
     pub(super) batch: usize,
     /// The most that was asked for at once; `None` where the law does not know.
     pub(super) requested: Option<u64>,

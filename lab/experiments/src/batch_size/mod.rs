@@ -15,7 +15,6 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::{About, Claim, Experiment, Outcome, Setup, Size};
 
-/// The experiment.
 pub(super) struct BatchSize;
 
 const RESERVATION: &str = "Does decreasing batch size in PyTorch lead to increased memory reservation? (2024)";

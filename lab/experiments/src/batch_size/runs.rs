@@ -16,7 +16,6 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// One batch size.
     pub(super) fn fresh(batch: usize, steps: usize) -> Self {
         Self { name: format!("{batch}"), stages: vec![vec![batch; steps]] }
     }
@@ -75,7 +74,6 @@ impl Run {
         self.ends.last().map_or(0, |end| end.row.reserved - end.row.allocated)
     }
 
-    /// Every step.
     pub(super) fn steps(&self) -> impl Iterator<Item = &StepRecord> {
         self.stages.iter().flatten()
     }

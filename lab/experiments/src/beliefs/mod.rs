@@ -11,10 +11,8 @@ use testbed::{Batches, Judged, Testbed};
 use super::progress::Progress;
 use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict};
 
-/// The experiment.
 pub(super) struct Beliefs;
 
-/// Who says so.
 const SOURCE: &str = "widely said";
 
 const CLAIMS: &[Claim] = &[

@@ -8,7 +8,6 @@ use super::testbed::{Batches, Judged, Testbed};
 use crate::session::Session;
 use crate::{Measurement, Outcome, Setup, Verdict, in_bytes};
 
-/// One process.
 struct Process {
     name: &'static str,
     /// Batch of each of its steps.

@@ -22,7 +22,6 @@ use super::{
     About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
 };
 
-/// The experiment.
 pub(super) struct Checkpointing;
 
 const CLAIMS: &[Claim] = &[

@@ -23,7 +23,6 @@ use super::{
     About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes,
 };
 
-/// The experiment.
 pub(super) struct Fragmentation;
 
 const RESERVATION: &str = "Does decreasing batch size in PyTorch lead to increased memory reservation? (2024)";
@@ -41,7 +40,6 @@ const CLAIMS: &[Claim] = &[
 const LENGTHS: [usize; 10] = [64, 96, 72, 128, 80, 112, 120, 88, 104, 128];
 const LAYERS: u64 = 4;
 
-/// What was found.
 struct Found {
     comparisons: Vec<PolicyComparison>,
     orders: Orders,

@@ -13,7 +13,6 @@ const MIB: u64 = 1 << 20;
 
 /// A program that was run on the device.
 pub(super) struct Ran {
-    /// What it did.
     pub(super) trace: Trace,
     /// The most that the device reserved; `None` where its cache had to be given back.
     pub(super) reserved: Option<u64>,

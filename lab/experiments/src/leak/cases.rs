@@ -35,7 +35,6 @@ pub(super) enum Pattern {
 pub(super) struct Case {
     /// What it is called.
     pub(super) name: &'static str,
-    /// What it does.
     pub(super) pattern: Pattern,
     /// From the variable to the memory.
     pub(super) path: &'static str,

@@ -19,7 +19,6 @@ use super::{
     About, Claim, Curve, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes,
 };
 
-/// The experiment.
 pub(super) struct Leak;
 
 const SOURCE: &str = "Does PyTorch GPU memory usage increase per batch? (2025)";

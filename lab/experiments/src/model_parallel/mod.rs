@@ -20,7 +20,6 @@ use super::session::undisturbed;
 use super::tables::{table, text};
 use super::{About, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct ModelParallel;
 
 const STEPS: u64 = 2;
@@ -33,7 +32,6 @@ struct Way {
     schedule: Schedule,
 }
 
-/// What it took.
 struct Trial {
     way: Way,
     stages: Vec<StageFigures>,

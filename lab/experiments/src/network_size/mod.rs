@@ -20,7 +20,6 @@ use super::{
     About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
 };
 
-/// The experiment.
 pub(super) struct NetworkSize;
 
 const SOURCE: &str = "How does changing network parameters affect GPU memory usage in PyTorch? (2025)";

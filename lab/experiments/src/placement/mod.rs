@@ -19,7 +19,6 @@ use super::tables::{table, text};
 use super::timing::{ROUNDS, Times, turns};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct Placement;
 
 const SOURCE: &str = "Does PyTorch GPU memory usage increase per batch? (2025)";
@@ -40,9 +39,7 @@ struct Trial {
     arrangement: Arrangement,
     /// Before the first step, without the parameters.
     before: Traffic,
-    /// In one step.
     step: Traffic,
-    /// After a step.
     held: CategoryBytes,
     /// The most during a step, libraries' workspaces not counted.
     peak_bytes: u64,

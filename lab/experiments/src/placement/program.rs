@@ -83,7 +83,6 @@ impl Sizes {
         4 * (self.tokens() * WIDTH) as u64
     }
 
-    /// The table.
     pub(super) fn table_bytes(self) -> u64 {
         4 * (self.vocabulary * WIDTH) as u64
     }
@@ -260,7 +259,6 @@ impl Program {
         Ok(self.device.synchronize()?)
     }
 
-    /// The last loss.
     pub(super) fn loss(&self) -> Result<f64> {
         let loss = self.loss.as_ref().ok_or_else(|| Error::usage("placement", "no step was taken"))?;
         Ok(loss.item()?)

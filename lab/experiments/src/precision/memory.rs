@@ -10,7 +10,6 @@ use super::super::session::{Session, StepRecord, even_perceptron, undisturbed};
 use super::super::tables::table;
 use super::super::{Measurement, Setup, tables::text};
 
-/// Hidden layers.
 const LAYERS: usize = 4;
 const CLASSES: usize = 10;
 /// Beyond, a block may be larger than what was asked for.
@@ -29,7 +28,6 @@ pub(super) struct Weighed {
     pub(super) sizes: Sizes,
     /// Kept by the graph, when the loss is there.
     pub(super) activation_bytes: u64,
-    /// After the step.
     pub(super) after: CategoryBytes,
     pub(super) peak_bytes: u64,
     /// Of the libraries, which take the same in every precision.

@@ -17,7 +17,6 @@ use super::default_allocator::predictable;
 use super::progress::Progress;
 use super::{About, Claim, Experiment, JudgedClaim, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts};
 
-/// The experiment.
 pub(super) struct PrecisionChoice;
 
 const FOURTH: &str = "How does changing network parameters affect GPU memory usage in PyTorch? (2025)";

@@ -21,7 +21,6 @@ use super::session::Session;
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct Quantization;
 
 const CLAIMS: &[Claim] = &[Claim {

@@ -15,7 +15,6 @@ use super::session::{Session, StepRecord, undisturbed};
 use super::tables::{table, text};
 use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
 
-/// The experiment.
 pub(super) struct SequenceLength;
 
 const SOURCE: &str = "Does PyTorch GPU memory usage increase per batch? (2025)";

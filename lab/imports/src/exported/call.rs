@@ -85,7 +85,6 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A tensor.
     pub(super) fn tensor(&self, name: &str) -> Result<&'a Tensor> {
         match self.required(name)? {
             Arg::Value(slot) => self.held(name, *slot),
@@ -127,7 +126,6 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// A number.
     pub(super) fn float(&self, name: &str) -> Result<f64> {
         match self.scalar(name)? {
             Value::Int(value) => Ok(value as f64),
@@ -142,7 +140,6 @@ impl<'a> Call<'a> {
         self.arg(name).map_or(Ok(otherwise), |_| self.float(name))
     }
 
-    /// A whole number.
     pub(super) fn int(&self, name: &str) -> Result<i64> {
         match self.scalar(name)? {
             Value::Int(value) => Ok(value),

@@ -16,7 +16,6 @@ use super::schema::{self, Argument, Number, Size, TensorMeta};
 /// The number of a value.
 pub(super) type Slot = usize;
 
-/// A graph.
 pub(super) struct Program {
     /// Names of the values, by their slots; of two names of one tensor, the first.
     pub names: Vec<String>,
@@ -93,7 +92,6 @@ pub(super) struct Unknown {
     pub place: Place,
 }
 
-/// Makes programs.
 struct Lowering<'a> {
     file: &'a str,
     is_known: &'a dyn Fn(&str) -> bool,

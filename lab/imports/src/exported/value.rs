@@ -2,7 +2,6 @@
 
 use memcore::Tensor;
 
-/// A value.
 #[derive(Clone)]
 pub(super) enum Value {
     Tensor(Tensor),
@@ -20,7 +19,6 @@ pub(super) enum Made {
 }
 
 impl Made {
-    /// One tensor.
     pub(super) fn tensor(tensor: Tensor) -> Self {
         Self::One(Value::Tensor(tensor))
     }

@@ -43,7 +43,6 @@ pub(super) type Weights = Option<Tensor>;
 
 /// What one call of an attention function is told besides queries, keys and values.
 pub(super) struct Call<'a> {
-    /// Which function.
     pub(super) kind: Attention,
     /// What is added to the scores of every example before a mask: a learned bias, `[1, h, t, s]`.
     pub(super) bias: Option<&'a Tensor>,
@@ -90,9 +89,6 @@ impl Call<'_> {
     }
 
     /// The same with the heads of each position joined and given to `output`: `[b, t, width]`. Frees in the order of the library's variables.
-    ///
-    /// # Errors
-    /// As [`Self::attend`].
     pub(super) fn project(&self, [q, k, v]: [Tensor; 3], output: &Linear) -> Result<(Tensor, Weights)> {
         let (y, weights) = self.attend(&q, &k, &v)?;
         let joined = join(&y)?;

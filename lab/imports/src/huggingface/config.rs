@@ -24,7 +24,6 @@ pub(super) struct Common {
     /// Of hidden states.
     pub(super) dropout: f64,
     pub(super) attention_dropout: f64,
-    /// Of every norm.
     pub(super) eps: f64,
     /// Whether the output layer has the weights of the token table.
     pub(super) tied: bool,

@@ -205,7 +205,6 @@ fn clamped(labels: &Tensor, positions: usize) -> Result<Tensor> {
     Ok(Tensor::from_array(clamped))
 }
 
-/// Random classes.
 fn drawn(device: &Device, dims: &[usize], classes: usize, seed: u64) -> Result<Tensor> {
     let array = Array::empty_as(device, dims, DType::I64, Category::Input)?;
     if device.computes() {

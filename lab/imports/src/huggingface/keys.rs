@@ -125,19 +125,16 @@ impl<'a> Keys<'a> {
         value.as_f64().ok_or_else(|| self.error(key, format!("{value} is not a number")))
     }
 
-    /// A probability.
     pub(super) fn probability(&self, key: &'static str, default: f64) -> Result<f64> {
         let p = self.number(key, default)?;
         if (0.0..1.0).contains(&p) { Ok(p) } else { Err(self.error(key, format!("{p} is outside 0..1"))) }
     }
 
-    /// True or false.
     pub(super) fn flag(&self, key: &'static str, default: bool) -> Result<bool> {
         let Some(value) = self.get(key) else { return Ok(default) };
         value.as_bool().ok_or_else(|| self.error(key, format!("{value} is neither true nor false")))
     }
 
-    /// A name.
     pub(super) fn name(&self, key: &'static str, default: &'a str) -> Result<&'a str> {
         let Some(value) = self.get(key) else { return Ok(default) };
         value.as_str().ok_or_else(|| self.error(key, format!("{value} is not a name")))

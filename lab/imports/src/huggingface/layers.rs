@@ -76,9 +76,6 @@ pub(super) enum Activation {
 
 impl Activation {
     /// Under `key`, or the one called `default`.
-    ///
-    /// # Errors
-    /// As [`Activation::named`].
     pub(super) fn read(keys: &Keys<'_>, key: &'static str, default: &'static str) -> Result<Self, Error> {
         Self::named(key, keys.name(key, default)?)
     }

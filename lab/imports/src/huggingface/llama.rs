@@ -20,7 +20,6 @@ use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::stage::Stage;
 use super::windows::{WindowKeys, Windows};
 
-/// Which of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `gemma`

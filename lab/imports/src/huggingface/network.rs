@@ -124,7 +124,6 @@ pub(super) trait OutputHead: Send + Sync + 'static {
         Ok(None)
     }
 
-    /// The scores.
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 

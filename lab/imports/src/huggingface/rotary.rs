@@ -13,7 +13,6 @@ use super::keys::Keys;
 use super::options::Options;
 use super::scaling::{Positions, Scaling};
 
-/// Which angles.
 #[derive(Clone, Debug)]
 pub(super) struct Rope {
     theta: f64,
@@ -32,7 +31,6 @@ pub(super) struct RopeKeys {
     pub(super) share: &'static str,
     /// Share of each head that is rotated.
     pub(super) usual_share: f64,
-    /// Positions.
     pub(super) positions: usize,
     /// Positions at first, where the model has a key of its own for them.
     pub(super) original: Option<usize>,
@@ -40,9 +38,6 @@ pub(super) struct RopeKeys {
 
 impl Rope {
     /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`.
-    ///
-    /// # Errors
-    /// As [`Scaling::read`].
     pub(super) fn read(keys: &Keys<'_>, names: RopeKeys, options: &Options) -> error::Result<Self> {
         let theta = keys.number(names.theta, 10_000.0)?;
         let share = keys.number(names.share, names.usual_share)?;
@@ -89,8 +84,6 @@ impl Rope {
         matches!(self.scaling, Scaling::LongRope(_))
     }
 
-    /// # Errors
-    /// As [`Scaling::check`].
     pub(super) fn check(&self, keys: &Keys<'_>, rotated: usize) -> error::Result<()> {
         self.scaling.check(keys, rotated)
     }

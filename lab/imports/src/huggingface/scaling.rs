@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::keys::Keys;
 
-/// The kinds.
 #[derive(Clone, Debug)]
 pub(super) enum Scaling {
     None,

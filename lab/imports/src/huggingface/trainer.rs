@@ -191,9 +191,6 @@ pub fn train(
 }
 
 /// The same, with a beginning from a file, or with what the next run needs to go on.
-///
-/// # Errors
-/// As [`training::train_from`](lab_training::train_from).
 pub fn train_from(
     model: &Pretrained,
     device: &Device,

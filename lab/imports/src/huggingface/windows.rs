@@ -57,7 +57,6 @@ impl Windows {
         Ok(Self { length, said, layers: slides, mixed })
     }
 
-    /// Of a layer.
     pub(super) fn of(&self, layer: usize) -> Option<usize> {
         self.length.filter(|_| self.layers.get(layer).is_some_and(|&slides| slides))
     }

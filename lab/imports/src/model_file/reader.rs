@@ -81,7 +81,6 @@ impl<'a> Section<'a> {
         self.key_error(key, format!("is {}, expected {expected}", described(value)))
     }
 
-    /// A string.
     pub(super) fn string(&self, key: &str) -> Result<Option<&'a str>> {
         self.value(key)
             .map(|value| match value.get_ref() {

@@ -34,7 +34,6 @@ impl Taken {
         })
     }
 
-    /// Of a history.
     pub(super) fn of_timeline(timeline: &Timeline<'_>) -> Self {
         let peak = &timeline.peak;
         let reserved = timeline.moments.iter().map(|moment| moment.reserved_bytes).max().unwrap_or(0);

@@ -90,9 +90,6 @@ struct Kind {
 const PICKLE: u8 = 0x80;
 
 /// Reads the contents of a file; `name` is what errors call it.
-///
-/// # Errors
-/// As [`open`].
 pub fn read(name: &str, text: &[u8]) -> Result<Source> {
     let wrong = |error: serde_json::Error| Error::usage(name, format!("no JSON that a report is made of: {error}"));
     let is_object = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');

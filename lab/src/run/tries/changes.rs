@@ -16,7 +16,6 @@ use super::super::spec::RunSpec;
 mod size {
     /// A setting outside of the script.
     pub(super) const SETTING: u32 = 1;
-    /// One line of it.
     pub(super) const LINE: u32 = 2;
     /// Fewer examples at a time; a little more for each further division.
     pub(super) const SPLIT: u32 = 4;
@@ -24,7 +23,6 @@ mod size {
     pub(super) const NUMERICS: u32 = 8;
     /// It trains otherwise.
     pub(super) const OPTIMIZER: u32 = 16;
-    /// It sees less.
     pub(super) const SEQUENCE: u32 = 32;
 }
 
@@ -66,7 +64,6 @@ impl Change {
         Self { axis, size, words: words.into(), script: script.into(), edit: Box::new(edit) }
     }
 
-    /// Makes it.
     pub(super) fn apply(&self, spec: &mut RunSpec) {
         (self.edit)(spec);
     }

@@ -124,9 +124,6 @@ impl TrySearch<'_> {
     }
 
     /// Single changes, and those that save most: of a run that nothing limits.
-    ///
-    /// # Errors
-    /// As [`that_fit`](Self::that_fit).
     pub fn that_save(&self, as_it_is: &Figures) -> Result<Tries> {
         let changes = self.changes()?;
         let one_by_one: Vec<usize> = (0..changes.len()).collect();

@@ -14,7 +14,6 @@ pub struct Size {
 }
 
 impl Size {
-    /// An exact one.
     pub(super) fn of(bytes: u64) -> Self {
         Self { bytes, tolerance: 0 }
     }

@@ -117,9 +117,6 @@ pub fn measure(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Figu
 }
 
 /// Runs a trace on a fresh device, once: all figures but the time.
-///
-/// # Errors
-/// Those of [`measure`].
 pub fn run_once(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Figures> {
     let mut watch = Watch::new(trace);
     let mut opened = policy.open(trace, machine, &mut |event| watch.driver(0, event))?;

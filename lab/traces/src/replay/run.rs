@@ -37,9 +37,6 @@ const NONE: u32 = u32::MAX;
 /// the peaks of the allocator's statistics then begin anew.
 ///
 /// A plan keeps its one segment: it would serve nothing after having given it back.
-///
-/// # Errors
-/// The backend's own failures.
 pub fn replay<A, O>(trace: &Trace, allocator: &mut A, observer: &mut O) -> Result<()>
 where
     A: Allocator + ?Sized,

@@ -190,9 +190,7 @@ fn rounded(bytes: u64) -> u64 {
 /// What is wrong with an operation.
 #[derive(Debug)]
 pub(super) struct Fault {
-    /// Its index.
     pub(super) operation: usize,
-    /// What is wrong.
     pub(super) problem: String,
 }
 

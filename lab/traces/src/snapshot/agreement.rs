@@ -42,9 +42,6 @@ impl Agreement {
 }
 
 /// Replays a program through a policy and lays the result beside the recording.
-///
-/// # Errors
-/// Those of the policy.
 pub fn agreement(
     snapshot: &Snapshot,
     device: usize,

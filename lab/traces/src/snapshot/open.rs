@@ -62,9 +62,6 @@ impl Document {
     }
 
     /// Whether it is a snapshot; `name` is what errors call it.
-    ///
-    /// # Errors
-    /// As [`into_snapshot`](Self::into_snapshot).
     pub fn check(&self, name: &str) -> Result<()> {
         decode::without_texts(self).map(drop).map_err(|error| error.error(name))
     }

@@ -14,7 +14,6 @@ pub(super) struct ParseError {
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
 impl ParseError {
-    /// At a byte.
     #[cold]
     pub(crate) fn new(offset: u64, problem: impl Into<String>) -> Self {
         Self { offset, problem: problem.into() }

@@ -13,9 +13,6 @@ use super::value::{Document, Kind, Value};
 const BATCH: usize = 1000;
 
 /// Writes a document as a pickle. What is shared in it is shared in the pickle.
-///
-/// # Errors
-/// Those of `out`.
 pub fn write_pickle(document: &Document, out: &mut dyn Write) -> io::Result<()> {
     let refused = |error: super::parse_error::ParseError| {
         io::Error::new(io::ErrorKind::InvalidData, error.error("document").to_string())

@@ -40,7 +40,6 @@ impl<R: Read> Source<R> {
         Ok(Some(self.window[self.next]))
     }
 
-    /// The next byte.
     #[inline]
     pub(super) fn byte(&mut self, what: &str) -> Result<u8> {
         if self.next == self.end && self.refill(1)? == 0 {

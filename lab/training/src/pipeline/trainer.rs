@@ -303,9 +303,6 @@ pub fn train(
 
 /// The same, with a beginning from a file, or with what the next run needs to go on. The file is the one that a run on one device writes, and
 /// has besides the random state of each further device.
-///
-/// # Errors
-/// As [`train`] and [`training::train_from`](crate::train_from).
 pub fn train_from(
     architecture: &dyn Architecture,
     devices: &[Device],

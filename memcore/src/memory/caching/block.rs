@@ -7,7 +7,6 @@ use smallvec::SmallVec;
 use crate::backend::SegmentId;
 use crate::memory::Stream;
 
-/// No block.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// Index of a pool: the default large and small one first, then two for each private pool.

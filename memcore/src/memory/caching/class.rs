@@ -96,7 +96,6 @@ impl Class {
     }
 }
 
-/// Many entries.
 #[derive(Clone, Debug)]
 struct Chunks {
     /// No key of a chunk is below its entry here, and none of the chunk before it reaches it.

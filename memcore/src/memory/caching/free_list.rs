@@ -167,7 +167,6 @@ impl Place {
 /// Free blocks with memory behind them, of one pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FreeList {
-    /// By stream.
     shelves: Vec<Shelf>,
 }
 
@@ -180,7 +179,6 @@ impl FreeList {
         }
     }
 
-    /// Files a block.
     #[inline]
     pub(super) fn insert(&mut self, key: Key, block: u32) {
         let at = self.shelf(key.stream).unwrap_or_else(|at| {
@@ -259,7 +257,6 @@ impl FreeList {
         Some((key, block))
     }
 
-    /// All, in order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Key, u32)> + Clone {
         self.shelves.iter().flat_map(|shelf| {
             let entries = shelf.filled_from(0).flat_map(|class| shelf.classes[class].entries((0, 0)));

@@ -98,7 +98,6 @@ pub struct Caching {
 struct Request {
     /// As the client asked.
     requested_bytes: u64,
-    /// Rounded.
     bytes: u64,
     /// The segment that it would take.
     segment_bytes: u64,

@@ -83,9 +83,6 @@ impl Kernel {
 }
 
 /// Several calls on common operands, ready to run.
-///
-/// # Errors
-/// As [`Kernel::prepare`].
 pub fn prepare(
     device: &Device,
     dtype: DType,
@@ -165,9 +162,6 @@ impl Operands {
     }
 
     /// Room for a result.
-    ///
-    /// # Errors
-    /// As [`read`](Self::read).
     pub fn write(&mut self, dims: &[usize]) -> Result<Operand> {
         self.write_as(self.dtype, dims)
     }

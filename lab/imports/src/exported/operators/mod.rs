@@ -20,7 +20,6 @@ use std::sync::LazyLock;
 pub(super) use table::Operator;
 use table::Table;
 
-/// Every table.
 const TABLES: &[(&str, Table)] = &[
     ("layers", layers::TABLE),
     ("pictures", vision::TABLE),

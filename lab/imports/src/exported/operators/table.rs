@@ -5,7 +5,6 @@ use memcore::Result;
 use super::super::call::Call;
 use super::super::value::Made;
 
-/// Runs a call.
 pub(crate) type Operator = fn(&Call<'_>) -> Result<Made>;
 
 /// Names, as PyTorch has them after `aten.`, and what runs them.

@@ -9,7 +9,6 @@ use crate::snapshot::value::{Document, Kind, TextId, Value};
 /// Deeper stacks are cut: nobody reads them, and a file may say one frame a million times in five bytes each.
 const MAX_STACK_DEPTH: usize = 4096;
 
-/// Not seen yet.
 const UNKNOWN: u32 = u32::MAX;
 
 pub(super) struct Stacks {
