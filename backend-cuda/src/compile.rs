@@ -11,7 +11,7 @@ use crate::libraries::{self, Version, functions};
 
 /// Makes a module for one architecture out of a kernel file.
 ///
-/// A seam for tests, which run the kernels on the host: [`Nvrtc`] is the only compiler that a user gets.
+/// A seam for tests, which run the kernels on the host: `Nvrtc` is the only compiler that a user gets.
 pub trait Compiler: Send + Sync {
     /// Name and version: part of the cache's key.
     fn version(&self) -> String;

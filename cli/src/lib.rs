@@ -80,7 +80,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
                     Code::Interrupted
                 }
                 Ok(code) => code,
-                Err(failure) => ui.fail(&failure),
+                Err(failure) => ui.fail(&invocation.at_its_source(failure)),
             }
         }
         Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),

@@ -124,11 +124,17 @@ fn broken_files_name_the_place() {
         ("help = true\n", "unknown key \"help\""),
         ("parameter-list = [\"batch\"]\n", "parameter-list"),
         ("\u{0}", "settings.toml:1"),
+        // What only the network can refuse: nobody typed these flags.
+        ("layers = 3\n", "settings.toml: layers: model simple-cnn has no such option"),
+        ("model = \"gpt\"\ncheckpoint = \"1,99\"\n", "settings.toml: checkpoint: gpt has no block 99"),
     ] {
         fs::write(&file, text).unwrap();
         let error = refused(2, &["train", "--backend", "meta", "--config", &file]);
         assert!(error.contains("settings.toml") && error.contains(part), "{text:?}: {error}");
     }
+    fs::write(&file, "layers = 3\n").unwrap();
+    let error = refused(2, &["train", "--backend", "meta", "--config", &file, "--layers", "4"]);
+    assert!(error.contains("--layers: model"), "the flag wins, and is named: {error}");
     for text in ["[[layer]]\ntype = \"nosuch\"\n", "[input", ""] {
         fs::write(&file, text).unwrap();
         let error = refused(2, &["train", "--backend", "meta", "--model-file", &file]);

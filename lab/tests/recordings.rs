@@ -217,6 +217,6 @@ fn a_request_that_the_program_did_not_get_is_in_no_peak() {
         let figures = figures.unwrap();
         let drawn = figures.samples.iter().map(|sample| sample.reserved_bytes).max();
         assert_eq!((figures.peak_reserved, drawn), (100 << 20, Some(100 << 20)), "{name}");
-        assert_eq!((figures.peak_allocated, figures.departures), (100 << 20, 0), "{name}");
+        assert_eq!((figures.peak_allocated, figures.unforeseen), (100 << 20, 0), "{name}");
     }
 }

@@ -452,13 +452,13 @@ fn a_plan_serves_its_own_run_at_the_bound_and_other_runs_rightly() {
         }
         watch.check(&device, &planned);
     }
-    assert_eq!((planned.departures(), planned.stats().reserved_bytes.all.peak), (0, plan.bytes));
+    assert_eq!((planned.unforeseen(), planned.stats().reserved_bytes.all.peak), (0, plan.bytes));
 
     // The same requests without the frees: what the plan reuses is still in use.
     let mut planned = Planned::new(device.clone(), plan.clone(), &run, &mut |_| {}).unwrap();
     let blocks: Vec<_> =
         sizes.iter().map(|&(bytes, _)| planned.allocate(bytes, Stream::DEFAULT, &mut |_| {}).unwrap()).collect();
-    assert!(planned.departures() > 0);
+    assert!(planned.unforeseen() > 0);
     let mut regions: Vec<_> = blocks.iter().map(|block| block.region).collect();
     regions.sort_by_key(|region| (region.segment, region.offset));
     assert!(regions.windows(2).all(|pair| !pair[0].overlaps(pair[1])));

@@ -27,7 +27,7 @@ const PHRASES: &[(&str, &str)] = &[
 const AFTER_NO: &[&str] =
     &["longer", "more", "less", "shorter", "such", "reason", "room", "use", "end", "conflict", "mention", "other"];
 
-/// Where a file says what [`PHRASES`] has a better word for, or that something "is no" thing.
+/// Where a file says what `PHRASES` has a better word for, or that something "is no" thing.
 pub fn phrases(file: &SourceFile) -> Vec<Violation> {
     let mut found = Vec::new();
     for (number, line) in file.text.lines().enumerate() {

@@ -3,6 +3,7 @@
 //! Fields of the run change the [`RunSpec`] by name. The other flags, where results go above all, are given to clap before the typed words; the
 //! last of equal flags wins.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
@@ -18,11 +19,16 @@ use crate::exit::Failure;
 /// The largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
+/// Fields of the run that stand in a file, with its path.
+pub(crate) type Sources = BTreeMap<String, String>;
+
 /// What a command line's files say and nothing typed replaces.
 #[derive(Default)]
 pub(super) struct Files {
     /// Fields of the run.
     pub(super) fields: Map<String, Json>,
+    /// Which file says each of them.
+    pub(super) sources: Sources,
     /// The other flags, as they would be typed.
     words: Vec<OsString>,
     /// What is to be said about the files.
@@ -44,7 +50,8 @@ impl Files {
         if let Some(path) = path("hf_args") {
             let hf_args::Asked { fields, notes } = hf_args::read(path, &own, matches)?;
             let own = fields.into_iter().filter(|(key, _)| typed.flag(key).is_some_and(|flag| !typed.replaces(flag)));
-            files = Self { fields: own.collect(), notes, ..files };
+            files = Self { notes, ..files };
+            files.take(path, own.collect());
         }
         if let Some(path) = path("config") {
             files.add(path, &own, &typed)?;
@@ -57,6 +64,12 @@ impl Files {
         let name = matches.subcommand_name().filter(|_| !self.words.is_empty())?;
         let at = words.iter().skip(1).position(|word| *word == *name).map_or(words.len(), |i| i + 2);
         Some(words[..at].iter().chain(&self.words).chain(&words[at..]).cloned().collect())
+    }
+
+    fn take(&mut self, path: &Path, fields: Map<String, Json>) {
+        let file = path.display().to_string();
+        self.sources.extend(fields.keys().map(|key| (key.clone(), file.clone())));
+        self.fields.extend(fields);
     }
 
     /// A configuration file's entries. It is checked by itself: an error is the file's.
@@ -85,7 +98,7 @@ impl Files {
         let run = RunSpec::of_fields(&fields).and_then(|run| run.check_part());
         run.map_err(|error| refused(error.to_string()))?;
         fields.retain(|key, _| typed.flag(key).is_some_and(|flag| !typed.replaces(flag)));
-        self.fields.extend(fields);
+        self.take(path, fields);
         self.words.extend(words.into_iter().filter(|(flag, _)| !typed.replaces(flag)).flat_map(|(_, words)| words));
         Ok(())
     }

@@ -72,8 +72,27 @@ pub(crate) struct Invocation {
     pub run: RunSpec,
     /// What is to be scanned; empty unless the command scans.
     pub axes: Vec<axes::Axis>,
+    /// Fields of the run that no word says but a file.
+    sources: config::Sources,
     /// What is to be said of the files that the words name.
     pub notes: Vec<String>,
+}
+
+impl Invocation {
+    /// The failure, naming the file where it is about a value that stands in one: nobody typed the flag.
+    pub(crate) fn at_its_source(&self, failure: Failure) -> Failure {
+        at_its_source(failure, &self.sources)
+    }
+}
+
+fn at_its_source(failure: Failure, sources: &config::Sources) -> Failure {
+    let text = failure.error.to_string();
+    let rest = text.strip_prefix("--").unwrap_or_default();
+    let field = rest.split([':', ' ']).next().unwrap_or_default();
+    match sources.get(field) {
+        Some(file) => Failure { error: anyhow::Error::msg(format!("{file}: {rest}")), ..failure },
+        None => failure,
+    }
 }
 
 /// Understands a command line, its configuration file included.
@@ -86,8 +105,9 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     }
     let axes = matches.subcommand().map(|(name, matches)| axes::axes(name, matches)).transpose()?.unwrap_or_default();
     let cli = Cli::from_arg_matches(&matches)?;
-    let run = run(&cli.command, &files.fields).map_err(Failure::from)?;
-    Ok(Invocation { cli, run, axes, notes: files.notes })
+    let run = run(&cli.command, &files.fields);
+    let run = run.map_err(|error| at_its_source(Failure::from(error), &files.sources))?;
+    Ok(Invocation { cli, run, axes, sources: files.sources, notes: files.notes })
 }
 
 /// The run that a command is about: its flags, and these fields of files, which nothing typed replaces.

@@ -35,7 +35,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
         Search { of, spec: spec.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
     };
-    warnings::tell(found.departures, ui);
+    warnings::tell(found.deviations, ui);
     let tries = match found.fit.largest {
         Some(_) => None,
         None => {
@@ -47,7 +47,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let found = FitResult {
         settings,
         model: format!("{}: {}", session.name(), session.description()),
-        warnings: warnings::all(session.network.warnings(), found.departures),
+        warnings: warnings::all(session.network.warnings(), found.deviations),
         premises: session.premises.into_iter().filter(|premise| premise.name != of.premise()).collect(),
         card: cards::of_gpu(spec.device.gpu),
         largest_with_least_context: found.perhaps.or(found.fit.largest),

@@ -24,7 +24,7 @@ use crate::status::Publisher;
 use crate::ui::Ui;
 
 /// How many moments below the peak are named.
-const TOP_SUMMITS: usize = 5;
+const TOP_PEAKS: usize = 5;
 
 /// A run and what came of it.
 pub(crate) struct Report {
@@ -33,7 +33,7 @@ pub(crate) struct Report {
     /// The failure for lack of memory.
     pub failure: Option<Failure>,
     /// The peak and the highest moments below it; `None` of a run that failed, or whose events were not kept.
-    pub summits: Option<Vec<LocalPeak>>,
+    pub peaks: Option<Vec<LocalPeak>>,
     /// What was done otherwise than the program that the run stands for would.
     pub deviations: Deviations,
     /// PyTorch's table, if asked for: after the last step.
@@ -151,8 +151,8 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     let recording = kept.then(|| history(session, &device));
     let enough = || session.drawn_with_memory_enough(SETTLED.max(finished + 1), &interrupt::asked).ok();
     let drawn = (failure.is_some() && plan.page.html.is_some()).then(enough).flatten();
-    let summits = failure.is_none().then(|| device.with_ledger(|ledger| local_peaks(ledger, TOP_SUMMITS)));
-    Ok(Report { result, failure, summits, deviations, summary, events, snapshot, recording, drawn, saved })
+    let peaks = failure.is_none().then(|| device.with_ledger(|ledger| local_peaks(ledger, TOP_PEAKS)));
+    Ok(Report { result, failure, peaks, deviations, summary, events, snapshot, recording, drawn, saved })
 }
 
 /// What is known of a run before it begins.

@@ -46,7 +46,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
     };
     let needs_peak = report.failure.as_ref().map(|_| on_paper().peak(spec)).transpose()?;
     report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
-    let in_words = |departures| warnings::all(&[], departures);
+    let in_words = |deviations| warnings::all(&[], deviations);
     report.result.prediction = Some(Prediction {
         card: cards::of_gpu(spec.device.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
@@ -55,7 +55,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         needs_peak,
         with_expandable_segments: expandable.as_ref().map(NeedsResult::from),
         notes: spec.notes().into_iter().map(String::from).collect(),
-        summits: report.summits.take(),
+        local_peaks: report.peaks.take(),
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
     });
     // The answer says why; here is only what is missing.

@@ -3,7 +3,7 @@
 //! It is given figures and histories of runs, and gives: [`fit`], what is the most that fits, and the law of the peak;
 //! [`peaks`], the highest moments; [`forensics`], whether memory grows, and who holds it; [`lock`], what a run takes, written
 //! down and compared; [`predict`], closed forms that experiments are compared with; [`combine`], the smallest combinations of
-//! changes that reach a goal; [`bench`], workloads and a clock.
+//! changes that reach a goal; [`mod@bench`], workloads and a clock.
 
 pub mod bench;
 pub mod combine;

@@ -117,8 +117,8 @@ impl ExperimentResult {
     }
 
     /// What these figures are otherwise than on a card.
-    fn departures(&self) -> impl Iterator<Item = &String> {
-        self.notes.iter().filter(|note| is_departure(note))
+    fn deviations(&self) -> impl Iterator<Item = &String> {
+        self.notes.iter().filter(|note| is_deviation(note))
     }
 
     fn curve(curve: &Curve) -> Chart {
@@ -196,7 +196,7 @@ impl ExperimentResult {
 }
 
 /// Whether a note says what the device did otherwise than PyTorch would: nobody may miss it.
-fn is_departure(note: &str) -> bool {
+fn is_deviation(note: &str) -> bool {
     note.starts_with("In these figures ")
 }
 
@@ -261,7 +261,7 @@ impl Findings for ExperimentResult {
         sections.push(Section::Verdicts(self.claims.clone()));
         let every = self.every_row();
         sections.extend(self.checked().map(Section::Note));
-        sections.extend(self.departures().cloned().map(Section::Note));
+        sections.extend(self.deviations().cloned().map(Section::Note));
         sections.push(Section::Note(format!(
             "{}: --full, --html FILE; again: {}",
             match every.rows.len() as u64 {
@@ -273,7 +273,7 @@ impl Findings for ExperimentResult {
         let mut rest: Vec<Section> = self.tables.iter().cloned().map(Section::Table).collect();
         rest.extend(self.curves.iter().map(Self::curve).map(Section::Chart));
         rest.extend(self.charts().into_iter().map(Section::Drawing));
-        rest.extend(self.notes.iter().filter(|note| !is_departure(note)).cloned().map(Section::Note));
+        rest.extend(self.notes.iter().filter(|note| !is_deviation(note)).cloned().map(Section::Note));
         sections.push(Section::Rest(rest));
         if !every.rows.is_empty() {
             let title = "Every prediction beside its measurement".into();

@@ -152,7 +152,8 @@ pub struct PlanResult {
     /// Whether the device has room for it.
     pub fits: bool,
     /// Requests that it did not foresee.
-    pub departures: u64,
+    #[serde(rename = "departures")]
+    pub unforeseen: u64,
 }
 
 impl TraceResult {
@@ -204,7 +205,7 @@ impl PolicyResult {
                 .map(String::from)
                 .to_vec(),
             samples: figures.samples.iter().map(sample).collect(),
-            plan: figures.certificate.as_ref().map(|plan| PlanResult::of(plan, figures.departures)),
+            plan: figures.certificate.as_ref().map(|plan| PlanResult::of(plan, figures.unforeseen)),
         }
     }
 
@@ -258,7 +259,7 @@ impl PolicyResult {
 }
 
 impl PlanResult {
-    fn of(plan: &Certificate, departures: u64) -> Self {
+    fn of(plan: &Certificate, unforeseen: u64) -> Self {
         Self {
             bytes: plan.plan_bytes,
             packing: plan.packing.into(),
@@ -267,7 +268,7 @@ impl PlanResult {
             bound_allocations: plan.bound_allocations as u64,
             optimal: plan.is_optimal(),
             fits: plan.fits,
-            departures,
+            unforeseen,
         }
     }
 
@@ -289,8 +290,8 @@ impl PlanResult {
         if !self.fits {
             text += " The device has no room for it.";
         }
-        if self.departures > 0 {
-            text += &format!(" {} of other streams lie outside of it.", counted(self.departures, "request"));
+        if self.unforeseen > 0 {
+            text += &format!(" {} of other streams lie outside of it.", counted(self.unforeseen, "request"));
         }
         text
     }

@@ -27,7 +27,7 @@ pub struct Figures {
     /// How it goes in the memory that there is; `None` where nothing was said about that.
     pub room: Option<Room>,
     /// What was done otherwise than the program that the run stands for would.
-    pub departures: Deviations,
+    pub deviations: Deviations,
 }
 
 /// A run in the memory that there is.
@@ -97,7 +97,7 @@ impl Paper<'_> {
             }
         };
         let Needs { allocated_bytes, reserved_bytes } = needs;
-        Ok(Figures { allocated_bytes, reserved_bytes, room, departures: device.deviations() })
+        Ok(Figures { allocated_bytes, reserved_bytes, room, deviations: device.deviations() })
     }
 
     /// The most that a run reserves in the memory that there is; `None` where it runs out.

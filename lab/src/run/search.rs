@@ -65,7 +65,7 @@ pub struct Largest {
     /// The largest that fits with the smallest context that the card may have, where that is more.
     pub perhaps: Option<usize>,
     /// What the runs did otherwise than PyTorch would.
-    pub departures: Deviations,
+    pub deviations: Deviations,
 }
 
 impl RunSpec {
@@ -117,17 +117,17 @@ impl Search<'_> {
     /// # Errors
     /// No budget; settings that cannot work; [`Error::Interrupted`].
     pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
-        let departures = Cell::new(Deviations::default());
-        let run = self.runs(&self.spec, &departures);
+        let deviations = Cell::new(Deviations::default());
+        let run = self.runs(&self.spec, &deviations);
         let fit = largest(&run, budget_bytes, self.maximum)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
         let law = Law::of(&run, 1, end)?;
         let perhaps = self.perhaps(&fit)?;
-        Ok(Largest { fit, law, perhaps, departures: departures.get() })
+        Ok(Largest { fit, law, perhaps, deviations: deviations.get() })
     }
 
     /// The run of a size, which notes what it does otherwise than PyTorch would.
-    fn runs(&self, spec: &RunSpec, departures: &Cell<Deviations>) -> impl Fn(usize, Room) -> Result<Device> {
+    fn runs(&self, spec: &RunSpec, deviations: &Cell<Deviations>) -> impl Fn(usize, Room) -> Result<Device> {
         let endless = spec.endless();
         move |size, room| {
             (self.on_run)(size);
@@ -143,7 +143,7 @@ impl Search<'_> {
             let session = if room == Room::Endless { session.with_history() } else { session };
             let device = session.target.open()?;
             self.paper.train(&session, &device)?;
-            departures.set(departures.get().union(device.deviations()));
+            deviations.set(deviations.get().union(device.deviations()));
             Ok(device)
         }
     }

@@ -23,7 +23,7 @@ pub struct Technique {
 }
 
 impl Technique {
-    /// As results store it; `warnings` puts departures into words.
+    /// As results store it; `warnings` puts deviations into words.
     pub fn result(&self, warnings: impl Fn(Deviations) -> Vec<String>) -> TechniqueResult {
         let figures = self.figures.as_ref().ok();
         TechniqueResult {
@@ -35,7 +35,7 @@ impl Technique {
             missing_bytes: figures.and_then(Figures::missing_bytes),
             fits_with_least_context: figures.and_then(|figures| Some(figures.room?.with_least_context)),
             reason: self.figures.as_ref().err().cloned(),
-            warnings: figures.map_or_else(Vec::new, |figures| warnings(figures.departures)),
+            warnings: figures.map_or_else(Vec::new, |figures| warnings(figures.deviations)),
         }
     }
 }

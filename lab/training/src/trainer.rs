@@ -24,7 +24,7 @@ impl Trainer {
     /// Builds a model and its optimizer.
     ///
     /// # Errors
-    /// [`Error::Usage`] for settings that cannot work; those of the device.
+    /// [`Error::Usage`](lab_base::error::Error::Usage) for settings that cannot work; those of the device.
     pub fn of(
         architecture: &dyn Architecture,
         device: &Device,

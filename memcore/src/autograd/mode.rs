@@ -11,7 +11,7 @@ pub fn is_grad_enabled() -> bool {
     ENABLED.get()
 }
 
-/// While it lives, operations on this thread are not recorded (or, made by [`NoGrad::enable`], are).
+/// While it lives, operations on this thread are not recorded (or, made by `NoGrad::enable`, are).
 #[must_use = "recording is restored when the guard is dropped"]
 pub struct NoGrad {
     before: bool,

@@ -83,8 +83,8 @@ pub trait DeviceMemory: Send + Sync {
     /// Takes `bytes` (> 0) from the driver. The contents are garbage.
     ///
     /// # Errors
-    /// [`Error::DeviceFull`](crate::Error::DeviceFull) when the device is merely full,
-    /// [`Error::TooLarge`](crate::Error::TooLarge) when no amount of freeing could help. Never confused.
+    /// [`Error::DeviceFull`] when the device is merely full,
+    /// [`Error::TooLarge`] when no amount of freeing could help. Never confused.
     fn alloc_segment(&self, bytes: u64) -> Result<SegmentId>;
 
     /// Gives a segment back. When this returns the memory is truly free again; work in the queue that
@@ -120,7 +120,7 @@ pub trait VirtualMemory: Send + Sync {
     /// Puts memory behind `offset..offset + bytes`, which must not be mapped. Contents are garbage.
     ///
     /// # Errors
-    /// [`Error::DeviceFull`](crate::Error::DeviceFull) when the device has no memory left; nothing was mapped then.
+    /// [`Error::DeviceFull`] when the device has no memory left; nothing was mapped then.
     fn map(&self, id: SegmentId, offset: u64, bytes: u64) -> Result<()>;
 
     /// Gives the memory behind `offset..offset + bytes` back; the addresses stay reserved.
@@ -175,7 +175,7 @@ pub trait Backend: DeviceMemory {
     /// Queues a kernel. The call has passed [`validate`] and [`Backend::supports`].
     ///
     /// # Errors
-    /// The backend's own; a kernel that it does not have is [`Error::Unsupported`](crate::Error::Unsupported).
+    /// The backend's own; a kernel that it does not have is [`Error::Unsupported`].
     fn launch(&self, call: &KernelCall) -> Result<()>;
 
     /// Waits until everything queued is done.
@@ -213,7 +213,7 @@ pub trait Backend: DeviceMemory {
     /// one graph. What is computed, and what memory it takes in segments, stays the same.
     ///
     /// # Errors
-    /// [`Error::Backend`](crate::Error::Backend) where there is no such thing, as by default, or the driver is too old.
+    /// [`Error::Backend`] where there is no such thing, as by default, or the driver is too old.
     fn use_graphs(&self) -> Result<()> {
         Err(Error::backend(self.name(), "has no graphs of kernels: it launches them one by one"))
     }
@@ -221,7 +221,7 @@ pub trait Backend: DeviceMemory {
     /// From now on these products of float32 may be computed in TF32. Memory stays the same.
     ///
     /// # Errors
-    /// [`Error::Backend`](crate::Error::Backend) where the device has no such arithmetic, as by default.
+    /// [`Error::Backend`] where the device has no such arithmetic, as by default.
     fn allow_tf32(&self, which: Tf32) -> Result<()> {
         let _ = which;
         Err(Error::backend(self.name(), "has no TF32: it computes float32 as it is"))

@@ -134,7 +134,7 @@ const FLASH_MULTIPLE: usize = 8;
 /// `mask` broadcasts to `[b, h, t, s]`: a bool, true where a key is seen (as PyTorch's, and the opposite of [`attention_eager`]'s), or
 /// numbers that are added to the scores, which may want a gradient (a learned bias).
 ///
-/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see [`Algorithm::of`]): cuDNN's for 16-bit types on compute
+/// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `Algorithm::of`): cuDNN's for 16-bit types on compute
 /// capability 9.0 and 10.0 where the profile has cuDNN, flash for 16-bit types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
 ///
 /// # Errors

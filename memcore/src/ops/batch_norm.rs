@@ -13,7 +13,7 @@ use crate::error::{Error, Result};
 /// The mean and reciprocal deviation that it used are saved with the input and the weight (4 bytes per channel each, in evaluation too), and in
 /// training the running statistics are updated in place. The result is laid out as `x`, without gaps. Weight, bias and statistics may be f32
 /// beside a 16-bit input, which no operator casts.
-/// Where a profile has cuDNN, that is taken where PyTorch takes it (see [`super::batch_norm_cudnn`]).
+/// Where a profile has cuDNN, that is taken where PyTorch takes it (see `batch_norm_cudnn`).
 ///
 /// # Errors
 /// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for evaluation without running statistics; those of the device.

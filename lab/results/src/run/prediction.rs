@@ -35,7 +35,8 @@ pub struct Prediction {
     /// What the figures stand for, and what not.
     pub notes: Vec<String>,
     /// The peak and the highest moments below it; null where the events were not kept.
-    pub summits: Option<Vec<LocalPeak>>,
+    #[serde(rename = "summits")]
+    pub local_peaks: Option<Vec<LocalPeak>>,
     /// What it would take with each technique.
     pub techniques: Vec<TechniqueResult>,
 }
@@ -197,9 +198,9 @@ impl Prediction {
     /// `said`: warnings of the run itself, which are not said again.
     pub(super) fn sections(&self, said: &[String]) -> Vec<Section> {
         let mut sections = Vec::new();
-        let summits = self.summits.as_deref().unwrap_or_default();
-        if summits.len() > 1 {
-            sections.push(Section::Table(peaks(summits)));
+        let found = self.local_peaks.as_deref().unwrap_or_default();
+        if found.len() > 1 {
+            sections.push(Section::Table(peaks(found)));
         }
         sections.push(Section::Table(self.techniques()));
         let new = |one: &'_ TechniqueResult| {
@@ -247,18 +248,18 @@ impl Prediction {
 }
 
 /// The highest moments.
-fn peaks(summits: &[LocalPeak]) -> Table {
-    let row = |summit: &LocalPeak| {
-        let scope = if summit.scope.is_empty() { "(outside the model)" } else { &summit.scope };
+fn peaks(found: &[LocalPeak]) -> Table {
+    let row = |peak: &LocalPeak| {
+        let scope = if peak.scope.is_empty() { "(outside the model)" } else { &peak.scope };
         vec![
-            Cell::Bytes(summit.allocated_bytes),
-            Cell::Text(summit.phase.clone()),
-            Cell::Text(format!("{} in {scope}", summit.op)),
-            Cell::Text(format!("{} {}", short(summit.dominant_bytes), summit.dominant_category)),
+            Cell::Bytes(peak.allocated_bytes),
+            Cell::Text(peak.phase.clone()),
+            Cell::Text(format!("{} in {scope}", peak.op)),
+            Cell::Text(format!("{} {}", short(peak.dominant_bytes), peak.dominant_category)),
         ]
     };
     let columns = ["allocated", "phase", "reached by", "mostly"];
-    Table::new("The peak and the next ones below it", &columns, summits.iter().map(row).collect())
+    Table::new("The peak and the next ones below it", &columns, found.iter().map(row).collect())
 }
 
 /// The names that share a text, in the order of their first.

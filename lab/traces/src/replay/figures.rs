@@ -85,7 +85,7 @@ pub struct Figures {
     /// PyTorch's message for the last request that failed, if the policy is PyTorch's.
     pub last_message: Option<String>,
     /// Requests that a plan did not foresee.
-    pub departures: u64,
+    pub unforeseen: u64,
     /// Time of the whole run, without looking at it; the least of several.
     pub elapsed: Duration,
     /// Over the run.
@@ -191,7 +191,7 @@ impl<'a> Watch<'a> {
             final_largest_free: snapshot.largest_inactive_bytes(),
             retries: stats.num_alloc_retries,
             out_of_memory: stats.num_ooms,
-            departures: match allocator.name() {
+            unforeseen: match allocator.name() {
                 "planned" => stats.segment.all.allocated.saturating_sub(1 + self.unforeseen),
                 _ => 0,
             },

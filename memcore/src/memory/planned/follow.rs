@@ -12,14 +12,14 @@ use crate::memory::{
     Snapshot, Stats, Stream,
 };
 
-/// Where the plan's segment lies; above every address that the allocator of departures gives.
+/// Where the plan's segment lies; above every address that the allocator of unforeseen requests gives.
 const BASE: u64 = 1 << 63;
 
 /// Gives the k-th request the k-th place of a [`Plan`], in one segment taken at construction.
 ///
 /// A program that departs from its recording is still served rightly: a request that is larger than planned, for
 /// another stream, after the end of the plan, or whose place is still in use, gets a segment of its own, and is
-/// counted in [`departures`](Self::departures). All counts are in the large pool.
+/// counted in [`unforeseen`](Self::unforeseen). All counts are in the large pool.
 pub struct Planned {
     memory: Arc<dyn DeviceMemory>,
     plan: Plan,
@@ -31,7 +31,7 @@ pub struct Planned {
     live: BTreeMap<u64, u32>,
     blocks: Slab<Held>,
     departed: Direct,
-    departures: u64,
+    unforeseen: u64,
     stats: Stats,
     failure: Option<AllocationFailure>,
 }
@@ -75,15 +75,15 @@ impl Planned {
             next: 0,
             live: BTreeMap::new(),
             blocks: Slab::new(),
-            departures: 0,
+            unforeseen: 0,
             stats,
             failure: None,
         })
     }
 
     /// Requests that the plan did not foresee.
-    pub fn departures(&self) -> u64 {
-        self.departures
+    pub fn unforeseen(&self) -> u64 {
+        self.unforeseen
     }
 
     /// The plan.
@@ -132,7 +132,7 @@ impl Planned {
     fn depart(&mut self, bytes: u64, stream: Stream, driver: &mut dyn FnMut(DriverEvent)) -> Result<Block> {
         match self.departed.allocate(bytes, stream, driver) {
             Ok(block) => {
-                self.departures += 1;
+                self.unforeseen += 1;
                 self.stats.segment_taken(false, block.bytes);
                 self.stats.served(false, block.bytes, bytes);
                 let index = self.blocks.insert(Held::Departed { block });
