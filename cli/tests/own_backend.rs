@@ -39,7 +39,8 @@ const LINEAR: [&str; 4] = ["--model", "linear", "--steps", "1"];
 fn every_command_takes_it_and_says_nothing_false() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name).display().to_string();
-    let events = file("events.jsonl");
+    let (events, result, page) = (file("events.jsonl"), file("run.json"), file("page.html"));
+    let (snapshot, lock) = (file("snapshot.pickle"), file("memory.lock"));
     let commands: &[&[&str]] = &[
         &["devices"],
         &["devices", "--json", "-"],
@@ -48,8 +49,22 @@ fn every_command_takes_it_and_says_nothing_false() {
         &["train", "--model", "linear", "--steps", "1", "--backend", "mine", "--events", &events],
         &["train", "--model", "linear", "--steps", "1", "--backend", "mine", "--like", "native:mine"],
         &["train", "--model", "linear", "--backend", "mine", "-L", "batch", "1,2"],
+        &["train", "--model", "mlp", "--steps", "1", "--devices", "mine:0,mine:1"],
         &["train", "--model", "mlp", "--steps", "1", "--devices", "mine:0,mine:0"],
+        &["train", "--model", "mlp", "--steps", "1", "--backend", "mine", "--json", &result],
+        &["train", "--model", "linear", "--steps", "1", "--backend", "mine", "--snapshot", &snapshot, "--html", &page],
         &["predict", "--model", "linear", "--steps", "1", "--like", "native:mine"],
+        &["fit", "--model", "linear", "--memory-limit", "256MiB", "--like", "native:mine"],
+        &["fit", "--model", "linear", "--memory-limit", "256MiB"],
+        &["check", "--model", "linear", "--baseline", &lock, "--update"],
+        &["check", "--baseline", &lock],
+        &["check", "--model", "linear", "--like", "native:mine", "--baseline", &lock, "--update", "--name", "native"],
+        &["check", "--model", "linear", "--backend", "mine", "--baseline", &lock, "--update", "--name", "measured"],
+        &["check", "--baseline", &lock, "--strict"],
+        &["report", &result, "-o", &page],
+        &["snapshot", "show", &snapshot],
+        &["tune", &snapshot],
+        &["monitor", "--once"],
         &["run", "placement", "--backend", "mine"],
         &["run", "precision", "--backend", "mine"],
         &["bench", "--backend", "mine", "--seconds", "1"],
