@@ -1,6 +1,7 @@
 //! Software adapters, so that the backends for GPUs are tested on machines without a graphics card.
 //!
-//! PoCL, an OpenCL on the processor, is installed where that is allowed, and so is Oclgrind, which interprets kernels and looks at each access. Mesa's lavapipe is installed where that is allowed; SwiftShader, a second and independent implementation, is taken out of
+//! PoCL, an OpenCL on the processor, is installed where that is allowed, and so is Oclgrind, which interprets kernels and looks at each
+//! access. Mesa's lavapipe is installed where that is allowed; SwiftShader, a second and independent implementation, is taken out of
 //! Debian's package of Chromium into `target/`, without installing it.
 
 use std::ffi::OsString;
@@ -45,13 +46,12 @@ pub(crate) fn oclgrind(target: &Path) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-/// What lets Oclgrind alone be found, look for data races, and end the process at the first thing that it finds. It takes calls of one thread.
-pub(crate) fn strict(vendors: PathBuf) -> [(&'static str, OsString); 4] {
-    let on = || OsString::from("1");
+/// What lets Oclgrind alone be found, look for data races, and write what it finds into `log`. It ends no process at an error.
+pub(crate) fn strict(vendors: PathBuf, log: &Path) -> [(&'static str, OsString); 4] {
     [
         ("OCL_ICD_VENDORS", vendors.into()),
-        ("OCLGRIND_DATA_RACES", on()),
-        ("OCLGRIND_STOP_ERRORS", on()),
+        ("OCLGRIND_DATA_RACES", "1".into()),
+        ("OCLGRIND_LOG", log.into()),
         ("REQUIRE_DEVICE", "opencl".into()),
     ]
 }
