@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use crate::exit::{Failure, Result};
 
+/// What takes what nothing else here does.
+const ANY_SCRIPT: &str = "rehearse your script: vramlab rehearse --gpu rtx4090 -- python train.py";
+
 /// Bytes that are looked at.
 const HEAD: u64 = 64 << 10;
 
@@ -28,6 +31,16 @@ pub(crate) enum Kind {
     Config,
     /// Arguments of transformers' `Trainer`, as JSON.
     Arguments,
+    /// PEFT's `adapter_config.json`.
+    Adapter,
+    /// A configuration of DeepSpeed.
+    DeepSpeed,
+    /// A network or pipeline of diffusers.
+    Diffusers,
+    /// `tokenizer_config.json`.
+    Tokenizer,
+    /// Which file has which weights: `*.index.json`.
+    WeightIndex,
     /// What `torch.save` writes.
     Weights,
     /// Weights as `safetensors`.
@@ -71,6 +84,11 @@ impl Kind {
             Kind::Lock => "a memory lock file",
             Kind::Config => "a configuration of transformers",
             Kind::Arguments => "arguments of transformers' Trainer",
+            Kind::Adapter => "an adapter of PEFT (LoRA and its kind)",
+            Kind::DeepSpeed => "a configuration of DeepSpeed",
+            Kind::Diffusers => "a configuration of diffusers",
+            Kind::Tokenizer => "a tokenizer's configuration",
+            Kind::WeightIndex => "an index of weights",
             Kind::Weights => "weights (torch.save)",
             Kind::Safetensors => "weights (safetensors)",
             Kind::Exported => "an exported program (torch.export)",
@@ -89,6 +107,12 @@ impl Kind {
             Kind::Lock => format!("instead: vramlab check --baseline {path}"),
             Kind::Config | Kind::Exported => format!("instead: vramlab predict --model-file {path}"),
             Kind::Arguments => format!("instead: vramlab predict --hf-args {path} --model-file config.json"),
+            Kind::Adapter => format!("adapters are not represented; {ANY_SCRIPT}"),
+            Kind::DeepSpeed => {
+                format!("its settings are flags here (`vramlab predict --help` lists them), or {ANY_SCRIPT}")
+            }
+            Kind::Diffusers => format!("export the network (torch.export) and name the .pt2, or {ANY_SCRIPT}"),
+            Kind::Tokenizer | Kind::WeightIndex => "name the config.json beside it".into(),
             Kind::Weights | Kind::Safetensors => "weights do not say what training takes: \
                 vramlab predict --model-file takes config.json, a .pt2 of torch.export, or a TOML file"
                 .into(),
@@ -117,6 +141,11 @@ fn of_json(head: &[u8]) -> Option<Kind> {
         None if has("device_traces") || has("segments") => Some(Kind::Snapshot),
         None if has("model_type") => Some(Kind::Config),
         None if has("per_device_train_batch_size") => Some(Kind::Arguments),
+        None if has("peft_type") => Some(Kind::Adapter),
+        None if has("zero_optimization") || has("train_micro_batch_size_per_gpu") => Some(Kind::DeepSpeed),
+        None if has("_diffusers_version") => Some(Kind::Diffusers),
+        None if has("tokenizer_class") => Some(Kind::Tokenizer),
+        None if has("weight_map") => Some(Kind::WeightIndex),
         None => None,
     }
 }
@@ -152,7 +181,7 @@ mod tests {
     fn files_are_named_for_what_they_are() {
         let directory = tempfile::tempdir().unwrap();
         let zip = b"PK\x03\x04\x00\x00archive/data.pkl".as_slice();
-        let cases: [(&str, &[u8], Option<Kind>); 14] = [
+        let cases: [(&str, &[u8], Option<Kind>); 19] = [
             ("weights.pt", zip, Some(Kind::Weights)),
             ("old.pth", b"\x80\x02\x8a\x0a", Some(Kind::Weights)),
             ("unet.pt2", zip, Some(Kind::Exported)),
@@ -163,6 +192,11 @@ mod tests {
             ("snapshot.json", b"{\"segments\": [], \"device_traces\"", Some(Kind::Snapshot)),
             ("config.json", b"{\"model_type\": \"llama\"}", Some(Kind::Config)),
             ("args.json", b"{\"per_device_train_batch_size\": 4}", Some(Kind::Arguments)),
+            ("adapter_config.json", b"{\"peft_type\": \"LORA\", \"r\": 8}", Some(Kind::Adapter)),
+            ("ds.json", b"{\"zero_optimization\": {\"stage\": 3}}", Some(Kind::DeepSpeed)),
+            ("unet.json", b"{\"_diffusers_version\": \"0.31\"}", Some(Kind::Diffusers)),
+            ("tokenizer_config.json", b"{\"tokenizer_class\": \"LlamaTokenizer\"}", Some(Kind::Tokenizer)),
+            ("model.safetensors.index.json", b"{\"weight_map\": {}}", Some(Kind::WeightIndex)),
             ("run.json", b"{\"schema\":\"vramlab-train-1\",\"sett", Some(Kind::Finding)),
             ("memory.lock.json", b"{\n \"schema\": \"vramlab-lock-1\" }", Some(Kind::Lock)),
             ("events.json", b"{\"schema\":\"vramlab-events-1\"}", None),

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::words::given;
 use crate::exit::Failure;
+use crate::file_kind::{self, Kind};
 
 /// What such a file comes to.
 pub(super) struct Asked {
@@ -18,6 +19,9 @@ pub(super) struct Asked {
 
 /// Reads the file. What is typed is not the file's matter, nor what `own`, a configuration, says; both decide what the rest means.
 pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Result<Asked, Failure> {
+    // What else has these endings; a script's own arguments may have a `model_type`.
+    let own_kinds = [Kind::Arguments, Kind::Config, Kind::Weights, Kind::Snapshot];
+    file_kind::check(path, &own_kinds, "arguments of transformers")?;
     let model_file = typed::<PathBuf>(matches, "model_file").cloned();
     let model_file = model_file.or_else(|| own.get("model-file").and_then(toml::Value::as_str).map(PathBuf::from));
     let config = model_file.filter(|path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")));

@@ -137,7 +137,14 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     keys.check_choices(attention, options.checkpoint)?;
     keys.check_represented(if matches!(model_type, "t5" | "mt5") { &["is_encoder_decoder"] } else { &[] })?;
     let Some(head) = HeadConfig::read(&keys, model_type, options)? else {
-        let problem = format!("{model_type:?} is not represented; known: {}", MODEL_TYPES.join(", "));
+        let missing = if model_type.is_empty() {
+            "it names no network".into()
+        } else {
+            format!("{model_type:?} is not represented")
+        };
+        let known = MODEL_TYPES.join(", ");
+        let problem =
+            format!("{missing}; known: {known}; any other as a .pt2 of torch.export, or as a script that is rehearsed");
         return Err(keys.error("model_type", problem));
     };
     let llama = |form| -> Result<Box<dyn Family>> { Ok(Box::new(llama::Config::read(&keys, form, options)?)) };
