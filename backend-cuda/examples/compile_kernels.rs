@@ -1,20 +1,29 @@
 //! Compiles every kernel for the architectures named (`75 80 90 120`), without a GPU, and fails where one does not
-//! compile or keeps registers in memory. `fingerprint` prints a sum over what would be compiled.
+//! compile or keeps registers in memory. `fingerprint` prints a sum over what would be compiled; `portable 90` compiles the portable
+//! kernels instead, for every type.
 
 use std::process::ExitCode;
+
+use memcore::DType;
+use portable_kernels::{Language, Program};
 
 fn main() -> ExitCode {
     if std::env::args().nth(1).as_deref() == Some("fingerprint") {
         println!("{}", backend_cuda::kernel_fingerprint());
         return ExitCode::SUCCESS;
     }
-    let named: Result<Vec<u32>, _> = std::env::args().skip(1).map(|text| text.parse()).collect();
+    let portable = std::env::args().nth(1).as_deref() == Some("portable");
+    let named: Result<Vec<u32>, _> =
+        std::env::args().skip(1 + usize::from(portable)).map(|text| text.parse()).collect();
     let Ok(architectures) = named else {
         eprintln!("architectures are numbers: 75, 80, 90, …");
         return ExitCode::FAILURE;
     };
     let passed = std::thread::scope(|scope| {
-        let threads: Vec<_> = architectures.iter().map(|&number| scope.spawn(move || check(number))).collect();
+        let threads: Vec<_> = architectures
+            .iter()
+            .map(|&number| scope.spawn(move || if portable { compile_portable(number) } else { check(number) }))
+            .collect();
         let outcomes: Vec<bool> = threads.into_iter().map(|thread| thread.join().unwrap_or(false)).collect();
         !outcomes.contains(&false)
     });
@@ -40,4 +49,21 @@ fn check(number: u32) -> bool {
         passed &= r.spills.is_empty() && kernels > 0;
     }
     passed
+}
+
+/// Compiles every portable kernel for one architecture; says what came of it.
+fn compile_portable(number: u32) -> bool {
+    let mut bytes = 0;
+    for program in Program::all(&DType::ALL) {
+        let name = program.functions().next().unwrap_or_default();
+        match backend_cuda::compile_text(name, &program.source(Language::cuda()), (number / 10, number % 10)) {
+            Ok(code) => bytes += code,
+            Err(error) => {
+                println!("sm_{number} portable kernels, {name} for {}: {error}", program.dtype());
+                return false;
+            }
+        }
+    }
+    println!("sm_{number} portable kernels: {} KiB", bytes >> 10);
+    true
 }

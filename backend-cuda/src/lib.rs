@@ -89,3 +89,15 @@ pub fn kernel_fingerprint() -> String {
 pub fn compile_reports(capability: (u32, u32)) -> memcore::Result<Vec<Report>> {
     kernels::reports(capability)
 }
+
+/// Compiles another kernel text for compute capability `major.minor`, without a GPU, to machine code of that many bytes.
+///
+/// # Errors
+/// The compiler's log, or that it is not there.
+#[doc(hidden)]
+pub fn compile_text(name: &str, source: &str, capability: (u32, u32)) -> memcore::Result<usize> {
+    use crate::compile::Compiler as _;
+    let compiler = compile::Nvrtc::load(libraries::NEWEST)?;
+    let code = compiler.compile(name, source, &[], capability);
+    Ok(code.map_err(|log| memcore::Error::backend(driver::NAME, log))?.len())
+}

@@ -34,17 +34,21 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
     let architectures = if full { ALL_ARCHITECTURES } else { ARCHITECTURES };
     let program =
         artifact::build(root, &["build", "--example", "compile_kernels"], ("backend-cuda", "compile_kernels"))?;
+    let mut path = OsString::from(&folder);
+    if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
+        path.push(":");
+        path.push(rest);
+    }
+    if full {
+        // The portable kernels as CUDA C: the backend has its own instead, and nothing else would compile this text.
+        run(Command::new(&program).args(["portable", "90"]).env("LD_LIBRARY_PATH", &path))?;
+    }
     let stamp = folder.join(format!("checked-{:016x}", fingerprint(&program, architectures)?));
     if stamp.exists() {
         println!("==> CUDA kernels: unchanged since they compiled for sm_{}", architectures.join(", sm_"));
         return Ok(None);
     }
     println!("==> CUDA kernels: NVRTC for sm_{}", architectures.join(", sm_"));
-    let mut path = OsString::from(&folder);
-    if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
-        path.push(":");
-        path.push(rest);
-    }
     // A process each: the compiler works for one caller at a time.
     let compile = |architecture: &&str| {
         let mut command = Command::new(&program);
