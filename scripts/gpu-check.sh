@@ -2,7 +2,7 @@
 # Checks a build on a machine with an NVIDIA GPU: no Rust, no network, nothing of the source tree.
 #
 # On a machine that builds:   scripts/gpu-check.sh pack FOLDER [peer_torch.py [RECORDED]]
-# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|endurance|conformance|wgpu|kernels|torch_kernels|training|experiments|torch|recorded]...
+# On the machine with a GPU:  FOLDER/gpu-check.sh [devices|train|endurance|conformance|wgpu|opencl|kernels|torch_kernels|training|experiments|torch|recorded]...
 #
 # Without names every part runs. Each ends within LIMIT seconds (600), or is ended. A part whose binary, library or device
 # is missing is skipped, with a word. RESULTS (gpu-check-results) gets one JSON file and one log for each part, and
@@ -13,7 +13,7 @@ set -u
 here=$(cd "$(dirname "$0")" && pwd)
 results=${RESULTS:-gpu-check-results}
 limit=${LIMIT:-600}
-parts="devices train endurance conformance wgpu kernels torch_kernels training experiments torch recorded"
+parts="devices train endurance conformance wgpu opencl kernels torch_kernels training experiments torch recorded"
 # What can be carried to a machine at once.
 most_bytes=$((64 << 20))
 
@@ -49,6 +49,7 @@ pack() {
     take "$(built benches peer-vramlab)" peer-vramlab
     take "$(built backend-cuda conformance)" conformance-cuda
     take "$(built backend-wgpu conformance)" conformance-wgpu
+    take "$(built backend-opencl conformance)" conformance-opencl
     take "$(built benches kernels)" bench-kernels
     take "$(built benches training)" bench-training
     cp "$here/torch-kernels.py" "$bin/" || exit 1
@@ -174,6 +175,16 @@ check_wgpu() {
         *) skip wgpu "no discrete GPU that Vulkan knows"; return ;;
     esac
     run wgpu env REQUIRE_DEVICE=wgpu "$bin/conformance-wgpu" --quiet
+}
+
+# The same card through its driver for OpenCL: kernels that are correct and slow.
+check_opencl() {
+    has opencl conformance-opencl || return
+    case $("$bin/vramlab" -q devices --json - 2>/dev/null) in
+        *'"backend":"opencl"'*) ;;
+        *) skip opencl "no device that OpenCL knows"; return ;;
+    esac
+    run opencl env REQUIRE_DEVICE=opencl "$bin/conformance-opencl" --quiet
 }
 
 check_kernels() {
