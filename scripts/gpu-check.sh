@@ -181,7 +181,7 @@ check_wgpu() {
 check_opencl() {
     has opencl conformance-opencl || return
     case $("$bin/vramlab" -q devices --json - 2>/dev/null) in
-        *'"backend":"opencl"'*) ;;
+        *'"backend":"opencl","index":0'*) ;;
         *) skip opencl "no device that OpenCL knows"; return ;;
     esac
     run opencl env REQUIRE_DEVICE=opencl "$bin/conformance-opencl" --quiet
