@@ -29,7 +29,6 @@ mod packed;
 pub(crate) mod product;
 mod skinny;
 mod tiles;
-pub(crate) mod widened;
 
 use std::ops::Range;
 
