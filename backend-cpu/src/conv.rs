@@ -1,29 +1,101 @@
-//! Two-dimensional convolution and its gradients, as matrix products over tiles.
+//! Two-dimensional convolution and its gradients, as products of packed operands ([`crate::panels`]).
 //!
-//! A tile of the matrix of patches (`im2col`: a row per channel and kernel position, a column per output pixel) is gathered into
-//! the thread's scratch, and one product of the GEMM library does the rest. No buffer of the size of an operand exists.
+//! A task copies the part of the source that it needs once, with its border of zeros (`stage.rs`), and takes the matrix of patches (`im2col`: a row per
+//! channel and place of the window, a column per point) from there run by run, straight into panels. No buffer of the size of an operand exists.
 //!
-//! - *Forward*: tasks are (image, group, tile of pixels); each writes its own part of the output.
-//! - *Input gradient*: tasks are (image, group, block of channels); products give a tile of patch gradients, which are added to the block's planes.
-//! - *Weight gradient*: where it is small, a fixed number of parts of the batch each have their own sum in the caller's scratch, added up in
-//!   order afterwards; where it is large, tasks are blocks of its columns and go over the whole batch.
+//! - *Forward* and *input gradient* are one thing (`plan.rs`): tasks are tiles of the target's points, through all images (`grid.rs`).
+//! - *Weight gradient*: tasks are blocks of the weight; where those are few, parts of the points have sums of their own (`weight_grad.rs`).
 //!
 //! How work is cut depends on sizes alone, so that results repeat to the bit.
 
-mod backward;
-mod forward;
-mod patches;
-
-pub(crate) use backward::{conv2d_input_grad, conv2d_weight_grad};
-pub(crate) use forward::conv2d;
+mod grid;
+mod plan;
+mod stage;
+#[cfg(test)]
+mod tests;
+mod weight_grad;
 
 use memcore::backend::Operand;
-use memcore::backend::kernel::Conv2dGeometry;
+use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
+use memcore::error::Result;
 
-use crate::parallel::SCRATCH_BYTES;
+use crate::panels::pack::Packs;
+use crate::panels::{Pair, Word, has_bf16_products};
+use crate::refusal::unsupported;
+use crate::view::{Context, SharedMut};
+use plan::Plan;
+use stage::Cells;
 
-/// Elements of a gathered tile that stay in a core's second cache.
-const TILE_ELEMENTS: usize = 64 << 10;
+/// Calls a function for the element type of a dtype, and the words that it is packed into.
+macro_rules! with_words {
+    ($dtype:expr, $f:ident($($arg:expr),*), else $other:expr) => {
+        match $dtype {
+            memcore::DType::F64 => $f::<f64, f64>($($arg),*),
+            memcore::DType::F32 => $f::<f32, f32>($($arg),*),
+            memcore::DType::F16 => $f::<f32, half::f16>($($arg),*),
+            memcore::DType::BF16 if has_bf16_products() => $f::<Pair, half::bf16>($($arg),*),
+            memcore::DType::BF16 => $f::<f32, half::bf16>($($arg),*),
+            _ => $other,
+        }
+    };
+}
+
+/// Runs a [`Conv2d`].
+pub(crate) fn conv2d(ctx: &Context<'_>, call: &Conv2d) -> Result<()> {
+    with_words!(call.out.dtype, forward(ctx, call), else unsupported(&call.clone().into()))
+}
+
+fn forward<W: Word, T: Packs<W> + Cells<W>>(ctx: &Context<'_>, call: &Conv2d) -> Result<()> {
+    let s = Sizes::new(call.geometry, &call.x, &call.weight, &call.out);
+    // SAFETY: core validated the call: `out` shares no byte with the others.
+    let (x, weight, bias, out) = unsafe {
+        (
+            ctx.input::<T>(&call.x)?,
+            ctx.input::<T>(&call.weight)?,
+            ctx.input_option::<T>(&call.bias)?,
+            SharedMut::new(ctx.output::<T>(&call.out)?),
+        )
+    };
+    grid::run::<W, T>(ctx, &Plan::forward(&s), x, weight, bias, out);
+    Ok(())
+}
+
+/// Runs a [`Conv2dInputGrad`].
+pub(crate) fn conv2d_input_grad(ctx: &Context<'_>, call: &Conv2dInputGrad) -> Result<()> {
+    with_words!(call.out.dtype, input_grad(ctx, call), else unsupported(&call.clone().into()))
+}
+
+fn input_grad<W: Word, T: Packs<W> + Cells<W>>(ctx: &Context<'_>, call: &Conv2dInputGrad) -> Result<()> {
+    let s = Sizes::new(call.geometry, &call.out, &call.weight, &call.grad);
+    // SAFETY: core validated the call: `out` shares no byte with the others.
+    let (grad, weight, out) = unsafe {
+        (ctx.input::<T>(&call.grad)?, ctx.input::<T>(&call.weight)?, SharedMut::new(ctx.output::<T>(&call.out)?))
+    };
+    let [down, across] = s.geometry.stride;
+    for remainder in (0..down).flat_map(|y| (0..across).map(move |x| [y, x])) {
+        if remainder[0] < s.input[0] && remainder[1] < s.input[1] {
+            grid::run::<W, T>(ctx, &Plan::input_grad(&s, remainder), grad, weight, None, out);
+        }
+    }
+    Ok(())
+}
+
+/// Runs a [`Conv2dWeightGrad`].
+pub(crate) fn conv2d_weight_grad(ctx: &Context<'_>, call: &Conv2dWeightGrad) -> Result<()> {
+    with_words!(call.out.dtype, weight_grad(ctx, call), else unsupported(&call.clone().into()))
+}
+
+fn weight_grad<W: Word, T: Packs<W> + Cells<<T as Packs<W>>::Piece>>(
+    ctx: &Context<'_>,
+    call: &Conv2dWeightGrad,
+) -> Result<()> {
+    let s = Sizes::new(call.geometry, &call.x, &call.out, &call.grad);
+    // SAFETY: core validated the call: `out` shares no byte with the others.
+    let (x, grad, out) =
+        unsafe { (ctx.input::<T>(&call.x)?, ctx.input::<T>(&call.grad)?, ctx.output::<T>(&call.out)?) };
+    weight_grad::run::<W, T>(ctx, &Plan::forward(&s), x, grad, out);
+    Ok(())
+}
 
 /// Sizes of one convolution.
 #[derive(Clone, Copy, Debug)]
@@ -56,33 +128,8 @@ impl Sizes {
         }
     }
 
-    /// Pixels of an input plane.
-    fn input_pixels(&self) -> usize {
-        self.input[0] * self.input[1]
-    }
-
-    /// Pixels of an output plane.
-    fn output_pixels(&self) -> usize {
-        self.output[0] * self.output[1]
-    }
-
     /// Rows of the matrix of patches: channels of a group times positions of the window.
     fn patch(&self) -> usize {
         self.channels * self.window[0] * self.window[1]
-    }
-
-    /// Whether a plane of the input is a row of the matrix of patches as it is.
-    fn is_pointwise(&self) -> bool {
-        let g = &self.geometry;
-        self.window == [1, 1] && g.stride == [1, 1] && g.padding == [0, 0]
-    }
-
-    /// Rows and columns of a gathered tile, so that it, a block of weights and a block of results (of `outputs` rows) fit a scratch of
-    /// elements of `size` bytes.
-    fn tile(&self, size: usize) -> [usize; 2] {
-        let quarter = SCRATCH_BYTES / size / 4;
-        let rows = self.patch().min(512).min((quarter / self.outputs.max(1)).max(1));
-        let pixels = (TILE_ELEMENTS / rows).max(64).min(2 * quarter / rows).min((quarter / self.outputs.max(1)).max(1));
-        [rows, pixels.min(self.output_pixels()).max(1)]
     }
 }

@@ -16,6 +16,7 @@
 //! | `simd.rs`, `vector.rs`, `lanes.rs` | instruction sets, explicit vectors, reductions with them |
 //! | `plain.rs` | vectors that are left to the compiler |
 //! | `element.rs`, `halves.rs`, `math.rs` | element types, conversions of 16-bit floats, elementary functions |
+//! | `panels/` | products of operands that were packed for the registers |
 //! | `stream.rs` | the loop behind every elementwise kernel |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
@@ -34,6 +35,7 @@ mod memory;
 mod norm;
 mod optim;
 mod os;
+mod panels;
 mod parallel;
 mod plain;
 mod pool;

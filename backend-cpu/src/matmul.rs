@@ -22,13 +22,13 @@
 //! thread, and allocates panels of the whole operand; over tiles of at most 512² its panels stay below a megabyte. It is the only heap that a
 //! product uses, besides one buffer of the size of the L2 cache per thread that the library keeps.
 //!
-//! 16-bit floats are widened block by block into the thread's scratch and accumulated there in f32.
+//! 16-bit floats go through `packed.rs`: bf16 by the processor's own products of pairs where it has them, else widened to f32 when they are packed.
 
 mod job;
+mod packed;
 pub(crate) mod product;
 mod skinny;
 mod tiles;
-pub(crate) mod widened;
 
 use std::ops::Range;
 
@@ -36,6 +36,7 @@ use memcore::backend::kernel::Matmul;
 use memcore::error::Result;
 
 use crate::element::Real;
+use crate::panels::{Pair, has_bf16_products};
 use crate::refusal::unsupported;
 use crate::view::Context;
 use job::{Job, job};
@@ -67,11 +68,16 @@ pub(crate) fn matmul(ctx: &Context<'_>, call: &Matmul) -> Result<()> {
             Ok(())
         }
         memcore::DType::F16 => {
-            widened::run(ctx, &job::<half::f16, f32>(ctx, call)?);
+            packed::run::<f32, _>(ctx, &job::<half::f16, f32>(ctx, call)?);
             Ok(())
         }
         memcore::DType::BF16 => {
-            widened::run(ctx, &job::<half::bf16, f32>(ctx, call)?);
+            let job = job::<half::bf16, f32>(ctx, call)?;
+            if has_bf16_products() {
+                packed::run::<Pair, _>(ctx, &job);
+            } else {
+                packed::run::<f32, _>(ctx, &job);
+            }
             Ok(())
         }
         _ => unsupported(&call.clone().into()),

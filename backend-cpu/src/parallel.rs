@@ -15,12 +15,16 @@ pub(crate) const INLINE_ELEMENTS: usize = 32 << 10;
 /// Bytes of one scratch buffer.
 pub(crate) const SCRATCH_BYTES: usize = 2 << 20;
 
+/// Bytes of the room that the threads of a launch share: for what is packed once and read by all.
+pub(crate) const SHARED_BYTES: usize = 4 << 20;
+
 /// The threads that kernels run on, and one scratch buffer for each of them and for the caller.
 pub(crate) struct Threads {
     /// `None`: the calling thread does it all.
     pool: Option<Arc<ThreadPool>>,
     count: usize,
     buffers: Vec<Buffer>,
+    shared: Buffer,
 }
 
 struct Buffer {
@@ -33,15 +37,15 @@ struct Buffer {
 // SAFETY: the pages are reached only through `Scratch`, which one thread at a time holds (`taken`).
 unsafe impl Sync for Buffer {}
 
-/// A buffer of [`SCRATCH_BYTES`], aligned to a page, for as long as this lives. Contents are garbage.
+/// A buffer of [`SCRATCH_BYTES`] (or [`SHARED_BYTES`]), aligned to a page, for as long as this lives. Contents are garbage.
 pub(crate) struct Scratch<'a> {
     buffer: &'a Buffer,
 }
 
 impl Scratch<'_> {
-    /// The buffer as elements of a plain number type: at most `SCRATCH_BYTES / size_of::<T>()` of them.
+    /// The buffer as elements of a plain number type: at most as many as fit.
     pub(crate) fn slice_mut<T: Plain>(&mut self, len: usize) -> &mut [T] {
-        assert!(len * size_of::<T>() <= SCRATCH_BYTES, "a scratch of {len} elements is too large");
+        assert!(len * size_of::<T>() <= self.buffer.pages.len(), "a scratch of {len} elements is too large");
         // SAFETY: the buffer is page-aligned, long enough, initialised (anonymous pages are zero), any bits are a
         // value of `T`, and `self` is borrowed mutably while no one else holds the buffer.
         unsafe { std::slice::from_raw_parts_mut(self.buffer.pages.as_mut_ptr().cast::<T>(), len) }
@@ -92,13 +96,13 @@ impl Threads {
 
     fn over(pool: Option<Arc<ThreadPool>>) -> Result<Self> {
         let count = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
-        let buffer = || -> Result<Buffer> {
-            let pages = MmapOptions::new().len(SCRATCH_BYTES).map_anon().map_err(|e| Error::backend("cpu", e))?.into();
+        let buffer = |len| -> Result<Buffer> {
+            let pages = MmapOptions::new().len(len).map_anon().map_err(|e| Error::backend("cpu", e))?.into();
             Ok(Buffer { pages, taken: AtomicBool::new(false), _not_shared: UnsafeCell::new(()) })
         };
         // One more than threads: the caller works too.
-        let buffers = (0..=count).map(|_| buffer()).collect::<Result<_>>()?;
-        Ok(Self { pool, count, buffers })
+        let buffers = (0..=count).map(|_| buffer(SCRATCH_BYTES)).collect::<Result<_>>()?;
+        Ok(Self { pool, count, buffers, shared: buffer(SHARED_BYTES)? })
     }
 
     /// How many threads there are.
@@ -106,9 +110,9 @@ impl Threads {
         self.count
     }
 
-    /// Bytes of all scratch buffers.
+    /// Bytes of all scratch buffers, and of the room that is shared.
     pub(crate) fn scratch_bytes(&self) -> u64 {
-        (self.buffers.len() * SCRATCH_BYTES) as u64
+        (self.buffers.len() * SCRATCH_BYTES + SHARED_BYTES) as u64
     }
 
     /// Runs `f(0)`, …, `f(tasks - 1)`, each once, on any threads in any order.
@@ -119,6 +123,15 @@ impl Threads {
             }
             _ => (0..tasks).for_each(f),
         }
+    }
+
+    /// The shared room: for the thread that launches, once in a launch.
+    pub(crate) fn shared_room(&self) -> Scratch<'_> {
+        while self.shared.taken.swap(true, Ordering::Acquire) {
+            // Another launch of these threads is about to end.
+            std::thread::yield_now();
+        }
+        Scratch { buffer: &self.shared }
     }
 
     /// A free scratch buffer. There are as many as threads, and one more: each task may hold one, and so may the
@@ -156,7 +169,7 @@ mod tests {
             counts[i].fetch_add(1, Ordering::Relaxed);
         });
         assert!(counts.iter().all(|c| c.load(Ordering::Relaxed) == 1));
-        assert_eq!(threads.scratch_bytes(), 4 * SCRATCH_BYTES as u64);
+        assert_eq!(threads.scratch_bytes(), (4 * SCRATCH_BYTES + SHARED_BYTES) as u64);
     }
     #[test]
     fn where_no_thread_can_be_made_the_caller_works() {

@@ -1,6 +1,8 @@
-//! Softmax and log-softmax. Rows are read and written block by block, so one source serves all types and in place.
+//! Softmax and log-softmax. Rows are read and written block by block, so one source serves all types and in place; rows of 16-bit floats have their own
+//! (`narrow.rs`).
 
 mod columns;
+mod narrow;
 
 use memcore::DType;
 use memcore::backend::Operand;
@@ -12,13 +14,36 @@ use crate::elementwise::{Source, store_cast};
 use crate::lanes::{Dot, Largest, Sum, fold, fold2};
 use crate::simd::{Isa, simd};
 use crate::stream::{BLOCK, Block, Reader, Writer, load_f64};
-use crate::view::Context;
+use crate::view::{Context, SharedMut};
 use columns::TASK;
+
+/// Runs `$body` with `$T` one of the 16-bit floats.
+macro_rules! half_type {
+    ($dtype:expr, $T:ident => $body:expr) => {
+        if $dtype == DType::F16 {
+            type $T = half::f16;
+            $body
+        } else {
+            type $T = half::bf16;
+            $body
+        }
+    };
+}
 
 /// `out = softmax(x)` over the middle dimension, or its logarithm.
 pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
     if k.x.dtype == DType::F64 || k.out.dtype == DType::F64 {
         return forward(ctx, k, f64_reader(ctx, &k.x, &k.out)?);
+    }
+    if let ([rows, n, 1], true) = (k.x.dims(), k.x.dtype == k.out.dtype && k.x.dtype.is_half())
+        && *n > 0
+        && narrow::fits(*n)
+    {
+        return half_type!(k.x.dtype, T => {
+            let (x, out) = (SharedMut::from_ptr(ctx.ptr::<T>(&k.x)?), SharedMut::from_ptr(ctx.ptr::<T>(&k.out)?));
+            narrow::forward(ctx, k.log, [*rows, *n], x, out);
+            Ok(())
+        });
     }
     float_type!(k.x.dtype, T => forward_f32::<T>(ctx, k), else Ok(()))
 }
@@ -210,6 +235,17 @@ fn grad_block_body<S: Isa, R: Real>(log: bool, y: &[R], grad: &[R], total: R, ou
 pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     if k.y.dtype == DType::F64 || k.out.dtype == DType::F64 {
         return backward(ctx, k, f64_reader(ctx, &k.y, &k.out)?, f64_reader(ctx, &k.grad, &k.out)?);
+    }
+    let one_type = k.y.dtype == k.out.dtype && k.grad.dtype == k.out.dtype;
+    if let ([rows, n, 1], true) = (k.y.dims(), one_type && k.y.dtype.is_half())
+        && *n > 0
+        && narrow::fits(*n)
+    {
+        return half_type!(k.y.dtype, T => {
+            let [y, grad, out] = [ctx.ptr::<T>(&k.y)?, ctx.ptr::<T>(&k.grad)?, ctx.ptr::<T>(&k.out)?].map(SharedMut::from_ptr);
+            narrow::backward(ctx, k.log, [*rows, *n], y, grad, out);
+            Ok(())
+        });
     }
     float_type!(k.y.dtype, T => backward_f32::<T>(ctx, k), else Ok(()))
 }

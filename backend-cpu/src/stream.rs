@@ -41,6 +41,16 @@ fn blocks(start: usize, end: usize, f: &impl Fn(usize, usize)) {
         f(at, len);
         at += len;
     }
+    fence();
+}
+
+/// Makes what this thread wrote past the caches come before what it writes from now on.
+fn fence() {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every processor of this architecture has the instruction.
+    unsafe {
+        std::arch::x86_64::_mm_sfence();
+    }
 }
 
 /// Room for one block, uninitialised.
@@ -198,12 +208,17 @@ impl<C: Plain> Reader<C> {
     }
 }
 
+/// Results of so many bytes are written past the caches: none of them holds so much, and a line that is written as a whole need not be read first.
+const STREAMED_BYTES: usize = 32 << 20;
+
 /// An operand that is written in blocks of `C`.
 pub(crate) struct Writer<C> {
     base: *mut u8,
     runs: Runs,
     store: Store<C>,
     direct: bool,
+    /// Direct, and too large for the caches.
+    streamed: bool,
 }
 
 // SAFETY: only an address of device memory; tasks write disjoint blocks.
@@ -231,12 +246,21 @@ impl<C: Plain + Default> Writer<C> {
 
     fn new(base: *mut u8, operand: &Operand, store: Store<C>, same_type: bool) -> Self {
         let runs = Runs::new(&operand.layout);
-        Self { base, runs, store, direct: same_type && runs.is_contiguous() }
+        Self { base, runs, store, direct: same_type && runs.is_contiguous(), streamed: false }
+    }
+
+    /// The same writer, past the caches if `out`, which it writes, is too large for them and none of `inputs`, whose lines are there already. For loops
+    /// over [`for_blocks`], whose blocks begin at cache lines.
+    pub(crate) fn streamed(self, inputs: &[&Operand], out: &Operand) -> Self {
+        let aligned = (self.base as usize).is_multiple_of(64) && (BLOCK * size_of::<C>()).is_multiple_of(64);
+        let large = out.numel() * size_of::<C>() >= STREAMED_BYTES;
+        let apart = inputs.iter().all(|input| !Context::aliases(input, out));
+        Self { streamed: self.direct && aligned && large && apart && has_streaming(), ..self }
     }
 
     /// Whether `f` in [`Writer::write`] writes the memory itself, and finds there what was written before.
     pub(crate) fn is_direct(&self) -> bool {
-        self.direct
+        self.direct && !self.streamed
     }
 
     /// Lets `f` write elements `start..start + len`, `len` ≤ [`BLOCK`]. What it finds there is garbage, unless
@@ -246,6 +270,12 @@ impl<C: Plain + Default> Writer<C> {
     /// They exist, the context that made this lives, and no one else reads or writes them meanwhile.
     #[inline(always)]
     pub(crate) unsafe fn write(&self, start: usize, len: usize, buffer: &mut Block<C>, f: impl FnOnce(&mut [C])) {
+        if self.streamed {
+            let values = buffer.zeroed(len);
+            f(values);
+            // SAFETY: contiguous elements of type C; the caller asserts the rest.
+            return unsafe { stream(values, self.base.cast::<C>().add(start)) };
+        }
         if self.direct {
             // SAFETY: contiguous elements of type C; the caller asserts the rest.
             return f(unsafe { std::slice::from_raw_parts_mut(self.base.cast::<C>().add(start), len) });
@@ -266,6 +296,10 @@ impl<C: Plain + Default> Writer<C> {
     /// As there, for both.
     #[inline(always)]
     pub(crate) unsafe fn copy(&self, start: usize, len: usize, src: &Reader<C>, buffer: &mut Block<C>) {
+        if self.streamed {
+            // SAFETY: passed on to the caller.
+            return unsafe { stream(src.read(start, len, buffer), self.base.cast::<C>().add(start)) };
+        }
         if self.direct {
             // SAFETY: contiguous elements of type C; writing them as if uninitialised is sound for plain numbers.
             let out = unsafe { std::slice::from_raw_parts_mut(self.base.cast::<MaybeUninit<C>>().add(start), len) };
@@ -282,6 +316,48 @@ impl<C: Plain + Default> Writer<C> {
             unsafe { (self.store)(self.base, offset, stride, &values[done..done + n]) };
         });
     }
+}
+
+/// Whether the processor writes whole lines past its caches.
+fn has_streaming() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    return crate::simd::level() != crate::simd::Level::Baseline;
+    #[cfg(not(target_arch = "x86_64"))]
+    false
+}
+
+/// Copies `values` to `to` past the caches. What a thread wrote so is seen by others after the next fence: [`for_blocks`] makes one at the end of a task.
+///
+/// # Safety
+/// There is room, `to` is aligned to a cache line, and [`has_streaming`].
+unsafe fn stream<C: Plain>(values: &[C], to: *mut C) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: AVX is there (`has_streaming`), and the caller asserts the rest.
+    unsafe {
+        stream_avx(values.as_ptr().cast(), to.cast(), size_of_val(values));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    // SAFETY: as the caller asserts.
+    unsafe {
+        std::ptr::copy_nonoverlapping(values.as_ptr(), to, values.len());
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2")]
+unsafe fn stream_avx(from: *const u8, to: *mut u8, bytes: usize) {
+    use std::arch::x86_64::{_mm256_loadu_si256, _mm256_stream_si256};
+    let whole = bytes - bytes % 64;
+    for at in (0..whole).step_by(64) {
+        // SAFETY: the caller asserts that these bytes exist, and that `to` is aligned.
+        unsafe {
+            let (low, high) = (_mm256_loadu_si256(from.add(at).cast()), _mm256_loadu_si256(from.add(at + 32).cast()));
+            _mm256_stream_si256(to.add(at).cast(), low);
+            _mm256_stream_si256(to.add(at + 32).cast(), high);
+        }
+    }
+    // SAFETY: as above.
+    unsafe { std::ptr::copy_nonoverlapping(from.add(whole), to.add(whole), bytes - whole) };
 }
 
 simd! {

@@ -1,11 +1,12 @@
 //! Loops over tiles.
 
 use crate::element::{Float, Real};
+use crate::panels::{Strided, StridedProduct};
 use crate::simd::{Isa, simd};
 
-/// Columns that [`product`] works on together; tiles are padded to multiples of them.
+/// Tiles are padded to multiples of so many columns: [`product`] works on that or twice as many together.
 pub(super) const COLUMNS: usize = 16;
-/// Rows that [`product`] works on together.
+/// Rows are rounded up to multiples of these: [`product`] works on 8 together, or on 4.
 const ROWS: usize = 4;
 
 /// The left factor of a product: element `(i, e)` is at `i·row + e·column`.
@@ -17,11 +18,6 @@ pub(super) struct Left<'a, R> {
 }
 
 simd! {
-    /// `c = a @ b`, or `c += a @ b` if `add`, with sizes `[m, n, k]`; rows of `b` and `c` are `b_row` and `c_row` apart.
-    /// `m` and `n` are rounded up to [`ROWS`] and [`COLUMNS`]: such elements exist, and what is in them does not matter.
-    pub(super) fn product<R: Real>(
-        a: Left<'_, R>, b: &[R], b_row: usize, c: &mut [R], c_row: usize, sizes: [usize; 3], add: bool,
-    ) = product_body;
     /// Elements in the compute type.
     pub(super) fn convert<T: Float>(from: &[T], to: &mut [T::Compute]) = convert_body;
     /// Elements in the compute type, `stride` apart.
@@ -34,8 +30,9 @@ simd! {
     pub(super) fn dot<T: Float>(x: &[T], y: &[T]) -> T::Compute = dot_body;
 }
 
-#[inline(always)]
-fn product_body<S: Isa, R: Real>(
+/// `c = a @ b`, or `c += a @ b` if `add`, with sizes `[m, n, k]`; rows of `b` and `c` are `b_row` and `c_row` apart.
+/// `m` and `n` are rounded up to [`ROWS`] and [`COLUMNS`]: such elements exist, and what is in them does not matter.
+pub(super) fn product<R: Real + StridedProduct>(
     a: Left<'_, R>,
     b: &[R],
     b_row: usize,
@@ -50,28 +47,12 @@ fn product_body<S: Isa, R: Real>(
     }
     let inside = |k: usize| (m - 1) * a.row + (k - 1) * a.column < a.data.len() && (k - 1) * b_row + n <= b.len();
     assert!(k == 0 || inside(k), "a product beyond its tiles");
-    for j in (0..n).step_by(COLUMNS) {
-        for i in (0..m).step_by(ROWS) {
-            let mut sums = [[R::default(); COLUMNS]; ROWS];
-            for e in 0..k {
-                // SAFETY: `inside` was asserted: the last of these elements lies in `b`.
-                let b = unsafe { &*b.as_ptr().add(e * b_row + j).cast::<[R; COLUMNS]>() };
-                for (r, sums) in sums.iter_mut().enumerate() {
-                    // SAFETY: `inside` was asserted.
-                    let a = unsafe { *a.data.get_unchecked((i + r) * a.row + e * a.column) };
-                    for l in 0..COLUMNS {
-                        sums[l] = a.fma::<S>(b[l], sums[l]);
-                    }
-                }
-            }
-            for (r, sums) in sums.iter().enumerate() {
-                let c = &mut c[(i + r) * c_row + j..][..COLUMNS];
-                for l in 0..COLUMNS {
-                    c[l] = if add { c[l] + sums[l] } else { sums[l] };
-                }
-            }
-        }
-    }
+    assert!((m - 1) * c_row + n <= c.len(), "a product beyond its result");
+    let (left, right, to) = (a.data.as_ptr(), b.as_ptr(), c.as_mut_ptr());
+    let job =
+        Strided { sizes: [m, n, k], left, row: a.row, step: a.column, right, width: b_row, to, to_row: c_row, add };
+    // SAFETY: all elements lie in the slices (asserted).
+    unsafe { R::strided(&job) }
 }
 
 #[inline(always)]

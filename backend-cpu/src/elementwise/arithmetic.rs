@@ -5,6 +5,7 @@ use memcore::backend::kernel::{Binary, BinaryOp, Ternary, TernaryOp};
 use memcore::error::Result;
 
 use crate::element::{Element, Float, Number, Real, larger, smaller};
+use crate::parallel::Plain;
 use crate::simd::{Isa, simd};
 use crate::stream::{Block, Reader, Writer, for_blocks};
 use crate::view::Context;
@@ -20,7 +21,13 @@ pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
         DType::F32 => run::<f32>(ctx, k, real_block::<f32>),
         DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
         DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
-        DType::BF16 => run::<half::bf16>(ctx, k, real_block::<f32>),
+        DType::BF16 if k.op.is_comparison() => run::<half::bf16>(ctx, k, real_block::<f32>),
+        // Converted in registers.
+        DType::BF16 => {
+            let (lhs, rhs) = (Reader::<half::bf16>::bits(ctx, &k.lhs, &k.out)?, Reader::bits(ctx, &k.rhs, &k.out)?);
+            each_block(ctx, k, [&lhs, &rhs], Writer::bits(ctx, &k.out)?, real_block::<half::bf16>);
+            Ok(())
+        }
         DType::I64 => run::<i64>(ctx, k, integer_block),
         DType::I32 => run::<i32>(ctx, k, integer_block),
         DType::I8 => run::<i8>(ctx, k, integer_block),
@@ -46,7 +53,18 @@ fn run<T: Element>(ctx: &Context<'_>, k: &Binary, block: BlockFn<T::Compute>) ->
         });
         return Ok(());
     }
-    let out = Writer::of::<T>(ctx, &k.out)?;
+    each_block(ctx, k, [&lhs, &rhs], Writer::of::<T>(ctx, &k.out)?, block);
+    Ok(())
+}
+
+fn each_block<C: Plain + Default>(
+    ctx: &Context<'_>,
+    k: &Binary,
+    [lhs, rhs]: [&Reader<C>; 2],
+    out: Writer<C>,
+    block: BlockFn<C>,
+) {
+    let out = out.streamed(&[&k.lhs, &k.rhs], &k.out);
     for_blocks(ctx, k.out.numel(), |start, len| {
         let (mut a, mut b, mut o) = (Block::new(), Block::new(), Block::new());
         // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
@@ -56,11 +74,10 @@ fn run<T: Element>(ctx: &Context<'_>, k: &Binary, block: BlockFn<T::Compute>) ->
             out.write(start, len, &mut o, |out| block(k.op, lhs, rhs, out));
         }
     });
-    Ok(())
 }
 
 simd! {
-    fn real_block<R: Real>(op: BinaryOp, a: &[R], b: &[R], out: &mut [R]) = real_block_body;
+    fn real_block<T: Float>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) = real_block_body;
     fn compare<C: Number>(op: BinaryOp, a: &[C], b: &[C], out: &mut [u8]) = compare_body;
     fn ternary_block<R: Real>(op: TernaryOp, a: &[R], b: &[R], c: &[R], out: &mut [R]) = ternary_block_body;
 }
@@ -72,21 +89,29 @@ fn map<A: Copy, B>(a: &[A], b: &[A], out: &mut [B], f: impl Fn(A, A) -> B) {
     }
 }
 
+/// `out = f(a, b)` in the compute type.
 #[inline(always)]
-fn real_block_body<S: Isa, R: Real>(op: BinaryOp, a: &[R], b: &[R], out: &mut [R]) {
+fn each<T: Float>(a: &[T], b: &[T], out: &mut [T], f: impl Fn(T::Compute, T::Compute) -> T::Compute) {
+    for ((o, a), b) in out.iter_mut().zip(a).zip(b) {
+        *o = T::put(f(a.get(), b.get()));
+    }
+}
+
+#[inline(always)]
+fn real_block_body<S: Isa, T: Float>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) {
     match op {
-        BinaryOp::Add { alpha: 1.0 } => map(a, b, out, |a, b| a + b),
+        BinaryOp::Add { alpha: 1.0 } => each(a, b, out, |a, b| a + b),
         BinaryOp::Add { alpha } => {
-            let alpha = R::from_f64(alpha);
-            map(a, b, out, |a, b| b.fma::<S>(alpha, a));
+            let alpha = <T::Compute as Number>::from_f64(alpha);
+            each(a, b, out, |a, b| b.fma::<S>(alpha, a));
         }
-        BinaryOp::Sub => map(a, b, out, |a, b| a - b),
-        BinaryOp::Mul => map(a, b, out, |a, b| a * b),
-        BinaryOp::Div => map(a, b, out, |a, b| a / b),
-        BinaryOp::Maximum => map(a, b, out, |a, b| larger(a, b)),
-        BinaryOp::Minimum => map(a, b, out, |a, b| smaller(a, b)),
-        BinaryOp::Pow => map(a, b, out, |a, b| a.pow(b)),
-        BinaryOp::SquaredDifference => map(a, b, out, |a, b| (a - b) * (a - b)),
+        BinaryOp::Sub => each(a, b, out, |a, b| a - b),
+        BinaryOp::Mul => each(a, b, out, |a, b| a * b),
+        BinaryOp::Div => each(a, b, out, |a, b| a / b),
+        BinaryOp::Maximum => each(a, b, out, |a, b| larger(a, b)),
+        BinaryOp::Minimum => each(a, b, out, |a, b| smaller(a, b)),
+        BinaryOp::Pow => each(a, b, out, |a, b| a.pow(b)),
+        BinaryOp::SquaredDifference => each(a, b, out, |a, b| (a - b) * (a - b)),
         // Comparisons write another type: `compare`.
         _ => {}
     }
@@ -134,7 +159,7 @@ fn run_ternary<T: Float>(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
     let a = Reader::of::<T>(ctx, &k.a, &k.out)?;
     let b = Reader::of::<T>(ctx, &k.b, &k.out)?;
     let c = Reader::of::<T>(ctx, &k.c, &k.out)?;
-    let out = Writer::of::<T>(ctx, &k.out)?;
+    let out = Writer::of::<T>(ctx, &k.out)?.streamed(&[&k.a, &k.b, &k.c], &k.out);
     for_blocks(ctx, k.out.numel(), |start, len| {
         let (mut x, mut y, mut z, mut o) = (Block::new(), Block::new(), Block::new(), Block::new());
         // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.

@@ -17,7 +17,7 @@ pub(crate) fn fill(ctx: &Context<'_>, k: &Fill) -> Result<()> {
 }
 
 fn run_fill<U: Bits>(ctx: &Context<'_>, k: &Fill, value: U) -> Result<()> {
-    let out = Writer::<U>::bits(ctx, &k.out)?;
+    let out = Writer::<U>::bits(ctx, &k.out)?.streamed(&[], &k.out);
     for_blocks(ctx, k.out.numel(), |start, len| {
         let mut o = Block::new();
         // SAFETY: blocks lie in `0..numel` and are disjoint.
@@ -55,7 +55,7 @@ fn f32_writer(ctx: &Context<'_>, out: &Operand) -> Result<Writer<f32>> {
 }
 
 fn cast_from<T: Element>(ctx: &Context<'_>, k: &Copy, out: Writer<T::Compute>) -> Result<()> {
-    let src = Reader::of::<T>(ctx, &k.src, &k.out)?;
+    let (src, out) = (Reader::of::<T>(ctx, &k.src, &k.out)?, out.streamed(&[&k.src], &k.out));
     for_blocks(ctx, k.out.numel(), |start, len| {
         let mut a = Block::new();
         // SAFETY: blocks lie in `0..numel` and are disjoint; operands do not alias.
@@ -167,7 +167,7 @@ fn copy_bits<U: Bits>(ctx: &Context<'_>, k: &Copy) -> Result<()> {
         return plan.run::<U>(ctx, k);
     }
     let src = Reader::<U>::bits(ctx, &k.src, &k.out)?;
-    let out = Writer::<U>::bits(ctx, &k.out)?;
+    let out = Writer::<U>::bits(ctx, &k.out)?.streamed(&[&k.src], &k.out);
     for_blocks(ctx, k.out.numel(), |start, len| {
         let mut a = Block::new();
         // SAFETY: blocks lie in `0..numel` and are disjoint; operands do not alias.

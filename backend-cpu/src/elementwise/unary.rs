@@ -4,7 +4,8 @@ use memcore::DType;
 use memcore::backend::kernel::{Unary, UnaryOp};
 use memcore::error::Result;
 
-use crate::element::{Element, Number, Real};
+use crate::element::{Element, Float, Number, Real};
+use crate::parallel::Plain;
 use crate::simd::{Isa, simd};
 use crate::stream::{Block, Reader, Writer, for_blocks};
 use crate::view::Context;
@@ -31,7 +32,13 @@ pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
         DType::F32 => run::<f32>(ctx, k, real_block::<f32>),
         DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
         DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
-        DType::BF16 => run::<half::bf16>(ctx, k, real_block::<f32>),
+        DType::BF16 if k.op == UnaryOp::IsZero => run::<half::bf16>(ctx, k, real_block::<f32>),
+        // Converted in registers.
+        DType::BF16 => {
+            let (x, out) = (Reader::<half::bf16>::bits(ctx, &k.x, &k.out)?, Writer::bits(ctx, &k.out)?);
+            each_block(ctx, k, &x, out, real_block::<half::bf16>);
+            Ok(())
+        }
         DType::I64 => run::<i64>(ctx, k, integer_block),
         DType::I32 => run::<i32>(ctx, k, integer_block),
         DType::I8 => run::<i8>(ctx, k, integer_block),
@@ -46,7 +53,12 @@ fn run<T: Element>(ctx: &Context<'_>, k: &Unary, block: BlockFn<T::Compute>) -> 
     if k.op == UnaryOp::IsZero {
         return is_zero(ctx, k, &x);
     }
-    let out = Writer::of::<T>(ctx, &k.out)?;
+    each_block(ctx, k, &x, Writer::of::<T>(ctx, &k.out)?, block);
+    Ok(())
+}
+
+fn each_block<C: Plain + Default>(ctx: &Context<'_>, k: &Unary, x: &Reader<C>, out: Writer<C>, block: BlockFn<C>) {
+    let out = out.streamed(&[&k.x], &k.out);
     for_blocks(ctx, k.out.numel(), |start, len| {
         let (mut a, mut o) = (Block::new(), Block::new());
         // SAFETY: blocks lie in `0..numel` and are disjoint; core validated the aliasing.
@@ -55,7 +67,6 @@ fn run<T: Element>(ctx: &Context<'_>, k: &Unary, block: BlockFn<T::Compute>) -> 
             out.write(start, len, &mut o, |out| block(k.op, x, out));
         }
     });
-    Ok(())
 }
 
 fn is_zero<C: Number>(ctx: &Context<'_>, k: &Unary, x: &Reader<C>) -> Result<()> {
@@ -72,7 +83,7 @@ fn is_zero<C: Number>(ctx: &Context<'_>, k: &Unary, x: &Reader<C>) -> Result<()>
 }
 
 simd! {
-    fn real_block<R: Real>(op: UnaryOp, x: &[R], out: &mut [R]) = real_block_body;
+    fn real_block<T: Float>(op: UnaryOp, x: &[T], out: &mut [T]) = real_block_body;
 }
 
 #[inline(always)]
@@ -82,51 +93,62 @@ pub(super) fn map<A: Copy, B>(x: &[A], out: &mut [B], f: impl Fn(A) -> B) {
     }
 }
 
+/// `out = f(x)` in the compute type.
 #[inline(always)]
-fn real_block_body<S: Isa, R: Real>(op: UnaryOp, x: &[R], out: &mut [R]) {
-    let c = R::from_f64;
+fn each<T: Float>(x: &[T], out: &mut [T], f: impl Fn(T::Compute) -> T::Compute) {
+    for (o, x) in out.iter_mut().zip(x) {
+        *o = T::put(f(x.get()));
+    }
+}
+
+#[inline(always)]
+fn real_block_body<S: Isa, T: Float>(op: UnaryOp, x: &[T], out: &mut [T]) {
+    let c = <T::Compute as Number>::from_f64;
     let (zero, one) = (c(0.0), c(1.0));
     match op {
-        UnaryOp::Neg => map(x, out, |x| -x),
-        UnaryOp::Abs => map(x, out, |x| x.magnitude()),
-        UnaryOp::Sign => map(x, out, |x| sign(x)),
-        UnaryOp::Exp => map(x, out, |x| x.exp::<S>()),
-        UnaryOp::Log => map(x, out, |x| x.ln::<S>()),
-        UnaryOp::Sqrt => map(x, out, |x| x.sqrt()),
-        UnaryOp::Rsqrt => map(x, out, |x| one / x.sqrt()),
-        UnaryOp::Reciprocal => map(x, out, |x| one / x),
-        UnaryOp::Square => map(x, out, |x| x * x),
-        UnaryOp::Sin => map(x, out, |x| x.sin()),
-        UnaryOp::Cos => map(x, out, |x| x.cos()),
-        UnaryOp::Tanh => map(x, out, |x| x.tanh::<S>()),
-        UnaryOp::Sigmoid => map(x, out, |x| x.sigmoid::<S>()),
-        UnaryOp::Relu => map(x, out, |x| if x <= zero { zero } else { x }),
+        UnaryOp::Neg => each(x, out, |x| -x),
+        UnaryOp::Abs => each(x, out, |x| x.magnitude()),
+        UnaryOp::Sign => each(x, out, |x| sign(x)),
+        UnaryOp::Exp => each(x, out, |x| x.exp::<S>()),
+        UnaryOp::Log => each(x, out, |x| x.ln::<S>()),
+        UnaryOp::Sqrt => each(x, out, |x| x.sqrt()),
+        UnaryOp::Rsqrt => each(x, out, |x| one / x.sqrt()),
+        UnaryOp::Reciprocal => each(x, out, |x| one / x),
+        UnaryOp::Square => each(x, out, |x| x * x),
+        UnaryOp::Sin => each(x, out, |x| x.sin()),
+        UnaryOp::Cos => each(x, out, |x| x.cos()),
+        UnaryOp::Tanh => each(x, out, |x| x.tanh::<S>()),
+        UnaryOp::Sigmoid => each(x, out, |x| x.sigmoid::<S>()),
+        UnaryOp::Relu => each(x, out, |x| if x <= zero { zero } else { x }),
         UnaryOp::LeakyRelu { slope } => {
             let slope = c(slope);
-            map(x, out, |x| if x > zero { x } else { slope * x });
+            each(x, out, |x| if x > zero { x } else { slope * x });
         }
-        UnaryOp::Gelu => map(x, out, |x| x * x.normal::<S>().0),
-        UnaryOp::GeluTanh => map(x, out, |x| gelu_tanh::<S, R>(x)),
-        UnaryOp::Silu => map(x, out, |x| x * x.sigmoid::<S>()),
+        UnaryOp::Gelu => each(x, out, |x| x * x.normal::<S>().0),
+        UnaryOp::GeluTanh => each(x, out, |x| gelu_tanh::<S, T::Compute>(x)),
+        UnaryOp::Silu => each(x, out, |x| x * x.sigmoid::<S>()),
         UnaryOp::Elu { alpha } => {
             let alpha = c(alpha);
-            map(x, out, |x| if x > zero { x } else { alpha * (x.exp::<S>() - one) });
+            each(x, out, |x| if x > zero { x } else { alpha * (x.exp::<S>() - one) });
         }
-        UnaryOp::Softplus => map(x, out, |x| softplus::<S, R>(x)),
-        UnaryOp::LogSigmoid => map(x, out, |x| -softplus::<S, R>(-x)),
-        UnaryOp::Mish => map(x, out, |x| x * softplus::<S, R>(x).tanh::<S>()),
-        UnaryOp::Hardsigmoid => map(x, out, |x| hard_gate(x)),
-        UnaryOp::Hardswish => map(x, out, |x| x * hard_gate(x)),
+        UnaryOp::Softplus => each(x, out, |x| softplus::<S, T::Compute>(x)),
+        UnaryOp::LogSigmoid => each(x, out, |x| -softplus::<S, T::Compute>(-x)),
+        UnaryOp::Mish => each(x, out, |x| x * softplus::<S, T::Compute>(x).tanh::<S>()),
+        UnaryOp::Hardsigmoid => each(x, out, |x| hard_gate(x)),
+        UnaryOp::Hardswish => each(x, out, |x| x * hard_gate(x)),
         UnaryOp::Huber { delta } => {
             let (delta, half) = (c(delta), c(0.5));
-            map(x, out, |x| if x.magnitude() < delta { half * x * x } else { delta * (x.magnitude() - half * delta) });
+            each(x, out, |x| if x.magnitude() < delta { half * x * x } else { delta * (x.magnitude() - half * delta) });
         }
         UnaryOp::Affine { mul, add } => {
             let (mul, add) = (c(mul), c(add));
-            map(x, out, |x| x.fma::<S>(mul, add));
+            each(x, out, |x| x.fma::<S>(mul, add));
         }
         UnaryOp::Pow { exponent } => pow(exponent, x, out),
-        UnaryOp::Clamp { min, max } => clamp(c(min), c(max), x, out),
+        UnaryOp::Clamp { min, max } => {
+            let (min, max) = (c(min), c(max));
+            each(x, out, |x| clamp(min, max, x));
+        }
         // Writes another type: `is_zero`.
         UnaryOp::IsZero => {}
     }
@@ -156,13 +178,11 @@ fn sign<C: Number>(x: C) -> C {
     if x < zero { zero.minus(one) } else { positive }
 }
 
+/// By comparisons that let NaN through.
 #[inline(always)]
-fn clamp<C: Number>(min: C, max: C, x: &[C], out: &mut [C]) {
-    // Comparisons that let NaN through.
-    map(x, out, |x| {
-        let x = if x < min { min } else { x };
-        if x > max { max } else { x }
-    });
+fn clamp<C: Number>(min: C, max: C, x: C) -> C {
+    let x = if x < min { min } else { x };
+    if x > max { max } else { x }
 }
 
 /// `x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2` (Hendrycks and Gimpel 2016), with tanh's sigmoid form: one exponential.
@@ -186,23 +206,23 @@ pub(super) const GELU_CUBIC: f64 = 0.044_715;
 
 /// Common exponents avoid the general power, as PyTorch's do.
 #[inline(always)]
-fn pow<R: Real>(exponent: f64, x: &[R], out: &mut [R]) {
-    let one = R::from_f64(1.0);
+fn pow<T: Float>(exponent: f64, x: &[T], out: &mut [T]) {
+    let one = <T::Compute as Number>::from_f64(1.0);
     if exponent == 2.0 {
-        map(x, out, |x| x * x);
+        each(x, out, |x| x * x);
     } else if exponent == 3.0 {
-        map(x, out, |x| x * x * x);
+        each(x, out, |x| x * x * x);
     } else if exponent == 0.5 {
-        map(x, out, |x| x.sqrt());
+        each(x, out, |x| x.sqrt());
     } else if exponent == -0.5 {
-        map(x, out, |x| one / x.sqrt());
+        each(x, out, |x| one / x.sqrt());
     } else if exponent == -1.0 {
-        map(x, out, |x| one / x);
+        each(x, out, |x| one / x);
     } else if exponent == -2.0 {
-        map(x, out, |x| one / (x * x));
+        each(x, out, |x| one / (x * x));
     } else {
-        let exponent = R::from_f64(exponent);
-        map(x, out, |x| x.pow(exponent));
+        let exponent = <T::Compute as Number>::from_f64(exponent);
+        each(x, out, |x| x.pow(exponent));
     }
 }
 
@@ -218,7 +238,7 @@ fn integer_block(op: UnaryOp, x: &[i64], out: &mut [i64]) {
             map(x, out, |x| x.wrapping_mul(mul).wrapping_add(add));
         }
         UnaryOp::Affine { mul, add } => map(x, out, |x| (x as f64).mul_add(mul, add) as i64),
-        UnaryOp::Clamp { min, max } => clamp(min as i64, max as i64, x, out),
+        UnaryOp::Clamp { min, max } => map(x, out, |x| clamp(min as i64, max as i64, x)),
         // `supports_unary` refuses the others.
         _ => out.copy_from_slice(x),
     }

@@ -62,11 +62,21 @@ struct Slices<'a, T: Element> {
     weight: Option<&'a [T]>,
 }
 
+/// Rows that are summed in the compute type before the sums go to f64.
+const FEW_ROWS: usize = 16;
+
 /// Rows go to at most this many pieces, each with its own sums for the parameters.
 const MAX_PIECES: usize = 16;
 
 /// Columns whose sums fit the scratch for one piece at least.
 const MAX_COLUMNS: usize = SCRATCH_BYTES / (2 * size_of::<f64>());
+
+/// The parameters' sums over a few rows, in the compute type, of the columns from `left` on.
+struct Sums<'a, R> {
+    left: usize,
+    weight: &'a mut [R],
+    bias: &'a mut [R],
+}
 
 fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
     let [rows, n] = *k.x.dims() else { return Ok(()) };
@@ -125,12 +135,21 @@ fn columns<T: Float>(
         weight.fill(0.0);
         bias.fill(0.0);
         let (start, end) = ((piece * rows_each).min(rows), ((piece + 1) * rows_each).min(rows));
-        // A few rows at a time, which stay in the first-level cache for the second pass.
-        let few = (4096 / s.n.max(1)).clamp(1, 16);
-        for start in (start..end).step_by(few) {
-            let end = (start + few).min(end);
-            input_rows(s, start, end, out_x);
-            parameter_sums(s, start, end, columns.start, weight, bias);
+        // A few rows have sums in the compute type, which then go to f64.
+        let mut scratch = ctx.scratch();
+        let (few_weight, few_bias) = scratch.slice_mut::<T::Compute>(2 * width).split_at_mut(width);
+        for start in (start..end).step_by(FEW_ROWS) {
+            few_weight.fill(T::Compute::default());
+            few_bias.fill(T::Compute::default());
+            for row in start..(start + FEW_ROWS).min(end) {
+                // SAFETY: each row goes to one task.
+                let out = out_x.map(|out_x| unsafe { out_x.part(row * s.n, s.n) });
+                let sums = Sums { left: columns.start, weight: few_weight, bias: few_bias };
+                row_of(s, row, out, sums);
+            }
+            for (total, few) in weight.iter_mut().chain(bias.iter_mut()).zip(few_weight.iter().chain(&*few_bias)) {
+                *total += Real::to_f64(*few);
+            }
         }
     });
     for (out, side) in [(out_weight, 0), (out_bias, 1)] {
@@ -153,9 +172,7 @@ fn input_rows<T: Float>(s: &Slices<'_, T>, start: usize, end: usize, out_x: Opti
 
 simd! {
     fn input_block<T: Float>(s: &Slices<'_, T>, first: usize, out: &mut [T]) = input_block_body;
-    fn parameter_sums<T: Float>(
-        s: &Slices<'_, T>, start: usize, end: usize, left: usize, weight: &mut [f64], bias: &mut [f64],
-    ) = parameter_sums_body;
+    fn row_of<T: Float>(s: &Slices<'_, T>, row: usize, out: Option<&mut [T]>, sums: Sums<'_, T::Compute>) = row_of_body;
 }
 
 #[inline(always)]
@@ -231,38 +248,26 @@ fn combine<S: Isa, T: Float>(
     }
 }
 
-/// Adds `grad·x̂` and `grad` of rows `start..end` to the sums of the columns from `left` on.
+/// One row: its part of `out_x` where it is wanted, and `grad·x̂` and `grad` added to the parameters' sums, stretch by stretch, so that the second use of
+/// a number finds it in a register or in the first-level cache.
 #[inline(always)]
-fn parameter_sums_body<S: Isa, T: Float>(
-    s: &Slices<'_, T>,
-    start: usize,
-    end: usize,
-    left: usize,
-    weight: &mut [f64],
-    bias: &mut [f64],
-) {
-    const TILE: usize = 64;
+fn row_of_body<S: Isa, T: Float>(s: &Slices<'_, T>, row: usize, out: Option<&mut [T]>, sums: Sums<'_, T::Compute>) {
+    let span = row * s.n..(row + 1) * s.n;
+    let (grad, x, rstd) = (&s.grad[span.clone()], &s.x[span], s.rstd[row]);
+    let mean = s.mean.map_or(T::Compute::default(), |mean| mean[row]);
+    if let Some(out) = out {
+        input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), s.weight, out);
+    }
+    let right = sums.left + sums.weight.len();
+    let (grad, x) = (&grad[sums.left..right], &x[sums.left..right]);
+    if !is_widened::<T>() {
+        return row_terms::<S, T>(grad, x, mean, rstd, sums.weight, sums.bias);
+    }
     let (mut wide_grad, mut wide_x) = (Stretch::new(), Stretch::new());
-    let zero = <T::Compute as Default>::default();
-    for (tile, (weight, bias)) in weight.chunks_mut(TILE).zip(bias.chunks_mut(TILE)).enumerate() {
-        let width = weight.len();
-        let (mut w, mut b) = ([zero; TILE], [zero; TILE]);
-        for row in start..end {
-            let at = row * s.n + left + tile * TILE;
-            let (grad, x) = (&s.grad[at..at + width], &s.x[at..at + width]);
-            let (mean, rstd) = (s.mean.map_or(zero, |mean| mean[row]), s.rstd[row]);
-            let (w, b) = (&mut w[..width], &mut b[..width]);
-            if is_widened::<T>() {
-                let (grad, x) = (wide_grad.of::<S, T>(grad), wide_x.of::<S, T>(x));
-                row_terms::<S, T::Compute>(grad, x, mean, rstd, w, b);
-            } else {
-                row_terms::<S, T>(grad, x, mean, rstd, w, b);
-            }
-        }
-        for j in 0..width {
-            weight[j] += w[j].to_f64();
-            bias[j] += b[j].to_f64();
-        }
+    for at in (0..grad.len()).step_by(STRETCH) {
+        let span = at..(at + STRETCH).min(grad.len());
+        let (grad, x) = (wide_grad.of::<S, T>(&grad[span.clone()]), wide_x.of::<S, T>(&x[span.clone()]));
+        row_terms::<S, T::Compute>(grad, x, mean, rstd, &mut sums.weight[span.clone()], &mut sums.bias[span]);
     }
 }
 

@@ -64,6 +64,12 @@ fn problems() -> Vec<Problem> {
         // More places in a line of the window than a word has bits.
         problem("wide_window", [1, 16, 2, 36], 20, [1, 33], Conv2dGeometry { padding: [0, 16], ..plain }),
         problem("wide_patches", [1, 16, 8, 68], 20, [1, 34], Conv2dGeometry { stride: [1, 34], ..plain }),
+        // Sums of several blocks of terms; more outputs than are packed at a time; planes of which many make a tile.
+        problem("deep", [2, 70, 9, 7], 40, [3, 3], same),
+        problem("deep_stride", [2, 66, 9, 8], 35, [3, 3], Conv2dGeometry { stride: [2, 2], ..same }),
+        problem("many_outputs", [1, 5, 6, 6], 300, [3, 3], same),
+        problem("small_planes", [40, 9, 3, 3], 20, [3, 3], same),
+        problem("large_window", [1, 2, 20, 18], 3, [17, 17], plain),
         problem("channels_257", [1, 257, 2, 2], 2, [1, 1], plain),
         problem("many_images", [MANY, 1, 1, 2], 1, [1, 2], plain),
         problem("many_pixels", [1, 1, 257, 257], 1, [2, 2], plain),

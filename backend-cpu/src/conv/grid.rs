@@ -1,0 +1,379 @@
+//! The convolution and its input gradient: for some of the outputs at a time, the weight is packed once into the room that all threads share; tasks are
+//! tiles of points, whose patches go from the staged source straight into panels.
+
+use super::plan::Plan;
+use super::stage::{Cells, Run, Stage, Staging, cell_at, copy_runs, stage};
+use crate::element::Float;
+use crate::panels::pack::{Packs, left_len, right_len};
+use crate::panels::{Blocks, DEPTH, Kept, ROW, ROWS, Sums, WIDTH, Word, multiply};
+use crate::parallel::SCRATCH_BYTES;
+use crate::simd::{Isa, simd};
+use crate::view::{Context, SharedMut};
+
+/// Runs of a plan: `out` at the grid's points, with a bias for each output.
+pub(super) fn run<W: Word, T: Packs<W> + Cells<W>>(
+    ctx: &Context<'_>,
+    plan: &Plan,
+    source: &[T],
+    weight: &[T],
+    bias: Option<&[T]>,
+    out: SharedMut<T>,
+) {
+    let points = plan.images * plan.points();
+    if points == 0 || plan.outputs == 0 {
+        return;
+    }
+    let pass = Pass { plan, source, weight, bias, out, cut: Cut::new::<W>(plan, points) };
+    let mut shared = ctx.threads.shared_room();
+    let shared = shared.slice_mut::<W>(shared_words::<W>());
+    for group in 0..plan.groups {
+        for first in (0..plan.outputs).step_by(pass.cut.outputs) {
+            let outputs = first..(first + pass.cut.outputs).min(plan.outputs);
+            pass.some(ctx, group, outputs, points, shared);
+        }
+    }
+}
+
+fn shared_words<W>() -> usize {
+    crate::parallel::SHARED_BYTES / size_of::<W>()
+}
+
+/// How the work is cut: by sizes alone.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    /// Cells of the source that one output sums over, and places of the window in each.
+    words: usize,
+    /// Words of a block.
+    depth: usize,
+    /// Outputs whose weights are packed together.
+    outputs: usize,
+    /// Whether they are packed once; otherwise by each task, block by block.
+    once: bool,
+    /// Points of a task.
+    points: usize,
+    /// Words of a thread's scratch for the source.
+    staged: usize,
+}
+
+impl Cut {
+    fn new<W: Word>(plan: &Plan, points: usize) -> Self {
+        let room = SCRATCH_BYTES / size_of::<W>();
+        let words = plan.channels.div_ceil(W::TERMS) * plan.places();
+        let depth = if (1..=DEPTH).contains(&plan.places()) { DEPTH / plan.places() * plan.places() } else { DEPTH };
+        let widest = room / 4 / DEPTH / WIDTH * WIDTH;
+        // Several tasks for each of a few threads.
+        let points = widest.min(points.div_ceil(16).next_multiple_of(WIDTH));
+        let most = room / 4 / widest / ROWS * ROWS;
+        let packed = shared_words::<W>() / (words.div_ceil(depth).max(1) * ROW) / ROWS * ROWS;
+        let own = room / 16 / ROW / ROWS * ROWS;
+        let once = packed >= ROWS;
+        let outputs = even(plan.outputs, most.min(if once { packed } else { own }));
+        let staged = room - widest * DEPTH - most * widest - left_len(own) - 2 * WIDTH;
+        Self { words, depth, outputs, once, points, staged }
+    }
+}
+
+/// So many at a time that each time has about as many.
+fn even(all: usize, most: usize) -> usize {
+    all.div_ceil(all.div_ceil(most)).next_multiple_of(ROWS).min(most)
+}
+
+struct Pass<'a, T> {
+    plan: &'a Plan,
+    source: &'a [T],
+    weight: &'a [T],
+    bias: Option<&'a [T]>,
+    out: SharedMut<T>,
+    cut: Cut,
+}
+
+impl<T: Float> Pass<'_, T> {
+    /// Some outputs of one group, at all points.
+    fn some<W: Word>(
+        &self,
+        ctx: &Context<'_>,
+        group: usize,
+        outputs: std::ops::Range<usize>,
+        points: usize,
+        shared: &mut [W],
+    ) where
+        T: Packs<W> + Cells<W>,
+    {
+        let (plan, cut) = (self.plan, &self.cut);
+        let blocks = cut.words.div_ceil(cut.depth).max(1);
+        let block = left_len(outputs.len());
+        if cut.once {
+            let packed = SharedMut::new(&mut shared[..blocks * block]);
+            ctx.for_pieces(blocks, 1, outputs.len() * cut.depth, |i, _| {
+                // SAFETY: a task for each block.
+                self.pack_weights(group, outputs.clone(), i, unsafe { packed.part(i * block, block) });
+            });
+        }
+        let shared = &*shared;
+        let work = outputs.len() * cut.points * cut.words.max(1) / 4;
+        ctx.for_pieces(points.div_ceil(cut.points), 1, work, |i, _| {
+            let tile = i * cut.points..((i + 1) * cut.points).min(points);
+            let mut scratch = ctx.scratch();
+            let room = scratch.slice_mut::<W>(SCRATCH_BYTES / size_of::<W>());
+            let (right, room) = room.split_at_mut(right_len(cut.points) + WIDTH);
+            let (kept, room) = room.split_at_mut(outputs.len() * cut.points);
+            let (staged, own) = room.split_at_mut(cut.staged);
+            // SAFETY: sums have the size of words, and any bits are a value of theirs.
+            let (_, sums, _) = unsafe { kept.align_to_mut::<W::Sum>() };
+            let mut kept = Kept::new(sums, tile.len());
+            let layout = Stage::new(plan, tile.start, tile.end);
+            let mut end =
+                End { pass: self, group, outputs: outputs.clone(), tile: tile.clone(), runs: Runs::default() };
+            for i in 0..blocks {
+                let words = i * cut.depth..((i + 1) * cut.depth).min(cut.words);
+                self.pack_patches::<W>(group, &layout, tile.clone(), words.clone(), staged, right);
+                let left = if cut.once {
+                    shared[i * block..].as_ptr()
+                } else {
+                    self.pack_weights(group, outputs.clone(), i, own);
+                    own.as_ptr()
+                };
+                let (depth, right) = (words.len(), right.as_ptr());
+                let sizes = [outputs.len(), tile.len()];
+                let both = Blocks {
+                    left,
+                    turned: false,
+                    right,
+                    panel: depth * WIDTH,
+                    depth,
+                    rows: sizes[0],
+                    columns: sizes[1],
+                };
+                // SAFETY: both were just packed, or once for all tasks; the points of these outputs are this task's alone.
+                unsafe {
+                    multiply(&both, |row, column, tile| {
+                        let sizes = [ROWS.min(sizes[0] - row), WIDTH.min(sizes[1] - column)];
+                        if kept.join(tile, [row, column], sizes, i == 0, i + 1 == blocks) {
+                            end.write(tile, [row, column], sizes);
+                        }
+                    });
+                }
+            }
+        });
+    }
+
+    /// Words of block `i` of the weights of some outputs, as a left block.
+    fn pack_weights<W: Word>(&self, group: usize, outputs: std::ops::Range<usize>, i: usize, to: &mut [W])
+    where
+        T: Packs<W> + Cells<W>,
+    {
+        let (plan, cut) = (self.plan, &self.cut);
+        let [per_output, per_channel, per_row, per_group] = plan.weight;
+        let words = i * cut.depth..((i + 1) * cut.depth).min(cut.words);
+        let places = plan.places();
+        let mut within = [0; DEPTH];
+        for (t, within) in within.iter_mut().enumerate().take(places) {
+            let [y, x] = plan.place(t);
+            *within = y * per_row + x;
+        }
+        let side_by_side = <T as Cells<W>>::CHANNELS == 1
+            && per_channel == places
+            && (0..places.min(DEPTH)).all(|t| within[t] == t)
+            && places <= DEPTH;
+        for (row, output) in outputs.enumerate() {
+            let from = &self.weight[group * per_group + output * per_output..];
+            let to = &mut to[row * ROW..][..words.len()];
+            if side_by_side {
+                for (to, &x) in to.iter_mut().zip(&from[words.start..]) {
+                    *to = T::cell(x, x);
+                }
+            } else if places <= DEPTH {
+                // A block is whole cells.
+                let cells = words.start / places.max(1);
+                for (i, to) in to.chunks_mut(places.max(1)).enumerate() {
+                    self.pack_cell(from, cells + i, per_channel, &within[..to.len()], to);
+                }
+            } else {
+                for (word, to) in words.clone().zip(to) {
+                    let [y, x] = plan.place(word % places);
+                    self.pack_cell(from, word / places, per_channel, &[y * per_row + x], std::slice::from_mut(to));
+                }
+            }
+        }
+    }
+
+    /// Words of cell `cell` of one output's weights, at these positions in the window.
+    #[inline]
+    fn pack_cell<W: Word>(&self, from: &[T], cell: usize, per_channel: usize, within: &[usize], to: &mut [W])
+    where
+        T: Packs<W> + Cells<W>,
+    {
+        let zero = T::put(<T::Compute as Default>::default());
+        let channel = cell * <T as Cells<W>>::CHANNELS;
+        let first = &from[channel * per_channel..];
+        if <T as Cells<W>>::CHANNELS == 2 && channel + 1 < self.plan.channels {
+            let second = &first[per_channel..];
+            for (to, &at) in to.iter_mut().zip(within) {
+                *to = T::cell(first[at], second[at]);
+            }
+        } else {
+            for (to, &at) in to.iter_mut().zip(within) {
+                *to = T::cell(first[at], zero);
+            }
+        }
+    }
+
+    /// Words `words` of the patches of a task's points, as panels.
+    fn pack_patches<W: Word>(
+        &self,
+        group: usize,
+        layout: &Stage,
+        tile: std::ops::Range<usize>,
+        words: std::ops::Range<usize>,
+        staged: &mut [W],
+        right: &mut [W],
+    ) where
+        T: Packs<W> + Cells<W>,
+    {
+        let (plan, places) = (self.plan, self.plan.places().max(1));
+        let panel = words.len() * WIDTH;
+        let cells = words.start / places..words.end.div_ceil(places);
+        if layout.channels_in(staged.len()) < cells.len() {
+            return self.pack_one_by_one(group, tile, words, right);
+        }
+        let staging =
+            Staging { plan, stage: *layout, source: self.source, group, first: cells.start, channels: cells.len() };
+        stage::<W, T>(&staging, &mut staged[..layout.len(cells.len())]);
+        let mut offsets = [0; DEPTH];
+        let channel = layout.channel();
+        for (i, word) in words.clone().enumerate() {
+            // Places repeat from cell to cell.
+            offsets[i] = match i.checked_sub(places) {
+                Some(earlier) => offsets[earlier] + channel,
+                None => (word / places - cells.start) * channel + layout.offset(plan, word % places),
+            };
+        }
+        for (i, start) in tile.clone().step_by(WIDTH).enumerate() {
+            let runs = layout.runs::<WIDTH>(plan, start, (start + WIDTH).min(tile.end), cells.len());
+            panel_of_runs(&offsets[..words.len()], &runs, staged, &mut right[i * panel..][..panel + WIDTH]);
+        }
+    }
+
+    fn pack_one_by_one<W: Word>(
+        &self,
+        group: usize,
+        tile: std::ops::Range<usize>,
+        words: std::ops::Range<usize>,
+        right: &mut [W],
+    ) where
+        T: Packs<W> + Cells<W>,
+    {
+        let places = self.plan.places().max(1);
+        for (i, point) in tile.enumerate() {
+            for (p, word) in words.clone().enumerate() {
+                right[(i / WIDTH * words.len() + p) * WIDTH + i % WIDTH] =
+                    cell_at(self.plan, self.source, group, word / places, word % places, point);
+            }
+        }
+    }
+}
+
+simd! {
+    fn panel_of_runs<W: Word>(offsets: &[usize], runs: &[Run], staged: &[W], to: &mut [W]) = panel_of_runs_body;
+}
+
+/// A panel: for each word, the runs as they lie `offset` further on. The panel's own rows, and then a chunk, must be in `to`.
+#[inline(always)]
+fn panel_of_runs_body<S: Isa, W: Word>(offsets: &[usize], runs: &[Run], staged: &[W], to: &mut [W]) {
+    let (from, to_ptr) = (staged.as_ptr(), to.as_mut_ptr());
+    assert!(to.len() >= (offsets.len() + 1) * WIDTH);
+    for (p, &offset) in offsets.iter().enumerate() {
+        // SAFETY: the layout that gave offsets and runs has room for all of them and a chunk (`Stage::len`); so has `to` (asserted): a run of at most
+        // `WIDTH` columns begins in row p.
+        unsafe { copy_runs(runs, from.add(offset), to_ptr.add(p * WIDTH)) };
+    }
+}
+
+/// Points of a panel that lie side by side in the output: first column, how many, and where in the first plane of the group.
+#[derive(Default)]
+struct Runs {
+    /// The panel that they are of; `None` at first.
+    column: Option<usize>,
+    runs: arrayvec::ArrayVec<[usize; 3], WIDTH>,
+}
+
+/// What becomes of sums: they are rounded and written to the target, with the bias.
+struct End<'a, T> {
+    pass: &'a Pass<'a, T>,
+    group: usize,
+    outputs: std::ops::Range<usize>,
+    tile: std::ops::Range<usize>,
+    runs: Runs,
+}
+
+impl<T: Float> End<'_, T> {
+    /// # Safety
+    /// These points of these outputs are the caller's alone.
+    unsafe fn write(&mut self, tile: &Sums<T::Compute>, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) {
+        let plan = self.pass.plan;
+        if self.runs.column != Some(column) {
+            self.find_runs(column, columns);
+        }
+        let output = self.outputs.start + row;
+        let pixels = plan.target[0] * plan.target[1];
+        let bias = self.pass.bias.map(|bias| &bias[self.group * plan.outputs + output..][..rows]);
+        let to = self.pass.out.get().wrapping_add(output * pixels);
+        // SAFETY: passed on to the caller; the runs lie in the target.
+        write_rows(&Written { to, pixels, every: plan.every[1], rows, bias }, tile, &self.runs.runs);
+    }
+
+    fn find_runs(&mut self, column: usize, columns: usize) {
+        let plan = self.pass.plan;
+        let across = plan.grid[1];
+        let dense = plan.grid == plan.target && plan.every == [1, 1];
+        self.runs.column = Some(column);
+        self.runs.runs.clear();
+        let (mut point, end) = (self.tile.start + column, self.tile.start + column + columns);
+        while point < end {
+            let (image, at) = (point / plan.points(), point % plan.points());
+            // Where every point is computed, rows follow each other.
+            let len = if dense { plan.points() - at } else { across - at % across }.min(end - point);
+            let plane = (image * plan.groups + self.group) * plan.outputs * plan.target[0] * plan.target[1];
+            let y = plan.first[0] + at / across * plan.every[0];
+            let to = plane + y * plan.target[1] + plan.first[1] + at % across * plan.every[1];
+            self.runs.runs.push([point - self.tile.start - column, len, to]);
+            point += len;
+        }
+    }
+}
+
+/// Where a tile goes: output by output, `pixels` apart, every so many elements.
+struct Written<'a, T> {
+    to: *mut T,
+    pixels: usize,
+    every: usize,
+    rows: usize,
+    bias: Option<&'a [T]>,
+}
+
+simd! {
+    fn write_rows<T: Float>(w: &Written<'_, T>, tile: &Sums<T::Compute>, runs: &[[usize; 3]]) = write_rows_body;
+}
+
+#[inline(always)]
+fn write_rows_body<S: Isa, T: Float>(w: &Written<'_, T>, tile: &Sums<T::Compute>, runs: &[[usize; 3]]) {
+    for (i, sums) in tile.0[..w.rows].iter().enumerate() {
+        let bias = w.bias.map_or(<T::Compute as Default>::default(), |bias| bias[i].get());
+        for &[column, len, at] in runs {
+            let to = w.to.wrapping_add(i * w.pixels + at);
+            let sums = &sums[column..][..len];
+            if w.every == 1 {
+                // SAFETY: a run of the target, which `End::write`'s caller has for itself.
+                let to = unsafe { std::slice::from_raw_parts_mut(to, len) };
+                for (to, &sum) in to.iter_mut().zip(sums) {
+                    *to = T::put(sum + bias);
+                }
+            } else {
+                for (j, &sum) in sums.iter().enumerate() {
+                    // SAFETY: as above.
+                    unsafe { *to.add(j * w.every) = T::put(sum + bias) };
+                }
+            }
+        }
+    }
+}

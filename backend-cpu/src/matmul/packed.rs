@@ -1,0 +1,150 @@
+//! Products of 16-bit floats: parts of both operands are packed into words in the thread's scratch ([`crate::panels`]), the tile of the output is
+//! summed in f32, and rounded once.
+
+use super::job::Job;
+use super::product::{Mat, MatMut};
+use super::tiles::{even, for_each_tile};
+use crate::element::Float;
+use crate::panels::pack::{self, Packs, Part};
+use crate::panels::{Blocks, DEPTH, Kept, ROW, ROWS, Sums, WIDTH, Word, multiply};
+use crate::parallel::SCRATCH_BYTES;
+use crate::simd::{Isa, simd};
+use crate::view::Context;
+
+/// Rows and columns of the largest tile of the output: with its blocks it stays in a core's second cache.
+const TILE: [usize; 2] = [40 * ROWS, 8 * WIDTH];
+
+/// Multiply-adds that are worth a task of their own, though both operands are packed for them.
+const WORTH: usize = 1 << 20;
+
+impl<T> From<Mat<T>> for Part<T> {
+    fn from(mat: Mat<T>) -> Self {
+        Self { ptr: mat.ptr(), row: mat.row, col: mat.col }
+    }
+}
+
+/// As even as they can be, and enough for a few threads.
+fn tile_sizes(batch: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
+    let mut tile = [even(m, TILE[0], ROWS), even(n, TILE[1], WIDTH)];
+    while batch * m.div_ceil(tile[0]) * n.div_ceil(tile[1]) < 8 && tile[0] * tile[1] * k > WORTH {
+        let side = if tile[1] > tile[0] { 1 } else { 0 };
+        let half = even(tile[side], tile[side].div_ceil(2), [ROWS, WIDTH][side]);
+        if half >= tile[side] {
+            break;
+        }
+        tile[side] = half;
+    }
+    tile
+}
+
+/// All of a product, in words of `W`.
+pub(super) fn run<W: Word<Sum = f32>, T: Packs<W>>(ctx: &Context<'_>, job: &Job<T, f32>) {
+    let k = job.sizes[2];
+    let terms = DEPTH * W::TERMS;
+    for_each_tile(ctx, job.batch, job.sizes, tile_sizes(job.batch, job.sizes), |batch, rows, cols| {
+        let (m, n) = (rows.len(), cols.len());
+        let mut scratch = ctx.scratch();
+        let (words, sums) = scratch.slice_mut::<u32>(SCRATCH_BYTES / 4).split_at_mut(SCRATCH_BYTES / 4 - m * n);
+        // SAFETY: words of f32 sums have 32 bits, any of which are a value.
+        let (words, sums) = unsafe { (words.align_to_mut::<W>().1, sums.align_to_mut::<f32>().1) };
+        let mut kept = Kept::new(sums, n);
+        let (left, rest) = words.split_at_mut(pack::left_len(m));
+        let (right, rest) = rest.split_at_mut(pack::right_len(n));
+        let a = job.a.0.skip(batch * job.a.1).at(rows.start, 0);
+        let b = job.b.0.skip(batch * job.b.1).at(0, cols.start);
+        let out = job.out.0.skip(batch * job.out.1).at(rows.start, cols.start);
+        let end = End {
+            sizes: [m, n],
+            alpha: job.alpha,
+            beta: job.beta,
+            bias: job.bias.map(|bias| bias.at(0, cols.start)),
+            out,
+        };
+        for p in (0..k.max(1)).step_by(terms) {
+            let taken = terms.min(k - p);
+            let depth = taken.div_ceil(W::TERMS);
+            // SAFETY: these parts of the operands exist, which were validated; the tile is this task's alone.
+            unsafe {
+                let turned = pack::left(a.at(0, p).into(), [m, taken], left);
+                pack::right(b.at(p, 0).into(), [taken, n], right, &mut rest[..WIDTH * ROW]);
+                let (left, right) = (left.as_ptr(), right.as_ptr());
+                let blocks = Blocks { left, turned, right, panel: depth * WIDTH, depth, rows: m, columns: n };
+                let (first, last) = (p == 0, p + taken == k);
+                multiply(&blocks, |row, column, tile| {
+                    let sizes = spans([m, n], [row, column]);
+                    if kept.join(tile, [row, column], sizes, first, last) {
+                        finish(&end, tile, [row, column]);
+                    }
+                });
+            }
+        }
+    });
+}
+
+/// What becomes of a tile's sums: the output's tile is the holder's alone, with rows that lie side by side, and the bias has a value for each column.
+struct End<T> {
+    sizes: [usize; 2],
+    alpha: f32,
+    beta: f32,
+    bias: Option<Mat<T>>,
+    out: MatMut<T>,
+}
+
+simd! {
+    fn finish<T: Halves>(end: &End<T>, tile: &Sums<f32>, at: [usize; 2]) = finish_body;
+}
+
+/// Types whose sums are f32.
+trait Halves: Float<Compute = f32> {}
+impl<T: Float<Compute = f32>> Halves for T {}
+
+/// Rows of the tile, and columns of all of them.
+#[inline(always)]
+fn spans([m, n]: [usize; 2], [row, column]: [usize; 2]) -> [usize; 2] {
+    [ROWS.min(m - row), WIDTH.min(n - column)]
+}
+
+/// `out = alpha·sums + (beta·out + bias)`, without reading what `beta` = 0 leaves out.
+#[inline(always)]
+fn finish_body<S: Isa, T: Float<Compute = f32>>(end: &End<T>, tile: &Sums<f32>, at: [usize; 2]) {
+    let [rows, columns] = spans(end.sizes, at);
+    // SAFETY: the bias has a value for each column, side by side (`End`).
+    let bias = end.bias.map(|bias| unsafe { std::slice::from_raw_parts(bias.at(0, at[1]).ptr(), columns) });
+    for (i, sums) in tile.0[..rows].iter().enumerate() {
+        // SAFETY: a row of the tile's part of the output lies side by side, and is the caller's alone (`End`).
+        let out = unsafe { std::slice::from_raw_parts_mut(end.out.at(at[0] + i, at[1]).ptr(), columns) };
+        if columns == WIDTH {
+            // A length that the compiler knows.
+            finish_row::<T>(end, &sums[..WIDTH], bias, &mut out[..WIDTH]);
+        } else {
+            finish_row::<T>(end, &sums[..columns], bias, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn finish_row<T: Float<Compute = f32>>(end: &End<T>, sums: &[f32], bias: Option<&[T]>, out: &mut [T]) {
+    let (alpha, beta, n) = (end.alpha, end.beta, out.len());
+    match bias {
+        Some(bias) if beta != 0.0 => {
+            for j in 0..n {
+                out[j] = T::put(alpha * sums[j] + (beta * out[j].get() + bias[j].get()));
+            }
+        }
+        Some(bias) => {
+            for j in 0..n {
+                out[j] = T::put(alpha * sums[j] + bias[j].get());
+            }
+        }
+        None if beta != 0.0 => {
+            for j in 0..n {
+                out[j] = T::put(alpha * sums[j] + beta * out[j].get());
+            }
+        }
+        None => {
+            for j in 0..n {
+                out[j] = T::put(alpha * sums[j]);
+            }
+        }
+    }
+}

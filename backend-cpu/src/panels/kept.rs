@@ -1,0 +1,59 @@
+//! Sums that wait for further terms: those of all tiles of a task, row by row.
+
+use super::Sums;
+use crate::element::Real;
+use crate::simd::{Isa, simd};
+
+/// Sums of a whole task, with so many columns in a row.
+pub(crate) struct Kept<'a, R> {
+    sums: &'a mut [R],
+    columns: usize,
+}
+
+impl<'a, R: Real> Kept<'a, R> {
+    /// In `sums`, whose contents do not matter.
+    pub(crate) fn new(sums: &'a mut [R], columns: usize) -> Self {
+        Self { sums, columns }
+    }
+
+    /// Adds to a tile of `rows` × `columns` at row and column `at` what was kept of it, unless it is the `first`, and keeps it, unless it is the `last`:
+    /// whether it is.
+    pub(crate) fn join(
+        &mut self,
+        tile: &mut Sums<R>,
+        at: [usize; 2],
+        sizes: [usize; 2],
+        first: bool,
+        last: bool,
+    ) -> bool {
+        let sums = if first && last { &mut [] } else { &mut self.sums[at[0] * self.columns + at[1]..] };
+        if !first {
+            add(tile, sums, self.columns, sizes);
+        }
+        if !last {
+            keep(tile, sums, self.columns, sizes);
+        }
+        last
+    }
+}
+
+simd! {
+    fn add<R: Real>(tile: &mut Sums<R>, sums: &[R], apart: usize, sizes: [usize; 2]) = add_body;
+    fn keep<R: Real>(tile: &Sums<R>, sums: &mut [R], apart: usize, sizes: [usize; 2]) = keep_body;
+}
+
+#[inline(always)]
+fn add_body<S: Isa, R: Real>(tile: &mut Sums<R>, sums: &[R], apart: usize, [rows, columns]: [usize; 2]) {
+    for (i, tile) in tile.0[..rows].iter_mut().enumerate() {
+        for (to, &from) in tile.iter_mut().zip(&sums[i * apart..][..columns]) {
+            *to = *to + from;
+        }
+    }
+}
+
+#[inline(always)]
+fn keep_body<S: Isa, R: Real>(tile: &Sums<R>, sums: &mut [R], apart: usize, [rows, columns]: [usize; 2]) {
+    for (i, tile) in tile.0[..rows].iter().enumerate() {
+        sums[i * apart..][..columns].copy_from_slice(&tile[..columns]);
+    }
+}
