@@ -1,7 +1,7 @@
 //! Checks of the program as it is built, by scripts in Python, where there is what they need.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 const SKIPPED: i32 = 77;
 
 /// The variable that names a Python with PyTorch for CUDA.
-const PYTHON: &str = "VRAMLAB_REHEARSAL_PYTHON";
+pub(crate) const PYTHON: &str = "VRAMLAB_REHEARSAL_PYTHON";
 
 /// Reports in a real browser; returns why that could not be.
 ///
@@ -37,18 +37,13 @@ pub(crate) fn rehearsals(root: &Path, cargo: Command) -> anyhow::Result<Option<S
 /// Builds the program and gives it to a script.
 fn check(
     root: &Path,
-    mut cargo: Command,
+    cargo: Command,
     name: &str,
     script: &str,
     more: Option<OsString>,
 ) -> anyhow::Result<Option<String>> {
     println!("==> {name}: {script}");
-    let built = cargo.args(["build", "-p", "vramlab-cli", "-p", "rehearsal"]).current_dir(root).status();
-    if !built.context("could not start cargo")?.success() {
-        bail!("step `{name}`: the program does not build");
-    }
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), Into::into);
-    let program = target.join("debug").join(format!("vramlab{}", std::env::consts::EXE_SUFFIX));
+    let program = program(root, cargo, name)?;
     let Ok(output) = Command::new("python3").arg(root.join(script)).arg(program).args(more).output() else {
         return Ok(Some(format!("{name}: there is no python3")));
     };
@@ -60,4 +55,17 @@ fn check(
         Some(SKIPPED) => Ok(Some(format!("{name}: {last}"))),
         _ => bail!("step `{name}` failed ({})", output.status),
     }
+}
+
+/// Builds the program with what `rehearse` needs beside it; returns where it is.
+///
+/// # Errors
+/// The build's.
+pub(crate) fn program(root: &Path, mut cargo: Command, name: &str) -> anyhow::Result<PathBuf> {
+    let built = cargo.args(["build", "-p", "vramlab-cli", "-p", "rehearsal"]).current_dir(root).status();
+    if !built.context("could not start cargo")?.success() {
+        bail!("step `{name}`: the program does not build");
+    }
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    Ok(target.join("debug").join(format!("vramlab{}", std::env::consts::EXE_SUFFIX)))
 }

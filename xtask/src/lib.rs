@@ -11,6 +11,7 @@ pub mod resolve;
 pub mod schemas;
 pub mod sources;
 pub mod style;
+pub mod typed;
 
 use std::fmt;
 use std::path::PathBuf;

@@ -6,6 +6,7 @@ mod artifact;
 mod checks;
 mod cuda;
 mod measure;
+mod python;
 mod software_gpu;
 mod steps;
 
@@ -33,13 +34,19 @@ enum Chore {
         #[arg(long)]
         full: bool,
     },
+    /// Test the package for Python alone, as `test` does.
+    Python {
+        /// Also beside PyTorch, with the Python that VRAMLAB_REHEARSAL_PYTHON names.
+        #[arg(long)]
+        full: bool,
+    },
     /// Run the benchmarks in release mode and keep what they measured in benches/results, under today's date.
     ///
     /// Example: cargo xtask bench --group allocators
     Bench(measure::BenchArgs),
     /// Make the READMEs' tables of figures anew from benches/results.
     BenchTables,
-    /// Make docs/json.md anew from the structs that are written.
+    /// Make docs/json.md, and the same as types of Python, anew from the structs that are written.
     Json,
 }
 
@@ -47,10 +54,12 @@ fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match args.chore {
         Chore::Test { full } => repository_root().and_then(|root| steps::run_all(&root, full)),
+        Chore::Python { full } => repository_root().and_then(|root| python::alone(&root, full)),
         Chore::Bench(args) => repository_root().and_then(|root| measure::run(&root, &args)),
         Chore::BenchTables => repository_root().and_then(|root| measure::tables(&root)),
         Chore::Json => repository_root().and_then(|root| {
             let text = xtask::schemas::markdown(&root)?;
+            std::fs::write(root.join(xtask::typed::FILE), xtask::typed::python(&text))?;
             Ok(std::fs::write(root.join("docs/json.md"), text)?)
         }),
     };

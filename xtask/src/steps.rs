@@ -182,6 +182,7 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
         skipped.push("reports in a browser: --full looks at them".into());
         skipped.push("rehearsals of whole scripts: --full runs them".into());
     }
+    skipped.extend(crate::python::package(root, cargo(None), full)?);
     skipped.extend(crate::cuda::compile_kernels(root, full)?);
     crate::cuda::emulated(root, full)?;
     for what in &skipped {
@@ -260,7 +261,7 @@ fn succeeds(root: &Path, toolchain: Option<&str>, args: &[&str]) -> bool {
 }
 
 /// The cargo that started us, so that a `+toolchain` is kept; or that of another toolchain.
-fn cargo(toolchain: Option<&str>) -> Command {
+pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
     match toolchain {
         None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
         Some(toolchain) => {

@@ -11,7 +11,7 @@ use super::{
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "vramlab",
-    version,
+    version = env!("VRAMLAB_VERSION"),
     arg_required_else_help = true,
     subcommand_required = true,
     args_override_self = true,

@@ -139,7 +139,7 @@ fn page(command: &Command) -> Result<String> {
 
 fn render(command: &Command, text: &mut Vec<u8>) -> std::io::Result<()> {
     let name = name(command);
-    let source = format!("vramlab {}", env!("CARGO_PKG_VERSION"));
+    let source = concat!("vramlab ", env!("VRAMLAB_VERSION"));
     let man = Man::new(command.clone()).title(name.to_uppercase()).source(source);
     man.render_title(text)?;
     man.render_name_section(text)?;

@@ -1,0 +1,57 @@
+"""What callbacks share: the card of this process, and what is said before the first step."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, Optional
+
+from ._answers import Prediction
+from ._binary import DoesNotFit, VramlabError
+
+
+class Before:
+    """Asks once, and prints the answer to standard error."""
+
+    def __init__(self, gpu: Optional[str], must_fit: bool) -> None:
+        self._gpu = gpu
+        self._must_fit = must_fit
+
+    def say(self, ask: Callable[[dict[str, Any]], Prediction]) -> None:
+        """Prints what is predicted, for the named card or for this one.
+
+        Raises :class:`DoesNotFit` where it must fit and does not; everything else that goes wrong is a line.
+        """
+        try:
+            found = ask({"gpu": self._gpu} if self._gpu else this_card())
+        except (VramlabError, OSError) as error:
+            self._tell(f"vramlab: whether this fits cannot be said: {error}")
+            return
+        self._tell(str(found))
+        if self._must_fit and found.fits is False:
+            raise DoesNotFit(str(found).splitlines()[0])
+
+    def _tell(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+
+def this_card() -> dict[str, Any]:
+    """The flags for the card that PyTorch uses: what it has for tensors now, and the release's rules for its compute capability.
+
+    Raises :class:`VramlabError` where there is none.
+    """
+    import torch
+
+    if not torch.cuda.is_available():
+        raise VramlabError("PyTorch sees no CUDA device: name a card by gpu=")
+    free, _ = torch.cuda.mem_get_info()
+    major, minor = torch.cuda.get_device_capability()
+    release = ".".join(torch.__version__.split(".")[:2])
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    # What this process holds already is the network's, which the prediction counts itself.
+    there = free + torch.cuda.memory_reserved()
+    return {
+        "gpu": f"{there >> 20}MiB",
+        "like": f"torch-{release}-sm{major}{minor}",
+        "multiprocessors": properties.multi_processor_count,
+    }

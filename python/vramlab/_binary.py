@@ -1,0 +1,123 @@
+"""Finds the program, and runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Optional, Union
+
+VARIABLE = "VRAMLAB_BINARY"
+_NAME = "vramlab.exe" if sys.platform == "win32" else "vramlab"
+
+Word = Union[str, "os.PathLike[str]"]
+
+
+class VramlabError(RuntimeError):
+    """The program could not answer. ``code`` is its exit code, ``None`` where it was not run."""
+
+    def __init__(self, message: str, code: Optional[int] = None) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class DoesNotFit(VramlabError):
+    """Something does not fit, where that was to be an error."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What the program gave: its exit code, what it printed, and its JSON (``None`` where it wrote none)."""
+
+    code: int
+    text: str
+    stderr: str
+    json: Optional[dict[str, Any]]
+
+
+def binary() -> Path:
+    """The program: what ``VRAMLAB_BINARY`` names, what is installed beside this package, or what is on ``PATH``.
+
+    Raises :class:`VramlabError` where there is none.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        if Path(named).is_file():
+            return Path(named)
+        raise VramlabError(f"{VARIABLE}: {named}: no such file")
+    for folder in _beside():
+        if (folder / _NAME).is_file():
+            return folder / _NAME
+    found = shutil.which("vramlab")
+    if found is None:
+        raise VramlabError(f"the program vramlab was not found beside this package or on PATH; {VARIABLE} can name it")
+    return Path(found)
+
+
+def _beside() -> Iterator[Path]:
+    """Where pip puts programs: of this Python, of the user, of ``--target`` and ``--prefix``."""
+    yield Path(sysconfig.get_path("scripts"))
+    yield Path(sysconfig.get_path("scripts", "nt_user" if sys.platform == "win32" else "posix_user"))
+    package = Path(__file__).resolve().parent
+    yield package.parent / "bin"
+    if len(package.parents) > 3:
+        yield package.parents[3] / "bin"
+
+
+def run(words: Sequence[Word], *, cwd: Optional[Path] = None, stdin: Optional[str] = None) -> Ran:
+    """Runs the program on these words, and reads its JSON.
+
+    Exit codes 0 and 1 are answers (1: it does not fit, or a check failed). Raises :class:`VramlabError` on every other one.
+    """
+    with tempfile.TemporaryDirectory(prefix="vramlab-") as folder:
+        file = Path(folder, "answer.json")
+        command = [str(binary()), *map(str, words), "--color", "never", "--json", str(file)]
+        done = subprocess.run(command, cwd=cwd, input=stdin or "", capture_output=True, encoding="utf-8", errors="replace", check=False)
+        if done.returncode not in (0, 1):
+            raise VramlabError(problem(done.stderr) or f"vramlab ended with code {done.returncode}", done.returncode)
+        found = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    return Ran(done.returncode, done.stdout, done.stderr, found)
+
+
+def problem(stderr: str) -> str:
+    """What the program's messages say, from the first error on."""
+    _, mark, rest = stderr.partition("error: ")
+    return (rest if mark else stderr).strip()
+
+
+def answer(ran: Ran, schema: str) -> dict[str, Any]:
+    """The JSON of a run.
+
+    Raises :class:`VramlabError` where it is of another schema, as another release's may be.
+    """
+    if ran.json is None:
+        raise VramlabError(problem(ran.stderr) or "vramlab wrote no answer", ran.code)
+    if ran.json.get("schema") != schema:
+        raise VramlabError(f"vramlab answered in {ran.json.get('schema')}, and this package reads {schema}", ran.code)
+    return ran.json
+
+
+def flags(given: dict[str, Any]) -> list[str]:
+    """Keyword arguments as flags: ``clip_grad_norm=1.0`` is ``--clip-grad-norm 1.0``, ``tied=True`` is ``--tied``.
+
+    ``None`` and ``False`` say nothing; a list gives the flag several times.
+    """
+    words: list[str] = []
+    for name, value in given.items():
+        flag = "--" + name.rstrip("_").replace("_", "-")
+        if value is None or value is False:
+            continue
+        if value is True:
+            words.append(flag)
+        elif isinstance(value, (list, tuple)):
+            words.extend(word for one in value for word in (flag, str(one)))
+        else:
+            words.extend((flag, str(value)))
+    return words

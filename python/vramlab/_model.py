@@ -1,0 +1,97 @@
+"""What a network is to the program: one of its own by name, a file, or a module that is written to a file."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Optional
+
+from ._binary import VramlabError
+from .export import export
+
+# What PyTorch's allocator rounds a tensor's bytes up to.
+_ROUNDING = 512
+
+# Types of parameters that a configuration can say.
+_TYPES = {"torch.float32", "torch.float16", "torch.bfloat16"}
+
+
+@dataclass(frozen=True)
+class Network:
+    """The flags that name a network, and what an answer about it must agree with."""
+
+    flags: dict[str, Any]
+    #: Bytes of the module's parameters and buffers as the allocator rounds them; ``None`` where nothing was described by a configuration.
+    held_bytes: Optional[int] = None
+    notes: list[str] = field(default_factory=list)
+
+    def agrees(self, categories: Mapping[str, int]) -> bool:
+        """Whether the predicted network has the module's parameters and buffers, to the byte."""
+        return self.held_bytes in (None, categories.get("parameter", 0) + categories.get("buffer", 0))
+
+
+def network(model: Any, args: tuple[Any, ...], inputs: Optional[Mapping[str, Any]], fcheckpointinger: Path) -> Network:
+    """The flags for a network; a module is written into ``fcheckpointinger``.
+
+    Raises :class:`VramlabError` where it cannot be.
+    """
+    if isinstance(model, (str, os.PathLike)):
+        if args or inputs:
+            raise VramlabError("example inputs belong to a module; a file or a name has its own")
+        return Network(_named(os.fspath(model)))
+    if args or inputs:
+        path = export(model, *args, path=fcheckpointinger / "model.pt2", **(inputs or {}))
+        return Network({"model_file": path})
+    if is_transformers(model):
+        return _configured(model, fcheckpointinger)
+    raise VramlabError(f"{type(model).__name__}: an example of its inputs is needed: predict(model, torch.randn(…), batch=…)")
+
+
+def _named(name: str) -> dict[str, Any]:
+    is_path = os.path.exists(name) or os.path.basename(name) != name or os.path.splitext(name)[1] != ""
+    return {"model_file": name} if is_path else {"model": name}
+
+
+def is_transformers(model: Any) -> bool:
+    """Whether it is a network of transformers, without anything around it."""
+    return type(model).__module__.startswith("transformers.") and hasattr(model, "config")
+
+
+def _configured(model: Any, fcheckpointinger: Path) -> Network:
+    """A network of transformers by its configuration, as far as that describes the module."""
+    name = type(model).__name__
+    parameters = list(model.parameters())
+    if not all(parameter.requires_grad for parameter in parameters):
+        raise VramlabError(f"{name}: some parameters are not trained, which its configuration does not say: give example inputs")
+    if getattr(model, "hf_device_map", None) or getattr(model, "is_quantized", False):
+        raise VramlabError(f"{name}: a quantized or spread network is not what its configuration describes")
+    types = {str(parameter.dtype) for parameter in parameters}
+    if len(types) != 1 or not types <= _TYPES:
+        raise VramlabError(f"{name}: parameters of {', '.join(sorted(types))} are not represented together")
+    config = dict(json.loads(model.config.to_json_string(use_diff=False)))
+    config["architectures"] = [name]
+    # As the module is now, whatever it was loaded as. A Trainer's own bf16 stands above it.
+    config["dtype"] = config["torch_dtype"] = types.pop().removeprefix("torch.")
+    config.setdefault("transformers_version", importlib.import_module("transformers").__version__)
+    path = fcheckpointinger / "config.json"
+    path.write_text(json.dumps(config), encoding="utf-8")
+    flags: dict[str, Any] = {"model_file": path}
+    # Named so from transformers 5 on.
+    checkpointing = "is_gradient_checkpointing" if not hasattr(model, "is_activation_checkpointing") else "is_activation_checkpointing"
+    if getattr(model, checkpointing, False):
+        flags["checkpoint"] = "blocks"
+    attention = getattr(model.config, "_attn_implementation", None)
+    if attention is not None:
+        flags["attention"] = attention
+    return Network(flags, _held_bytes(model))
+
+
+def _held_bytes(model: Any) -> int:
+    """Bytes of parameters and buffers, each storage once, rounded up as the allocator does."""
+    tensors = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
+    sizes = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
+    return sum((size + _ROUNDING - 1) // _ROUNDING * _ROUNDING for size in sizes)

@@ -1,0 +1,46 @@
+"""An optimizer of PyTorch, as flags."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ._binary import VramlabError
+
+_NAMES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop", "Adagrad": "adagrad"}
+
+# Options that are switches of the program by the same name.
+_SWITCHES = ("amsgrad", "maximize", "capturable", "nesterov")
+
+# Options that keep more memory than the program represents.
+_NOT_REPRESENTED = ("centered", "differentiable")
+
+
+def flags_of(optimizer: Any) -> dict[str, Any]:
+    """The flags that say what this optimizer is: a name, or an object of ``torch.optim``.
+
+    Raises :class:`VramlabError` for what the program does not represent.
+    """
+    if optimizer is None or isinstance(optimizer, str):
+        return {"optimizer": optimizer}
+    kind = type(optimizer)
+    if not kind.__module__.startswith("torch.optim") or kind.__name__ not in _NAMES:
+        raise VramlabError(f"optimizer: {kind.__module__}.{kind.__name__} is not represented")
+    groups = optimizer.param_groups
+    if len(groups) != 1:
+        raise VramlabError(f"optimizer: {len(groups)} groups of parameters are not represented; name it to leave them out")
+    group = groups[0]
+    for name in _NOT_REPRESENTED:
+        if group.get(name):
+            raise VramlabError(f"optimizer: {name}=True is not represented")
+    name = _NAMES[kind.__name__]
+    if name == "rmsprop" and group.get("momentum"):
+        raise VramlabError("optimizer: RMSprop with momentum is not represented")
+    if name == "sgd" and group.get("momentum"):
+        name = "momentum"
+    found: dict[str, Any] = {"optimizer": name, "lr": float(group["lr"]), "weight_decay": float(group["weight_decay"])}
+    if group.get("fused"):
+        found["optimizer_impl"] = "fused"
+    elif group.get("foreach") is not None:
+        found["optimizer_impl"] = "foreach" if group["foreach"] else "loop"
+    found.update({switch: True for switch in _SWITCHES if group.get(switch)})
+    return found

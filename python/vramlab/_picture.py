@@ -1,0 +1,65 @@
+"""A prediction as a picture in a notebook: a bar of what is held at the peak, with the card's limit."""
+
+from __future__ import annotations
+
+from html import escape
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._answers import Change, Prediction
+
+# The colours of vramlab's reports.
+_COLORS = {
+    "parameter": "#0072b2",
+    "buffer": "#a3a8ae",
+    "input": "#b5629a",
+    "gradient": "#e69f00",
+    "optimizer_state": "#7cc4ec",
+    "activation": "#009e73",
+    "temporary": "#efe04a",
+    "workspace": "#d55e00",
+}
+_OTHER = "#8a8f98"
+_WIDTH = 600
+
+
+def size(count: int) -> str:
+    """Bytes as the program prints them: ``1.5 GiB``."""
+    for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
+        if count >= unit:
+            return f"{count / unit:.2f}".rstrip("0").rstrip(".") + f" {name}"
+    return f"{count} B"
+
+
+def html(prediction: Prediction) -> str:
+    """The picture, the changes to try, and the whole answer folded away."""
+    title = str(prediction).splitlines()[0] if str(prediction) else ""
+    rows = "".join(map(_row, prediction.try_))
+    table = f"<table><tr><th>Try<th>in the script<th>peak<th>left</tr>{rows}</table>" if rows else ""
+    text = f"<details><summary>the whole answer</summary><pre>{escape(str(prediction))}</pre></details>"
+    return f"<div><p><strong>{escape(title)}</strong></p>{_bar(prediction)}{table}{text}</div>"
+
+
+def _row(change: Change) -> str:
+    figures = "".join(f"<td>{'' if figure is None else size(figure)}" for figure in (change.peak, change.left))
+    return f"<tr><td>{escape(change.change)}<td><code>{escape(change.script)}</code>{figures}</tr>"
+
+
+def _bar(prediction: Prediction) -> str:
+    parts = sorted(prediction.by_category.items(), key=lambda part: -part[1])
+    held = [(name, count) for name, count in parts if count > 0]
+    most = max(prediction.reserved, prediction.budget or 0, 1)
+    scale = _WIDTH / most
+    x, drawn, legend = 0.0, [], []
+    for name, count in held:
+        color = _COLORS.get(name, _OTHER)
+        label = f"{escape(name.replace('_', ' '))}: {size(count)}"
+        drawn.append(f'<rect x="{x:.1f}" y="4" width="{count * scale:.1f}" height="24" fill="{color}"><title>{label}</title></rect>')
+        legend.append(f'<span style="white-space:nowrap"><span style="color:{color}">&#9632;</span> {label}</span>')
+        x += count * scale
+    if prediction.budget is not None:
+        at = min(prediction.budget * scale, _WIDTH - 1)
+        drawn.append(f'<line x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="32" stroke="#cc0000" stroke-width="2"/>')
+        legend.append(f'<span style="white-space:nowrap"><span style="color:#cc0000">|</span> the card: {size(prediction.budget)}</span>')
+    svg = f'<svg viewBox="0 0 {_WIDTH} 32" width="100%" style="max-width:{_WIDTH}px" role="img">{"".join(drawn)}</svg>'
+    return f"{svg}<p>{' &nbsp; '.join(legend)}</p>"

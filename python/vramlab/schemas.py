@@ -1,0 +1,1366 @@
+"""The JSON of vramlab, as types.
+
+Made by `cargo xtask json` from the structs that are written, as docs/json.md is; a test compares.
+Bytes are whole numbers. A key may be absent, and keys may be added.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, TypedDict
+
+
+class BenchV1(TypedDict, total=False):
+    """Everything that was measured."""
+
+    version: str
+    settings: RunSpec
+    interrupted: bool
+    devices: list[BenchedDevice]
+    allocators: list[BenchedAllocator]
+
+
+class CardsV1(TypedDict, total=False):
+    """Every card."""
+
+    cards: list[CardResult]
+
+
+class CheckV1(TypedDict, total=False):
+    """What a check came to."""
+
+    baseline: str
+    lock_schema: str
+    tolerance: str
+    strict: bool
+    updated: bool
+    verdict: Optional[str]
+    passed: bool
+    runs: list[CheckedRun]
+
+
+class ClaimsV1(TypedDict, total=False):
+    """The claims of several experiments."""
+
+    claims: list[CheckedClaim]
+    interrupted: bool
+    settings: RunSpec
+    device: DeviceInfo
+
+
+class DevicesV1(TypedDict, total=False):
+    """Every device of a build."""
+
+    devices: list[SeenDevice]
+
+
+class ExperimentV1(TypedDict, total=False):
+    """What an experiment found."""
+
+    experiment: str
+    question: str
+    answer: ShortAnswer
+    claims: list[Judged]
+    rows: list[Measurement]
+    tables: list[Any]
+    curves: list[Curve]
+    notes: list[str]
+    interrupted: bool
+    settings: RunSpec
+    device: DeviceInfo
+
+
+class ExperimentScanV1(TypedDict, total=False):
+    """A scan of experiments."""
+
+    parameters: list[str]
+    interrupted: bool
+    results: list[ExperimentPoint]
+
+
+class ExplainV1(TypedDict, total=False):
+    """A message, explained."""
+
+    wording: str
+    device: Optional[int]
+    verdict: Optional[str]
+    reason: str
+    figures: list[ExplainedFigure]
+    sums: list[ExplainedSum]
+    advice: list[ExplainedAdvice]
+
+
+class FitV1(TypedDict, total=False):
+    """What fits. Bytes unless a name says otherwise; sizes are examples or tokens."""
+
+    settings: RunSpec
+    premises: list[Premise]
+    model: str
+    of: str
+    card: Optional[CardResult]
+    budget_bytes: int
+    largest: Optional[int]
+    largest_with_least_context: Optional[int]
+    at_maximum: bool
+    gaps: list[int]
+    notes: list[str]
+    warnings: list[str]
+    law: LawResult
+    runs: list[TriedSize]
+    tries: Optional[Tries]
+
+
+class ListV1(TypedDict, total=False):
+    """Every experiment."""
+
+    experiments: list[ListedExperiment]
+
+
+class MonitorV1(TypedDict, total=False):
+    """What was there at one look."""
+
+    devices: list[DeviceMemory]
+    runs: list[RunStatus]
+
+
+class RehearsalV1(TypedDict, total=False):
+    """A rehearsal."""
+
+    command: list[str]
+    gpu: RehearsedGpu
+    world: Optional[RehearsedWorld]
+    torch: Optional[str]
+    fits: Optional[bool]
+    exact: bool
+    stopped: str
+    script_exit: Optional[int]
+    exception: Optional[str]
+    runs: int
+    with_memory_enough: Optional[RehearsedNeeds]
+    what_if: Optional[WhatIfResult]
+    not_reached: list[str]
+    ranks: list[RehearsedRank]
+    unknown_reads: list[UnknownRead]
+    not_as_on_a_card: list[NotAsOnACard]
+    withheld: list[str]
+    withheld_count: int
+    kept_in: Optional[str]
+    problems: list[str]
+    snapshot: Optional[str]
+
+
+class RehearsalScanV1(TypedDict, total=False):
+    """A scan."""
+
+    parameters: list[str]
+    command: list[str]
+    gpu: RehearsedGpu
+    interrupted: bool
+    points: list[RehearsalPoint]
+    law: list[LawPiece]
+    largest: Optional[LargestValue]
+
+
+class ReplayV1(TypedDict, total=False):
+    """A recording, and what policies took for it. Bytes unless a name says otherwise."""
+
+    trace: TraceResult
+    settings: RunSpec
+    lower_bound: BoundResult
+    self_check: Optional[SelfCheck]
+    policies: list[PolicyResult]
+
+
+class ScanV1(TypedDict, total=False):
+    """A scan."""
+
+    parameters: list[str]
+    interrupted: bool
+    results: list[Point]
+    notes: list[str]
+
+
+class SnapshotV1(TypedDict, total=False):
+    """A device's memory in a snapshot. Bytes."""
+
+    file: str
+    device: int
+    devices: int
+    events: int
+    totals: TotalsResult
+    moment: Optional[MomentResult]
+    out_of_memory: Optional[SnapshotOom]
+    step_ends: list[int]
+    steps_are_told: bool
+    ranges: list[NamedRange]
+    held: list[HeldResult]
+    held_in_all: HeldSum
+    segments: list[SegmentResult]
+    peak: Optional[PeakOfTrace]
+    left_over: list[HeldResult]
+    left_over_in_all: HeldSum
+    live_at_step_ends: list[int]
+    growing: list[GrowingStack]
+
+
+class SnapshotDiffV1(TypedDict, total=False):
+    """What changed from one snapshot to another. Of each pair the first is before. Bytes."""
+
+    files: list[str]
+    device: int
+    totals: list[TotalsResult]
+    changes: list[ChangedStack]
+    segments_only_in: list[int]
+    segment_bytes_only_in: list[int]
+
+
+class TrainV1(TypedDict, total=False):
+    """What a run gave. What a device without values cannot give is null, with the reason."""
+
+    settings: RunSpec
+    description: Optional[str]
+    premises: list[Premise]
+    device: Optional[DeviceInfo]
+    step_columns: list[str]
+    steps: list[list[Any]]
+    peak: Optional[PeakResult]
+    by_category: Optional[dict[str, int]]
+    rings: Optional[RingBytes]
+    overheads: Optional[OverheadsResult]
+    losses: Optional[list[Optional[float]]]
+    ms_per_step_median: Optional[float]
+    ms_per_step: Optional[list[float]]
+    accuracy: Optional[AccuracyResult]
+    parameters: Optional[int]
+    interrupted: bool
+    reason: Optional[str]
+    out_of_memory: Optional[OutOfMemoryResult]
+    leak: Optional[Leak]
+    warnings: list[str]
+    memory_stats: Optional[dict[str, Any]]
+    card: Optional[CardResult]
+    budget_bytes: Optional[int]
+    fits: Optional[bool]
+    needs: NeedsResult
+    needs_peak: Optional[PeakResult]
+    with_expandable_segments: Optional[NeedsResult]
+    notes: list[str]
+    summits: Optional[list[LocalPeak]]
+    techniques: list[TechniqueResult]
+    tries: Optional[Tries]
+    devices: list[StageResult]
+    data_parallel: Optional[DataParallelFigures]
+    ranks: list[RankResult]
+
+
+class TuneV1(TypedDict, total=False):
+    """What a search found. What it searched for is null where the recorded settings do not reproduce the recording."""
+
+    recorded: Optional[Candidate]
+    best: Optional[Candidate]
+    newer: Optional[Candidate]
+    overfitted: Optional[Candidate]
+    tried: list[Candidate]
+    operations: Optional[SearchedOperations]
+    lower_bound_bytes: int
+    self_check: Optional[SelfCheck]
+
+
+class AccuracyResult(TypedDict, total=False):
+    """What of the test examples is classified right."""
+
+    right: int
+    of: int
+    share: float
+
+
+class AtPeak(TypedDict, total=False):
+    """What a line of the script held when most was asked for."""
+
+    requested_bytes: int
+    count: int
+    where: Optional[str]
+    inside: Optional[str]
+    operator: Optional[str]
+    category: Optional[str]
+
+
+class BenchedAllocator(TypedDict, total=False):
+    """An allocation policy."""
+
+    policy: str
+    operations: int
+    ns_per_operation: float
+
+
+class BenchedDevice(TypedDict, total=False):
+    """A device, or why there is none."""
+
+    backend: str
+    index: Optional[int]
+    name: str
+    kind: str
+    software: bool
+    available: bool
+    reason: Optional[str]
+    roofs: RoofResult
+    kernels: list[BenchedKernel]
+    training: list[BenchedKernel]
+    skipped: list[SkippedKernel]
+
+
+class BenchedKernel(TypedDict, total=False):
+    """A kernel, or a training step. Times are those of one run, in microseconds: median, least, most."""
+
+    name: str
+    size: str
+    dtype: str
+    us: float
+    us_min: float
+    us_max: float
+    samples: int
+    runs_per_sample: int
+    bytes: int
+    flops: int
+    launches: int
+    gb_per_s: float
+    gflop_per_s: float
+    of_roof: Optional[float]
+    bound: str
+    batch: Optional[int]
+    peak_reserved_bytes: Optional[int]
+
+
+class Both(TypedDict, total=False):
+    """A figure as recorded, and here."""
+
+    recorded: int
+    replayed: int
+
+
+class BoundResult(TypedDict, total=False):
+    """What no allocator can do without."""
+
+    bytes: int
+    operation: int
+    allocations: int
+
+
+class Calls(TypedDict, total=False):
+    """What was asked of the driver, by kind."""
+
+    total: int
+    segment_allocs: int
+    segment_frees: int
+    maps: int
+    unmaps: int
+    refusals: int
+
+
+class Candidate(TypedDict, total=False):
+    """One choice of settings and what it takes."""
+
+    alloc_conf: str
+    searched: Cost
+    held_out: Optional[Cost]
+    whole: Optional[Cost]
+
+
+class CardResult(TypedDict, total=False):
+    """A card."""
+
+    name: str
+    title: str
+    total_bytes: int
+    total_source: str
+    least_context_bytes: int
+    context_bytes: int
+    context_source: Optional[str]
+    compute_capability: int
+    multiprocessors: int
+    profile: Optional[str]
+
+
+class CategoryResult(TypedDict, total=False):
+    """What was held for one purpose."""
+
+    category: str
+    requested_bytes: int
+    guessed: bool
+
+
+class Change(TypedDict, total=False):
+    """A figure before and now."""
+
+    name: str
+    baseline: int
+    now: int
+
+
+class ChangedStack(TypedDict, total=False):
+    """A stack that holds more or less than before."""
+
+    stack: list[str]
+    bytes: list[int]
+    allocations: list[int]
+
+
+class CheckedClaim(TypedDict, total=False):
+    """A claim, checked."""
+
+    claim: str
+    articles: list[str]
+    source: str
+    verdict: str
+    lead: str
+    number: str
+    condition: str
+    experiment: str
+
+
+class CheckedRun(TypedDict, total=False):
+    """A run of the file, and what it takes now."""
+
+    name: str
+    model: str
+    premises: list[Premise]
+    verdict: Optional[str]
+    failure: Optional[str]
+    comparison: Optional[Comparison]
+    warnings: list[str]
+    now: Locked
+
+
+class Comparison(TypedDict, total=False):
+    """Two runs side by side."""
+
+    verdict: str
+    figures: list[Change]
+    grew: list[str]
+    parts: list[Part]
+    phases: list[Change]
+    events_changed: bool
+    settings: list[Any]
+
+
+class Cost(TypedDict, total=False):
+    """What a run takes. Less is better, in this order."""
+
+    failed: int
+    peak_reserved: int
+    driver_calls: int
+
+
+class Curve(TypedDict, total=False):
+    """Values over the steps of a run, for drawing."""
+
+    title: str
+    series: list[Any]
+    labels: list[str]
+
+
+class DataParallelFigures(TypedDict, total=False):
+    """How a step is divided among ranks."""
+
+    ranks: int
+    stage: int
+    examples_per_rank: int
+    master_weights: bool
+    gradient_as_bucket_view: bool
+    formula: StatesResult
+
+
+class DeviceInfo(TypedDict, total=False):
+    """What is known of a device. Bytes; null where the device does not say."""
+
+    backend: str
+    index: int
+    name: str
+    computes: bool
+    host_memory: bool
+    total_bytes: Optional[int]
+    free_bytes: Optional[int]
+    max_segment_bytes: Optional[int]
+    max_binding_bytes: Optional[int]
+    dtypes: list[str]
+
+
+class DeviceMemory(TypedDict, total=False):
+    """Memory of a device, as its driver says."""
+
+    backend: str
+    name: str
+    used_bytes: Optional[int]
+    total_bytes: Optional[int]
+
+
+class EventList(TypedDict, total=False):
+    """A list of events, told apart from others."""
+
+    count: int
+    hash: str
+
+
+class ExperimentPoint(TypedDict, total=False):
+    """A point."""
+
+    parameters: dict[str, Any]
+    experiments: list[ExperimentV1]
+
+
+class ExplainedAdvice(TypedDict, total=False):
+    """Something to try."""
+
+    what: str
+    command: Optional[str]
+
+
+class ExplainedFigure(TypedDict, total=False):
+    """A figure of the message."""
+
+    name: str
+    bytes: int
+    tolerance_bytes: int
+    meaning: str
+
+
+class ExplainedSum(TypedDict, total=False):
+    """A relation between figures, worked out."""
+
+    text: str
+    remainder_bytes: int
+    tolerance_bytes: int
+
+
+class FirstFailure(TypedDict, total=False):
+    """The first request that failed although the recorded program got it."""
+
+    operation: int
+    bytes: int
+
+
+class Footprint(TypedDict, total=False):
+    """What a run took of memory, in bytes. Of one profile and one list of settings it is the same on every machine."""
+
+    peak: Peak
+    held: int
+    by_category: dict[str, int]
+    by_phase: dict[str, int]
+    events: EventList
+    at_peak: dict[str, dict[str, int]]
+
+
+class Fragmentation(TypedDict, total=False):
+    """What was reserved and of no use."""
+
+    unused_bytes_at_peak: int
+    unused_share_at_peak: float
+    peak_operation: int
+    mean_unused_share: float
+    final_free_bytes: int
+    final_largest_free_bytes: int
+
+
+class GrowingStack(TypedDict, total=False):
+    """What is more after every step."""
+
+    bytes: int
+    more: int
+    steps: int
+    stack: list[str]
+
+
+class Heights(TypedDict, total=False):
+    """Allocated and reserved at one moment."""
+
+    allocated: int
+    reserved: int
+
+
+class HeldResult(TypedDict, total=False):
+    """What a stack holds."""
+
+    bytes: int
+    allocations: int
+    stack: list[str]
+
+
+class HeldSum(TypedDict, total=False):
+    """What several stacks hold."""
+
+    stacks: int
+    bytes: int
+    allocations: int
+
+
+class Judged(TypedDict, total=False):
+    """A claim with its verdict."""
+
+    text: str
+    source: str
+    verdict: str
+    lead: str
+    condition: str
+    number: str
+
+
+class LargestValue(TypedDict, total=False):
+    """The largest value that fits."""
+
+    value: Optional[int]
+    verified: bool
+    in_words: str
+
+
+# Values over which the peak is a straight line: bytes = constant + slope * value.
+LawPiece = TypedDict(
+    "LawPiece",
+    {
+        "from": "int",
+        "to": "int",
+        "points": "int",
+        "constant": "float",
+        "slope": "float",
+        "off_by": "float",
+    },
+    total=False,
+)
+
+
+class LawResult(TypedDict, total=False):
+    """The law of the peak: what is asked for at the highest moment, by size."""
+
+    complete: bool
+    runs: int
+    outline: Optional[list[StretchResult]]
+    pieces: list[str]
+
+
+class Leak(TypedDict, total=False):
+    """Memory that grows."""
+
+    steps: int
+    growth_bytes_per_step: int
+    nodes_per_step: int
+    sites: list[Site]
+    holder: list[Link]
+    cause: str
+    advice: str
+    out_of_memory_step: Optional[int]
+
+
+class LineResult(TypedDict, total=False):
+    """What a line of the program held for one purpose."""
+
+    requested_bytes: int
+    count: int
+    where: Optional[str]
+    name: str
+    inside: Optional[str]
+    operators: list[OperatorBytes]
+    category: str
+    guessed: bool
+    before: bool
+    callers: list[str]
+
+
+class Link(TypedDict, total=False):
+    """One link of the path."""
+
+    what: str
+    scope: str
+
+
+class ListedClaim(TypedDict, total=False):
+    """A claim that an experiment judges."""
+
+    text: str
+    source: str
+
+
+class ListedExperiment(TypedDict, total=False):
+    """An experiment."""
+
+    name: str
+    question: str
+    claims: list[ListedClaim]
+    sizes: dict[str, str]
+
+
+class LocalPeak(TypedDict, total=False):
+    """A moment at which more was allocated than a while before and a while after."""
+
+    allocated_bytes: int
+    phase: str
+    op: str
+    scope: str
+    mostly: str
+    mostly_bytes: int
+
+
+class Locked(TypedDict, total=False):
+    """A run that is held fast."""
+
+    flags: dict[str, Any]
+    settings: dict[str, Any]
+    memory: Footprint
+
+
+class Measurement(TypedDict, total=False):
+    """Something measured in one setting, beside what was predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or milliseconds. A quantity that the device cannot give is `null`."""
+
+    setting: dict[str, Any]
+    predicted: Optional[dict[str, int]]
+    measured: Optional[dict[str, int]]
+    residual: dict[str, int]
+
+
+class MomentResult(TypedDict, total=False):
+    """A moment, and who held memory then. Bytes are those that were asked for."""
+
+    what: str
+    entry: Optional[int]
+    phase: Optional[str]
+    step: Optional[int]
+    ranges: list[str]
+    requested_bytes: int
+    by_line: list[LineResult]
+    lines: int
+    by_category: list[CategoryResult]
+
+
+class NamedRange(TypedDict, total=False):
+    """A range that the program named (`record_function`, NVTX)."""
+
+    name: str
+    count: int
+
+
+class Needed(TypedDict, total=False):
+    """What a run takes with memory enough."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+
+
+class NeedsResult(TypedDict, total=False):
+    """What a run takes with memory enough, and in what there is. Bytes."""
+
+    allocated_bytes: int
+    reserved_bytes: int
+    reserved_here_bytes: Optional[int]
+    missing_bytes: Optional[int]
+    fits_with_least_context: Optional[bool]
+
+
+class NotAsOnACard(TypedDict, total=False):
+    """What the library did not do as a card does; `docs/rehearse.md` says what each event means."""
+
+    event: str
+    name: str
+
+
+class OperatorBytes(TypedDict, total=False):
+    """What an operator asked for."""
+
+    operator: str
+    requested_bytes: int
+
+
+class OutOfMemoryResult(TypedDict, total=False):
+    """Why a run ended for lack of memory, and what is missing. What a run that was refused before its first allocation cannot say is null."""
+
+    message: str
+    verdict: Optional[str]
+    needs: Optional[Needed]
+    missing_bytes: Optional[int]
+    requested_bytes: int
+    block_bytes: int
+    segment_bytes: int
+    free_bytes: Optional[int]
+    total_bytes: Optional[int]
+    allowed_bytes: Optional[int]
+    released_bytes: int
+    largest_fit_bytes: int
+    rings: RingBytes
+    by_category: dict[str, int]
+    top_scopes: list[TopScope]
+
+
+class OverheadPart(TypedDict, total=False):
+    """A part of them."""
+
+    name: str
+    bytes: int
+
+
+class OverheadsResult(TypedDict, total=False):
+    """What the driver's figure holds besides segments."""
+
+    parts: list[OverheadPart]
+    unexplained_bytes: int
+
+
+class Part(TypedDict, total=False):
+    """What somebody held at the peak, before and now."""
+
+    category: str
+    name: str
+    baseline: int
+    now: int
+
+
+class Peak(TypedDict, total=False):
+    """The highest moment."""
+
+    allocated: int
+    reserved: int
+    op: str
+    scope: str
+    phase: str
+
+
+class PeakOfTrace(TypedDict, total=False):
+    """The peak of a trace."""
+
+    event: Optional[int]
+    requested_bytes: int
+    by_stack: list[HeldResult]
+    in_all: HeldSum
+    made_by: list[str]
+
+
+class PeakResult(TypedDict, total=False):
+    """The moment at which most was allocated."""
+
+    bytes: int
+    label: Optional[str]
+    op: str
+    scope: str
+    phase: str
+    requested_bytes: int
+    reserved_bytes: int
+    by_category: dict[str, int]
+    by_scope: list[ScopeBytes]
+
+
+class PeakShares(TypedDict, total=False):
+    """What was asked for at the peak, by what it was for. Bytes. `other`: what an operator needs for itself, workspaces, buffers, what the script holds on to; they are not told apart."""
+
+    parameter: int
+    gradient: int
+    optimizer: int
+    activation: int
+    input: int
+    other: int
+
+
+class PlanResult(TypedDict, total=False):
+    """What is known of a plan, proven without trusting whoever made it."""
+
+    bytes: int
+    packing: str
+    bound_bytes: int
+    bound_operation: int
+    bound_allocations: int
+    optimal: bool
+    fits: bool
+    departures: int
+
+
+class Point(TypedDict, total=False):
+    """A point."""
+
+    parameters: dict[str, Any]
+    run: TrainV1
+    predicted: Optional[Predicted]
+
+
+class PolicyResult(TypedDict, total=False):
+    """What a policy took."""
+
+    policy: str
+    peak: Heights
+    final: Heights
+    fragmentation: Fragmentation
+    driver_calls: Calls
+    retries: int
+    out_of_memory: int
+    newly_failed: int
+    first_failure: Optional[FirstFailure]
+    last_oom_message: Optional[str]
+    ns_per_operation: float
+    sample_columns: list[str]
+    samples: list[list[int]]
+    plan: Optional[PlanResult]
+
+
+class Predicted(TypedDict, total=False):
+    """What a run takes on paper, with memory enough."""
+
+    peak_bytes: int
+    reserved_bytes: int
+
+
+class Premise(TypedDict, total=False):
+    """The type, the tokens or the batch, and where it came from."""
+
+    name: str
+    value: str
+    source: str
+
+
+class RankResult(TypedDict, total=False):
+    """One rank. Bytes."""
+
+    rank: int
+    parameters_owned: int
+    padding: int
+    units: int
+    model_states: StatesResult
+    gathered_bytes: int
+    bucket_bytes: int
+    sent_bytes_per_step: SentBytes
+    peak: PeakResult
+    by_category: dict[str, int]
+    rings: RingBytes
+    steps: list[list[Any]]
+
+
+class RehearsalPoint(TypedDict, total=False):
+    """A point."""
+
+    values: list[str]
+    searched: bool
+    rehearsal: RehearsalV1
+
+
+class RehearsedGpu(TypedDict, total=False):
+    """The card."""
+
+    name: str
+    count: int
+    total_bytes: int
+    context_bytes: int
+    capability: str
+
+
+class RehearsedNeeds(TypedDict, total=False):
+    """What a script takes with memory enough. Bytes."""
+
+    total_bytes: int
+    fits: Optional[bool]
+    stopped: str
+    steps: int
+    peak_allocated: int
+    peak_reserved: int
+    missing: int
+    at_peak: list[AtPeak]
+    by_category: Optional[PeakShares]
+
+
+class RehearsedOom(TypedDict, total=False):
+    """The first time that memory ran out. Bytes."""
+
+    requested: int
+    allocated: int
+    reserved: int
+    where: str
+    steps: int
+    free_on_device: int
+    free_in_reserved: int
+    largest_free: Optional[int]
+    verdict: str
+
+
+class RehearsedRank(TypedDict, total=False):
+    """A process on a card. Bytes."""
+
+    rank: int
+    gpu: int
+    pid: int
+    steps: int
+    peak_allocated: int
+    peak_reserved: int
+    ooms: int
+    oom: Optional[RehearsedOom]
+    at_peak: list[AtPeak]
+    by_category: Optional[PeakShares]
+
+
+class RehearsedWorld(TypedDict, total=False):
+    """Some ranks of many."""
+
+    size: int
+    started: list[int]
+
+
+class RingBytes(TypedDict, total=False):
+    """Five figures, each larger than the one before, in bytes."""
+
+    requested: int
+    allocated: int
+    active: int
+    reserved: int
+    driver: Optional[int]
+
+
+class RoofResult(TypedDict, total=False):
+    """What a device reaches."""
+
+    copy_gb_per_s: float
+    gemm_gflop_per_s: Optional[float]
+
+
+# A run: network, training, device, memory profile, allocator, and how it is spread.
+RunSpec = TypedDict(
+    "RunSpec",
+    {
+        "model": "Optional[str]",
+        "model-file": "Optional[str]",
+        "layers": "Optional[int]",
+        "width": "Optional[int]",
+        "heads": "Optional[int]",
+        "sequence": "Optional[int]",
+        "vocabulary": "Optional[int]",
+        "features": "Optional[int]",
+        "image": "Optional[int]",
+        "classes": "Optional[int]",
+        "dropout": "Optional[float]",
+        "attention": "Optional[str]",
+        "checkpoint": "Optional[str]",
+        "head": "Optional[str]",
+        "choices": "Optional[int]",
+        "transformers": "Optional[str]",
+        "keep": "Optional[str]",
+        "attention-mask": "Optional[str]",
+        "built-on-device": "bool",
+        "loss": "Optional[str]",
+        "loop": "Optional[str]",
+        "tied": "bool",
+        "keep-intermediate": "bool",
+        "batch": "Optional[int]",
+        "steps": "Optional[int]",
+        "data": "Optional[str]",
+        "optimizer": "Optional[str]",
+        "optimizer-impl": "Optional[str]",
+        "lr": "Optional[float]",
+        "weight-decay": "Optional[float]",
+        "nesterov": "bool",
+        "amsgrad": "bool",
+        "maximize": "bool",
+        "capturable": "bool",
+        "precision": "Optional[str]",
+        "accumulate": "Optional[int]",
+        "zero-grad": "Optional[str]",
+        "schedule": "Optional[str]",
+        "clip-grad-norm": "Optional[float]",
+        "seed": "Optional[int]",
+        "like": "Optional[str]",
+        "cudnn-workspace": "Optional[int]",
+        "env": "Optional[list[str]]",
+        "multiprocessors": "Optional[int]",
+        "memory-limit": "Optional[int]",
+        "memory-fraction": "Optional[float]",
+        "alloc-conf": "Optional[str]",
+        "allocator": "Optional[str]",
+        "gpu": "Optional[str]",
+        "backend": "Optional[str]",
+        "device": "Optional[int]",
+        "cuda-graph": "Optional[bool]",
+        "tf32": "Optional[str]",
+        "devices": "Optional[str]",
+        "micro-batches": "Optional[int]",
+        "cut": "Optional[str]",
+        "pipeline-schedule": "Optional[str]",
+        "data-parallel": "Optional[int]",
+        "zero": "Optional[int]",
+        "gradient-as-bucket-view": "Optional[bool]",
+        "load": "Optional[str]",
+        "resume": "Optional[str]",
+    },
+    total=False,
+)
+
+
+class RunStatus(TypedDict, total=False):
+    """What a running training says of itself."""
+
+    schema: str
+    pid: int
+    model: str
+    device: DeviceInfo
+    started_ms: int
+    updated_ms: int
+    step: int
+    steps: int
+    loss: Optional[float]
+    rings: RingBytes
+    by_category: dict[str, int]
+    peak_bytes: int
+    leak: Optional[Leak]
+
+
+class ScopeBytes(TypedDict, total=False):
+    """What a module held."""
+
+    scope: str
+    by_category: dict[str, int]
+
+
+class SearchedOperations(TypedDict, total=False):
+    """Operations that a search saw, and those that were held out."""
+
+    searched: int
+    held_out: int
+
+
+class SeenDevice(TypedDict, total=False):
+    """A device, or why there is none: then what is known of devices is null."""
+
+    backend: str
+    index: Optional[int]
+    name: Optional[str]
+    computes: Optional[bool]
+    total_bytes: Optional[int]
+    free_bytes: Optional[int]
+    max_segment_bytes: Optional[int]
+    max_binding_bytes: Optional[int]
+    dtypes: list[str]
+    kind: Optional[str]
+    features: list[str]
+    available: bool
+    reason: Optional[str]
+
+
+class SegmentResult(TypedDict, total=False):
+    """A segment."""
+
+    address: int
+    bytes: int
+    allocated: int
+    active: int
+    requested: int
+    largest_free: int
+    blocks: int
+    stream: int
+    pool: list[Any]
+    small: bool
+    expandable: bool
+
+
+class SelfCheck(TypedDict, total=False):
+    """How far a replay under the recorded settings repeats a recording."""
+
+    exact: bool
+    segments: int
+    equal_segments: int
+    allocations: int
+    placed: int
+    peak_reserved: Both
+    final_reserved: Both
+    failed: Both
+    allocations_before: int
+
+
+class SentBytes(TypedDict, total=False):
+    """What a rank sends in a step, in bytes."""
+
+    all_reduce: int
+    reduce_scatter: int
+    all_gather: int
+    total: int
+
+
+class Setting(TypedDict, total=False):
+    """Settings, and what the run takes under them."""
+
+    alloc_conf: str
+    cost: Cost
+
+
+class ShortAnswer(TypedDict, total=False):
+    """What was found, in short."""
+
+    word: str
+    figures: list[str]
+
+
+class Site(TypedDict, total=False):
+    """Where memory grows."""
+
+    op: str
+    scope: str
+    phase: str
+    category: str
+    bytes_per_step: int
+    allocations: int
+
+
+class SkippedKernel(TypedDict, total=False):
+    """What a device could not do."""
+
+    name: str
+    reason: str
+
+
+class SnapshotOom(TypedDict, total=False):
+    """The last request that failed. Bytes."""
+
+    entry: int
+    failed: int
+    requested: int
+    where: Optional[str]
+    held: int
+    reserved: int
+    free_on_device: int
+    free_in_reserved: int
+    verdict: str
+    missing: int
+    what_if: Optional[WhatIfResult]
+
+
+class StageResult(TypedDict, total=False):
+    """One device of a network that is split. Bytes."""
+
+    name: str
+    device: DeviceInfo
+    pieces: list[int]
+    parameters: int
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    activation_bytes: int
+    in_flight: int
+    sent_bytes: int
+    received_bytes: int
+    peak: PeakResult
+    by_category: dict[str, int]
+    rings: RingBytes
+    steps: list[list[Any]]
+
+
+class StatesResult(TypedDict, total=False):
+    """What a model takes all the time, in bytes."""
+
+    parameter_bytes: int
+    gradient_bytes: int
+    optimizer_bytes: int
+    total_bytes: int
+
+
+# A straight stretch of the law.
+StretchResult = TypedDict(
+    "StretchResult",
+    {
+        "from": "int",
+        "to": "int",
+        "bytes": "int",
+        "slope": "int",
+        "off_bytes": "int",
+        "highest_when": "str",
+    },
+    total=False,
+)
+
+
+class TechniqueResult(TypedDict, total=False):
+    """A technique, and what the run takes with it; null with the reason where the network cannot have it. Bytes."""
+
+    name: str
+    peak_bytes: Optional[int]
+    reserved_bytes: Optional[int]
+    reserved_here_bytes: Optional[int]
+    fits: Optional[bool]
+    missing_bytes: Optional[int]
+    fits_with_least_context: Optional[bool]
+    reason: Optional[str]
+    warnings: list[str]
+
+
+class TopScope(TypedDict, total=False):
+    """What a module held, in all."""
+
+    scope: str
+    bytes: int
+
+
+class TotalsResult(TypedDict, total=False):
+    """The sums of a device. Bytes."""
+
+    segments: int
+    reserved: int
+    allocated: int
+    active: int
+    requested: int
+    free: int
+    free_in_split_segments: int
+    largest_free: int
+    fragmentation: float
+
+
+class TraceResult(TypedDict, total=False):
+    """A recording."""
+
+    name: str
+    format: str
+    operations: int
+    allocations: int
+
+
+class TriedSize(TypedDict, total=False):
+    """A size that was run on a device of the budget."""
+
+    size: int
+    fits: bool
+    peak_allocated_bytes: Optional[int]
+    peak_reserved_bytes: Optional[int]
+    retries: Optional[int]
+    law_requested_bytes: Optional[int]
+    needs_reserved_bytes: Optional[int]
+    missing_bytes: Optional[int]
+    out_of_memory_bytes: Optional[int]
+
+
+class Tries(TypedDict, total=False):
+    """What to change in a run, the best first."""
+
+    order: str
+    entries: list[Try]
+    search: str
+    not_here: str
+
+
+class Try(TypedDict, total=False):
+    """A change. What nothing was run for has no figures."""
+
+    change: str
+    script: str
+    flags: str
+    command: Optional[str]
+    checked: bool
+    peak_bytes: Optional[int]
+    reserved_bytes: Optional[int]
+    left_bytes: Optional[int]
+
+
+class UnknownRead(TypedDict, total=False):
+    """A read of what is not known, or an assumption about it."""
+
+    rank: int
+    event: str
+    where: str
+    inside: str
+    operator: str
+    kind: str
+    bytes: Optional[int]
+    answer: Optional[str]
+    count: int
+
+
+class WhatIfResult(TypedDict, total=False):
+    """What a run would have taken under other settings of the allocator, by replay of its events. Bytes."""
+
+    self_check: SelfCheck
+    capacity_bytes: Optional[int]
+    recorded: Optional[Setting]
+    tried: list[Setting]
