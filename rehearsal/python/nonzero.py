@@ -12,7 +12,7 @@ def replace_nonzero(torch, values):
         def on_card():
             return operator.redispatch(keys.remove(select), tensor)
 
-        doing = values.doing
+        doing = values.doing.now
         if not tensor.is_cuda or torch.compiler.is_compiling():
             return on_card()
         before = doing.busy, doing.operator
@@ -21,7 +21,7 @@ def replace_nonzero(torch, values):
             twin = values.find(tensor) if values.is_small(tensor) else None
             if twin is None:
                 return on_card()
-            with torch._C.DisableTorchFunction(), torch.no_grad():
+            with values.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
                 values.tell_doubt("nonzero", {0: twin})
                 true = torch.nonzero(values.view(tensor, twin))
                 values.library.vramlab_rehearsal_queue(true.shape[0])

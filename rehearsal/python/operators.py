@@ -38,6 +38,11 @@ SHAPING = frozenset(
     "all cumsum argmax argmin clamp clamp_ float long int zeros_like ones_like".split()
 )
 DIMENSIONS = frozenset(("dim", "keepdim"))
+# They make one tensor, of numbers that they are given.
+MAKING = frozenset("zeros ones full arange zeros_like ones_like full_like new_zeros new_ones new_full sum max min any all cumsum argmax argmin".split())
+# Parts of indices by which `[]` gives a view, and arguments that are the same on the CPU.
+INDICES = frozenset((int, type(None), type(...)))
+PLAIN_NUMBERS = frozenset((int, float, bool, type(None)))
 # What they say of numbers that are not known: that these are sound.
 # `torch.distributions` asks the last of its parameters.
 SOUND = {"isfinite": True, "isnan": False, "isinf": False, "_is_all_true": True}

@@ -61,7 +61,7 @@ def branch(values, function, args):
     assumed = assumed_at(frame.f_code, frame.f_lasti)
     if assumed is None:
         return function(*args)
-    values.doing.quiet = True
+    values.doing.now.quiet = True
     function(*args)
     values.reads.tell("assumed", "__bool__", "values", answer=f"{assumed}, or an error would be raised")
     return assumed

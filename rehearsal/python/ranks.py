@@ -28,7 +28,7 @@ def hear_ranks(torch, values):
 def heard(torch, values, method):
     @functools.wraps(method)
     def collective(group, *args, **kwargs):
-        if values.doing.busy or torch.compiler.is_compiling():
+        if values.doing.now.busy or torch.compiler.is_compiling():
             return method(group, *args, **kwargs)
         if values.writes.value != values.seen_writes:
             values.forget_written()
@@ -37,7 +37,7 @@ def heard(torch, values, method):
             for tensor in values.tensors([*args, *kwargs.values()], [])
             if tensor.is_cuda and type(tensor) in values.plain_types and tensor.nbytes <= MAX_EXCHANGED
         ]
-        values.doing.busy = True
+        values.doing.now.busy = True
         try:
             with torch._C.DisableTorchFunction():
                 shown = [twin for twin in map(values.find, small) if twin and twin.bytes <= MAX_EXCHANGED and not twin.doubtful]
@@ -53,7 +53,7 @@ def heard(torch, values, method):
                     expect(values, tensor)
             return work
         finally:
-            values.doing.busy = False
+            values.doing.now.busy = False
 
     return collective
 

@@ -20,16 +20,26 @@ SIZED = frozenset(
 )
 
 
-class Doing(threading.local):
+class State:
     """What a thread is doing."""
 
-    busy = False
-    # Whether the library was shown something, or numbers were queued.
-    told = False
-    # Reads are not told of now; the bytes of the last one of these.
-    quiet = False
-    missed = 0
-    operator = ""
+    __slots__ = ("busy", "told", "quiet", "missed", "operator")
+
+    def __init__(self):
+        self.busy = False
+        # Whether the library was shown something, or numbers were queued.
+        self.told = False
+        # Reads are not told of now; the bytes of the last one of these.
+        self.quiet = False
+        self.missed = 0
+        self.operator = ""
+
+
+class Doing(threading.local):
+    """The state of the calling thread."""
+
+    def __init__(self):
+        self.now = State()
 
 
 class Reads:
@@ -85,10 +95,11 @@ class Reads:
                 pass
 
     def on_read(self, _address, size):
-        if self.doing.quiet:
-            self.doing.missed = size
+        doing = self.doing.now
+        if doing.quiet:
+            doing.missed = size
             return
-        operator = self.doing.operator
+        operator = doing.operator
         kind = "size" if operator in SIZED else "inside"
         if not operator:
             kind, operator = "outside", "none"

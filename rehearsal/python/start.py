@@ -1,6 +1,6 @@
 """Starts the layer: `install(torch)`, before the script does anything on a card.
 
-The library hands out `reads.py`, `raising.py`, `operators.py`, `values.py`, `nonzero.py`, `ranks.py` and this file as one text."""
+The library hands out all files of this folder as one text, in the order of their use; this one is the last."""
 
 import ctypes
 import functools
@@ -69,9 +69,10 @@ def install(torch, library=None):
 
     class Mode(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
-            if getattr(function, "__name__", "") in PLAIN or is_compiling():
+            name = getattr(function, "__name__", "")
+            if name in PLAIN or is_compiling():
                 return function(*args, **(kwargs or {}))
-            return values.call(function, args, kwargs or {})
+            return values.call(function, name, args, kwargs or {})
 
     values.mode = Mode()
     values.mode.__enter__()

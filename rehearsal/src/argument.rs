@@ -71,6 +71,16 @@ impl<T: Copy> In<T> {
     }
 }
 
+impl In<u8> {
+    pub(crate) fn get_all(self, count: usize) -> Answer<Vec<u8>> {
+        if self.0.is_null() {
+            return Err(Code::INVALID_VALUE);
+        }
+        // SAFETY: as in `get_at`, for each of these bytes; they are copied before the call ends.
+        Ok(unsafe { std::slice::from_raw_parts(self.0, count) }.to_vec())
+    }
+}
+
 /// A name that a caller hands over.
 #[repr(transparent)]
 #[derive(Clone, Copy)]

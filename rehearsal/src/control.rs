@@ -18,6 +18,7 @@ extern "C" fn vramlab_rehearsal_python() -> *const c_char {
         include_str!("../python/reads.py"),
         include_str!("../python/raising.py"),
         include_str!("../python/operators.py"),
+        include_str!("../python/known.py"),
         include_str!("../python/values.py"),
         include_str!("../python/nonzero.py"),
         include_str!("../python/ranks.py"),
@@ -36,7 +37,7 @@ extern "C" fn vramlab_rehearsal_listen(on_read: Option<told::OnRead>) {
 /// Says what device memory holds, for this thread's reads until `vramlab_rehearsal_withdraw`.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_show(address: usize, contents: In<u8>, bytes: usize) -> c_int {
-    let contents = (0..bytes).map(|index| contents.get_at(index)).collect();
+    let contents = contents.get_all(bytes);
     crate::answer::driver(contents_shown(address, contents))
 }
 

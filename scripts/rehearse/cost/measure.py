@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Measures what a rehearsal costs: time until the first step is over, and time of each further step.
+"""Measures what a rehearsal costs: time until the first step is over, and processor time of each further step.
 
-    scripts/rehearse/cost/measure.py VRAMLAB PYTHON NANOGPT [ROUNDS]
+    scripts/rehearse/cost/measure.py VRAMLAB PYTHON NANOGPT [ROUNDS [NAME ...]]
 
 NANOGPT is a checkout of nanoGPT with made data (`run.py` leaves one). Each script runs in turn under the library alone, and
-under `vramlab rehearse` without lines and values, with lines, with values, and with both; medians of steps 4 to 20 in each run,
-and the median of the runs. Nothing else should run on the machine; the load before it is printed."""
+under `vramlab rehearse` without lines and values, with lines, with values, and with both: medians of steps 4 to 20 in each run,
+and the median of the runs. Processor time is that of all threads of the process, which other programs disturb less than
+time itself (`sitecustomize.py` prints it). Exit code 1: a step with lines and values takes more than 2.5 times one with
+lines, or one without either more than 2 times one under the library alone."""
 
 import os
 import pathlib
@@ -38,17 +40,16 @@ def alone(library, folder):
 
 
 def measure(command, flags, vramlab, work, folder):
-    """Seconds until the first step is over, and milliseconds of a step."""
-    environment = dict(os.environ)
-    if flags is None:
-        environment = alone(pathlib.Path(vramlab).parent / "libvramlab_rehearsal.so", folder)
-    else:
+    """Seconds until the first step is over, and milliseconds of processor time of a step."""
+    environment = alone(pathlib.Path(vramlab).parent / "libvramlab_rehearsal.so", folder) if flags is None else dict(os.environ)
+    environment["PYTHONPATH"] = str(HERE)
+    if flags is not None:
         command = [vramlab, "rehearse", "--steps", str(STEPS), *flags, "--", *command]
     start, first, steps = time.monotonic(), None, []
     run = subprocess.Popen(command, cwd=work, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                            stderr=subprocess.STDOUT, text=True, errors="replace")
     for line in run.stdout:
-        found = re.search(r"time (\d+\.\d+)ms", line)
+        found = re.search(r"processor (\d+\.\d+)ms", line)
         if found:
             first = first or time.monotonic() - start
             steps.append(float(found.group(1)))
@@ -66,16 +67,22 @@ def main():
         "Faster R-CNN": ([python, str(HERE / "detector.py"), str(STEPS)], HERE),
     }
     print("load before:", os.getloadavg()[0])
+    print("| script | | first step after | a step | beside the library alone | beside `--no-values` |\n|---|---|---|---|---|---|")
+    exceeded = 0
     with tempfile.TemporaryDirectory() as folder:
         for name, (command, work) in scripts.items():
+            if sys.argv[5:] and name not in sys.argv[5:]:
+                continue
             found = {mode: [] for mode in MODES}
             for _ in range(rounds):
                 for mode, flags in MODES.items():
                     found[mode].append(measure(command, flags, vramlab, work, folder))
-            bare = statistics.median(step for _, step in found["library alone"])
-            for mode, runs in found.items():
-                first, step = (statistics.median(figures) for figures in zip(*runs))
-                print(f"| {name} | {mode} | {first:.1f} s | {step:.0f} ms | {step / bare:.2f} |", flush=True)
+            firsts, steps = ({mode: statistics.median(run[at] for run in runs) for mode, runs in found.items()} for at in (0, 1))
+            for mode in MODES:
+                ratios = f"{steps[mode] / steps['library alone']:.1f} | {steps[mode] / steps['lines']:.1f}"
+                print(f"| {name} | {mode} | {firsts[mode]:.1f} s | {steps[mode]:.1f} ms | {ratios} |", flush=True)
+            exceeded += steps["both"] > 2.5 * steps["lines"] or steps["neither"] > 2 * steps["library alone"]
+    sys.exit(1 if exceeded else 0)
 
 
 if __name__ == "__main__":

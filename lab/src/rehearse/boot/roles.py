@@ -55,16 +55,8 @@ class Roles:
         autograd._engine_run_backward = marked
 
     def watch_inputs(self, values):
-        """Batches come from the host by `to` and `cuda`; the layer for values sees each call."""
-        call = values.call
-
-        def watched(function, args, kwargs):
-            out = call(function, args, kwargs)
-            if getattr(function, "__name__", "") in ("to", "cuda") and args:
-                guarded(self.moved)(args[0], out)
-            return out
-
-        values.call = watched
+        """Batches come from the host by `to` and `cuda`; the layer for values sees them."""
+        values.moved = guarded(self.moved)
 
     def moved(self, tensor, out):
         torch = self.torch
