@@ -417,6 +417,7 @@ fn impossible_sizes_are_errors() {
         ("quantization", "width"),
         ("cache", "batch"),
         ("fragmentation", "batch"),
+        ("resume", "layers"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

@@ -29,6 +29,7 @@ pub mod programs;
 mod progress;
 mod quantization;
 mod release;
+mod resume;
 mod sequence_length;
 mod session;
 mod steady_state;
@@ -68,6 +69,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &cache::Cache,
     &fragmentation::Fragmentation,
     &model_parallel::ModelParallel,
+    &resume::Resume,
     &beliefs::Beliefs,
 ];
 

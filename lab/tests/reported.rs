@@ -1,0 +1,71 @@
+//! Experiments on what people report in threads, beside what PyTorch did: figures of release 2.11 on a card of compute capability 9.0, from the
+//! allocator of the unmodified wheel under `vramlab rehearse`.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use lab::experiments::{Measurement, Outcome, Setup, Verdict, by_name};
+use memcore::backend::{DeviceProfile, Meta};
+use memcore::{Device, Profile};
+
+const PROFILES: [&str; 2] = ["native", "torch-2.11-sm90"];
+
+fn run(name: &str, profile: &str, sizes: &[(&str, usize)]) -> Outcome {
+    let outcome = run_unchecked(name, profile, sizes);
+    assert_eq!(outcome.unexplained(), [], "{name} under {profile}");
+    assert!(outcome.rows.iter().any(|row| !row.residual.is_empty()), "{name} predicts nothing under {profile}");
+    assert!(!outcome.answer.word.is_empty() && !outcome.answer.figures.is_empty(), "{name}");
+    for claim in &outcome.claims {
+        assert!(claim.condition.contains(|c: char| c.is_ascii_digit()), "{name}: {}", claim.condition);
+    }
+    outcome
+}
+
+fn run_unchecked(name: &str, profile: &str, sizes: &[(&str, usize)]) -> Outcome {
+    let open = || {
+        let meta = std::sync::Arc::new(Meta::new(DeviceProfile::default()));
+        Ok(Device::builder(meta).profile(Profile::named(profile).unwrap()).build())
+    };
+    let sizes: BTreeMap<String, Vec<usize>> =
+        sizes.iter().map(|(name, size)| (name.to_string(), vec![*size])).collect();
+    let setup =
+        Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &|_, _| ControlFlow::Continue(()) };
+    by_name(name).unwrap().run(&setup).unwrap()
+}
+
+fn verdicts(outcome: &Outcome) -> Vec<Verdict> {
+    outcome.claims.iter().map(|claim| claim.verdict).collect()
+}
+
+/// The row whose setting has this value.
+fn row<'a>(outcome: &'a Outcome, value: &str) -> &'a Measurement {
+    let found = outcome.rows.iter().find(|row| row.setting.values().any(|of| of == value));
+    found.unwrap_or_else(|| panic!("no row {value}: {:?}", outcome.rows))
+}
+
+/// These figures of a row.
+fn figures<const N: usize>(row: &Measurement, names: [&str; N]) -> [i64; N] {
+    names.map(|name| row.measured[name].unwrap())
+}
+
+/// `Linear(64, 512)` and three `Linear(512, 512)` with ReLU, `Linear(512, 10)`, Adam, 32 examples: `torch.load(…, map_location=…)`,
+/// `load_state_dict` of both, three steps; `memory_allocated`, `max_memory_allocated` and `memory_reserved` of the last.
+#[test]
+fn resume_takes_what_pytorch_took() {
+    let outcome = run("resume", "torch-2.11-sm90", &[]);
+    let of =
+        |start: &str| figures(row(&outcome, start), ["restored_bytes", "held_bytes", "peak_bytes", "reserved_bytes"]);
+    assert_eq!(of("from the start"), [3_305_984, 81_392_128, 84_698_112, 85_983_232]);
+    assert_eq!(of("map_location=\"cuda\""), [13_229_056, 84_703_232, 88_009_216, 90_177_536]);
+    assert_eq!(of("the same, checkpoint = None"), [13_229_056, 81_397_248, 84_703_232, 85_983_232]);
+    assert_eq!(of("map_location=\"cpu\""), [9_917_952, 81_392_128, 84_698_112, 85_983_232]);
+}
+
+#[test]
+fn resume_at_other_sizes() {
+    for profile in PROFILES {
+        for sizes in [&[][..], &[("width", 16)], &[("layers", 1), ("batch", 3)], &[("batch", 1024)]] {
+            assert_eq!(verdicts(&run("resume", profile, sizes)), [Verdict::Holds; 3], "{profile} {sizes:?}");
+        }
+    }
+}
