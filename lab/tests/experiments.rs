@@ -418,6 +418,7 @@ fn impossible_sizes_are_errors() {
         ("cache", "batch"),
         ("fragmentation", "batch"),
         ("resume", "layers"),
+        ("evaluation", "batch"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

@@ -69,3 +69,29 @@ fn resume_at_other_sizes() {
         }
     }
 }
+
+/// The same network with SGD, 128 examples: two steps of training, then three batches of evaluation; `memory_allocated` and
+/// `max_memory_allocated` of the evaluation, and `max_memory_reserved`.
+#[test]
+fn evaluation_takes_what_pytorch_took() {
+    let outcome = run("evaluation", "torch-2.11-sm90", &[]);
+    let of = |way: &str| figures(row(&outcome, way), ["held_bytes", "peak_bytes", "reserved_bytes"]);
+    assert_eq!(of("no_grad"), [74_808_832, 75_333_120, 77_594_624]);
+    assert_eq!(of("without no_grad"), [75_863_040, 77_207_552, 77_594_624]);
+    assert_eq!(of("without no_grad, training's tensors deleted"), [72_557_056, 73_901_568, 77_594_624]);
+    assert_eq!(of("without no_grad, results in a list"), [78_035_968, 78_294_016, 79_691_776]);
+    let training = outcome.rows.iter().map(|row| row.measured["training_peak_bytes"]);
+    assert!(training.clone().all(|peak| peak == Some(75_462_656)), "{:?}", training.collect::<Vec<_>>());
+    use Verdict::{Depends, Fails, Holds};
+    assert_eq!(verdicts(&outcome), [Holds, Fails, Depends]);
+}
+
+#[test]
+fn evaluation_at_other_sizes() {
+    for profile in PROFILES {
+        for sizes in [&[("width", 64)][..], &[("layers", 1), ("batch", 3)], &[("batch", 512)]] {
+            let outcome = run("evaluation", profile, sizes);
+            assert_eq!(verdicts(&outcome)[1], Verdict::Fails, "{profile} {sizes:?}");
+        }
+    }
+}

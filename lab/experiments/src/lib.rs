@@ -14,6 +14,7 @@ mod checkpointing;
 pub mod claims;
 mod default_allocator;
 mod equation;
+mod evaluation;
 mod experiment;
 mod fit;
 mod fragmentation;
@@ -70,6 +71,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &fragmentation::Fragmentation,
     &model_parallel::ModelParallel,
     &resume::Resume,
+    &evaluation::Evaluation,
     &beliefs::Beliefs,
 ];
 
