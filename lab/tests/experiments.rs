@@ -419,6 +419,7 @@ fn impossible_sizes_are_errors() {
         ("fragmentation", "batch"),
         ("resume", "layers"),
         ("evaluation", "batch"),
+        ("sharded-saving", "ranks"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

@@ -95,3 +95,26 @@ fn evaluation_at_other_sizes() {
         }
     }
 }
+
+/// The first network with Adam under `fully_shard` of each layer, on four ranks: what `get_model_state_dict` and `get_optimizer_state_dict` with
+/// `full_state_dict` added to `memory_allocated`, and with `cpu_offload` to `max_memory_allocated`.
+#[test]
+fn sharded_saving_gathers_what_pytorch_gathered() {
+    let outcome = run("sharded-saving", "torch-2.11-sm90", &[("ranks", 4)]);
+    let gathered = |way: &str| row(&outcome, way).measured["gathered_bytes"].unwrap();
+    assert_eq!(gathered("sharded"), 0);
+    assert_eq!(gathered("full, weights"), 74_779_136 - 71_469_056);
+    assert_eq!(gathered("full, weights and optimizer"), 81_399_296 - 71_469_056);
+    assert_eq!(gathered("full, cpu_offload"), 72_517_632 - 71_469_056);
+}
+
+#[test]
+fn sharded_saving_at_other_sizes() {
+    use Verdict::{Depends, Holds};
+    for profile in PROFILES {
+        for sizes in [&[][..], &[("ranks", 2)], &[("ranks", 100), ("width", 96)], &[("layers", 1)]] {
+            let outcome = run("sharded-saving", profile, sizes);
+            assert_eq!(verdicts(&outcome), [Depends, Holds], "{profile} {sizes:?}");
+        }
+    }
+}

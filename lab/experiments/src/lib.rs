@@ -33,6 +33,7 @@ mod release;
 mod resume;
 mod sequence_length;
 mod session;
+mod sharded_saving;
 mod steady_state;
 mod tables;
 mod timing;
@@ -72,6 +73,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &model_parallel::ModelParallel,
     &resume::Resume,
     &evaluation::Evaluation,
+    &sharded_saving::ShardedSaving,
     &beliefs::Beliefs,
 ];
 

@@ -37,6 +37,7 @@ const SMALL: &[(&str, &Sizes)] = &[
     ("model-parallel", &[("devices", &[2]), ("batch", &[8]), ("pieces", &[2])]),
     ("beliefs", &[("batch", &[4, 2])]),
     ("evaluation", &[("width", &[64]), ("layers", &[2]), ("batch", &[2])]),
+    ("sharded-saving", &[("ranks", &[2]), ("width", &[16]), ("layers", &[2])]),
     ("resume", &[("width", &[16]), ("layers", &[2]), ("batch", &[2])]),
 ];
 
