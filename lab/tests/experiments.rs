@@ -420,6 +420,7 @@ fn impossible_sizes_are_errors() {
         ("resume", "layers"),
         ("evaluation", "batch"),
         ("sharded-saving", "ranks"),
+        ("loader", "workers"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

@@ -19,6 +19,7 @@ mod experiment;
 mod fit;
 mod fragmentation;
 mod leak;
+mod loader;
 mod model_parallel;
 mod network_size;
 mod optimizer;
@@ -74,6 +75,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &resume::Resume,
     &evaluation::Evaluation,
     &sharded_saving::ShardedSaving,
+    &loader::Loader,
     &beliefs::Beliefs,
 ];
 

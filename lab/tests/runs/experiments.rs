@@ -38,6 +38,7 @@ const SMALL: &[(&str, &Sizes)] = &[
     ("beliefs", &[("batch", &[4, 2])]),
     ("evaluation", &[("width", &[64]), ("layers", &[2]), ("batch", &[2])]),
     ("sharded-saving", &[("ranks", &[2]), ("width", &[16]), ("layers", &[2])]),
+    ("loader", &[("workers", &[2]), ("prefetch_factor", &[2])]),
     ("resume", &[("width", &[16]), ("layers", &[2]), ("batch", &[2])]),
 ];
 
