@@ -421,6 +421,7 @@ fn impossible_sizes_are_errors() {
         ("evaluation", "batch"),
         ("sharded-saving", "ranks"),
         ("loader", "workers"),
+        ("contexts", "ranks"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

@@ -157,3 +157,15 @@ fn loader_at_other_sizes() {
     let short = run_unchecked("loader", "native", &[("batches", 3)]);
     assert_eq!(row(&short, "faster than the loop's next line").measured["batches_on_the_host"], Some(3));
 }
+
+/// Three ranks; a checkpoint of the first network and Adam that was saved from `cuda:0`, and small tensors: `memory_reserved(0)` of each of the other
+/// two processes.
+#[test]
+fn contexts_reserve_what_pytorch_reserved() {
+    let outcome = run("contexts", "torch-2.11-sm90", &[("ranks", 3)]);
+    let of = |call: &str| figures(row(&outcome, call), ["contexts_of_others", "reserved_bytes"]);
+    assert_eq!(of("torch.load(file)"), [2, 2 * 10_485_760]);
+    assert_eq!(of("torch.ones(8).cuda()"), [2, 2 * 2_097_152]);
+    assert_eq!(of("torch.cuda.empty_cache()"), [0, 0]);
+    assert_eq!(verdicts(&outcome), [Verdict::Depends, Verdict::Holds]);
+}

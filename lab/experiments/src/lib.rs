@@ -12,6 +12,7 @@ mod beliefs;
 mod cache;
 mod checkpointing;
 pub mod claims;
+mod contexts;
 mod default_allocator;
 mod equation;
 mod evaluation;
@@ -76,6 +77,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &evaluation::Evaluation,
     &sharded_saving::ShardedSaving,
     &loader::Loader,
+    &contexts::Contexts,
     &beliefs::Beliefs,
 ];
 

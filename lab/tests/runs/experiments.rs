@@ -39,6 +39,7 @@ const SMALL: &[(&str, &Sizes)] = &[
     ("evaluation", &[("width", &[64]), ("layers", &[2]), ("batch", &[2])]),
     ("sharded-saving", &[("ranks", &[2]), ("width", &[16]), ("layers", &[2])]),
     ("loader", &[("workers", &[2]), ("prefetch_factor", &[2])]),
+    ("contexts", &[("ranks", &[2]), ("width", &[16])]),
     ("resume", &[("width", &[16]), ("layers", &[2]), ("batch", &[2])]),
 ];
 
