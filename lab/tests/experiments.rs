@@ -422,6 +422,7 @@ fn impossible_sizes_are_errors() {
         ("sharded-saving", "ranks"),
         ("loader", "workers"),
         ("contexts", "ranks"),
+        ("checkpointing-in-vain", "blocks"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

@@ -65,6 +65,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &optimizer::OptimizerChoice,
     &accumulation::Accumulation,
     &checkpointing::Checkpointing,
+    &checkpointing::InVain,
     &precision::PrecisionChoice,
     &sequence_length::SequenceLength,
     &placement::Placement,

@@ -40,6 +40,7 @@ const SMALL: &[(&str, &Sizes)] = &[
     ("sharded-saving", &[("ranks", &[2]), ("width", &[16]), ("layers", &[2])]),
     ("loader", &[("workers", &[2]), ("prefetch_factor", &[2])]),
     ("contexts", &[("ranks", &[2]), ("width", &[16])]),
+    ("checkpointing-in-vain", &[("blocks", &[2]), ("batch", &[1]), ("width", &[16])]),
     ("resume", &[("width", &[16]), ("layers", &[2]), ("batch", &[2])]),
 ];
 
