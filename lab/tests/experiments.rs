@@ -417,6 +417,12 @@ fn impossible_sizes_are_errors() {
         ("quantization", "width"),
         ("cache", "batch"),
         ("fragmentation", "batch"),
+        ("resume", "layers"),
+        ("evaluation", "batch"),
+        ("sharded-saving", "ranks"),
+        ("loader", "workers"),
+        ("contexts", "ranks"),
+        ("checkpointing-in-vain", "blocks"),
     ];
     for (name, size) in impossible {
         let open = || Ok(dry("native", AllocatorConfig::default()));

@@ -3,7 +3,8 @@
 /// How alike two words are at least, from 0 to 1.
 const ALIKE: f64 = 0.8;
 
-/// The known name that is most like this one: what differs in case, blanks and hyphens only, what it begins with, or what is spelt alike.
+/// The known name that is most like this one: what differs in case, blanks and hyphens only, what it begins (the shortest such), or what is spelt
+/// alike.
 pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| -> String {
         text.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect()
@@ -11,7 +12,7 @@ pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let wanted = plain(name);
     let likeness = |known: &str| match plain(known) {
         known if known == wanted => 1.0,
-        known if wanted.len() > 2 && known.starts_with(&wanted) => 0.99,
+        known if wanted.len() > 2 && known.starts_with(&wanted) => 0.99 - 1e-4 * known.len() as f64,
         known => strsim::jaro_winkler(&known, &wanted),
     };
     let scored = known.into_iter().map(|known| (likeness(known), known));
@@ -35,6 +36,7 @@ mod tests {
         let found = meant.map(|name| similar(name, known));
         let [batch, steady, leak] = ["batch-size", "steady-state", "leak"].map(Some);
         assert_eq!(found, [batch, batch, steady, leak, batch, None, None]);
+        assert_eq!(similar("check", ["checkpointing", "checkpointing-in-vain"]), Some("checkpointing"));
         assert_eq!(did_you_mean("leek", known), "; did you mean \"leak\"?");
         assert_eq!(did_you_mean("zebra", known), "");
     }

@@ -12,12 +12,15 @@ mod beliefs;
 mod cache;
 mod checkpointing;
 pub mod claims;
+mod contexts;
 mod default_allocator;
 mod equation;
+mod evaluation;
 mod experiment;
 mod fit;
 mod fragmentation;
 mod leak;
+mod loader;
 mod model_parallel;
 mod network_size;
 mod optimizer;
@@ -29,8 +32,10 @@ pub mod programs;
 mod progress;
 mod quantization;
 mod release;
+mod resume;
 mod sequence_length;
 mod session;
+mod sharded_saving;
 mod steady_state;
 mod tables;
 mod timing;
@@ -60,6 +65,7 @@ pub const ALL: &[&dyn Experiment] = &[
     &optimizer::OptimizerChoice,
     &accumulation::Accumulation,
     &checkpointing::Checkpointing,
+    &checkpointing::InVain,
     &precision::PrecisionChoice,
     &sequence_length::SequenceLength,
     &placement::Placement,
@@ -68,6 +74,11 @@ pub const ALL: &[&dyn Experiment] = &[
     &cache::Cache,
     &fragmentation::Fragmentation,
     &model_parallel::ModelParallel,
+    &resume::Resume,
+    &evaluation::Evaluation,
+    &sharded_saving::ShardedSaving,
+    &loader::Loader,
+    &contexts::Contexts,
     &beliefs::Beliefs,
 ];
 

@@ -36,6 +36,12 @@ const SMALL: &[(&str, &Sizes)] = &[
     ),
     ("model-parallel", &[("devices", &[2]), ("batch", &[8]), ("pieces", &[2])]),
     ("beliefs", &[("batch", &[4, 2])]),
+    ("evaluation", &[("width", &[64]), ("layers", &[2]), ("batch", &[2])]),
+    ("sharded-saving", &[("ranks", &[2]), ("width", &[16]), ("layers", &[2])]),
+    ("loader", &[("workers", &[2]), ("prefetch_factor", &[2])]),
+    ("contexts", &[("ranks", &[2]), ("width", &[16])]),
+    ("checkpointing-in-vain", &[("blocks", &[2]), ("batch", &[1]), ("width", &[16])]),
+    ("resume", &[("width", &[16]), ("layers", &[2]), ("batch", &[2])]),
 ];
 
 /// The names of all experiments.

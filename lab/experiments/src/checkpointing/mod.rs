@@ -1,9 +1,11 @@
 //! `checkpointing`: what does recomputation save, and what does it cost?
 
+mod in_vain;
 mod networks;
 
 use std::time::Instant;
 
+pub(super) use in_vain::InVain;
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};

@@ -1,0 +1,389 @@
+//! `checkpointing-in-vain`: checkpointing is on and saves nothing. Why?
+//!
+//! PyTorch 2.11 took the same bytes for the linear layers in each of the three ways (`vramlab rehearse`; the figures are in
+//! `lab/tests/reported.rs`). Its reentrant kind runs a block under `no_grad` where no input requires a gradient, and leaves no node: that is done here.
+
+use lab_analysis::predict::rounded;
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+use lab_models::Recompute;
+use lab_training::{OptimizerKind, OptimizerSettings, TrainStep};
+use memcore::backend::kernel::Reduction;
+use memcore::memory::Category;
+use memcore::nn::{Checkpoint, Init, Linear, Module, Parameter, Sequential};
+use memcore::optim::{Optimizer, Sgd, SgdOptions};
+use memcore::{Array, DType, Device, NoGrad, Tensor, ops};
+
+use super::super::default_allocator::predictable;
+use super::super::progress::Progress;
+use super::super::session::{Session, undisturbed};
+use super::super::tables::{table, text};
+use super::super::{
+    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+};
+use super::networks::{Kind, Network};
+
+/// The experiment.
+pub(in super::super) struct InVain;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "gradient_checkpointing has no effect: 6.4 GB with it and without.",
+        source: "DeepSpeedExamples, issue 332 (2023)",
+    },
+    Claim {
+        text: "checkpoint around each linear layer does not reduce the peak.",
+        source: "pytorch, issue 78731 (2022)",
+    },
+    Claim {
+        text: "Checkpointing after frozen embeddings disables all gradients.",
+        source: "transformers, issue 21381 (2023)",
+    },
+];
+
+const STEPS: usize = 2;
+/// Tokens of an example, where activations are little and where they are much.
+const TOKENS: [usize; 2] = [4, 64];
+/// Linear layers, the last of which is not checkpointed, and examples that go through them: those of the thread.
+const LAYERS: usize = 8;
+const EXAMPLES: usize = 137;
+/// Beyond, a block may be larger than what was asked for.
+const MIB: u64 = 1 << 20;
+
+/// What is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Plain,
+    EachBlock,
+    /// The whole network as one block.
+    Whole,
+    /// Each block, by the reentrant kind, without an input that requires a gradient.
+    Reentrant,
+}
+
+impl Way {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "none",
+            Self::EachBlock => "each block",
+            Self::Whole => "all as one block",
+            Self::Reentrant => "reentrant, inputs without gradient",
+        }
+    }
+}
+
+/// One program in one way.
+struct Trial {
+    program: String,
+    way: Way,
+    /// What the graph keeps when the loss is there.
+    kept_bytes: u64,
+    peak_bytes: u64,
+    /// Parameters that get a gradient, and all.
+    gradients: (u64, u64),
+    foreseen_kept_bytes: Option<u64>,
+    foreseen_gradients: Option<u64>,
+}
+
+impl Experiment for InVain {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "checkpointing-in-vain",
+                question: "Checkpointing is on and saves nothing: why?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("blocks", "blocks of the decoder; 4"),
+                    Size::one("batch", "examples per step of the decoder; 8"),
+                    Size::one("width", "neurons of each of eight linear layers; 256"),
+                ],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let (blocks, batch, width) = (setup.size("blocks", 4), setup.size("batch", 8), setup.size("width", 256));
+        if blocks < 2 || batch == 0 || width == 0 {
+            return Err(Error::usage("blocks, batch, width", "at least two blocks, and at least 1 of the others"));
+        }
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, 3 * TOKENS.len() + 3);
+        let predictable = predictable(setup)?;
+        let mut trials = Vec::new();
+        for tokens in TOKENS {
+            for way in [Way::Plain, Way::EachBlock, Way::Whole] {
+                if !progress.next(&format!("{tokens} tokens, {}", way.name())) {
+                    outcome.interrupted = true;
+                    return Ok(outcome);
+                }
+                let trial = decoder(setup, predictable, way, (tokens, blocks, batch))?;
+                outcome.rows.push(trial.measurement());
+                trials.push(trial);
+            }
+        }
+        for way in [Way::Plain, Way::EachBlock, Way::Reentrant] {
+            if !progress.next(&format!("linear layers, {}", way.name())) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = linears(setup, predictable, way, width)?;
+            outcome.rows.push(trial.measurement());
+            trials.push(trial);
+        }
+        outcome.tables.push(shown(&trials));
+        outcome.notes.push(
+            "transformers 5.23 checkpoints in training mode alone: after model.eval() its peak is that without checkpointing, to the byte, and nothing \
+             is said. With use_cache=True it says so, turns the cache off, and saves what it does without. It lets inputs require a gradient \
+             itself where it uses the reentrant kind. Measured with vramlab rehearse; none of the three is represented here."
+                .into(),
+        );
+        outcome.claims = judge(&trials);
+        outcome.answer = answer(&trials);
+        Ok(outcome)
+    }
+}
+
+fn decoder(
+    setup: &Setup<'_>,
+    predictable: bool,
+    way: Way,
+    (tokens, blocks, batch): (usize, usize, usize),
+) -> Result<Trial> {
+    let device = (setup.open)()?;
+    let network = Network {
+        name: "decoder",
+        kind: Kind::Decoder { sequence: tokens, vocabulary: 512, heads: 4 },
+        blocks,
+        width: 128,
+        batch,
+        optimizer: OptimizerKind::Adam,
+    };
+    let recompute = if way == Way::EachBlock { Recompute::Blocks } else { Recompute::None };
+    let adam = OptimizerSettings::new(network.optimizer, 1e-3);
+    let mut session = Session::of(&device, &*network.architecture(&recompute)?, &adam, setup.seed)?;
+    if way == Way::Whole {
+        let module = std::mem::replace(&mut session.model.module, Box::new(Sequential::new()));
+        session.model.module = Box::new(Checkpoint::new(Sequential::of(vec![module])));
+    }
+    let mut kept_bytes = 0;
+    for _ in 0..STEPS {
+        device.reset_peak_stats();
+        session.load(batch, 0)?;
+        session.zero_grad()?;
+        session.forward()?;
+        session.loss()?;
+        kept_bytes = session.moment("loss").by_category[Category::Activation as usize];
+        session.backward()?;
+        session.step()?;
+        device.synchronize()?;
+    }
+    let foreseen = predictable && undisturbed(&device) && way != Way::Whole;
+    Ok(Trial {
+        program: format!("decoder, {tokens} tokens, Adam"),
+        way,
+        kept_bytes,
+        peak_bytes: device.usage().at_peak().allocated_bytes,
+        gradients: gradients(&session.model.parameters),
+        foreseen_kept_bytes: if foreseen { network.foreseen_kept_bytes(&recompute) } else { None },
+        foreseen_gradients: None,
+    })
+}
+
+/// A linear layer whose products leave no node.
+struct WithoutGraph(Linear);
+
+impl Module for WithoutGraph {
+    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+        let _no_grad = NoGrad::new();
+        self.0.forward(x)
+    }
+}
+
+/// Linear layers without anything between, of which all but the last are blocks, with SGD and the squared error.
+fn linears(setup: &Setup<'_>, predictable: bool, way: Way, width: usize) -> Result<Trial> {
+    let device = (setup.open)()?;
+    let init = Init::new(&device, DType::F32, setup.seed);
+    let mut network = Sequential::new();
+    for layer in 0..LAYERS {
+        let linear = Linear::new(&init.at(format!("l{layer}")), width, width, true)?;
+        match way {
+            _ if layer + 1 == LAYERS => network.push(linear),
+            Way::EachBlock => network.push(Checkpoint::new(linear)),
+            Way::Reentrant => network.push(WithoutGraph(linear)),
+            _ => network.push(linear),
+        }
+    }
+    let parameters = init.parameters();
+    drop(init);
+    let mut optimizer = Sgd::new(parameters.clone(), SgdOptions { lr: 0.01, ..SgdOptions::default() })?;
+    let mut kept_bytes = 0;
+    // As Python's variables: each keeps its value until the next step binds it anew.
+    let (mut x, mut y, mut out, mut loss) = (None, None, None, None);
+    for _ in 0..STEPS {
+        device.reset_peak_stats();
+        let x = x.insert(random(&device, &[EXAMPLES, width])?);
+        let y = y.insert(random(&device, &[EXAMPLES, width])?);
+        optimizer.zero_grad(true)?;
+        let out = out.insert(network.forward(x)?);
+        let loss = loss.insert(ops::mse_loss(out, y, Reduction::Mean)?);
+        kept_bytes = device.usage().by_category()[Category::Activation as usize];
+        loss.backward(false)?;
+        optimizer.step()?;
+        device.synchronize()?;
+    }
+    let hidden = rounded(4 * (EXAMPLES * width) as u64);
+    let small = hidden <= MIB && 4 * (width * width) as u64 <= MIB;
+    // The inputs of all layers but the first, and the result; without a graph the last layer's input alone, and the result.
+    let kept = if way == Way::Reentrant { 2 } else { LAYERS as u64 };
+    let each = 2;
+    Ok(Trial {
+        program: "linear layers, SGD".into(),
+        way,
+        kept_bytes,
+        peak_bytes: device.usage().at_peak().allocated_bytes,
+        gradients: gradients(&parameters),
+        foreseen_kept_bytes: (predictable && small && undisturbed(&device)).then_some(kept * hidden),
+        foreseen_gradients: Some(if way == Way::Reentrant { each } else { each * LAYERS as u64 }),
+    })
+}
+
+fn random(device: &Device, dims: &[usize]) -> Result<Tensor> {
+    let array = Array::empty_as(device, dims, DType::F32, Category::Input)?;
+    array.uniform_(-1.0, 1.0)?;
+    Ok(Tensor::from_array(array))
+}
+
+/// How many parameters have a gradient, and how many there are.
+fn gradients(parameters: &[Parameter]) -> (u64, u64) {
+    (parameters.iter().filter(|p| p.grad().is_some()).count() as u64, parameters.len() as u64)
+}
+
+impl Trial {
+    fn measurement(&self) -> Measurement {
+        let mut m =
+            Measurement::of([("program", self.program.as_str().into()), ("checkpoint", self.way.name().into())]);
+        m.measure("activation_bytes", self.kept_bytes);
+        m.measure("peak_bytes", self.peak_bytes);
+        m.measure("parameters_with_gradient", self.gradients.0);
+        if let Some(kept) = self.foreseen_kept_bytes {
+            m.predict("activation_bytes", kept);
+        }
+        if let Some(gradients) = self.foreseen_gradients {
+            m.predict("parameters_with_gradient", gradients);
+        }
+        m
+    }
+}
+
+fn shown(trials: &[Trial]) -> Table {
+    let row = |t: &Trial| {
+        vec![
+            text(&t.program),
+            text(t.way.name()),
+            Cell::Bytes(t.kept_bytes),
+            Cell::Bytes(t.peak_bytes),
+            text(format!("{} of {}", t.gradients.0, t.gradients.1)),
+        ]
+    };
+    let columns = ["program", "checkpoint", "kept by the graph", "peak of the step", "gradients"];
+    table("What checkpointing leaves", &columns, trials.iter().map(row).collect())
+}
+
+/// By how much of the peak it is lower than without.
+fn saved(trial: &Trial, plain: &Trial) -> f64 {
+    100.0 * (1.0 - trial.peak_bytes as f64 / plain.peak_bytes.max(1) as f64)
+}
+
+fn answer(trials: &[Trial]) -> ShortAnswer {
+    let [few, few_blocks, _, many, many_blocks, many_whole, linear, linear_blocks, reentrant] = trials else {
+        return ShortAnswer::default();
+    };
+    let peaks = |plain: &Trial, again: &Trial| format!("{} → {}", bytes(plain.peak_bytes), bytes(again.peak_bytes));
+    ShortAnswer::new(
+        "The peak is elsewhere, or the blocks are the wrong ones",
+        [
+            format!(
+                "Few tokens, where the peak is in the update: {}; more tokens: {}.",
+                peaks(few, few_blocks),
+                peaks(many, many_blocks)
+            ),
+            format!("The whole network as one block, which is computed again at once: {}.", peaks(many, many_whole)),
+            format!("A block around each linear layer, which keeps its input alone: {}.", peaks(linear, linear_blocks)),
+            format!(
+                "Reentrant, and no input requires a gradient: {}, but {} of {} parameters get a gradient.",
+                peaks(linear, reentrant),
+                reentrant.gradients.0,
+                reentrant.gradients.1
+            ),
+        ],
+    )
+}
+
+fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
+    let [few, few_blocks, _, many, many_blocks, many_whole, linear, linear_blocks, reentrant] = trials else {
+        return Vec::new();
+    };
+    let (little, much) = (saved(few_blocks, few), saved(many_blocks, many));
+    let least = 1.0;
+    vec![
+        JudgedClaim {
+            lead: "where activations are little of the peak",
+            claim: CLAIMS[0],
+            verdict: match (little < least, much < least) {
+                (true, true) => Verdict::Holds,
+                (false, false) => Verdict::Fails,
+                _ => Verdict::Depends,
+            },
+            number: in_bytes([
+                ("peak, few tokens", few.peak_bytes),
+                ("by blocks", few_blocks.peak_bytes),
+                ("more tokens", many.peak_bytes),
+                ("by blocks", many_blocks.peak_bytes),
+            ]),
+            condition: format!(
+                "{} tokens an example change the peak by {:+.1} %, since it is in the optimizer's update; {} tokens by {:+.1} %. The whole network as \
+                 one block changes it by {:+.1} %: it is computed again at once, and all of its activations are there",
+                TOKENS[0],
+                -little,
+                TOKENS[1],
+                -much,
+                -saved(many_whole, many)
+            ),
+        },
+        JudgedClaim {
+            lead: "",
+            claim: CLAIMS[1],
+            verdict: if linear_blocks.peak_bytes >= linear.peak_bytes { Verdict::Holds } else { Verdict::Fails },
+            number: in_bytes([("peak, none", linear.peak_bytes), ("each layer", linear_blocks.peak_bytes)]),
+            condition: format!(
+                "the graph keeps {} with and {} without: a linear layer saves its input, which is what a checkpoint keeps too; blocks with more inside \
+                 are what saves",
+                bytes(linear_blocks.kept_bytes),
+                bytes(linear.kept_bytes)
+            ),
+        },
+        JudgedClaim {
+            lead: "of the reentrant kind, in its blocks",
+            claim: CLAIMS[2],
+            verdict: match reentrant.gradients {
+                (0, _) => Verdict::Holds,
+                (some, all) if some < all => Verdict::Depends,
+                _ => Verdict::Fails,
+            },
+            number: in_counts([
+                ("parameters with a gradient, reentrant", Some(reentrant.gradients.0)),
+                ("not", Some(linear_blocks.gradients.0)),
+            ]),
+            condition: format!(
+                "where no input requires a gradient, the reentrant kind leaves no node for its block: {} of {} parameters get a gradient, those after \
+                 the blocks, and the peak is {} instead of {}; use_reentrant=False, or enable_input_require_grads()",
+                reentrant.gradients.0,
+                reentrant.gradients.1,
+                bytes(reentrant.peak_bytes),
+                bytes(linear_blocks.peak_bytes)
+            ),
+        },
+    ]
+}

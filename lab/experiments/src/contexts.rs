@@ -1,0 +1,288 @@
+//! `contexts`: what do the processes of other ranks take on the first device?
+//!
+//! Which calls make a CUDA context on device 0 in a process that works on another one and has not called `torch.cuda.set_device` was measured
+//! with PyTorch 2.11 under `vramlab rehearse`, three ranks: the driver was asked for the state of each device's primary context
+//! (`cuDevicePrimaryCtxGetState`) before and after each call, and PyTorch's allocator for what it has reserved there. What a context takes is
+//! known to a card alone; the range here is what people report. What is allocated there is allocated here by the same rules.
+
+use std::sync::Arc;
+
+use lab_analysis::predict::rounded;
+use lab_base::cards::CONTEXT;
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+use memcore::backend::Meta;
+use memcore::memory::Category;
+use memcore::{Array, DType, Device};
+
+use super::progress::Progress;
+use super::tables::{some_bytes, table, text};
+use super::{
+    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+};
+
+/// The experiment.
+pub(super) struct Contexts;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "Processes that do not set their GPU each make a context on the first one.",
+        source: "pytorch, issue 49481 (2020)",
+    },
+    Claim {
+        text: "torch.load without map_location puts every rank's checkpoint on GPU 0.",
+        source: "pytorch/examples, issue 969 (2022)",
+    },
+];
+
+/// Beyond, a block may be larger than what was asked for.
+const MIB: u64 = 1 << 20;
+const FEATURES: usize = 64;
+const CLASSES: usize = 10;
+
+/// What a process allocates on device 0 by a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    Nothing,
+    /// One small tensor.
+    Tensor,
+    /// A checkpoint of a network with Adam that was saved from there.
+    Checkpoint,
+}
+
+/// A call in the process of another rank.
+struct Call {
+    code: &'static str,
+    /// Whether it makes a context on device 0.
+    context: bool,
+    leaves: Leaves,
+}
+
+const fn call(code: &'static str, context: bool, leaves: Leaves) -> Call {
+    Call { code, context, leaves }
+}
+
+const CALLS: &[Call] = &[
+    call("torch.ones(8, device=f\"cuda:{rank}\")", false, Leaves::Nothing),
+    call("torch.cuda.device_count()", false, Leaves::Nothing),
+    call("torch.cuda.manual_seed_all(0)", false, Leaves::Nothing),
+    call("torch.cuda.empty_cache()", false, Leaves::Nothing),
+    call("torch.cuda.memory_allocated()", false, Leaves::Nothing),
+    call("torch.ones(8).pin_memory()", false, Leaves::Nothing),
+    call("dist.all_reduce(tensor)", false, Leaves::Nothing),
+    call("dist.barrier(), device_id given", false, Leaves::Nothing),
+    call("dist.barrier()", true, Leaves::Tensor),
+    call("torch.ones(8).cuda()", true, Leaves::Tensor),
+    call("torch.cuda.synchronize()", true, Leaves::Nothing),
+    call("torch.cuda.mem_get_info()", true, Leaves::Nothing),
+    call("torch.cuda.Event().record()", true, Leaves::Nothing),
+    call("torch.load(file)", true, Leaves::Checkpoint),
+];
+
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    ranks: usize,
+    width: usize,
+    layers: usize,
+}
+
+impl Sizes {
+    /// Bytes of each tensor of a checkpoint that lies on a device: weights, then two moments for each of them.
+    fn checkpoint(self) -> Vec<u64> {
+        let inputs = std::iter::once(FEATURES).chain(std::iter::repeat_n(self.width, self.layers - 1));
+        let hidden = inputs.flat_map(|inputs| [self.width * inputs, self.width]);
+        let weights: Vec<u64> = hidden.chain([CLASSES * self.width, CLASSES]).map(|values| 4 * values as u64).collect();
+        let states = weights.iter().flat_map(|weight| [*weight, *weight]);
+        weights.iter().copied().chain(states).collect()
+    }
+}
+
+/// What the processes of the other ranks have on device 0 after a call.
+struct Trial {
+    call: &'static Call,
+    contexts: u64,
+    allocated_bytes: u64,
+    reserved_bytes: u64,
+    predicted_bytes: Option<u64>,
+}
+
+impl Experiment for Contexts {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "contexts",
+                question: "What do the processes of other ranks take on GPU 0?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("ranks", "processes, one for each GPU; 8"),
+                    Size::one("width", "neurons of each hidden layer of the network in the checkpoint; 512"),
+                    Size::one("layers", "its hidden layers; 4"),
+                ],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let sizes =
+            Sizes { ranks: setup.size("ranks", 8), width: setup.size("width", 512), layers: setup.size("layers", 4) };
+        if sizes.ranks < 2 || sizes.ranks > 64 || sizes.width == 0 || sizes.layers == 0 {
+            return Err(Error::usage("ranks, width, layers", "2 to 64 ranks, and at least 1 of the others"));
+        }
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, CALLS.len());
+        let mut trials = Vec::new();
+        for call in CALLS {
+            if !progress.next(call.code) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = attempt(setup, call, sizes)?;
+            outcome.rows.push(trial.measurement());
+            trials.push(trial);
+        }
+        outcome.tables.push(shown(&trials));
+        outcome.notes.push(format!(
+            "After torch.cuda.set_device(rank) none of these makes a context elsewhere, and with CUDA_VISIBLE_DEVICES none can. Which calls make one \
+             is PyTorch 2.11's; a context takes {} to {} by what people report, more where a process loads more kernels.",
+            bytes(CONTEXT.least_bytes()),
+            bytes(CONTEXT.most_bytes())
+        ));
+        outcome.claims = judge(&trials, sizes);
+        outcome.answer = answer(&trials, sizes);
+        Ok(outcome)
+    }
+}
+
+/// Each process has an allocator of its own, so that nothing of what one caches serves another.
+fn attempt(setup: &Setup<'_>, call: &'static Call, sizes: Sizes) -> Result<Trial> {
+    let profile = (setup.open)()?.profile().clone();
+    let others = sizes.ranks as u64 - 1;
+    let device = Device::builder(Arc::new(Meta::default())).profile(profile).build();
+    let tensors = match call.leaves {
+        Leaves::Nothing => Vec::new(),
+        Leaves::Tensor => vec![32],
+        Leaves::Checkpoint => sizes.checkpoint(),
+    };
+    let mut held = Vec::new();
+    for bytes in &tensors {
+        held.push(Array::empty_as(&device, &[*bytes as usize], DType::U8, Category::Temporary)?);
+    }
+    let stats = device.stats();
+    drop(held);
+    let small = tensors.iter().all(|bytes| *bytes <= MIB);
+    Ok(Trial {
+        call,
+        contexts: if call.context { others } else { 0 },
+        allocated_bytes: others * stats.allocated_bytes.all.current,
+        reserved_bytes: others * stats.reserved_bytes.all.current,
+        predicted_bytes: (small && !tensors.is_empty())
+            .then(|| others * tensors.iter().map(|bytes| rounded(*bytes)).sum::<u64>()),
+    })
+}
+
+impl Trial {
+    fn measurement(&self) -> Measurement {
+        let mut m = Measurement::of([("call", self.call.code.into())]);
+        m.measure("contexts_of_others", self.contexts);
+        m.measure("allocated_bytes", self.allocated_bytes);
+        m.measure("reserved_bytes", self.reserved_bytes);
+        if let Some(predicted) = self.predicted_bytes {
+            m.predict("allocated_bytes", predicted);
+        }
+        m
+    }
+
+    /// Least and most that the others take on device 0, contexts and segments.
+    fn range(&self) -> (u64, u64) {
+        let with = |context: u64| self.contexts * context + self.reserved_bytes;
+        (with(CONTEXT.least_bytes()), with(CONTEXT.most_bytes()))
+    }
+}
+
+fn shown(trials: &[Trial]) -> Table {
+    let row = |t: &Trial| {
+        let (least, most) = t.range();
+        vec![
+            text(t.call.code),
+            Cell::Count(t.contexts),
+            some_bytes(t.reserved_bytes),
+            some_bytes(least),
+            some_bytes(most),
+        ]
+    };
+    let columns = ["in the processes of the other ranks", "contexts", "reserved", "at least", "at most"];
+    table("What they take on GPU 0", &columns, trials.iter().map(row).collect())
+}
+
+/// The calls that make a context, and how many there are.
+fn makers(trials: &[Trial]) -> (u64, u64) {
+    (trials.iter().filter(|trial| trial.contexts > 0).count() as u64, trials.len() as u64)
+}
+
+fn checkpoint(trials: &[Trial]) -> Option<&Trial> {
+    trials.iter().find(|trial| trial.call.leaves == Leaves::Checkpoint)
+}
+
+fn answer(trials: &[Trial], sizes: Sizes) -> ShortAnswer {
+    let Some(load) = checkpoint(trials) else { return ShortAnswer::default() };
+    let (making, all) = makers(trials);
+    let others = sizes.ranks as u64 - 1;
+    ShortAnswer::new(
+        "A context each, after certain calls without set_device",
+        [
+            format!(
+                "{making} of {all} calls make one; {others} contexts take {} to {} on GPU 0.",
+                bytes(others * CONTEXT.least_bytes()),
+                bytes(others * CONTEXT.most_bytes())
+            ),
+            format!(
+                "torch.load without map_location reserves {} there besides, for {others} ranks; torch.cuda.set_device(rank) first: nothing.",
+                bytes(load.reserved_bytes)
+            ),
+        ],
+    )
+}
+
+fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
+    let Some(load) = checkpoint(trials) else { return Vec::new() };
+    let (making, all) = makers(trials);
+    let listed = |made: bool| {
+        let those = trials.iter().filter(|trial| (trial.contexts > 0) == made);
+        those.map(|trial| trial.call.code).collect::<Vec<_>>().join(", ")
+    };
+    let others = sizes.ranks as u64 - 1;
+    vec![
+        JudgedClaim {
+            lead: "after some calls, not others",
+            claim: CLAIMS[0],
+            verdict: match making {
+                0 => Verdict::Fails,
+                _ if making == all => Verdict::Holds,
+                _ => Verdict::Depends,
+            },
+            number: in_counts([("calls that make one", Some(making)), ("of", Some(all))]),
+            condition: format!(
+                "with PyTorch 2.11 {} do, {} do not; {others} contexts take {} to {} on GPU 0",
+                listed(true),
+                listed(false),
+                bytes(others * CONTEXT.least_bytes()),
+                bytes(others * CONTEXT.most_bytes())
+            ),
+        },
+        JudgedClaim {
+            lead: "",
+            claim: CLAIMS[1],
+            verdict: if load.reserved_bytes > 0 { Verdict::Holds } else { Verdict::Fails },
+            number: in_bytes([("reserved on GPU 0 by others", load.reserved_bytes)]),
+            condition: format!(
+                "where it was saved from GPU 0: {} ranks reserve {} there, {} each, and make a context; deleting it and torch.cuda.empty_cache() give \
+                 the memory back, but not the context",
+                others,
+                bytes(load.reserved_bytes),
+                bytes(load.reserved_bytes / others.max(1))
+            ),
+        },
+    ]
+}

@@ -1,0 +1,351 @@
+//! `loader`: what do a loader's workers and pinned memory take of the host?
+//!
+//! The rules of PyTorch's `DataLoader` and of its cache of pinned memory, run one batch after the other. Measured with release 2.11 under
+//! `vramlab rehearse` (`torch.cuda.host_memory_stats()`; the figures are in `lab/tests/reported.rs`):
+//!
+//! - `num_workers × prefetch_factor` batches are on their way before the first is taken, and each one that is taken lets a worker begin another.
+//! - A thread of the main process pins them as they come; a pageable batch is freed when its pinned copy is there.
+//! - The loop's variable holds a batch until the next one is bound. A worker that is fast has made one more by then.
+//! - A pinned block is as large as the next power of two, and serves requests of that block size alone when it is free again. It is never given back
+//!   while the program runs.
+
+use std::collections::BTreeMap;
+
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+
+use super::progress::Progress;
+use super::tables::{table, text};
+use super::{
+    About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes, in_counts,
+};
+
+/// The experiment.
+pub(super) struct Loader;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "DataLoader prefetches 2 × num_workers batches, and raising that eats a lot of memory.",
+        source: "pytorch, issue 25643 (2019)",
+    },
+    Claim {
+        text: "A larger prefetch_factor with pin_memory leaks host memory.",
+        source: "pytorch, issue 97432 (2023)",
+    },
+    Claim { text: "Allocating pinned memory uses twice as much memory.", source: "pytorch, issue 95823 (2023)" },
+    Claim {
+        text: "DataLoader uses three times the memory with num_workers above 0.",
+        source: "pytorch, issue 5902 (2018)",
+    },
+];
+
+/// Of the thread about pinned memory: 4 347 592 704 values of two bytes.
+const OF_THE_THREAD: u64 = 2 * 4_347_592_704;
+
+/// Whether a worker has made the next batch before the loop's variable drops the last one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workers {
+    /// None: the loop makes and pins each batch itself while its variable holds the last one.
+    None,
+    Slow,
+    Fast,
+}
+
+impl Workers {
+    const ALL: [Self; 3] = [Self::None, Self::Slow, Self::Fast];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Slow => "slower than the loop's next line",
+            Self::Fast => "faster than the loop's next line",
+        }
+    }
+
+    /// Batches on the host besides those that are prefetched: the loop's, and one that is made while the loop holds it.
+    fn besides(self) -> usize {
+        if self == Self::Slow { 1 } else { 2 }
+    }
+
+    /// Batches that are on their way before the first is taken.
+    fn prefetched(self, sizes: Sizes) -> usize {
+        if self == Self::None { 0 } else { sizes.prefetched() }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    workers: usize,
+    prefetch_factor: usize,
+    batch_bytes: usize,
+    batches: usize,
+}
+
+impl Sizes {
+    fn prefetched(self) -> usize {
+        self.workers * self.prefetch_factor
+    }
+}
+
+/// The block of pinned memory that PyTorch takes for a request.
+fn pinned(bytes: u64) -> u64 {
+    bytes.max(1).next_power_of_two()
+}
+
+/// PyTorch's cache of pinned memory: free blocks by size.
+#[derive(Default)]
+struct PinnedCache {
+    free: BTreeMap<u64, usize>,
+    allocated_bytes: u64,
+    blocks: u64,
+}
+
+impl PinnedCache {
+    fn take(&mut self, bytes: u64) -> u64 {
+        let block = pinned(bytes);
+        match self.free.get_mut(&block).filter(|free| **free > 0) {
+            Some(free) => *free -= 1,
+            None => {
+                self.allocated_bytes += block;
+                self.blocks += 1;
+            }
+        }
+        block
+    }
+
+    fn give_back(&mut self, block: u64) {
+        *self.free.entry(block).or_default() += 1;
+    }
+}
+
+/// A run of the loader.
+struct Trial {
+    workers: Workers,
+    /// Most batches on the host at once.
+    batches: u64,
+    blocks: u64,
+    pinned_bytes: u64,
+    /// Halfway through.
+    pinned_bytes_halfway: u64,
+}
+
+/// Takes every batch; the loop is slower than the workers together, so that all prefetched batches are there whenever it takes one.
+fn run(workers: Workers, sizes: Sizes) -> Trial {
+    let mut cache = PinnedCache::default();
+    let request = sizes.batch_bytes as u64;
+    let mut begun = workers.prefetched(sizes).min(sizes.batches);
+    let mut ready: Vec<u64> = (0..begun).map(|_| cache.take(request)).collect();
+    let (mut variable, mut most, mut halfway) = (None, ready.len(), 0);
+    for taken in 0..sizes.batches {
+        if workers == Workers::None {
+            ready.push(cache.take(request));
+            begun = sizes.batches;
+            most = most.max(1 + usize::from(variable.is_some()));
+        }
+        let Some(next) = ready.pop() else { break };
+        // Taking one lets a worker begin another, until the data are at their end.
+        let another = begun < sizes.batches;
+        begun += usize::from(another);
+        if another && workers == Workers::Fast {
+            ready.push(cache.take(request));
+            most = most.max(ready.len() + 1 + usize::from(variable.is_some()));
+        }
+        if let Some(last) = variable.replace(next) {
+            cache.give_back(last);
+        }
+        if another && workers == Workers::Slow {
+            ready.push(cache.take(request));
+        }
+        most = most.max(ready.len() + 1);
+        if taken == sizes.batches / 2 {
+            halfway = cache.allocated_bytes;
+        }
+    }
+    Trial {
+        workers,
+        batches: most as u64,
+        blocks: cache.blocks,
+        pinned_bytes: cache.allocated_bytes,
+        pinned_bytes_halfway: halfway,
+    }
+}
+
+impl Experiment for Loader {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "loader",
+                question: "What do a loader's workers and pinned memory take of the host?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("workers", "num_workers; 16"),
+                    Size::one("prefetch_factor", "batches ahead for each worker; 8"),
+                    Size::one("batch_bytes", "bytes of a batch; 4816896 (8 pictures of 3 × 224 × 224 floats)"),
+                    Size::one("batches", "batches of an epoch; 1000"),
+                ],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let sizes = Sizes {
+            workers: setup.size("workers", 16),
+            prefetch_factor: setup.size("prefetch_factor", 8),
+            batch_bytes: setup.size("batch_bytes", 4 * 8 * 3 * 224 * 224),
+            batches: setup.size("batches", 1000),
+        };
+        let Sizes { workers, prefetch_factor, batch_bytes, batches } = sizes;
+        let inside = |size: usize, most: usize| (1..=most).contains(&size);
+        if !(inside(workers, 4096) && inside(prefetch_factor, 4096) && inside(batches, 1_000_000)) {
+            return Err(Error::usage("workers, prefetch_factor, batches", "1 to 4096, 1 to 4096, and 1 to 1000000"));
+        }
+        if !inside(batch_bytes, 1 << 40) {
+            return Err(Error::usage("batch_bytes", "1 to 1099511627776"));
+        }
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, Workers::ALL.len());
+        let mut trials = Vec::new();
+        for workers in Workers::ALL {
+            if !progress.next(workers.name()) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = run(workers, sizes);
+            outcome.rows.push(trial.measurement(sizes));
+            trials.push(trial);
+        }
+        outcome.tables.push(shown(&trials, sizes));
+        outcome.notes.push(
+            "This is the loader's rule, and no worker runs here. What Python's objects of a data set take in each worker, as reference counts \
+             make it copy their pages, is not represented; nor are persistent_workers of several loaders, which add up."
+                .into(),
+        );
+        outcome.claims = judge(&trials, sizes);
+        outcome.answer = answer(&trials, sizes);
+        Ok(outcome)
+    }
+}
+
+impl Trial {
+    fn measurement(&self, sizes: Sizes) -> Measurement {
+        let mut m = Measurement::of([("workers", self.workers.name().into())]);
+        m.measure("batches_on_the_host", self.batches);
+        m.measure("pinned_blocks", self.blocks);
+        m.measure("pinned_bytes", self.pinned_bytes);
+        m.measure("pinned_bytes_halfway", self.pinned_bytes_halfway);
+        let most = self.workers.prefetched(sizes) + self.workers.besides();
+        // A short epoch ends before all are there.
+        if sizes.batches >= most {
+            let most = most as u64;
+            m.predict("batches_on_the_host", most);
+            m.predict("pinned_blocks", most);
+            m.predict("pinned_bytes", most * pinned(sizes.batch_bytes as u64));
+        }
+        m
+    }
+}
+
+fn shown(trials: &[Trial], sizes: Sizes) -> Table {
+    let row = |t: &Trial| {
+        vec![
+            text(t.workers.name()),
+            Cell::Count(t.batches),
+            Cell::Bytes(t.batches * sizes.batch_bytes as u64),
+            Cell::Bytes(t.pinned_bytes),
+        ]
+    };
+    let columns = ["workers", "batches on the host", "their bytes", "pinned, in blocks"];
+    let title = format!("{} workers, prefetch_factor {}", sizes.workers, sizes.prefetch_factor);
+    table(title, &columns, trials.iter().map(row).collect())
+}
+
+fn answer(trials: &[Trial], sizes: Sizes) -> ShortAnswer {
+    let [none, slow, fast] = trials else { return ShortAnswer::default() };
+    let batch = sizes.batch_bytes as u64;
+    ShortAnswer::new(
+        "num_workers × prefetch_factor batches, and up to two more",
+        [
+            format!(
+                "{} × {}: {} to {} batches of {} on the host at once.",
+                sizes.workers,
+                sizes.prefetch_factor,
+                slow.batches,
+                fast.batches,
+                bytes(batch)
+            ),
+            format!(
+                "Pinned: {} at most, since each block is a power of two ({} for a batch); they stay. Without workers: {}.",
+                bytes(fast.pinned_bytes),
+                bytes(pinned(batch)),
+                bytes(none.pinned_bytes)
+            ),
+        ],
+    )
+}
+
+fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
+    let [_, slow, fast] = trials else { return Vec::new() };
+    let batch = sizes.batch_bytes as u64;
+    let grows = fast.pinned_bytes > fast.pinned_bytes_halfway;
+    let thread = pinned(OF_THE_THREAD);
+    vec![
+        JudgedClaim {
+            lead: "prefetch_factor of them a worker, and up to two more",
+            claim: CLAIMS[0],
+            verdict: if fast.batches == sizes.prefetched() as u64 { Verdict::Holds } else { Verdict::Depends },
+            number: in_counts([("batches, slow workers", Some(slow.batches)), ("fast", Some(fast.batches))]),
+            condition: format!(
+                "{} × {} batches are prefetched; the loop holds one and a fast worker makes another meanwhile, so that up to {} of {} are on the \
+                 host, {} in all; prefetch_factor is 2 unless it is given",
+                sizes.workers,
+                sizes.prefetch_factor,
+                fast.batches,
+                bytes(batch),
+                bytes(fast.batches * batch)
+            ),
+        },
+        JudgedClaim {
+            lead: "",
+            claim: CLAIMS[1],
+            verdict: if grows { Verdict::Holds } else { Verdict::Fails },
+            number: in_bytes([("pinned, halfway", fast.pinned_bytes_halfway), ("at the end", fast.pinned_bytes)]),
+            condition: format!(
+                "it rises until {} blocks of {} are there and is then flat ({} after half of {} batches and at the end): blocks are kept and taken \
+                 again, and never given back while the program runs",
+                fast.blocks,
+                bytes(pinned(batch)),
+                bytes(fast.pinned_bytes_halfway),
+                sizes.batches
+            ),
+        },
+        JudgedClaim {
+            lead: "up to twice, by rounding to a power of two",
+            claim: CLAIMS[2],
+            verdict: Verdict::Depends,
+            number: in_bytes([("asked for", OF_THE_THREAD), ("block", thread)]),
+            condition: format!(
+                "a pinned block is the next power of two: {} for the {} of the thread, {:.2} times; {} for a batch of {}, {:.2} times; a power of \
+                 two takes what it asks for",
+                bytes(thread),
+                bytes(OF_THE_THREAD),
+                thread as f64 / OF_THE_THREAD as f64,
+                bytes(pinned(batch)),
+                bytes(batch),
+                pinned(batch) as f64 / batch as f64
+            ),
+        },
+        JudgedClaim {
+            lead: "",
+            claim: CLAIMS[3],
+            verdict: Verdict::NotTested,
+            number: in_counts([("Python objects measured", Some(0))]),
+            condition: format!(
+                "the thread is about a data set of Python objects, which each of the {} workers comes to have for itself as it counts references: \
+                 memory of Python's, which nothing here represents",
+                sizes.workers
+            ),
+        },
+    ]
+}

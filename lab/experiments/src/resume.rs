@@ -1,0 +1,350 @@
+//! `resume`: what does it take to go on from a checkpoint?
+//!
+//! The program is PyTorch's usual one: the network on the device, its optimizer, `torch.load`, `load_state_dict` of both. What PyTorch 2.11 does
+//! there was measured with `vramlab rehearse` (`resume_takes_what_pytorch_took` in `lab/tests/reported.rs` has the figures): a parameter is
+//! copied into the network's own memory, a moment is taken over as it is, and so is the step counter, which a string as `map_location` moves to
+//! the device too.
+
+use lab_analysis::predict::rounded;
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+use lab_models::{ModelOptions, architecture};
+use lab_training::{OptimizerKind, OptimizerSettings};
+use memcore::memory::Category;
+use memcore::{Array, DType, Device};
+
+use super::default_allocator::predictable;
+use super::progress::Progress;
+use super::session::{Session, undisturbed};
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
+
+/// The experiment.
+pub(super) struct Resume;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "Training that fits from the start runs out of memory when it is resumed, since the checkpoint stays on the GPU.",
+        source: "nanoGPT, issue 158 (2023)",
+    },
+    Claim {
+        text: "checkpoint = None after load_state_dict frees what the checkpoint took.",
+        source: "nanoGPT, pull request 236 (2023)",
+    },
+    Claim {
+        text: "With map_location=\"cpu\" the whole GPU memory is available for the model.",
+        source: "nanoGPT, issue 158 (2023)",
+    },
+];
+
+const FEATURES: usize = 64;
+const CLASSES: usize = 10;
+/// Steps after the start; the last is looked at.
+const STEPS: usize = 3;
+/// Beyond, a block may be larger than what was asked for.
+const MIB: u64 = 1 << 20;
+
+/// How training begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    Afresh,
+    /// Loaded onto the device, and held by a variable of the script.
+    Held,
+    /// The same, with the variable cleared before the first step.
+    Freed,
+    /// Loaded into the host's memory.
+    OnHost,
+}
+
+impl Start {
+    const ALL: [Self; 4] = [Self::Afresh, Self::Held, Self::Freed, Self::OnHost];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Afresh => "from the start",
+            Self::Held => "map_location=\"cuda\"",
+            Self::Freed => "the same, checkpoint = None",
+            Self::OnHost => "map_location=\"cpu\"",
+        }
+    }
+
+    fn loads_onto_device(self) -> bool {
+        matches!(self, Self::Held | Self::Freed)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    width: usize,
+    layers: usize,
+    batch: usize,
+}
+
+impl Sizes {
+    /// Bytes of each parameter.
+    fn parameters(self) -> Vec<u64> {
+        let layer = |inputs: usize, outputs: usize| [4 * (inputs * outputs) as u64, 4 * outputs as u64];
+        let hidden = std::iter::repeat_n(layer(self.width, self.width), self.layers - 1);
+        let all = std::iter::once(layer(FEATURES, self.width)).chain(hidden).chain([layer(self.width, CLASSES)]);
+        all.flatten().collect()
+    }
+
+    /// Whether every block is as large as what was asked for.
+    fn is_small(self) -> bool {
+        self.parameters().iter().all(|bytes| *bytes <= MIB)
+    }
+
+    /// Whether the highest moment is the update's: little passes through many parameters.
+    fn peak_is_in_the_update(self) -> bool {
+        let activations = 2 * (self.layers + 1) * 4 * self.batch * self.width.max(FEATURES);
+        (activations as u64) < self.parameters().iter().sum()
+    }
+}
+
+/// Training that began in one way.
+struct Trial {
+    start: Start,
+    /// Allocated when everything is loaded.
+    restored_bytes: u64,
+    /// Allocated after the last step.
+    held_bytes: u64,
+    peak_bytes: u64,
+    reserved_bytes: u64,
+    /// From the sizes: when everything is loaded, and at the peak where that is known to be in the update.
+    foreseen: Option<(u64, Option<u64>)>,
+}
+
+impl Experiment for Resume {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "resume",
+                question: "Does resuming from a checkpoint take more memory than starting?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("width", "neurons of each hidden layer; 512"),
+                    Size::one("layers", "hidden layers; 4"),
+                    Size::one("batch", "examples per step; 32"),
+                ],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let sizes =
+            Sizes { width: setup.size("width", 512), layers: setup.size("layers", 4), batch: setup.size("batch", 32) };
+        if sizes.width == 0 || sizes.layers == 0 || sizes.batch == 0 {
+            return Err(Error::usage("width, layers, batch", "each must be at least 1"));
+        }
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, Start::ALL.len());
+        let predictable = predictable(setup)? && sizes.is_small();
+        let mut trials = Vec::new();
+        for start in Start::ALL {
+            if !progress.next(start.name()) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = attempt(setup, start, sizes, predictable)?;
+            outcome.rows.push(trial.measurement());
+            trials.push(trial);
+        }
+        outcome.tables.push(shown(&trials));
+        outcome.notes.push(
+            "A checkpoint of the fused optimizer keeps its step counters on the device in any case. transformers' Trainer, Lightning and others \
+             load in their own ways, which are not tested here."
+                .into(),
+        );
+        outcome.claims = judge(&trials);
+        outcome.answer = answer(&trials);
+        Ok(outcome)
+    }
+}
+
+/// A checkpoint on the device.
+struct Checkpoint {
+    weights: Vec<Array>,
+    /// Of each parameter; they are the optimizer's own once it has loaded them.
+    counters: Vec<Array>,
+}
+
+fn attempt(setup: &Setup<'_>, start: Start, sizes: Sizes, predictable: bool) -> Result<Trial> {
+    let device = (setup.open)()?;
+    let Sizes { width, layers, batch } = sizes;
+    let options = ModelOptions {
+        layers: Some(layers),
+        width: Some(width),
+        features: Some(FEATURES),
+        classes: Some(CLASSES),
+        ..ModelOptions::default()
+    };
+    let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
+    let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
+    device.phase("load");
+    let mut checkpoint = if start == Start::Afresh { None } else { Some(load(&device, &mut session, start)?) };
+    let restored_bytes = device.usage().allocated_bytes();
+    if start == Start::Freed
+        && let Some(checkpoint) = &mut checkpoint
+    {
+        checkpoint.weights.clear();
+    }
+    let mut peak_bytes = 0;
+    for step in 0..STEPS {
+        peak_bytes = session.whole_step(&format!("s{step}"), batch)?.peak.allocated_bytes;
+    }
+    let foreseen = (predictable && undisturbed(&device)).then(|| foreseen(start, sizes, &device));
+    Ok(Trial {
+        start,
+        restored_bytes,
+        held_bytes: device.usage().allocated_bytes(),
+        peak_bytes,
+        reserved_bytes: device.stats().reserved_bytes.all.current,
+        foreseen,
+    })
+}
+
+/// `torch.load`, and `load_state_dict` of the network, which copies, and of the optimizer, which takes over what lies on the device already.
+fn load(device: &Device, session: &mut Session, start: Start) -> Result<Checkpoint> {
+    let mut checkpoint = Checkpoint { weights: Vec::new(), counters: Vec::new() };
+    let onto_device = start.loads_onto_device();
+    let parameters = session.model.parameters.clone();
+    for parameter in parameters.iter().filter(|_| onto_device) {
+        let array = parameter.array();
+        let copy = Array::empty_as(device, array.dims(), array.dtype(), Category::Temporary)?;
+        copy.fill_(0.0)?;
+        checkpoint.weights.push(copy);
+    }
+    for index in 0..parameters.len() {
+        if onto_device {
+            let counter = Array::empty_as(device, &[], DType::F32, Category::OptimizerState)?;
+            counter.fill_(2.0)?;
+            checkpoint.counters.push(counter);
+        }
+        if let Some(optimizer) = &mut session.update.optimizer {
+            optimizer.make_state(index, 2)?;
+        }
+    }
+    Ok(checkpoint)
+}
+
+/// What is held once everything is loaded, and at the peak of a step: the update, with gradients, a root for each parameter, the batch, logits and
+/// loss, and the libraries' workspaces.
+fn foreseen(start: Start, sizes: Sizes, device: &Device) -> (u64, Option<u64>) {
+    let parameters = sizes.parameters();
+    let model: u64 = parameters.iter().map(|bytes| rounded(*bytes)).sum();
+    let counters = if start.loads_onto_device() { parameters.len() as u64 * rounded(4) } else { 0 };
+    let weights = |here: bool| if here { model } else { 0 };
+    let batch = sizes.batch as u64;
+    let variables =
+        rounded(4 * batch * FEATURES as u64) + rounded(8 * batch) + rounded(4 * batch * CLASSES as u64) + rounded(4);
+    let profile = device.profile();
+    let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
+    let states = if start == Start::Afresh { 0 } else { 2 * model };
+    let peak = 5 * model + weights(start == Start::Held) + counters + variables + workspaces;
+    let restored = model + states + weights(start.loads_onto_device()) + counters;
+    (restored, sizes.peak_is_in_the_update().then_some(peak))
+}
+
+impl Trial {
+    fn measurement(&self) -> Measurement {
+        let mut m = Measurement::of([("start", self.start.name().into())]);
+        m.measure("restored_bytes", self.restored_bytes);
+        m.measure("held_bytes", self.held_bytes);
+        m.measure("peak_bytes", self.peak_bytes);
+        m.measure("reserved_bytes", self.reserved_bytes);
+        if let Some((restored, peak)) = self.foreseen {
+            m.predict("restored_bytes", restored);
+            if let Some(peak) = peak {
+                m.predict("peak_bytes", peak);
+            }
+        }
+        m
+    }
+}
+
+fn shown(trials: &[Trial]) -> Table {
+    let row = |t: &Trial| {
+        let figures = [t.restored_bytes, t.held_bytes, t.peak_bytes, t.reserved_bytes].map(Cell::Bytes);
+        std::iter::once(text(t.start.name())).chain(figures).collect()
+    };
+    let columns = ["training begins", "loaded", "after a step", "peak of a step", "reserved"];
+    table("What training takes by how it begins", &columns, trials.iter().map(row).collect())
+}
+
+/// What is there on top of the one that starts afresh.
+fn more(trial: &Trial, afresh: &Trial) -> u64 {
+    trial.peak_bytes.saturating_sub(afresh.peak_bytes)
+}
+
+fn answer(trials: &[Trial]) -> ShortAnswer {
+    let [afresh, held, freed, on_host] = trials else { return ShortAnswer::default() };
+    ShortAnswer::new(
+        "Only while the checkpoint is held on the GPU",
+        [
+            format!(
+                "Held: the peak of a step is {} instead of {}, one more copy of the weights; the optimizer's states are not there twice.",
+                bytes(held.peak_bytes),
+                bytes(afresh.peak_bytes)
+            ),
+            format!(
+                "checkpoint = None: {} more than from the start; map_location=\"cpu\": {} more.",
+                bytes(more(freed, afresh)),
+                bytes(more(on_host, afresh))
+            ),
+        ],
+    )
+}
+
+fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
+    let [afresh, held, freed, on_host] = trials else { return Vec::new() };
+    let verdict = |holds: bool| if holds { Verdict::Holds } else { Verdict::Fails };
+    let exact = on_host.peak_bytes == afresh.peak_bytes && on_host.reserved_bytes <= afresh.reserved_bytes;
+    let of = |claim: usize, holds: bool, number: String, condition: String| JudgedClaim {
+        lead: "",
+        claim: CLAIMS[claim],
+        verdict: verdict(holds),
+        number,
+        condition,
+    };
+    vec![
+        of(
+            0,
+            more(held, afresh) > 0,
+            in_bytes([("peak, held", held.peak_bytes), ("from the start", afresh.peak_bytes)]),
+            format!(
+                "a held checkpoint adds {} to the peak of each step: load_state_dict copies the weights and takes over the optimizer's states, so \
+                 that only the weights are there twice; when all is loaded, {} are allocated where a start has {}",
+                bytes(more(held, afresh)),
+                bytes(held.restored_bytes),
+                bytes(afresh.restored_bytes)
+            ),
+        ),
+        of(
+            1,
+            more(freed, afresh) < more(held, afresh),
+            in_bytes([("peak, None", freed.peak_bytes), ("from the start", afresh.peak_bytes)]),
+            format!(
+                "{} more than from the start are left of {}: the step counters, which are on the device now, a block for each parameter; every \
+                 variable that holds a part of the checkpoint has to go (state_dict too), and what was reserved while it was loaded stays reserved \
+                 ({} and {})",
+                bytes(more(freed, afresh)),
+                bytes(more(held, afresh)),
+                bytes(freed.reserved_bytes),
+                bytes(afresh.reserved_bytes)
+            ),
+        ),
+        of(
+            2,
+            exact,
+            in_bytes([("peak, cpu", on_host.peak_bytes), ("from the start", afresh.peak_bytes)]),
+            format!(
+                "{} more at the peak than from the start, and {} reserved instead of {}",
+                bytes(more(on_host, afresh)),
+                bytes(on_host.reserved_bytes),
+                bytes(afresh.reserved_bytes)
+            ),
+        ),
+    ]
+}

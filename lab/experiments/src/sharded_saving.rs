@@ -1,0 +1,319 @@
+//! `sharded-saving`: what does it take to save a model that is divided among ranks?
+//!
+//! A rank trains for real on paper, as ZeRO's stage 3 and FSDP divide the model; then its state is gathered as PyTorch 2.11 gathers it
+//! (`get_model_state_dict` and `get_optimizer_state_dict` of `torch.distributed.checkpoint` after `fully_shard`): tensor by tensor, each padded to
+//! equal shards of its first dimension, on **every** rank; with `cpu_offload` each goes to the host before the next comes. Measured with
+//! `vramlab rehearse` on four ranks; the figures are in `lab/tests/reported.rs`.
+
+use std::sync::Arc;
+
+use lab_analysis::predict::rounded;
+use lab_base::error::{Error, Result};
+use lab_base::figures::both as bytes;
+use lab_base::section::{Cell, Table};
+use lab_models::{ModelOptions, architecture};
+use lab_training::data_parallel::{DataParallelSettings, Rank, Stage};
+use lab_training::{OptimizerKind, OptimizerSettings, RunSettings, Source};
+use memcore::backend::Meta;
+use memcore::memory::Category;
+use memcore::{Array, DType, Device};
+
+use super::progress::Progress;
+use super::tables::{table, text};
+use super::{About, Claim, Experiment, JudgedClaim, Measurement, Outcome, Setup, ShortAnswer, Size, Verdict, in_bytes};
+
+/// The experiment.
+pub(super) struct ShardedSaving;
+
+const CLAIMS: &[Claim] = &[
+    Claim {
+        text: "Saving with FSDP gathers all of the state on the device of rank 0, which can run out of memory.",
+        source: "accelerate, pull request 1181 (2023)",
+    },
+    Claim {
+        text: "With CPU offload and on rank 0 alone, the full state can be saved of larger models.",
+        source: "pytorch, pull request 75908 (2022)",
+    },
+];
+
+const FEATURES: usize = 64;
+const CLASSES: usize = 10;
+const STEPS: usize = 2;
+/// Beyond, a block may be larger than what was asked for.
+const MIB: u64 = 1 << 20;
+
+/// How the state is saved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// Each rank writes what it has.
+    Sharded,
+    /// The weights, whole.
+    Weights,
+    /// Weights and the optimizer's two moments, whole.
+    Everything,
+    /// The same, with each tensor copied to the host before the next is gathered.
+    Offloaded,
+}
+
+impl Way {
+    const ALL: [Self; 4] = [Self::Sharded, Self::Weights, Self::Everything, Self::Offloaded];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sharded => "sharded",
+            Self::Weights => "full, weights",
+            Self::Everything => "full, weights and optimizer",
+            Self::Offloaded => "full, cpu_offload",
+        }
+    }
+
+    /// How many tensors of each parameter's size are gathered.
+    fn copies(self) -> usize {
+        match self {
+            Self::Sharded => 0,
+            Self::Weights => 1,
+            Self::Everything | Self::Offloaded => 3,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sizes {
+    width: usize,
+    layers: usize,
+    ranks: usize,
+}
+
+impl Sizes {
+    /// Rows of each parameter, and values in a row.
+    fn parameters(self) -> Vec<(usize, usize)> {
+        let inputs = std::iter::once(FEATURES).chain(std::iter::repeat_n(self.width, self.layers - 1));
+        let hidden = inputs.flat_map(|inputs| [(self.width, inputs), (self.width, 1)]);
+        hidden.chain([(CLASSES, self.width), (CLASSES, 1)]).collect()
+    }
+
+    /// Bytes of each, padded to equal shards of its rows.
+    fn gathered(self) -> impl Iterator<Item = u64> {
+        let ranks = self.ranks;
+        self.parameters().into_iter().map(move |(rows, row)| 4 * (rows.div_ceil(ranks) * ranks * row) as u64)
+    }
+}
+
+/// A rank that saved in one way.
+struct Trial {
+    way: Way,
+    /// Of a training step.
+    training_peak_bytes: u64,
+    /// Before it saves.
+    held_bytes: u64,
+    peak_bytes: u64,
+    predicted_bytes: Option<u64>,
+}
+
+impl Trial {
+    fn gathered_bytes(&self) -> u64 {
+        self.peak_bytes - self.held_bytes
+    }
+
+    fn measurement(&self) -> Measurement {
+        let mut m = Measurement::of([("saved", self.way.name().into())]);
+        m.measure("training_peak_bytes", self.training_peak_bytes);
+        m.measure("held_bytes", self.held_bytes);
+        m.measure("saving_peak_bytes", self.peak_bytes);
+        m.measure("gathered_bytes", self.gathered_bytes());
+        if let Some(predicted) = self.predicted_bytes {
+            m.predict("gathered_bytes", predicted);
+        }
+        m
+    }
+}
+
+impl Experiment for ShardedSaving {
+    fn about(&self) -> &'static About {
+        const {
+            &About {
+                name: "sharded-saving",
+                question: "What does saving a sharded model take on each device?",
+                claims: CLAIMS,
+                sizes: &[
+                    Size::one("ranks", "ranks that the model is divided among; 8"),
+                    Size::one("width", "neurons of each hidden layer; 512"),
+                    Size::one("layers", "hidden layers; 4"),
+                ],
+                takes_model: false,
+            }
+        }
+    }
+
+    fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
+        let sizes =
+            Sizes { ranks: setup.size("ranks", 8), width: setup.size("width", 512), layers: setup.size("layers", 4) };
+        if sizes.ranks < 2 || sizes.ranks > 4096 || sizes.width == 0 || sizes.layers == 0 {
+            return Err(Error::usage("ranks, width, layers", "2 to 4096 ranks, and at least 1 of the others"));
+        }
+        let mut outcome = Outcome::default();
+        let mut progress = Progress::new(setup, Way::ALL.len());
+        let mut trials = Vec::new();
+        for way in Way::ALL {
+            if !progress.next(way.name()) {
+                outcome.interrupted = true;
+                return Ok(outcome);
+            }
+            let trial = attempt(setup, way, sizes)?;
+            outcome.rows.push(trial.measurement());
+            trials.push(trial);
+        }
+        outcome.tables.push(shown(&trials));
+        outcome.notes.push(format!(
+            "With full_state_dict every rank gathers the whole state on its device, not rank 0 alone; with cpu_offload only rank 0 keeps it, \
+             {} of its host's memory. FSDP's older state_dict gathers a unit at a time as well; its optimizer's state is not tested here.",
+            bytes(3 * sizes.gathered().sum::<u64>())
+        ));
+        outcome.claims = judge(&trials, sizes);
+        outcome.answer = answer(&trials, sizes);
+        Ok(outcome)
+    }
+}
+
+fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes) -> Result<Trial> {
+    // What ranks tell each other is counted and not told, so a rank runs on paper.
+    let profile = (setup.open)()?.profile().clone();
+    let device = Device::builder(Arc::new(Meta::default())).profile(profile).build();
+    let options = ModelOptions {
+        layers: Some(sizes.layers),
+        width: Some(sizes.width),
+        features: Some(FEATURES),
+        classes: Some(CLASSES),
+        ..ModelOptions::default()
+    };
+    let batch = 8 * sizes.ranks;
+    let mut run = RunSettings::new(batch, STEPS, OptimizerSettings::new(OptimizerKind::Adam, 1e-3));
+    run.seed = setup.seed;
+    let settings = DataParallelSettings {
+        run,
+        ranks: sizes.ranks,
+        stage: Stage::Parameters,
+        master_weights: false,
+        gradient_as_bucket_view: false,
+    };
+    let source = Source::Synthetic { seed: setup.seed };
+    let mut rank = Rank::new(&*architecture("mlp", &options)?, &device, &settings, 0, source)?;
+    for step in 0..STEPS {
+        device.reset_peak_stats();
+        rank.step(step)?;
+    }
+    let usage = device.usage();
+    let (training_peak_bytes, held_bytes) = (usage.at_peak().allocated_bytes, usage.allocated_bytes());
+    device.phase("save");
+    device.reset_peak_stats();
+    let saved = gather(&device, way, sizes)?;
+    let peak_bytes = device.usage().at_peak().allocated_bytes;
+    drop(saved);
+    drop(rank);
+    Ok(Trial { way, training_peak_bytes, held_bytes, peak_bytes, predicted_bytes: foreseen(way, sizes) })
+}
+
+/// The state dictionary, as it lies on the device.
+fn gather(device: &Device, way: Way, sizes: Sizes) -> Result<Vec<Array>> {
+    let mut state = Vec::new();
+    for _ in 0..way.copies() {
+        for (rows, row) in sizes.parameters() {
+            let padded = [rows.div_ceil(sizes.ranks) * sizes.ranks, row];
+            let whole = Array::empty_as(device, &padded, DType::F32, Category::Temporary)?;
+            if way != Way::Offloaded {
+                state.push(whole);
+            }
+        }
+    }
+    Ok(state)
+}
+
+/// All of it at once, or the largest tensor.
+fn foreseen(way: Way, sizes: Sizes) -> Option<u64> {
+    let blocks: Vec<u64> = sizes.gathered().map(rounded).collect();
+    let most = blocks.iter().copied().max().unwrap_or(0);
+    (most <= MIB).then(|| match way {
+        Way::Offloaded => most,
+        _ => way.copies() as u64 * blocks.iter().sum::<u64>(),
+    })
+}
+
+fn shown(trials: &[Trial]) -> Table {
+    let row = |t: &Trial| {
+        let figures = [t.training_peak_bytes, t.held_bytes, t.peak_bytes, t.gathered_bytes()].map(Cell::Bytes);
+        std::iter::once(text(t.way.name())).chain(figures).collect()
+    };
+    let columns = ["saved", "peak of training", "held before", "peak of saving", "gathered"];
+    table("What a rank's device holds while it saves", &columns, trials.iter().map(row).collect())
+}
+
+fn answer(trials: &[Trial], sizes: Sizes) -> ShortAnswer {
+    let [sharded, weights, everything, offloaded] = trials else { return ShortAnswer::default() };
+    ShortAnswer::new(
+        "The whole model on every rank, unless it is offloaded or sharded",
+        [
+            format!(
+                "Gathered on each of {} ranks: {} with the weights, {} with the optimizer too.",
+                sizes.ranks,
+                bytes(weights.gathered_bytes()),
+                bytes(everything.gathered_bytes())
+            ),
+            format!(
+                "cpu_offload: {} at once, the largest tensor; sharded: {}.",
+                bytes(offloaded.gathered_bytes()),
+                bytes(sharded.gathered_bytes())
+            ),
+            format!(
+                "The peak of saving is {} where training has {}.",
+                bytes(everything.peak_bytes),
+                bytes(everything.training_peak_bytes)
+            ),
+        ],
+    )
+}
+
+fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
+    let [sharded, weights, everything, offloaded] = trials else { return Vec::new() };
+    let exceeds = everything.peak_bytes > everything.training_peak_bytes;
+    let largest = sizes.gathered().map(rounded).max().unwrap_or(0);
+    let one_at_a_time = offloaded.gathered_bytes() < everything.gathered_bytes();
+    vec![
+        JudgedClaim {
+            lead: if exceeds { "on every rank, not rank 0 alone" } else { "training takes more here" },
+            claim: CLAIMS[0],
+            verdict: Verdict::Depends,
+            number: in_bytes([
+                ("peak, training", everything.training_peak_bytes),
+                ("saving all", everything.peak_bytes),
+                ("sharded", sharded.peak_bytes),
+            ]),
+            condition: format!(
+                "with full_state_dict and without cpu_offload the {} ranks gather the whole state each: {} of weights and {} with the \
+                 optimizer's, on top of {} that are held; the peak is {} where a training step has {}. A sharded checkpoint gathers {}",
+                sizes.ranks,
+                bytes(weights.gathered_bytes()),
+                bytes(everything.gathered_bytes()),
+                bytes(everything.held_bytes),
+                bytes(everything.peak_bytes),
+                bytes(everything.training_peak_bytes),
+                bytes(sharded.gathered_bytes())
+            ),
+        },
+        JudgedClaim {
+            lead: "",
+            claim: CLAIMS[1],
+            verdict: if one_at_a_time { Verdict::Holds } else { Verdict::Fails },
+            number: in_bytes([
+                ("gathered, offloaded", offloaded.gathered_bytes()),
+                ("kept", everything.gathered_bytes()),
+            ]),
+            condition: format!(
+                "each tensor goes to the host before the next is gathered, so that the largest one is there at once ({} of {}); rank 0's host \
+                 holds the {} of weights and moments, the others none",
+                bytes(largest),
+                bytes(everything.gathered_bytes()),
+                bytes(everything.gathered_bytes())
+            ),
+        },
+    ]
+}
