@@ -68,7 +68,7 @@ impl Cut {
         let own = room / 16 / ROW / ROWS * ROWS;
         let once = packed >= ROWS;
         let outputs = even(plan.outputs, most.min(if once { packed } else { own }));
-        let staged = room - widest * DEPTH - most * widest - left_len(own) - 2 * WIDTH;
+        let staged = room - right_len(widest) - most * widest - left_len(own) - 2 * WIDTH;
         Self { words, depth, outputs, once, points, staged }
     }
 }
@@ -365,15 +365,25 @@ fn write_rows_body<S: Isa, T: Float>(w: &Written<'_, T>, tile: &Sums<T::Compute>
             if w.every == 1 {
                 // SAFETY: a run of the target, which `End::write`'s caller has for itself.
                 let to = unsafe { std::slice::from_raw_parts_mut(to, len) };
-                for (to, &sum) in to.iter_mut().zip(sums) {
-                    *to = T::put(sum + bias);
+                if len == WIDTH {
+                    write_row(&mut to[..WIDTH], &sums[..WIDTH], bias);
+                } else {
+                    write_row(to, sums, bias);
                 }
             } else {
-                for (j, &sum) in sums.iter().enumerate() {
+                for j in 0..len {
                     // SAFETY: as above.
-                    unsafe { *to.add(j * w.every) = T::put(sum + bias) };
+                    unsafe { *to.add(j * w.every) = T::put(sums[j] + bias) };
                 }
             }
         }
+    }
+}
+
+// Over indices: of iterators some are not inlined here.
+#[inline(always)]
+fn write_row<T: Float>(to: &mut [T], sums: &[T::Compute], bias: T::Compute) {
+    for j in 0..to.len() {
+        to[j] = T::put(sums[j] + bias);
     }
 }

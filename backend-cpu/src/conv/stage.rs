@@ -225,29 +225,37 @@ fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isi
     }
     let start = (start + (from * step) as isize) as usize;
     let zero = T::put(<T::Compute as Default>::default());
+    let n = to.len();
+    let last = start + (n - 1) * step;
+    let first = &first[start..=last];
+    // Loops over indices: of iterators some are not inlined here.
+    #[allow(clippy::needless_range_loop)]
     match (second, step) {
         (None, 1) => {
-            for (to, &x) in to.iter_mut().zip(&first[start..]) {
-                *to = T::cell(x, zero);
+            for i in 0..n {
+                to[i] = T::cell(first[i], zero);
             }
         }
         (Some(second), 1) => {
-            for ((to, &x), &y) in to.iter_mut().zip(&first[start..]).zip(&second[start..]) {
-                *to = T::cell(x, y);
+            let second = &second[start..=last];
+            for i in 0..n {
+                to[i] = T::cell(first[i], second[i]);
             }
         }
         (None, 2) => {
-            // All but the last in pairs, which the compiler makes vectors of.
-            let last = to.len() - 1;
-            for (to, pair) in to[..last].iter_mut().zip(first[start..].chunks_exact(2)) {
-                *to = T::cell(pair[0], zero);
+            for i in 0..n {
+                to[i] = T::cell(first[2 * i], zero);
             }
-            to[last] = T::cell(first[start + 2 * last], zero);
+        }
+        (Some(second), 2) => {
+            let second = &second[start..=last];
+            for i in 0..n {
+                to[i] = T::cell(first[2 * i], second[2 * i]);
+            }
         }
         _ => {
-            for (i, to) in to.iter_mut().enumerate() {
-                let at = start + i * step;
-                *to = T::cell(first[at], second.map_or(zero, |second| second[at]));
+            for i in 0..n {
+                to[i] = T::cell(first[i * step], second.map_or(zero, |second| second[start + i * step]));
             }
         }
     }

@@ -68,7 +68,7 @@ pub(super) fn run<W: Word<Sum = f32>, T: Packs<W>>(ctx: &Context<'_>, job: &Job<
                 let turned = pack::left(a.at(0, p).into(), [m, taken], left);
                 pack::right(b.at(p, 0).into(), [taken, n], right, &mut rest[..WIDTH * ROW]);
                 let (left, right) = (left.as_ptr(), right.as_ptr());
-                let blocks = Blocks { left, turned, right, panel: depth * WIDTH, depth, rows: m, columns: n };
+                let blocks = Blocks { left, turned, right, panel: pack::panel_len(depth), depth, rows: m, columns: n };
                 let (first, last) = (p == 0, p + taken == k);
                 multiply(&blocks, |row, column, tile| {
                     let sizes = spans([m, n], [row, column]);

@@ -1,6 +1,6 @@
 //! Sums that wait for further terms: those of all tiles of a task, row by row.
 
-use super::Sums;
+use super::{Sums, WIDTH};
 use crate::element::Real;
 use crate::simd::{Isa, simd};
 
@@ -44,16 +44,32 @@ simd! {
 
 #[inline(always)]
 fn add_body<S: Isa, R: Real>(tile: &mut Sums<R>, sums: &[R], apart: usize, [rows, columns]: [usize; 2]) {
-    for (i, tile) in tile.0[..rows].iter_mut().enumerate() {
-        for (to, &from) in tile.iter_mut().zip(&sums[i * apart..][..columns]) {
-            *to = *to + from;
+    for i in 0..rows {
+        let from = &sums[i * apart..][..columns];
+        if columns == WIDTH {
+            add_row(&mut tile.0[i], &from[..WIDTH]);
+        } else {
+            add_row(&mut tile.0[i][..columns], from);
         }
+    }
+}
+
+// Over indices: of iterators some are not inlined here.
+#[inline(always)]
+fn add_row<R: Real>(to: &mut [R], from: &[R]) {
+    for j in 0..to.len() {
+        to[j] = to[j] + from[j];
     }
 }
 
 #[inline(always)]
 fn keep_body<S: Isa, R: Real>(tile: &Sums<R>, sums: &mut [R], apart: usize, [rows, columns]: [usize; 2]) {
-    for (i, tile) in tile.0[..rows].iter().enumerate() {
-        sums[i * apart..][..columns].copy_from_slice(&tile[..columns]);
+    for i in 0..rows {
+        let to = &mut sums[i * apart..][..columns];
+        if columns == WIDTH {
+            to[..WIDTH].copy_from_slice(&tile.0[i]);
+        } else {
+            to.copy_from_slice(&tile.0[i][..columns]);
+        }
     }
 }

@@ -115,7 +115,7 @@ pub(crate) unsafe fn multiply<W: Word>(blocks: &Blocks<W>, mut tile: impl FnMut(
     for (panel, column) in (0..blocks.columns).step_by(WIDTH).enumerate() {
         for row in (0..blocks.rows).step_by(ROWS) {
             let left = if blocks.turned {
-                Left::Turned(blocks.left.wrapping_add(row * DEPTH), ROWS)
+                Left::Turned(blocks.left.wrapping_add(row / ROWS * pack::TURNED_LEN), ROWS)
             } else {
                 Left::Rows(blocks.left.wrapping_add(row * ROW))
             };

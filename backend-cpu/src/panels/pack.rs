@@ -115,9 +115,20 @@ pub(crate) fn left_len(rows: usize) -> usize {
     rows.next_multiple_of(ROWS) * ROW
 }
 
+/// Words from one panel of a right block to the next, for panels that are written side by side, term by term: not a multiple of a page, so that they do not
+/// compete for one set of the cache.
+pub(crate) fn panel_len(depth: usize) -> usize {
+    depth * WIDTH + APART
+}
+
+/// The same for the panels of a turned left block.
+pub(crate) const TURNED_LEN: usize = ROWS * DEPTH + APART;
+
+const APART: usize = 16;
+
 /// Elements of a right block of `columns` columns.
 pub(crate) fn right_len(columns: usize) -> usize {
-    columns.next_multiple_of(WIDTH) * DEPTH
+    columns.div_ceil(WIDTH) * panel_len(DEPTH)
 }
 
 /// Packs `rows` × `terms` of a matrix into a left block; gives whether it is turned.
@@ -127,7 +138,7 @@ pub(crate) fn right_len(columns: usize) -> usize {
 pub(crate) unsafe fn left<W: Word, T: Packs<W>>(from: Part<T>, [rows, terms]: [usize; 2], to: &mut [W]) -> bool {
     if from.row == 1 && from.col != 1 {
         // SAFETY: passed on to the caller.
-        unsafe { by_terms(from.turned(), [terms, rows], to, ROWS, ROWS * DEPTH) };
+        unsafe { by_terms(from.turned(), [terms, rows], to, ROWS, TURNED_LEN) };
         return true;
     }
     for i in 0..rows {
@@ -137,7 +148,7 @@ pub(crate) unsafe fn left<W: Word, T: Packs<W>>(from: Part<T>, [rows, terms]: [u
     false
 }
 
-/// Packs `terms` × `columns` of a matrix into a right block whose panels are `depth·WIDTH` words apart, where `depth` is the words that `terms` make.
+/// Packs `terms` × `columns` of a matrix into a right block whose panels are [`panel_len`] words apart.
 /// `rows` is room for a left block of [`WIDTH`] rows.
 ///
 /// # Safety
@@ -151,7 +162,7 @@ pub(crate) unsafe fn right<W: Word, T: Packs<W>>(
     let depth = terms.div_ceil(W::TERMS);
     if from.col == 1 {
         // SAFETY: passed on to the caller.
-        return unsafe { by_terms(from, [terms, columns], to, WIDTH, WIDTH * depth) };
+        return unsafe { by_terms(from, [terms, columns], to, WIDTH, panel_len(depth)) };
     }
     for (panel, start) in (0..columns).step_by(WIDTH).enumerate() {
         let width = WIDTH.min(columns - start);
@@ -159,7 +170,7 @@ pub(crate) unsafe fn right<W: Word, T: Packs<W>>(
             // SAFETY: column `start + j`; the caller asserts the rest.
             unsafe { row(from.at(0, start + j), from.row, terms, &mut rows[j * ROW..][..depth]) };
         }
-        turn(rows, width, &mut to[panel * depth * WIDTH..][..depth * WIDTH]);
+        turn(rows, width, &mut to[panel * panel_len(depth)..][..depth * WIDTH]);
     }
 }
 
@@ -189,10 +200,18 @@ unsafe fn by_terms<W: Word, T: Packs<W>>(
     apart: usize,
 ) {
     for (p, term) in (0..terms).step_by(W::TERMS).enumerate() {
+        let second = W::TERMS == 2 && term + 1 < terms;
         // SAFETY: the caller asserts that these rows exist; their elements lie side by side.
-        let row = |i: usize| unsafe { std::slice::from_raw_parts(from.at(i, 0), if i < terms { across } else { 0 }) };
-        let second = if W::TERMS == 2 { row(term + 1) } else { &[] };
-        spread::<W, T>([row(term), second], &mut to[p * width..], width, apart);
+        let rows = unsafe {
+            [
+                std::slice::from_raw_parts(from.at(term, 0), across),
+                std::slice::from_raw_parts(
+                    from.at(if second { term + 1 } else { term }, 0),
+                    if second { across } else { 0 },
+                ),
+            ]
+        };
+        spread::<W, T>(rows, &mut to[p * width..], width, apart);
     }
 }
 
