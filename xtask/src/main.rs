@@ -5,6 +5,8 @@
 mod artifact;
 mod checks;
 mod cuda;
+mod dist;
+mod licences;
 mod measure;
 mod python;
 mod software_gpu;
@@ -44,6 +46,14 @@ enum Chore {
     ///
     /// Example: cargo xtask bench --group allocators
     Bench(measure::BenchArgs),
+    /// Make an archive of the program with its library, pages, completions and licences, and its checksum, in target/archives.
+    ///
+    /// Example: cargo xtask dist --zig
+    Dist(dist::DistArgs),
+    /// Make a wheel for Python in target/wheels, by maturin.
+    ///
+    /// Example: cargo xtask wheel --zig
+    Wheel(dist::DistArgs),
     /// Make the READMEs' tables of figures anew from benches/results.
     BenchTables,
     /// Make docs/json.md, and the same as types of Python, anew from the structs that are written.
@@ -56,6 +66,8 @@ fn main() -> ExitCode {
         Chore::Test { full } => repository_root().and_then(|root| steps::run_all(&root, full)),
         Chore::Python { full } => repository_root().and_then(|root| python::alone(&root, full)),
         Chore::Bench(args) => repository_root().and_then(|root| measure::run(&root, &args)),
+        Chore::Dist(args) => repository_root().and_then(|root| dist::archive(&root, &args)),
+        Chore::Wheel(args) => repository_root().and_then(|root| dist::wheel(&root, &args)),
         Chore::BenchTables => repository_root().and_then(|root| measure::tables(&root)),
         Chore::Json => repository_root().and_then(|root| {
             let text = xtask::schemas::markdown(&root)?;
