@@ -1,4 +1,4 @@
-//! Segments as buffers, bytes and kernels in one queue.
+//! The OpenCL backend: segments are buffers; bytes and kernels go through one queue.
 
 use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,10 +15,10 @@ use crate::device::{Found, devices};
 use crate::programs::Programs;
 use crate::{NAME, failed};
 
-/// Work items of a group. Each works for itself, so that any number is right.
+/// Work items per group. Work items do not cooperate, so any number is correct.
 const GROUP: usize = 64;
 
-/// A device of OpenCL.
+/// An OpenCL device.
 pub struct OpenCl {
     found: Found,
     limits: Limits,
@@ -45,20 +45,20 @@ unsafe impl Send for OpenCl {}
 unsafe impl Sync for OpenCl {}
 
 impl OpenCl {
-    /// How many devices there are.
+    /// Number of devices.
     pub fn count() -> Result<usize> {
         Ok(devices()?.len())
     }
 
-    /// Opens the device of that number.
+    /// Opens the device at `index`.
     ///
     /// # Errors
-    /// When there is none; the driver's.
+    /// No such device; errors of the driver.
     pub fn open(index: usize) -> Result<Self> {
         let absent = || Error::backend(NAME, format!("there is no device {index}"));
         let found = devices()?.into_iter().nth(index).ok_or_else(absent)?;
         let context = Context::from_device(&found.device).map_err(|error| failed("no context", error))?;
-        // In order, which is what no property says.
+        // Without properties the queue runs in order.
         let queue = CommandQueue::create_default_with_properties(&context, 0, 0);
         let queue = queue.map_err(|error| failed("no queue", error))?;
         let parameters = found.device.max_parameter_size().unwrap_or(0);
@@ -82,7 +82,7 @@ impl OpenCl {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts a launch into the queue.
+    /// Queues a launch.
     fn run(&self, state: &mut State, launch: &Launch) -> Result<()> {
         let told = |error| failed(launch.function, error);
         let kernel = state.programs.kernel(&self.context, launch)?;
@@ -118,7 +118,7 @@ impl DeviceMemory for OpenCl {
         }
         let mut state = self.state();
         state.segments.check_room()?;
-        // A driver may lend more than it has, and fail when a kernel touches it.
+        // A driver may hand out more memory than the device has, and fail when a kernel touches it.
         let free = self.found.total_bytes.saturating_sub(state.held_bytes);
         let full = Error::DeviceFull { requested_bytes: bytes, free_bytes: Some(free) };
         if bytes > free {
@@ -134,14 +134,14 @@ impl DeviceMemory for OpenCl {
     fn free_segment(&self, id: SegmentId) {
         let mut state = self.state();
         if let Some(segment) = state.segments.remove(id) {
-            // What failed in the queue is told by the next call that waits for it.
+            // The next call that waits for the queue reports its failures.
             let _ = self.queue.finish();
             state.held_bytes -= segment.bytes;
         }
     }
 
     fn memory_info(&self) -> Option<MemoryInfo> {
-        // OpenCL has no figure for what others use.
+        // OpenCL does not report the memory that other processes use.
         None
     }
 

@@ -1,4 +1,4 @@
-//! Which devices there are.
+//! The available devices.
 
 use memcore::{Error, Result};
 use opencl3::device::{
@@ -7,32 +7,32 @@ use opencl3::device::{
 
 use crate::{NAME, failed};
 
-/// What is known of a device without a context on it.
+/// Properties of a device that are known without opening a context on it.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// As its driver calls it.
+    /// Name, as the driver gives it.
     pub name: String,
     /// `processor`, `discrete`, `integrated` or `other`.
     pub kind: &'static str,
-    /// Whether its memory is the host's.
+    /// True if its memory is the host's.
     pub host_memory: bool,
-    /// Whether it has 64-bit floats.
+    /// True if it has 64-bit floats.
     pub doubles: bool,
-    /// Whether it can be told to round quotients and roots correctly.
+    /// True if the compiler has an option for correctly rounded quotients and roots.
     pub(crate) exact_division: bool,
-    /// Memory that it has.
+    /// Total memory.
     pub total_bytes: u64,
     /// The largest buffer.
     pub max_segment_bytes: u64,
-    /// Every address of a buffer is a multiple of this many bytes.
+    /// Alignment: every address of a buffer is a multiple of this many bytes.
     pub(crate) alignment: u64,
     pub(crate) device: Device,
 }
 
-/// The devices of all drivers, in their order.
+/// Returns the devices of all drivers, in their order.
 ///
 /// # Errors
-/// Where no library of OpenCL can be loaded, or it has no driver, or no driver a device.
+/// No OpenCL library can be loaded, it has no driver, or no driver has a device.
 pub fn devices() -> Result<Vec<Found>> {
     let platforms = opencl3::platform::get_platforms()
         .map_err(|error| failed("no driver for OpenCL (libOpenCL and one are needed, such as the packages ocl-icd-libopencl1 and pocl-opencl-icd)", error))?;
@@ -64,7 +64,7 @@ impl Found {
             exact_division: config & CL_FP_CORRECTLY_ROUNDED_DIVIDE_SQRT != 0,
             total_bytes: device.global_mem_size()?,
             max_segment_bytes: device.max_mem_alloc_size()?,
-            // Given in bits.
+            // OpenCL reports it in bits.
             alignment: u64::from(device.mem_base_addr_align()? / 8).next_power_of_two(),
             device,
         })

@@ -1,4 +1,4 @@
-//! Programs and kernels, compiled when they are needed.
+//! Programs and kernels, compiled at first use.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use portable_kernels::{Language, Launch, Program};
 use crate::device::Found;
 use crate::failed;
 
-/// What was compiled so far.
+/// Programs and kernels compiled so far.
 pub(crate) struct Programs {
     options: String,
     doubles: bool,
@@ -29,10 +29,10 @@ impl Programs {
         }
     }
 
-    /// The kernel of a launch.
+    /// Returns the kernel of a launch, and compiles it at first use.
     ///
     /// # Errors
-    /// With the compiler's own words.
+    /// The compiler's own message.
     pub(crate) fn kernel(&mut self, context: &Context, launch: &Launch) -> Result<&Kernel> {
         let key = (launch.program, launch.function);
         if !self.kernels.contains_key(&key) {

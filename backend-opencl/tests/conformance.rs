@@ -1,4 +1,4 @@
-//! The conformance suites on an OpenCL device: the first, or the one whose number `VRAMLAB_OPENCL_DEVICE` says.
+//! The conformance suites on an OpenCL device: the first, or the one whose index is in `VRAMLAB_OPENCL_DEVICE`.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! The adapters that the drivers offer.
+//! Adapters of the installed drivers.
 
 use std::sync::OnceLock;
 
@@ -8,31 +8,31 @@ use wgpu::{Adapter, Backends, DeviceType, Instance, InstanceDescriptor, Instance
 
 use crate::NAME;
 
-/// What is known of an adapter before it is opened.
+/// Properties of an adapter that are known before it is opened.
 #[derive(Clone, Debug)]
 pub struct AdapterInfo {
-    /// Its name, as the driver gives it, with the interface that it is reached through.
+    /// Name, as the driver gives it, with the graphics API through which it is reached.
     pub name: String,
     /// `vulkan`, `metal`, `dx12`.
     pub api: &'static str,
     /// `discrete`, `integrated`, `virtual`, `software`, `other`.
     pub kind: &'static str,
-    /// Whether it computes on the host's processor.
+    /// True if it computes on the host's processor.
     pub is_software: bool,
-    /// Whether it is a card of its own.
+    /// True if it is a discrete card.
     pub is_discrete: bool,
-    /// The largest buffer, hence the largest segment.
+    /// Size of the largest buffer, and so of the largest segment.
     pub max_segment_bytes: u64,
-    /// The largest range that a kernel may see of one operand.
+    /// The largest range of one operand that a kernel can bind.
     pub max_binding_bytes: u64,
     /// Features that kernels could use: `f16`, `subgroup`, `timestamps`.
     pub features: Vec<&'static str>,
-    /// Types that the backend computes with there.
+    /// Element types that the backend computes with on this adapter.
     pub dtypes: Vec<DType>,
 }
 
-/// Types that kernels exist for on every adapter: 16-bit floats are stored packed in words and computed in f32, so that they
-/// need no feature.
+/// Element types for which kernels exist on every adapter. 16-bit floats are stored packed in words and computed in
+/// f32, so that they need no feature.
 pub(crate) const DTYPES: [DType; 8] =
     [DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
 
@@ -65,7 +65,7 @@ impl AdapterInfo {
     }
 }
 
-/// Discrete cards first, software last.
+/// Sort key: discrete cards first, software last.
 fn rank(adapter: &Adapter) -> u8 {
     match adapter.get_info().device_type {
         DeviceType::DiscreteGpu => 0,
@@ -76,7 +76,8 @@ fn rank(adapter: &Adapter) -> u8 {
     }
 }
 
-/// Every adapter, discrete cards first. The drivers are asked once: a card does not come while a program runs, and each asking loads them anew.
+/// Every adapter, discrete cards first. The drivers are asked once: a card does not appear while a program runs, and
+/// each query loads the drivers anew.
 fn all() -> &'static [Adapter] {
     static ALL: OnceLock<Vec<Adapter>> = OnceLock::new();
     ALL.get_or_init(|| {
@@ -90,13 +91,13 @@ fn all() -> &'static [Adapter] {
     })
 }
 
-/// Every adapter, in the order of the numbers that [`Wgpu::open`](crate::Wgpu::open) takes: discrete cards first, software last.
-/// Empty where there is no driver.
+/// Returns every adapter, discrete cards first and software last; [`Wgpu::open`](crate::Wgpu::open) takes an index of
+/// this list. Empty without a driver.
 pub fn adapters() -> Vec<AdapterInfo> {
     all().iter().map(AdapterInfo::of).collect()
 }
 
-/// The adapter of that number.
+/// Returns the adapter at `index`.
 pub(crate) fn at(index: usize) -> Result<(Adapter, AdapterInfo)> {
     let all = all();
     if all.is_empty() {
@@ -108,6 +109,6 @@ pub(crate) fn at(index: usize) -> Result<(Adapter, AdapterInfo)> {
     Ok((adapter.clone(), AdapterInfo::of(adapter)))
 }
 
-/// What a machine without a driver is told.
+/// The message for a machine without a driver.
 pub const NO_ADAPTER: &str = "no adapter: neither Vulkan, Metal nor DX12 found a device. Install the card's driver; for a \
 software device on Debian or Ubuntu: apt-get install mesa-vulkan-drivers libvulkan1";

@@ -1,8 +1,8 @@
 //! Fused attention, its gradients, and rotary embedding.
 //!
-//! A workgroup makes a few rows of a result: four queries against all keys, 64 at a time, or four keys against all queries of
-//! their group. Scores live in workgroup memory only, so that nothing of the size of the score matrix exists but the gradient of a
-//! mask, where it is wanted.
+//! A workgroup computes a few rows of a result: four queries against all keys, 64 at one time, or four keys against all
+//! queries of their group. Scores exist only in workgroup memory. Nothing of the size of the score matrix is stored,
+//! except the gradient of a mask if it is wanted.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
@@ -12,17 +12,17 @@ use crate::element::{Elem, Slot, declare, fill_in};
 use crate::job::{Context, Job};
 use crate::key::Variant;
 
-/// Rows of a result that a workgroup makes.
+/// Rows of a result that a workgroup computes.
 const ROWS: usize = 4;
 /// The largest head: four rows of it are kept in workgroup memory, twice.
 const MAX_HEAD: usize = 256;
 
-/// Whether heads are small enough.
+/// True if the heads are small enough.
 pub(crate) fn supports(q: &Operand, v: &Operand) -> bool {
     q.dims()[3] <= MAX_HEAD && v.dims()[3] <= MAX_HEAD
 }
 
-/// Operands that all passes know.
+/// Operands that all passes use.
 struct Problem<'a> {
     q: &'a Operand,
     k: &'a Operand,
@@ -52,7 +52,7 @@ impl Problem<'_> {
                 job.u(stride);
             }
         }
-        // The first step of a sum over the keys of a block.
+        // The first stride of the tree sum over the keys of a block.
         job.u(k[2].clamp(1, 64).next_power_of_two() / 2);
     }
 
@@ -68,7 +68,7 @@ impl Problem<'_> {
         [Slot::read("q", elem), Slot::read("k", elem), Slot::read("v", elem), Slot::read("mask", elem)]
     }
 
-    /// Refuses sequences that a driver with short loops would not go through: `blocks` of 64, `share` times.
+    /// Refuses sequences whose loops (`blocks` of 64, `share` times) a driver with a limit on rounds would not finish.
     fn check_rounds(&self, cx: &Context<'_>, length: usize, share: usize) -> Result<()> {
         let (d, dv) = (self.q.dims()[3], self.v.dims()[3]);
         let block = d + dv + 16 * d.max(dv).div_ceil(64) + 16;
@@ -143,7 +143,8 @@ fn queries(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
     by_queries(cx, k, &k.dq, "attention_dq", Problem::groups(q[0] * q[1], q[2]), include_str!("attention/queries.wgsl"))
 }
 
-/// The gradient of what is added to the scores, if it is wanted: with that of q it would have more operands than every device binds.
+/// The gradient of the mask, if it is wanted. Together with the gradient of q, a pass would have more operands than
+/// every device binds.
 fn mask(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
     let Some(dmask) = &k.dmask else { return Ok(()) };
     let (q, blocks) = (k.q.dims(), k.k.dims()[2].div_ceil(64) as u64);
@@ -151,7 +152,7 @@ fn mask(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
     by_queries(cx, k, dmask, "attention_dmask", groups, include_str!("attention/mask.wgsl"))
 }
 
-/// A pass whose workgroups have four queries each.
+/// Runs a pass whose workgroups have four queries each.
 fn by_queries(
     cx: &mut Context<'_>,
     k: &AttentionGrad,
@@ -178,7 +179,7 @@ fn by_queries(
     })
 }
 
-/// The gradient of k, or that of v: together they would have more operands than every device binds.
+/// The gradient of k, or of v if `values`. Both in one pass would have more operands than every device binds.
 fn keys(cx: &mut Context<'_>, k: &AttentionGrad, values: bool) -> Result<()> {
     let (problem, elem) = (problem_of(k), Elem::of(k.q.dtype));
     let out = if values { &k.dv } else { &k.dk };

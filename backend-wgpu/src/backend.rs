@@ -16,11 +16,11 @@ use crate::queue::{FIXED_BYTES, Queue};
 use crate::segments::{STORAGE, Segments};
 use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
 
-/// A graphics card, or what stands in for one: see the crate's text.
+/// A graphics card, or a software adapter; see the crate's documentation.
 pub struct Wgpu {
     gpu: Gpu,
     limits: Limits,
-    /// Where a binding may begin.
+    /// Alignment of a binding's offset.
     align: u64,
     state: Mutex<State>,
 }
@@ -29,37 +29,37 @@ struct State {
     segments: Segments,
     queue: Queue,
     pipelines: Pipelines,
-    /// What is bound for nothing, and the scratch behind it.
+    /// A dummy that is bound for absent operands, followed by the scratch.
     fixed: Buffer,
-    /// The last launch, where the next one may become a part of it.
+    /// The last launch, if the next call may become a part of it.
     pending: Option<PendingLaunch>,
-    /// What went wrong in a call that could not say so.
+    /// An error from a call that could not return one.
     untold: Option<Error>,
 }
 
-/// What the backend did so far.
+/// Counters of the backend's work so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Statistics {
-    /// Command buffers handed to the device.
+    /// Command buffers submitted to the device.
     pub submissions: u64,
-    /// Kernels recorded; one that became a part of another is none.
+    /// Kernels recorded; a kernel that was fused into another does not count.
     pub dispatches: u64,
     /// Kernels compiled.
     pub pipelines: u64,
-    /// Bytes that the layer below has taken of the driver, where it says.
+    /// Bytes that the layer below has taken from the driver; `None` if it does not report them.
     pub reserved_bytes: Option<u64>,
 }
 
 impl Wgpu {
-    /// Opens the adapter of that number in the order of [`adapters`](crate::adapters).
+    /// Opens the adapter at `index` of [`adapters`](crate::adapters).
     ///
     /// # Errors
-    /// [`Error::Backend`] where there is no such adapter, or it lacks what every kernel needs.
+    /// [`Error::Backend`] if there is no such adapter, or it lacks a feature that every kernel needs.
     pub fn open(index: usize) -> Result<Self> {
         Self::on(Gpu::open(index)?)
     }
 
-    /// On an opened device.
+    /// Creates the backend on an opened device.
     pub(crate) fn on(gpu: Gpu) -> Result<Self> {
         let wanted = gpu.device.limits();
         for (what, have, need) in [
@@ -76,7 +76,7 @@ impl Wgpu {
         let limits = Limits {
             alignment: 256,
             max_segment_bytes: wanted.max_buffer_size.min(total) & !15,
-            // An operand is bound from the last place where a binding may begin.
+            // An operand is bound from the last aligned offset before it.
             max_binding_bytes: (wanted.max_storage_buffer_binding_size - align) & !15,
             dtypes: DTYPES.to_vec(),
         };
@@ -93,12 +93,12 @@ impl Wgpu {
         Ok(Self { gpu, limits, align, state: Mutex::new(state) })
     }
 
-    /// What is known of the adapter.
+    /// Properties of the adapter.
     pub fn info(&self) -> &AdapterInfo {
         &self.gpu.info
     }
 
-    /// What the backend did so far.
+    /// Counters of the work so far.
     pub fn statistics(&self) -> Statistics {
         let state = &mut *self.state();
         state.untold = self.flush(state).err();
@@ -133,7 +133,7 @@ impl DeviceMemory for Wgpu {
         if !state.segments.contains(id) {
             return;
         }
-        // Work that uses it is completed; an error is told to the next call that can return one.
+        // Waits until work that uses the segment has completed. The next call that can return an error reports one.
         let flushed = self.flush(state);
         let finished = flushed.and(state.queue.finish(&self.gpu));
         state.pipelines.forget(id);
@@ -142,7 +142,7 @@ impl DeviceMemory for Wgpu {
             drop(buffer);
         }
         if finished.is_ok() {
-            // The memory goes back when the device is asked next.
+            // The driver frees the memory when the device is next polled.
             let _ = self.gpu.device.poll(wgpu::PollType::Poll);
         }
         state.untold = finished.err();
@@ -181,7 +181,7 @@ impl Backend for Wgpu {
         self.gpu.check()?;
         let head = (dst.offset.wrapping_neg() % 4).min(dst.len) as usize;
         let body = (src.len() - head) & !3;
-        // Words that are not all ours: only our bytes of them change.
+        // The first and last words may belong to others in part: only this region's bytes of them change.
         let (first, rest) = src.split_at(head);
         let (middle, last) = rest.split_at(body);
         let mut cx = self.context(state);
@@ -202,7 +202,7 @@ impl Backend for Wgpu {
         if lead == 0 && dst.len().is_multiple_of(4) {
             return state.queue.download(&self.gpu, &buffer, src.offset, dst);
         }
-        // Whole words, of which the region takes a part.
+        // Downloads whole words and copies the region's part of them.
         let mut words = vec![0; (lead + dst.len()).next_multiple_of(4)];
         state.queue.download(&self.gpu, &buffer, src.offset - lead as u64, &mut words)?;
         dst.copy_from_slice(&words[lead..lead + dst.len()]);
@@ -259,14 +259,14 @@ impl Backend for Wgpu {
 }
 
 impl Wgpu {
-    /// Records the launch that waits: whatever comes after it calls this first.
+    /// Records the pending launch. Any other work calls this first.
     fn flush(&self, state: &mut State) -> Result<()> {
         let recorded = match state.pending.take() {
             Some(_) if self.gpu.is_lost() => self.gpu.check(),
             Some(pending) => pending.record(&mut self.context(state)),
             None => Ok(()),
         };
-        // What went wrong first is told first.
+        // The earliest error is reported first.
         state.untold.take().map_or(recorded, Err)
     }
 
@@ -282,7 +282,7 @@ impl Wgpu {
     }
 }
 
-/// Whether a family has the kernel for these types and shapes.
+/// True if a family has the kernel for these types and shapes.
 fn supports(call: &KernelCall) -> bool {
     match call {
         KernelCall::Unary(k) => elementwise::supports_unary(k),
@@ -344,7 +344,7 @@ fn dispatch(cx: &mut Context<'_>, call: &KernelCall) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// By the next call that can, and once.
+    /// An error that could not be returned is reported once, by the next call that can.
     #[test]
     fn what_could_not_be_told_is_told_next() {
         let Some(backend) = conformance::or_skip("wgpu", Wgpu::open(0)) else { return };

@@ -1,8 +1,8 @@
-//! Products that are alike, and the tile that was chosen for them: what a device remembers.
+//! Kinds of products, and the tile that a device has chosen for each.
 
 use crate::key::{Key, Variant};
 
-/// What a product is about.
+/// Sizes of a product.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) batch: usize,
@@ -11,7 +11,7 @@ pub(crate) struct Sizes {
     pub(crate) k: usize,
 }
 
-/// Threads along each side of a tile, and the rows and columns that a thread makes.
+/// A tile: the number of threads along each side, and the rows and columns that each thread computes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tile {
     pub(crate) side: usize,
@@ -19,7 +19,7 @@ pub(crate) struct Tile {
     pub(crate) columns: usize,
 }
 
-/// Products that one choice is made for: alike but for their sizes, and those between the same powers of two.
+/// Products that share a choice of tile: they differ at most in their sizes, which lie between the same powers of two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Class {
     key: Key,

@@ -1,4 +1,5 @@
-//! Convolution and its gradients as products whose operands are computed places in the images: no patches are stored.
+//! Convolution and its gradients as matrix products. Kernels compute each operand's position in the images, so that no
+//! patches are stored.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
@@ -13,7 +14,7 @@ use crate::key::Variant;
 const FIELDS: &str = "h: u32, w: u32, oh: u32, ow: u32, kh: u32, kw: u32, channels: u32, outputs: u32, groups: u32, \
      sh: u32, sw: u32, ph: u32, pw: u32, dh: u32, dw: u32";
 
-/// Sizes that all three kernels know: the images, the window, the result.
+/// Sizes that all three kernels use: images, window, result.
 struct Problem<'a> {
     geometry: &'a Conv2dGeometry,
     x: &'a Operand,
@@ -30,12 +31,12 @@ impl Problem<'_> {
         }
     }
 
-    /// Elements of a window over all channels of a group.
+    /// Number of elements of a window over all channels of a group.
     fn window(&self) -> usize {
         self.weight.dims()[1..].iter().product()
     }
 
-    /// Outputs of a group.
+    /// Number of output channels of a group.
     fn outputs(&self) -> usize {
         self.weight.dims()[0] / self.geometry.groups
     }

@@ -1,11 +1,11 @@
-//! What the driver says of memory: heaps and budgets, asked of Vulkan itself.
+//! The driver's figures about memory: heaps and budgets, read from Vulkan directly.
 
 use memcore::backend::MemoryInfo;
 
 use crate::gpu::Gpu;
 
-/// Free and total memory of the device's own heap. Without `VK_EXT_memory_budget` what this process holds is taken off the heap; with it,
-/// the driver says what other processes leave.
+/// Free and total memory of the device-local heap. With `VK_EXT_memory_budget` the driver reports the memory that other
+/// processes leave; without it, free memory is the heap less the bytes that this process holds.
 #[cfg(not(any(target_os = "macos", target_os = "ios")))]
 pub(crate) fn memory_info(gpu: &Gpu, held_bytes: u64) -> Option<MemoryInfo> {
     use ash::vk;
@@ -40,7 +40,7 @@ pub(crate) fn memory_info(gpu: &Gpu, held_bytes: u64) -> Option<MemoryInfo> {
     Some(MemoryInfo { free_bytes: free_bytes.min(total_bytes), total_bytes })
 }
 
-/// Metal does not say what is free.
+/// Metal does not report free memory.
 #[cfg(any(target_os = "macos", target_os = "ios"))]
 pub(crate) fn memory_info(_gpu: &Gpu, _held_bytes: u64) -> Option<MemoryInfo> {
     None

@@ -1,17 +1,19 @@
-//! How WGSL gets at elements: the accessor functions of an operand, generated for its type.
+//! Access to elements from WGSL: accessor functions for an operand, generated for its type.
 //!
-//! Every operand is bound as an array of words. Elements of less than a word share one: whoever writes such an element writes its own bits
-//! alone, by an atomic exclusive-or with what they change. (Only the owner changes those bits, so what it read of them is still true.)
-//! *Quads* of four elements that begin at a multiple of four own their words and need no atomics.
+//! Every operand is bound as an array of words. Elements smaller than a word share one. A thread that writes such an
+//! element changes only the element's bits, by an atomic exclusive-or with the difference. (Only the owner changes
+//! those bits, so the value that it read is still current.) *Quads* of four elements that begin at a multiple of four
+//! own their words and need no atomics.
 //!
-//! For an operand `x` these are declared, `i` counting elements from its first one and `q` quads:
-//! `x_at(i)`, `x_put(i, value)`, or in a kernel of quads `x_at4(q)`, `x_put4(q, values)` and, where it repeats, `x_at(i)`.
-//! In a kernel of two quads at once, `q` counts those from where the binding begins: `x_first8()`, `x_at8(q)`, `x_put8(q, quads)`. All places can
-//! be computed before anything is read then, which is a tenth faster on llvmpipe.
+//! For an operand `x` these functions are declared, where `i` counts elements from its first one and `q` counts quads:
+//! `x_at(i)`, `x_put(i, value)`; in a kernel of quads `x_at4(q)`, `x_put4(q, values)` and, if the operand repeats,
+//! `x_at(i)`. In a kernel of two quads at once, `q` counts quads from the beginning of the binding: `x_first8()`,
+//! `x_at8(q)`, `x_put8(q, quads)`. All positions can then be computed before anything is read, which is a tenth faster
+//! on llvmpipe.
 
 use memcore::DType;
 
-/// How the bits of an element are understood.
+/// Interpretation of an element's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Elem {
     F32,
@@ -22,7 +24,7 @@ pub(crate) enum Elem {
     I8,
     U8,
     Bool,
-    /// Bits that are moved and not computed with, by size in bytes.
+    /// Bits that are moved but not computed with, by size in bytes.
     B1,
     B2,
     B4,
@@ -30,7 +32,7 @@ pub(crate) enum Elem {
 }
 
 impl Elem {
-    /// The type that arithmetic on `dtype` has.
+    /// The element for arithmetic on `dtype`.
     pub(crate) fn of(dtype: DType) -> Elem {
         match dtype {
             DType::F32 => Elem::F32,
@@ -45,7 +47,7 @@ impl Elem {
         }
     }
 
-    /// The bits of `dtype`.
+    /// The element for moving the bits of `dtype`.
     pub(crate) fn bits(dtype: DType) -> Elem {
         match dtype.size() {
             1 => Elem::B1,
@@ -78,7 +80,7 @@ impl Elem {
         }
     }
 
-    /// A value from its bits, which are the low ones of `h` (both words for 8 bytes).
+    /// WGSL that decodes a value from the low bits of `h` (both words for 8 bytes).
     pub(crate) fn decode(self, h: &str) -> String {
         match self {
             Elem::F32 => format!("bitcast<f32>({h})"),
@@ -93,7 +95,7 @@ impl Elem {
         }
     }
 
-    /// The bits of a value, with none above them.
+    /// WGSL that encodes a value as bits; the bits above them are 0.
     pub(crate) fn encode(self, v: &str) -> String {
         match self {
             Elem::F32 | Elem::I32 => format!("bitcast<u32>({v})"),
@@ -106,12 +108,12 @@ impl Elem {
     }
 }
 
-/// How many elements an access takes.
+/// Number of elements per access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Width {
     One,
     Four,
-    /// Where quads are moved by 64 bits, and the operand does not repeat.
+    /// Used if quads are moved by 64 bits and the operand does not repeat.
     Eight,
 }
 
@@ -124,7 +126,7 @@ impl Width {
         }
     }
 
-    /// What the accessors' names end in.
+    /// Suffix of the accessors' names.
     pub(crate) fn suffix(self) -> &'static str {
         match self {
             Width::One => "",
@@ -140,7 +142,7 @@ pub(crate) struct Slot {
     pub(crate) name: &'static str,
     pub(crate) elem: Elem,
     pub(crate) width: Width,
-    /// Whether the kernel writes it.
+    /// True if the kernel writes it.
     pub(crate) writes: bool,
 }
 
@@ -162,8 +164,8 @@ impl Slot {
 const F16: &str = include_str!("f16.wgsl");
 const BF16: &str = include_str!("bf16.wgsl");
 
-/// The declarations of a kernel: common functions, `Params` with these fields behind the offsets, operands with their accessors.
-/// A field is written as in WGSL, `name: type`.
+/// Returns the declarations of a kernel: common functions, `Params` with the offsets followed by these fields, operands
+/// with their accessors. A field is written as in WGSL, `name: type`.
 pub(crate) fn declare(slots: &[Slot], fields: &str) -> String {
     let mut out = String::from(include_str!("common.wgsl"));
     if slots.iter().any(|slot| slot.elem == Elem::F16) {
@@ -185,7 +187,7 @@ pub(crate) fn declare(slots: &[Slot], fields: &str) -> String {
     out
 }
 
-/// Where the first element of operand `i` lies.
+/// WGSL for the position of operand `i`'s first element.
 fn first(i: usize) -> String {
     format!("p.first[{}].{}", i / 4, ["x", "y", "z", "w"][i % 4])
 }
@@ -207,7 +209,7 @@ fn declare_one(out: &mut String, i: usize, slot: &Slot) {
             format!("{name}_buf[{first} + i] = {};", elem.encode("v")),
         ),
         _ => {
-            // 1 or 2 bytes: the word, and how far the element is shifted in it.
+            // 1 or 2 bytes: the word, and the shift of the element in it.
             let (log, lanes, bits, mask) = if size == 2 { (1, 1, 16, "0xffffu") } else { (2, 3, 8, "0xffu") };
             let place = format!("let k = {first} + i; let w = k >> {log}u; let s = (k & {lanes}u) * {bits}u;");
             (
@@ -226,7 +228,7 @@ fn declare_one(out: &mut String, i: usize, slot: &Slot) {
     }
 }
 
-/// How four elements make words: `x_of4` takes them apart, `x_bits4` puts them together.
+/// Declares the conversion between four elements and their words: `x_of4` unpacks them, `x_bits4` packs them.
 fn declare_quad(out: &mut String, slot: &Slot) {
     let Slot { name, elem, .. } = *slot;
     let t = elem.wgsl();
@@ -311,13 +313,14 @@ fn declare_eight(out: &mut String, i: usize, slot: &Slot) {
     }
 }
 
-/// What a quad is read and written as: four words, or with `by_64` the same as two of twice the width, two as one. llvmpipe puts what a
-/// subgroup loads together lane by lane, some 7 ns for each part of each lane, whatever its width: so a part had better be wide.
+/// WGSL type of a quad in memory: four words, or with `by_64` two words of twice the width. llvmpipe assembles a
+/// subgroup's load lane by lane, at some 7 ns for each part of each lane, whatever its width: so wide parts are better.
 pub(crate) fn quads(by_64: bool) -> &'static str {
     if by_64 { include_str!("quads64.wgsl") } else { include_str!("quads.wgsl") }
 }
 
-/// Replaces each `$NAME` of a template by its text. Longer names go first, so that none is taken for another's beginning.
+/// Replaces each `$NAME` of a template by its text. Longer names go first, so that no name is mistaken for the
+/// beginning of another.
 pub(crate) fn fill_in(template: &str, texts: &[(&str, &str)]) -> String {
     let mut texts = texts.to_vec();
     texts.sort_by_key(|(name, _)| std::cmp::Reverse(name.len()));

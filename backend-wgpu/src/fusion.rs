@@ -1,4 +1,5 @@
-//! A pointwise launch that waits for the next call: a function of its results in their own place becomes a part of it.
+//! Fusion: a pointwise launch waits for the next call, and a unary function of its result in place becomes a part of
+//! it.
 //!
 //! `relu_(a + b)` in two kernels writes the sum, reads it and writes it again; in one it is never in memory.
 
@@ -9,20 +10,21 @@ use memcore::error::Result;
 use crate::elementwise;
 use crate::job::Context;
 
-/// A launch that was accepted and not recorded.
+/// A launch that was accepted but not yet recorded.
 pub(crate) struct PendingLaunch {
     first: First,
     then: Option<UnaryOp>,
 }
 
-/// What may wait, by itself: a whole call is several times as large.
+/// A call that may wait. Only the struct of the call itself is kept: a whole `KernelCall` is several times as large.
 enum First {
     Unary(Unary),
     Binary(Binary),
 }
 
 impl PendingLaunch {
-    /// The launch, where something may follow in it: a function of floats that gives floats.
+    /// Makes a pending launch, if another function may be fused into it: it must be a function of floats that gives
+    /// floats.
     pub(crate) fn of(call: &KernelCall) -> Option<Self> {
         let first = match call {
             KernelCall::Unary(k) if k.out.dtype.is_float() => First::Unary(k.clone()),
@@ -32,7 +34,8 @@ impl PendingLaunch {
         Some(Self { first, then: None })
     }
 
-    /// Takes the next call in, if it is a function of exactly the launch that waits, in place.
+    /// Fuses the next call if it is a function of exactly the pending launch's result, in place. Returns whether it
+    /// did.
     pub(crate) fn merge(&mut self, next: &KernelCall) -> bool {
         let KernelCall::Unary(k) = next else { return false };
         let fits = self.then.is_none() && k.out == *self.out() && k.x == k.out;

@@ -1,4 +1,4 @@
-//! An opened device, and what went wrong on it.
+//! An opened device, and its errors.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,10 +13,10 @@ use crate::NAME;
 use crate::adapter::AdapterInfo;
 use crate::choice::{Class, Tile};
 
-/// Lanes of a subgroup on software adapters, and of a workgroup there.
+/// Lanes of a subgroup on software adapters, which is also the size of a workgroup there.
 pub(crate) const LANES: usize = 8;
 
-/// The first error that the driver reported and nobody has heard of yet. A lost device stays lost.
+/// The first error that the driver reported and that was not returned yet. A lost device stays lost.
 #[derive(Clone, Default)]
 struct Sink(Arc<Mutex<Failure>>);
 
@@ -32,10 +32,10 @@ impl Sink {
     }
 }
 
-/// Kernels by name and variant.
+/// Compiled kernels by name and variant.
 type Compiled = Arc<Mutex<FxHashMap<(&'static str, u64), ComputePipeline>>>;
 
-/// The fastest tile of each kind of product, as far as it was tried out.
+/// The fastest tile of each kind of product that was tried.
 type Tuned = Arc<Mutex<FxHashMap<Class, Tile>>>;
 
 /// A device with its queue; clones are the same device.
@@ -45,11 +45,11 @@ pub(crate) struct Gpu {
     pub(crate) device: Device,
     pub(crate) queue: Queue,
     pub(crate) info: AdapterInfo,
-    /// Whether it is software with subgroups of eight.
+    /// True for a software adapter with subgroups of eight lanes.
     pub(crate) has_lanes: bool,
-    /// Whether kernels move quads by 64 bits.
+    /// True if kernels move quads by 64 bits.
     pub(crate) by_64: bool,
-    /// Which of a product's candidates makes it, whatever would be fastest: tests go through all of them.
+    /// Index of the candidate that every product must use, instead of the fastest: tests go through all of them.
     pub(crate) forced_tile: Option<usize>,
     sink: Sink,
     compiled: Compiled,
@@ -57,8 +57,8 @@ pub(crate) struct Gpu {
 }
 
 impl Gpu {
-    /// The device of the adapter of that number. A program opens it once: an experiment wants memory without a past for each of its runs, not a
-    /// driver that compiles every kernel again.
+    /// Returns the device of the adapter at `index`. A program opens it once: the runs of an experiment need fresh
+    /// memory, but not a driver that compiles every kernel again.
     pub(crate) fn open(index: usize) -> Result<Self> {
         static OPENED: Mutex<BTreeMap<usize, Gpu>> = Mutex::new(BTreeMap::new());
         let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,17 +70,17 @@ impl Gpu {
         Ok(gpu)
     }
 
-    /// A kernel that was compiled before, for whichever backend object.
+    /// Returns a kernel that some backend object on this device compiled before.
     pub(crate) fn compiled(&self, name: &'static str, variant: u64) -> Option<ComputePipeline> {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner).get(&(name, variant)).cloned()
     }
 
-    /// Keeps a kernel for the next one who needs it.
+    /// Keeps a compiled kernel for later use.
     pub(crate) fn keep_compiled(&self, name: &'static str, variant: u64, pipeline: &ComputePipeline) {
         self.compiled.lock().unwrap_or_else(PoisonError::into_inner).insert((name, variant), pipeline.clone());
     }
 
-    /// The tile that products of this kind take, if one was chosen.
+    /// Returns the tile that was chosen for products of this kind.
     pub(crate) fn tuned(&self, class: &Class) -> Option<Tile> {
         self.tuned.lock().unwrap_or_else(PoisonError::into_inner).get(class).copied()
     }
@@ -89,10 +89,10 @@ impl Gpu {
         self.tuned.lock().unwrap_or_else(PoisonError::into_inner).insert(class, tile);
     }
 
-    /// Opens the adapter of that number with all that it can do.
+    /// Opens the adapter at `index` with all features that the kernels use.
     pub(crate) fn open_anew(index: usize) -> Result<Self> {
         let (adapter, info) = crate::adapter::at(index)?;
-        // Real cards move 128 bits at once as they are; software gains by words of 64.
+        // Real cards move 128 bits at once without it; software gains from words of 64 bits.
         let wide = if info.is_software { Features::SHADER_INT64 } else { Features::empty() };
         let wanted = adapter.features() & (Features::SUBGROUP | wide);
         let request = adapter.request_device(&DeviceDescriptor {
@@ -100,7 +100,7 @@ impl Gpu {
             required_features: wanted,
             required_limits: adapter.limits(),
             experimental_features: ExperimentalFeatures::disabled(),
-            // Small blocks below us: what a segment takes of the driver is nearly what it asks for.
+            // Small blocks in wgpu's allocator: a segment then takes hardly more from the driver than its size.
             memory_hints: MemoryHints::MemoryUsage,
             trace: Trace::Off,
         });
@@ -112,7 +112,7 @@ impl Gpu {
             on_error.with(|failure| failure.error.get_or_insert_with(|| one_line(&error.to_string())).len());
         }));
         let on_loss = sink.clone();
-        // Also called when the last owner drops the device: then nobody is told.
+        // Also called when the last owner drops the device; then nobody hears of it.
         device.set_device_lost_callback(move |_, message| {
             on_loss.with(|failure| failure.lost.get_or_insert_with(|| one_line(&message)).len());
         });
@@ -124,12 +124,12 @@ impl Gpu {
         Ok(Self { adapter, device, queue, info, has_lanes, by_64, forced_tile: None, sink, compiled, tuned })
     }
 
-    /// An error of this device's, which it names.
+    /// Makes an error that names this device.
     pub(crate) fn error(&self, what: impl std::fmt::Display) -> Error {
         Error::backend(NAME, format!("{}: {what}", self.info.name))
     }
 
-    /// What the driver reported since it was last asked.
+    /// Returns the error that the driver reported since the last call.
     pub(crate) fn check(&self) -> Result<()> {
         self.sink.with(|failure| {
             if let Some(lost) = &failure.lost {
@@ -139,7 +139,7 @@ impl Gpu {
         })
     }
 
-    /// Whether the device is gone for good.
+    /// True if the device is lost.
     pub(crate) fn is_lost(&self) -> bool {
         self.sink.with(|failure| failure.lost.is_some())
     }
@@ -149,10 +149,10 @@ impl Gpu {
 const ROUNDS: usize = 65_000;
 
 impl Gpu {
-    /// Refuses what such a driver would compute wrongly, without a word.
+    /// Refuses a kernel that such a driver would silently compute wrongly.
     ///
     /// # Errors
-    /// Names the kernel, where it needs more rounds than the driver runs.
+    /// Names the kernel if it needs more rounds than the driver runs.
     pub(crate) fn check_rounds(&self, kernel: &str, rounds: usize) -> Result<()> {
         if rounds <= ROUNDS || !self.info.name.contains("llvmpipe") {
             return Ok(());
@@ -161,7 +161,7 @@ impl Gpu {
     }
 }
 
-/// wgpu's messages run over several lines.
+/// Joins wgpu's messages, which have several lines, into one line.
 pub(crate) fn one_line(message: &str) -> String {
     message.split_whitespace().collect::<Vec<_>>().join(" ")
 }

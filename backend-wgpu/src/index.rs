@@ -46,8 +46,8 @@ const COLUMNS: usize = 256;
 pub(crate) fn scatter_add(cx: &mut Context<'_>, k: &ScatterAdd) -> Result<()> {
     let (rows, n, count) = (k.out.dims()[0], k.out.dims()[1], k.indices.dims()[0]);
     let elem = Elem::of(k.out.dtype);
-    // A workgroup for each row looks through all indices; where there are fewer indices than rows, one for each index that is the
-    // first of its kind, after everything was set to 0.
+    // A workgroup for each row goes through all indices. If there are fewer indices than rows, everything is set to 0
+    // first, and there is one workgroup for each index that is the first of its value.
     let by_index = count < rows;
     if by_index && !k.accumulate {
         crate::elementwise::fill(cx, &memcore::backend::kernel::Fill { value: 0.0, out: k.out })?;

@@ -1,4 +1,4 @@
-//! One launch being put together: operands, parameters, size.
+//! A launch under construction: operands, parameters, size.
 
 use memcore::backend::{Operand, Region};
 use memcore::error::Result;
@@ -10,26 +10,26 @@ use crate::pipelines::{Binding, MAX_BINDINGS, Pipelines};
 use crate::queue::{Queue, SLOT_WORDS};
 use crate::segments::Segments;
 
-/// Workgroups in one dimension of a dispatch, at most, everywhere.
+/// Maximum number of workgroups in one dimension of a dispatch, on every adapter.
 const MAX_GROUPS: u64 = 65_535;
 
 /// Bytes of [`Context::scratch`].
 pub(crate) const SCRATCH_BYTES: u64 = 4 << 20;
-/// Bytes of what is bound where a kernel's operand is absent or empty.
+/// Bytes of the dummy that is bound for an absent or empty operand.
 pub(crate) const DUMMY_BYTES: u64 = 256;
 
-/// Everything that a family's code needs to launch.
+/// Everything that a family needs to launch a kernel.
 pub(crate) struct Context<'a> {
     pub(crate) gpu: &'a Gpu,
     pub(crate) queue: &'a mut Queue,
     pub(crate) pipelines: &'a mut Pipelines,
     pub(crate) segments: &'a Segments,
     pub(crate) fixed: &'a Buffer,
-    /// Where a binding may begin.
+    /// Alignment of a binding's offset.
     pub(crate) align: u64,
 }
 
-/// A dispatch's operands and parameters, in the order in which the shader declares them.
+/// Operands and parameters of a dispatch, in the order in which the shader declares them.
 pub(crate) struct Job {
     bindings: [Binding; MAX_BINDINGS],
     count: usize,
@@ -38,7 +38,7 @@ pub(crate) struct Job {
     align: u64,
 }
 
-/// Words at the front of every dispatch's parameters: where each operand's first element lies in its binding.
+/// Words at the front of every dispatch's parameters: the position of each operand's first element in its binding.
 const OFFSETS: usize = MAX_BINDINGS;
 
 impl Context<'_> {
@@ -52,13 +52,13 @@ impl Context<'_> {
         }
     }
 
-    /// Records a dispatch of `groups` workgroups. `source` makes the kernel's WGSL where it was not made before. The shader computes its
-    /// number in the grid as `y·width + x`.
+    /// Records a dispatch of `groups` workgroups. `source` makes the kernel's WGSL at its first use. The shader
+    /// computes the index of a workgroup in the grid as `y·width + x`.
     pub(crate) fn run(&mut self, job: &Job, key: Key, groups: u64, source: impl FnOnce() -> String) -> Result<()> {
         if groups == 0 {
             return Ok(());
         }
-        // As few rows as can be, of equal length: what is left over at the end does nothing.
+        // As few rows as possible, of equal length; surplus workgroups at the end do nothing.
         let y = groups.div_ceil(MAX_GROUPS);
         let x = groups.div_ceil(y);
         if y > MAX_GROUPS {
@@ -71,7 +71,7 @@ impl Context<'_> {
             Some(segment) => segments.buffer(Region { segment, offset: binding.offset, len: 0 }),
             None => Ok(fixed),
         };
-        // An id that names nothing must not find a bind group either: those of a freed segment were forgotten.
+        // A segment id that is not valid must not find a bind group either: those of freed segments were dropped.
         self.pipelines.bind(self.gpu, bindings, buffer_of)?;
         let pipelines = &mut *self.pipelines;
         let params = pipelines.params.clone();
@@ -89,7 +89,8 @@ impl Context<'_> {
 }
 
 impl Job {
-    /// Binds an operand: the range from the last place where a binding may begin, and the elements up to its first one.
+    /// Binds an operand: from the last aligned offset before it, with the number of elements up to its first one as a
+    /// parameter.
     pub(crate) fn bind(&mut self, operand: &Operand) -> &mut Self {
         if operand.region.len == 0 {
             return self.bind_nothing();
@@ -97,7 +98,7 @@ impl Job {
         self.bind_region(operand.region, operand.dtype.size())
     }
 
-    /// Binds an operand, or the dummy in its place.
+    /// Binds an operand, or the dummy if it is absent.
     pub(crate) fn bind_opt(&mut self, operand: Option<&Operand>) -> &mut Self {
         match operand {
             Some(operand) => self.bind(operand),
@@ -105,7 +106,7 @@ impl Job {
         }
     }
 
-    /// Binds the fixed scratch, of which nothing is known at the start and at the end of a launch.
+    /// Binds the fixed scratch. Its contents are undefined before and after a launch.
     pub(crate) fn bind_scratch(&mut self) -> &mut Self {
         self.put(Binding { segment: None, offset: self.align.max(DUMMY_BYTES), size: SCRATCH_BYTES }, 0)
     }
@@ -127,29 +128,29 @@ impl Job {
         self
     }
 
-    /// Where the first element of operand `i` lies in its binding, in elements.
+    /// Position of operand `i`'s first element in its binding, in elements.
     pub(crate) fn first(&self, i: usize) -> u32 {
         self.words[i]
     }
 
-    /// The next parameter, a number below 2³² (core's sizes are; see `supports`).
+    /// Pushes a parameter, a number below 2³² (sizes in core are; see `supports`).
     pub(crate) fn u(&mut self, value: usize) -> &mut Self {
         self.word(value as u32)
     }
 
-    /// The next parameter, in f32.
+    /// Pushes a parameter, as f32.
     pub(crate) fn f(&mut self, value: f64) -> &mut Self {
         self.word((value as f32).to_bits())
     }
 
-    /// The next parameter, as it is.
+    /// Pushes a parameter as raw bits.
     pub(crate) fn word(&mut self, word: u32) -> &mut Self {
         self.words[self.len] = word;
         self.len += 1;
         self
     }
 
-    /// The number of the next parameter.
+    /// Index of the next parameter.
     pub(crate) fn len(&self) -> usize {
         self.len
     }

@@ -1,13 +1,13 @@
-//! How kernels are named: by what their source was generated from.
+//! Keys of kernels: the inputs from which their source is generated.
 
-/// A kernel in one of its forms: the family's name for it, and what its source was generated from, packed.
+/// A kernel in one of its forms: the family's name for it, and the packed inputs of its source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
     pub(crate) variant: u64,
 }
 
-/// Packs what a source is generated from into a [`Key`]'s variant.
+/// Packs the inputs of a source into a [`Key`]'s variant.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Variant(u64);
 

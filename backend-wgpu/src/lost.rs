@@ -1,5 +1,5 @@
-//! A device that goes away under a program. Loss is provoked by destroying it, which is how a driver's reset looks from here: the callback comes, and
-//! whatever is asked afterwards is refused.
+//! Loss of a device while a program uses it. Destroying the device provokes it, which looks like a driver's reset: the
+//! callback is called, and later requests are refused.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ fn refused<T>(what: &str, name: &str, outcome: Result<T>) {
 
 #[test]
 fn a_lost_device_is_an_error_that_names_it() {
-    // As nobody else has it open.
+    // A device that nothing else has opened.
     let Some(gpu) = conformance::or_skip(NAME, Gpu::open_anew(0)) else { return };
     let name = gpu.info.name.clone();
     let backend = Arc::new(Wgpu::on(gpu.clone()).unwrap());
     let device = Device::builder(backend.clone()).build();
     let x = Tensor::from_array(Array::from_slice(&device, &[4], &[1.0f32, 2.0, 3.0, 4.0]).unwrap());
     assert_eq!(ops::add(&x, &x).unwrap().array().to_f64().unwrap(), [2.0, 4.0, 6.0, 8.0]);
-    // Recorded, and not yet with the device when it goes.
+    // Recorded, but not yet submitted when the device is lost.
     let pending = ops::mul(&x, &x).unwrap();
 
     gpu.device.destroy();
@@ -39,17 +39,17 @@ fn a_lost_device_is_an_error_that_names_it() {
     refused("a segment", &name, backend.alloc_segment(1 << 20));
     refused("a kernel", &name, ops::add(&x, &x));
     refused("writing", &name, Array::from_slice(&device, &[4], &[0.0f32; 4]));
-    // It stays so, and everything can still be freed.
+    // The device stays lost, and everything can still be freed.
     refused("reading", &name, x.array().to_f64());
     drop((x, pending, device, backend));
 
-    // The adapter is there as before.
+    // The adapter can be opened again.
     let device = Device::builder(Arc::new(Wgpu::open(0).unwrap())).build();
     let y = Array::from_slice(&device, &[2], &[5.0f32, 6.0]).unwrap();
     assert_eq!(y.to_f64().unwrap(), [5.0, 6.0]);
 }
 
-/// The command line ends with code 3 on such an error.
+/// The command line exits with code 3 on such an error.
 #[test]
 fn a_device_lost_during_a_training_ends_it() {
     let Some(gpu) = conformance::or_skip(NAME, Gpu::open_anew(0)) else { return };

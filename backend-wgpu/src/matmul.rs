@@ -10,15 +10,15 @@ use crate::gemm::Gemm;
 use crate::job::{Context, Job};
 use crate::key::Variant;
 
-/// Which of the last two strides is the smaller one: that dimension is read along.
+/// True if `axis` has the smaller of the last two strides: the operand is read along it.
 fn runs_along(x: &Operand, axis: usize) -> bool {
     let (other, strides) = (3 - axis, x.layout.strides());
     let size_one = |axis: usize| x.dims()[axis] <= 1;
     size_one(other) || (!size_one(axis) && strides[axis] <= strides[other])
 }
 
-/// Whether four elements along `axis` can be read at once: the operand runs along it without gaps, and each of its other rows begins at a
-/// multiple of four, as operand `i` of the job does.
+/// True if four elements along `axis` can be read at once: the operand has stride 1 along it, and each of its other
+/// rows begins at a multiple of four, as operand `i` of the job does.
 fn has_quads(job: &Job, i: usize, x: &Operand, axis: usize) -> bool {
     let aligned = |other: usize| x.dims()[other] == 1 || x.layout.strides()[other].is_multiple_of(4);
     x.dtype.size() < 8

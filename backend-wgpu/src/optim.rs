@@ -1,4 +1,4 @@
-//! Fused optimizer steps, a dispatch per parameter, and the loss scaler's kernels.
+//! Fused optimizer steps, one dispatch per parameter, and the loss scaler's kernels.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{AdamStep, SgdStep, Unscale, UpdateScale};
@@ -10,7 +10,7 @@ use crate::key::Variant;
 
 const THREADS: u64 = 256;
 
-/// Pushes how many units there are; they are quads where all of these operands allow it.
+/// Pushes the number of units. Units are quads if all these operands allow it, else elements.
 fn units(job: &mut Job, operands: &[usize], numel: usize) -> (bool, u64) {
     let wide = numel.is_multiple_of(4) && operands.iter().all(|&i| job.first(i).is_multiple_of(4));
     let units = if wide { numel / 4 } else { numel };
@@ -18,7 +18,7 @@ fn units(job: &mut Job, operands: &[usize], numel: usize) -> (bool, u64) {
     (wide, units as u64)
 }
 
-/// What a template has for one element or four.
+/// Template texts for one element or four.
 fn widths(wide: bool) -> (Width, [(&'static str, &'static str); 2]) {
     if wide { (Width::Four, [("$4", "4"), ("$T", "vec4<f32>")]) } else { (Width::One, [("$4", ""), ("$T", "f32")]) }
 }
@@ -27,7 +27,7 @@ fn sign(maximize: bool) -> f64 {
     if maximize { -1.0 } else { 1.0 }
 }
 
-/// How a template asks whether the step is skipped.
+/// WGSL condition for skipping the step.
 fn skips(found_inf: &Option<Operand>) -> &'static str {
     if found_inf.is_some() { "found_inf_at(0u) != 0.0" } else { "false" }
 }
@@ -78,7 +78,7 @@ pub(crate) fn adam_step(cx: &mut Context<'_>, k: &AdamStep) -> Result<()> {
         job.bind_opt(t.max_exp_avg_sq.as_ref()).bind(&t.step).bind_opt(k.found_inf.as_ref());
         let (wide, units) = units(&mut job, &[0, 1, 2, 3, 4], t.param.numel());
         job.f(sign(k.maximize)).f(k.lr).f(k.eps);
-        // Adam adds the decay to the gradient, AdamW takes it off the parameter.
+        // Adam adds the decay to the gradient, AdamW subtracts it from the parameter.
         job.f(if k.decoupled { 0.0 } else { k.weight_decay });
         job.f(if k.decoupled { 1.0 - k.lr * k.weight_decay } else { 1.0 });
         job.f(1.0 - beta1).f(beta2).f(1.0 - beta2).f(beta1.ln()).f(beta2.ln());

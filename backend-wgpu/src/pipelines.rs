@@ -1,4 +1,4 @@
-//! Pipelines and bind groups, made once and kept.
+//! Pipelines and bind groups, created once and kept.
 
 use memcore::backend::SegmentId;
 use memcore::error::Result;
@@ -14,13 +14,13 @@ use crate::gpu::Gpu;
 use crate::key::Key;
 use crate::queue::SLOT_BYTES;
 
-/// Operands that one dispatch binds, at most: what every adapter has.
+/// Maximum number of operands that one dispatch binds: every adapter allows that many.
 pub(crate) const MAX_BINDINGS: usize = 8;
 
-/// Bind groups that are kept; beyond it all are dropped and made again when they are needed.
+/// Maximum number of bind groups kept; beyond it all are dropped and created again at need.
 const MAX_BIND_GROUPS: usize = 16_384;
 
-/// A binding: a segment (none for the dummy), and the range in it.
+/// A binding: a segment (`None` for the dummy), and a range of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub(crate) struct Binding {
     pub(crate) segment: Option<SegmentId>,
@@ -37,7 +37,7 @@ pub(crate) struct Pipelines {
     by_key: FxHashMap<Key, usize>,
     pipelines: Vec<ComputePipeline>,
     bind_groups: FxHashMap<BindKey, BindGroup>,
-    /// Binds the parameters, whose slot is a dynamic offset.
+    /// Bind group of the parameters, whose slot is a dynamic offset.
     pub(crate) params: BindGroup,
 }
 
@@ -53,7 +53,7 @@ impl Pipelines {
             label: Some("parameters"),
             entries: &[entry(0, uniform)],
         });
-        // A buffer that is bound twice must be read-write at every binding, whatever the ranges: so all are.
+        // A buffer that is bound twice must be read-write at every binding, whatever the ranges: so all bindings are.
         let storage = BindingType::Buffer {
             ty: BufferBindingType::Storage { read_only: false },
             has_dynamic_offset: false,
@@ -84,12 +84,12 @@ impl Pipelines {
         Self { layouts, by_key, pipelines: Vec::new(), bind_groups, params }
     }
 
-    /// Pipelines made so far.
+    /// Number of pipelines created so far.
     pub(crate) fn len(&self) -> usize {
         self.pipelines.len()
     }
 
-    /// The number of a kernel's pipeline, made of `source` when it is needed first.
+    /// Returns the index of a kernel's pipeline, created from `source` at first use.
     pub(crate) fn find(
         &mut self,
         gpu: &Gpu,
@@ -144,7 +144,7 @@ impl Pipelines {
         }
     }
 
-    /// The bind group of these ranges.
+    /// Returns the bind group of these ranges.
     pub(crate) fn bind<'b>(
         &mut self,
         gpu: &Gpu,
@@ -172,7 +172,7 @@ impl Pipelines {
         }
     }
 
-    /// Forgets every bind group that names a segment: it would keep the buffer alive.
+    /// Drops every bind group of a segment: a bind group would keep the buffer alive.
     pub(crate) fn forget(&mut self, id: SegmentId) {
         self.bind_groups.retain(|(count, bindings), _| {
             bindings[..*count as usize].iter().all(|binding| binding.segment != Some(id))

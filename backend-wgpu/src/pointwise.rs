@@ -1,7 +1,8 @@
-//! The kernel behind every elementwise operation: one function of as many elements as there are inputs, over any strides.
+//! The kernel behind every elementwise operation: one function with as many arguments as inputs, over any strides.
 //!
-//! Dimensions that lie alike in all operands are merged. Where the innermost one is a multiple of four, and each operand either
-//! runs along it or repeats one element, a thread takes four elements at once; or eight, where they are moved by 64 bits.
+//! Dimensions with the same order in all operands are merged. If the innermost dimension is a multiple of four, and
+//! each operand either has stride 1 along it or repeats one element, a thread takes four elements at once, or eight if
+//! they are moved by 64 bits.
 
 use memcore::backend::Operand;
 use memcore::error::Result;
@@ -10,7 +11,7 @@ use crate::element::{Elem, Slot, Width, declare};
 use crate::job::{Context, Job};
 use crate::key::Variant;
 
-/// Operands of one kernel, the output among them.
+/// Maximum number of operands of one kernel, the output included.
 const MAX_OPERANDS: usize = 4;
 const MAX_RANK: usize = memcore::MAX_RANK;
 /// Threads of a workgroup.
@@ -21,20 +22,20 @@ const NAMES: [&str; MAX_OPERANDS] = ["out", "x", "y", "z"];
 /// An elementwise kernel.
 pub(crate) struct Pointwise<'a> {
     pub(crate) name: &'static str,
-    /// Which function, below 256.
+    /// Number of the function, below 256.
     pub(crate) op: u64,
     /// The output, then the inputs.
     pub(crate) operands: &'a [(&'a Operand, Elem)],
     /// Numbers that the function may use, as `p.a`, `p.b` (f32), `p.c` to `p.f` (u32).
     pub(crate) scalars: [u32; 6],
-    /// Whether the function takes the last two indices as well, `row` and `column`; dimensions are not merged then.
+    /// True if the function also takes the last two indices, `row` and `column`; dimensions are not merged then.
     pub(crate) indexed: bool,
 }
 
-/// A function of one f32 that is applied to the results of another one before they are stored.
+/// A function of one f32 that is applied to the results of another function before they are stored.
 #[derive(Clone, Copy)]
 pub(crate) struct Then {
-    /// Which function, below 256.
+    /// Number of the function, below 256.
     pub(crate) op: u64,
     /// Its `p.a` and `p.b`.
     pub(crate) scalars: [u32; 2],
@@ -43,8 +44,8 @@ pub(crate) struct Then {
 }
 
 impl Then {
-    /// WGSL for `then_op`. What comes in is first made what storing and loading it would make of it. The bits pass through an integer that no
-    /// compiler can foresee: it must not contract a product and a sum that two kernels would have rounded apart.
+    /// WGSL for `then_op`. Its input is first rounded as a store and a load would round it. XOR with a zero known only
+    /// at run time keeps the compiler from fusing a product and a sum that two kernels would round separately.
     fn source(&self, elem: Elem) -> String {
         let stored = elem.decode(&format!("({} ^ p.zero)", elem.encode("v")));
         let body = self.body;
@@ -55,7 +56,7 @@ impl Then {
     }
 }
 
-/// Sizes and strides of all operands, merged.
+/// Sizes and strides of all operands, with dimensions merged.
 struct Walk {
     rank: usize,
     /// Outermost first.
@@ -87,23 +88,23 @@ impl Walk {
     }
 }
 
-/// What a kernel's source depends on, beside its functions and types.
+/// Inputs of a kernel's source, besides its functions and types.
 #[derive(Clone, Copy)]
 struct Form {
     rank: usize,
-    /// Elements that a thread takes.
+    /// Elements per thread.
     width: Width,
-    /// Inputs of which a thread of several elements takes one.
+    /// Inputs that repeat one element for all elements of a thread.
     repeats: [bool; MAX_OPERANDS],
 }
 
 impl Pointwise<'_> {
-    /// Launches it. `function` is WGSL that declares `op`, a function of the inputs' values in their order.
+    /// Launches the kernel. `function` is WGSL that declares `op`, a function of the inputs' values in their order.
     pub(crate) fn run(&self, cx: &mut Context<'_>, function: impl FnOnce() -> String) -> Result<()> {
         self.run_then(cx, None, function)
     }
 
-    /// Launches it with a second function of what `op` gives, for results in f32.
+    /// Launches the kernel with a second function of the result of `op`, for results in f32.
     pub(crate) fn run_then(
         &self,
         cx: &mut Context<'_>,
@@ -139,7 +140,8 @@ impl Pointwise<'_> {
         cx.run(&job, variant.key(self.name), groups, || self.source(form, then, &function()))
     }
 
-    /// How many elements a thread takes at once: each operand runs along the innermost dimension or, if it is an input, repeats there.
+    /// Chooses the number of elements per thread. Each operand must have stride 1 along the innermost dimension or, if
+    /// it is an input, repeat there.
     fn form(&self, walk: &Walk, job: &Job, by_64: bool) -> Form {
         let inner = walk.rank - 1;
         let repeating = |i: usize| i > 0 && walk.strides[i][inner] == 0;
@@ -161,7 +163,7 @@ impl Pointwise<'_> {
         Form { rank: walk.rank, width, repeats }
     }
 
-    /// The parameters, as `source` declares them.
+    /// Pushes the parameters, as `source` declares them.
     fn push(&self, job: &mut Job, walk: &Walk, units: usize, then: Option<Then>) {
         job.u(units);
         for word in self.scalars {
@@ -198,9 +200,9 @@ impl Pointwise<'_> {
         out + &format!("    out_put{}(k_out, {});\n}}\n", form.width.suffix(), self.values(form, then.is_some()))
     }
 
-    /// WGSL for what a thread stores, of the inputs that it has read.
+    /// WGSL for the values that a thread stores, given the inputs that it has read.
     fn values(&self, form: Form, has_then: bool) -> String {
-        // `lane` is which of a thread's elements, as WGSL.
+        // `lane` is the WGSL index of one of a thread's elements.
         let value = |lane: &str| {
             let name = |i: usize| format!("{}{}", NAMES[i], if form.repeats[i] { "" } else { lane });
             let mut arguments: Vec<String> = (1..self.operands.len()).map(name).collect();
@@ -222,7 +224,7 @@ impl Pointwise<'_> {
         }
     }
 
-    /// WGSL for the indices of a unit, `i0` and so on, and for where it lies in each operand, `k_out` and so on.
+    /// WGSL for the indices of a unit, `i0` and so on, and for its position in each operand, `k_out` and so on.
     fn places(&self, form: Form) -> String {
         let (rank, is_wide) = (form.rank, form.width != Width::One);
         let mut out = String::new();

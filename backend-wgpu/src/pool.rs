@@ -35,7 +35,7 @@ pub(crate) fn pool2d(cx: &mut Context<'_>, k: &Pool2d) -> Result<()> {
     })
 }
 
-/// Whether every element of the input lies in exactly one window.
+/// True if every element of the input is in exactly one window.
 fn tiles(k: &Pool2dGrad) -> bool {
     let (g, x, y) = (&k.geometry, k.out.dims(), k.grad.dims());
     g.stride == g.window && g.padding == [0, 0] && (0..2).all(|axis| x[2 + axis] == y[2 + axis] * g.window[axis])
@@ -44,7 +44,8 @@ fn tiles(k: &Pool2dGrad) -> bool {
 pub(crate) fn pool2d_grad(cx: &mut Context<'_>, k: &Pool2dGrad) -> Result<()> {
     let elem = Elem::of(k.out.dtype);
     let (tiles, of_window) = (tiles(k), include_str!("pool/window_gradient.wgsl"));
-    // A thread for each window, which writes all of it; else one for each element of the input, which looks at every window around it.
+    // If so, one thread per window writes all of the window; else one thread per element of the input goes through
+    // every window around it.
     let (count, template) =
         if tiles { (k.grad.numel(), of_window) } else { (k.out.numel(), include_str!("pool/gradient.wgsl")) };
     let mut job = cx.job();

@@ -1,11 +1,12 @@
 //! The one queue: commands are recorded into an open encoder and submitted together.
 //!
-//! A submission costs some 700 µs on a software driver, a dispatch in an open pass 20 µs. So an encoder stays open until
-//! something is read, a segment is given back, or its [`SLOTS`] parameter slots are used up.
+//! A submission costs some 700 µs on a software driver, a dispatch in an open pass 20 µs. So an encoder stays open
+//! until something is read, a segment is freed, or its [`SLOTS`] parameter slots are used up.
 //!
-//! Everything that goes to the device passes through a *chunk* of mapped staging memory that belongs to the open encoder: first the
-//! parameters of its dispatches, one slot each, then the bytes of uploads. The encoder copies them in the order of the calls; a chunk is
-//! mapped again when its submission has completed. So nothing is allocated after construction.
+//! Everything for the device passes through a *chunk* of mapped staging memory that belongs to the open encoder: first
+//! the parameters of its dispatches, one slot each, then the bytes of uploads. The encoder copies them in the order of
+//! the calls. A chunk is mapped again when its submission has completed, so that nothing is allocated after
+//! construction.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -19,41 +20,41 @@ use wgpu::{
 
 use crate::gpu::Gpu;
 
-/// Dispatches per submission, at most.
+/// Maximum number of dispatches per submission.
 pub(crate) const SLOTS: usize = 512;
 /// Bytes of a dispatch's parameters: the largest alignment that a uniform's offset may need.
 pub(crate) const SLOT_BYTES: u64 = 256;
-/// The same in words.
+/// Words of a dispatch's parameters.
 pub(crate) const SLOT_WORDS: usize = SLOT_BYTES as usize / 4;
 
 const PARAMS_BYTES: u64 = SLOTS as u64 * SLOT_BYTES;
 /// Bytes of uploads per submission.
 const UPLOAD_BYTES: u64 = 2 << 20;
 const CHUNK_BYTES: u64 = PARAMS_BYTES + UPLOAD_BYTES;
-/// One is recorded while others run.
+/// Number of chunks: one is recorded while others run.
 const CHUNKS: usize = 3;
-/// Bytes that one read brings back.
+/// Maximum bytes per read.
 const DOWNLOAD_BYTES: u64 = 4 << 20;
 
-/// Device memory that the queue holds from construction on.
+/// Device memory that the queue holds from its construction on.
 pub(crate) const FIXED_BYTES: u64 = PARAMS_BYTES + CHUNKS as u64 * CHUNK_BYTES + DOWNLOAD_BYTES;
 
 /// Staging memory of one submission.
 struct Chunk {
     buffer: Buffer,
     mapping: Mapping,
-    /// The submission that reads it.
+    /// The last submission that reads it.
     submission: Option<SubmissionIndex>,
 }
 
-/// An encoder with commands that were not submitted yet.
+/// An encoder with commands that are not submitted yet.
 struct Open {
     encoder: CommandEncoder,
     pass: Option<ComputePass<'static>>,
     chunk: usize,
     upload_bytes: u64,
     slots: usize,
-    /// The pipeline that the pass has set.
+    /// Index of the pipeline that the pass has set.
     pipeline: usize,
 }
 
@@ -95,12 +96,12 @@ impl Queue {
         }
     }
 
-    /// Submissions so far.
+    /// Number of submissions so far.
     pub(crate) fn submissions(&self) -> u64 {
         self.submissions
     }
 
-    /// Dispatches so far.
+    /// Number of dispatches so far.
     pub(crate) fn dispatches(&self) -> u64 {
         self.dispatches
     }
@@ -117,7 +118,7 @@ impl Queue {
         self.open.as_mut().ok_or_else(|| gpu.error("no encoder"))
     }
 
-    /// Waits until a chunk's last submission has read it.
+    /// Waits until the last submission of a chunk has read it.
     fn await_chunk(&mut self, gpu: &Gpu, chunk: usize) -> Result<()> {
         let chunk = &mut self.chunks[chunk];
         if chunk.mapping.is_done() {
@@ -127,7 +128,7 @@ impl Queue {
         chunk.mapping.finish(gpu, "staging memory")
     }
 
-    /// Records a dispatch. `words` are its parameters, `bind` sets its bind groups given the slot's offset.
+    /// Records a dispatch. `words` are its parameters; `bind` sets its bind groups, given the offset of the slot.
     pub(crate) fn dispatch(
         &mut self,
         gpu: &Gpu,
@@ -208,7 +209,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Hands what was recorded to the device.
+    /// Submits the recorded commands to the device.
     pub(crate) fn submit(&mut self, gpu: &Gpu) -> Result<Option<SubmissionIndex>> {
         let Some(mut open) = self.open.take() else { return Ok(None) };
         open.pass = None;
@@ -231,21 +232,21 @@ impl Queue {
         Ok(Some(submission))
     }
 
-    /// Submits, and waits until the device has nothing left to do.
+    /// Submits, and waits until the device has no work left.
     pub(crate) fn finish(&mut self, gpu: &Gpu) -> Result<()> {
         self.submit(gpu)?;
         wait(gpu, None)
     }
 }
 
-/// A buffer on its way to the host.
+/// A buffer that is being mapped for the host.
 struct Mapping(Arc<AtomicU8>);
 
 const PENDING: u8 = 0;
 const MAPPED: u8 = 1;
 const REFUSED: u8 = 2;
 
-/// How long the driver's answer may take once the device has nothing left to do.
+/// Maximum time to wait for the mapping after the device has finished its work.
 const MAPPING_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Mapping {
@@ -266,7 +267,8 @@ impl Mapping {
         self.0.load(Ordering::Acquire) == MAPPED
     }
 
-    /// Waits for the answer, which another thread may be about to get: whoever polls a device gets everybody's.
+    /// Waits for the mapping. Another thread may be about to receive the answer: polling a device receives the answers
+    /// for all threads.
     fn finish(&self, gpu: &Gpu, what: &str) -> Result<()> {
         let begun = Instant::now();
         while self.0.load(Ordering::Acquire) == PENDING && begun.elapsed() < MAPPING_PATIENCE {
@@ -285,14 +287,14 @@ impl Mapping {
 fn wait(gpu: &Gpu, submission_index: Option<SubmissionIndex>) -> Result<()> {
     let waited = gpu.device.poll(PollType::Wait { submission_index, timeout: None });
     if waited.is_err() {
-        // A lost device refuses to wait for what it never began; that it is lost, it says when it is asked.
+        // A lost device refuses to wait for work that it never began; polling then reports the loss.
         let _ = gpu.device.poll(PollType::Poll);
     }
     gpu.check()?;
     waited.map(|_| ()).map_err(|error| gpu.error(error))
 }
 
-/// Words as the device sees them.
+/// The bytes of the words, as the device sees them.
 fn bytes_of(words: &[u32]) -> &[u8] {
     // SAFETY: any word is four valid bytes, and the slice covers the same memory.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }

@@ -13,7 +13,7 @@ const PHILOX: &str = include_str!("random/philox.wgsl");
 const FIELDS: &str =
     "n: u32, seed_low: u32, seed_high: u32, offset_low: u32, offset_high: u32, a: f32, b: f32, zero: u32";
 
-/// The parameters of the generator: a thread makes the four words of one counter.
+/// Pushes the generator's parameters. Each thread makes the four words of one counter.
 fn generator(job: &mut Job, n: usize, seed: u64, offset: u64, scalars: [f32; 2]) {
     job.u(n).word(seed as u32).word((seed >> 32) as u32).word(offset as u32).word((offset >> 32) as u32);
     job.word(scalars[0].to_bits()).word(scalars[1].to_bits()).u(0);
@@ -48,7 +48,7 @@ pub(crate) fn dropout(cx: &mut Context<'_>, k: &Dropout) -> Result<()> {
     let elem = Elem::of(k.out.dtype);
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.mask).bind(&k.out);
-    // Uniforms are below 1, so that nothing reaches 2.
+    // Uniforms are below 1, so none reaches 2.
     let threshold = if k.p < 1.0 { k.p as f32 } else { 2.0 };
     generator(&mut job, k.out.numel(), k.seed, k.offset, [threshold, (1.0 / (1.0 - k.p)) as f32]);
     let variant = Variant::new().with(4, elem.code());

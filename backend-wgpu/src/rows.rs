@@ -1,27 +1,27 @@
-//! Kernels that work row by row: how many threads share a row, and how they put their parts together.
+//! Kernels that work row by row: the number of threads that share a row, and how they combine their parts.
 
 use crate::element::{Width, fill_in};
 use crate::job::Context;
 
-/// Threads of a workgroup whose rows have one each.
+/// Threads of a workgroup, if each has its own row.
 const NARROW_ROWS: u64 = 64;
-/// The same on a software adapter: a vector register.
+/// Threads of a workgroup on a software adapter, if each has its own row: the lanes of a vector register.
 const FEW_ROWS: u64 = 8;
 
-/// Columns that keep a device busy with a thread each.
+/// Number of columns that keeps a device busy with one thread each.
 const MANY_COLUMNS: usize = 1 << 13;
 
-/// Threads that share a row (1: each has its own).
+/// Number of threads that share a row (1: each thread has its own row).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lanes {
     lanes: u32,
-    /// Rows of a workgroup.
+    /// Rows per workgroup.
     rows: u64,
 }
 
 impl Lanes {
-    /// For `rows` rows of `n` elements. Threads of a software adapter meet at great cost, so each takes a row there, unless there are too few rows
-    /// or they are too long for a loop.
+    /// Chooses for `rows` rows of `n` elements. Synchronising threads is expensive on a software adapter, so each
+    /// thread takes a row there, unless there are too few rows or they are too long for a loop.
     pub(crate) fn of(cx: &Context<'_>, rows: usize, n: usize) -> Self {
         if cx.gpu.info.is_software && rows >= 2 * FEW_ROWS as usize && n <= 1 << 14 {
             return Lanes { lanes: 1, rows: FEW_ROWS };
@@ -33,7 +33,8 @@ impl Lanes {
         }
     }
 
-    /// For `columns` columns of `n` elements: a thread each where there are enough of them, so that neighbours read neighbours.
+    /// Chooses for `columns` columns of `n` elements: one thread each if there are enough columns, so that neighbouring
+    /// threads read adjacent elements.
     pub(crate) fn of_columns(cx: &Context<'_>, columns: usize, n: usize) -> Self {
         if cx.gpu.info.is_software || columns < MANY_COLUMNS {
             return Lanes::of(cx, columns, n);
@@ -44,17 +45,17 @@ impl Lanes {
     /// 256 threads for each row.
     pub(crate) const WORKGROUP: Lanes = Lanes { lanes: 256, rows: 1 };
 
-    /// What a source depends on, below 16.
+    /// A number below 16 for the variant of a source.
     pub(crate) fn code(self) -> u64 {
         u64::from(self.lanes.ilog2()) + u64::from(self.rows == FEW_ROWS)
     }
 
-    /// Whether threads had better read quads, of rows of `n` elements that allow it: not where that would leave threads of a row without work.
+    /// True if threads should read quads of rows with `n` elements: not if some threads of a row would have no work.
     pub(crate) fn takes_quads(self, n: usize) -> bool {
         n.is_multiple_of(4) && (self.lanes == 1 || n / 4 >= self.lanes as usize)
     }
 
-    /// Workgroups for so many rows.
+    /// Number of workgroups for `rows` rows.
     pub(crate) fn groups(self, rows: usize) -> u64 {
         (rows as u64).div_ceil(self.rows)
     }
@@ -63,7 +64,7 @@ impl Lanes {
         if self.lanes == 1 { self.rows } else { self.lanes.into() }
     }
 
-    /// `sum_of(lane, x)`, `max_of(lane, x)`: over the threads of a row, the result in all of them.
+    /// WGSL for `sum_of(lane, x)` and `max_of(lane, x)` over the threads of a row, with the result in all of them.
     pub(crate) fn functions(self) -> String {
         if self.lanes == 1 {
             return "fn sum_of(lane: u32, x: f32) -> f32 { return x; }\n\
@@ -74,7 +75,7 @@ impl Lanes {
         fill_in(include_str!("rows.wgsl"), &[("$LANES", &lanes), ("$HALF", &half)])
     }
 
-    /// A row kernel of this template. `$BEGIN` in it declares `row`, whether it `exists`, `lane` and `LANES`.
+    /// Fills a template of a row kernel. `$BEGIN` in it declares `row`, whether it `exists`, `lane` and `LANES`.
     pub(crate) fn fill(self, template: &str, texts: &[(&str, &str)]) -> String {
         let lanes = self.lanes;
         let (row, lane) = if lanes == 1 {
@@ -90,8 +91,8 @@ impl Lanes {
     }
 }
 
-/// What a template has for one element or four at a time: `$4` behind `_at` and `_put`, `$T` their type, `$W` their number. `sum_in(x)`
-/// and `max_in(x)` are over the elements of one `$T`.
+/// Template texts for one element or four at a time: `$4` is the suffix of `_at` and `_put`, `$T` the type, `$W` the
+/// number of elements. `sum_in(x)` and `max_in(x)` are over the elements of one `$T`.
 pub(crate) fn widths(wide: bool) -> (Width, &'static str, [(&'static str, &'static str); 3]) {
     if wide {
         let functions = "fn sum_in(x: vec4<f32>) -> f32 { return (x.x + x.y) + (x.z + x.w); }\n\

@@ -1,4 +1,4 @@
-//! Segments: one buffer each.
+//! Segments: each is one buffer.
 
 use memcore::backend::{Region, SegmentId};
 use memcore::error::{Error, Result};
@@ -7,10 +7,10 @@ use wgpu::{Buffer, BufferDescriptor, BufferUsages, ErrorFilter};
 
 use crate::gpu::Gpu;
 
-/// Bindings are whole quads of words, so buffers are too.
+/// Bindings are whole quads of words, so sizes of buffers are too.
 const GRANULE: u64 = 16;
 
-/// A buffer and the size that was asked for.
+/// A buffer, and the size that was asked for.
 pub(crate) struct Segment {
     pub(crate) buffer: Buffer,
     bytes: u64,
@@ -24,12 +24,12 @@ pub(crate) struct Segments {
     held_bytes: u64,
 }
 
-/// What a segment, or anything else that kernels reach, may be used for.
+/// Usages of segments and of other buffers that kernels use.
 pub(crate) const STORAGE: BufferUsages =
     BufferUsages::STORAGE.union(BufferUsages::COPY_SRC).union(BufferUsages::COPY_DST);
 
 impl Segments {
-    /// Takes `bytes` from the driver; the caller has compared them with the limits.
+    /// Takes `bytes` from the driver; the caller has checked them against the limits.
     pub(crate) fn alloc(&mut self, gpu: &Gpu, bytes: u64) -> Result<SegmentId> {
         let size = bytes.next_multiple_of(GRANULE);
         let full = gpu.device.push_error_scope(ErrorFilter::OutOfMemory);
@@ -52,7 +52,7 @@ impl Segments {
         Ok(id)
     }
 
-    /// Takes a segment out of the table.
+    /// Removes a segment from the table.
     pub(crate) fn remove(&mut self, id: SegmentId) -> Option<Buffer> {
         let segment = self.live.remove(&id)?;
         self.held_bytes -= segment.bytes;
@@ -68,7 +68,7 @@ impl Segments {
         self.held_bytes
     }
 
-    /// The buffer that a region lies in.
+    /// Returns the buffer of a region.
     pub(crate) fn buffer(&self, region: Region) -> Result<&Buffer> {
         let segment = self.live.get(&region.segment).ok_or(Error::UnknownSegment(region.segment))?;
         match region.offset.checked_add(region.len) {

@@ -25,17 +25,18 @@ impl Groups {
         Groups { count, n, inner, lanes }
     }
 
-    /// What a source depends on.
+    /// Variant of a kernel's source.
     fn variant(&self, wide: bool) -> Variant {
         Variant::new().with(4, self.lanes.code()).with(1, (self.inner > 1).into()).with(1, wide.into())
     }
 
-    /// Whether threads take four elements of a row at once; the job's first operands are all as long as a row.
+    /// True if threads take four elements of a row at once; the job's first operands all have the length of a row.
     fn is_wide(&self, job: &Job, operands: usize) -> bool {
         self.inner == 1 && self.lanes.takes_quads(self.n) && (0..operands).all(|i| job.first(i).is_multiple_of(4))
     }
 
-    /// A kernel of this template. `$BASE` in it is the first element of group `row`, `$J` the distance of its element `j` from that.
+    /// Fills a template. `$BASE` in it is the first element of group `row`, `$J` the offset of its element `j` from
+    /// that.
     fn fill(&self, wide: bool, slots: &[Slot], template: &str, texts: &[(&str, &str)]) -> String {
         let (width, functions, units) = widths(wide);
         let slots: Vec<Slot> = slots.iter().map(|slot| slot.wide(width)).collect();

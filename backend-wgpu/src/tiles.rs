@@ -1,4 +1,4 @@
-//! Every size of tile makes the same products, to the bit, whichever a card would choose.
+//! Every tile size gives the same products, to the bit, whichever a card would choose.
 
 use std::sync::Arc;
 
@@ -8,15 +8,15 @@ use crate::NAME;
 use crate::backend::Wgpu;
 use crate::gpu::Gpu;
 
-/// Candidates of the largest products.
+/// Number of candidates for the largest products.
 const TILES: usize = 4;
 
-/// Values between −1 and 1, the same everywhere.
+/// Values between −1 and 1, the same on every machine.
 fn values(count: usize, salt: u32) -> Vec<f32> {
     (0..count as u32).map(|i| ((i ^ salt).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
 }
 
-/// Two products of these sizes, which together have either operand as it is stored, and transposed.
+/// Two products of these sizes, which together read each operand both as stored and transposed.
 fn products(gpu: Gpu, [m, n, k]: [usize; 3]) -> Vec<Vec<f64>> {
     let device = Device::builder(Arc::new(Wgpu::on(gpu).unwrap())).build();
     let tensor = |dims: [usize; 2], salt| {
@@ -31,9 +31,9 @@ fn products(gpu: Gpu, [m, n, k]: [usize; 3]) -> Vec<Vec<f64>> {
 #[test]
 fn every_tile_makes_the_same_product() {
     let Some(gpu) = conformance::or_skip(NAME, Gpu::open_anew(0)) else { return };
-    // Quads in every operand; none, with edges everywhere.
+    // Once with quads in every operand; once without, and with edges on every side.
     for sizes in [[128, 132, 16], [129, 131, 17]] {
-        // Cards take tiles, and quads of words.
+        // Cards use tiles and quads of words.
         let card = |tile| {
             let mut card = gpu.clone();
             (card.has_lanes, card.by_64, card.forced_tile) = (false, false, Some(tile));

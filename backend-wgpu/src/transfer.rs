@@ -1,4 +1,4 @@
-//! Bytes at the ends of an upload that do not fill a word.
+//! The bytes at the ends of an upload that do not fill a word.
 
 use memcore::backend::{Operand, Region};
 use memcore::error::Result;
@@ -8,7 +8,7 @@ use crate::element::{Elem, Slot, declare};
 use crate::job::Context;
 use crate::key::Variant;
 
-/// Writes up to three bytes, as parameters of a kernel: copies between buffers move whole words.
+/// Writes up to three bytes, passed as parameters of a kernel: copies between buffers move only whole words.
 pub(crate) fn patch(cx: &mut Context<'_>, region: Region, bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         return Ok(());

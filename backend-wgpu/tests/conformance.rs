@@ -1,4 +1,4 @@
-//! The conformance suites on the first adapter, or on the one whose number `VRAMLAB_WGPU_DEVICE` holds.
+//! The conformance suites on the first adapter, or on the one whose index is in `VRAMLAB_WGPU_DEVICE`.
 
 use std::process::ExitCode;
 

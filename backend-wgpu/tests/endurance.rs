@@ -13,12 +13,12 @@ use memcore::backend::Backend;
 mod runs;
 
 const STEPS: usize = 1_000;
-/// The first one fills caches: of blocks, of bind groups, of the driver's.
+/// Number of runs. The first one fills caches: of blocks, of bind groups, of the driver.
 const RUNS: usize = 10;
-/// What the process may grow by after that: 15 bytes for each of some thirty dispatches in a step.
+/// Bytes by which the process may grow after that: 15 bytes for each of some thirty dispatches in a step.
 const SLACK_BYTES: u64 = 4 << 20;
 
-/// Bytes of this process that are in memory now, where the system has `/proc`.
+/// Resident bytes of this process; `None` on a system without `/proc`.
 fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -33,7 +33,8 @@ fn ten_thousand_steps_leak_nothing() {
     let architecture = architecture("mlp", &options).unwrap();
     let settings = runs::settings("mlp", &options, None, STEPS).unwrap();
     let device = Device::builder(backend.clone() as Arc<dyn Backend>).build();
-    // A trainer keeps a row of figures for each step, which is not a leak: so one after the other, on one device.
+    // A trainer keeps a row of figures for each step, which is not a leak. So there is a new trainer for each run, on
+    // one device.
     let run = || {
         let mut trainer = Trainer::of(&*architecture, &device, &settings, Source::Synthetic { seed: 5 }, "").unwrap();
         for step in 0..STEPS {

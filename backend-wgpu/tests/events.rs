@@ -1,4 +1,4 @@
-//! Training on an adapter: what core's memory sees of it is what it sees on every device, and the losses are the CPU's.
+//! Training on an adapter: core records the same memory events as on every other device, and the losses are the CPU's.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use memcore::{Device, Profile};
 #[path = "../../lab/tests/runs/mod.rs"]
 mod runs;
 
-/// Tests of one process share the adapter's device: what one of them asks of the driver, another would count.
+/// Tests of one process share the adapter's device, and each would count the driver calls of the others.
 static ALONE: Mutex<()> = Mutex::new(());
 
 /// The first adapter, for this test alone.
@@ -28,7 +28,7 @@ fn device(backend: Arc<dyn Backend>) -> Device {
 #[test]
 fn every_network_has_the_events_of_the_other_devices() {
     let Some((backend, _alone)) = adapter() else { return };
-    // Four GiB stand for a device that is never full.
+    // A device of four GiB is never full here.
     let meta = || Meta::new(DeviceProfile { total_bytes: 4 << 30, ..DeviceProfile::default() });
     for (name, _) in ALL {
         let fused = ModelOptions { fused_attention: true, ..ModelOptions::small(name) };
@@ -58,7 +58,7 @@ fn twenty_steps_have_the_losses_of_the_cpu() {
         let (mine, theirs) = (losses(backend.clone()), losses(Arc::new(Cpu::new().unwrap())));
         assert_eq!(mine.len(), 20);
         for (step, (x, y)) in mine.iter().zip(&theirs).enumerate() {
-            // Twenty steps let the last bits of f32 grow, not more.
+            // Over twenty steps, differences in the last bits of f32 may grow, but not further than this.
             assert!((x - y).abs() <= 1e-4 * y.abs().max(1.0), "{name}: loss {x} at step {step}, the CPU has {y}");
         }
     }

@@ -1,4 +1,4 @@
-//! Every experiment runs on an adapter and comes to the bytes of the processor.
+//! Every experiment runs on an adapter and gives the same bytes as on the processor.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! A function of what was just computed, in its place, becomes a part of the launch before it. Only the number of kernels may tell.
+//! A unary function in place, directly after the launch that computed its argument, becomes a part of that launch. Only
+//! the number of kernels may reveal it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -9,9 +10,9 @@ use memcore::{DType, Layout};
 
 /// Floats that kernels compute with.
 const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
-/// Bytes of the segment for each operand.
+/// Bytes of the segment per operand.
 const AREA: u64 = 1 << 16;
-/// Where the operands of a case lie.
+/// Offsets of a case's operands.
 const AREAS: [u64; 3] = [0, AREA, 2 * AREA];
 
 const UNARIES: [UnaryOp; 37] = [
@@ -53,7 +54,7 @@ const UNARIES: [UnaryOp; 37] = [
     UnaryOp::Clamp { min: 0.0, max: 6.0 },
     UnaryOp::Clamp { min: -1e30, max: 0.5 },
 ];
-/// A product and a sum, which a compiler would like to contract with what comes before.
+/// A product and a sum, which a compiler might contract with the operation before.
 const AFFINE: UnaryOp = UnaryOp::Affine { mul: 1.37, add: 0.11 };
 
 const BINARIES: [BinaryOp; 9] = [
@@ -68,7 +69,8 @@ const BINARIES: [BinaryOp; 9] = [
     BinaryOp::SquaredDifference,
 ];
 
-/// How the operands of a case lie: sizes, and for the left one, the right one and the result strides and the first element.
+/// Layout of a case's operands: the sizes; for the left one, the right one and the result, the strides and the first
+/// element.
 #[derive(Clone, Copy)]
 struct Place {
     name: &'static str,
@@ -93,10 +95,10 @@ const PLACES: [Place; 12] = [
     Place { name: "odd gaps", dims: [5, 11], strides: [[11, 1], [1, 5], [13, 1]], first: [3, 1, 7] },
 ];
 
-/// Tests of one process share the adapter's device, and each waits for what it asked of it.
+/// Tests of one process share the adapter's device, and each waits for its own work.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The first adapter, for this test alone, and a segment of it.
+/// The first adapter, for this test alone, and a segment on it.
 struct Rig {
     backend: Wgpu,
     segment: SegmentId,
@@ -116,7 +118,7 @@ impl Rig {
         Operand { region, dtype, layout }
     }
 
-    /// Left, right, result.
+    /// The left operand, the right operand and the result.
     fn operands(&self, place: &Place, dtype: DType) -> [Operand; 3] {
         std::array::from_fn(|i| {
             let layout = Layout::strided(&place.dims, &place.strides[i]).unwrap();
@@ -124,7 +126,7 @@ impl Rig {
         })
     }
 
-    /// Contiguous f32 of that many elements, one after the other in the segment.
+    /// Contiguous f32 operands of `count` elements, one after another in the segment.
     fn rows(&self, count: usize) -> [Operand; 3] {
         AREAS.map(|base| self.operand(base, DType::F32, Layout::contiguous(&[count]).unwrap()))
     }
@@ -135,14 +137,15 @@ impl Rig {
         self.backend.launch(&call).unwrap();
     }
 
-    /// Kernels that `work` recorded.
+    /// Number of kernels that `work` recorded.
     fn count(&self, work: impl FnOnce()) -> u64 {
         let before = self.backend.statistics().dispatches;
         work();
         self.backend.statistics().dispatches - before
     }
 
-    /// What a launch and a function of its result in place leave in the segment, and how many kernels it took.
+    /// The bytes in the segment after a launch and a function of its result in place, and the number of kernels
+    /// recorded.
     fn bytes(&self, dtype: DType, calls: [&KernelCall; 2], apart: bool) -> (Vec<u8>, u64) {
         let whole = Region { segment: self.segment, offset: 0, len: 3 * AREA };
         self.backend.upload(&values(dtype), whole).unwrap();
@@ -158,7 +161,7 @@ impl Rig {
         (bytes, kernels)
     }
 
-    /// The same numbers, bit for bit, whether the two are one kernel or two.
+    /// Asserts that the numbers are the same, bit for bit, whether the two are one kernel or two.
     fn same(&self, what: &str, first: impl Into<KernelCall>, then: UnaryOp, out: Operand) {
         let (first, dtype) = (first.into(), out.dtype);
         let second = KernelCall::from(Unary { op: then, x: out, out });
@@ -167,14 +170,14 @@ impl Rig {
         assert_eq!((one, two), (1, 2), "{what}, {then:?}: kernels");
         let size = dtype.size() as usize;
         for (i, (fused, apart)) in fused.chunks(size).zip(apart.chunks(size)).enumerate() {
-            // No driver promises which NaN: its sign follows from how negations are moved about.
+            // No driver specifies which NaN results: its sign depends on how negations are moved.
             let same = fused == apart || (number(fused, dtype).is_nan() && number(apart, dtype).is_nan());
             assert!(same, "{what}, {then:?}, {dtype:?}: {fused:x?} instead of {apart:x?} at element {i}");
         }
     }
 }
 
-/// The number that the bytes of an element are.
+/// Decodes the bytes of an element.
 fn number(bytes: &[u8], dtype: DType) -> f32 {
     match (dtype, bytes) {
         (DType::F32, [a, b, c, d]) => f32::from_le_bytes([*a, *b, *c, *d]),
@@ -184,7 +187,7 @@ fn number(bytes: &[u8], dtype: DType) -> f32 {
     }
 }
 
-/// The bytes of an element.
+/// Encodes a number as an element.
 fn stored(number: f32, dtype: DType) -> Vec<u8> {
     match dtype {
         DType::F32 => number.to_le_bytes().to_vec(),
@@ -193,7 +196,8 @@ fn stored(number: f32, dtype: DType) -> Vec<u8> {
     }
 }
 
-/// Bytes of a segment full of elements: most of moderate size, some of any bits at all, infinities and zeros of both signs.
+/// Bytes of a segment full of elements: most of moderate size, some with arbitrary bits, infinities and zeros of both
+/// signs.
 fn values(dtype: DType) -> Vec<u8> {
     let mut state = 0x9e37_79b9_u32;
     let mut next = move || {
@@ -260,7 +264,7 @@ fn operands_lie_anyhow() {
             for (op, then) in pairs {
                 rig.same(place.name, Binary { op, lhs, rhs, out }, then, out);
             }
-            // The result over the left operand.
+            // The result overwrites the left operand.
             rig.same(place.name, Binary { op: BinaryOp::ADD, lhs: out, rhs, out }, UnaryOp::Relu, out);
             rig.same(place.name, Unary { op: AFFINE, x: out, out }, UnaryOp::Exp, out);
         }
@@ -325,9 +329,9 @@ fn what_lies_between_keeps_them_apart() {
         relu(out, out);
     });
     assert_eq!(read, 2);
-    // One function fits, not two.
+    // One function can be fused, not two.
     assert_eq!(kernels(&|| relu(out, out)), 2);
-    // What is only asked changes nothing.
+    // Queries change nothing.
     assert_eq!(kernels(&|| assert!(rig.backend.memory_info().is_none_or(|info| info.total_bytes > 0))), 1);
     let taken = std::cell::Cell::new(None);
     assert_eq!(kernels(&|| taken.set(rig.backend.alloc_segment(1024).ok())), 1);
@@ -348,7 +352,7 @@ fn only_a_function_of_the_very_result_joins_it() {
     let sum = |lhs, rhs, out| KernelCall::from(Binary { op: BinaryOp::ADD, lhs, rhs, out });
     assert_eq!(kernels(sum(a, b, out), out, out), 1);
     assert_eq!(kernels(sum(a, a, a), a, a), 1);
-    // Another place, not in place, a part, the next bytes, other strides, other types.
+    // Not fused: another operand, not in place, a part, the next bytes, other strides, other types.
     assert_eq!(kernels(sum(a, b, out), a, a), 2);
     assert_eq!(kernels(sum(a, b, out), out, a), 2);
     assert_eq!(kernels(sum(a, b, out), a, out), 2);
@@ -363,12 +367,12 @@ fn only_a_function_of_the_very_result_joins_it() {
     let others = AREAS.map(|base| rig.operand(base, DType::BF16, dims(&[64], &[1])));
     assert_eq!(kernels(sum(halves[0], halves[1], halves[2]), halves[2], halves[2]), 1);
     assert_eq!(kernels(sum(halves[0], halves[1], halves[2]), others[2], others[2]), 2);
-    // Integers and masks are not held.
+    // Integers and masks do not wait for fusion.
     let whole = AREAS.map(|base| rig.operand(base, DType::I32, dims(&[64], &[1])));
     assert_eq!(kernels(sum(whole[0], whole[1], whole[2]), whole[2], whole[2]), 2);
     let mask = rig.operand(AREAS[2], DType::Bool, dims(&[64], &[1]));
     assert_eq!(rig.count(|| rig.launch(Binary { op: BinaryOp::Lt, lhs: a, rhs: b, out: mask })), 1);
-    // A function that gives a mask cannot be in place.
+    // A function whose result is a mask cannot be in place.
     let zero = Unary { op: UnaryOp::IsZero, x: out, out: rig.operand(AREAS[0], DType::Bool, dims(&[64], &[1])) };
     let both = rig.count(|| {
         rig.launch(sum(b, b, out));
@@ -397,11 +401,11 @@ fn what_waits_is_seen_by_whoever_comes_next() {
     rig.launch(sum.clone());
     rig.launch(relu.clone());
     assert_eq!(download(out), [1.5, 0.0, 0.0, 5.0]);
-    // What it reads changes only afterwards.
+    // The launch's input changes only afterwards.
     rig.launch(sum.clone());
     upload([0.0; 4], a).unwrap();
     assert_eq!(download(out), [1.5, -1.5, -6.0, 5.0]);
-    // What it writes is written over afterwards.
+    // The launch's output is overwritten afterwards.
     rig.launch(sum.clone());
     upload([7.0; 4], out).unwrap();
     assert_eq!(download(out), [7.0; 4]);
@@ -409,7 +413,7 @@ fn what_waits_is_seen_by_whoever_comes_next() {
     rig.launch(Binary { op: BinaryOp::Mul, lhs: out, rhs: out, out: a });
     assert_eq!(download(a), [0.25, 0.25, 81.0, 81.0]);
 
-    // A segment goes while a launch on it waits, and so does the backend.
+    // The segment is freed while a launch on it waits, and later the backend is dropped.
     rig.launch(sum.clone());
     rig.launch(relu);
     rig.backend.free_segment(rig.segment);

@@ -1,4 +1,4 @@
-//! Products of sizes at which kernels take other forms than for the conformance suite's, against the CPU.
+//! Products with sizes for which kernels take other forms than in the conformance suite, compared with the CPU.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use backend_wgpu::Wgpu;
 use memcore::backend::Backend;
 use memcore::{Array, Device, Tensor, ops};
 
-/// Values between −1 and 1, the same everywhere.
+/// Values between −1 and 1, the same on every machine.
 fn values(count: usize, salt: u32) -> Vec<f32> {
     (0..count as u32).map(|i| ((i ^ salt).wrapping_mul(2_654_435_761) >> 8) as f32 / (1 << 23) as f32 - 1.0).collect()
 }
@@ -24,7 +24,8 @@ fn product(backend: Arc<dyn Backend>, [m, n, k]: [usize; 3]) -> Vec<f64> {
 #[test]
 fn large_products_are_the_cpus() {
     let Some(backend) = conformance::or_skip("wgpu", Wgpu::open(0)).map(Arc::new) else { return };
-    // Edges that no tile divides; a skinny result; one so long inside that it is cut into parts; one of the largest form.
+    // Edges that no tile divides; a narrow result; an inner size so long that it is cut into parts; one of the largest
+    // form.
     for sizes in [[130, 200, 130], [5, 300, 2000], [33, 40, 9000], [520, 515, 510]] {
         let mine = product(backend.clone(), sizes);
         let theirs = product(Arc::new(Cpu::new().unwrap()), sizes);

@@ -1,4 +1,5 @@
-//! Several devices of one adapter in as many threads: each reads what it wrote, whoever hears of the driver's answers.
+//! Several devices of one adapter in as many threads: each reads what it wrote, whichever thread receives the driver's
+//! answers.
 
 use std::sync::{Arc, Barrier};
 

@@ -1,7 +1,7 @@
-//! What the current thread is doing: which module, which operator, which autograd node, on whose behalf.
+//! The activity of the current thread: its module, its operator, its autograd node, and its role.
 //!
-//! Allocations are attributed by it. It is a `Copy` value in a thread-local cell, set and restored by guards: no
-//! allocation, no lock and no string work per operator.
+//! Allocations are attributed to it. It is a `Copy` value in a thread-local cell, set and restored by guards, so that
+//! an operator costs no allocation, no lock and no string work.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ use smallvec::SmallVec;
 
 use crate::memory::{AllocId, Origin, PhaseId, ScopeId};
 
-/// Which of PyTorch's threads an operator stands for: the user's, or autograd's. cuBLAS handles, and so their
-/// workspaces, belong to a thread there.
+/// PyTorch's thread that an operator stands for: the user's, or autograd's. In PyTorch cuBLAS handles belong to a
+/// thread, and so do their workspaces.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[doc(hidden)]
 pub enum Role {
@@ -37,14 +37,14 @@ thread_local! {
         const { Cell::new(Context { scope: ScopeId(0), op: "", node: None, role: Role::Main }) };
 }
 
-/// Allocations that an autograd node was handed.
+/// Ids of allocations that were passed to an autograd node as its incoming gradients.
 type Handed = SmallVec<[AllocId; 2]>;
 
 thread_local! {
     static HANDED: RefCell<Handed> = RefCell::default();
 }
 
-/// Forgets what the node was handed, when dropped.
+/// Clears the list of the node's incoming gradients when dropped.
 pub(crate) struct HandedGuard(Handed);
 
 impl Drop for HandedGuard {
@@ -53,12 +53,13 @@ impl Drop for HandedGuard {
     }
 }
 
-/// Whoever frees these while the guard lives does it on the engine's behalf: a node's incoming gradients are not values of its function.
+/// While the guard lives, frees of these allocations are attributed to the engine: a node's incoming gradients are not
+/// values of its function.
 pub(crate) fn handed(allocations: Handed) -> HandedGuard {
     HandedGuard(HANDED.replace(allocations))
 }
 
-/// Restores what the thread was doing before, when dropped.
+/// Restores the thread's previous context when dropped.
 #[must_use = "the context is restored when the guard is dropped"]
 pub struct ContextGuard(Context);
 
@@ -76,13 +77,13 @@ fn enter(change: impl FnOnce(&mut Context)) -> ContextGuard {
     ContextGuard(before)
 }
 
-/// Attributes what follows to a module.
+/// Attributes allocations to a module until the guard is dropped.
 pub fn scope(scope: ScopeId) -> ContextGuard {
     enter(|c| c.scope = scope)
 }
 
-/// Attributes what follows to an operator (to the same as before, for an empty name), as a profiler shows it: inside another one the name is `outer>inner`. What the engine does around a node is
-/// written `.>name`.
+/// Attributes allocations to an operator until the guard is dropped. Names are those of a profiler: inside another
+/// operator, `outer>inner`; for what the engine does around a node, `.>name`. An empty name keeps the current operator.
 pub fn op(name: &'static str) -> ContextGuard {
     enter(|c| {
         if name.is_empty() {
@@ -93,14 +94,14 @@ pub fn op(name: &'static str) -> ContextGuard {
     })
 }
 
-/// What `make` makes is attributed to an operator.
+/// Runs `make` and attributes its allocations to an operator.
 pub(crate) fn within<T>(name: &'static str, make: impl FnOnce() -> T) -> T {
     let _op = op(name);
     make()
 }
 
-/// An operator with the autograd node that it ran in, as a profiler shows them: `AddmmBackward0>mm`, or `AddmmBackward0.>sum` for what the engine did
-/// around the node.
+/// The name of an operator with the autograd node that it ran in, as a profiler shows it: `AddmmBackward0>mm`, or
+/// `AddmmBackward0.>sum` for what the engine did around the node.
 #[doc(hidden)]
 pub fn label(node: Option<&str>, op: &str) -> String {
     match node {
@@ -112,11 +113,11 @@ pub fn label(node: Option<&str>, op: &str) -> String {
 }
 
 thread_local! {
-    /// Paths by the addresses and lengths of their parts.
+    /// Paths, by the addresses and lengths of their two parts.
     static PATHS: RefCell<FxHashMap<[usize; 4], &'static str>> = RefCell::default();
 }
 
-/// `outer>inner`. A program has few such pairs: each is made once and kept.
+/// Returns `outer>inner`. A program has few such pairs: each is created once and kept.
 fn nested(outer: &'static str, inner: &'static str) -> &'static str {
     let key = [outer.as_ptr() as usize, outer.len(), inner.as_ptr() as usize, inner.len()];
     PATHS.with_borrow_mut(|paths| *paths.entry(key).or_insert_with(|| interned(format!("{outer}>{inner}"))))
@@ -128,7 +129,7 @@ fn interned(path: String) -> &'static str {
     all.entry(path.clone()).or_insert_with(|| Box::leak(path.into_boxed_str()))
 }
 
-/// Attributes what follows to an autograd node and the module that recorded it, on autograd's behalf.
+/// Attributes allocations to an autograd node and the module that recorded it, in autograd's role.
 pub(crate) fn node(name: &'static str, scope: ScopeId) -> ContextGuard {
     enter(|c| {
         c.node = Some(name);
@@ -138,32 +139,32 @@ pub(crate) fn node(name: &'static str, scope: ScopeId) -> ContextGuard {
     })
 }
 
-/// Attributes what follows to the node's own function, whichever operator runs in it.
+/// Attributes allocations to the node's own function, whichever operator runs in it.
 pub(crate) fn function() -> ContextGuard {
     enter(|c| c.op = c.node.unwrap_or_default())
 }
 
-/// The module that the thread is in.
+/// The thread's current module.
 pub(crate) fn current_scope() -> ScopeId {
     CONTEXT.get().scope
 }
 
-/// On whose behalf the thread works.
+/// The thread's current role.
 pub(crate) fn current_role() -> Role {
     CONTEXT.get().role
 }
 
-/// Who is to be said to have freed an allocation now, in `phase`.
+/// The origin to record for a free of this allocation now, in `phase`.
 pub(crate) fn origin_of_free(id: AllocId, phase: PhaseId) -> Origin {
     let origin = origin(phase);
     let of_engine = HANDED.try_with(|handed| handed.borrow().contains(&id)).unwrap_or(false);
     if of_engine { Origin { op: AROUND, ..origin } } else { origin }
 }
 
-/// The operator of what the engine does around a node.
+/// The operator name of what the engine does around a node.
 pub(crate) const AROUND: &str = ".";
 
-/// Who an event of this moment, in `phase`, is attributed to.
+/// The origin to record for an event now, in `phase`.
 pub(crate) fn origin(phase: PhaseId) -> Origin {
     let c = CONTEXT.get();
     Origin { scope: c.scope, op: c.op, node: c.node, phase }

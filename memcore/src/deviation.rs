@@ -1,25 +1,26 @@
-//! What a run does otherwise than the program that it stands for, noted where it happens.
+//! Deviations of a run from the program that it stands for, noted where they happen.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A way in which figures are not those of the PyTorch that a profile stands for, or results not those that were asked for.
+/// A way in which figures differ from those of the PyTorch that a profile stands for, or results from those that were
+/// asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Deviation {
     /// A convolution or a batch norm under a profile without cuDNN.
     WithoutCudnn,
-    /// 16-bit attention under a profile without cuDNN, on a card on which PyTorch prefers cuDNN's.
+    /// 16-bit attention under a profile without cuDNN, on a card where PyTorch prefers cuDNN's attention.
     AttentionWithoutCudnn,
-    /// A convolution that cuDNN would do with the channels innermost.
+    /// A convolution that cuDNN would compute in the channels-last layout.
     ChannelsLast,
-    /// Fused attention that should drop weights, and drops none.
+    /// Fused attention without the dropout that was asked for.
     NoAttentionDropout,
-    /// An operand converted in memory of its own before a kernel, where PyTorch's converts as it reads.
+    /// An operand that was converted in a separate buffer before a kernel, where PyTorch's kernel converts as it reads.
     ConvertedOperand,
 }
 
 impl Deviation {
-    /// All of them.
+    /// All deviations.
     pub const ALL: [Self; 5] = [
         Self::WithoutCudnn,
         Self::AttentionWithoutCudnn,
@@ -55,23 +56,23 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// Which deviations there were.
+/// A set of deviations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deviations(u32);
 
 impl Deviations {
-    /// Those of either.
+    /// The deviations of either set.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Whether that one is among them.
+    /// True if the set contains `deviation`.
     pub fn contains(self, deviation: Deviation) -> bool {
         self.0 & bit(deviation) != 0
     }
 
-    /// Each of them.
+    /// Iterates over the set.
     pub fn iter(self) -> impl Iterator<Item = Deviation> {
         Deviation::ALL.into_iter().filter(move |deviation| self.contains(*deviation))
     }
@@ -81,13 +82,13 @@ fn bit(deviation: Deviation) -> u32 {
     1 << deviation as u32
 }
 
-/// A device's list, which only grows.
+/// The deviations of a device so far; the set only grows.
 #[derive(Default)]
 pub(crate) struct RecordedDeviations(AtomicU32);
 
 impl RecordedDeviations {
     pub(crate) fn record(&self, deviation: Deviation) {
-        // Read first: one that happens happens in every step.
+        // Read first: a deviation that happens, happens in every step.
         if !self.so_far().contains(deviation) {
             self.0.fetch_or(bit(deviation), Ordering::Relaxed);
         }

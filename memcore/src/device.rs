@@ -1,4 +1,4 @@
-//! A device as the rest of the core sees it: a backend, the allocator above its memory, and the ledger of both.
+//! A device, as the rest of the core sees it: a backend, the allocator on its memory, and the ledger of both.
 
 mod kept;
 mod work;
@@ -23,9 +23,9 @@ pub(crate) use kept::WorkspaceKind;
 pub use work::Counters;
 use work::Work;
 
-/// A device. Cloning shares it; it lives until the last tensor on it is gone.
+/// A device. Clones share it; it lives until the last tensor on it is dropped.
 ///
-/// It is a backend, an allocator above its memory, and a ledger of what both did:
+/// It consists of a backend, an allocator on its memory, and a ledger of what both did:
 ///
 /// ```
 /// use memcore::prelude::*;
@@ -60,11 +60,11 @@ struct State {
     allocator: Box<dyn Allocator>,
     ledger: Ledger,
     next_alloc: u64,
-    /// Workspaces that a library keeps for the life of the process, by who uses them.
+    /// Workspaces that libraries keep for the life of the process, by user.
     workspaces: Vec<KeptWorkspace>,
 }
 
-/// How a [`Device`] is set up.
+/// Settings for building a [`Device`].
 pub struct DeviceBuilder {
     backend: Arc<dyn Backend>,
     profile: Profile,
@@ -74,35 +74,35 @@ pub struct DeviceBuilder {
 }
 
 impl DeviceBuilder {
-    /// Which temporaries and workspaces operators make; [`Profile::native`] unless said.
+    /// Sets the profile, which determines temporaries and workspaces. [`Profile::native`] by default.
     #[must_use]
     pub fn profile(mut self, profile: Profile) -> Self {
         self.profile = profile;
         self
     }
 
-    /// The allocation policy; PyTorch's [`Caching`] unless said. It must stand on the same backend.
+    /// Sets the allocation policy. PyTorch's [`Caching`] by default. It must use the same backend.
     #[must_use]
     pub fn allocator(mut self, allocator: Box<dyn Allocator>) -> Self {
         self.allocator = Some(allocator);
         self
     }
 
-    /// Whether every event is kept, from the start. Off unless said: totals are always kept.
+    /// Sets whether every event is kept from the start. Off by default; totals are always kept.
     #[must_use]
     pub fn history(mut self, on: bool) -> Self {
         self.history = on;
         self
     }
 
-    /// Key of the device's random generator.
+    /// Sets the key of the device's random generator.
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// The device.
+    /// Builds the device.
     pub fn build(self) -> Device {
         let mut profile = self.profile;
         if profile.asks_gemm_workspace {
@@ -125,16 +125,16 @@ impl DeviceBuilder {
 }
 
 impl Device {
-    /// A device with PyTorch's caching allocator and the `native` profile.
+    /// Creates a device with PyTorch's caching allocator and the `native` profile.
     pub fn new(backend: impl Backend + 'static) -> Self {
         Self::builder(Arc::new(backend)).build()
     }
 
-    /// A device that computes nothing and is never full, with PyTorch's caching allocator: what it counts is what the profile's release
-    /// takes, `torch-2.11-sm90` for one.
+    /// Creates a device that computes nothing and is never full, with PyTorch's caching allocator. It counts the memory
+    /// of the profile's release, for example `torch-2.11-sm90`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a name that is not one of [`Profile::NAMES`].
+    /// [`Error::Invalid`] for a name that is not in [`Profile::NAMES`].
     pub fn meta(profile: &str) -> Result<Self> {
         let unknown = || match Profile::nearest(profile) {
             Some(nearest) => {
@@ -145,7 +145,7 @@ impl Device {
         Ok(Self::builder(Arc::new(Meta::default())).profile(Profile::named(profile).ok_or_else(unknown)?).build())
     }
 
-    /// Sets up a device above `backend`.
+    /// Starts building a device on `backend`.
     pub fn builder(backend: Arc<dyn Backend>) -> DeviceBuilder {
         DeviceBuilder { backend, profile: Profile::native(), allocator: None, history: false, seed: 0 }
     }
@@ -160,7 +160,7 @@ impl Device {
         &*self.0.backend
     }
 
-    /// The same, to build another device on.
+    /// The backend, shared, to build another device on it.
     pub fn shared_backend(&self) -> Arc<dyn Backend> {
         self.0.backend.clone()
     }
@@ -170,17 +170,17 @@ impl Device {
         &self.0.profile
     }
 
-    /// Whether values exist: not on `meta`.
+    /// True if values exist; false for `meta`.
     pub fn computes(&self) -> bool {
         self.0.backend.computes()
     }
 
-    /// Whether both are one device.
+    /// True if both are the same device.
     pub fn is_same(&self, other: &Device) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The nodes that are alive, for reports.
+    /// The live autograd nodes, for reports.
     #[doc(hidden)]
     pub fn tape(&self) -> &Tape {
         &self.0.tape
@@ -192,10 +192,10 @@ impl Device {
 
     // ── memory ──
 
-    /// Takes a block of `bytes` > 0.
+    /// Allocates a block of `bytes` > 0.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`] with the account of who holds the memory; the device stays usable.
+    /// [`Error::OutOfMemory`] with the account of who holds the memory. The device stays usable.
     pub(crate) fn allocate(&self, bytes: u64, category: Category) -> Result<(Block, AllocId)> {
         let mut state = self.state();
         state.allocate(bytes, category).map_err(|error| match error {
@@ -234,7 +234,7 @@ impl Device {
         self.state().allocator.name()
     }
 
-    /// Peaks become what is current.
+    /// Resets all peaks to the current values.
     pub fn reset_peak_stats(&self) {
         let mut state = self.state();
         state.allocator.reset_peak_stats();
@@ -251,33 +251,33 @@ impl Device {
         self.state().ledger.usage().clone()
     }
 
-    /// What the driver says of the device.
+    /// Free and total memory, as the driver reports them.
     pub fn memory_info(&self) -> Option<MemoryInfo> {
         self.0.backend.memory_info()
     }
 
-    /// The five figures that belong together. `driver` is what the driver says is in use on the device.
+    /// The five sizes that belong together. `driver` is the memory in use on the device, as the driver reports it.
     pub fn rings(&self) -> Rings {
         let info = self.0.backend.memory_info();
         Rings::now(self.state().allocator.stats(), info.map(|i| i.total_bytes - i.free_bytes))
     }
 
-    /// What the driver's figure holds besides segments, part by part, as far as the backend measures it.
+    /// The parts of the driver's used memory that are not segments, as far as the backend measures them.
     pub fn overheads(&self) -> Vec<Overhead> {
         self.0.backend.overheads()
     }
 
-    /// Runs `read` on the ledger: history, names of scopes and phases.
+    /// Runs `read` on the ledger, which has the history and the names of scopes and phases.
     pub fn with_ledger<R>(&self, read: impl FnOnce(&Ledger) -> R) -> R {
         read(&self.state().ledger)
     }
 
-    /// Keeps every event from now on, or stops.
+    /// Turns the history of events on or off from now on.
     pub fn set_history(&self, on: bool) {
         self.state().ledger.set_history(on);
     }
 
-    /// Begins a phase of the program: events and peaks from here on belong to it.
+    /// Begins a phase of the program: later events and peaks belong to it.
     pub fn phase(&self, name: &str) {
         let ledger = &mut self.state().ledger;
         let phase = ledger.phase(name);
@@ -300,11 +300,11 @@ impl Device {
 
     // ── values ──
 
-    /// Launches a kernel: validated, counted, queued.
+    /// Validates, counts and queues a kernel.
     ///
     /// # Errors
-    /// [`Error::InvalidCall`] for a call that breaks the contract, [`Error::Unsupported`] for one that the backend does not have,
-    /// and the backend's own.
+    /// [`Error::InvalidCall`] for a call that breaks the contract, [`Error::Unsupported`] for a kernel that the backend
+    /// does not have, and errors of the backend.
     pub fn launch(&self, call: impl Into<KernelCall>) -> Result<()> {
         let call: KernelCall = call.into();
         validate(&call)?;
@@ -333,16 +333,16 @@ impl Device {
         if src.is_empty() { Ok(()) } else { self.0.backend.upload(src, dst) }
     }
 
-    /// Copies device bytes to the host, after everything queued.
+    /// Copies device bytes to the host, after all queued work.
     ///
     /// # Errors
-    /// [`Error::NoValues`] where there are none; the backend's.
+    /// [`Error::NoValues`] on a device without values; errors of the backend.
     pub(crate) fn download(&self, src: Region, dst: &mut [u8]) -> Result<()> {
         self.0.work.downloaded_bytes.fetch_add(dst.len() as u64, Relaxed);
         if dst.is_empty() { Ok(()) } else { self.0.backend.download(src, dst) }
     }
 
-    /// Writes down that `bytes` moved from here to another device.
+    /// Counts `bytes` that moved from this device to another one.
     pub(crate) fn count_moved(&self, to: &Device, bytes: u64) {
         self.0.work.sent_bytes.fetch_add(bytes, Relaxed);
         to.0.work.received_bytes.fetch_add(bytes, Relaxed);
@@ -351,17 +351,18 @@ impl Device {
     /// Waits until everything queued is done.
     ///
     /// # Errors
-    /// Whatever failed in the queue.
+    /// Any failure in the queue.
     pub fn synchronize(&self) -> Result<()> {
         self.0.backend.synchronize()
     }
 
-    /// What was done so far otherwise than the program that a run stands for would.
+    /// The deviations so far from the program that this run stands for.
     pub fn deviations(&self) -> Deviations {
         self.0.deviations.so_far()
     }
 
-    /// Whether the profile has cuDNN, for what PyTorch would give it; where one of PyTorch has none, that is a `deviation`.
+    /// True if the profile has cuDNN for an operator that PyTorch would run with it. If a profile of PyTorch has no
+    /// cuDNN, records `deviation`.
     pub(crate) fn has_cudnn_or(&self, deviation: Deviation) -> bool {
         if self.profile().convolution == Convolution::Native {
             self.record_deviation(deviation);
@@ -369,12 +370,12 @@ impl Device {
         self.profile().cudnn_workspace_bytes().is_some()
     }
 
-    /// Says that this was.
+    /// Records a deviation from the program that the run stands for.
     pub(crate) fn record_deviation(&self, deviation: Deviation) {
         self.0.deviations.record(deviation);
     }
 
-    /// What the device was asked to do so far.
+    /// The work that the device was asked to do so far.
     pub fn counters(&self) -> Counters {
         let w = &self.0.work;
         Counters {
@@ -388,18 +389,19 @@ impl Device {
         }
     }
 
-    /// Bytes of workspace that the backend's own algorithm wants for a call, when the profile leaves it to the backend.
+    /// Bytes of workspace that the backend's own algorithm wants for a call, under a profile that leaves workspaces to
+    /// the backend.
     pub(crate) fn native_workspace(&self, call: &KernelCall) -> u64 {
         self.0.backend.workspace_bytes(call)
     }
 
-    /// Starts the random generator anew.
+    /// Restarts the random generator with a new key.
     pub fn set_seed(&self, seed: u64) {
         self.0.seed.store(seed, Relaxed);
         self.0.random_offset.store(0, Relaxed);
     }
 
-    /// Key and first counter for a kernel that draws `numel` words; the counters are used up.
+    /// Key and first counter for a kernel that draws `numel` words. The counters it needs are consumed.
     pub(crate) fn draw(&self, numel: usize) -> (u64, u64) {
         let offset = self.0.random_offset.fetch_add(numel.div_ceil(4) as u64, Relaxed);
         (self.0.seed.load(Relaxed), offset)
@@ -411,19 +413,19 @@ impl Device {
         (self.0.seed.load(Relaxed), self.0.random_offset.load(Relaxed))
     }
 
-    /// Goes on drawing from where a generator stood.
+    /// Sets the random generator to a saved state.
     #[doc(hidden)]
     pub fn set_random_state(&self, (seed, offset): (u64, u64)) {
         self.0.seed.store(seed, Relaxed);
         self.0.random_offset.store(offset, Relaxed);
     }
 
-    /// Where the random generator stands; for a recomputation that must draw the same numbers.
+    /// The random generator's next counter, for a recomputation that must draw the same numbers.
     pub(crate) fn random_offset(&self) -> u64 {
         self.0.random_offset.load(Relaxed)
     }
 
-    /// Sets the random generator back or forth.
+    /// Sets the random generator's next counter.
     pub(crate) fn set_random_offset(&self, offset: u64) {
         self.0.random_offset.store(offset, Relaxed);
     }
@@ -460,7 +462,7 @@ impl State {
     }
 }
 
-/// Whether every written operand is empty, so that there is nothing to do.
+/// True if every written operand is empty, so that there is nothing to do.
 fn writes_nothing(call: &KernelCall) -> bool {
     let mut nothing = true;
     call.each_operand(&mut |_, access, operand| {

@@ -5,7 +5,7 @@ use std::fmt;
 /// The type of a tensor's elements. Names and sizes are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DType {
-    /// IEEE binary64; references and gradient checks on the CPU.
+    /// IEEE binary64: for references and gradient checks on the CPU.
     F64,
     /// IEEE binary32, the default.
     F32,
@@ -40,18 +40,18 @@ impl DType {
         }
     }
 
-    /// Whether gradients can flow through values of this type.
+    /// True if gradients can flow through values of this type.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
     }
 
-    /// Whether this is a 16-bit float, whose kernels accumulate in f32.
+    /// True for a 16-bit float, whose kernels accumulate in f32.
     pub const fn is_half(self) -> bool {
         matches!(self, DType::F16 | DType::BF16)
     }
 
-    /// The type in which sums over values of this type are accumulated, and in which a
-    /// normalisation keeps its statistics: f32 for 16-bit floats, itself otherwise.
+    /// The type in which sums over values of this type are accumulated and normalisations keep their statistics: f32
+    /// for 16-bit floats, itself otherwise.
     pub const fn accumulator(self) -> DType {
         match self {
             DType::F16 | DType::BF16 => DType::F32,
@@ -59,8 +59,9 @@ impl DType {
         }
     }
 
-    /// The type in which values of both meet: the wider of two floats (float32 for float16 and bfloat16), the float of a float and an integer, the
-    /// wider of two integers; bool gives way to all. `None` for uint8 and int8, which PyTorch joins in a type that is not here.
+    /// The type to which values of both types are promoted: the wider of two floats (float32 for float16 with
+    /// bfloat16), the float of a float and an integer, the wider of two integers; bool yields to all. `None` for uint8
+    /// with int8, which PyTorch promotes to a type that is not represented here.
     pub fn promoted(self, other: DType) -> Option<DType> {
         let rank = |dtype: DType| match dtype {
             DType::Bool => 0,

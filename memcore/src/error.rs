@@ -1,4 +1,4 @@
-//! The one error type of the core: variants carry fields, sentences are made when they are shown.
+//! The one error type of the core. Variants carry fields; sentences are made when an error is displayed.
 
 use std::fmt;
 
@@ -13,25 +13,26 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The device has no room for a segment *now*: freeing memory can help. What
-    /// [`DeviceMemory::alloc_segment`](crate::backend::DeviceMemory::alloc_segment) reports; an allocator
-    /// turns it into [`Error::OutOfMemory`] when nothing helped.
+    /// The device has no room for a segment *now*: freeing memory can help.
+    /// [`DeviceMemory::alloc_segment`](crate::backend::DeviceMemory::alloc_segment) reports it; an allocator turns it
+    /// into [`Error::OutOfMemory`] when nothing helped.
     #[error("the device is full: {requested_bytes} bytes requested, {free} free", free = Known(*.free_bytes))]
     DeviceFull {
-        /// Size of the segment asked for.
+        /// Size of the requested segment.
         requested_bytes: u64,
-        /// What the driver says is free, where it says anything.
+        /// Free bytes, as the driver reports them; `None` if it does not report them.
         free_bytes: Option<u64>,
     },
     /// No device of this kind can ever hold such a segment: freeing memory cannot help.
     #[error("a segment of {requested_bytes} bytes is beyond this device's limit of {limit_bytes}")]
     TooLarge {
-        /// Size of the segment asked for.
+        /// Size of the requested segment.
         requested_bytes: u64,
-        /// The largest that the device can hold.
+        /// The largest segment that the device can hold.
         limit_bytes: u64,
     },
-    /// An allocation failed after everything that could be given back was; says who holds the memory.
+    /// An allocation failed after everything that could be given back was given back. Carries the account of who holds
+    /// the memory.
     #[error("{0}")]
     OutOfMemory(Box<OutOfMemory>),
     /// Shapes that do not fit an operation.
@@ -51,10 +52,10 @@ pub enum Error {
         operand: &'static str,
         /// Its type.
         found: DType,
-        /// What the operation takes.
+        /// The types that the operation takes.
         expected: &'static str,
     },
-    /// A kernel call that breaks the backend contract: a bug in whoever built it.
+    /// A kernel call that breaks the backend contract: a bug in the code that built it.
     #[error("invalid call of kernel {kernel}: {operand}: {problem}")]
     InvalidCall {
         /// The kernel.
@@ -84,10 +85,10 @@ pub enum Error {
         op: &'static str,
         /// Name of the first operand's device.
         lhs: String,
-        /// Name of the other's.
+        /// Name of the other operand's device.
         rhs: String,
     },
-    /// Backward reached a node whose saved values are gone.
+    /// Backward reached a node whose saved values were released.
     #[error("{op}: backward a second time: its saved values were released by the first (use retain_graph)")]
     BackwardTwice {
         /// The node.
@@ -98,23 +99,24 @@ pub enum Error {
     StaleSavedValue {
         /// The node that saved it.
         op: &'static str,
-        /// Its role there.
+        /// Its role in that node.
         role: &'static str,
         /// The version at the time of saving.
         expected: u32,
         /// The version now.
         found: u32,
     },
-    /// A checkpointed block's second run has everything that backward needs. It stops the run; nobody outside sees it.
+    /// A checkpointed block's recomputation has all values that backward needs. This error stops the recomputation; it
+    /// is never returned to a caller outside.
     #[error("the recomputation is done")]
     RecomputationDone,
-    /// Backward from something that is not a scalar, without a gradient to start from.
+    /// Backward from a tensor that is not a scalar, without an explicit gradient.
     #[error("backward needs a scalar or an explicit gradient, not shape {dims:?}")]
     NotScalar {
         /// The shape.
         dims: Vec<usize>,
     },
-    /// Something that has no history was asked for its gradient.
+    /// A tensor without history was asked for its gradient.
     #[error("{op}: the tensor does not require gradients and has no history")]
     NoHistory {
         /// The operation.
@@ -125,18 +127,18 @@ pub enum Error {
     NoValues {
         /// The device.
         device: String,
-        /// What was asked.
+        /// The operation that was asked for.
         op: &'static str,
     },
-    /// An option or name outside what is accepted.
+    /// An option or name that is not accepted.
     #[error("{what}: {problem}")]
     Invalid {
         /// The option.
         what: String,
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what would be accepted.
         problem: String,
     },
-    /// An error of a backend's own.
+    /// An error of the backend.
     #[error("backend {backend}: {source}")]
     Backend {
         /// The backend.
@@ -147,28 +149,28 @@ pub enum Error {
 }
 
 impl Error {
-    /// A [`Error::Shape`].
+    /// Creates an [`Error::Shape`].
     pub fn shape(op: &'static str, detail: impl Into<String>) -> Self {
         Error::Shape { op, detail: detail.into() }
     }
 
-    /// A [`Error::Invalid`].
+    /// Creates an [`Error::Invalid`].
     pub fn invalid(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Invalid { what: what.into(), problem: problem.into() }
     }
 
-    /// Wraps an error of a backend's own.
+    /// Wraps an error of the backend.
     pub fn backend(backend: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Self {
         Error::Backend { backend: backend.into(), source: source.into() }
     }
 
-    /// Whether memory ran out, in any of the three ways.
+    /// True if memory ran out: the device was full, the segment was too large, or the allocator gave up.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Error::DeviceFull { .. } | Error::TooLarge { .. } | Error::OutOfMemory(_))
     }
 }
 
-/// Shows a figure that may be unknown.
+/// Displays a number that may be unknown.
 struct Known(Option<u64>);
 
 impl fmt::Display for Known {

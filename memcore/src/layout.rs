@@ -1,4 +1,4 @@
-//! Shapes and strides, inline and `Copy`, so that a kernel call never allocates to describe itself.
+//! Shapes and strides, stored inline and `Copy`, so that a kernel call allocates nothing to describe itself.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 /// The largest number of dimensions a tensor can have.
 pub const MAX_RANK: usize = 6;
 
-/// Where the elements of a view lie relative to its first one: sizes and strides, in elements.
+/// The positions of a view's elements relative to its first one: sizes and strides, in elements.
 ///
 /// Strides are never negative; a stride of 0 repeats an element (a broadcast).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -21,7 +21,7 @@ impl Layout {
     /// Row-major layout of `dims`.
     ///
     /// # Errors
-    /// [`Error::Shape`] for more than [`MAX_RANK`] dimensions or an element count beyond `u64`'s 2^60.
+    /// [`Error::Shape`] for more than [`MAX_RANK`] dimensions or more than 2^60 elements.
     pub fn contiguous(dims: &[usize]) -> Result<Self> {
         if dims.len() > MAX_RANK {
             return Err(Error::shape("layout", format!("{} dimensions, at most {MAX_RANK} are supported", dims.len())));
@@ -44,7 +44,7 @@ impl Layout {
         Self { rank: 0, dims: [1; MAX_RANK], strides: [0; MAX_RANK] }
     }
 
-    /// A layout from sizes and strides of equal length.
+    /// Creates a layout from sizes and strides of equal length.
     ///
     /// # Errors
     /// [`Error::Shape`] when the lengths differ or exceed [`MAX_RANK`].
@@ -78,7 +78,7 @@ impl Layout {
         self.dims().iter().product()
     }
 
-    /// Elements from the first to one past the last that the view touches; 0 when it is empty.
+    /// Number of elements from the first to one past the last that the view touches; 0 for an empty view.
     pub fn span(&self) -> usize {
         if self.numel() == 0 {
             return 0;
@@ -86,7 +86,7 @@ impl Layout {
         1 + self.dims().iter().zip(self.strides()).map(|(d, s)| (d - 1) * s).sum::<usize>()
     }
 
-    /// Whether the elements lie in row-major order without gaps. Sizes of 1 do not count, as in PyTorch.
+    /// True if the elements are in row-major order without gaps. Dimensions of size 1 do not matter, as in PyTorch.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for (d, s) in self.dims().iter().zip(self.strides()).rev() {
@@ -103,17 +103,17 @@ impl Layout {
         true
     }
 
-    /// Whether two different indices name one element (a stride of 0 over a size above 1).
+    /// True if two different indices name the same element (a stride of 0 for a size above 1).
     pub fn is_broadcast(&self) -> bool {
         self.dims().iter().zip(self.strides()).any(|(d, s)| *d > 1 && *s == 0)
     }
 
-    /// Whether the elements fill their span exactly once, in any order of the dimensions.
+    /// True if the elements fill their span exactly once, in any order of the dimensions.
     pub(crate) fn is_dense(&self) -> bool {
         !self.is_broadcast() && self.span() == self.numel()
     }
 
-    /// The same elements with dimensions `a` and `b` exchanged. Both must be below the rank.
+    /// Exchanges dimensions `a` and `b`. Both must be below the rank.
     #[must_use]
     pub fn transposed(mut self, a: usize, b: usize) -> Self {
         self.dims[..self.rank as usize].swap(a, b);
@@ -121,10 +121,10 @@ impl Layout {
         self
     }
 
-    /// The same elements in the order of `axes`.
+    /// Reorders the dimensions to the order of `axes`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `axes` is not a permutation of the dimensions.
+    /// [`Error::Shape`] if `axes` is not a permutation of the dimensions.
     pub fn permuted(&self, axes: &[usize]) -> Result<Self> {
         let mut seen = [false; MAX_RANK];
         let valid = axes.len() == self.rank()
@@ -143,7 +143,7 @@ impl Layout {
         Ok(out)
     }
 
-    /// This layout seen as `dims`: sizes of 1 (and missing leading sizes) repeat with stride 0.
+    /// Broadcasts this layout to `dims`: sizes of 1 (and missing leading sizes) repeat with stride 0.
     ///
     /// # Errors
     /// [`Error::Shape`] when a size is neither equal nor 1.
@@ -168,8 +168,8 @@ impl Layout {
         Ok(out)
     }
 
-    /// These elements with other sizes, without moving any: `None` when the strides do not allow it
-    /// (PyTorch's rule for `view`). The element counts must be equal.
+    /// Views these elements with other sizes, without moving any; `None` if the strides do not allow it (PyTorch's rule
+    /// for `view`). The element counts must be equal.
     pub fn viewed(&self, dims: &[usize]) -> Option<Self> {
         let target = Self::contiguous(dims).ok()?;
         if target.numel() != self.numel() {
@@ -178,8 +178,8 @@ impl Layout {
         if self.is_contiguous() || self.numel() == 0 {
             return Some(target);
         }
-        // Old dimensions are grouped into runs that are contiguous among themselves; each run must
-        // be covered by whole new dimensions.
+        // Old dimensions are grouped into runs that are contiguous among themselves; whole new dimensions must cover
+        // each run.
         let mut out = target;
         let (mut new_axis, mut old_axis) = (dims.len(), self.rank());
         while old_axis > 0 {
@@ -203,7 +203,7 @@ impl Layout {
         Some(out)
     }
 
-    /// The part `start..start + len` of dimension `axis`, and the offset in elements of its first one.
+    /// Returns the part `start..start + len` of dimension `axis`, and the offset of its first element, in elements.
     /// `axis` must be below the rank and the part inside the dimension.
     pub fn narrowed(mut self, axis: usize, start: usize, len: usize) -> (Self, usize) {
         let offset = start * self.strides[axis];
@@ -211,8 +211,8 @@ impl Layout {
         (self, offset)
     }
 
-    /// Whether the strides of `[n, c, h, w]` suggest that channels lie innermost (PyTorch's `suggest_memory_format`): gaps are allowed, and where sizes
-    /// of 1 leave it open they do not.
+    /// True if the strides of `[n, c, h, w]` suggest channels-last (PyTorch's `suggest_memory_format`). Gaps are
+    /// allowed. If sizes of 1 make the strides ambiguous, the answer is false.
     pub(crate) fn is_channels_last(&self) -> bool {
         let (&[n, c, h, w], &[outer, channel, row, column]) = (self.dims(), self.strides()) else { return false };
         let mut least = 0;
@@ -225,15 +225,18 @@ impl Layout {
         channel != 0 && n != 0 && outer >= least && least != channel
     }
 
-    /// The layout of an elementwise result of `dims`, from its operands broadcast to them: without gaps, the dimensions in the order that the
-    /// operands' strides suggest, the first operand's word first (PyTorch's `TensorIterator`).
+    /// Returns the layout of an elementwise result with sizes `dims`, given its operands broadcast to `dims`. It has no
+    /// gaps, and its dimensions are in the order that the operands' strides suggest; the first operand decides first
+    /// (PyTorch's `TensorIterator`).
     pub fn elementwise(dims: &[usize], operands: &[&Layout]) -> Result<Self> {
         let out = Self::contiguous(dims)?;
-        // Operands of one shape that lie in order say so for dimensions of size 1 as well; a broadcast one, which has strides of 0, does not.
+        // Contiguous operands of one shape decide the order of dimensions of size 1 as well. A broadcast operand has
+        // strides of 0 and does not.
         if operands.iter().all(|operand| operand.is_contiguous() && !operand.strides().contains(&0)) {
             return Ok(out);
         }
-        // Dimensions from the innermost out, sorted by insertion; the order may be ambiguous, so no other sort gives the same.
+        // Insertion sort of the dimensions from the innermost out. The comparison may be ambiguous, so another sort
+        // would give another order.
         let mut order: arrayvec::ArrayVec<usize, MAX_RANK> = (0..dims.len()).rev().collect();
         for i in 1..order.len() {
             let mut moving = i;
@@ -256,7 +259,8 @@ impl Layout {
         Ok(Self { strides, ..out })
     }
 
-    /// Whether dimension `a` belongs outside of `b` (`Greater`) or inside (`Less`) by the operands' strides. A broadcast dimension says nothing.
+    /// Compares the operands' strides: `Greater` if dimension `a` belongs outside of `b`, `Less` if inside. A broadcast
+    /// dimension does not count.
     fn suggested(&self, operands: &[&Layout], a: usize, b: usize) -> std::cmp::Ordering {
         for operand in operands {
             match (operand.strides[a], operand.strides[b]) {
@@ -285,7 +289,7 @@ impl Layout {
         Self::strided(&dims, &strides)
     }
 
-    /// Removes dimension `axis`, which must be below the rank; its index is taken as 0.
+    /// Removes dimension `axis` at index 0; `axis` must be below the rank.
     #[must_use]
     pub(crate) fn without_axis(mut self, axis: usize) -> Self {
         let rank = self.rank();
@@ -301,7 +305,7 @@ impl Layout {
 /// The shape that `a` and `b` broadcast to, by NumPy's and PyTorch's rule.
 ///
 /// # Errors
-/// [`Error::Shape`] naming both shapes when they do not fit.
+/// [`Error::Shape`] with both shapes if they do not fit.
 pub fn broadcast_dims(a: &[usize], b: &[usize]) -> Result<arrayvec::ArrayVec<usize, MAX_RANK>> {
     let rank = a.len().max(b.len());
     let mut out = arrayvec::ArrayVec::new();
@@ -363,7 +367,8 @@ mod tests {
             assert!(!last(dims).is_channels_last(), "{dims:?}");
         }
         assert!(!Layout::contiguous(&[3, 4, 5]).unwrap().is_channels_last());
-        // An operand of another rank keeps the first ones from deciding: dimensions of size 1 lie as the picture's do.
+        // An operand of another rank prevents the shortcut for contiguous operands: the dimensions of size 1 follow the
+        // picture's strides.
         let (picture, scale) = (last([1, 3, 1, 1]), Layout::contiguous(&[3, 1, 1]).unwrap());
         let scale = scale.broadcast_to(picture.dims()).unwrap();
         assert!(Layout::elementwise(&[1, 3, 1, 1], &[&scale, &picture]).unwrap().is_channels_last());

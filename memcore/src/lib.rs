@@ -1,7 +1,7 @@
-//! The backend-agnostic core of vramlab: tensors, autograd, operators, and the account of every byte they take.
+//! The backend-independent core of vramlab: tensors, autograd, operators, and the account of every byte that they take.
 //!
-//! It is given a [`backend::Backend`], and gives a [`Device`]: tensors on it, whose memory an allocator of PyTorch's rules hands out, and the list of
-//! everything that happened to it.
+//! From a [`backend::Backend`] it makes a [`Device`]. Tensors on the device get their memory from an allocator with
+//! PyTorch's rules, and a ledger lists every event.
 //!
 //! Data flows one way; no module knows one above it:
 //!
@@ -9,19 +9,21 @@
 //! nn, optim → ops → autograd → array → storage → device → memory → backend → layout, dtype, error
 //! ```
 //!
-//! Five types say what there is: a [`Device`] gives memory, a [`storage::Storage`] owns a block of it, a [`Tensor`] is a
-//! value with the [`autograd::Node`] it came from, a [`memory::Event`] is what happened to memory, and a
-//! [`backend::KernelCall`] is what a backend is asked to run. Each has an example; whole programs are in `examples/`: an experiment, an
-//! allocation policy, a backend. `use memcore::prelude::*` brings what most programs need.
+//! Five types come first: a [`Device`] gives memory, a [`storage::Storage`] owns a block of it, a [`Tensor`] is a value
+//! with the [`autograd::Node`] that made it, a [`memory::Event`] is one allocation or free, and a
+//! [`backend::KernelCall`] is work for a backend. Each has an example. Whole programs are in `examples/`: an
+//! experiment, an allocation policy, a backend. `use memcore::prelude::*` imports what most programs need.
 //!
-//! Whatever works on a device can fail as the device does: out of memory ([`Error::OutOfMemory`], with who holds it), a kernel or a type that
-//! the backend does not have ([`Error::Unsupported`]), a driver that fails. A section on errors says what comes on top of that; a function without one
-//! has nothing to add, or is a form of another one and fails as that does.
+//! Every function that works on a device can fail as the device does: out of memory ([`Error::OutOfMemory`], with who
+//! holds it), a kernel or a type that the backend does not have ([`Error::Unsupported`]), a driver that fails. An
+//! `Errors` section lists only what is added to that. A function without one adds nothing, or is a form of another
+//! function and fails like it.
 //!
-//! What is `doc(hidden)` the project's own programs need to imitate another one's, and it may change: how long a script's variables live, the graph seen
-//! from outside, faults made on purpose.
+//! Items that are `doc(hidden)` serve the project's own programs, which imitate another program, and may change: the
+//! lifetimes of a script's variables, the graph seen from outside, faults made on purpose.
 //!
-//! Beside `error` lie the words that errors carry (`account`, `segment`). There is no GPU interface here, no file and no terminal.
+//! Beside `error` are the types that errors carry (`account`, `segment`). The core has no GPU interface, no files and
+//! no terminal.
 
 mod account;
 pub mod amp;

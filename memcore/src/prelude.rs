@@ -1,4 +1,4 @@
-//! What a program on memcore mostly needs: `use memcore::prelude::*`.
+//! The names that most programs on memcore need: `use memcore::prelude::*`.
 
 pub use crate::array::Array;
 pub use crate::autograd::{NoGrad, Tensor};

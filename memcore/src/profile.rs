@@ -1,7 +1,7 @@
-//! Memory profiles: which temporaries and workspaces operators make, as data.
+//! Memory profiles: the temporaries and workspaces that operators make, as data.
 //!
-//! What a program's memory looks like is decided above the backend, by one of these, so that under one profile the event
-//! lists of all backends are identical. A new PyTorch version is a new entry here.
+//! A profile decides the memory of a program above the backend, so that the event lists of all backends are identical
+//! under one profile. A new PyTorch version is a new entry here.
 
 mod release;
 
@@ -9,71 +9,73 @@ pub use release::{Nearest, Release};
 
 use crate::error::{Error, Result};
 
-/// Which kernels of cuDNN's attention PyTorch takes where cuDNN is, by the version that comes with a release.
+/// The kernels of cuDNN's attention that PyTorch uses with cuDNN, by the cuDNN version that comes with a release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CudnnAttention {
-    /// None before others (9.10).
+    /// Never preferred to other kernels (9.10).
     Unused,
-    /// With dropout too (9.19).
+    /// Also with dropout (9.19).
     WithDropout,
-    /// Without dropout (9.20).
+    /// Only without dropout (9.20).
     WithoutDropout,
-    /// Without dropout, and of heads of more than 128 elements hardly any gradient (9.24, 9.26).
+    /// Only without dropout; with heads of more than 128 elements there is hardly any gradient (9.24, 9.26).
     Narrow,
 }
 
-/// How group normalisation goes about it, from the first release that does; each does what those before it do as well.
+/// The behaviour of group normalisation, by the first release that has it. Each variant includes the ones before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupNorm {
     /// Makes its input and its gradient contiguous before its operator.
     CopiesBefore,
     /// Rounds the statistics of 16-bit inputs at the end (2.13).
     RoundsAtTheEnd,
-    /// Copies inside of its operator, once in either pass, and needs no sums of channels for examples of one position (2.14).
+    /// Copies inside of its operator, once in each pass, and needs no sums of channels for examples of one position
+    /// (2.14).
     CopiesInside,
-    /// Has kernels for channels that lie innermost (2.15).
+    /// Has kernels for the channels-last layout (2.15).
     ChannelsInnermost,
 }
 
-/// What convolutions allocate besides their results.
+/// The memory that convolutions allocate besides their results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Convolution {
-    /// Whatever the backend's own algorithm asks for.
+    /// The workspace that the backend's own algorithm asks for.
     Backend,
     /// PyTorch without cuDNN: an im2col buffer for one sample (`slow_conv2d`), the bias gradient by a reduction with two temporaries.
     Native,
-    /// PyTorch with cuDNN, which then does attention too where PyTorch prefers it: a workspace of this many bytes in each call.
+    /// PyTorch with cuDNN: a workspace of this many bytes in each call. cuDNN then also computes attention if PyTorch
+    /// prefers it.
     Cudnn {
         /// Bytes of workspace.
         workspace_bytes: u64,
     },
 }
 
-/// The GPU that a profile stands for, as far as the grids of kernels depend on it.
+/// The multiprocessors of the GPU that a profile stands for: the grids of kernels depend on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Multiprocessors {
-    /// How many there are.
+    /// Number of multiprocessors.
     pub count: usize,
-    /// Threads that one holds.
+    /// Threads per multiprocessor.
     pub threads: usize,
 }
 
-/// How CUB sorts indices and finds the runs of equal ones: what its scratch is counted by. Measured with the unmodified wheels, each tile as the largest
-/// number of indices that take no more scratch.
+/// CUB's sort of indices and its search for runs of equal ones, which determine its scratch. Measured with the
+/// unmodified wheels; a tile is the largest number of indices that take no more scratch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexSort {
-    /// Whether only the digits are counted that the rows' numbers have, or all of a word.
+    /// True if only the digits that the row numbers need are counted, false if all digits of a word are.
     pub needed_digits: bool,
-    /// Indices that a block sorts at a time.
+    /// Indices that a block sorts at one time.
     pub sort_tile: usize,
-    /// Indices in which a block looks for runs at a time.
+    /// Indices that a block searches for runs at one time.
     pub unique_tile: usize,
-    /// Whether what finds the runs has a second part of scratch.
+    /// True if the search for runs has a second part of scratch.
     pub second_part: bool,
 }
 
 impl IndexSort {
-    /// As a release has it for a compute capability (8.9 runs the kernels of 8.6).
+    /// The sort of a release on a compute capability (8.9 runs the kernels of 8.6).
     pub fn of(release: Release, sm: u32) -> Self {
         let newer = release >= Release::of(13);
         let sort_tile = match sm {
@@ -95,7 +97,8 @@ impl IndexSort {
 }
 
 impl Multiprocessors {
-    /// Of the best-known card of that compute capability: RTX 5090 (120), B200 (100), H100 (90), RTX 4090 (89), RTX A6000 (86), A100 (80), T4 (75), V100 (70), P100 (60).
+    /// The multiprocessors of the best-known card of a compute capability: RTX 5090 (120), B200 (100), H100 (90), RTX
+    /// 4090 (89), RTX A6000 (86), A100 (80), T4 (75), V100 (70), P100 (60).
     pub(crate) fn of_compute_capability(sm: u32) -> Self {
         let count = match sm {
             101.. => 170,
@@ -111,7 +114,7 @@ impl Multiprocessors {
         Self::of_card(sm, count)
     }
 
-    /// Of a card of that compute capability with so many.
+    /// The multiprocessors of a card of that compute capability with `count` of them.
     pub fn of_card(sm: u32, count: usize) -> Self {
         let threads = match sm {
             90 | 100 | 80 | 0..75 => 2048,
@@ -122,65 +125,70 @@ impl Multiprocessors {
     }
 }
 
-/// Who decides about temporaries and workspaces.
+/// A memory profile: it decides about temporaries and workspaces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// What the command line calls it.
+    /// The name on the command line.
     pub name: String,
-    /// The release that it stands for; `None`: our own kernels.
+    /// The release of PyTorch that it stands for; `None` for this program's own kernels.
     pub release: Option<Release>,
-    /// Bytes of the workspace that a GEMM library keeps per (device, role): cuBLAS's, from the first product on.
+    /// Bytes of the workspace that a GEMM library (cuBLAS) keeps per device and role, from the first product on.
     pub gemm_workspace_bytes: u64,
-    /// Whether a device takes these bytes from its backend instead
+    /// True if a device takes this number from its backend instead
     /// ([`Backend::gemm_workspace_bytes`](crate::backend::Backend::gemm_workspace_bytes)).
     pub asks_gemm_workspace: bool,
-    /// Bytes of the second workspace of the library with epilogues (cuBLASLt's), from the first product with a bias on; where the two libraries
-    /// share one, of none.
+    /// Bytes of the second workspace, that of the library with epilogues (cuBLASLt), from the first product with a bias
+    /// on. If the two libraries share one workspace, it has 0 bytes.
     pub gemm_epilogue_workspace_bytes: u64,
-    /// Whether products with epilogues use the first workspace, where workspaces are kept.
+    /// True if products with epilogues use the first workspace, provided that workspaces are kept.
     pub shares_workspaces: bool,
-    /// Whether a product with an epilogue takes the first workspace besides its own.
+    /// True if a product with an epilogue takes the first workspace in addition to its own.
     pub epilogues_take_both: bool,
-    /// Whether the second workspace is at most as large as the first.
+    /// True if the second workspace is at most as large as the first.
     pub limits_epilogue_workspace: bool,
-    /// Whether the second workspace is kept where the first is, or taken for each product, before the first, and freed after it.
+    /// True if the second workspace is kept whenever the first is. If false, it is taken for each product, before the
+    /// first, and freed after it.
     pub keeps_epilogue_workspace: bool,
-    /// Whether a product of one row with a bias has an epilogue: in all releases but 2.10.
+    /// True if a product of one row with a bias has an epilogue: in all releases but 2.10.
     pub one_row_has_epilogue: bool,
-    /// Whether these are kept for the life of the process, one for each role that ever needed it, or taken for each product and freed after it.
+    /// True if workspaces are kept for the life of the process, one for each role that ever needed it. If false, they
+    /// are taken for each product and freed after it.
     pub keeps_workspaces: bool,
-    /// Whether memory-efficient attention is that of 2.14: keys may have fewer heads than queries, and without dropout it returns the state of a generator that it
-    /// does not use, as two words.
+    /// True for memory-efficient attention as in 2.14: keys may have fewer heads than queries, and without dropout it
+    /// returns the state of a generator that it does not use, as two words.
     pub newer_efficient_attention: bool,
-    /// Elements to a multiple of which flash attention brings heads of more than 128 in its own memory.
+    /// Flash attention pads heads of more than 128 elements to a multiple of this many, in its own memory.
     pub wide_flash_multiple: usize,
-    /// Which kernels of cuDNN's attention it takes.
+    /// The kernels of cuDNN's attention that are used.
     pub cudnn_attention: CudnnAttention,
-    /// The sort in an embedding's gradient.
+    /// CUB's sort in the gradient of an embedding.
     pub index_sort: IndexSort,
-    /// Whether the gradient of a maximum or minimum of two makes the mask of what the other one won before the share, or after it.
+    /// In the backward of a maximum or minimum of two: true if the mask of the elements that the other operand won is
+    /// made before the gradient share, false if after it.
     pub masks_extremum_first: bool,
-    /// How group normalisation goes about it.
+    /// The behaviour of group normalisation.
     pub group_norm: GroupNorm,
-    /// Whether autocast computes root-mean-square normalisation in float32, as it does layer normalisation, or leaves it alone.
+    /// True if autocast computes root-mean-square normalisation in float32, like layer normalisation; false if it
+    /// leaves it alone.
     pub autocasts_rms_norm: bool,
-    /// Whether root-mean-square normalisation is a composition of operators, not a kernel.
+    /// True if root-mean-square normalisation is composed of operators, false if it is one kernel.
     pub composes_rms_norm: bool,
-    /// Whether the norms of a list of tensors have a partial sum for each chunk of each, with a list of where each tensor's begin, or for as many
-    /// chunks of each as the longest has.
+    /// True if the norms of a list of tensors take one partial sum for each chunk, with a list of the tensors' offsets.
+    /// If false, every tensor has as many partial sums as the longest has chunks.
     pub norms_have_offsets: bool,
-    /// What convolutions allocate.
+    /// The memory that convolutions allocate.
     pub convolution: Convolution,
-    /// Whether operators make the temporaries that PyTorch's kernels make and ours do not need (a softmax gradient's
-    /// product, for one).
+    /// True if operators make the temporaries that PyTorch's kernels need and ours do not (such as the product in a
+    /// softmax gradient).
     pub torch_temporaries: bool,
-    /// The GPU whose grids decide how much memory PyTorch's reductions take; `None`: ours take none.
+    /// The multiprocessors of the GPU, whose grids determine the memory of PyTorch's reductions; `None`: ours take
+    /// none.
     pub multiprocessors: Option<Multiprocessors>,
-    /// Ten times the compute capability that it stands for: which kernels of fused attention there are.
+    /// Ten times the compute capability; it determines the available kernels of fused attention.
     pub compute_capability: Option<u32>,
 }
 
-/// `native`; some releases on some compute capabilities; each of the others on each.
+/// Lists `native`, then some releases on some compute capabilities, then each of the other releases on each.
 macro_rules! names {
     ($($release:literal)+; $($old:literal)+) => {
         ["native", $(concat!("torch-2.", $old),)+ $(
@@ -202,7 +210,7 @@ impl Profile {
         "7-sm90" "7-sm89" "7-sm86" "7-sm80" "7-sm75" "7-sm70" "7-sm60" "8-sm70" "9-sm70" "10-sm70"
     );
 
-    /// What our own kernels and the backend's libraries need, and nothing else.
+    /// The profile of this program's own kernels and the backend's libraries: only what they need.
     pub fn native() -> Self {
         Self {
             name: "native".into(),
@@ -232,11 +240,12 @@ impl Profile {
         }
     }
 
-    /// PyTorch of a release on compute capability `sm`/10, each rule from the first release on whose unmodified wheel showed it (see
-    /// `docs/releases.md`). cuBLAS takes 32 MiB on 9.0 and 8.125 MiB on older cards, per thread; cuBLASLt 1 MiB.
+    /// The profile of a PyTorch release on compute capability `sm`/10. Each rule holds from the first release whose
+    /// unmodified wheel showed it (see `docs/releases.md`). cuBLAS takes 32 MiB on 9.0 and 8.125 MiB on older cards,
+    /// per thread; cuBLASLt 1 MiB.
     pub fn torch(release: Release, sm: u32) -> Self {
         let from = |minor| release >= Release::of(minor);
-        // Before 2.12 it knows of nothing newer than 9.0.
+        // Releases before 2.12 know of nothing newer than 9.0.
         let known_sm = if sm > 90 && !from(12) { 80 } else { sm };
         Self {
             name: format!("torch-{release}-sm{sm}"),
@@ -286,15 +295,16 @@ impl Profile {
         Self::torch(Release::of(15), sm)
     }
 
-    /// Bytes of the workspace that PyTorch gives cuBLAS on a card of compute capability `sm`/10, unless `CUBLAS_WORKSPACE_CONFIG` says otherwise.
+    /// Bytes of the workspace that PyTorch gives cuBLAS on a card of compute capability `sm`/10, unless
+    /// `CUBLAS_WORKSPACE_CONFIG` sets it.
     pub const fn torch_gemm_workspace_bytes(sm: u32) -> u64 {
         if sm >= 90 { 32 << 20 } else { 8_519_680 }
     }
 
-    /// The same as a process with this environment variable sees it. PyTorch's about its libraries' workspaces are known:
-    /// `CUBLAS_WORKSPACE_CONFIG` (`:KiB:count` pairs), `CUBLASLT_WORKSPACE_SIZE` (KiB), `TORCH_CUBLASLT_UNIFIED_WORKSPACE` (`1`: the
-    /// products with epilogues use the first workspace, which is what 2.12 and later do unless it is `0`) and, from 2.15 on,
-    /// `TORCH_CUBLAS_WORKSPACE_CACHE` (`1`: workspaces are kept).
+    /// Changes the profile to that of a process with this environment variable. PyTorch's variables about its
+    /// libraries' workspaces are known: `CUBLAS_WORKSPACE_CONFIG` (`:KiB:count` pairs), `CUBLASLT_WORKSPACE_SIZE`
+    /// (KiB), `TORCH_CUBLASLT_UNIFIED_WORKSPACE` (with `1`, products with epilogues use the first workspace; 2.12 and
+    /// later do so unless it is `0`) and, from 2.15 on, `TORCH_CUBLAS_WORKSPACE_CACHE` (with `1`, workspaces are kept).
     ///
     /// # Errors
     /// [`Error::Invalid`] for another variable, or a value of another form.
@@ -313,7 +323,7 @@ impl Profile {
                 self.gemm_epilogue_workspace_bytes = bytes;
             }
             "TORCH_CUBLASLT_UNIFIED_WORKSPACE" => match value {
-                // 2.7 does not know it.
+                // 2.7 does not know this variable.
                 "1" => self.shares_workspaces = self.release.is_none_or(|release| release >= Release::of(8)),
                 "0" => self.shares_workspaces = false,
                 _ => return Err(wrong("0 or 1")),
@@ -328,7 +338,7 @@ impl Profile {
         Ok(self)
     }
 
-    /// Bytes of the second workspace as the other settings leave them. Workspaces that are not kept are not shared either.
+    /// Bytes of the second workspace after the other settings. Workspaces that are not kept are not shared either.
     pub(crate) fn epilogue_workspace_bytes(&self) -> u64 {
         match self.gemm_epilogue_workspace_bytes {
             _ if self.shares_workspaces && self.keeps_workspaces => 0,
@@ -337,7 +347,7 @@ impl Profile {
         }
     }
 
-    /// Bytes of workspace in each call of cuDNN, where there is one.
+    /// Bytes of workspace in each call of cuDNN; `None` without cuDNN.
     pub(crate) fn cudnn_workspace_bytes(&self) -> Option<u64> {
         match self.convolution {
             Convolution::Cudnn { workspace_bytes } => Some(workspace_bytes),
@@ -345,7 +355,7 @@ impl Profile {
         }
     }
 
-    /// The profile of that name, one of [`Profile::NAMES`].
+    /// Returns the profile of that name, which is one of [`Profile::NAMES`].
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMES.contains(&name).then_some(())?;
         match Release::parse(name) {
@@ -354,8 +364,8 @@ impl Profile {
         }
     }
 
-    /// The profile that stands nearest to one that there is none of: of the nearest release, if there is none of that one, or of the nearest card that it was
-    /// built for; `None` where the name is not that of a release.
+    /// Returns the nearest profile for a name that has none: of the nearest release if its release has none, else of
+    /// the nearest card that the release was built for. `None` if the name does not name a release.
     pub fn nearest(name: &str) -> Option<Nearest> {
         let (major, minor, sm) = Release::parse(name)?;
         let recorded = Release::ALL.iter().any(|release| major == 2 && release.minor == minor);
@@ -378,7 +388,7 @@ impl Profile {
         })
     }
 
-    /// The same on a card with so many multiprocessors, where it stands for a card.
+    /// Returns the profile for a card with so many multiprocessors; unchanged if it does not stand for a card.
     #[must_use]
     pub fn on_card(self, multiprocessors: usize) -> Self {
         let of_card = |sm| Multiprocessors::of_card(sm, multiprocessors);
@@ -386,7 +396,7 @@ impl Profile {
     }
 }
 
-/// The sum over the pairs of a `:KiB:count:KiB:count…`.
+/// Returns the sum over the pairs of `:KiB:count:KiB:count…`.
 fn workspace_config(value: &str) -> Option<u64> {
     let numbers: Option<Vec<u64>> = value.strip_prefix(':')?.split(':').map(|n| n.parse().ok()).collect();
     let numbers = numbers.filter(|numbers| numbers.len().is_multiple_of(2))?;

@@ -1,4 +1,4 @@
-//! A block of device memory with one owner count: it returns to its device when the last view is dropped.
+//! A block of device memory, shared by its views: it returns to its device when the last view is dropped.
 
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
@@ -32,22 +32,22 @@ pub struct Storage {
     device: Device,
     memory: Memory,
     category: AtomicU8,
-    /// How many autograd nodes keep this for their backward.
+    /// Number of autograd nodes that saved this for their backward.
     savers: AtomicU32,
-    /// Bumped by every write in place.
+    /// Incremented by every write in place.
     version: AtomicU32,
 }
 
-/// The memory behind a storage.
+/// The memory of a storage.
 enum Memory {
-    /// For as long as the storage lives; `None` for an empty one, which takes none.
+    /// Present as long as the storage lives; `None` for an empty storage, which takes no memory.
     Fixed(Option<(Block, AllocId)>),
-    /// There from time to time.
+    /// Present only between `acquire` and `release`.
     Resizable { bytes: u64, now: Mutex<Option<(Block, AllocId)>> },
 }
 
 impl Memory {
-    /// Reads what is there now; a fixed block is not copied, for every operand of every kernel is read here.
+    /// Reads the current block. A fixed block is not copied: every operand of every kernel is read here.
     fn read<T>(&self, of: impl FnOnce(&Block, AllocId) -> T) -> Option<T> {
         match self {
             Memory::Fixed(memory) => memory.as_ref().map(|(block, id)| of(block, *id)),
@@ -64,7 +64,7 @@ impl Storage {
         Self::with(device, Memory::Fixed(block), category)
     }
 
-    /// A storage of `bytes` whose memory is not there until [`Storage::acquire`] takes it.
+    /// Creates a storage of `bytes` without memory until [`Storage::acquire`] takes it.
     pub(crate) fn resizable(device: Device, bytes: u64, category: Category) -> Self {
         Self::with(device, Memory::Resizable { bytes, now: Mutex::new(None) }, category)
     }
@@ -84,12 +84,12 @@ impl Storage {
         &self.device
     }
 
-    /// Where it lies; an empty region for an empty storage, and for one whose memory is not there.
+    /// Its memory; an empty region for an empty storage, and for one without memory now.
     pub fn region(&self) -> Region {
         self.memory.read(|block, _| block.region).unwrap_or(Region { segment: SegmentId(0), offset: 0, len: 0 })
     }
 
-    /// Which allocation this is; `None` for an empty storage, and for one whose memory is not there.
+    /// Id of its allocation; `None` for an empty storage, and for one without memory now.
     pub fn alloc_id(&self) -> Option<AllocId> {
         self.memory.read(|_, id| id)
     }
@@ -99,11 +99,12 @@ impl Storage {
         self.memory.read(|block, _| block.requested_bytes).unwrap_or(0)
     }
 
-    /// Takes the memory of a storage that was made without ([`Array::unbacked`](crate::Array::unbacked)); its contents are garbage. Returns
-    /// whether it had to: memory that is there stays. PyTorch's `storage.resize_(n)`, with which FSDP gathers sharded parameters.
+    /// Takes the memory of a storage that was created without ([`Array::unbacked`](crate::Array::unbacked)); its
+    /// contents are garbage. Returns true if it took memory, false if the memory was there already. This is PyTorch's
+    /// `storage.resize_(n)`, with which FSDP gathers sharded parameters.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`]; [`Error::Invalid`] for a storage whose memory is there all the time.
+    /// [`Error::OutOfMemory`]; [`Error::Invalid`] for a storage whose memory is fixed.
     #[doc(hidden)]
     pub fn acquire(&self) -> Result<bool> {
         let Memory::Resizable { bytes, now } = &self.memory else { return Err(fixed("acquire")) };
@@ -115,11 +116,11 @@ impl Storage {
         Ok(true)
     }
 
-    /// Gives the memory back until the next [`Storage::acquire`]: PyTorch's `storage.resize_(0)`. Views stay what they are; a kernel that is
-    /// given one before then is refused. Returns whether there was something to give back.
+    /// Frees the memory until the next [`Storage::acquire`]: PyTorch's `storage.resize_(0)`. Views stay valid, but a
+    /// kernel is refused if it is given one before then. Returns true if there was memory to free.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for a storage whose memory is there all the time.
+    /// [`Error::Invalid`] for a storage whose memory is fixed.
     pub fn release(&self) -> Result<bool> {
         let Memory::Resizable { now, .. } = &self.memory else { return Err(fixed("release")) };
         let released = now.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -129,12 +130,12 @@ impl Storage {
         Ok(released.is_some())
     }
 
-    /// What the memory is for.
+    /// The role of the memory.
     pub fn category(&self) -> Category {
         Category::ALL[self.category.load(Relaxed) as usize]
     }
 
-    /// Says what the memory is for, from now on.
+    /// Changes the role of the memory.
     pub(crate) fn set_category(&self, to: Category) {
         if self.category.swap(to as u8, Relaxed) != to as u8
             && let Some(id) = self.alloc_id()
@@ -143,7 +144,7 @@ impl Storage {
         }
     }
 
-    /// Writes in place so far.
+    /// Number of writes in place so far.
     pub fn version(&self) -> u32 {
         self.version.load(Relaxed)
     }
@@ -153,14 +154,15 @@ impl Storage {
         self.version.fetch_add(1, Relaxed);
     }
 
-    /// A node keeps it: what was a temporary is an activation now.
+    /// Counts a node that saved this. A temporary becomes an activation.
     pub(crate) fn add_saver(&self) {
         if self.savers.fetch_add(1, Relaxed) == 0 && self.category() == Category::Temporary {
             self.set_category(Category::Activation);
         }
     }
 
-    /// A node drops its hold. `last_owner` says that the storage is about to be dropped, so that nobody cares any more.
+    /// Removes a node that saved this. With `last_owner` the storage is about to be dropped, so that its category does
+    /// not matter any more.
     pub(crate) fn remove_saver(&self, last_owner: bool) {
         if self.savers.fetch_sub(1, Relaxed) == 1 && !last_owner && self.category() == Category::Activation {
             self.set_category(Category::Temporary);

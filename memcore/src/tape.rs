@@ -1,16 +1,16 @@
-//! The observer of the autograd graph: which nodes are alive on a device, and what they keep. It owns nothing.
+//! The observer of the autograd graph: the live nodes of a device, and the values that they keep. It owns nothing.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::memory::{AllocId, ScopeId};
 
-/// What the tape can see of a node.
+/// The view of a node that the tape has.
 pub trait Observed: Send + Sync {
-    /// What the node keeps now.
+    /// The node's current state.
     fn entry(&self) -> TapeEntry;
 }
 
-/// What one living node keeps.
+/// The state of one live node.
 #[derive(Clone, Debug)]
 pub struct TapeEntry {
     /// Position in the order of creation.
@@ -21,15 +21,15 @@ pub struct TapeEntry {
     pub scope: ScopeId,
     /// Role and bytes of each saved value (of its storage); `None` for one that a hook keeps elsewhere.
     pub saved: Vec<(&'static str, Option<u64>)>,
-    /// The allocation behind each of them; `None` for one that a hook keeps elsewhere, or that has no bytes.
+    /// The allocation of each saved value; `None` for one that a hook keeps elsewhere, or that has no bytes.
     pub allocations: Vec<Option<AllocId>>,
-    /// The nodes that its gradients go to, by their `seq`.
+    /// The nodes that its gradients go to, by `seq`.
     pub next: Vec<u64>,
-    /// Whether the saved values were released by a backward pass.
+    /// True if a backward pass released the saved values.
     pub released: bool,
 }
 
-/// The nodes alive on one device: a slab of weak references whose entries go with their nodes.
+/// The live nodes of one device: a slab of weak references whose entries are removed with their nodes.
 #[derive(Default)]
 pub struct Tape {
     slab: Mutex<Slab>,
@@ -47,7 +47,7 @@ impl Tape {
         self.slab.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Observes a node that takes `host_bytes` of host memory; its place is given up by [`Tape::remove`].
+    /// Observes a node that takes `host_bytes` of host memory, until [`Tape::remove`].
     pub(crate) fn insert(&self, node: Weak<dyn Observed>, host_bytes: u64) -> u32 {
         let slab = &mut *self.slab();
         slab.host_bytes += host_bytes;
@@ -63,7 +63,7 @@ impl Tape {
         }
     }
 
-    /// The node at `index` is gone.
+    /// Stops observing the node at `index`, which was dropped.
     pub(crate) fn remove(&self, index: u32, host_bytes: u64) {
         let slab = &mut *self.slab();
         slab.nodes[index as usize] = None;
@@ -71,23 +71,23 @@ impl Tape {
         slab.host_bytes -= host_bytes;
     }
 
-    /// Number of living nodes.
+    /// Number of live nodes.
     pub fn len(&self) -> usize {
         let slab = self.slab();
         slab.nodes.len() - slab.free.len()
     }
 
-    /// Whether no node is alive.
+    /// True if no node is alive.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Host memory of the graph itself: its nodes, without functions' attributes, and without what they save.
+    /// Host memory of the graph itself: its nodes, without the functions' attributes and without saved values.
     pub fn host_bytes(&self) -> u64 {
         self.slab().host_bytes
     }
 
-    /// The living nodes in the order of their creation.
+    /// The live nodes in order of creation.
     pub fn entries(&self) -> Vec<TapeEntry> {
         let nodes: Vec<Arc<dyn Observed>> = self.slab().nodes.iter().flatten().filter_map(Weak::upgrade).collect();
         let mut entries: Vec<TapeEntry> = nodes.iter().map(|node| node.entry()).collect();

@@ -1,4 +1,4 @@
-//! Prints the text of every program for a language and a type, one after the other: `source opencl float32`.
+//! Prints the text of every program for a language and a type, one after another: `source opencl float32`.
 
 use memcore::DType;
 use portable_kernels::{Language, Program};

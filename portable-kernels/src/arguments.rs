@@ -1,44 +1,45 @@
-//! What every kernel is given by value.
+//! Arguments that every kernel takes by value.
 
 use memcore::DType;
 use memcore::backend::kernel::Attribute;
 use memcore::backend::{KernelCall, Operand};
 
-/// The most operands of a kernel.
+/// Maximum number of operands of a kernel.
 pub(crate) const OPERANDS: usize = 14;
 
 const SCALARS: usize = 8;
 const INTEGERS: usize = 10;
 const SHAPE: usize = 128;
 
-/// The arguments of a launch besides its buffers, as `Arguments` in `kernels/common.c`: 832 bytes, handed over as they are.
+/// The arguments of a launch besides its buffers, as `Arguments` in `kernels/common.c`: 832 bytes, passed as they are.
 ///
-/// With a pointer for each operand they are less than the 1024 bytes that every OpenCL device takes.
+/// Together with a pointer for each operand they are less than the 1024 bytes that every OpenCL device accepts.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, bytemuck::Pod, bytemuck::Zeroable)]
 pub struct Arguments {
     pub(crate) items: u64,
-    /// Where each operand begins in its buffer, in bytes.
+    /// Offset of each operand in its buffer, in bytes.
     offset: [u64; OPERANDS],
-    /// Scalars, in the order of the attributes, in the form that the program's type asks for.
+    /// Scalars, in the order of the attributes, in the form for the program's type.
     scalar: [u64; SCALARS],
     /// All other attributes.
     integer: [i64; INTEGERS],
-    /// Sizes, then strides, of one operand after the other.
+    /// Sizes, then strides, of one operand after another.
     shape: [u32; SHAPE],
-    /// Where an operand's begin.
+    /// Index in `shape` at which each operand begins.
     at: [u8; 16],
     rank: [u8; 16],
     /// Element types, in the order of [`DType::ALL`].
     types: [u8; 16],
-    /// Bit `k`: operand `k` is there.
+    /// Bit `k` is set if operand `k` is present.
     present: u32,
-    /// Whether all operands are contiguous.
+    /// 1 if all operands are contiguous.
     flat: u32,
 }
 
 impl Arguments {
-    /// Of a call whose operands are these, for a program that computes in `dtype`. `None` where sizes or strides are beyond 32 bits, or too many.
+    /// Makes the arguments of a call with these operands, for a program that computes in `dtype`. `None` if sizes or
+    /// strides exceed 32 bits, or are too many.
     pub(crate) fn of(call: &KernelCall, operands: &[Option<Operand>; OPERANDS], dtype: DType) -> Option<Self> {
         let mut all: Self = bytemuck::Zeroable::zeroed();
         let (mut words, mut scalars, mut integers) = (0, 0, 0);
@@ -69,7 +70,7 @@ impl Arguments {
         fits.then_some(all)
     }
 
-    /// Its bytes.
+    /// The bytes of the arguments.
     pub fn bytes(&self) -> &[u8] {
         bytemuck::bytes_of(self)
     }
@@ -80,13 +81,13 @@ fn push(integers: &mut [i64], count: &mut usize, value: i64, fits: &mut bool) {
     *count += 1;
 }
 
-/// The number of a type in the text.
+/// The number of a type in the kernels' text.
 pub(crate) fn code(dtype: DType) -> u8 {
     DType::ALL.iter().position(|&other| other == dtype).unwrap_or(0) as u8
 }
 
-/// A scalar for a program that computes in `dtype`: a double's bits; a float's in the lower half and what is missing to the double above them;
-/// an integer.
+/// Encodes a scalar for a program that computes in `dtype`: a double as its bits; a float in the lower half, with the
+/// remainder to the double in the upper half; an integer as such.
 fn scalar(x: f64, dtype: DType) -> u64 {
     match dtype {
         DType::F64 => x.to_bits(),

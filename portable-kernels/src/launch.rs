@@ -1,4 +1,4 @@
-//! From a call to what a device runs.
+//! Translation of a call to launches on a device.
 
 use memcore::backend::kernel::{AttentionGrad, LayerNormGrad, RmsNormGrad};
 use memcore::backend::{Access, KernelCall, Operand, Region};
@@ -7,36 +7,37 @@ use memcore::{DType, Error, Result};
 use crate::arguments::{Arguments, OPERANDS};
 use crate::program::{Program, find};
 
-/// Operands by their place among the kernel's.
+/// Operands by their position among the kernel's operands.
 type Operands = [Option<Operand>; OPERANDS];
 
-/// Operands that all tensors of a list share; the others come once for each.
+/// Operands that all tensors of a list share; the others come once per tensor.
 const SHARED: [&str; 2] = ["inv_scale", "found_inf"];
 
-/// One function of a program, over so many work items.
+/// A launch of one function of a program over a number of work items.
 #[derive(Clone, Debug)]
 pub struct Launch {
-    /// What to compile.
+    /// The program to compile.
     pub program: Program,
     /// The function's name in it. It takes [`arguments`](Self::arguments) by value, then a buffer for each of [`regions`](Self::regions).
     pub function: &'static str,
-    /// Work items, at least one; further ones do nothing.
+    /// Number of work items, at least one; surplus ones do nothing.
     pub items: u64,
-    /// The arguments by value. They hold where in its buffer each operand begins.
+    /// The arguments by value. They include the offset of each operand in its buffer.
     pub arguments: Arguments,
     regions: [Option<Region>; OPERANDS],
     buffers: usize,
 }
 
 impl Launch {
-    /// The memory of each buffer, whose beginning is what the device is to be given; `None` for one that is not read and not written (a null pointer,
-    /// or any other).
+    /// The region of each buffer. The device passes the beginning of the region's buffer. `None` for a buffer that is
+    /// neither read nor written (pass a null pointer, or any other).
     pub fn regions(&self) -> &[Option<Region>] {
         &self.regions[..self.buffers]
     }
 }
 
-/// Whether there is a launch for such a call: sizes and strides below 2³², and no more of them than the arguments hold.
+/// True if there is a launch for such a call: sizes and strides are below 2³², and not more than the arguments can
+/// hold.
 pub fn supports(call: &KernelCall) -> bool {
     let mut fits = true;
     each_list(call, &mut |operands| {
@@ -47,10 +48,10 @@ pub fn supports(call: &KernelCall) -> bool {
         && fits
 }
 
-/// Calls `run` with each launch that a call takes, in this order; none where there is nothing to do.
+/// Calls `run` with each launch of a call, in order; never if there is nothing to do.
 ///
 /// # Errors
-/// The first of `run`'s; [`Error::Unsupported`] for what is not [supported](supports).
+/// The first error of `run`; [`Error::Unsupported`] for a call that is not [supported](supports).
 pub fn each_launch(call: &KernelCall, run: &mut dyn FnMut(&Launch) -> Result<()>) -> Result<()> {
     each_list(call, &mut |operands| {
         let dtype = computes_in(call, operands);
@@ -68,7 +69,8 @@ pub fn each_launch(call: &KernelCall, run: &mut dyn FnMut(&Launch) -> Result<()>
     })
 }
 
-/// The type in which a call's program computes. What only moves elements takes theirs; the tensors of a list have each its own.
+/// The type in which a call's program computes. Calls that only move elements take the elements' type; each tensor of a
+/// list has its own.
 fn computes_in(call: &KernelCall, operands: &Operands) -> DType {
     match call {
         KernelCall::Select(k) => k.out.dtype,
@@ -83,7 +85,7 @@ fn wider(a: DType, b: DType) -> DType {
     a.promoted(b).unwrap_or(a)
 }
 
-/// The operands by their places: once, or for each tensor of a list.
+/// Calls `f` with the operands by position: once, or once per tensor of a list.
 fn each_list(call: &KernelCall, f: &mut dyn FnMut(&Operands) -> Result<()>) -> Result<()> {
     let names = call.operand_names();
     let mut shared: Operands = [None; OPERANDS];
@@ -99,7 +101,7 @@ fn each_list(call: &KernelCall, f: &mut dyn FnMut(&Operands) -> Result<()>) -> R
         let Some(place) = place(names, name).filter(|_| access != Access::Workspace && !SHARED.contains(&name)) else {
             return;
         };
-        // The first of a tensor's operands comes again: the next tensor begins.
+        // The first operand of a tensor appears again: the next tensor begins.
         if current[place].is_some() && place == 0 && outcome.is_ok() {
             outcome = f(&current);
             current = shared;
@@ -107,7 +109,7 @@ fn each_list(call: &KernelCall, f: &mut dyn FnMut(&Operands) -> Result<()>) -> R
         current[place] = Some(*operand);
     });
     outcome?;
-    // A list of nothing has its shared operands alone.
+    // An empty list has only its shared operands.
     if current[0].is_some()
         || !matches!(call, KernelCall::SgdStep(_) | KernelCall::AdamStep(_) | KernelCall::Unscale(_))
     {
@@ -120,7 +122,7 @@ fn place(names: &[&str], name: &str) -> Option<usize> {
     names.iter().position(|other| *other == name)
 }
 
-/// The functions that a call takes, each with its number of work items.
+/// Calls `f` with each function of a call and its number of work items.
 fn each_step(
     call: &KernelCall,
     operands: &Operands,
@@ -168,7 +170,8 @@ fn each_step(
     f(call.name(), items)
 }
 
-/// The gradient of what was normalised by rows, and those of the parameters by columns, where they are wanted.
+/// Calls `f` with the functions of a normalisation's gradients, as far as they are wanted: the input's by rows, the
+/// parameters' by columns.
 fn rows_and_columns(
     functions: [&'static str; 2],
     x: &Operand,

@@ -1,4 +1,4 @@
-//! The text that a device compiles.
+//! Texts for a device's compiler.
 
 use std::fmt::Write;
 
@@ -8,22 +8,22 @@ use memcore::backend::kernel::CODES;
 
 use crate::arguments::code;
 
-/// What a device's C has of its own.
+/// Properties of a device's dialect of C.
 #[derive(Clone, Copy, Debug)]
 pub struct Language<'a> {
-    /// The macros and types in front of the kernels: those of `languages/opencl.c`.
+    /// Macros and types before the kernels; `languages/opencl.c` has those of OpenCL.
     pub prelude: &'a str,
-    /// Whether it has 64-bit floats. Without them there is no program for float64.
+    /// True if it has 64-bit floats. Without them there is no program for float64.
     pub doubles: bool,
 }
 
 impl Language<'static> {
-    /// OpenCL C, from 1.2.
+    /// OpenCL C, version 1.2 or later.
     pub const fn opencl(doubles: bool) -> Self {
         Self { prelude: include_str!("languages/opencl.c"), doubles }
     }
 
-    /// CUDA C++, as NVRTC takes it.
+    /// CUDA C++, as NVRTC compiles it.
     pub const fn cuda() -> Self {
         Self { prelude: include_str!("languages/cuda.c"), doubles: true }
     }
@@ -32,11 +32,11 @@ impl Language<'static> {
 /// Kernels that are compiled together.
 struct Family {
     text: &'static str,
-    /// Each function, and the kernel whose operands it is given.
+    /// Each function, with the kernel whose operands it takes.
     functions: &'static [(&'static str, &'static str)],
 }
 
-/// Functions of the text by the names of what they do.
+/// Defines a family from its file and its functions, each with its kernel.
 macro_rules! family {
     ($file:literal: $($function:ident of $kernel:ident),* $(,)?) => {
         Family {
@@ -62,14 +62,14 @@ const FAMILIES: [Family; 7] = [
         attention_grad_k of attention_grad, attention_grad_v of attention_grad, attention_grad_mask of attention_grad),
 ];
 
-/// One of the texts to compile: a family of kernels for the type in which they compute.
+/// A text to compile: a family of kernels for the type in which they compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Program {
     family: usize,
     dtype: DType,
 }
 
-/// The program, the function's name in it, and how many buffers the function takes.
+/// Finds a function: its program, its name in it, and the number of its buffers.
 pub(crate) fn find(function: &str, dtype: DType) -> Option<(Program, &'static str, usize)> {
     FAMILIES.iter().enumerate().find_map(|(family, Family { functions, .. })| {
         let (name, kernel) = functions.iter().find(|(name, _)| name.strip_prefix("k_") == Some(function))?;
@@ -82,22 +82,22 @@ fn operands(kernel: &str) -> &'static [&'static str] {
 }
 
 impl Program {
-    /// The type in which it computes.
+    /// The type in which the program computes.
     pub fn dtype(self) -> DType {
         self.dtype
     }
 
-    /// Every program for these types.
+    /// All programs for these types.
     pub fn all(dtypes: &[DType]) -> impl Iterator<Item = Program> {
         (0..FAMILIES.len()).flat_map(move |family| dtypes.iter().map(move |&dtype| Program { family, dtype }))
     }
 
-    /// The functions that it has. Those of integers have no attention, no optimizers, …
+    /// The functions of the program. Programs for integers lack attention, optimizers and others.
     pub fn functions(self) -> impl Iterator<Item = &'static str> {
         FAMILIES[self.family].functions.iter().map(|(name, _)| *name)
     }
 
-    /// What is to be compiled.
+    /// The text to compile.
     pub fn source(self, language: Language<'_>) -> String {
         let Family { text, functions } = &FAMILIES[self.family];
         let mut all = String::new();
@@ -127,7 +127,7 @@ fn define(text: &mut String, name: &str, value: impl std::fmt::Display) {
     let _ = writeln!(text, "#define {name} {value}");
 }
 
-/// An operand's name in the text, where macros and types have some already.
+/// An operand's name in the text; renamed if macros or types have that name already.
 fn in_text(operand: &str) -> String {
     let name = operand.to_uppercase();
     if matches!(operand, "c" | "k" | "mask") { name + "_" } else { name }

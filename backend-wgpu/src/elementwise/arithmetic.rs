@@ -9,7 +9,7 @@ use crate::element::Elem;
 use crate::job::Context;
 use crate::pointwise::{Pointwise, Then};
 
-/// Comparisons exist for every type, arithmetic for floats and, where it stays in the integers, for those.
+/// Comparisons exist for every type; arithmetic exists for floats and, if the result is an integer, for integers.
 pub(crate) fn supports_binary(k: &Binary) -> bool {
     k.lhs.dtype.is_float()
         || k.op.is_comparison()

@@ -34,7 +34,7 @@ pub(crate) fn copy(cx: &mut Context<'_>, k: &Copy) -> Result<()> {
 fn conversion(from: Elem, to: Elem) -> &'static str {
     match (from.wgsl(), to.wgsl()) {
         ("f32", "f32") | ("vec2<u32>", "vec2<u32>") => "x",
-        // Bool keeps whether it is 0, not what is left of it after truncation.
+        // Bool tests the value for 0 before truncation, not after.
         ("f32", "i32") if to == Elem::Bool => "select(1, 0, x == 0.0)",
         ("vec2<u32>", "i32") if to == Elem::Bool => "select(1, 0, (x.x | x.y) == 0u)",
         ("f32", "i32") => "i32(x)",

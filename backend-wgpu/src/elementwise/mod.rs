@@ -12,7 +12,7 @@ pub(crate) use gradient::unary_grad;
 pub(crate) use select::{masked_fill, select, triangle};
 pub(crate) use unary::{supports_unary, then, unary};
 
-/// Functions of floats that WGSL lacks or leaves open: `erfc`, powers, saturating `tanh`.
+/// Functions of floats that WGSL lacks or leaves unspecified: `erfc`, powers, saturating `tanh`.
 const FUNCTIONS: &str = include_str!("functions.wgsl");
 /// 64-bit integers as two words, the low one first.
 const I64: &str = include_str!("i64.wgsl");
@@ -37,7 +37,8 @@ pub(crate) fn bits_of(value: f64, dtype: DType) -> [u32; 2] {
     }
 }
 
-/// `value` in f32, with the last bit set where it is not exact: rounding that to 16 bits rounds but once.
+/// Rounds `value` to f32 with the last bit set if the result is not exact (round to odd), so that rounding it further
+/// to 16 bits rounds only once.
 fn to_odd(value: f64) -> f32 {
     let near = value as f32;
     if f64::from(near) == value || !near.is_finite() {
@@ -51,7 +52,7 @@ fn words(bits: u64) -> [u32; 2] {
     [bits as u32, (bits >> 32) as u32]
 }
 
-/// An operand with the type that arithmetic on it has.
+/// An operand with the element type for arithmetic on it.
 fn typed(operand: &Operand) -> (&Operand, Elem) {
     (operand, Elem::of(operand.dtype))
 }
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn sixteen_bits_are_rounded_once() {
-        // A hair above a tie: f32 would lose the hair, and the tie would go down to even.
+        // Slightly above a tie: plain f32 would lose the difference, and the tie would round down to even.
         let above = 1.0 + 2f64.powi(-11) + 2f64.powi(-40);
         assert_eq!(bits_of(above, DType::F16), [0x3c01, 0]);
         assert_eq!(bits_of(1.0 + 2f64.powi(-11), DType::F16), [0x3c00, 0]);

@@ -1,4 +1,4 @@
-//! Choosing by a mask or by place: bits are moved, whatever they mean.
+//! Selection by a mask or by position: bits are moved, whatever they mean.
 
 use memcore::backend::kernel::{MaskedFill, Select, Triangle};
 use memcore::error::Result;
@@ -27,13 +27,13 @@ pub(crate) fn masked_fill(cx: &mut Context<'_>, k: &MaskedFill) -> Result<()> {
 }
 
 pub(crate) fn triangle(cx: &mut Context<'_>, k: &Triangle) -> Result<()> {
-    // Diagonals beyond any matrix are all the same.
+    // All diagonals beyond the matrix have the same effect.
     let diagonal = k.diagonal.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
     let operands = [moved(&k.out), moved(&k.x)];
     let scalars = [0, 0, diagonal as u32, 0, 0, 0];
     let kernel = Pointwise { name: "triangle", op: k.upper.into(), operands: &operands, scalars, indexed: true };
     let t = operands[0].1.wgsl();
-    // The difference of the indices may exceed i32 as little as they do themselves.
+    // The indices fit in i32, and so does their difference.
     let compare = if k.upper { ">=" } else { "<=" };
     kernel.run(cx, || {
         format!(

@@ -9,12 +9,12 @@ use crate::element::Elem;
 use crate::job::Context;
 use crate::pointwise::{Pointwise, Then};
 
-/// Floats have every function; integers have those that stay integers.
+/// Floats have every function; integers have those with integer results.
 pub(crate) fn supports_unary(k: &Unary) -> bool {
     k.x.dtype.is_float() || k.op == UnaryOp::IsZero || integer(k.op, k.x.dtype).is_some()
 }
 
-/// `op` as what follows another function of floats.
+/// Returns `op` as a function that is applied to the results of another function of floats.
 pub(crate) fn then(op: UnaryOp) -> Then {
     let (op, [a, b, ..], body) = float(op);
     Then { op, scalars: [a, b], body }
@@ -79,7 +79,7 @@ fn float(op: UnaryOp) -> (u64, [u32; 6], &'static str) {
     }
 }
 
-/// The usual exponents have better forms than the general one.
+/// Common exponents have better forms than the general one.
 fn power(exponent: f64) -> (u64, [u32; 6], &'static str) {
     let plain = |code, body| (code, [0; 6], body);
     match exponent {

@@ -1,22 +1,23 @@
-//! Products on software adapters, where a vector register stands behind a subgroup of eight.
+//! Products on software adapters, where a subgroup of eight lanes is one vector register.
 //!
-//! Such a driver reads memory lane by lane, workgroup memory too: llvmpipe takes 57 ns for a word in every lane, 90 ns for four as two of 64
-//! bits, and 0.3 ns for a multiply-add or a broadcast of a subgroup. So nothing goes through workgroup memory but the result, once: lanes
-//! read different places of `a` and `b`, in quads where they can, and what the others need of `a` is broadcast from lane to lane.
+//! Such a driver reads memory lane by lane, workgroup memory too: llvmpipe takes 57 ns for a word in every lane, 90 ns
+//! for four words as two of 64 bits, and 0.3 ns for a multiply-add or a broadcast of a subgroup. So only the result
+//! passes through workgroup memory, once. Lanes read different elements of `a` and `b`, in quads if possible, and the
+//! elements of `a` that the other lanes need are broadcast from lane to lane.
 
 use std::fmt::Write;
 
 use super::product::{Feed, Gemm, Stage};
 use crate::gpu::LANES;
 
-/// Inner steps that are written out: a quad's.
+/// Inner steps that are written out: those of a quad.
 const STEPS: usize = 4;
 
-/// Multiply-adds up to which a block is small, and from which it is large.
+/// Multiply-adds up to which blocks are small. From `MUCH` on they are large.
 const LITTLE: usize = 1 << 20;
 const MUCH: usize = 1 << 29;
 
-/// Rows and columns of the result that a lane keeps: all rows of the subgroup's, and an eighth of its columns.
+/// Rows and columns of the result that a lane keeps: all rows of its subgroup, and an eighth of the subgroup's columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Block {
     pub(super) rows: usize,
@@ -24,13 +25,13 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// For a product of these sizes; `None` for one so small that nothing is gained.
+    /// The block for a product of these sizes; `None` if the product is too small to gain from one.
     pub(super) fn of(gemm: &Gemm) -> Option<Self> {
         let sizes = &gemm.sizes;
         if sizes.m * sizes.n < 256 || sizes.k < LANES {
             return None;
         }
-        // Larger blocks read less and take longer to compile.
+        // Larger blocks read less, and take longer to compile.
         let (rows, columns) = match sizes.m * sizes.n * sizes.k {
             ..LITTLE => (16, 4),
             LITTLE..MUCH => (32, 8),
@@ -38,7 +39,7 @@ impl Block {
         };
         let fitting = |size: usize, most: usize| (1..=most).find(|t| t.is_power_of_two() && *t >= size).unwrap_or(most);
         let mut block = Self { rows: fitting(sizes.m, rows), columns: fitting(sizes.n.div_ceil(LANES), columns) };
-        // A lane takes whole quads.
+        // A lane reads whole quads.
         if gemm.feed_a() == Feed::Across {
             block.rows = block.rows.max(4);
         }
@@ -57,7 +58,7 @@ impl Block {
         length.div_ceil(STEPS) + self.rows * self.columns
     }
 
-    /// The kernel's main function, on the caller's functions.
+    /// The kernel's main function, which calls the caller's functions.
     pub(super) fn source(self, gemm: &Gemm, stage: Stage) -> String {
         let (rows, columns, width) = (self.rows, self.columns, self.width());
         let mut out = format!(
@@ -75,7 +76,7 @@ impl Block {
         }
         let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {STEPS}u) {{");
         for s in 0..STEPS {
-            // Beyond the end the last step stands in, and counts nothing.
+            // Steps beyond the end use the last index, and are multiplied by 0.
             let k = if gemm.is_ragged() { format!("min(k0 + {s}u, end - 1u)") } else { format!("k0 + {s}u") };
             let _ = writeln!(out, "        let k_{s} = {k};");
             if gemm.is_ragged() {
@@ -84,7 +85,7 @@ impl Block {
         }
         self.load_a(&mut out, gemm);
         self.load_b(&mut out, gemm);
-        // All steps of a sum together: it lies in memory, where there are more sums than registers.
+        // All steps of one sum together: the sums are in memory, because they are more than the registers.
         for i in 0..rows {
             out += "        {\n";
             for s in 0..STEPS {
@@ -102,7 +103,7 @@ impl Block {
         out
     }
 
-    /// What the lanes read of `a` for a quad of steps; [`a_of`](Self::a_of) finds it again.
+    /// Reads the elements of `a` for a quad of steps; [`a_of`](Self::a_of) finds them again.
     fn load_a(self, out: &mut String, gemm: &Gemm) {
         let rows = self.rows;
         match gemm.feed_a() {
@@ -119,7 +120,7 @@ impl Block {
                     let _ = writeln!(out, "        let a{s}_{h} = {quad};");
                 }
             }
-            // Fewer quads than lanes: the lanes share out the steps, too.
+            // If there are fewer quads than lanes, the lanes divide the steps among them, too.
             Feed::Across => {
                 let quads = rows / 4;
                 let steps = LANES / quads;
@@ -138,7 +139,7 @@ impl Block {
         }
     }
 
-    /// Row `i` of `a` at step `s`, in all lanes.
+    /// WGSL for row `i` of `a` at step `s`, in all lanes.
     fn a_of(self, gemm: &Gemm, i: usize, s: usize) -> String {
         let quads = self.rows / 4;
         let (value, lane) = match gemm.feed_a() {
@@ -153,7 +154,7 @@ impl Block {
         format!("subgroupShuffle({value}, {lane}u)")
     }
 
-    /// What a lane reads of `b` for a quad of steps; [`b_of`] finds it again.
+    /// Reads the elements of `b` for a quad of steps; [`b_of`] finds them again.
     fn load_b(self, out: &mut String, gemm: &Gemm) {
         if gemm.feed_b() == Feed::AlongK {
             for j in 0..self.columns {
@@ -175,7 +176,7 @@ impl Block {
         }
     }
 
-    /// Puts the sums where they belong. Rows and columns beyond the edges were computed of the last ones, and are left out.
+    /// Stores the sums. Rows and columns beyond the edges, computed from the last ones, are skipped.
     fn put(self, out: &mut String, gemm: &Gemm, stage: Stage) {
         let (rows, columns) = (self.rows, self.columns);
         for (i, j) in self.places() {
@@ -203,7 +204,7 @@ impl Block {
     }
 }
 
-/// What a lane holds of `b` for its column `j` at step `s`.
+/// WGSL for a lane's element of `b` in its column `j` at step `s`.
 fn b_of(gemm: &Gemm, j: usize, s: usize) -> String {
     match gemm.feed_b() {
         Feed::AlongK => format!("b{j}[{s}]"),
@@ -213,7 +214,7 @@ fn b_of(gemm: &Gemm, j: usize, s: usize) -> String {
 }
 
 impl Gemm {
-    /// `value` of step `s`, or `none` where the step lies beyond the end.
+    /// WGSL for `value` of step `s`, or `none` if the step is beyond the end.
     fn counted(&self, s: usize, value: &str, none: &str) -> String {
         if self.is_ragged() { format!("select({none}, {value}, inside{s})") } else { value.to_string() }
     }

@@ -1,13 +1,14 @@
-//! The product behind matrix multiplication and convolution: `out[z, m, n] = Σ_k a(z, m, k)·b(z, k, n)`, with what `a`, `b` and `out` are left
-//! to the caller's functions.
+//! The product behind matrix multiplication and convolution: `out[z, m, n] = Σ_k a(z, m, k)·b(z, k, n)`. The caller's
+//! functions define `a`, `b` and `out`.
 //!
-//! On a card a workgroup makes a tile of the result (`tile.rs`); which of several sizes of tile does it is tried out for each kind of product
-//! (`tune.rs`). On software adapters a subgroup makes a block (`lanes.rs`). The code is generated for the sizes of tile or block. Nothing here
-//! uses cooperative matrices: in wgpu 30 they are an experimental feature, which asks for unsafe code at the opening of the device, and Vulkan's
-//! drivers that have them mostly lack the one form it has for f32, 8×8; llvmpipe has none.
+//! On a card a workgroup computes a tile of the result (`tile.rs`); the size of tile is chosen by trial for each kind
+//! of product (`tune.rs`). On software adapters a subgroup computes a block (`lanes.rs`). The code is generated for the
+//! size of tile or block. Cooperative matrices are not used: in wgpu 30 they are an experimental feature that requires
+//! unsafe code when the device is opened, and most Vulkan drivers that have them lack the one form that wgpu has for
+//! f32, 8×8; llvmpipe has none.
 //!
-//! A long inner size of a small result is cut into parts, whose products lie in the fixed scratch until a second launch adds them up in their
-//! order.
+//! If the result is small and the inner size long, the inner size is cut into parts. Their products are stored in the
+//! fixed scratch, and a second launch adds them up in order.
 
 mod lanes;
 mod product;
@@ -24,20 +25,20 @@ use lanes::Block;
 pub(crate) use product::Gemm;
 use product::Stage;
 
-/// Threads of a workgroup that takes an element for each.
+/// Threads of a workgroup, if each thread computes one element.
 const THREADS: usize = 64;
-/// Rows and columns below which, each, a result has no tile.
+/// A result with at most this many rows and this many columns is not tiled, if its inner size is at most `SHORTEST`.
 const SMALL: usize = 8;
-/// What lengths of parts are multiples of.
+/// Lengths of parts are multiples of this.
 const DEPTH: usize = 16;
-/// Tiles that keep a device busy.
+/// Number of tiles that keeps a device busy.
 const ENOUGH: usize = 64;
-/// A part of the inner size is at least so long.
+/// Minimum length of a part of the inner size.
 const SHORTEST: usize = 512;
-/// And at most so: some drivers stop a thread's loops after 65 535 rounds.
+/// Maximum length of a part: some drivers stop a thread's loops after 65 535 rounds.
 const LONGEST: usize = 1 << 15;
 
-/// What makes the result, and in which sizes.
+/// The way in which the result is computed, with its sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Tile(Tile),
@@ -45,7 +46,7 @@ enum Form {
 }
 
 impl Form {
-    /// Rows and columns of the result that a workgroup makes.
+    /// Rows and columns of the result that a workgroup computes.
     fn extent(self) -> [usize; 2] {
         match self {
             Form::Tile(tile) => [tile.height(), tile.width()],
@@ -53,7 +54,7 @@ impl Form {
         }
     }
 
-    /// Tiles in each direction.
+    /// Number of tiles in each direction.
     fn tiles(self, sizes: &Sizes) -> [usize; 2] {
         let [height, width] = self.extent();
         [sizes.m.div_ceil(height), sizes.n.div_ceil(width)]
@@ -66,7 +67,7 @@ impl Form {
         }
     }
 
-    /// What a source depends on, in eight bits.
+    /// Adds the eight bits that a source depends on.
     fn add_to(self, variant: Variant) -> Variant {
         let [kind, rows, columns] = match self {
             Form::Tile(tile) => [u64::from(tile.side == 16), tile.rows as u64, tile.columns as u64],
@@ -84,9 +85,9 @@ impl Form {
 }
 
 impl Gemm {
-    /// Launches it. The job has its operands bound, at most seven; `more` pushes parameters behind the sizes, declared as `fields`. `code`
-    /// gives the operands' slots and WGSL with `a_value(z, m, k)`, `b_value(z, k, n)` and `store(z, m, n, value)`, which are called inside
-    /// the sizes alone.
+    /// Launches the product. The job has its operands bound, at most seven. `more` pushes parameters after the sizes,
+    /// declared as `fields`. `code` returns the operands' slots and WGSL with `a_value(z, m, k)`, `b_value(z, k, n)`
+    /// and `store(z, m, n, value)`, which are called only with indices inside the sizes.
     pub(crate) fn run(
         &self,
         cx: &mut Context<'_>,
@@ -102,7 +103,7 @@ impl Gemm {
         }
         let block = if cx.gpu.has_lanes { Block::of(self) } else { None };
         let usual = block.map_or_else(|| Form::Tile(Tile::of(&self.sizes)), Form::Block);
-        // Of the usual tile, so that sums do not depend on which one is chosen.
+        // Computed from the usual tile, so that sums do not depend on the chosen one.
         let (parts, length) = parts(k, batch * usual.tiles(&self.sizes).iter().product::<usize>(), results);
         cx.gpu.check_rounds(self.name, usual.rounds(length))?;
         job.bind_scratch();
@@ -154,7 +155,7 @@ impl Gemm {
     }
 }
 
-/// Adds up the parts.
+/// Kernel that adds up the parts.
 const JOIN: &str = "@compute @workgroup_size(64)
 fn main(grid: Grid) {
     let at = group_of(grid) * 64u + grid.lane;
@@ -166,7 +167,7 @@ fn main(grid: Grid) {
 }
 ";
 
-/// A sum for each thread.
+/// Kernel in which each thread computes one sum.
 const ALONE: &str = "@compute @workgroup_size(64)
 fn main(grid: Grid) {
     let at = group_of(grid) * 64u + grid.lane;
@@ -180,7 +181,7 @@ fn main(grid: Grid) {
 }
 ";
 
-/// Into how many parts the inner size is cut, and how long they are.
+/// Number of parts into which the inner size is cut, and their length.
 fn parts(k: usize, tiles: usize, results: usize) -> (usize, usize) {
     let wanted = (ENOUGH / tiles).max(k.div_ceil(LONGEST)).min(k / SHORTEST);
     let fitting = SCRATCH_BYTES as usize / 4 / results;

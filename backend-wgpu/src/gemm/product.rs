@@ -1,32 +1,33 @@
-//! A product: what is multiplied, how its operands are read, and where its results go.
+//! A product: its sizes, and how its operands are read and its results stored.
 
 use crate::choice::Sizes;
 use crate::key::Variant;
 
 pub(crate) struct Gemm {
     pub(crate) name: &'static str,
-    /// What the caller's functions were generated from.
+    /// The variant from which the caller's functions were generated.
     pub(crate) variant: Variant,
     pub(crate) sizes: Sizes,
-    /// Whether elements of `a` that follow each other in memory differ in `k` (else in `m`), so that neighbouring threads read them.
+    /// True if adjacent elements of `a` in memory differ in `k`, false if in `m`. Neighbouring threads read adjacent
+    /// elements.
     pub(crate) a_along_k: bool,
-    /// The same for `b` and `n`.
+    /// True if adjacent elements of `b` differ in `k`, false if in `n`.
     pub(crate) b_along_k: bool,
-    /// Whether the caller has `a_quad(z, m, k)`, and `b_quad(z, k, n)`: four elements in the direction in which the operand is read, from
-    /// a multiple of four on. Sizes in that direction are multiples of four then.
+    /// Whether the caller has `a_quad(z, m, k)` and `b_quad(z, k, n)`. They return four elements in the direction in
+    /// which the operand is read, from a multiple of four on. Sizes in that direction are then multiples of four.
     pub(crate) quads: [bool; 2],
-    /// Whether it gives the same result when it runs twice.
+    /// True if running it twice gives the same result.
     pub(crate) repeats: bool,
 }
 
 /// How an operand is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Feed {
-    /// Element by element.
+    /// One element at a time.
     Single,
-    /// Four of the inner size at once.
+    /// Four elements along the inner size at a time.
     AlongK,
-    /// Four rows of `a`, or columns of `b`, at once.
+    /// Four rows of `a`, or four columns of `b`, at a time.
     Across,
 }
 
@@ -40,16 +41,16 @@ impl Feed {
     }
 }
 
-/// Where a launch puts its products.
+/// Source and destination of a launch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// To the caller.
+    /// Writes results through the caller's `store`.
     Whole,
-    /// Into the scratch, part by part.
+    /// Writes parts to the scratch.
     Parts,
-    /// From the scratch to the caller.
+    /// Adds parts from the scratch and writes results through the caller's `store`.
     Join,
-    /// To the caller, a thread for each element: for results too small for a tile.
+    /// Writes results through the caller's `store`, one thread per element: for results too small for a tile.
     Alone,
 }
 
@@ -62,7 +63,7 @@ impl Gemm {
         Feed::of(self.quads[1], self.b_along_k)
     }
 
-    /// Whether the inner size ends inside a quad.
+    /// True if the inner size ends inside a quad.
     pub(super) fn is_ragged(&self) -> bool {
         !self.sizes.k.is_multiple_of(4)
     }

@@ -1,21 +1,23 @@
-//! Products on graphics cards: tiles of the result, made in steps of the inner size that lie in workgroup memory.
+//! Products on graphics cards: tiles of the result, computed in steps of the inner size that are held in workgroup
+//! memory.
 //!
-//! A thread keeps its part of the tile in *named scalars*, since arrays indexed in loops are slow on many drivers. What it reads of a step are runs of
-//! four neighbours, a run of each of its neighbours between them: so the threads of a warp read without conflicts, and drivers make one load of four.
-//! Every size of tile adds up in the order of the inner size, by `fma`: results do not depend on which one runs.
+//! A thread keeps its part of the tile in *named scalars*, because arrays that are indexed in loops are slow on many
+//! drivers. Of each step it reads runs of four adjacent elements, with one run of each neighbouring thread between
+//! them: so the threads of a warp read without conflicts, and drivers make one load of four elements. Every tile size
+//! adds in the order of the inner size, by `fma`: results do not depend on the tile.
 
 use std::fmt::Write;
 
 use super::product::{Feed, Gemm, Stage};
 use crate::choice::{Sizes, Tile};
 
-/// Rounds of a loop that are written out.
+/// Loop rounds that are written out.
 const UNROLL: usize = 2;
 /// Words of workgroup memory that every adapter has for a tile.
 const SHARED_WORDS: usize = 4096;
 
 impl Tile {
-    /// What fits a result of these sizes: skinny ones take tiles that are skinny too.
+    /// The usual tile for a result of these sizes: narrow results take narrow tiles.
     pub(super) fn of(sizes: &Sizes) -> Self {
         let fitting = |size: usize| match size {
             ..=8 => 1,
@@ -25,18 +27,19 @@ impl Tile {
         Self { side: 8, rows: fitting(sizes.m), columns: fitting(sizes.n) }
     }
 
-    /// What may be faster on one card or another, the usual choice first. Sizes between two powers of two have the same list.
+    /// Tiles that may be faster on some card, the usual choice first. All sizes between two powers of two have the same
+    /// list.
     pub(super) fn candidates(sizes: &Sizes) -> Vec<Self> {
         let least = sizes.m.min(sizes.n);
         let mut all = vec![Self::of(sizes)];
         if least >= 64 {
-            // As large for four times the threads: more of them wait for memory at once.
+            // The same tile with four times the threads, so that more of them wait for memory at the same time.
             all.push(Self { side: 16, rows: 4, columns: 4 });
             // More tiles, for cards with many units.
             all.push(Self { side: 8, rows: 4, columns: 4 });
         }
         if least >= 128 {
-            // Each element that is read counts for twice as many products.
+            // Each element that is read is used for twice as many products.
             all.push(Self { side: 16, rows: 8, columns: 8 });
         }
         all
@@ -59,16 +62,16 @@ impl Tile {
         if self.height() > 64 { 8 } else { 16 }
     }
 
-    /// Rounds of a thread's loops for so long an inner size.
+    /// Rounds of a thread's loops for an inner size of `length`.
     pub(super) fn rounds(self, length: usize) -> usize {
         let loads = self.depth() * (self.height() + self.width()) / self.threads();
         length / self.depth() * ((loads + self.depth()).div_ceil(UNROLL) + 1)
     }
 
-    /// The kernel's main function, on the caller's functions.
+    /// The kernel's main function, which calls the caller's functions.
     pub(super) fn source(self, gemm: &Gemm, stage: Stage) -> String {
         let (height, width, depth, threads) = (self.height(), self.width(), self.depth(), self.threads());
-        // The operands' tiles, later the result's, where that fits.
+        // Holds the operands' tiles, and later the result's if it fits.
         let gathers = height * width <= SHARED_WORDS;
         let shared = (depth * (height + width)).max(if gathers { height * width } else { 0 });
         let mut out = format!(
@@ -124,7 +127,7 @@ impl Tile {
         out
     }
 
-    /// Where a thread's row or column `i` lies behind its first one: runs of four, a run for each thread.
+    /// Offset of a thread's row or column `i` from its first one: runs of four, one run per thread.
     fn place(self, i: usize) -> usize {
         i / 4 * 4 * self.side + i % 4
     }
@@ -133,13 +136,13 @@ impl Tile {
         (0..self.rows).flat_map(move |i| (0..self.columns).map(move |j| (i, j)))
     }
 
-    /// Brings one operand's part of a step into workgroup memory, `[step][at]`; 0 outside its sizes.
+    /// Loads one operand's part of a step into workgroup memory, `[step][at]`; 0 outside its sizes.
     fn load(self, out: &mut String, side: &Side) {
         let (depth, threads) = (self.depth(), self.threads());
         let Side { name, axis, base, length, .. } = *side;
         let quads = side.feed != Feed::Single;
         let count = depth * length / if quads { 4 } else { 1 };
-        // What a unit of work is: where it begins, and how far its elements lie from each other in the tile.
+        // A unit of work: its start, and the distance of its elements in the tile.
         let (step, at, apart) = match (side.feed, side.along_k) {
             (Feed::AlongK, _) => (format!("e % {}u * 4u", depth / 4), format!("e / {}u", depth / 4), length),
             (Feed::Across, _) => (format!("e / {}u", length / 4), format!("e % {}u * 4u", length / 4), 1),
@@ -168,7 +171,7 @@ impl Tile {
         *out += "        }\n";
     }
 
-    /// Puts the sums where they belong: by way of workgroup memory, so that neighbouring threads write neighbours, or at once.
+    /// Stores the sums: through workgroup memory, so that neighbouring threads write adjacent elements, or directly.
     fn put(self, out: &mut String, stage: Stage, gathers: bool) {
         let (height, width, threads) = (self.height(), self.width(), self.threads());
         let put = |v: &str| match stage {
@@ -209,9 +212,9 @@ struct Side {
     name: &'static str,
     /// Its axis in the result.
     axis: &'static str,
-    /// Where it begins there.
+    /// Its start in workgroup memory.
     base: usize,
-    /// Its elements in a step.
+    /// Number of its elements in a step.
     length: usize,
     feed: Feed,
     along_k: bool,

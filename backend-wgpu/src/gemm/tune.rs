@@ -1,9 +1,10 @@
-//! Which tile a card makes products of a kind with: it is tried out, once.
+//! Choice of the tile for each kind of product on a card, by one trial.
 //!
-//! The first product of a kind runs with each of the candidates, into the result that it is to have; the quickest one makes it then, and all
-//! that follow. Nothing is allocated for it, and since every tile adds up in the same order, results do not depend on what was chosen. A
-//! product that adds to what the result holds cannot be run twice: it takes what others of its kind have found, or the usual tile.
-//! On software adapters nothing is tried: compiling a kernel takes longer there than what could be gained.
+//! The first product of a kind runs with each of the candidates, into its own result; the fastest candidate then
+//! computes it, and all later ones. Nothing is allocated for the trial. Every tile adds in the same order, so results
+//! do not depend on the choice. A product that adds to the old result cannot run twice: it takes the tile found for
+//! others of its kind, or the usual one. Software adapters run no trial: compiling a kernel takes longer there than
+//! could be gained.
 
 use std::time::{Duration, Instant};
 
@@ -14,12 +15,13 @@ use crate::choice::{Class, Sizes, Tile};
 use crate::job::Context;
 use crate::key::Variant;
 
-/// Multiply-adds from which trying pays: below, the launch decides.
+/// Multiply-adds from which a trial pays off: below, launch overhead dominates.
 const WORTH: usize = 1 << 22;
-/// Timings of each candidate, of which the best counts.
+/// Timings of each candidate; the best one counts.
 const ROUNDS: usize = 3;
 
-/// The tile for this product. `variant` is what all sources of its kind have in common, `launch` runs it with a tile.
+/// Returns the tile for this product. `variant` is common to all sources of its kind; `launch` runs the product with a
+/// tile.
 pub(super) fn choose(
     cx: &mut Context<'_>,
     gemm: &Gemm,
@@ -44,7 +46,7 @@ pub(super) fn choose(
     }
     let mut best = (Duration::MAX, usual);
     for tile in candidates {
-        // The first run compiles it.
+        // The first run compiles the kernel.
         launch(cx, tile)?;
         cx.queue.finish(cx.gpu)?;
         for _ in 0..ROUNDS {

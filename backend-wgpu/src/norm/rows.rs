@@ -1,4 +1,4 @@
-//! Layer and root-mean-square normalisation: the same kernels, with a mean that is taken off or not.
+//! Layer and root-mean-square normalisation: the same kernels, with or without subtracting the mean.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
@@ -9,7 +9,7 @@ use crate::job::Context;
 use crate::key::Variant;
 use crate::rows::{Lanes, widths};
 
-/// What both forward kernels have.
+/// Common operands of both forward kernels.
 struct Forward<'a> {
     eps: f64,
     x: &'a Operand,
@@ -65,7 +65,7 @@ impl Forward<'_> {
     }
 }
 
-/// What both gradients have.
+/// Common operands of both gradients.
 struct Backward<'a> {
     grad: &'a Operand,
     x: &'a Operand,

@@ -1,8 +1,9 @@
 //! Reductions over any set of axes.
 //!
-//! Axes that are kept and axes that are reduced are merged each among themselves. Then a thread makes a whole group, where groups are
-//! short or their elements lie far apart (columns: neighbouring threads read neighbouring elements), or a workgroup does. Long
-//! groups of which there are few are cut into parts, whose results lie in the fixed scratch until a second launch joins them.
+//! Kept axes are merged among themselves, and so are reduced axes. Then one thread reduces a whole group if groups are
+//! short or their elements are far apart (columns: neighbouring threads read adjacent elements); otherwise a workgroup
+//! does. Few long groups are cut into parts, whose results are stored in the fixed scratch until a second launch joins
+//! them.
 
 mod plan;
 
@@ -15,13 +16,13 @@ use crate::job::{Context, Job};
 use crate::key::Variant;
 use plan::{Axes, Plan};
 
-/// Integers have sums and extrema.
+/// Integers have sums and extrema only.
 pub(crate) fn supports(k: &Reduce) -> bool {
     let counted = matches!(k.op, ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min);
     k.x.dtype.is_float() || (counted && matches!(k.x.dtype, DType::I64 | DType::I32))
 }
 
-/// Where a launch reads and writes.
+/// Source and destination of a launch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     /// From the operand to the results.
@@ -75,11 +76,11 @@ fn source(k: &Reduce, axes: &Axes, stage: Stage, together: bool, elem: Elem) -> 
     let t = elem.wgsl();
     let (start, better) = arithmetic(k.op, t);
     let value = match (stage, k.op) {
-        // What was squared already is added up.
+        // The scratch holds squares already: they are only summed.
         (Stage::Join, _) | (_, ReduceOp::Sum | ReduceOp::Mean | ReduceOp::Max | ReduceOp::Min) => "x",
         (_, ReduceOp::SumSquares) => "x * x",
     };
-    // A partial result is two words and a place.
+    // A partial result is two words and a position.
     let (from_words, to_words) = match elem {
         Elem::I64 => ("vec2<u32>(scratch_at(w), scratch_at(w + 1u))", ["best.x.x", "best.x.y"]),
         Elem::I32 => ("bitcast<i32>(scratch_at(w))", ["bitcast<u32>(best.x)", "0u"]),
@@ -117,7 +118,8 @@ fn source(k: &Reduce, axes: &Axes, stage: Stage, together: bool, elem: Elem) -> 
     declare(&slots, fields) + i64s + &offsets + &fill_in(include_str!("join.wgsl"), &texts) + &fill_in(template, &texts)
 }
 
-/// What a group begins with, and how two partial results become one. `a.at` precedes `b.at`, or the operation does not care.
+/// The initial value of a group, and the combination of two partial results. Either `a.at` precedes `b.at`, or the
+/// order does not matter.
 fn arithmetic(op: ReduceOp, t: &str) -> (&'static str, &'static str) {
     match (op, t) {
         (ReduceOp::Max, "f32") => (

@@ -1,11 +1,11 @@
-//! How a reduction is laid out over threads.
+//! Distribution of a reduction over threads.
 
 use memcore::MAX_RANK;
 use memcore::backend::kernel::Reduce;
 
 use crate::job::SCRATCH_BYTES;
 
-/// A set of axes, merged where they lie alike in all operands. Outermost first.
+/// A set of axes, merged where their order is the same in all operands. Outermost first.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Merged {
     pub(super) rank: usize,
@@ -34,7 +34,7 @@ impl Merged {
         self.dims[..self.rank].iter().product()
     }
 
-    /// WGSL for `name(i)`: where element `i` of these axes lies, by the sizes and strides in two parameters.
+    /// WGSL for `name(i)`: the position of element `i` of these axes, from the sizes and strides in two parameters.
     pub(super) fn offset(&self, name: &str, sizes: &str, strides: &str) -> String {
         let at = |list: &str, axis: usize| format!("p.{list}[{}].{}", axis / 4, ["x", "y", "z", "w"][axis % 4]);
         let mut out = format!("fn {name}(i: u32) -> u32 {{\n    var rest = i;\n    var k = 0u;\n");
@@ -75,12 +75,12 @@ impl Axes {
         self.kept.numel()
     }
 
-    /// Elements of a group.
+    /// Number of elements in a group.
     pub(super) fn total(&self) -> usize {
         self.reduced.numel()
     }
 
-    /// Whether neighbouring groups lie beside each other, so that each may have a thread of its own.
+    /// True if neighbouring groups are adjacent in memory, so that each may have its own thread.
     fn is_columns(&self) -> bool {
         self.kept.rank > 0 && self.kept.strides[self.kept.rank - 1] == 1
     }
@@ -88,17 +88,17 @@ impl Axes {
 
 /// Threads and parts.
 pub(super) struct Plan {
-    /// Whether a workgroup makes a group together.
+    /// True if a workgroup reduces one group together.
     pub(super) together: bool,
-    /// Into how many parts each group is cut.
+    /// Number of parts of each group.
     pub(super) parts: usize,
-    /// Elements of a part.
+    /// Number of elements in a part.
     pub(super) length: usize,
 }
 
-/// Partial results that keep a device busy.
+/// Number of partial results that keeps a device busy.
 const ENOUGH: usize = 4096;
-/// A part is at least so long.
+/// Minimum length of a part.
 const SHORTEST: usize = 256;
 /// Bytes of a partial result.
 const PARTIAL_BYTES: usize = 12;
@@ -106,10 +106,10 @@ const PARTIAL_BYTES: usize = 12;
 impl Plan {
     pub(super) fn new(axes: &Axes, is_software: bool) -> Self {
         let (outs, total) = (axes.outs(), axes.total());
-        // Threads of a software adapter meet at great cost.
+        // Synchronising threads is expensive on a software adapter.
         let alone = axes.is_columns() || (is_software && outs >= 128 && total <= 1 << 14);
         let together = total > 64 && !alone;
-        // A workgroup counts for its 64 threads.
+        // A workgroup counts as its 64 threads.
         let (workers, shortest) = if together { (outs * 64, 64 * SHORTEST) } else { (outs, SHORTEST) };
         let fitting = SCRATCH_BYTES as usize / PARTIAL_BYTES / outs;
         let parts = (ENOUGH / workers).min(total / shortest).min(fitting).max(1);

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// The role that a storage plays in training. Storage is born [`Temporary`](Category::Temporary) unless its
-/// constructor knows better, and is retagged as its role becomes known.
+/// The role that a storage plays in training. Storage is created as [`Temporary`](Category::Temporary) unless its
+/// constructor knows better, and is retagged when its role becomes known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Category {
     /// A weight that the optimizer updates.
     Parameter,
-    /// In a leaf's gradient slot.
+    /// The gradient slot of a leaf.
     Gradient,
     /// Momentum, variance, master weights.
     OptimizerState,
@@ -17,19 +17,19 @@ pub enum Category {
     Activation,
     /// A batch, or its labels.
     Input,
-    /// Scratch of a kernel library; in training that is divided among ranks also buckets and gathered parameters.
+    /// Scratch of a kernel library. In training divided among ranks, also buckets and gathered parameters.
     Workspace,
-    /// Everything that nobody has claimed.
+    /// Everything without one of the other roles.
     Temporary,
     /// Part of a module, but not trained: running statistics, masks.
     Buffer,
 }
 
 impl Category {
-    /// How many there are.
+    /// Number of categories.
     pub const COUNT: usize = 8;
 
-    /// All, in the order of their discriminants: `ALL[c as usize] == c`.
+    /// All categories, in the order of their discriminants: `ALL[c as usize] == c`.
     pub const ALL: [Category; Self::COUNT] = [
         Category::Parameter,
         Category::Gradient,

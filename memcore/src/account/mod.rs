@@ -1,4 +1,4 @@
-//! The words in which memory is accounted for: what it is for, how much there is of it, who held it when it ran out.
+//! Records of memory accounting: categories, sizes, and the holders at the moment when memory ran out.
 //!
 //! Plain data, below everything that fills it in: errors carry it.
 

@@ -1,20 +1,21 @@
-//! Who held the memory when it ran out: what an error says of it.
+//! The account of an out-of-memory error: who held the memory.
 
 use std::fmt;
 
 use super::category::{Category, CategoryBytes};
 use super::rings::Rings;
 
-/// Whether anything could have helped.
+/// The cause of a failed allocation, and so whether anything could have helped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The request exceeds what the device, or the limit set on it, can ever give.
     Hopeless,
-    /// Clients hold so much that the rest is smaller than the request.
+    /// Clients hold so much that the rest of the memory is smaller than the request.
     Full,
     /// Enough bytes are free, in the cache and on the device, but not in one piece.
     Fragmented,
-    /// The device says that it has what it was asked for, and did not give it: something else ran short, such as the host's memory.
+    /// The device reported enough free memory, but did not give it: something else ran short, such as the host's
+    /// memory.
     Refused,
 }
 
@@ -29,53 +30,55 @@ impl fmt::Display for Verdict {
     }
 }
 
-/// What a run takes with memory enough, in bytes.
+/// Bytes that a run takes on a device with enough memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Needs {
-    /// The most that is allocated at once.
+    /// The most that is allocated at one time.
     pub allocated_bytes: u64,
-    /// The most that is reserved, under the same settings of the allocator.
+    /// The most that is reserved at one time, under the same allocator settings.
     pub reserved_bytes: u64,
 }
 
-/// An allocation failed after everything that could be given back was. All sizes in bytes.
+/// An allocation that failed after everything that could be given back was given back. All sizes in bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OutOfMemory {
-    /// What was asked for.
+    /// Size of the request.
     pub requested_bytes: u64,
-    /// The size of the block that was looked for.
+    /// Size of the block that the allocator looked for.
     pub block_bytes: u64,
-    /// The size of the segment that the driver was asked for.
+    /// Size of the segment that the allocator asked the driver for.
     pub segment_bytes: u64,
-    /// Whether anything could have helped: as far as the moment of the failure tells, unless [`needs`](Self::needs) are known.
+    /// The cause, as far as the moment of the failure tells. With [`needs`](Self::needs), judged for the whole run.
     pub verdict: Verdict,
-    /// What the whole run takes with memory enough, where that is known.
+    /// Bytes that the whole run takes on a device with enough memory; `None` if unknown.
     pub needs: Option<Needs>,
-    /// What the driver says is free.
+    /// Free bytes, as the driver reports them.
     pub free_bytes: Option<u64>,
-    /// What the driver says there is.
+    /// Total bytes, as the driver reports them.
     pub total_bytes: Option<u64>,
-    /// The most that the allocator was allowed to take, where a limit was set.
+    /// The most that the allocator was allowed to take; `None` without a limit.
     pub allowed_bytes: Option<u64>,
-    /// The five rings at that moment.
+    /// The five sizes at that moment.
     pub rings: Rings,
-    /// What clients held, by category.
+    /// Bytes that clients held, by category.
     pub by_category: CategoryBytes,
-    /// The scopes that held most, by path, most first.
+    /// Scopes that held most, by path, largest first.
     pub top_scopes: Vec<(String, u64)>,
-    /// What emptying the cache gave back, to no avail.
+    /// Bytes that emptying the cache gave back, without making the request fit.
     pub released_bytes: u64,
-    /// Free blocks of private pools, which serve nobody else.
+    /// Free blocks of private pools, which serve no other user.
     pub private_cached_bytes: u64,
     /// The largest request that would have been served.
     pub largest_fit_bytes: u64,
-    /// Refused ahead of the driver, because it would exceed the configured fraction of the device.
+    /// True if the allocator refused without asking the driver, because the configured fraction of the device would be
+    /// exceeded.
     pub preemptive: bool,
 }
 
 impl OutOfMemory {
-    /// The same report, judged by what the whole run takes with memory enough: fragmented where its tensors alone would fit, else full. Free
-    /// pieces that would serve the request that failed help nobody when the tensors of a later moment fit into no device of this size.
+    /// Returns the same report with a verdict for the whole run: fragmented if its tensors alone would fit, else full.
+    /// A free block that would serve the failed request does not help when a later moment's tensors fit into no device
+    /// of this size.
     #[must_use]
     pub fn judged_by(mut self, needs: Needs) -> Self {
         self.needs = Some(needs);
@@ -83,25 +86,25 @@ impl OutOfMemory {
             _ if matches!(self.verdict, Verdict::Hopeless | Verdict::Refused) => self.verdict,
             Some(room) if needs.allocated_bytes > room => Verdict::Full,
             _ if self.missing_bytes().is_some() => Verdict::Fragmented,
-            // The run would fit: something else took the memory, of which only the moment knows.
+            // The whole run would fit, so something else took the memory. Only the moment of the failure tells what.
             _ => self.verdict,
         };
         self
     }
 
-    /// Bytes that the whole run needs beyond what there was for it; `None` where that is not known.
+    /// Bytes that the whole run needs beyond those it could have; `None` if unknown.
     pub fn missing_bytes(&self) -> Option<u64> {
         let missing = self.needs?.reserved_bytes.checked_sub(self.room_bytes()?)?;
         (missing > 0).then_some(missing)
     }
 
-    /// Bytes that this process could have had at that moment: what it had reserved and what was free, up to what it was allowed.
+    /// Bytes that this process could have had at that moment: reserved plus free, up to its limit.
     fn room_bytes(&self) -> Option<u64> {
         let obtainable = self.free_bytes?.saturating_add(self.rings.reserved_bytes);
         Some(obtainable.min(self.allowed_bytes.unwrap_or(u64::MAX)))
     }
 
-    /// The verdict in words, with what is missing.
+    /// Writes the verdict in words, with the missing bytes.
     fn write_verdict(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.needs.zip(self.missing_bytes());
         match (self.verdict, known) {
@@ -127,7 +130,7 @@ impl OutOfMemory {
         }
     }
 
-    /// What is known of pieces at that moment; whether the run would fit without them is not.
+    /// Writes what is known of fragmentation at that moment. Whether the run would fit without it is unknown.
     fn write_pieces(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let active = self.rings.active_bytes;
         let room = self.room_bytes().unwrap_or(0);
@@ -170,7 +173,7 @@ impl fmt::Display for OutOfMemory {
     }
 }
 
-/// Bytes in binary units, with the exact number beside where it is not itself shown.
+/// Displays bytes in binary units, followed by the exact number if that is not itself shown.
 struct Binary(u64);
 
 impl fmt::Display for Binary {

@@ -6,20 +6,21 @@
 /// libraries and other processes → *driver*.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rings {
-    /// What clients asked for. Falls when a free completes.
+    /// Bytes that clients asked for. Falls when a free completes.
     pub requested_bytes: u64,
-    /// What they were given. Falls when a free is called: with frees pending it may lie below `requested_bytes`.
+    /// Bytes of the blocks that clients were given. Falls when a free is called, so it may lie below `requested_bytes`
+    /// while frees are pending.
     pub allocated_bytes: u64,
-    /// Given, or freed and waiting for other streams.
+    /// Allocated, or freed but still waiting for other streams.
     pub active_bytes: u64,
-    /// Taken from the driver by the allocator.
+    /// Bytes that the allocator took from the driver.
     pub reserved_bytes: u64,
-    /// In use on the device, says the driver; `None` where it will not say.
+    /// Bytes in use on the device, as the driver reports them; `None` if it does not report them.
     pub driver_bytes: Option<u64>,
 }
 
 impl Rings {
-    /// Whether they are nested as they must be: requested ≤ active, allocated ≤ active ≤ reserved ≤ driver.
+    /// True if the sizes are nested as they must be: requested ≤ active, allocated ≤ active ≤ reserved ≤ driver.
     pub fn nested(&self) -> bool {
         self.requested_bytes <= self.active_bytes
             && self.allocated_bytes <= self.active_bytes

@@ -1,6 +1,6 @@
 //! Mixed precision: products in a 16-bit type while parameters and sums stay in float32.
 //!
-//! As PyTorch's `torch.autocast` and `torch.amp.GradScaler`, in what they compute and in what they keep.
+//! Like PyTorch's `torch.autocast` and `torch.amp.GradScaler`, in what they compute and in what they keep.
 
 mod scaler;
 

@@ -1,4 +1,5 @@
-//! The loss scaler: float16's range is short, so the loss is scaled up and the gradients down again.
+//! The loss scaler. float16 has a small range, so the loss is multiplied by a scale and the gradients are divided by
+//! it.
 
 use std::sync::Arc;
 
@@ -14,16 +15,16 @@ use crate::memory::Category;
 use crate::ops;
 use crate::optim::{Optimizer, by_device};
 
-/// Settings of [`GradScaler`], named as PyTorch's.
+/// Settings of [`GradScaler`], with PyTorch's names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct GradScalerOptions {
-    /// The first scale.
+    /// Initial scale.
     pub init_scale: f64,
-    /// Factor after enough clean steps.
+    /// Factor after `growth_interval` steps without an overflow.
     pub growth_factor: f64,
     /// Factor after an overflow.
     pub backoff_factor: f64,
-    /// Clean steps until the scale grows.
+    /// Steps in a row without an overflow after which the scale grows.
     pub growth_interval: i32,
 }
 
@@ -33,40 +34,41 @@ impl Default for GradScalerOptions {
     }
 }
 
-/// Scales a loss, takes the scale off the gradients, skips a step whose gradients overflowed, and adapts the scale.
+/// Scales a loss, unscales the gradients, skips a step whose gradients overflowed, and adapts the scale.
 #[derive(Default)]
 pub struct GradScaler {
     options: GradScalerOptions,
     state: Option<State>,
-    /// Whether an overflow was found since the last update: scalar f32, one on each device that has gradients.
+    /// Whether an overflow was found since the last update: one f32 scalar for each device that has gradients.
     found_inf: Option<Vec<Array>>,
 }
 
 struct State {
     scale: Array,
-    /// Scalar i32: clean steps in a row.
+    /// i32 scalar: steps in a row without an overflow.
     growth_tracker: Array,
 }
 
 impl GradScaler {
-    /// With these settings. The scale is put on the device by the first loss.
+    /// Creates a scaler. The first loss puts the scale on its device.
     pub fn new(options: GradScalerOptions) -> Self {
         Self { options, ..Self::default() }
     }
 
-    /// The scale (f32) and the number of clean steps in a row (i32), under PyTorch's names; `None` before the first loss.
+    /// Returns the scale (f32) and the number of steps in a row without an overflow (i32), under PyTorch's names;
+    /// `None` before the first loss.
     pub fn state(&self) -> Option<[(&'static str, Array); 2]> {
         let State { scale, growth_tracker } = self.state.as_ref()?;
         Some([("scale", scale.clone()), ("growth_tracker", growth_tracker.clone())])
     }
 
-    /// Puts both on the device as the first loss would, for the caller to overwrite.
+    /// Puts scale and tracker on the device as the first loss would, for the caller to overwrite.
     pub fn make_state(&mut self, device: &Device) -> Result<[(&'static str, Array); 2]> {
         let State { scale, growth_tracker } = self.state.insert(State::new(device, &self.options)?);
         Ok([("scale", scale.clone()), ("growth_tracker", growth_tracker.clone())])
     }
 
-    /// `loss · scale`.
+    /// Returns `loss · scale`.
     pub fn scale(&mut self, loss: &Tensor) -> Result<Tensor> {
         let state = match &mut self.state {
             Some(state) => state,
@@ -75,8 +77,8 @@ impl GradScaler {
         ops::mul(loss, &Tensor::from_array(state.scale.clone()))
     }
 
-    /// Takes the scale off the gradients of the optimizer's parameters and notes whether one of them overflowed; nothing when that was done
-    /// since the last update. To be called before gradients are clipped.
+    /// Unscales the gradients of the optimizer's parameters and notes whether one of them overflowed. Does nothing if
+    /// that was done since the last update. Call it before clipping gradients.
     ///
     /// # Errors
     /// [`Error::Invalid`] before the first loss; those of the device.
@@ -112,8 +114,8 @@ impl GradScaler {
         unscaled
     }
 
-    /// Takes the scale off the gradients, and a step unless one of them overflowed; returns whether it was taken. A device that computes
-    /// nothing always takes it.
+    /// Unscales the gradients and takes a step unless one of them overflowed. Returns whether the step was taken. A
+    /// device that computes nothing always takes it.
     pub fn step(&mut self, optimizer: &mut dyn Optimizer) -> Result<bool> {
         let _given = if optimizer.takes_loss_scale() && self.scaled()?.scale.device().profile().torch_temporaries {
             Some(self.give(optimizer)?)
@@ -130,9 +132,9 @@ impl GradScaler {
         Ok(true)
     }
 
-    /// As [`GradScaler::unscale`], for an optimizer whose kernel in PyTorch does that by itself: it is given the scale, unless that is off the gradients
-    /// already, and whether one overflowed; they live as long as its step. The gradients are looked through with a scale of their own first (in
-    /// PyTorch 1, here the loss's).
+    /// Like [`GradScaler::unscale`], for an optimizer whose PyTorch kernel unscales by itself. The optimizer is given
+    /// the overflow flag, and the scale unless the gradients are already unscaled; both live as long as its step. The
+    /// search for overflows comes first and has a scale of its own (1 in PyTorch, the loss's here).
     fn give(&mut self, optimizer: &dyn Optimizer) -> Result<Given> {
         let scaled = self.found_inf.is_none();
         if scaled {
@@ -147,10 +149,10 @@ impl GradScaler {
         Ok(Given { _scale: scale, _found_inf: found_inf })
     }
 
-    /// Adapts the scale to what the last step found.
+    /// Adapts the scale to the result of the last step.
     ///
     /// # Errors
-    /// [`Error::Invalid`] without a step; those of the device.
+    /// [`Error::Invalid`] if no step came before; errors of the device.
     pub fn update(&mut self) -> Result<()> {
         let (Some(state), Some(found_inf)) = (&self.state, self.found_inf.take()) else {
             return Err(Error::invalid("update", "no step was taken since the last update"));
@@ -167,9 +169,9 @@ impl GradScaler {
     }
 }
 
-/// What an optimizer is given for its step.
+/// Values that an optimizer is given for its step.
 struct Given {
-    // Freed in this order.
+    // Fields are freed in this order.
     _scale: Option<Array>,
     _found_inf: Array,
 }
@@ -182,7 +184,8 @@ impl State {
         Ok(Self { scale, growth_tracker })
     }
 
-    /// `1/scale`. PyTorch computes it in float64, through two temporaries; a scale is a power of two, whose reciprocal is exact anyway.
+    /// Returns `1/scale`. PyTorch computes it in float64, through two temporaries. A scale is a power of two, so its
+    /// reciprocal is exact either way.
     fn inverse(&self) -> Result<Array> {
         let device = self.scale.device();
         let double = if device.profile().torch_temporaries {
@@ -200,18 +203,18 @@ impl State {
     }
 }
 
-/// The numbers of the gradients of each device; without gradients one empty list, for the scale's own device.
+/// Indices of the gradients on each device. Without gradients: one empty list, for the scale's own device.
 fn groups(gradients: &[Array]) -> Vec<Vec<usize>> {
     if gradients.is_empty() { vec![Vec::new()] } else { by_device(gradients) }
 }
 
-/// A copy there, also of what is there already.
+/// Copies `array` to `device`, also if it is already there.
 fn copied_to(array: &Array, device: &Device) -> Result<Array> {
     let here = array.device().is_same(device);
     context::within("to>_to_copy", || if here { array.copied() } else { array.to_device(device) })
 }
 
-/// What the devices found, added up on one of them, into the first one's flag.
+/// Sums the flags of all devices on one of them, into the first one's flag.
 fn together(found: &[Array], device: &Device) -> Result<Array> {
     let moved = found.iter().map(|found| context::within("to>_to_copy", || found.to_device(device)));
     let mut moved = moved.collect::<Result<Vec<Array>>>()?.into_iter();
@@ -220,7 +223,7 @@ fn together(found: &[Array], device: &Device) -> Result<Array> {
     Ok(first)
 }
 
-/// One launch for each type among the gradients, as the kernel wants them.
+/// Launches once for each type among the gradients: the kernel takes gradients of one type.
 fn unscale(gradients: &[Array], inverse: &Array, found: &Array) -> Result<()> {
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
         let grads: Arc<[Operand]> = gradients.iter().filter(|g| g.dtype() == dtype).map(Array::operand).collect();

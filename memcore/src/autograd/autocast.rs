@@ -1,11 +1,11 @@
-//! Autocast: operators choose their type by themselves while a guard lives.
+//! Autocast: while a guard lives, operators choose their element type.
 //!
 //! - Products (`linear`, `mm`, `bmm`, `matmul`, `conv2d`, fused attention) cast their operands to the lower type, the last operand first.
 //! - Losses, normalisation over rows, softmax, powers and logarithms compute in float32. Sums and the Euclidean norm give float32, but read the
 //!   lower type; batch norm reads both types as they come.
-//! - Everything else takes what comes; a sum of two types has the wider one.
+//! - Everything else takes its operands as they come; a sum of two types has the wider one.
 //!
-//! A parameter is cast once: the result is cached until the outermost guard goes, however often it is used.
+//! A parameter is cast once, however often it is used: the cast is cached until the outermost guard is dropped.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
@@ -21,32 +21,33 @@ thread_local! {
     static CACHE: RefCell<Vec<Cached>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A leaf and what became of it.
+/// A leaf and its cached cast.
 struct Cached {
     leaf: Arc<Leaf>,
     cast: Tensor,
 }
 
-/// While it lives, operators on this thread choose their type. The cached casts go with the outermost guard.
+/// While a guard lives, operators on its thread choose their element type. Cached casts are dropped with the outermost
+/// guard.
 #[must_use = "autocast ends when the guard is dropped"]
 pub struct Autocast {
     before: Option<DType>,
-    /// A guard belongs to its thread.
+    /// Makes the guard `!Send`: it belongs to its thread.
     _here: PhantomData<*const ()>,
 }
 
 impl Autocast {
-    /// Products in `dtype`, float16 or bfloat16.
+    /// Enters a region whose products are computed in `dtype` (float16 or bfloat16).
     pub fn new(dtype: DType) -> Self {
         Self::enter(Some(dtype))
     }
 
-    /// A region in which operators take what comes.
+    /// Enters a region without autocast.
     pub fn off() -> Self {
         Self::enter(None)
     }
 
-    /// A region with another state, which may be none: what a recomputation needs.
+    /// Enters a region with the given state, which may be off: recomputation needs that.
     pub(crate) fn enter(dtype: Option<DType>) -> Self {
         DEPTH.set(DEPTH.get() + 1);
         Self { before: DTYPE.replace(dtype), _here: PhantomData }
@@ -69,7 +70,7 @@ pub fn autocast_dtype() -> Option<DType> {
     DTYPE.get()
 }
 
-/// What a leaf was cast to since the outermost guard came.
+/// Returns the cast of `leaf` to `dtype` that was cached since the outermost guard began.
 pub(crate) fn cached_cast(leaf: &Arc<Leaf>, dtype: DType) -> Option<Tensor> {
     CACHE.with_borrow(|cache| {
         let cached = cache.iter().find(|cached| Arc::ptr_eq(&cached.leaf, leaf) && cached.cast.dtype() == dtype);
@@ -77,7 +78,7 @@ pub(crate) fn cached_cast(leaf: &Arc<Leaf>, dtype: DType) -> Option<Tensor> {
     })
 }
 
-/// Keeps a cast until the outermost guard goes.
+/// Caches a cast until the outermost guard is dropped.
 pub(crate) fn cache_cast(leaf: &Arc<Leaf>, cast: &Tensor) {
     if DEPTH.get() > 0 {
         CACHE.with_borrow_mut(|cache| cache.push(Cached { leaf: leaf.clone(), cast: cast.clone() }));

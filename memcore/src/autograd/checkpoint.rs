@@ -1,9 +1,9 @@
-//! Activation checkpointing: keep the input of a block, compute its inside again when backward needs it.
+//! Activation checkpointing: keeps the inputs of a block, and recomputes its inside when backward needs it.
 //!
-//! The non-reentrant kind of PyTorch, built on hooks on saved values: forward runs as always, but what its nodes would save is
-//! replaced by a ticket. The first ticket that backward unpacks runs the block again and fills in everything the tickets stand for.
-//! The random generator is set back for that, so that dropout drops the same elements, and autocast is as it was; the run stops as soon as everything
-//! is filled in.
+//! The non-reentrant kind of PyTorch, built on saved-tensor hooks. Forward runs as always, but its nodes save tickets
+//! instead of arrays. The first ticket that backward unpacks runs the block again and fills in the values of all
+//! tickets. For that run the random generator is set back, so that dropout drops the same elements, and autocast is as
+//! it was. The run stops as soon as all values are filled in.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -17,13 +17,14 @@ use crate::array::Array;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// The body of a checkpointed block: must compute the same for the same inputs.
+/// The body of a checkpointed block. It must compute the same for the same inputs.
 type Body = dyn Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync;
 
 /// Runs `body` on `inputs`, keeping the inputs instead of what the body saves.
 ///
 /// # Errors
-/// Those of `body`; at backward those of its recomputation, and [`Error::Invalid`] when that saves other values than forward did.
+/// Errors of `body`. At backward: errors of its recomputation, and [`Error::Invalid`] if that saves other values than
+/// forward did.
 pub fn checkpoint(
     inputs: &[Tensor],
     body: impl Fn(&[Tensor]) -> Result<Tensor> + Send + Sync + 'static,
@@ -32,7 +33,7 @@ pub fn checkpoint(
     checkpoint_all(inputs, one)?.pop().ok_or_else(|| Error::invalid("checkpoint", "the block gave nothing"))
 }
 
-/// The same for a block with several results.
+/// Like [`checkpoint`], for a block with several results.
 #[doc(hidden)]
 pub fn checkpoint_all(
     inputs: &[Tensor],
@@ -54,20 +55,20 @@ pub fn checkpoint_all(
 /// One checkpointed call.
 struct Frame {
     body: Box<Body>,
-    /// The inputs are what the graph keeps for backward here, and count as that.
+    /// The inputs, which the graph keeps for backward here: they count as saved values.
     _kept: Vec<SavedValue>,
     inputs: Vec<Tensor>,
     random_offset: u64,
-    /// The type that autocast computed products in.
+    /// The type in which autocast computed products.
     autocast: Option<DType>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// How many values forward saved.
+    /// Number of values that forward saved.
     saved: usize,
-    /// What the recomputation saved, until each is fetched; `None` before it ran.
+    /// Values that the recomputation saved, each until it is fetched; `None` before the recomputation.
     recomputed: Option<Vec<Option<SavedValue>>>,
     fetched: usize,
 }
@@ -78,10 +79,10 @@ impl Frame {
     }
 }
 
-/// Hooks of the first run: a ticket for each value.
+/// Hooks of the first run: each value becomes a ticket.
 struct Record(Arc<Frame>);
 
-/// Number of a saved value in its frame.
+/// Index of a saved value in its frame.
 struct Ticket(usize);
 
 impl SavedHooks for Record {
@@ -104,7 +105,7 @@ impl SavedHooks for Record {
         let array = value.ok_or(Error::BackwardTwice { op: "checkpoint" })?.unpack("checkpoint")?;
         state.fetched += 1;
         if state.fetched == state.saved {
-            // Everything is out: a pass over a retained graph recomputes again.
+            // All values were fetched: another pass over a retained graph recomputes again.
             state.recomputed = None;
             state.fetched = 0;
         }
@@ -112,8 +113,8 @@ impl SavedHooks for Record {
     }
 }
 
-/// Hooks of the second run: collect the values, and stop the run when there are as many as forward saved: nothing after the operation that saves the
-/// last one is needed.
+/// Hooks of the second run. They collect the values, and stop the run when there are as many as forward saved: the
+/// operations after the one that saves the last value are not needed.
 struct Collect {
     wanted: usize,
     values: Mutex<Vec<Option<SavedValue>>>,
@@ -145,7 +146,7 @@ fn recompute(frame: &Frame) -> Result<()> {
     };
     device.set_random_offset(offset);
     match result {
-        // What the block returned is not needed: its last node saved it where it is.
+        // The block's result is not needed: its last node saved the values already.
         Ok(output) => drop(output),
         Err(Error::RecomputationDone) => {}
         Err(error) => return Err(error),
@@ -163,7 +164,7 @@ fn recompute(frame: &Frame) -> Result<()> {
     Ok(())
 }
 
-/// The same value with a history of its own, so that the recomputation saves what forward saved.
+/// Returns the same value as a leaf, so that the recomputation saves what forward saved.
 fn fresh_leaf(input: &Tensor) -> Tensor {
     let array = || input.array().clone();
     match input.edge() {

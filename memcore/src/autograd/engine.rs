@@ -1,8 +1,9 @@
 //! The backward pass.
 //!
-//! As PyTorch's engine: a node becomes ready when every consumer of its outputs has run (their number is counted first); of the ready
-//! ones the leaves' accumulations go first, then the node made last. Gradients that meet are added in place into the one that arrived first,
-//! when nobody else holds its memory (a view of PyTorch's holds it twice, itself and in the tensor that it was taken from).
+//! Follows PyTorch's engine. A node becomes ready when all consumers of its outputs have run; the consumers are counted
+//! first. Among ready nodes the leaves' accumulations go first, then the node created last. A second gradient for the
+//! same target is added in place to the first one if nobody else holds the first one's memory. (A view in PyTorch holds
+//! it twice: by itself, and through its base tensor.)
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -17,10 +18,10 @@ use crate::array::Array;
 use crate::context;
 use crate::error::Result;
 
-/// Sends `grad` into `root` and on to every leaf behind it.
+/// Sends `grad` into `root` and on to every leaf that it depends on.
 ///
 /// # Errors
-/// The first thing that fails; what was accumulated until then stays, and everything else is released.
+/// The first failure. Gradients accumulated before it stay; everything else is released.
 pub fn backward(root: &Edge, grad: Array, retain_graph: bool) -> Result<()> {
     let _no_grad = NoGrad::new();
     let mut pass = Pass {
@@ -48,15 +49,15 @@ struct Pass {
     retain_graph: bool,
 }
 
-/// A target: there is one for every node, so it is small.
+/// A target that waits. There is one for every node, so it is small.
 #[derive(Default)]
 struct Waiting {
     consumers: u32,
-    /// Where in [`Arrived`] its gradients are, once there is news.
+    /// Index of its gradients in [`Arrived`], after the first has arrived.
     place: Option<u32>,
 }
 
-/// Gradients of the few targets that some have reached and not all; their places are used again.
+/// Gradients of the few targets that some consumers have reached, but not all. Places are reused.
 #[derive(Default)]
 struct Arrived {
     grads: Vec<Grads>,
@@ -85,10 +86,10 @@ enum Target {
 struct Task {
     /// Sequence number; leaves come before all nodes.
     priority: u64,
-    /// Order of becoming ready, for ties.
+    /// Order in which targets became ready, to break ties.
     arrival: u64,
     target: Target,
-    /// Where in [`Arrived`] its gradients are.
+    /// Index of its gradients in [`Arrived`].
     place: u32,
 }
 
@@ -113,7 +114,7 @@ impl PartialEq for Task {
 impl Eq for Task {}
 
 impl Edge {
-    /// Address of what the edge leads to: its identity for the length of a pass, which keeps every target alive.
+    /// Address of the edge's target. It identifies the target during one pass, which keeps all targets alive.
     fn key(&self) -> usize {
         match self {
             Edge::Node(node, _) => Arc::as_ptr(node) as usize,
@@ -123,7 +124,7 @@ impl Edge {
 }
 
 impl Pass {
-    /// Counts, for everything that `root` leads to, the edges that lead there.
+    /// Counts the edges that lead to each target reachable from `root`.
     fn count_consumers(&mut self, root: &Edge) {
         let mut pending: SmallVec<[&Edge; 16]> = SmallVec::new();
         self.waiting.entry(root.key()).or_default().consumers += 1;
@@ -140,7 +141,8 @@ impl Pass {
         }
     }
 
-    /// A gradient, or the news that there is none, arrives over `edge`. The first one in its place is taken, one that is added to it is not.
+    /// Delivers a gradient, or the news that there is none, over `edge`. The first gradient for a target is taken; one
+    /// that is added to another is left in `grad`.
     fn deliver(&mut self, edge: &Edge, grad: &mut Option<Array>) -> Result<()> {
         let key = edge.key();
         let waiting = self.waiting.entry(key).or_default();
@@ -200,13 +202,13 @@ impl Pass {
                 self.deliver(edge, grad)?;
             }
         }
-        // What was added to another gradient lives until all are delivered, as in PyTorch's vector of outputs.
+        // A gradient that was added to another one lives until all are delivered, as in PyTorch's vector of outputs.
         drop(inputs);
         Ok(())
     }
 }
 
-/// Puts a gradient into a slot, or adds it to what already arrived there.
+/// Puts a gradient into a slot, or adds it to the gradient already there.
 fn meet(slot: &mut Option<Array>, grad: &mut Option<Array>) -> Result<()> {
     *slot = match (slot.take(), &*grad) {
         (None, _) => grad.take(),

@@ -1,4 +1,4 @@
-//! Hooks on saved values: what a node keeps can be packed when it is saved and unpacked when backward needs it.
+//! Hooks on saved values: a value can be packed when a node saves it, and unpacked when backward needs it.
 //!
 //! Checkpointing and offloading are built on these, as in PyTorch.
 
@@ -9,10 +9,10 @@ use std::sync::Arc;
 use crate::array::Array;
 use crate::error::Result;
 
-/// What stands for a saved value between forward and backward.
+/// The packed form of a saved value between forward and backward.
 pub type Packed = Box<dyn Any + Send + Sync>;
 
-/// A pair of functions that stand between a node and what it saves.
+/// A pair of functions that pack and unpack the values that nodes save.
 pub trait SavedHooks: Send + Sync {
     /// Called when a value is saved; the node keeps what this returns instead of the array.
     ///

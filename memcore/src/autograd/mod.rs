@@ -1,13 +1,16 @@
-//! History: which operations made a tensor, what they keep for their gradients, and how gradients flow back.
+//! History: the operations that made a tensor, the values that they keep for their gradients, and the flow of gradients
+//! back.
 //!
 //! ```text
 //!   Tensor = Array + Edge ──► Node (function, what it saved, edges to its inputs' nodes) ──► … ──► Leaf (gradient slot)
 //! ```
 //!
-//! - *Tensors own nodes; nodes own what they declare they save.* Saved values are arrays, and arrays have no history, so a node
-//!   cannot be part of a cycle: ownership alone decides what is kept, and holding a loss keeps its whole graph.
-//! - *Creation order is a topological order.* Backward runs, of the nodes whose consumers have all run, the one made last.
-//! - *Right after a node has run* its incoming gradients are released, then its saved values, unless the graph is retained.
+//! - *Tensors own nodes; nodes own the values that they save.* Saved values are arrays, and arrays have no history, so
+//!   a node cannot be part of a cycle. Ownership alone decides what is kept, and holding a loss keeps its whole graph.
+//! - *Creation order is a topological order.* Of the nodes whose consumers have all run, backward runs the one created
+//!   last.
+//! - *Right after a node has run,* its incoming gradients are released, then its saved values, unless the graph is
+//!   retained.
 //! - The device's [`Tape`](crate::tape::Tape) observes (weak references); it owns nothing.
 
 mod autocast;

@@ -11,20 +11,21 @@ pub fn is_grad_enabled() -> bool {
     ENABLED.get()
 }
 
-/// While it lives, operations on this thread are not recorded (or, made by `NoGrad::enable`, are).
+/// While it lives, operations on this thread are not recorded. (A guard from `NoGrad::enable` turns recording on
+/// instead.)
 #[must_use = "recording is restored when the guard is dropped"]
 pub struct NoGrad {
     before: bool,
 }
 
 impl NoGrad {
-    /// Records nothing until dropped.
+    /// Turns recording off until dropped.
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         Self { before: ENABLED.replace(false) }
     }
 
-    /// Records, inside a region that does not: what a recomputation in backward needs.
+    /// Turns recording on inside a region where it is off: recomputation during backward needs that.
     pub(crate) fn enable() -> Self {
         Self { before: ENABLED.replace(true) }
     }

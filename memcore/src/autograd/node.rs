@@ -13,7 +13,7 @@ use crate::error::Result;
 use crate::memory::{Category, ScopeId};
 use crate::tape::{Observed, TapeEntry};
 
-/// Gradients, one per output (coming in) or per input (going out); `None` where there is none.
+/// Gradients: one per output (incoming) or per input (outgoing); `None` for an absent one.
 pub type Grads = SmallVec<[Option<Array>; 4]>;
 
 /// Which inputs want a gradient.
@@ -21,23 +21,24 @@ pub type Grads = SmallVec<[Option<Array>; 4]>;
 pub struct Needs<'a>(&'a [Option<Edge>]);
 
 impl Needs<'_> {
-    /// Whether input `index` wants one.
+    /// Whether input `index` wants a gradient.
     pub fn input(&self, index: usize) -> bool {
         self.0.get(index).is_some_and(Option::is_some)
     }
 }
 
-/// The backward half of an operation. Sizes and attributes live in `self`; arrays only among the saved values, where they can
-/// be listed.
+/// The backward half of an operation. Sizes and attributes live in `self`. Arrays live only among the saved values,
+/// where they can be listed.
 pub trait Function: Send + Sync {
     /// PyTorch's name for the node: `AddmmBackward0`.
     fn name(&self) -> &'static str;
 
-    /// The inputs' gradients from the outputs'. The incoming ones are owned: what is passed on unchanged is moved, what is not is
-    /// released when this returns. Never called when all of them are `None`.
+    /// Returns the gradients of the inputs, given those of the outputs. The incoming gradients are owned: one that is
+    /// passed on unchanged is moved, the others are released when this returns. Never called when all of them are
+    /// `None`.
     ///
     /// # Errors
-    /// Whatever fails on the device; stale or released saved values.
+    /// Failures on the device; stale or released saved values.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads>;
 }
 
@@ -49,17 +50,18 @@ pub struct Node {
     outputs: u32,
     pub(super) next: SmallVec<[Option<Edge>; 3]>,
     saved: Mutex<Slots>,
-    /// Leaves whose values a hook packed. PyTorch's packed value of a leaf holds where its gradient goes until the node itself does.
+    /// Leaves whose values a hook packed. In PyTorch the packed value of a leaf holds the leaf's gradient accumulator
+    /// until the node is freed.
     packed_leaves: Vec<Arc<Leaf>>,
-    /// The device whose tape observes the node, and its place there.
+    /// The device whose tape observes the node, and the node's place on that tape.
     device: Device,
     tape_index: u32,
 }
 
-/// Host memory of one node: itself and its reference counts.
+/// Host memory of one node, its two reference counts included.
 const NODE_BYTES: u64 = (std::mem::size_of::<Node>() + 2 * std::mem::size_of::<usize>()) as u64;
 
-/// Where a gradient goes: an output of a node, or a leaf.
+/// The target of a gradient: an output of a node, or a leaf.
 #[derive(Clone)]
 pub enum Edge {
     /// Output number `.1` of a node.
@@ -68,25 +70,25 @@ pub enum Edge {
     Leaf(Arc<Leaf>),
 }
 
-/// A tensor that gradients are accumulated into: a parameter, or an input whose gradient is wanted.
+/// A tensor into which gradients are accumulated: a parameter, or an input whose gradient is wanted.
 pub struct Leaf {
     grad: Mutex<Option<Array>>,
-    /// The value, so that a graph keeps what it will accumulate gradients for. Goes after the gradient.
+    /// The value, which a graph keeps alive while it will accumulate gradients for it. Dropped after the gradient.
     _value: Array,
     scope: ScopeId,
-    /// Whether it is what the program made, and not the stand-in of a tensor with a history.
+    /// True if the program made this leaf; false if it stands in for a tensor with a history.
     original: bool,
     /// Called after each accumulation.
     hook: OnceLock<Box<GradHook>>,
 }
 
-/// What is done with a leaf whose gradient has just been accumulated.
+/// Called with a leaf whose gradient has just been accumulated.
 pub type GradHook = dyn Fn(&Leaf) -> Result<()> + Send + Sync;
 
 static SEQUENCE: AtomicU64 = AtomicU64::new(0);
 
 impl Node {
-    /// The node made next, which its device's tape observes from here on.
+    /// Creates the next node. The device's tape observes it from here on.
     pub(super) fn new(
         device: Device,
         function: Box<dyn Function>,
@@ -114,7 +116,7 @@ impl Node {
         self.seq
     }
 
-    /// PyTorch's name for it.
+    /// PyTorch's name for the node.
     pub fn name(&self) -> &'static str {
         self.function.name()
     }
@@ -129,7 +131,7 @@ impl Node {
         self.outputs as usize
     }
 
-    /// Where its input gradients go.
+    /// The targets of its input gradients.
     pub(crate) fn next_edges(&self) -> &[Option<Edge>] {
         &self.next
     }
@@ -151,7 +153,7 @@ impl Node {
 }
 
 impl Node {
-    /// Drops the saved values, and what comes before: what nobody else holds is left in `pending`.
+    /// Drops the saved values and the edges. Edges that nobody else holds are moved to `pending`.
     fn unlink(&mut self, pending: &mut SmallVec<[Edge; 8]>) {
         drop(self.saved.get_mut().unwrap_or_else(PoisonError::into_inner).take());
         pending.extend(std::mem::take(&mut self.next).into_iter().flatten().filter(Edge::is_last));
@@ -160,7 +162,7 @@ impl Node {
 }
 
 impl Edge {
-    /// The node that it leads to, by its position in the order of creation; `None` for a leaf.
+    /// Position in the order of creation of the node that the edge leads to; `None` for a leaf.
     fn node(&self) -> Option<u64> {
         match self {
             Edge::Node(node, _) => Some(node.seq),
@@ -168,7 +170,7 @@ impl Edge {
         }
     }
 
-    /// Whether nobody else leads there.
+    /// Whether this is the last edge to its target.
     fn is_last(&self) -> bool {
         match self {
             Edge::Node(node, _) => Arc::strong_count(node) == 1,
@@ -177,8 +179,8 @@ impl Edge {
     }
 }
 
-/// A graph held across many steps is far deeper than the stack: unlink it iteratively, in PyTorch's order (`deleteNode`), a node's last input
-/// first.
+/// A graph held across many steps is far deeper than the stack. Nodes are therefore unlinked iteratively, in PyTorch's
+/// order (`deleteNode`): a node's last input first.
 impl Drop for Node {
     fn drop(&mut self) {
         let mut pending: SmallVec<[Edge; 8]> = SmallVec::new();
@@ -216,17 +218,17 @@ impl Leaf {
         Self { grad: Mutex::new(None), _value: value, scope, original: true, hook: OnceLock::new() }
     }
 
-    /// In the place of a tensor with a history.
+    /// Creates a leaf that stands in for a tensor with a history.
     pub(super) fn stand_in(value: Array) -> Self {
         Self { original: false, ..Self::new(value) }
     }
 
-    /// Whether it is what the program made: autocast keeps the casts of such leaves.
+    /// True if the program made this leaf: autocast caches the casts of such leaves.
     pub(crate) fn is_original(&self) -> bool {
         self.original
     }
 
-    /// The module that the leaf was made in.
+    /// The module in which the leaf was made.
     pub fn scope(&self) -> ScopeId {
         self.scope
     }
@@ -246,7 +248,7 @@ impl Leaf {
         drop(before);
     }
 
-    /// Has `hook` called after each accumulation; `false` when there is a hook already.
+    /// Registers `hook` to be called after each accumulation; `false` if there is a hook already.
     pub(super) fn set_hook(&self, hook: Box<GradHook>) -> bool {
         self.hook.set(hook).is_ok()
     }
@@ -256,8 +258,8 @@ impl Leaf {
         self.hook.get().map_or(Ok(()), |hook| hook(self))
     }
 
-    /// Adds a gradient, as PyTorch's `AccumulateGrad`: the first one is kept as it is when nobody else holds it and it is laid
-    /// out as the leaf, copied otherwise; a later one is added in place.
+    /// Adds a gradient, as PyTorch's `AccumulateGrad` does. The first one is kept as it is if nobody else holds it and
+    /// it has the leaf's layout, and copied otherwise. A later one is added in place.
     pub(super) fn accumulate(&self, grad: Array) -> Result<()> {
         let mut slot = self.slot();
         match &*slot {

@@ -1,4 +1,4 @@
-//! How an operation becomes part of the graph.
+//! Recording an operation in the graph.
 
 use std::sync::Arc;
 
@@ -9,25 +9,26 @@ use super::tensor::Tensor;
 use crate::array::Array;
 use crate::error::Result;
 
-/// Collects what an operation saves.
+/// Collects the values that an operation saves.
 #[derive(Default)]
 pub struct Recorder {
     saved: Vec<SavedValue>,
 }
 
 impl Recorder {
-    /// Keeps `array` for backward, under its role; [`Saved::get`](super::Saved::get) finds it by its position.
+    /// Saves `array` for backward, under its role. [`Saved::get`](super::Saved::get) finds it by its position.
     ///
     /// # Errors
-    /// That of a hook on saved values.
+    /// Errors of a saved-tensor hook.
     pub fn save(&mut self, role: &'static str, array: &Array) -> Result<()> {
         self.saved.push(SavedValue::new(role, array)?);
         Ok(())
     }
 }
 
-/// Gives `output` its history: the function of `inputs` whose backward `describe` makes, remembering what it saves. When nothing is
-/// recorded (no input has a history, or recording is off) `describe` is not called.
+/// Gives `output` its history: a node that computes the gradients of `inputs`. `describe` makes its backward function
+/// and saves the values for it. `describe` is not called when nothing is recorded (no input has a history, or recording
+/// is off).
 pub fn record(
     output: Array,
     inputs: &[&Tensor],
@@ -37,11 +38,11 @@ pub fn record(
     Ok(Tensor::with_edge(output, Edge::Node(node, 0)))
 }
 
-/// As [`record`], for an operation that saves inputs only: they are saved before `compute` makes the output, so that a recomputation which needs
-/// nothing after them stops without it.
+/// Like [`record`], but saves the inputs before `compute` makes the output, so that a checkpoint's recomputation can
+/// stop before computing it. For an operation that saves only inputs.
 ///
 /// # Errors
-/// Those of `describe` and `compute`.
+/// Errors of `describe` and `compute`.
 pub fn record_inputs(
     inputs: &[&Tensor],
     describe: impl FnOnce(&mut Recorder) -> Result<Box<dyn Function>>,
@@ -62,7 +63,7 @@ pub(crate) fn records(inputs: &[&Tensor]) -> bool {
     is_grad_enabled() && inputs.iter().any(|t| t.requires_grad())
 }
 
-/// As [`record`], for an operation with several outputs; gradients arrive in one slot per output.
+/// Like [`record`], for an operation with several outputs. Gradients arrive in one slot per output.
 pub fn record_many(
     outputs: Vec<Array>,
     inputs: &[&Tensor],

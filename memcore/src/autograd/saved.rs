@@ -1,4 +1,4 @@
-//! What a node keeps for its backward.
+//! Values that a node saves for its backward.
 
 use std::cell::RefCell;
 use std::sync::{Arc, MutexGuard};
@@ -10,21 +10,21 @@ use crate::array::Array;
 use crate::context;
 use crate::error::{Error, Result};
 
-/// One value that a node keeps, with its role there.
+/// A value that a node saved, with its role in that node.
 pub struct SavedValue {
     role: &'static str,
     kept: Kept,
 }
 
 enum Kept {
-    /// The array, and the version that its storage had.
+    /// The array, and the version of its storage when it was saved.
     Array(Array, u32),
-    /// What a hook made of it, and the address of the storage that it had, which only tells it from others.
+    /// The value that a hook packed, and the address of the original storage, which serves only to tell storages apart.
     Packed(Arc<dyn SavedHooks>, Packed, usize),
 }
 
 impl SavedValue {
-    /// Keeps `array`, through the hooks that are installed.
+    /// Saves `array`, through the installed hooks.
     pub(super) fn new(role: &'static str, array: &Array) -> Result<Self> {
         let kept = match hooks::current() {
             Some(hooks) => {
@@ -36,19 +36,19 @@ impl SavedValue {
         Ok(Self { role, kept })
     }
 
-    /// Keeps `array` itself, whatever hooks are installed.
+    /// Saves `array` itself, whatever hooks are installed.
     pub(super) fn keep(role: &'static str, array: Array) -> Self {
         array.storage().add_saver();
         let version = array.storage().version();
         Self { role, kept: Kept::Array(array, version) }
     }
 
-    /// What the value is to the node: `input`, `weight`, `result`, …
+    /// The value's role in the node: `input`, `weight`, `result`, …
     pub fn role(&self) -> &'static str {
         self.role
     }
 
-    /// The array, unless a hook keeps something else in its place.
+    /// The array; `None` if a hook packed it.
     pub fn array(&self) -> Option<&Array> {
         match &self.kept {
             Kept::Array(array, _) => Some(array),
@@ -56,7 +56,7 @@ impl SavedValue {
         }
     }
 
-    /// Whether a hook made something else of this very value.
+    /// Whether this is `array`, packed by a hook.
     pub(super) fn is_packed(&self, array: &Array) -> bool {
         matches!(self.kept, Kept::Packed(.., address) if address == Arc::as_ptr(array.storage()).addr())
     }
@@ -83,39 +83,42 @@ impl Drop for SavedValue {
     }
 }
 
-/// The saved values of a node; `None` once they were released. Not inside the node: a value is large, most nodes have few, and all are moved when they go.
+/// The saved values of a node; `None` after their release. Kept outside the node: values are large, most nodes have
+/// few, and all are moved out at the release.
 pub(super) type Slots = Option<Vec<SavedValue>>;
 
-/// A node's saved values, as its backward sees them. Each is unpacked when it is asked for.
+/// The saved values of a node, as its backward function sees them. Each is unpacked when it is asked for.
 pub struct Saved<'a> {
     op: &'static str,
     slots: MutexGuard<'a, Slots>,
-    /// What hooks made anew: it lives as long as the backward function, as the local variables of PyTorch's do.
+    /// Arrays that hooks made anew. They live as long as the backward function, like local variables in PyTorch's.
     unpacked: RefCell<SmallVec<[Array; 2]>>,
 }
 
 impl<'a> Saved<'a> {
-    /// Of a node called `op`.
+    /// The saved values of a node called `op`.
     pub(super) fn new(op: &'static str, slots: MutexGuard<'a, Slots>) -> Self {
         Self { op, slots, unpacked: RefCell::default() }
     }
 
-    /// Drops what hooks made anew. What PyTorch's engine does to gradients after a backward function (summing a broadcast away) comes after this.
+    /// Drops the arrays that hooks made anew. PyTorch's engine treats gradients after that (for example, summing a
+    /// broadcast away).
     pub fn done(&self) {
         let _function = context::function();
         self.release();
     }
 
-    /// The variables of a C++ function go in the opposite order of their making.
+    /// Drops in the reverse order of creation, as C++ destroys a function's variables.
     fn release(&self) {
         let mut unpacked = self.unpacked.take();
         while unpacked.pop().is_some() {}
     }
 
-    /// The `index`-th value saved.
+    /// Returns the saved value at `index`.
     ///
     /// # Errors
-    /// [`Error::BackwardTwice`] when the values were released, [`Error::StaleSavedValue`] when it was written since.
+    /// [`Error::BackwardTwice`] if the values were released, [`Error::StaleSavedValue`] if the value was overwritten
+    /// since it was saved.
     pub fn get(&self, index: usize) -> Result<Array> {
         let slots = self.slots.as_ref().ok_or(Error::BackwardTwice { op: self.op })?;
         match slots.get(index) {
@@ -130,12 +133,12 @@ impl<'a> Saved<'a> {
         }
     }
 
-    /// How many values were saved.
+    /// Number of saved values.
     pub fn len(&self) -> usize {
         self.slots.as_ref().map_or(0, |slots| slots.len())
     }
 
-    /// Whether none was.
+    /// Whether no value was saved.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

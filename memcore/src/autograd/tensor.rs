@@ -1,4 +1,4 @@
-//! An array and how it came to be.
+//! Tensors: an array and its history.
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 /// ```
 #[derive(Clone)]
 pub struct Tensor {
-    // The history goes before the value, as in PyTorch.
+    // The history is dropped before the value, as in PyTorch.
     edge: Option<Edge>,
     array: Array,
 }
@@ -40,13 +40,13 @@ impl Tensor {
         Self { array, edge: None }
     }
 
-    /// A leaf: gradients that reach it are accumulated, see [`Tensor::grad`].
+    /// Creates a leaf: gradients that reach it are accumulated, see [`Tensor::grad`].
     pub fn leaf(array: Array) -> Self {
         let leaf = Leaf::new(array.clone());
         Self { array, edge: Some(Edge::Leaf(Arc::new(leaf))) }
     }
 
-    /// A leaf in the place of a tensor with a history.
+    /// Creates a leaf that stands in for a tensor with a history.
     pub(super) fn stand_in(array: Array) -> Self {
         let leaf = Leaf::stand_in(array.clone());
         Self { array, edge: Some(Edge::Leaf(Arc::new(leaf))) }
@@ -56,7 +56,7 @@ impl Tensor {
         Self { array, edge: Some(edge) }
     }
 
-    /// Host values on a device, without history.
+    /// Copies host values to a device; the tensor has no history.
     pub fn from_slice<T: HostElement>(device: &Device, dims: &[usize], values: &[T]) -> Result<Self> {
         Ok(Self::from_array(Array::from_slice(device, dims, values)?))
     }
@@ -66,12 +66,12 @@ impl Tensor {
         &self.array
     }
 
-    /// The value alone; the history is freed.
+    /// Returns the value and drops the history.
     pub fn into_array(self) -> Array {
         self.array
     }
 
-    /// Where gradients of this tensor go.
+    /// Target of this tensor's gradients.
     pub fn edge(&self) -> Option<&Edge> {
         self.edge.as_ref()
     }
@@ -81,7 +81,7 @@ impl Tensor {
         self.edge.is_some()
     }
 
-    /// Whether gradients are accumulated here.
+    /// Whether this is a leaf, where gradients are accumulated. A tensor without history counts as one.
     pub fn is_leaf(&self) -> bool {
         !matches!(self.edge, Some(Edge::Node(..)))
     }
@@ -92,7 +92,8 @@ impl Tensor {
         Self::from_array(self.array.clone())
     }
 
-    /// Fails for a leaf that wants a gradient while history is recorded: its value before is what backward would need.
+    /// Fails for a leaf that requires a gradient while history is recorded: backward would need the value from before
+    /// the change.
     pub(crate) fn may_change_in_place(&self, op: &'static str) -> Result<()> {
         if super::is_grad_enabled() && matches!(self.edge, Some(Edge::Leaf(_))) {
             return Err(Error::invalid(op, "a leaf that requires grad is being used in an in-place operation"));
@@ -115,8 +116,9 @@ impl Tensor {
         }
     }
 
-    /// Has `hook` called during backward each time a gradient has been accumulated in this leaf: PyTorch's
-    /// `register_post_accumulate_grad_hook`. It may replace the gradient, or drop it. It must not hold the leaf itself.
+    /// Registers `hook`, which backward calls each time it has accumulated a gradient in this leaf: PyTorch's
+    /// `register_post_accumulate_grad_hook`. The hook may replace or drop the gradient. It must not hold the leaf
+    /// itself.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a tensor that is not a leaf with a gradient, and for a second hook.
@@ -131,11 +133,11 @@ impl Tensor {
         Err(Error::invalid("register_post_accumulate_grad_hook", "this leaf has a hook already"))
     }
 
-    /// Runs backward from this scalar: gradients are accumulated in the leaves it depends on. With `retain_graph` the saved values stay for
-    /// another pass.
+    /// Runs backward from this scalar and accumulates gradients in the leaves that it depends on. With `retain_graph`
+    /// the saved values stay for another pass.
     ///
     /// # Errors
-    /// [`Error::NotScalar`], [`Error::NoHistory`], and whatever fails on the way; gradients accumulated until then stay.
+    /// [`Error::NotScalar`], [`Error::NoHistory`], and any failure on the way; gradients accumulated before it stay.
     pub fn backward(&self, retain_graph: bool) -> Result<()> {
         if self.array.numel() != 1 {
             return Err(Error::NotScalar { dims: self.dims().to_vec() });
@@ -144,10 +146,10 @@ impl Tensor {
         self.backward_with(seed, retain_graph)
     }
 
-    /// As [`Tensor::backward`], from a given gradient of this tensor's shape and type.
+    /// Like [`Tensor::backward`], starting with a given gradient of this tensor's shape and type.
     ///
     /// # Errors
-    /// As [`Tensor::backward`], and [`Error::Shape`].
+    /// Like [`Tensor::backward`], and [`Error::Shape`].
     pub fn backward_with(&self, grad: Array, retain_graph: bool) -> Result<()> {
         let edge = self.edge.as_ref().ok_or(Error::NoHistory { op: "backward" })?;
         if grad.dims() != self.dims() {
@@ -181,15 +183,15 @@ impl Tensor {
         self.array.device()
     }
 
-    /// The values on the host, in row-major order.
+    /// Copies the values to the host, in row-major order.
     pub fn to_vec<T: HostElement>(&self) -> Result<Vec<T>> {
         self.array.to_vec()
     }
 
-    /// The one value of a scalar.
+    /// Returns the value of a scalar.
     ///
     /// # Errors
-    /// [`Error::NotScalar`]; as [`Array::to_f64`].
+    /// [`Error::NotScalar`]; errors of [`Array::to_f64`].
     pub fn item(&self) -> Result<f64> {
         match self.array.to_f64()?.as_slice() {
             [value] => Ok(*value),

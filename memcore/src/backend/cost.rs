@@ -1,11 +1,12 @@
-//! What a kernel call costs at least: bytes moved and operations done.
+//! The least that a kernel call costs: bytes moved and operations done.
 
 use super::{Access, KernelCall};
 
-/// The least that a call must do, whatever the backend: for rooflines and counters.
+/// The least work of a call on any backend: for rooflines and counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
-    /// Bytes read: each input element once (a broadcast one as often as it is named is *not* counted again); of a table, the elements that are named.
+    /// Bytes read: each input element once. A broadcast element counts once, however often it is read; of a table, only
+    /// the indexed elements count.
     pub bytes_read: u64,
     /// Bytes written: each output element once.
     pub bytes_written: u64,
@@ -14,12 +15,12 @@ pub struct Cost {
 }
 
 impl KernelCall {
-    /// The least this call must read, write and compute.
+    /// Returns the least that this call must read, write and compute.
     pub fn cost(&self) -> Cost {
         let mut cost = Cost { flops: self.flops(), ..Cost::default() };
         let gathered = self.gathered();
         self.each_operand(&mut |name, access, operand| {
-            // A broadcast operand is as large as what it spans.
+            // A broadcast operand has only as many elements as its layout spans.
             let mut elements = operand.numel().min(operand.layout.span()) as u64;
             if let Some((_, named)) = gathered.filter(|(table, _)| *table == name) {
                 elements = elements.min(named as u64);

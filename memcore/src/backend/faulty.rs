@@ -1,4 +1,4 @@
-//! A device that fails on demand.
+//! A backend that fails on demand.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -6,37 +6,37 @@ use super::forward::forward;
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
-/// Which calls [`Faulty`] counts.
+/// The kind of calls that [`Faulty`] counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub enum FaultyCall {
-    /// Segments and mapped pages: the n-th one is refused as if the device were full.
+    /// Segments and mapped pages: the n-th is refused as if the device were full.
     AllocSegment,
-    /// Kernels: the n-th one fails with an error of the backend's own.
+    /// Kernels: the n-th fails with a backend error.
     Launch,
-    /// Copies from the host and to it: the n-th one fails with an error of the backend's own.
+    /// Copies from and to the host: the n-th fails with a backend error.
     Copy,
 }
 
-/// Fails the n-th call of one kind (counted from 0), once, and otherwise passes everything on.
+/// Fails the n-th call of one kind (counted from 0) and passes all others on.
 #[doc(hidden)]
 pub struct Faulty<B> {
     inner: B,
     kind: FaultyCall,
     fail_at: u64,
-    /// How many consecutive calls fail from there on.
+    /// Number of consecutive calls that fail from there on.
     times: u64,
     calls: AtomicU64,
 }
 
 impl<B: Backend> Faulty<B> {
-    /// Fails call number `fail_at` of `kind` and the `times − 1` calls after it: a caching allocator asks again after giving its cache back,
-    /// so it takes two failures in a row to make an allocation fail.
+    /// Fails call number `fail_at` of `kind` and the `times − 1` calls after it. A caching allocator asks again after
+    /// emptying its cache, so an allocation fails only after two failures in a row.
     pub fn new(inner: B, kind: FaultyCall, fail_at: u64, times: u64) -> Self {
         Self { inner, kind, fail_at, times, calls: AtomicU64::new(0) }
     }
 
-    /// How many calls of the counted kind were made so far.
+    /// Number of calls of the counted kind so far.
     pub fn calls(&self) -> u64 {
         self.calls.load(Relaxed)
     }

@@ -1,11 +1,12 @@
-//! A shared backend is a backend: for decorators over what was chosen at run time.
+//! Implements the backend traits for shared pointers to a backend, so that decorators can wrap a backend chosen at run
+//! time.
 
 use std::sync::Arc;
 
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::Result;
 
-/// Methods of a trait as calls of the same methods of `to`.
+/// Implements trait methods by calling the same methods of `to`.
 macro_rules! forward {
     ($self:ident => $to:expr; $(fn $name:ident($($arg:ident: $of:ty),*) -> $out:ty;)*) => {
         $(fn $name(&$self, $($arg: $of),*) -> $out {

@@ -1,4 +1,4 @@
-//! A smaller device than there is.
+//! A backend with less memory than its device has.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use super::forward::forward;
 use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
-/// Lets a device have only `capacity` bytes: an 8 GiB card on a 141 GiB one, through the real out-of-memory path.
+/// Limits a device to `capacity` bytes. For example, an 8 GiB card on a 141 GiB one, with the real out-of-memory path.
 pub struct Limited<B> {
     inner: B,
     limits: Limits,
@@ -16,7 +16,7 @@ pub struct Limited<B> {
 }
 
 impl<B: Backend> Limited<B> {
-    /// At most `capacity_bytes` of `inner`'s memory.
+    /// Limits `inner` to `capacity_bytes`.
     pub fn new(inner: B, capacity_bytes: u64) -> Self {
         let mut limits = inner.limits().clone();
         limits.max_segment_bytes = limits.max_segment_bytes.min(capacity_bytes);
@@ -124,5 +124,5 @@ impl<B: Backend> Backend for Limited<B> {
         fn use_graphs() -> Result<()>;
         fn allow_tf32(which: Tf32) -> Result<()>;
     }
-    // `overheads` stays empty: the smaller device counts segments alone.
+    // `overheads` stays empty: the limited device counts only segments.
 }

@@ -1,4 +1,4 @@
-//! The device that accounts and does not compute.
+//! The backend that accounts for memory and computes nothing.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,35 +7,35 @@ use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Reg
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// What kind of device [`Meta`] stands for.
+/// The kind of device that [`Meta`] stands for.
 #[derive(Clone, Debug)]
 pub struct DeviceProfile {
-    /// What the device is called.
+    /// Name of the device.
     pub name: String,
-    /// Memory that it has, in bytes.
+    /// Memory of the device, in bytes.
     pub total_bytes: u64,
     /// Alignment of blocks, in bytes.
     pub alignment: u64,
-    /// Memory that its context and libraries take before any tensor, in bytes.
+    /// Memory that the device's context and libraries take before any tensor, in bytes.
     pub context_bytes: u64,
 }
 
 impl Default for DeviceProfile {
-    /// 2^50 bytes, no overhead: never full.
+    /// 2^50 bytes without overhead: never full.
     fn default() -> Self {
         Self { name: "meta".into(), total_bytes: 1 << 50, alignment: 512, context_bytes: 0 }
     }
 }
 
-/// A whole backend without storage: memory is counted against a [`DeviceProfile`], kernels are accepted and not run.
-/// A plan for a model of 70 billion parameters runs on a laptop.
+/// A whole backend without storage: it counts memory against a [`DeviceProfile`], and accepts kernels without running
+/// them. A run of a model with 70 billion parameters fits on a laptop.
 pub struct Meta {
     profile: DeviceProfile,
     limits: Limits,
     state: Mutex<State>,
-    /// Whose kernels' workspaces are counted; `None`: kernels that need none.
+    /// The backend whose kernels' workspaces are counted; `None` for kernels without workspaces.
     workspaces_of: Option<Arc<dyn Backend>>,
-    /// The kernels that it lacks, where they are noted.
+    /// The launched kernels that the other backend lacks; `None` if they are not noted.
     missing: Option<Mutex<BTreeSet<(&'static str, DType)>>>,
 }
 
@@ -48,10 +48,10 @@ struct State {
 }
 
 impl Meta {
-    /// The name that the command line uses.
+    /// The name on the command line.
     pub const NAME: &'static str = "meta";
 
-    /// A device of this kind.
+    /// Creates a device of this kind.
     pub fn new(profile: DeviceProfile) -> Self {
         let limits = Limits {
             alignment: profile.alignment,
@@ -69,17 +69,17 @@ impl Meta {
         }
     }
 
-    /// The same, with the workspaces that another backend's kernels ask for: what a run there takes, without running it.
+    /// Adds the workspaces that another backend's kernels ask for, so that the figures are those of a run on it.
     pub fn with_workspaces_of(self, backend: Arc<dyn Backend>) -> Self {
         Self { workspaces_of: Some(backend), ..self }
     }
 
-    /// The same, noting which launched kernels that backend lacks.
+    /// Also notes which launched kernels that backend lacks.
     pub fn noting_missing(self) -> Self {
         Self { missing: Some(Mutex::default()), ..self }
     }
 
-    /// The kernels that were noted, each with the type that stands for its call.
+    /// The noted kernels, each with the dtype that represents its call.
     pub fn missing(&self) -> Vec<(&'static str, DType)> {
         let noted =
             |noted: &Mutex<BTreeSet<_>>| noted.lock().unwrap_or_else(PoisonError::into_inner).iter().copied().collect();

@@ -1,4 +1,4 @@
-//! What a kernel reads and writes.
+//! Operands: the memory that a kernel reads and writes.
 
 use super::Region;
 use crate::dtype::DType;
@@ -7,7 +7,7 @@ use crate::layout::Layout;
 /// One operand of a kernel: a typed, strided view of device memory. Owned and `Copy`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operand {
-    /// The bytes that the view spans: `region.offset` is where its first element lies, `region.len` is
+    /// The bytes that the view spans. Its first element is at `region.offset`; `region.len` is the size of
     /// `layout.span()` elements.
     pub region: Region,
     /// The element type.
@@ -27,12 +27,12 @@ impl Operand {
         self.layout.numel()
     }
 
-    /// Bytes of the elements, each counted once: what a kernel moves to read or write it all.
+    /// Bytes of the elements, each counted once: the bytes that a kernel moves to read or write the whole operand.
     pub fn bytes(&self) -> u64 {
         self.numel() as u64 * self.dtype.size()
     }
 
-    /// Whether both name the same elements in the same order.
+    /// True if both name the same elements in the same order.
     pub fn is_same_view(&self, other: &Operand) -> bool {
         self.region == other.region && self.dtype == other.dtype && self.layout == other.layout
     }
@@ -47,12 +47,12 @@ pub enum Access {
     Write,
     /// Reads and writes it: an in-place update or an accumulation.
     ReadWrite,
-    /// Free to use as scratch; contents before and after mean nothing.
+    /// Scratch: contents before and after mean nothing.
     Workspace,
 }
 
 impl Access {
-    /// Whether memory changes.
+    /// True if the kernel changes the operand's memory.
     pub fn writes(self) -> bool {
         !matches!(self, Access::Read)
     }

@@ -1,4 +1,4 @@
-//! A range of bytes in a segment: how memory is addressed where there are no pointers.
+//! A range of bytes in a segment: addresses for backends without pointers.
 
 use crate::error::{Error, Result};
 use crate::segment::SegmentId;
@@ -15,18 +15,18 @@ pub struct Region {
 }
 
 impl Region {
-    /// The part of this region that starts `offset` bytes in and is `len` bytes long.
-    /// It must lie inside; debug builds check.
+    /// The part of this region that starts `offset` bytes in and is `len` bytes long. It must lie inside; debug builds
+    /// check that.
     #[must_use]
     pub fn part(self, offset: u64, len: u64) -> Region {
         debug_assert!(offset + len <= self.len, "part {offset}+{len} of {self:?}");
         Region { segment: self.segment, offset: self.offset + offset, len }
     }
 
-    /// For a transfer: as many bytes on the host as here.
+    /// Checks that a transfer has as many bytes on the host as in this region.
     ///
     /// # Errors
-    /// [`Error::Invalid`] naming both.
+    /// [`Error::Invalid`] with both sizes.
     pub fn check_host_len(self, host: usize) -> Result<()> {
         if host as u64 == self.len {
             return Ok(());
@@ -39,7 +39,7 @@ impl Region {
         self.offset + self.len
     }
 
-    /// Whether the two share a byte.
+    /// True if the two share a byte.
     pub fn overlaps(self, other: Region) -> bool {
         self.segment == other.segment
             && self.len > 0

@@ -1,13 +1,13 @@
-//! A table of segments for backends: what each id stands for, found by index.
+//! A table of segments for backends: finds a segment by its id with one index.
 
 use super::SegmentId;
 use crate::error::{Error, Result};
 
-/// The lower bits of an id are its place in the table, the upper ones count how often the place was used, so that a stale id does not name a newer
-/// segment (until the count is through, after 4096 uses of one place).
+/// The lower bits of an id are its place in the table. The upper bits count the uses of that place, so that a stale id
+/// does not name a newer segment (until the count wraps around, after 4096 uses of one place).
 const PLACE_BITS: u32 = 20;
 
-/// The most segments at once.
+/// The largest number of segments at one time.
 const MAX_SEGMENTS: usize = 1 << PLACE_BITS;
 
 struct Place<T> {
@@ -15,7 +15,7 @@ struct Place<T> {
     segment: Option<T>,
 }
 
-/// Segments by id. Finding one costs an index and a comparison.
+/// Segments by id. A look-up costs one index and one comparison.
 pub struct SegmentTable<T> {
     places: Vec<Place<T>>,
     vacant: Vec<u32>,
@@ -28,10 +28,10 @@ impl<T> Default for SegmentTable<T> {
 }
 
 impl<T> SegmentTable<T> {
-    /// Whether one more has a place: to be asked before memory is taken for it.
+    /// Checks that there is a place for one more segment; call it before taking memory for one.
     ///
     /// # Errors
-    /// [`Error::Invalid`] with more than a million at once.
+    /// [`Error::Invalid`] with more than a million segments at one time.
     pub fn check_room(&self) -> Result<()> {
         if self.vacant.is_empty() && self.places.len() >= MAX_SEGMENTS {
             return Err(Error::invalid(
@@ -42,7 +42,7 @@ impl<T> SegmentTable<T> {
         Ok(())
     }
 
-    /// Gives a segment an id that none has that exists.
+    /// Stores a segment under an id that no existing segment has.
     pub fn insert(&mut self, segment: T) -> Result<SegmentId> {
         self.check_room()?;
         let place = self.vacant.pop().unwrap_or_else(|| {
@@ -56,7 +56,7 @@ impl<T> SegmentTable<T> {
         Ok(entry.id)
     }
 
-    /// The segment of that id.
+    /// Returns the segment with this id.
     ///
     /// # Errors
     /// [`Error::UnknownSegment`].
@@ -66,13 +66,13 @@ impl<T> SegmentTable<T> {
         place.and_then(|place| place.segment.as_ref()).ok_or(Error::UnknownSegment(id))
     }
 
-    /// The same, to change it.
+    /// Returns the segment with this id, mutably.
     pub fn get_mut(&mut self, id: SegmentId) -> Result<&mut T> {
         let place = self.places.get_mut(id.0 as usize % MAX_SEGMENTS).filter(|place| place.id == id);
         place.and_then(|place| place.segment.as_mut()).ok_or(Error::UnknownSegment(id))
     }
 
-    /// Takes a segment out; `None` for an id that names none.
+    /// Removes a segment; `None` if no segment has this id.
     pub fn remove(&mut self, id: SegmentId) -> Option<T> {
         let place = id.0 % MAX_SEGMENTS as u32;
         let entry = self.places.get_mut(place as usize).filter(|entry| entry.id == id)?;
@@ -81,7 +81,7 @@ impl<T> SegmentTable<T> {
         Some(segment)
     }
 
-    /// The ids of all that exist.
+    /// Ids of all existing segments.
     pub fn ids(&self) -> Vec<SegmentId> {
         self.places.iter().filter(|place| place.segment.is_some()).map(|place| place.id).collect()
     }

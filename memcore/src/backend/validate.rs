@@ -1,22 +1,23 @@
-//! The one validation that every kernel call passes before a backend sees it.
+//! The validation that every kernel call passes before a backend sees it.
 
 use arrayvec::ArrayVec;
 
 use super::{Access, KernelCall, Operand};
 use crate::error::{Error, Result};
 
-/// Up to this many operands are compared pairwise, on the stack; lists of a multi-tensor kernel are longer and are sorted first.
+/// Up to this many operands are compared pairwise, on the stack. The longer lists of multi-tensor kernels are sorted
+/// first.
 const MAX_PAIRWISE: usize = 16;
 
-/// An operand as it is compared.
+/// An operand with its name and access.
 type Named = (&'static str, Access, Operand);
 
-/// Checks a call: shapes and types (each kernel's own rules), bounds (a region holds what its layout spans, aligned to
-/// its type), and aliasing (a written operand shares no byte with any other, except that a kernel that may work in place may
-/// read the very view that it writes; and no element is written twice).
+/// Checks a call: shapes and types (each kernel's own rules), bounds (a region holds what its layout spans and is
+/// aligned to its type), and aliasing. A written operand shares no byte with any other, except that a kernel that may
+/// work in place may read the very view that it writes. No element is written twice.
 ///
 /// # Errors
-/// [`Error::InvalidCall`] naming kernel, operand and problem.
+/// [`Error::InvalidCall`] with kernel, operand and problem.
 pub fn validate(call: &KernelCall) -> Result<()> {
     call.check()?;
     let mut first: ArrayVec<Named, MAX_PAIRWISE> = ArrayVec::new();
@@ -45,7 +46,7 @@ pub fn validate(call: &KernelCall) -> Result<()> {
     failure.map_or(Ok(()), Err)
 }
 
-/// The first two that may not share what they share.
+/// Finds the first two operands that share bytes although they may not.
 fn pairwise(call: &KernelCall, operands: &[Named]) -> Option<(Named, Named)> {
     operands.iter().enumerate().find_map(|(i, &a)| {
         let other = operands[..i].iter().find(|b| conflicts(call, (a.1, &a.2), (b.1, &b.2)))?;
@@ -53,7 +54,8 @@ fn pairwise(call: &KernelCall, operands: &[Named]) -> Option<(Named, Named)> {
     })
 }
 
-/// The same for many: in the order of addresses an operand can only touch those that have not ended where it begins.
+/// Like [`pairwise`], for many operands: sorted by address, an operand is compared only with those that have not ended
+/// where it begins.
 fn by_address(call: &KernelCall, operands: &mut [Named]) -> Option<(Named, Named)> {
     operands.sort_by_key(|(_, _, o)| (o.region.segment, o.region.offset));
     let mut open: Vec<Named> = Vec::new();
@@ -110,7 +112,7 @@ mod tests {
     use crate::backend::{Region, SegmentId};
     use crate::{DType, Layout};
 
-    /// 40 parameters and their gradients, 64 bytes each, one after the other; the last gradient begins at `last`.
+    /// 40 parameters and their gradients, 64 bytes each, adjacent; the last gradient begins at `last`.
     fn step(last: u64) -> KernelCall {
         let operand = |offset| Operand {
             region: Region { segment: SegmentId(0), offset, len: 64 },
@@ -139,7 +141,8 @@ mod tests {
     #[test]
     fn the_ends_of_a_long_list_are_compared() {
         validate(&step(39 * 128 + 64)).unwrap();
-        // A gradient that is read twice is not a conflict; one inside a parameter that is written is.
+        // Two overlapping gradients are not a conflict, since both are only read; a gradient inside a parameter that is
+        // written is one.
         validate(&step(64)).unwrap();
         for offset in [0, 32, 128 + 60] {
             let error = validate(&step(offset)).unwrap_err().to_string();

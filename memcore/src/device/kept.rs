@@ -3,7 +3,7 @@
 use crate::context::Role;
 use crate::memory::{AllocId, Block};
 
-/// A workspace that a library keeps, and who uses it.
+/// A workspace that a library keeps, and its user.
 pub(super) struct KeptWorkspace {
     pub(super) kind: WorkspaceKind,
     pub(super) role: Role,
@@ -11,11 +11,11 @@ pub(super) struct KeptWorkspace {
     pub(super) id: AllocId,
 }
 
-/// Which library's workspace.
+/// The library that a workspace belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WorkspaceKind {
-    /// Products: cuBLAS's in PyTorch.
+    /// Matrix products: cuBLAS in PyTorch.
     Gemm,
-    /// Products with an epilogue: cuBLASLt's in PyTorch.
+    /// Matrix products with an epilogue: cuBLASLt in PyTorch.
     GemmEpilogue,
 }

@@ -1,8 +1,8 @@
-//! What a device was asked to do.
+//! Counters of a device's work.
 
 use std::sync::atomic::AtomicU64;
 
-/// What a device was asked to do so far.
+/// Work that a device was asked to do so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Kernels launched.
@@ -15,13 +15,13 @@ pub struct Counters {
     pub uploaded_bytes: u64,
     /// Bytes copied to the host.
     pub downloaded_bytes: u64,
-    /// Bytes moved to other devices; through the host or not, and where there are no values as well.
+    /// Bytes moved to other devices, through the host or not; counted also on a device without values.
     pub sent_bytes: u64,
     /// Bytes moved here from other devices.
     pub received_bytes: u64,
 }
 
-/// The same, counted by several threads.
+/// [`Counters`] that several threads can increase.
 #[derive(Default)]
 pub(super) struct Work {
     pub(super) launches: AtomicU64,

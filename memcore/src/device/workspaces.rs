@@ -1,4 +1,5 @@
-//! Workspaces of libraries: kept for the life of the process or there for one product, as the profile says.
+//! Workspaces of libraries. The profile decides whether one is kept for the life of the process or exists for one
+//! product.
 
 use super::Device;
 use super::kept::{KeptWorkspace, WorkspaceKind};
@@ -9,9 +10,9 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::memory::{AllocId, Block, Category};
 
-/// The workspace of one product: one that is not kept goes back when this is dropped.
+/// The workspace of one product. If it is not kept, dropping this frees it.
 pub(crate) struct ProductWorkspace {
-    /// For the kernel, where the backend has a library that uses it; other kernels know nothing of it.
+    /// The workspace as an operand, if the backend has a library that uses it; other kernels do not use it.
     pub(crate) operand: Option<Operand>,
     temporary: Option<(Device, Block, AllocId)>,
 }
@@ -25,22 +26,24 @@ impl Drop for ProductWorkspace {
 }
 
 impl Device {
-    /// The workspaces that `products` products one after the other take from the libraries, as the profile says: kept from the first use in each
-    /// role on, or there for the time of each product.
+    /// Takes the libraries' workspaces for `products` successive products. The profile decides whether one is kept from
+    /// its first use in each role, or taken anew for each product.
     pub(crate) fn product_workspaces(&self, kind: WorkspaceKind, products: usize) -> Result<()> {
         let times = if self.keeps(kind) { 1 } else { products };
         (0..times).try_for_each(|_| self.product_workspace(kind).map(drop))
     }
 
-    /// Whether this workspace outlives its product. One of no bytes is none of its own.
+    /// True if this workspace outlives its product. A workspace of 0 bytes counts as kept, if the profile keeps workspaces:
+    /// the product then has none of its own.
     fn keeps(&self, kind: WorkspaceKind) -> bool {
         let profile = &self.0.profile;
         let own = kind == WorkspaceKind::Gemm || profile.keeps_epilogue_workspace || self.workspace_bytes(kind) == 0;
         profile.keeps_workspaces && own
     }
 
-    /// The workspace of one product. A product with an epilogue uses its own where there is one; that of the plain ones is kept from it on as well where
-    /// the profile says so, or where it has none of its own.
+    /// Takes the workspace of one product. A product with an epilogue uses its own workspace if the profile has one.
+    /// The workspace of plain products is then also kept from that point on if the profile says so, or if there is no
+    /// separate one.
     pub(crate) fn product_workspace(&self, kind: WorkspaceKind) -> Result<ProductWorkspace> {
         let bytes = self.workspace_bytes(kind);
         let (plain_too, keeps) = (kind == WorkspaceKind::GemmEpilogue, self.keeps(kind));
@@ -70,7 +73,7 @@ impl Device {
         }
     }
 
-    /// The workspace that this role keeps; `None` where the profile has none of that kind.
+    /// The workspace that this role keeps; `None` if the profile has none of that kind.
     fn keep_workspace(&self, kind: WorkspaceKind) -> Result<Option<Region>> {
         let bytes = self.workspace_bytes(kind);
         if bytes == 0 {
@@ -85,7 +88,7 @@ impl Device {
         Ok(Some(block.region))
     }
 
-    /// Gives the libraries' workspaces back to the allocator. They come again with the next product.
+    /// Frees the libraries' workspaces. The next product allocates them again.
     #[doc(hidden)]
     pub fn release_workspaces(&self) {
         let mut state = self.state();

@@ -2,25 +2,25 @@
 
 use crate::error::{Error, Result};
 
-/// Every base is a multiple of this: the granule of CUDA's own allocations.
+/// Every base is a multiple of this: the granularity of CUDA's own allocations.
 const ALIGNMENT: u64 = 2 << 20;
 
-/// Hands out address ranges that only grow and never come back.
+/// Hands out address ranges. Addresses only grow; no range is given out twice.
 ///
 /// Ties between equal free blocks are broken by address. A driver's own pointers would make that order depend on the
-/// driver (and WebGPU has none to give); bases from here make it the order of creation, on every backend.
+/// driver (and WebGPU has no pointers to give). With these bases it is the order of creation, on every backend.
 #[derive(Clone, Debug)]
 pub(super) struct AddressSpace {
     next: u64,
 }
 
 impl AddressSpace {
-    /// Starts above 4 GiB: no address looks like a small number or a null pointer.
+    /// Starts above 4 GiB, so that no address looks like a small number or a null pointer.
     pub(super) fn new() -> Self {
         Self { next: 1 << 32 }
     }
 
-    /// A range of `bytes` that overlaps no other that was ever given.
+    /// Returns a range of `bytes` that overlaps no earlier one.
     pub(super) fn take(&mut self, bytes: u64) -> Result<u64> {
         let base = self.next;
         let end = bytes.checked_next_multiple_of(ALIGNMENT).and_then(|bytes| base.checked_add(bytes));

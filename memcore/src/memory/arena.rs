@@ -1,4 +1,4 @@
-//! What the policies with one pool have in common: blocks that are cut from segments and merge again.
+//! The common part of the policies with one pool: blocks that are split from segments and merge again.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::backend::{DeviceMemory, Region, SegmentId};
 use crate::error::{Error, Result};
 
 const NONE: u32 = u32::MAX;
-/// Requests from this size on are refused unseen; rounding cannot overflow below it.
+/// Requests of this size or more are refused at once. Below it, rounding cannot overflow.
 const LIMIT_BYTES: u64 = 1 << 60;
 
-/// A free block, as a set of rules files it.
+/// A free block, as the rules of a policy file it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FreeBlock {
-    /// Names it while it is free.
+    /// Identifies the block while it is free.
     pub index: u32,
-    /// Whose requests it serves.
+    /// The stream whose requests it serves.
     pub stream: Stream,
     /// Its size.
     pub bytes: u64,
@@ -28,54 +28,56 @@ pub struct FreeBlock {
     pub address: u64,
 }
 
-/// What could still be had from the driver.
+/// Memory that the driver could still give.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// The largest segment that might be given: what is free, within the limits of the device and of this allocator.
+    /// The largest segment that the driver might give: free memory, within the limits of the device and of this
+    /// allocator.
     pub free_bytes: u64,
-    /// What the device has, or the largest segment where the driver does not say.
+    /// Memory of the device; the largest segment, if the driver does not report it.
     pub total_bytes: u64,
 }
 
-/// The rules of a policy: which free block serves, where it is cut, what merges, how large segments are.
+/// The rules of a policy: which free block serves a request, where it is split, which blocks merge, how large segments
+/// are.
 ///
-/// [`Arena`] keeps the blocks, segments and statistics, so a policy is one file with one `impl` of this.
+/// [`Arena`] keeps the blocks, segments and statistics, so a policy is one file with one `impl` of this trait.
 pub trait Fit: Send {
-    /// The name that the command line uses.
+    /// The name on the command line.
     fn name(&self) -> &'static str;
 
-    /// The size of block for a request of `bytes` (0 < `bytes` < 2^60): a multiple of 256.
+    /// Rounds a request of `bytes` (0 < `bytes` < 2^60) to the size of its block: a multiple of 256.
     fn round(&self, bytes: u64) -> u64;
 
-    /// A free block of at least `bytes` (rounded) for the stream.
+    /// Finds a free block of at least `bytes` (rounded) for the stream.
     fn find(&self, stream: Stream, bytes: u64) -> Option<u32>;
 
     /// Files a free block.
     fn insert(&mut self, block: FreeBlock);
 
-    /// Takes a filed block out.
+    /// Removes a filed block.
     fn remove(&mut self, block: FreeBlock);
 
-    /// Where to cut a block of `block_bytes` for a rounded request: the size of the front, which is asked about again.
-    /// `None`: the request gets all of it.
+    /// Returns where to split a block of `block_bytes` for a rounded request: the size of the front, which is asked
+    /// about again. `None`: the request gets the whole block.
     fn cut(&self, block_bytes: u64, bytes: u64) -> Option<u64>;
 
-    /// Whether free neighbours merge: the left one's offset in its segment, and both sizes.
+    /// True if two free neighbours may merge, given the left one's offset in its segment and both sizes.
     fn merges(&self, left_offset: u64, left_bytes: u64, right_bytes: u64) -> bool {
         let _ = (left_offset, left_bytes, right_bytes);
         true
     }
 
-    /// The segment to ask the driver for, for a rounded request that no block fits; `refused`: what it refused last.
-    /// `None`: give up.
+    /// Returns the size of segment to ask the driver for, for a rounded request that fits no block. `refused` is the
+    /// size that the driver refused last. `None`: give up.
     fn segment(&mut self, bytes: u64, refused: Option<u64>, room: Room) -> Option<u64>;
 
-    /// A segment of this size was given.
+    /// Notes that the driver gave a segment of this size.
     fn grown(&mut self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// The largest request that an otherwise empty segment of at most `free_bytes` could serve.
+    /// Returns the largest request that an otherwise empty segment of at most `free_bytes` could serve.
     fn largest(&self, free_bytes: u64) -> u64;
 }
 
@@ -100,11 +102,11 @@ struct Segment {
     stream: Stream,
 }
 
-/// A policy with one pool, made of its rules.
+/// An allocator with one pool and the rules of a policy.
 ///
-/// Free neighbours merge as the rules allow; segments stay until the cache is emptied or the driver refuses, in which
-/// case wholly free ones are given back and it is asked once more. Streams do not share blocks. All counts are in the
-/// large pool.
+/// Free neighbours merge if the rules allow it. Segments stay until the cache is emptied or the driver refuses; then
+/// wholly free segments are given back and the driver is asked once more. Streams do not share blocks. All counts are
+/// in the large pool.
 pub struct Arena<F> {
     rules: F,
     memory: Arc<dyn DeviceMemory>,
@@ -117,7 +119,7 @@ pub struct Arena<F> {
 }
 
 impl<F: Fit> Arena<F> {
-    /// On this device, by these rules.
+    /// Creates an allocator on this device with these rules.
     pub fn with_rules(memory: Arc<dyn DeviceMemory>, rules: F) -> Self {
         Self {
             rules,
@@ -145,7 +147,7 @@ impl<F: Fit> Arena<F> {
         FreeBlock { index, stream: node.stream, bytes: node.bytes, address: node.address }
     }
 
-    /// Asks the driver until it gives a segment or the rules give up. Returns the segment's one block, filed.
+    /// Asks the driver until it gives a segment or the rules give up. Returns the segment's one block, which is filed.
     fn grow(&mut self, bytes: u64, stream: Stream, driver: &mut dyn FnMut(DriverEvent)) -> Result<Option<u32>> {
         let mut refused = None;
         while let Some(size) = self.rules.segment(bytes, refused, self.room()) {
@@ -187,7 +189,7 @@ impl<F: Fit> Arena<F> {
         Ok(index)
     }
 
-    /// Gives back the segments that are one free block.
+    /// Gives back every segment that consists of one free block.
     fn release_free(&mut self, driver: &mut dyn FnMut(DriverEvent)) -> u64 {
         let is_free = |node: &Node| !node.allocated && node.prev == NONE && node.next == NONE;
         let mut free: Vec<_> =
@@ -206,7 +208,7 @@ impl<F: Fit> Arena<F> {
         released
     }
 
-    /// Cuts a filed block to size as the rules say and takes it out; the rests are filed.
+    /// Removes a filed block and splits it as the rules say; the rests are filed.
     fn serve(&mut self, index: u32, bytes: u64, requested_bytes: u64) -> u32 {
         self.rules.remove(self.filed(index));
         let (blocks_before, bytes_before) = self.split_counts(index);
@@ -225,7 +227,7 @@ impl<F: Fit> Arena<F> {
         index
     }
 
-    /// Shortens a block to `front` bytes; returns the rest, not filed.
+    /// Shortens a block to `front` bytes; returns the rest, which is not filed.
     fn cut(&mut self, index: u32, front: u64) -> u32 {
         let node = &self.nodes[index];
         let rest = Node {
@@ -246,7 +248,7 @@ impl<F: Fit> Arena<F> {
         rest
     }
 
-    /// What a free block counts as an inactive split.
+    /// The count and bytes by which a free block adds to the inactive splits.
     fn split_counts(&self, index: u32) -> (u64, u64) {
         let node = &self.nodes[index];
         if node.prev != NONE || node.next != NONE { (1, node.bytes) } else { (0, 0) }
@@ -266,7 +268,8 @@ impl<F: Fit> Arena<F> {
         }
     }
 
-    /// Merges a free block, which is not filed, with free neighbours while the rules allow; returns what is left of it.
+    /// Merges a free block that is not filed with free neighbours, as the rules allow. Returns the resulting block, and
+    /// the count and bytes of the merged neighbours that were inactive splits.
     fn merge(&mut self, mut index: u32) -> (u32, u64, u64) {
         let (mut blocks, mut bytes) = (0, 0);
         loop {

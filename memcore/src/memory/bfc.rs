@@ -1,11 +1,12 @@
 //! Best fit with coalescing, as in TensorFlow and XLA.
 //!
-//! - Requests are rounded up to 256 bytes; the smallest block that is big enough serves, at the lowest address among
-//!   equals. (There the blocks lie in bins by power of two, each in order of size: the same order, reached otherwise.)
-//! - A block is cut when it is at least twice the request, or when the rest is at least 128 MiB; otherwise the client
-//!   gets all of it.
-//! - Segments grow: 2 MiB first, then twice the last each time, at least the request; a refusal is answered by asking
-//!   for a tenth less until the request no longer fits.
+//! - Requests are rounded up to 256 bytes. The smallest block that is large enough serves, at the lowest address among
+//!   equals. (TensorFlow keeps blocks in bins by power of two, each sorted by size: the same order by another data
+//!   structure.)
+//! - A block is split if it is at least twice the request, or if the rest is at least 128 MiB; otherwise the client
+//!   gets the whole block.
+//! - Segments grow: the first has 2 MiB, each later one twice the last, and at least the request. After a refusal the
+//!   allocator asks for a tenth less, until the request no longer fits.
 //! - Freed neighbours merge at once.
 
 use std::collections::BTreeMap;
@@ -15,27 +16,27 @@ use super::arena::{Arena, Fit, FreeBlock, Room};
 use super::stream::Stream;
 use crate::backend::DeviceMemory;
 
-/// Blocks are a multiple of this, or of the device's alignment where that is larger.
+/// Block sizes are multiples of this, or of the device's alignment if that is larger.
 const MIN_BLOCK_BYTES: u64 = 256;
 const FIRST_SEGMENT_BYTES: u64 = 2 << 20;
-/// The most that a block may exceed its request by, if it is less than twice as large.
+/// The most by which a block may exceed its request, if it is less than twice as large.
 const MAX_INTERNAL_BYTES: u64 = 128 << 20;
 
-/// The policy.
+/// The policy of TensorFlow and XLA.
 pub type Bfc = Arena<BestFit>;
 
-/// Its rules.
+/// The rules of [`Bfc`].
 #[derive(Clone, Debug)]
 pub struct BestFit {
     block_bytes: u64,
     free: BTreeMap<(Stream, u64, u64), u32>,
     next_segment_bytes: u64,
-    /// The next segment was made larger for a request, so success does not double it again.
+    /// True if the next segment was made larger for a request, so that success does not double it again.
     enlarged: bool,
 }
 
 impl Bfc {
-    /// On this device.
+    /// Creates the allocator on this device.
     pub fn new(memory: Arc<dyn DeviceMemory>) -> Self {
         let block_bytes = MIN_BLOCK_BYTES.max(memory.limits().alignment);
         let rules =

@@ -1,11 +1,12 @@
 //! The binary buddy system.
 //!
-//! - Every block is a power of two, at least 512 bytes, at a multiple of its size in its segment.
-//! - A block is halved until it is the request's power of two; the lowest address among the smallest that fit serves.
-//! - A freed block merges only with its buddy, the other half of the block that both were cut from.
-//! - Segments are 64 MiB, or the request's power of two.
+//! - Every block's size is a power of two of at least 512 bytes; its offset in the segment is a multiple of its size.
+//! - A block is halved until it has the request's size, rounded up to a power of two. Of the smallest blocks that fit,
+//!   the one at the lowest address serves.
+//! - A freed block merges only with its buddy, the other half of the block that both were split from.
+//! - Segments have 64 MiB, or the request's size rounded up to a power of two.
 //!
-//! Fast and without outer fragmentation inside a segment, at the price of up to half of every block.
+//! Fast and without external fragmentation inside a segment, at the cost of up to half of every block.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,18 +18,18 @@ use crate::backend::DeviceMemory;
 const BLOCK_BYTES: u64 = 512;
 const SEGMENT_BYTES: u64 = 64 << 20;
 
-/// The policy.
+/// The binary buddy system.
 pub type Buddy = Arena<Buddies>;
 
-/// Its rules.
+/// The rules of [`Buddy`].
 #[derive(Clone, Debug, Default)]
 pub struct Buddies {
-    /// By stream, size and address.
+    /// Free blocks by stream, size and address.
     free: BTreeSet<(Stream, u64, u64, u32)>,
 }
 
 impl Buddy {
-    /// On this device.
+    /// Creates the allocator on this device.
     pub fn new(memory: Arc<dyn DeviceMemory>) -> Self {
         Self::with_rules(memory, Buddies::default())
     }
@@ -91,7 +92,7 @@ mod tests {
         assert!(blocks.iter().all(|block| block.bytes == quarter && block.region.offset % quarter == 0));
         buddy.free(blocks[1].id, &mut log);
         buddy.free(blocks[2].id, &mut log);
-        // Neighbours, but halves of different blocks.
+        // The two are neighbours, but halves of different blocks.
         assert_eq!(buddy.snapshot().largest_inactive_bytes(), quarter);
         buddy.free(blocks[3].id, &mut log);
         assert_eq!(buddy.snapshot().largest_inactive_bytes(), 2 * quarter);

@@ -1,4 +1,4 @@
-//! The policy that has none: every request is a segment of its own.
+//! The policy without a cache: every request is a segment of its own.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::backend::{DeviceMemory, Region, SegmentId};
 use crate::error::{Error, Result};
 
 /// Asks the driver for every request and gives every block back at once, as `PYTORCH_NO_CUDA_MEMORY_CACHING=1` does.
-/// Reserved equals allocated at all times: the baseline that shows what a cache costs, and what it buys.
+/// Reserved always equals allocated. This is the baseline that shows the cost and the benefit of a cache.
 ///
 /// A request is rounded up to the device's alignment. All counts are in the large pool.
 pub struct Direct {
@@ -33,7 +33,7 @@ struct Held {
 }
 
 impl Direct {
-    /// On this device.
+    /// Creates the allocator on this device.
     pub fn new(memory: Arc<dyn DeviceMemory>) -> Self {
         let addresses = AddressSpace::new();
         Self { memory, addresses, blocks: Vec::new(), vacant: Vec::new(), stats: Stats::default(), failure: None }

@@ -1,9 +1,9 @@
-//! What happened to memory, as data.
+//! Events of memory, as data.
 
 use super::stream::Stream;
 use crate::account::Category;
 
-/// The k-th allocation of a device, counted from 0. Never reused.
+/// The number of an allocation on its device, counted from 0. Never reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AllocId(pub u64);
 
@@ -15,12 +15,12 @@ pub struct ScopeId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PhaseId(pub u32);
 
-/// Who did something to memory.
+/// The code that caused an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Origin {
     /// The module that was running.
     pub scope: ScopeId,
-    /// The operator, as ATen names it (`addmm`); empty: none, the program dropped a value.
+    /// The operator, by its ATen name (`addmm`); empty if no operator ran and the program dropped a value.
     pub op: &'static str,
     /// The autograd node that the operator ran in (`AddmmBackward0`).
     pub node: Option<&'static str>,
@@ -55,31 +55,31 @@ pub struct Origin {
 pub enum Event {
     /// A block was given to a client.
     Alloc {
-        /// Names the allocation from here on.
+        /// Id of the allocation in later events.
         id: AllocId,
-        /// What the client asked for.
+        /// Bytes that the client asked for.
         requested_bytes: u64,
-        /// What it got.
+        /// Bytes of the block that it got.
         bytes: u64,
-        /// Where: a virtual address.
+        /// Virtual address.
         address: u64,
-        /// For which stream.
+        /// The stream that the block belongs to.
         stream: Stream,
-        /// What for.
+        /// Role of the allocation.
         category: Category,
-        /// By whom.
+        /// The code that allocated.
         origin: Origin,
     },
     /// A client freed its block.
     Free {
-        /// Which.
+        /// Id of the allocation.
         id: AllocId,
-        /// Who freed it.
+        /// The code that freed it.
         origin: Origin,
     },
     /// The role of an allocation became known, or changed.
     Retag {
-        /// Which.
+        /// Id of the allocation.
         id: AllocId,
         /// Its new role.
         to: Category,
@@ -90,7 +90,7 @@ pub enum Event {
         address: u64,
         /// Size.
         bytes: u64,
-        /// Whose blocks it will hold.
+        /// The stream whose blocks it will hold.
         stream: Stream,
     },
     /// A segment was given back.
@@ -99,7 +99,7 @@ pub enum Event {
         address: u64,
         /// Size.
         bytes: u64,
-        /// Whose blocks it held.
+        /// The stream whose blocks it held.
         stream: Stream,
     },
     /// Pages of an expandable segment were mapped.
@@ -108,7 +108,7 @@ pub enum Event {
         address: u64,
         /// Size.
         bytes: u64,
-        /// Whose blocks they will hold.
+        /// The stream whose blocks they will hold.
         stream: Stream,
     },
     /// Pages of an expandable segment were given back.
@@ -117,7 +117,7 @@ pub enum Event {
         address: u64,
         /// Size.
         bytes: u64,
-        /// Whose blocks they held.
+        /// The stream whose blocks they held.
         stream: Stream,
     },
     /// The driver refused a segment or a page.
@@ -125,22 +125,22 @@ pub enum Event {
         /// Size.
         bytes: u64,
     },
-    /// The settings asked for expandable segments; the device has none.
+    /// The settings asked for expandable segments, but the device has none.
     ExpandableUnsupported,
-    /// A phase of the step began. The phase's own peak starts anew.
+    /// A phase of the step began. The phase's own peak is reset.
     Phase {
-        /// Which.
+        /// The phase.
         phase: PhaseId,
     },
-    /// The phase's peak starts anew without a new phase.
+    /// The phase's peak is reset without a new phase.
     ResetPhasePeak,
-    /// All peaks start anew, as `reset_peak_memory_stats()` does.
+    /// All peaks are reset, as by `reset_peak_memory_stats()`.
     ResetPeak,
     /// A request failed for lack of memory.
     Oom {
-        /// What was asked for.
+        /// Bytes that the client asked for.
         requested_bytes: u64,
-        /// By whom.
+        /// The code that asked.
         origin: Origin,
     },
 }

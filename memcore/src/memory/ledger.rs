@@ -1,4 +1,4 @@
-//! The book that a device keeps on its memory.
+//! The record that a device keeps of its memory.
 
 use rustc_hash::FxHashMap;
 
@@ -6,9 +6,9 @@ use super::allocator::DriverEvent;
 use super::event::{Event, PhaseId, ScopeId};
 use super::usage::Usage;
 
-/// Folds events into a [`Usage`], always; keeps the events themselves only on request.
+/// Folds every event into a [`Usage`]. Keeps the events themselves only on request.
 ///
-/// With the history off, an event costs some tens of nanoseconds and no memory that grows.
+/// With the history off, an event costs some tens of nanoseconds, and memory does not grow.
 #[derive(Debug)]
 pub struct Ledger {
     usage: Usage,
@@ -19,7 +19,7 @@ pub struct Ledger {
 
 #[derive(Debug)]
 struct History {
-    /// The state before the first kept event.
+    /// State before the first kept event.
     base: Usage,
     events: Vec<Event>,
 }
@@ -31,12 +31,12 @@ impl Default for Ledger {
 }
 
 impl Ledger {
-    /// An empty book, without history.
+    /// Creates an empty ledger without history.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes one event in.
+    /// Records one event.
     #[inline]
     pub fn record(&mut self, event: Event) {
         self.usage.apply(&event);
@@ -45,7 +45,7 @@ impl Ledger {
         }
     }
 
-    /// Takes in what an allocator asked of the driver. Reserving addresses takes no memory and is not an event.
+    /// Records an allocator's call to the driver. Reserving addresses takes no memory and is not an event.
     pub fn record_driver(&mut self, event: DriverEvent) {
         let event = match event {
             DriverEvent::SegmentAlloc { address, bytes, stream, .. } => Event::SegmentAlloc { address, bytes, stream },
@@ -59,12 +59,12 @@ impl Ledger {
         self.record(event);
     }
 
-    /// Who holds how much.
+    /// The current totals.
     pub fn usage(&self) -> &Usage {
         &self.usage
     }
 
-    /// Starts a new history from here, or drops it. A new one takes the place of the old one in the process's memory.
+    /// Starts a new history, or drops the current one. A new history reuses the host memory of the old one.
     pub fn set_history(&mut self, on: bool) {
         let mut events = self.history.take().map_or_else(Vec::new, |history| history.events);
         events.clear();
@@ -76,8 +76,8 @@ impl Ledger {
         self.history.as_ref().map_or(&[], |history| &history.events)
     }
 
-    /// The state that the history leads to: equal to [`usage`](Self::usage), by construction of everything here.
-    /// `None` while the history is off.
+    /// Replays the history. The result equals [`usage`](Self::usage), by construction of everything here. `None` while
+    /// the history is off.
     pub fn replay(&self) -> Option<Usage> {
         let history = self.history.as_ref()?;
         let mut usage = history.base.clone();
@@ -85,7 +85,7 @@ impl Ledger {
         Some(usage)
     }
 
-    /// The id of a module path such as `encoder.layers.0.linear1`; `""` is the root.
+    /// Returns the id of a module path such as `encoder.layers.0.linear1`; `""` is the root.
     pub fn scope(&mut self, path: &str) -> ScopeId {
         ScopeId(self.scopes.intern(path))
     }
@@ -95,7 +95,7 @@ impl Ledger {
         self.scopes.name(scope.0)
     }
 
-    /// The id of a phase; `""` is none.
+    /// Returns the id of a phase; `""` is no phase.
     pub fn phase(&mut self, name: &str) -> PhaseId {
         PhaseId(self.phases.intern(name))
     }

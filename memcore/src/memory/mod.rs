@@ -1,4 +1,4 @@
-//! Who gets which bytes, and what for.
+//! Memory of a device: allocation, and the account of it.
 //!
 //! ```text
 //!   Storage (one layer up)      owns a block for as long as a value lives
@@ -10,17 +10,17 @@
 //!   dyn DeviceMemory            the driver
 //! ```
 //!
-//! An [`Allocator`] turns requests into [`Block`]s of the segments that it takes from the driver. It knows bytes and
-//! nothing of their meaning. The [`Ledger`] knows the meaning and nothing of segments: it folds [`Event`]s into a
-//! [`Usage`], so that a report can be made again from a recording, without a device. Neither calls the other; the
-//! device layer calls both under its one lock.
+//! An [`Allocator`] turns requests into [`Block`]s of the segments that it takes from the driver. It knows bytes, but
+//! not their meaning. The [`Ledger`] knows the meaning, but no segments: it folds [`Event`]s into a [`Usage`], so that
+//! a report can be made again from a recording, without a device. Neither calls the other; the device layer calls both
+//! under its one lock.
 //!
-//! Policies: [`Caching`] is PyTorch's, exactly; [`Direct`] asks the driver every time; [`Bfc`], [`Buddy`] and [`Tlsf`] are
-//! others' answers to the same question, made of a set of rules ([`Fit`]) each; [`Planned`] knows the future.
+//! Policies: [`Caching`] is exactly PyTorch's; [`Direct`] asks the driver every time; [`Bfc`], [`Buddy`] and [`Tlsf`]
+//! are policies of other systems, each made of a set of rules ([`Fit`]); [`Planned`] knows the future.
 //!
-//! The words are PyTorch's: a *segment* is what one driver call gave, a *block* a part of it; *allocated* counts blocks
-//! that a client holds, *active* also those whose free waits for another stream, *reserved* whole segments, *requested*
-//! what clients asked for before rounding.
+//! The terms are PyTorch's. A *segment* is the memory of one driver call, a *block* is a part of it. *Allocated* counts
+//! blocks that a client holds, *active* also those whose free waits for another stream, *reserved* whole segments, and
+//! *requested* the bytes that clients asked for before rounding.
 
 mod address;
 mod allocator;

@@ -1,4 +1,5 @@
-//! The report on an allocation that failed, from what allocator, ledger and driver say; and what PyTorch would say.
+//! The report on a failed allocation, from the allocator, the ledger and the driver; and PyTorch's error message for
+//! it.
 
 use std::fmt;
 
@@ -8,11 +9,11 @@ use super::ledger::Ledger;
 use crate::account::{OutOfMemory, Rings, Verdict};
 use crate::backend::DeviceMemory;
 
-/// How many scopes a report names.
+/// Number of scopes that a report names.
 const TOP_SCOPES: usize = 5;
 
 impl OutOfMemory {
-    /// The report on the allocator's last failure. `requested_bytes` stands in where the allocator keeps no record.
+    /// The report on the allocator's last failure. `requested_bytes` is used if the allocator keeps no record of it.
     pub fn new<A>(requested_bytes: u64, allocator: &A, ledger: &Ledger, memory: &dyn DeviceMemory) -> Self
     where
         A: Allocator + ?Sized,
@@ -51,8 +52,8 @@ impl OutOfMemory {
         }
     }
 
-    /// The sentence of `torch.OutOfMemoryError`, for comparison with a run of PyTorch; without what NVML says of
-    /// processes. `expandable`: whether expandable segments are on, which later releases answer with another hint.
+    /// The message of `torch.OutOfMemoryError`, for comparison with a run of PyTorch, without NVML's figures about
+    /// processes. `expandable` tells whether expandable segments are on: later releases then give another hint.
     pub fn torch_message(&self, device: usize, version: TorchVersion, expandable: bool) -> String {
         let head = "CUDA out of memory. ";
         if self.preemptive {
@@ -93,7 +94,7 @@ const EXPANDABLE_HINT: &str = " expandable_segments is enabled. If instead the p
     number of streams); reduce it via PYTORCH_CUDA_ALLOC_CONF expandable_segments_reserve / \
     expandable_segments_reserve_by_class.";
 
-/// Bytes as PyTorch prints them: a unit only above 1024 of the smaller one.
+/// Displays bytes as PyTorch does: a larger unit only above 1024 of the smaller one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct TorchSize(pub u64);
@@ -122,7 +123,7 @@ fn verdict(failure: &AllocationFailure, rings: &Rings, memory: &dyn DeviceMemory
     if obtainable >= failure.segment_bytes {
         return Verdict::Refused;
     }
-    // In the cache a block would do; the device is only ever asked for a whole segment.
+    // In the cache a free block suffices; the device is only ever asked for a whole segment.
     let enough = cached >= failure.block_bytes || cached + obtainable >= failure.segment_bytes;
     if enough { Verdict::Fragmented } else { Verdict::Full }
 }

@@ -1,11 +1,11 @@
-//! Where the five sizes come from.
+//! Sources of the five sizes.
 
 use super::stats::Stats;
 use crate::account::Rings;
 use crate::backend::Overhead;
 
 impl Rings {
-    /// The current values of an allocator, and what the driver says is in use.
+    /// The current values of an allocator, and the bytes in use that the driver reports.
     pub fn now(stats: &Stats, driver_bytes: Option<u64>) -> Self {
         Self {
             requested_bytes: stats.requested_bytes.all.current,
@@ -16,7 +16,7 @@ impl Rings {
         }
     }
 
-    /// The peaks of an allocator. They need not have happened at one time.
+    /// The peaks of an allocator. They need not have occurred at the same time.
     pub fn peaks(stats: &Stats) -> Self {
         Self {
             requested_bytes: stats.requested_bytes.all.peak,
@@ -27,8 +27,8 @@ impl Rings {
         }
     }
 
-    /// What is left of the driver's figure besides segments and these parts, in bytes; negative where another process gave
-    /// memory back since they were measured. `None` without a figure of the driver's.
+    /// The driver's figure less segments and these parts, in bytes. Negative if another process has given memory back
+    /// since the parts were measured. `None` if the driver reports no figure.
     pub fn unexplained_bytes(&self, overheads: &[Overhead]) -> Option<i64> {
         let parts: u64 = overheads.iter().map(|part| part.bytes).sum();
         let rest = i128::from(self.driver_bytes?) - i128::from(self.reserved_bytes) - i128::from(parts);

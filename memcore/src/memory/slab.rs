@@ -1,6 +1,6 @@
-//! Entries linked by index.
+//! A slab: entries that are found by index.
 
-/// Entries that keep their index while they live.
+/// Entries that keep their index while they exist.
 #[derive(Clone, Debug)]
 pub(super) struct Slab<T> {
     entries: Vec<Option<T>>,
@@ -33,7 +33,7 @@ impl<T> Slab<T> {
         entry
     }
 
-    /// Takes an entry out without looking at it: cheaper than [`remove`](Self::remove), which moves it.
+    /// Removes an entry without returning it: cheaper than [`remove`](Self::remove), which moves it.
     #[inline]
     pub(super) fn discard(&mut self, index: u32) {
         self.entries[index as usize] = None;

@@ -2,7 +2,7 @@
 
 use super::stream::Stream;
 
-/// What a block is in.
+/// The state of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockState {
     /// A client holds it.
@@ -31,29 +31,29 @@ pub struct BlockSnapshot {
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// What the client asked for. On a free block: what the last client of that memory did, or 0.
+    /// Bytes that the client asked for. On a free block: the request of its last client, or 0.
     pub requested_bytes: u64,
-    /// What it is in.
+    /// State of the block.
     pub state: BlockState,
 }
 
-/// One segment: a run of memory that the driver gave, tiled by blocks. An expandable segment shows as one entry per
-/// run of mapped pages.
+/// One segment: memory that the driver gave, tiled by blocks. An expandable segment has one entry per run of mapped
+/// pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentSnapshot {
     /// Virtual address.
     pub address: u64,
     /// Size in bytes: the sum of its blocks.
     pub total_bytes: u64,
-    /// Whose blocks it holds.
+    /// The stream whose blocks it holds.
     pub stream: Stream,
-    /// Whether it belongs to the pool of small blocks.
+    /// True if it belongs to the pool of small blocks.
     pub small: bool,
-    /// Whether it can grow.
+    /// True if it can grow.
     pub expandable: bool,
     /// Id of the private pool; (0, 0): none.
     pub pool_id: (u64, u64),
-    /// In order of address.
+    /// Its blocks, in order of address.
     pub blocks: Vec<BlockSnapshot>,
 }
 
@@ -67,12 +67,12 @@ impl SegmentSnapshot {
         self.sum(|block| block.state == BlockState::ActiveAllocated, |block| block.bytes)
     }
 
-    /// The same, and of those whose free waits.
+    /// Bytes of blocks that clients hold or whose free waits for other streams.
     pub fn active_bytes(&self) -> u64 {
         self.sum(|block| block.state != BlockState::Inactive, |block| block.bytes)
     }
 
-    /// What clients asked for, of the active blocks.
+    /// Bytes that clients asked for, summed over the active blocks.
     pub fn requested_bytes(&self) -> u64 {
         self.sum(|block| block.state != BlockState::Inactive, |block| block.requested_bytes)
     }

@@ -13,16 +13,17 @@
 //! Each event counts in `all` and in the pool that it belongs to. The flattened names and their order are those of
 //! `torch.cuda.memory_stats()`.
 
-/// One counter. The sum of its decreases is not kept but follows from the rest: every operation moves some twenty of these.
+/// One counter. The sum of its decreases is not stored but computed from the rest: every operation changes some twenty
+/// counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stat {
-    /// Now.
+    /// The current value.
     pub current: u64,
     /// The largest `current` since the last reset of the peaks.
     pub peak: u64,
     /// Sum of all increases since the last reset of the accumulated counts.
     pub allocated: u64,
-    /// `current` at that reset, and what decreases did not find since.
+    /// `current` at that reset, plus the parts of later decreases that would have gone below 0.
     base: u64,
 }
 
@@ -39,7 +40,8 @@ impl Stat {
         self.current -= amount;
     }
 
-    /// For counts of oversize blocks, which would fall below 0 when the size is changed while such blocks exist.
+    /// Decreases the counter, at most to 0. For counts of oversize blocks: they would fall below 0 if the size is
+    /// changed while such blocks exist.
     pub(super) fn decrease_to_zero(&mut self, amount: u64) {
         let fallen = amount.min(self.current);
         self.current -= fallen;
@@ -62,14 +64,14 @@ impl Stat {
     }
 }
 
-/// One counter for everything and for either pool.
+/// One counter for all blocks and for each of the two pools.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatArray {
     /// Both pools.
     pub all: Stat,
     /// Requests up to 1 MiB.
     pub small: Stat,
-    /// Larger ones.
+    /// Larger requests.
     pub large: Stat,
 }
 
@@ -96,7 +98,7 @@ impl StatArray {
     }
 }
 
-/// Everything that an allocator counts.
+/// All counters of an allocator.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Blocks that clients hold.
@@ -115,29 +117,29 @@ pub struct Stats {
     pub active_bytes: StatArray,
     /// Bytes of `inactive_split`.
     pub inactive_split_bytes: StatArray,
-    /// What clients asked for, of the `active` blocks.
+    /// Bytes that clients asked for, summed over the `active` blocks.
     pub requested_bytes: StatArray,
     /// Served blocks of at least the size that is never split.
     pub oversize_allocations: Stat,
     /// Segments of at least that size.
     pub oversize_segments: Stat,
-    /// Times that everything cached was given back to try once more.
+    /// Number of times that everything cached was given back before another attempt.
     pub num_alloc_retries: u64,
     /// Requests that failed.
     pub num_ooms: u64,
-    /// Requests refused ahead of the driver.
+    /// Requests refused without asking the driver.
     pub num_oom_rejections: u64,
-    /// Times that the allocator waited for all streams.
+    /// Number of times that the allocator waited for all streams.
     pub num_sync_all_streams: u64,
     /// Successful requests to the driver: segments and mappings.
     pub num_device_alloc: u64,
     /// Segments and mappings given back.
     pub num_device_free: u64,
-    /// The size from which blocks are not split, as configured at construction; `None`: no such size.
+    /// The size above which blocks are not split, as configured at construction; `None`: no limit.
     pub max_split_size_bytes: Option<u64>,
-    /// Bytes reserved by each private pool, by its id; only where the mimicked version has them.
+    /// Bytes reserved by each private pool, by its id; only if the followed release counts them.
     pub reserved_bytes_by_private_pools: Vec<((u64, u64), Stat)>,
-    /// Whether `num_oom_rejections` and `reserved_bytes_by_private_pools` are reported at all.
+    /// True if `num_oom_rejections` and `reserved_bytes_by_private_pools` are reported.
     pub(super) newer_names: bool,
 }
 
@@ -228,7 +230,7 @@ impl Stats {
         self.num_device_free = 0;
     }
 
-    /// A request was served.
+    /// Counts a served request.
     #[inline]
     pub(super) fn served(&mut self, small: bool, block_bytes: u64, requested_bytes: u64) {
         self.allocation.increase(small, 1);
@@ -238,14 +240,14 @@ impl Stats {
         self.requested_bytes.increase(small, requested_bytes);
     }
 
-    /// `free` was called.
+    /// Counts a call of `free`.
     #[inline]
     pub(super) fn free_requested(&mut self, small: bool, block_bytes: u64) {
         self.allocation.decrease(small, 1);
         self.allocated_bytes.decrease(small, block_bytes);
     }
 
-    /// A free completed.
+    /// Counts a completed free.
     #[inline]
     pub(super) fn free_completed(&mut self, small: bool, block_bytes: u64, requested_bytes: u64) {
         self.active.decrease(small, 1);
@@ -253,14 +255,14 @@ impl Stats {
         self.requested_bytes.decrease(small, requested_bytes);
     }
 
-    /// A segment was taken from the driver.
+    /// Counts a segment taken from the driver.
     pub(super) fn segment_taken(&mut self, small: bool, bytes: u64) {
         self.segment.increase(small, 1);
         self.reserved_bytes.increase(small, bytes);
         self.num_device_alloc += 1;
     }
 
-    /// A segment was given back to the driver.
+    /// Counts a segment given back to the driver.
     pub(super) fn segment_given_back(&mut self, small: bool, bytes: u64) {
         self.segment.decrease(small, 1);
         self.reserved_bytes.decrease(small, bytes);

@@ -5,6 +5,6 @@
 pub struct Stream(pub u32);
 
 impl Stream {
-    /// The stream that everything runs on unless told otherwise.
+    /// The stream on which everything runs by default.
     pub const DEFAULT: Stream = Stream(0);
 }

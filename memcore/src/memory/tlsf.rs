@@ -1,14 +1,14 @@
 //! Two-level segregated fit: a good fit in constant time.
 //!
-//! - Free blocks lie in lists by size class: 32 classes between two powers of two. Two bitmaps say which lists have
-//!   blocks, so that finding one takes two bit scans however many blocks there are.
-//! - A request is served from the first list all of whose blocks are big enough, by the block freed last. The block in
-//!   hand may be larger than the best one by a class, 1/32 of its size.
-//! - A block is cut whenever 512 bytes or more would be left; freed neighbours merge at once.
+//! - Free blocks are in lists by size class: 32 classes between two powers of two. Two bitmaps tell which lists have
+//!   blocks, so that finding one takes two bit scans, whatever the number of blocks.
+//! - The first list in which every block is large enough serves a request, with the block freed last. That block may be
+//!   larger than the best one by a class, 1/32 of its size.
+//! - A block is split whenever 512 bytes or more would be left; freed neighbours merge at once.
 //! - Segments are as in the Vulkan memory allocator, which uses this policy: 256 MiB (an eighth of a device of up to
 //!   1 GiB), at first an eighth of that; a request above half of it gets a segment of its own.
 //!
-//! Ours, since the crates that exist manage one range of fixed size and do not let their blocks be walked.
+//! Written here because existing crates manage one range of fixed size and do not let their blocks be listed.
 
 use std::sync::Arc;
 
@@ -17,23 +17,23 @@ use super::stream::Stream;
 use crate::backend::DeviceMemory;
 
 const BLOCK_BYTES: u64 = 512;
-/// Binary logarithm of the classes between two powers of two.
+/// Binary logarithm of the number of classes between two powers of two.
 const CLASS_BITS: u32 = 5;
 const CLASSES: usize = 1 << CLASS_BITS;
-/// Powers of two of sizes in units of `BLOCK_BYTES`; sizes are below 2^60.
+/// Number of powers of two, for sizes in units of `BLOCK_BYTES`; sizes are below 2^60.
 const LEVELS: usize = 52;
 const NONE: u32 = u32::MAX;
 const SEGMENT_BYTES: u64 = 256 << 20;
 
-/// The policy.
+/// The two-level segregated fit policy.
 pub type Tlsf = Arena<TwoLevels>;
 
-/// Its rules.
+/// The rules of [`Tlsf`].
 #[derive(Clone, Debug, Default)]
 pub struct TwoLevels {
-    /// One index per stream, by the stream that has it.
+    /// One index per stream that has free blocks.
     streams: Vec<(Stream, Index)>,
-    /// List neighbours of free blocks, by block.
+    /// Neighbours in the lists of free blocks, by block.
     links: Vec<Link>,
     largest_segment_bytes: u64,
 }
@@ -47,9 +47,9 @@ struct Link {
 /// The lists of one stream.
 #[derive(Clone, Debug)]
 struct Index {
-    /// Levels that have a block.
+    /// Bit set of the levels that have a block.
     levels: u64,
-    /// In each level, classes that have a block.
+    /// Bit set of the classes that have a block, for each level.
     classes: [u32; LEVELS],
     /// First block of each list.
     heads: Vec<[u32; CLASSES]>,
@@ -61,7 +61,7 @@ impl Default for Index {
     }
 }
 
-/// The list of a block: its power of two, and the class in it. Small sizes have a list each.
+/// The list of a block: level (power of two) and class. Small sizes have a list each.
 fn class(bytes: u64) -> (usize, usize) {
     let units = bytes / BLOCK_BYTES;
     if units < CLASSES as u64 {
@@ -72,7 +72,7 @@ fn class(bytes: u64) -> (usize, usize) {
     ((power - CLASS_BITS) as usize + 1, class)
 }
 
-/// The smallest size from which on a list has only blocks of at least `bytes`.
+/// Rounds `bytes` up so that the list of the result has only blocks of at least `bytes`.
 fn round_to_class(bytes: u64) -> u64 {
     let units = bytes / BLOCK_BYTES;
     if units < CLASSES as u64 {
@@ -83,7 +83,7 @@ fn round_to_class(bytes: u64) -> u64 {
 }
 
 impl Index {
-    /// The first list at or above this one that has a block.
+    /// Returns the first block of the first non-empty list from this one on.
     fn first_from(&self, level: usize, class: usize) -> Option<u32> {
         let classes = self.classes[level] & (u32::MAX << class);
         if classes != 0 {
@@ -99,7 +99,7 @@ impl Index {
 }
 
 impl Tlsf {
-    /// On this device.
+    /// Creates the allocator on this device.
     pub fn new(memory: Arc<dyn DeviceMemory>) -> Self {
         Self::with_rules(memory, TwoLevels::default())
     }
@@ -220,7 +220,7 @@ mod tests {
             let rounded = round_to_class(bytes);
             prop_assert!(rounded >= bytes && rounded - bytes <= bytes / CLASSES as u64);
             let block = (units + more) * BLOCK_BYTES;
-            // Lists are in order of size, and a list at or above the rounded request's has no smaller block.
+            // Lists are in order of size; a list from that of the rounded request on has no smaller block.
             prop_assert!(class(bytes) <= class(block));
             if class(block) >= class(rounded) {
                 prop_assert!(block >= bytes);

@@ -8,38 +8,38 @@ use crate::account::{Category, CategoryBytes};
 /// An allocation that has not been freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Live {
-    /// What the client asked for.
+    /// Bytes that the client asked for.
     pub requested_bytes: u64,
-    /// What it got.
+    /// Bytes of the block that it got.
     pub bytes: u64,
-    /// Where.
+    /// Virtual address.
     pub address: u64,
-    /// What for.
+    /// Role of the allocation.
     pub category: Category,
-    /// By whom.
+    /// The code that allocated it.
     pub origin: Origin,
 }
 
-/// What memory consisted of at one moment.
+/// The composition of memory at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PeakComposition {
-    /// Bytes allocated in all.
+    /// Allocated bytes in all.
     pub allocated_bytes: u64,
-    /// What clients had asked for.
+    /// Bytes that clients had asked for.
     pub requested_bytes: u64,
     /// By category; sums to `allocated_bytes`.
     pub by_category: CategoryBytes,
     /// By scope (indexed by [`ScopeId`]) and category; sums to `by_category`.
     pub by_scope: Vec<CategoryBytes>,
-    /// Who made the allocation that reached it.
+    /// The code whose allocation reached the peak.
     pub origin: Origin,
 }
 
-/// Who holds how much, now and at the peak. Made by [`Usage::apply`] from nothing but events, so that
-/// [`Usage::replay`] of a recording gives the very same value, and a report needs no device.
+/// Holders of memory, now and at the peak. [`Usage::apply`] makes it from events alone, so that [`Usage::replay`] of a
+/// recording gives exactly the same value, and a report needs no device.
 ///
 /// The cost of an event does not grow with the number of scopes or live blocks: the composition at the peak is copied
-/// when the first allocation is freed after it, and then only the rows that changed since the last copy.
+/// only at the first free after the peak, and then only the rows that changed since the last copy.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     live: FxHashMap<AllocId, Live>,
@@ -55,7 +55,7 @@ pub struct Usage {
     n_oom: u64,
     reserved_bytes: u64,
     at_peak: PeakComposition,
-    /// The current composition is the peak's and has not been copied yet.
+    /// True if the current composition is that of the peak and has not been copied yet.
     peak_pending: bool,
     /// Rows of `by_scope` that may differ from those in `at_peak`.
     changed: Vec<ScopeId>,
@@ -68,14 +68,14 @@ struct ScopeRow {
 }
 
 impl Usage {
-    /// The state after these events, from nothing.
+    /// Folds these events, starting from nothing.
     pub fn replay<'a>(events: impl IntoIterator<Item = &'a Event>) -> Self {
         let mut usage = Self::default();
         events.into_iter().for_each(|event| usage.apply(event));
         usage
     }
 
-    /// Takes one event in. A `Free` or `Retag` of an allocation that is not live changes nothing.
+    /// Applies one event. A `Free` or `Retag` of an allocation that is not live changes nothing.
     pub fn apply(&mut self, event: &Event) {
         match *event {
             Event::Alloc { id, requested_bytes, bytes, address, category, origin, .. } => {
@@ -167,7 +167,7 @@ impl Usage {
         self.row(scope)[category as usize] -= bytes;
     }
 
-    /// Copies the composition if the state is that of the peak and about to be left.
+    /// Copies the composition if the state is that of the peak and about to change.
     fn settle_peak(&mut self) {
         if !std::mem::take(&mut self.peak_pending) {
             return;
@@ -184,57 +184,57 @@ impl Usage {
         }
     }
 
-    /// What clients asked for, of what they hold.
+    /// Bytes that clients asked for, summed over the blocks that they hold.
     pub fn requested_bytes(&self) -> u64 {
         self.requested_bytes
     }
 
-    /// What clients hold.
+    /// Bytes of the blocks that clients hold.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated_bytes
     }
 
-    /// The most that they held since the peak was last reset.
+    /// The most that clients held since the peak was last reset.
     pub fn peak_bytes(&self) -> u64 {
         self.peak_bytes
     }
 
-    /// The most that they held since the phase began or its peak was last reset.
+    /// The most that clients held since the phase began or its peak was last reset.
     pub(crate) fn phase_peak_bytes(&self) -> u64 {
         self.phase_peak_bytes
     }
 
-    /// The phase that the step is in.
+    /// The current phase of the step.
     pub fn phase(&self) -> PhaseId {
         self.phase
     }
 
-    /// What segments and mapped pages hold, by their events.
+    /// Bytes of segments and mapped pages, by their events.
     pub fn reserved_bytes(&self) -> u64 {
         self.reserved_bytes
     }
 
-    /// How many allocations there were.
+    /// Number of allocations so far.
     pub fn n_alloc(&self) -> u64 {
         self.n_alloc
     }
 
-    /// How many frees.
+    /// Number of frees so far.
     pub fn n_free(&self) -> u64 {
         self.n_free
     }
 
-    /// How many failures.
+    /// Number of requests that failed for lack of memory so far.
     pub fn n_oom(&self) -> u64 {
         self.n_oom
     }
 
-    /// What clients hold, by category; sums to [`allocated_bytes`](Self::allocated_bytes).
+    /// Bytes that clients hold, by category; sums to [`allocated_bytes`](Self::allocated_bytes).
     pub fn by_category(&self) -> &CategoryBytes {
         &self.by_category
     }
 
-    /// What clients hold that was allocated in this scope itself, by category.
+    /// Bytes that clients hold and that were allocated in this scope itself, by category.
     pub fn in_scope(&self, scope: ScopeId) -> CategoryBytes {
         self.by_scope.get(scope.0 as usize).map_or_else(CategoryBytes::default, |row| row.bytes)
     }
@@ -245,7 +245,7 @@ impl Usage {
         rows.filter(|(_, bytes)| bytes.iter().any(|&bytes| bytes > 0))
     }
 
-    /// Of what memory consisted at the peak.
+    /// The composition of memory at the peak.
     pub fn at_peak(&self) -> PeakComposition {
         if !self.peak_pending {
             return self.at_peak.clone();
@@ -264,7 +264,7 @@ impl Usage {
         self.live.get(&id)
     }
 
-    /// All of them, in no order.
+    /// All allocations that have not been freed, in no particular order.
     pub fn all_live(&self) -> impl Iterator<Item = (AllocId, &Live)> {
         self.live.iter().map(|(&id, live)| (id, live))
     }
@@ -298,7 +298,7 @@ mod tests {
         ]
     }
 
-    /// Events that a device could have sent, some of them about allocations that are gone.
+    /// Events that a device could have sent, some of them about allocations that are already freed.
     fn events(steps: &[Step]) -> Vec<Event> {
         let mut next = 0;
         let mut event = |step: &Step| match *step {
@@ -326,7 +326,7 @@ mod tests {
         steps.iter().map(&mut event).collect()
     }
 
-    /// The same quantities by brute force: everything is summed anew at every event.
+    /// The same quantities by brute force: everything is summed again at every event.
     #[derive(Default)]
     struct Plain {
         live: Vec<(AllocId, Live)>,

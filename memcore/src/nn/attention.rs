@@ -21,33 +21,34 @@ pub struct MultiHeadAttention {
     pub proj: Linear,
 }
 
-/// What the variables of written-out attention hold. They go in the order of their first assignment, as a Python function's.
+/// Variables of attention that is written out. They are dropped in the order of their first assignment, as in a Python
+/// function.
 #[doc(hidden)]
 pub struct Variables {
     _q: Tensor,
     _k: Tensor,
     _v: Tensor,
-    // The program names the result of its fused form first.
+    // The program assigns the result of its fused form first.
     _y: Tensor,
     _weights: Option<Tensor>,
 }
 
-/// How attention is computed.
+/// Settings of attention.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct AttentionOptions {
-    /// Positions see only themselves and the past.
+    /// Positions see only themselves and earlier ones.
     pub causal: bool,
-    /// The fused kernel, which keeps no matrix of weights, instead of the written-out form.
+    /// Use the fused kernel, which keeps no matrix of weights, instead of the written-out form.
     pub fused: bool,
-    /// Probability of dropping an attention weight, in the written-out form.
+    /// Probability of dropping an attention weight; only in the written-out form.
     pub dropout: f64,
 }
 
 impl MultiHeadAttention {
-    /// `heads` must divide `width`.
+    /// Creates the layer; `heads` must divide `width`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when it does not; those of the device.
+    /// [`Error::Shape`] if it does not; errors of the device.
     pub fn new(init: &Init, width: usize, heads: usize, options: AttentionOptions) -> Result<Self> {
         if heads == 0 || !width.is_multiple_of(heads) {
             return Err(Error::shape("attention", format!("{heads} heads do not divide a width of {width}")));
@@ -57,24 +58,24 @@ impl MultiHeadAttention {
         Ok(Self { scope: init.scope(), heads, options, training: init.training(), qkv, proj })
     }
 
-    /// Weights and biases, of queries, keys and values first.
+    /// Weights and biases; those of queries, keys and values first.
     ///
     /// # Errors
-    /// None: as [`Module::parameters`].
+    /// Never, but [`Module::parameters`] has a result too.
     pub fn parameters(&self) -> Result<Vec<Parameter>> {
         parameters_of([&self.qkv as &dyn Module, &self.proj])
     }
 
-    /// The result for `x`; `mask` hides what it covers from the written-out form.
+    /// Returns the result for `x`. `mask` hides positions in the written-out form.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `x` is not `[batch, time, width]`; those of the device.
+    /// [`Error::Shape`] if `x` is not `[batch, time, width]`; errors of the device.
     pub fn attend(&self, x: Tensor, mask: Option<&Tensor>) -> Result<Tensor> {
         Ok(self.attend_inline(x, mask)?.0)
     }
 
-    /// As [`MultiHeadAttention::attend`], with the variables that hold queries, keys, values and weights in a program that writes attention out
-    /// inside a larger function: they live until that function returns.
+    /// Like [`MultiHeadAttention::attend`], but also returns the variables with queries, keys, values and weights. In a
+    /// program that writes attention out inside a larger function, they live until that function returns.
     #[doc(hidden)]
     pub fn attend_inline(&self, x: Tensor, mask: Option<&Tensor>) -> Result<(Tensor, Variables)> {
         let _scope = context::scope(self.scope);

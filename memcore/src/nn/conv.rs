@@ -20,10 +20,10 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// With PyTorch's default initialisation.
+    /// Creates the layer with PyTorch's default initialisation.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) when the groups do not divide the channels; those of the device.
+    /// [`Error::Shape`](crate::Error::Shape) if the groups do not divide the channels; errors of the device.
     pub fn new(
         init: &Init,
         inputs: usize,
@@ -62,7 +62,7 @@ pub struct MaxPool2d {
 }
 
 impl MaxPool2d {
-    /// Windows of this geometry.
+    /// Creates the layer with windows of this geometry.
     pub fn new(init: &Init, geometry: Pool2dGeometry) -> Self {
         Self { scope: init.scope(), geometry }
     }
@@ -86,7 +86,7 @@ pub struct AvgPool2d {
 }
 
 impl AvgPool2d {
-    /// Windows of this geometry.
+    /// Creates the layer with windows of this geometry.
     pub fn new(init: &Init, geometry: Pool2dGeometry) -> Self {
         Self { scope: init.scope(), geometry }
     }

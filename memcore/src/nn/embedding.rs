@@ -16,12 +16,12 @@ pub struct Embedding {
 }
 
 impl Embedding {
-    /// Standard normal values, PyTorch's default.
+    /// Creates the table with standard normal values, PyTorch's default.
     pub fn new(init: &Init, rows: usize, width: usize) -> Result<Self> {
         Self::with_fill(init, rows, width, Fill::Normal { std: 1.0 })
     }
 
-    /// With another initialisation.
+    /// Creates the table with another initialisation.
     pub fn with_fill(init: &Init, rows: usize, width: usize, fill: Fill) -> Result<Self> {
         Ok(Self { scope: init.scope(), weight: init.parameter("weight", &[rows, width], fill)? })
     }

@@ -1,4 +1,4 @@
-//! How parameters come to be: where they live, what they are called, what they hold at first.
+//! Creation of parameters: their device and type, their paths, their initial values.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::memory::{Category, ScopeId};
 
-/// What a parameter holds at first.
+/// Initial values of a parameter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Fill {
     /// One value everywhere.
@@ -33,14 +33,14 @@ pub enum Fill {
 }
 
 impl Fill {
-    /// PyTorch's default for the weight and bias of linear layers and convolutions: uniform within `1/√fan_in` (Kaiming's uniform rule with
-    /// a = √5 comes to that).
+    /// PyTorch's default for the weight and bias of linear layers and convolutions: uniform within `1/√fan_in` (which
+    /// equals Kaiming's uniform rule with a = √5).
     pub fn fan_in(fan_in: usize) -> Self {
         Fill::Uniform { bound: 1.0 / (fan_in.max(1) as f64).sqrt() }
     }
 }
 
-/// A leaf tensor with its path in the model: `blocks.0.fc1.weight`. Cloning shares it (tied weights).
+/// A leaf tensor with its path in the model: `blocks.0.fc1.weight`. Clones share it (tied weights).
 #[derive(Clone)]
 pub struct Parameter {
     path: Arc<str>,
@@ -48,7 +48,7 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// A trained value that was made elsewhere: a shard, a master copy.
+    /// Makes a parameter of a trained value from elsewhere: a shard, a master copy.
     pub fn new(path: impl Into<Arc<str>>, array: Array) -> Self {
         Self { path: path.into(), tensor: Tensor::leaf(array) }
     }
@@ -68,7 +68,7 @@ impl Parameter {
         self.tensor.array()
     }
 
-    /// Whether both are one: a clone, and not another view of the same memory.
+    /// True if both are the same parameter: a clone, but not another view of the same memory.
     pub fn is_same(&self, other: &Parameter) -> bool {
         Arc::ptr_eq(&self.path, &other.path) && Arc::ptr_eq(self.array().storage(), other.array().storage())
     }
@@ -85,12 +85,12 @@ impl fmt::Debug for Parameter {
     }
 }
 
-/// Whether a model trains or evaluates; shared by all layers that care.
+/// Whether a model trains or evaluates; shared by all layers that depend on it.
 #[derive(Clone, Debug)]
 pub struct Training(Arc<AtomicBool>);
 
 impl Training {
-    /// Whether dropout drops and batch norm uses the batch's statistics.
+    /// True while training: dropout drops, and batch norm uses the batch's statistics.
     pub fn is_on(&self) -> bool {
         self.0.load(Relaxed)
     }
@@ -101,20 +101,20 @@ impl Training {
     }
 }
 
-/// What a variable of the script around a model holds. Cloning shares it.
+/// A variable of the script around a model. Clones share it.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct VariableSlot(Arc<Mutex<Option<Tensor>>>);
 
 impl VariableSlot {
-    /// Gives it another value; the one before goes.
+    /// Assigns a value and drops the previous one.
     pub fn set(&self, value: Option<Tensor>) {
         let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), value);
         drop(before);
     }
 }
 
-/// A list of the script around a model that layers append to. Cloning shares it.
+/// A list of the script around a model, to which layers append. Clones share it.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct ListSlot(Arc<Mutex<Vec<Tensor>>>);
@@ -125,42 +125,42 @@ impl ListSlot {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).push(value);
     }
 
-    /// Empties it, from its end, as Python's lists go.
+    /// Empties the list from its end, in the order in which Python frees a list.
     pub fn clear(&self) {
         let mut values = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
         while values.pop().is_some() {}
     }
 }
 
-/// A parameter that layers on two devices use: each has it.
+/// A parameter that layers on two devices use: each device has one.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Copied {
-    /// Where it was made.
+    /// The parameter on the device where it was made.
     pub original: Parameter,
-    /// On the other device, under the same path.
+    /// The parameter on the other device, under the same path.
     pub copy: Parameter,
 }
 
-/// Makes parameters, in order, under a path.
+/// Creates parameters, in order, under a path.
 #[derive(Clone)]
 pub struct Init {
     shared: Rc<Shared>,
     device: Device,
     path: String,
-    /// Where the parameters lie, when they have no memory of their own.
+    /// One-dimensional arrays that the parameters are views of; `None` if parameters have memory of their own.
     flats: Option<Rc<Flats>>,
 }
 
-/// One-dimensional arrays that parameters are views of, and how much of them is given out.
+/// One-dimensional arrays that parameters are views of, and the part of them that is assigned.
 struct Flats {
     arrays: Vec<Array>,
-    /// Number of the array that is being filled, and elements of it that are given out.
+    /// Index of the array that is being filled, and the number of its elements that are assigned.
     next: Cell<(usize, usize)>,
 }
 
 impl Flats {
-    /// A view for the next parameter: it lies in the array that is being filled, or, when that has no room for it, in the next one.
+    /// Returns a view for the next parameter: in the array that is being filled, or in the next one if it has no room.
     fn part(&self, layout: &Layout) -> Result<Array> {
         let numel = layout.numel();
         let (mut index, mut start) = self.next.get();
@@ -187,11 +187,11 @@ struct Shared {
     training: Training,
     variables: RefCell<Vec<VariableSlot>>,
     lists: RefCell<Vec<ListSlot>>,
-    /// What the same model in another type had, last one first: what is made is converted from it.
+    /// Contents of the same model in another type, last first: new tensors are converted from them.
     before: RefCell<Converted>,
 }
 
-/// What a model holds that is converted to another type, each list in the order of making.
+/// Contents of a model that is converted to another type; each list is in order of creation.
 #[derive(Default)]
 #[doc(hidden)]
 pub struct Converted {
@@ -204,13 +204,14 @@ pub struct Converted {
 }
 
 impl Init {
-    /// Parameters of type `dtype` on `device`; equal seeds give equal values on every device.
+    /// Creates parameters of type `dtype` on `device`. Equal seeds give equal values on every device.
     pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
         Self::converting(device, dtype, seed, Converted::default())
     }
 
-    /// The parameters and buffers of a model that was built before, converted to `dtype` one by one, each old one freed when the new one is there:
-    /// PyTorch's `model.to(dtype)`. What is not a float stays. The same model must be built once more with this, and the old one dropped before.
+    /// Converts the parameters and buffers of an existing model to `dtype`, one by one, each old one freed after its
+    /// new one exists: PyTorch's `model.to(dtype)`. Tensors that are not floats stay. The old model must be dropped
+    /// first, and the same model must be built again with this.
     #[doc(hidden)]
     pub fn converting(device: &Device, dtype: DType, seed: u64, mut before: Converted) -> Self {
         before.parameters.reverse();
@@ -232,20 +233,22 @@ impl Init {
         Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), flats: None }
     }
 
-    /// The same, one name further down.
+    /// Returns an `Init` for a path one name further down.
     #[must_use]
     pub fn at(&self, name: impl fmt::Display) -> Self {
         Self { path: self.join(&name), ..self.clone() }
     }
 
-    /// The same path on another device: for a model that is split over several. The values are those that one device would hold.
+    /// Returns an `Init` with the same path on another device, for a model that is split over several. The values are
+    /// the same as on one device.
     #[must_use]
     pub fn on(&self, device: &Device) -> Self {
         Self { device: device.clone(), ..self.clone() }
     }
 
-    /// The same path, with parameters that are views of these one-dimensional arrays, one after the other: flat parameters, as FSDP's and
-    /// DeepSpeed's. A parameter that no longer fits in one array begins the next.
+    /// Returns an `Init` with the same path whose parameters are adjacent views of these one-dimensional arrays: flat
+    /// parameters, as in FSDP and DeepSpeed. A parameter that does not fit into the rest of one array begins the next
+    /// one.
     #[must_use]
     #[doc(hidden)]
     pub fn inside(&self, flats: Vec<Array>) -> Self {
@@ -256,17 +259,17 @@ impl Init {
         if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) }
     }
 
-    /// The device that everything is made on.
+    /// The device on which everything is created.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The type of the parameters.
+    /// The element type of the parameters.
     pub fn dtype(&self) -> DType {
         self.shared.dtype
     }
 
-    /// The id of this path, for attribution.
+    /// The id of this path, to which allocations are attributed.
     pub fn scope(&self) -> ScopeId {
         self.device.scope(&self.path)
     }
@@ -276,7 +279,7 @@ impl Init {
         self.shared.training.clone()
     }
 
-    /// A new variable of the script around the model, see [`Variable`](super::Variable).
+    /// Creates a variable of the script around the model, see [`Variable`](super::Variable).
     #[doc(hidden)]
     pub fn variable(&self) -> VariableSlot {
         let slot = VariableSlot::default();
@@ -284,13 +287,13 @@ impl Init {
         slot
     }
 
-    /// The variables made so far.
+    /// The variables created so far.
     #[doc(hidden)]
     pub fn variables(&self) -> Vec<VariableSlot> {
         self.shared.variables.borrow().clone()
     }
 
-    /// A new list of the script around the model.
+    /// Creates a list of the script around the model.
     #[doc(hidden)]
     pub fn list(&self) -> ListSlot {
         let list = ListSlot::default();
@@ -298,13 +301,13 @@ impl Init {
         list
     }
 
-    /// The lists made so far.
+    /// The lists created so far.
     #[doc(hidden)]
     pub fn lists(&self) -> Vec<ListSlot> {
         self.shared.lists.borrow().clone()
     }
 
-    /// A new parameter `name` of these sizes.
+    /// Creates a parameter `name` of these sizes.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
         let (_scope, op) = (context::scope(self.scope()), context::op("to>_to_copy"));
         let array = match &self.flats {
@@ -328,11 +331,9 @@ impl Init {
         Ok(parameter)
     }
 
-    /// A parameter that another layer has, for one that is made here: itself where both lie on one device, and on another one a copy, which is no
-    /// further parameter of the model but one of [`copies`](Self::copies). Who trains the model adds up the gradients of both.
-    ///
-    /// # Errors
-    /// Those of the devices.
+    /// Returns a parameter of another layer for use in this one. On the same device it is the parameter itself. On
+    /// another device it is a copy, which is not a further parameter of the model but one of [`copies`](Self::copies).
+    /// The caller that trains the model adds up the gradients of both.
     pub fn shared(&self, original: &Parameter) -> Result<Parameter> {
         if original.array().device().is_same(self.device()) {
             return Ok(original.clone());
@@ -344,13 +345,13 @@ impl Init {
         Ok(copy)
     }
 
-    /// Parameters that lie on two devices, so far.
+    /// Parameters that exist on two devices, so far.
     #[doc(hidden)]
     pub fn copies(&self) -> Vec<Copied> {
         self.shared.copies.borrow().clone()
     }
 
-    /// A new tensor `name` that is part of the model but not trained. Filled with one value.
+    /// Creates a tensor `name` that is part of the model but not trained, filled with one value.
     pub fn buffer(&self, name: &str, dims: &[usize], dtype: DType, value: f64) -> Result<Array> {
         let _scope = context::scope(self.scope());
         let before = self.shared.before.borrow_mut().buffers.pop();
@@ -376,10 +377,11 @@ impl Init {
         Ok(array)
     }
 
-    /// A new tensor that is part of the model, neither trained nor saved, and of a type that no conversion changes; `fill` writes it.
+    /// Creates a tensor that is part of the model but neither trained nor saved, and whose type no conversion changes.
+    /// `fill` writes it.
     ///
     /// # Errors
-    /// Those of the device and of `fill`.
+    /// Errors of the device and of `fill`.
     pub fn constant(&self, dims: &[usize], dtype: DType, fill: impl FnOnce(&Array) -> Result<()>) -> Result<Array> {
         let before = self.shared.before.borrow_mut().constants.pop();
         let array = match before {
@@ -395,17 +397,17 @@ impl Init {
         Ok(array)
     }
 
-    /// All parameters made so far, in the order of their creation.
+    /// All parameters created so far, in order.
     pub fn parameters(&self) -> Vec<Parameter> {
         self.shared.parameters.borrow().clone()
     }
 
-    /// All buffers made so far, in the order of their creation, with their paths.
+    /// All buffers created so far, in order, with their paths.
     pub fn buffers(&self) -> Vec<(String, Array)> {
         self.shared.buffers.borrow().clone()
     }
 
-    /// All constants made so far, in the order of their creation.
+    /// All constants created so far, in order.
     pub fn constants(&self) -> Vec<Array> {
         self.shared.constants.borrow().clone()
     }
@@ -428,7 +430,7 @@ impl Init {
 /// Overwrites `array` with host values, rounded to its type on the host.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) when the number of values does not fit; the backend's.
+/// [`Error::Shape`](crate::Error::Shape) if the number of values does not fit; errors of the backend.
 pub fn write_f32(array: &Array, values: &[f32]) -> Result<()> {
     match array.dtype() {
         DType::F64 => array.write(&values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>()),
@@ -442,7 +444,7 @@ impl Parameter {
     /// Replaces the value by host values in row-major order, rounded to the parameter's type.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) when their number does not fit; the backend's.
+    /// [`Error::Shape`](crate::Error::Shape) if their number does not fit; errors of the backend.
     pub fn set(&self, values: &[f32]) -> Result<()> {
         write_f32(self.array(), values)
     }
@@ -478,7 +480,7 @@ impl SplitMix64 {
         2.0 * self.unit() - 1.0
     }
 
-    /// Standard normal, by Box and Muller's rule.
+    /// Standard normal, by the Box–Muller transform.
     fn normal(&mut self) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit()).cos()

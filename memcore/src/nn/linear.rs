@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::memory::ScopeId;
 use crate::ops;
 
-/// `x @ weightᵀ + bias`, with a weight `[out, in]`.
+/// Fully connected layer: `x @ weightᵀ + bias`, with a weight `[out, in]`.
 pub struct Linear {
     scope: ScopeId,
     /// `[out, in]`
@@ -18,19 +18,19 @@ pub struct Linear {
 }
 
 impl Linear {
-    /// With PyTorch's default initialisation.
+    /// Creates the layer with PyTorch's default initialisation.
     pub fn new(init: &Init, inputs: usize, outputs: usize, bias: bool) -> Result<Self> {
         Self::with_fill(init, inputs, outputs, bias, Fill::fan_in(inputs))
     }
 
-    /// With another initialisation of weight and bias.
+    /// Creates the layer with another initialisation of weight and bias.
     pub fn with_fill(init: &Init, inputs: usize, outputs: usize, bias: bool, fill: Fill) -> Result<Self> {
         let weight = init.parameter("weight", &[outputs, inputs], fill)?;
         let bias = if bias { Some(init.parameter("bias", &[outputs], fill)?) } else { None };
         Ok(Self { scope: init.scope(), weight, bias })
     }
 
-    /// With a weight that another layer has, and no bias.
+    /// Creates a layer that shares the weight of another one and has no bias.
     pub fn tied(init: &Init, weight: &Parameter) -> Self {
         Self { scope: init.scope(), weight: weight.clone(), bias: None }
     }

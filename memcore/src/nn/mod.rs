@@ -1,7 +1,7 @@
 //! Layers: parameters with paths, and the operators that use them.
 //!
-//! Names, shapes, order of creation and default initialisation are PyTorch's, so that a model written here takes its memory in the
-//! same order.
+//! Names, shapes, order of creation and default initialisation are PyTorch's, so that a model written here allocates in
+//! the same order.
 
 mod attention;
 mod conv;
@@ -22,7 +22,7 @@ pub use sequential::{Activation, Checkpoint, Dropout, Flatten, Sequential, Varia
 use crate::autograd::Tensor;
 use crate::error::{Error, Result};
 
-/// Each of several modules' parameters once, though some be shared (tied weights).
+/// Parameters of several modules, each once, even if modules share some (tied weights).
 fn parameters_of<'a>(modules: impl IntoIterator<Item = &'a dyn Module>) -> Result<Vec<Parameter>> {
     let mut all: Vec<Parameter> = Vec::new();
     for module in modules {
@@ -35,18 +35,19 @@ fn parameters_of<'a>(modules: impl IntoIterator<Item = &'a dyn Module>) -> Resul
     Ok(all)
 }
 
-/// Something that maps one tensor to another.
+/// A layer that maps one tensor to another.
 pub trait Module: Send + Sync {
-    /// The result for `x`.
+    /// Computes the result for `x`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `x` does not fit; those of the device.
+    /// [`Error::Shape`] if `x` does not fit; errors of the device.
     fn forward(&self, x: &Tensor) -> Result<Tensor>;
 
     /// The parameters, each once, in the order of PyTorch's `parameters()`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] where a module does not list them, as by default: [`Init::parameters`] has those of the whole model.
+    /// [`Error::Invalid`] for a module that does not list them (the default): [`Init::parameters`] has those of the
+    /// whole model.
     fn parameters(&self) -> Result<Vec<Parameter>> {
         Err(Error::invalid("parameters", "this module does not list its own: Init::parameters has those of the model"))
     }

@@ -9,7 +9,7 @@ use crate::error::Result;
 use crate::memory::ScopeId;
 use crate::ops;
 
-/// Normalises the last dimension; weight 1 and bias 0 at first.
+/// Layer normalisation over the last dimension. Initially weight 1 and bias 0.
 pub struct LayerNorm {
     scope: ScopeId,
     eps: f64,
@@ -20,7 +20,7 @@ pub struct LayerNorm {
 }
 
 impl LayerNorm {
-    /// Of `width` features; PyTorch's default eps is 1e-5.
+    /// Creates the layer for `width` features; PyTorch's default eps is 1e-5.
     pub fn new(init: &Init, width: usize, eps: f64) -> Result<Self> {
         let weight = init.parameter("weight", &[width], Fill::Constant(1.0))?;
         let bias = init.parameter("bias", &[width], Fill::Constant(0.0))?;
@@ -39,7 +39,7 @@ impl Module for LayerNorm {
     }
 }
 
-/// Divides the last dimension by its root mean square; weight 1 at first.
+/// Root-mean-square normalisation: divides the last dimension by its root mean square. Initially weight 1.
 pub struct RmsNorm {
     scope: ScopeId,
     eps: f64,
@@ -48,7 +48,7 @@ pub struct RmsNorm {
 }
 
 impl RmsNorm {
-    /// Of `width` features.
+    /// Creates the layer for `width` features.
     pub fn new(init: &Init, width: usize, eps: f64) -> Result<Self> {
         Ok(Self { scope: init.scope(), eps, weight: init.parameter("weight", &[width], Fill::Constant(1.0))? })
     }
@@ -65,7 +65,7 @@ impl Module for RmsNorm {
     }
 }
 
-/// Normalises groups of channels of `[n, c, ..]`; weight 1 and bias 0 at first.
+/// Group normalisation over groups of channels of `[n, c, ..]`. Initially weight 1 and bias 0.
 pub struct GroupNorm {
     scope: ScopeId,
     eps: f64,
@@ -77,7 +77,7 @@ pub struct GroupNorm {
 }
 
 impl GroupNorm {
-    /// `groups` of `channels`, which they divide; PyTorch's default eps is 1e-5.
+    /// Creates the layer with `groups` groups, which must divide `channels`; PyTorch's default eps is 1e-5.
     pub fn new(init: &Init, groups: usize, channels: usize, eps: f64) -> Result<Self> {
         let weight = init.parameter("weight", &[channels], Fill::Constant(1.0))?;
         let bias = init.parameter("bias", &[channels], Fill::Constant(0.0))?;
@@ -96,7 +96,7 @@ impl Module for GroupNorm {
     }
 }
 
-/// Normalises each channel of `[n, c, h, w]`; weight 1 and bias 0 at first, running mean 0 and variance 1.
+/// Batch normalisation of each channel of `[n, c, h, w]`. Initially weight 1, bias 0, running mean 0 and variance 1.
 pub struct BatchNorm2d {
     scope: ScopeId,
     eps: f64,
@@ -110,12 +110,12 @@ pub struct BatchNorm2d {
     pub running_mean: Array,
     /// `[c]`
     pub running_var: Array,
-    /// Steps seen; a scalar that PyTorch keeps on the device.
+    /// Number of steps so far; a scalar that PyTorch keeps on the device.
     pub num_batches_tracked: Array,
 }
 
 impl BatchNorm2d {
-    /// Of `channels`, with PyTorch's defaults: eps 1e-5, momentum 0.1.
+    /// Creates the layer for `channels`, with PyTorch's defaults: eps 1e-5, momentum 0.1.
     pub fn new(init: &Init, channels: usize) -> Result<Self> {
         Ok(Self {
             scope: init.scope(),

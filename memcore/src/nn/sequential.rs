@@ -1,4 +1,4 @@
-//! Modules in a row, and the small ones without parameters.
+//! Chains of modules, and small modules without parameters.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use crate::error::Result;
 use crate::memory::ScopeId;
 use crate::ops;
 
-/// Each module's result is the next one's input; an intermediate result is freed as soon as the next exists.
+/// A chain of modules. Each module's result is the next one's input; an intermediate result is freed as soon as the
+/// next exists.
 #[derive(Default)]
 pub struct Sequential {
     modules: Vec<Box<dyn Module>>,
 }
 
 impl Sequential {
-    /// An empty chain: the identity.
+    /// Creates an empty chain: the identity.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// These modules, in this order.
+    /// Creates a chain of these modules, in this order.
     pub fn of(modules: Vec<Box<dyn Module>>) -> Self {
         Self { modules }
     }
@@ -57,13 +58,13 @@ impl Module for Sequential {
     }
 }
 
-/// A module whose inside is computed again in backward instead of being kept: activation checkpointing.
+/// A module whose inside is recomputed in backward instead of being kept: activation checkpointing.
 pub struct Checkpoint {
     inner: Arc<dyn Module>,
 }
 
 impl Checkpoint {
-    /// Around `inner`.
+    /// Checkpoints `inner`.
     pub fn new(inner: impl Module + 'static) -> Self {
         Self { inner: Arc::new(inner) }
     }
@@ -80,7 +81,8 @@ impl Module for Checkpoint {
     }
 }
 
-/// A variable of the training script: the result of its inside is kept until the next forward pass begins, or the script ends.
+/// A variable of the training script: it keeps the result of its inner module until the next forward pass begins or the
+/// script ends.
 #[doc(hidden)]
 pub struct Variable {
     inner: Box<dyn Module>,
@@ -88,7 +90,7 @@ pub struct Variable {
 }
 
 impl Variable {
-    /// Around `inner`; the slot is one of the model's.
+    /// Keeps the result of `inner` in a variable of the model.
     pub fn new(init: &Init, inner: impl Module + 'static) -> Self {
         Self { inner: Box::new(inner), value: init.variable() }
     }
@@ -114,7 +116,7 @@ pub struct Activation {
 }
 
 impl Activation {
-    /// Of a function of one tensor, such as [`ops::relu`].
+    /// Wraps a function of one tensor, such as [`ops::relu`].
     pub fn new(init: &Init, function: fn(&Tensor) -> Result<Tensor>) -> Self {
         Self { scope: init.scope(), function }
     }
@@ -131,7 +133,7 @@ impl Module for Activation {
     }
 }
 
-/// All dimensions from the second on become one.
+/// Flattens all dimensions from the second on into one.
 pub struct Flatten;
 
 impl Module for Flatten {
@@ -152,7 +154,7 @@ pub struct Dropout {
 }
 
 impl Dropout {
-    /// With this probability.
+    /// Creates the layer with this probability.
     ///
     /// # Errors
     /// [`Error::Invalid`](crate::Error::Invalid) outside 0..=1.

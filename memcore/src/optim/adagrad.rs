@@ -10,22 +10,22 @@ use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::nn::Parameter;
 
-/// Settings of [`Adagrad`], named as PyTorch's.
+/// Settings of [`Adagrad`], with PyTorch's names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdagradOptions {
     /// Learning rate.
     pub lr: f64,
-    /// How fast the learning rate falls with the steps.
+    /// Decrease of the learning rate with the number of steps.
     pub lr_decay: f64,
     /// Weight decay, added to the gradient.
     pub weight_decay: f64,
-    /// What the sums of squares begin with.
+    /// Initial value of the sums of squares.
     pub initial_accumulator_value: f64,
     /// Added to the denominator.
     pub eps: f64,
     /// Ascends instead of descending.
     pub maximize: bool,
-    /// Loop or foreach; a fused one exists in PyTorch for the CPU alone.
+    /// Loop or foreach; PyTorch has a fused one only for the CPU.
     pub implementation: Implementation,
 }
 
@@ -43,10 +43,10 @@ impl Default for AdagradOptions {
     }
 }
 
-/// `s += g²`, `p −= lr/(1 + t·lr_decay)·g/(√s + eps)`, with `t` the steps before this one. The sums are made with the optimizer, not at its
-/// first step.
+/// `s += g²`, `p −= lr/(1 + t·lr_decay)·g/(√s + eps)`, with `t` the number of earlier steps. The sums are allocated
+/// with the optimizer, not at its first step.
 pub struct Adagrad {
-    // The state goes before the parameters.
+    // The state is dropped before the parameters.
     sums: Vec<Array>,
     steps: Vec<i32>,
     parameters: Parameters,
@@ -54,10 +54,10 @@ pub struct Adagrad {
 }
 
 impl Adagrad {
-    /// Over `parameters`.
+    /// Creates the optimizer of `parameters`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for the fused implementation; those of the device.
+    /// [`Error::Invalid`] for the fused implementation; errors of the device.
     pub fn new(parameters: Vec<Parameter>, options: AdagradOptions) -> Result<Self> {
         if options.implementation == Implementation::Fused {
             return Err(Error::invalid("adagrad", "has no fused implementation"));
@@ -73,7 +73,7 @@ impl Adagrad {
         Ok(Self { sums: sums?, steps, parameters: Parameters(parameters), options })
     }
 
-    /// Counts a step and gives its learning rate.
+    /// Counts a step and returns its learning rate.
     fn advance(&mut self, i: usize) -> f64 {
         let before = f64::from(self.steps[i]);
         self.steps[i] += 1;
@@ -125,7 +125,7 @@ impl Adagrad {
         for deviation in &deviations {
             deviation.unary_(UnaryOp::Affine { mul: 1.0, add: o.eps })?;
         }
-        // Gradients that are temporaries already are scaled where they are.
+        // Gradients that are already temporaries are scaled in place.
         let own = o.maximize || o.weight_decay != 0.0;
         let numerators: Vec<Array> = {
             let _op = context::op("_foreach_mul");
@@ -146,7 +146,7 @@ impl Adagrad {
 }
 
 impl AdagradOptions {
-    /// `sum += grad²`; the sum.
+    /// Adds `grad²` to `sum`; returns `sum`.
     fn accumulate<'a>(&self, sum: &'a Array, grad: &Array) -> Result<&'a Array> {
         sum.ternary_(TernaryOp::Addcmul { value: 1.0 }, grad, grad)?;
         Ok(sum)
@@ -170,7 +170,7 @@ impl Optimizer for Adagrad {
 
     fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>> {
         nth(&self.parameters, index)?;
-        // The sums were made with the optimizer.
+        // The sums were allocated with the optimizer.
         self.steps[index] = steps;
         Ok(self.state(index))
     }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::nn::Parameter;
 
-/// Settings of [`Adam`], named as PyTorch's.
+/// Settings of [`Adam`], with PyTorch's names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AdamOptions {
     /// Learning rate.
@@ -25,20 +25,20 @@ pub struct AdamOptions {
     pub eps: f64,
     /// Weight decay.
     pub weight_decay: f64,
-    /// AdamW: decay taken off the parameter instead of added to the gradient.
+    /// AdamW: the weight decay is subtracted from the parameter instead of added to the gradient.
     pub decoupled: bool,
     /// Divides by the largest second moment so far.
     pub amsgrad: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
-    /// The step counters are on the device, so that a step can be captured in a graph; foreach and fused have it.
+    /// Keep the step counters on the device, so that a step can be captured in a graph; only foreach and fused.
     pub capturable: bool,
     /// Loop, foreach or fused.
     pub implementation: Implementation,
 }
 
 impl Default for AdamOptions {
-    /// PyTorch's defaults of `Adam`; those of `AdamW` are [`AdamOptions::adamw`].
+    /// PyTorch's defaults of `Adam`; [`AdamOptions::adamw`] has those of `AdamW`.
     fn default() -> Self {
         Self::adam()
     }
@@ -66,18 +66,18 @@ impl AdamOptions {
     }
 }
 
-/// Two moments per parameter (three with AMSGrad), made at its first step.
+/// Adam and AdamW. Each parameter has two moments (three with AMSGrad), allocated at its first step.
 pub struct Adam {
-    // The state goes before the parameters.
+    // The state is dropped before the parameters.
     states: Vec<Option<State>>,
     parameters: Parameters,
     options: AdamOptions,
 }
 
 struct State {
-    /// Steps taken; a host number unless fused, as in PyTorch.
+    /// Steps taken. A host number unless fused, as in PyTorch.
     steps: i32,
-    /// The same on the device, f32, for the fused kernel.
+    /// Steps taken, on the device in f32, for the fused kernel.
     device_steps: Option<Array>,
     exp_avg: Array,
     exp_avg_sq: Array,
@@ -85,7 +85,7 @@ struct State {
 }
 
 impl Adam {
-    /// Over `parameters`.
+    /// Creates the optimizer of `parameters`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for the capturable form of the loop, whose temporaries are not known here.
@@ -97,7 +97,7 @@ impl Adam {
         Ok(Self { states, parameters: Parameters(parameters), options })
     }
 
-    /// Makes missing state: the step counter (where it is on the device), first moment, second moment.
+    /// Allocates missing state: the step counter (if it is on the device), first moment, second moment.
     fn prepare(&mut self, gradients: &[(usize, Array)]) -> Result<()> {
         for (i, _) in gradients {
             if self.states[*i].is_none() {
@@ -107,7 +107,7 @@ impl Adam {
         Ok(())
     }
 
-    /// The parameter and its state, with the step counted.
+    /// Counts a step of a parameter; returns the parameter and its state.
     fn advance(&mut self, i: usize) -> Option<(&Array, &State)> {
         let state = self.states[i].as_mut()?;
         state.steps += 1;
@@ -118,7 +118,7 @@ impl Adam {
         let o = self.options;
         // PyTorch's loop variable: the last denominator lives until the next one replaces it.
         let mut denominator: Option<Array> = None;
-        // So does the last gradient, where it is a temporary.
+        // So does the last gradient, if it is a temporary.
         let mut held: Option<Array> = None;
         for (i, grad) in gradients {
             let Some((p, s)) = self.advance(i) else { continue };
@@ -190,8 +190,8 @@ impl Adam {
         Ok(())
     }
 
-    /// What PyTorch computes from the counters on the device: a scalar for each moment of each parameter. The same numbers are known on the
-    /// host here, so that nothing reads them.
+    /// The temporaries that PyTorch computes from the counters on the device: a scalar for each moment of each
+    /// parameter. Nothing reads them here, because the same numbers are known on the host.
     fn corrections_on_device(&self, indices: &[usize]) -> Result<[Vec<Array>; 2]> {
         let mut temporaries = [Vec::new(), Vec::new()];
         let steps = || indices.iter().filter_map(|&i| self.states[i].as_ref()?.device_steps.as_ref());
@@ -240,7 +240,7 @@ impl Adam {
 }
 
 impl AdamOptions {
-    /// The state of a parameter before its first step.
+    /// Creates the state of a parameter before its first step.
     fn first_state(&self, p: &Array) -> Result<State> {
         let zeros = |p: &Array| Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
         let device_steps = if self.capturable || self.implementation == Implementation::Fused {
@@ -261,7 +261,7 @@ impl AdamOptions {
         s.exp_avg_sq.ternary_(TernaryOp::Addcmul { value: 1.0 - self.betas[1] }, grad, grad)
     }
 
-    /// The second moment that the step divides by.
+    /// The second moment whose root the step divides by.
     fn second_moment<'a>(&self, s: &'a State) -> Result<&'a Array> {
         let Some(largest) = &s.max_exp_avg_sq else { return Ok(&s.exp_avg_sq) };
         largest.binary_(BinaryOp::Maximum, &s.exp_avg_sq)?;

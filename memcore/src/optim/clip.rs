@@ -10,17 +10,18 @@ use crate::error::Result;
 use crate::layout::MAX_RANK;
 use crate::nn::Parameter;
 
-/// Elements of a tensor that one block of PyTorch's multi-tensor kernels goes through.
+/// Number of elements of a tensor that one block of PyTorch's multi-tensor kernels processes.
 const CHUNK: usize = 65_536;
 
-/// Scales all gradients down so that their joint 2-norm is at most `max_norm`; returns the norm before, a scalar on the device
-/// (`None` without gradients). As PyTorch's: `grad *= min(1, max_norm/(norm + 1e-6))`, computed on the device without a read, over lists of
-/// tensors as PyTorch does on a GPU. Gradients may lie on several devices: their norms are moved to the first one's, and the factor to each.
+/// Scales all gradients down so that their joint 2-norm is at most `max_norm`. Returns the norm before scaling, a
+/// scalar on the device (`None` without gradients). As in PyTorch on a GPU: `grad *= min(1, max_norm/(norm + 1e-6))`,
+/// computed on the device without a read, over lists of tensors. If gradients are on several devices, their norms are
+/// moved to the first one's device, and the factor to each device.
 pub fn clip_grad_norm(parameters: &[Parameter], max_norm: f64) -> Result<Option<Array>> {
     clip_grad_norm_with(parameters, max_norm, Implementation::Foreach)
 }
 
-/// As [`clip_grad_norm`]; with [`Implementation::Loop`] one norm after the other.
+/// Like [`clip_grad_norm`]; [`Implementation::Loop`] computes one norm after another.
 pub fn clip_grad_norm_with(
     parameters: &[Parameter],
     max_norm: f64,
@@ -61,7 +62,7 @@ pub fn clip_grad_norm_with(
     Ok(Some(total))
 }
 
-/// Bounds every element of the gradients to `[−limit, limit]`, in place.
+/// Clamps every element of the gradients to `[−limit, limit]`, in place.
 pub fn clip_grad_value(parameters: &[Parameter], limit: f64) -> Result<()> {
     let _op = context::op("clip_grad_value_");
     for grad in parameters.iter().filter_map(Parameter::grad) {
@@ -78,7 +79,7 @@ fn norm(x: &Array) -> Result<Array> {
     Ok(squares)
 }
 
-/// The numbers of the arrays of each device, in the order in which devices come first.
+/// Indices of the arrays of each device. Devices are in the order of their first array.
 pub(crate) fn by_device(arrays: &[Array]) -> Vec<Vec<usize>> {
     let mut groups: Vec<Vec<usize>> = Vec::new();
     for (number, array) in arrays.iter().enumerate() {
@@ -90,7 +91,7 @@ pub(crate) fn by_device(arrays: &[Array]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// On that device: itself, or a copy of it.
+/// Returns `array` on `device`: itself, or a copy.
 fn moved(array: Array, device: &Device) -> Result<Array> {
     if array.device().is_same(device) {
         return Ok(array);
@@ -108,7 +109,7 @@ fn foreach_norms(arrays: &[Array]) -> Result<Vec<Array>> {
     Ok(norms.into_iter().flatten().collect())
 }
 
-/// The 2-norm of each array of one device. PyTorch's kernel gathers a partial sum for each chunk of each tensor first.
+/// The 2-norm of each array of one device. PyTorch's kernel first gathers a partial sum for each chunk of each tensor.
 fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     let _op = context::op("_foreach_norm");
     let Some(first) = arrays.first() else { return Ok(Vec::new()) };
@@ -125,8 +126,8 @@ fn foreach_norm(arrays: &[Array]) -> Result<Vec<Array>> {
     Ok(norms)
 }
 
-/// What PyTorch's kernel takes while it runs for tensors of so many chunks: a partial sum for each, and where each tensor's begin (measured with
-/// the wheels of 2.11 and 2.15).
+/// The temporaries of PyTorch's kernel for tensors with these numbers of chunks: a partial sum for each chunk, and the
+/// offset of each tensor's first sum (measured with the wheels of 2.11 and 2.15).
 fn partial_sums(device: &Device, chunks: &[usize], dtype: DType) -> Result<Vec<Array>> {
     if !device.profile().torch_temporaries {
         return Ok(Vec::new());
@@ -135,10 +136,10 @@ fn partial_sums(device: &Device, chunks: &[usize], dtype: DType) -> Result<Vec<A
         let count = chunks.len() * chunks.iter().max().copied().unwrap_or(0);
         return Ok(vec![context::within("zeros", || Array::empty(device, &[count], dtype))?]);
     }
-    // Empty tensors are passed over.
+    // Empty tensors are skipped.
     let tensors = chunks.iter().filter(|&&chunks| chunks > 0).count();
     let offsets = context::within("to>_to_copy", || Array::empty(device, &[tensors + 1], DType::I64))?;
-    // The first to be freed is the last to be taken.
+    // The first to be freed is the last to be allocated.
     Ok(vec![Array::empty(device, &[chunks.iter().sum()], dtype)?, offsets])
 }
 
@@ -151,7 +152,7 @@ mod tests {
     use crate::memory::Event;
     use crate::profile::Profile;
 
-    /// Sizes that the norms of such tensors ask for, the first two for the time of the kernel.
+    /// Sizes that the norms of such tensors allocate; the first two exist only while the kernel runs.
     fn asked(profile: Profile, sizes: &[usize], dtype: DType) -> Vec<u64> {
         let device = Device::builder(Arc::new(Meta::default())).profile(profile).history(true).build();
         let arrays: Vec<Array> = sizes.iter().map(|n| Array::empty(&device, &[*n], dtype).unwrap()).collect();
@@ -164,7 +165,7 @@ mod tests {
         device.with_ledger(|ledger| ledger.history()[before..].iter().filter_map(size).collect())
     }
 
-    /// As the wheels of 2.15 and 2.11 asked for them.
+    /// The sizes that the wheels of 2.15 and 2.11 asked for.
     #[test]
     fn norms_of_tensors_of_several_chunks_take_partial_sums() {
         let sizes = [10, 70_000, 200_000, 65_536, 65_537];
@@ -172,7 +173,7 @@ mod tests {
         assert_eq!(asked(Profile::torch_2_15(90), &sizes[..3], DType::BF16), [32, 28, 2, 2, 2]);
         assert_eq!(asked(Profile::torch_2_15(90), &sizes[..2], DType::F64), [24, 24, 8, 8]);
         assert_eq!(asked(Profile::torch_2_11(90), &sizes, DType::F32), [80, 4, 4, 4, 4, 4]);
-        // As those of 2.7.1 to 2.14.1 did.
+        // The sizes that the wheels of 2.7.1 to 2.14.1 asked for.
         for release in ["2.7", "2.8", "2.9", "2.10", "2.12", "2.13", "2.14"] {
             let profile = Profile::named(&format!("torch-{release}-sm90")).unwrap();
             assert_eq!(asked(profile.clone(), &sizes, DType::F32), [80, 4, 4, 4, 4, 4], "{release}");

@@ -1,7 +1,7 @@
-//! Optimizers, each in PyTorch's three implementations, which differ in temporaries and launches and in nothing else.
+//! Optimizers, each in PyTorch's three implementations, which differ only in temporaries and launches.
 //!
-//! - `Loop`: one parameter after the other.
-//! - `Foreach`: one operation over all parameters after the other; PyTorch's default on a GPU.
+//! - `Loop`: one parameter after another.
+//! - `Foreach`: each operation over all parameters at once; PyTorch's default on a GPU.
 //! - `Fused`: one kernel for everything.
 
 mod adagrad;
@@ -24,19 +24,19 @@ use crate::backend::kernel::{BinaryOp, UnaryOp};
 use crate::error::Result;
 use crate::nn::Parameter;
 
-/// Which of PyTorch's implementations.
+/// One of PyTorch's implementations of an optimizer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Implementation {
-    /// One parameter after the other.
+    /// One parameter after another.
     Loop,
-    /// One operation over all parameters after the other.
+    /// Each operation over all parameters at once.
     #[default]
     Foreach,
     /// One kernel for everything.
     Fused,
 }
 
-/// The parameters of an optimizer. They go from the last one on, as Python's lists do.
+/// The parameters of an optimizer. They are dropped from the last one on, in the order in which Python frees a list.
 struct Parameters(Vec<Parameter>);
 
 impl Deref for Parameters {
@@ -53,44 +53,45 @@ impl Drop for Parameters {
     }
 }
 
-/// What an optimizer keeps of one parameter.
+/// The state that an optimizer keeps for one parameter.
 pub struct ParameterState {
-    /// Steps taken, where the optimizer counts them.
+    /// Steps taken; `None` if the optimizer does not count them.
     pub steps: Option<i32>,
     /// Its tensors under PyTorch's names: `exp_avg`, `momentum_buffer`, …
     pub tensors: Vec<(&'static str, Array)>,
 }
 
-/// Something that updates parameters from their gradients.
+/// An algorithm that updates parameters from their gradients.
 pub trait Optimizer {
-    /// One step. Parameters without a gradient are left alone. State is made at the first step that needs it.
+    /// Takes one step. Parameters without a gradient stay unchanged. State is allocated at the first step that needs
+    /// it.
     ///
     /// # Errors
-    /// Those of the device. After an out of memory some parameters may have been updated and others not.
+    /// Errors of the device. After an out of memory some parameters may have been updated and others not.
     fn step(&mut self) -> Result<()>;
 
-    /// What it keeps of the parameter of this number; `None` before its first step, and where it keeps nothing.
+    /// Returns the state of the parameter at `index`; `None` before its first step, and for an optimizer without state.
     fn state(&self, index: usize) -> Option<ParameterState>;
 
-    /// Makes what a first step would make for the parameter of this number, as after `steps` steps. The tensors are contiguous and hold 0, for the
-    /// caller to overwrite. `None` where the optimizer keeps nothing.
+    /// Allocates the state that a first step would allocate for the parameter at `index`, as after `steps` steps. The
+    /// tensors are contiguous and hold 0, for the caller to overwrite. `None` for an optimizer without state.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) for a number beyond the parameters; those of the device.
+    /// [`Error::Invalid`](crate::Error::Invalid) for an index beyond the parameters; errors of the device.
     fn make_state(&mut self, index: usize, steps: i32) -> Result<Option<ParameterState>>;
 
     /// The parameters, in order.
     fn parameters(&self) -> &[Parameter];
 
-    /// Whether its kernel takes the scale of a loss off the gradients itself, as PyTorch's fused ones do.
+    /// True if the optimizer's kernel unscales the gradients itself, as PyTorch's fused ones do.
     fn takes_loss_scale(&self) -> bool {
         false
     }
 
-    /// What [`Optimizer::zero_grad`] is attributed to, as a profiler shows it: `zero_grad:SGD.zero_grad`.
+    /// The name to which [`Optimizer::zero_grad`] is attributed, as a profiler shows it: `zero_grad:SGD.zero_grad`.
     fn zero_grad_name(&self) -> &'static str;
 
-    /// Lets the gradients go (`set_to_none`), in the order of the parameters, or fills them with 0.
+    /// Frees the gradients (`set_to_none`), in the order of the parameters, or fills them with 0.
     fn zero_grad(&self, set_to_none: bool) -> Result<()> {
         let _op = crate::context::op(self.zero_grad_name());
         for parameter in self.parameters() {
@@ -104,32 +105,33 @@ pub trait Optimizer {
     }
 }
 
-/// The parameter of this number.
+/// Returns the parameter at `index`.
 fn nth(parameters: &[Parameter], index: usize) -> Result<&Parameter> {
     let beyond = || crate::Error::invalid("optimizer", format!("parameter {index} of {}", parameters.len()));
     parameters.get(index).ok_or_else(beyond)
 }
 
-/// The parameters that have a gradient, by index, with it.
+/// The indices and gradients of the parameters that have a gradient.
 fn with_gradients(parameters: &[Parameter]) -> Vec<(usize, Array)> {
     parameters.iter().enumerate().filter_map(|(i, p)| Some((i, p.grad()?))).collect()
 }
 
-/// Every array negated, as new arrays: what `maximize` makes of the gradients.
+/// Returns every array negated, as new arrays: `maximize` does that to the gradients.
 fn negated(arrays: &[Array]) -> Result<Vec<Array>> {
     let _op = crate::context::op("_foreach_neg");
     arrays.iter().map(|a| a.unary(UnaryOp::Neg)).collect()
 }
 
-/// The gradient that a loop over parameters goes on with in the place of the one that it `held`: that goes when the new one is there, which is a
-/// temporary where the optimizer ascends.
+/// Returns `-grad` under `maximize`, else `grad`. The gradient in `held` is freed only after the new one exists, as in
+/// PyTorch.
 fn negated_in_place_of(held: &mut Option<Array>, grad: Array, maximize: bool) -> Result<Array> {
     let next = if maximize { crate::context::within("neg", || grad.unary(UnaryOp::Neg))? } else { grad };
     *held = None;
     Ok(next)
 }
 
-/// `grad + weight_decay·parameter` for each: new arrays, or, where the gradients are temporaries already (`own`), in place.
+/// Returns `grad + weight_decay·parameter` for each: as new arrays, or in place if the gradients are already
+/// temporaries (`own`).
 fn decayed<'a>(
     grads: Vec<Array>,
     parameters: impl Iterator<Item = &'a Array>,
@@ -144,12 +146,12 @@ fn decayed<'a>(
     grads.iter().zip(parameters).map(one).collect()
 }
 
-/// Lets a list of temporaries go from its end, as Python's lists do.
+/// Frees a list of temporaries from its end, in the order in which Python frees a list.
 fn drop_reversed(mut arrays: Vec<Array>) {
     while arrays.pop().is_some() {}
 }
 
-/// What optimizers promise besides their arithmetic, which the conformance suite `optimizers` compares with PyTorch's.
+/// Properties of optimizers besides their arithmetic, which the conformance suite `optimizers` compares with PyTorch's.
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -197,7 +199,7 @@ mod tests {
         assert!(sgd(SgdOptions { dampening: 0.1, ..nesterov }).is_err());
     }
 
-    /// Autograd must see that a step overwrites what a node may have saved.
+    /// A step overwrites values that a node may have saved: autograd must see that.
     #[test]
     fn a_step_counts_as_a_write_to_each_parameter() {
         for implementation in IMPLEMENTATIONS {

@@ -10,7 +10,7 @@ use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::nn::Parameter;
 
-/// Settings of [`RmsProp`], named as PyTorch's.
+/// Settings of [`RmsProp`], with PyTorch's names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RmsPropOptions {
     /// Learning rate.
@@ -23,11 +23,11 @@ pub struct RmsPropOptions {
     pub weight_decay: f64,
     /// Weight of the old momentum buffer; 0 keeps none.
     pub momentum: f64,
-    /// Takes the square of the average gradient off the average square.
+    /// Subtracts the square of the average gradient from the average square.
     pub centered: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
-    /// Loop or foreach; there is no fused one.
+    /// Loop or foreach; PyTorch has no fused one.
     pub implementation: Implementation,
 }
 
@@ -46,10 +46,10 @@ impl Default for RmsPropOptions {
     }
 }
 
-/// `v = α·v + (1 − α)·g²`, `p −= lr·g/(√v + eps)`; centred, `v` less the square of the average gradient; with momentum the quotients are
-/// gathered in a buffer.
+/// `v = α·v + (1 − α)·g²`, `p −= lr·g/(√v + eps)`. If centred, the square of the average gradient is subtracted from
+/// `v`. With momentum, the quotients are accumulated in a buffer.
 pub struct RmsProp {
-    // The state goes before the parameters.
+    // The state is dropped before the parameters.
     states: Vec<Option<State>>,
     parameters: Parameters,
     options: RmsPropOptions,
@@ -62,7 +62,7 @@ struct State {
 }
 
 impl RmsProp {
-    /// Over `parameters`.
+    /// Creates the optimizer of `parameters`.
     ///
     /// # Errors
     /// [`Error::Invalid`] for the fused implementation, which PyTorch does not have.
@@ -132,7 +132,7 @@ impl RmsProp {
 }
 
 impl RmsPropOptions {
-    /// The state of a parameter before its first step.
+    /// Creates the state of a parameter before its first step.
     fn first_state(&self, p: &Array) -> Result<State> {
         let _op = context::op("zeros_like");
         let zeros = || Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));

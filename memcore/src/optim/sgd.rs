@@ -13,18 +13,18 @@ use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::nn::Parameter;
 
-/// Settings of [`Sgd`], named as PyTorch's.
+/// Settings of [`Sgd`], with PyTorch's names.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SgdOptions {
     /// Learning rate.
     pub lr: f64,
     /// Weight of the old momentum buffer; 0 keeps none.
     pub momentum: f64,
-    /// Taken off the gradient's weight in the buffer.
+    /// Dampening of the gradient's weight in the buffer.
     pub dampening: f64,
     /// Weight decay.
     pub weight_decay: f64,
-    /// Nesterov's form.
+    /// Use Nesterov momentum.
     pub nesterov: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
@@ -46,19 +46,20 @@ impl Default for SgdOptions {
     }
 }
 
-/// `p −= lr·g`, with momentum `b = momentum·b + (1 − dampening)·g` in the gradient's place.
+/// `p −= lr·g`. With momentum, `b = momentum·b + (1 − dampening)·g` replaces the gradient.
 pub struct Sgd {
-    /// Momentum buffers; made at a parameter's first step, as copies of its gradient. They go before the parameters.
+    /// Momentum buffers, allocated at a parameter's first step as copies of its gradient. They are dropped before the
+    /// parameters.
     buffers: Vec<Option<Array>>,
     parameters: Parameters,
     options: SgdOptions,
 }
 
 impl Sgd {
-    /// Over `parameters`.
+    /// Creates the optimizer of `parameters`.
     ///
     /// # Errors
-    /// [`Error::Invalid`] for Nesterov's form without momentum or with dampening.
+    /// [`Error::Invalid`] for Nesterov momentum without momentum or with dampening.
     pub fn new(parameters: Vec<Parameter>, options: SgdOptions) -> Result<Self> {
         if options.nesterov && (options.momentum <= 0.0 || options.dampening != 0.0) {
             return Err(Error::invalid("nesterov", "needs a momentum and no dampening"));
@@ -137,7 +138,7 @@ impl Sgd {
         Ok(())
     }
 
-    /// Buffers that hold nothing yet go through a launch of their own: the kernel's first step overwrites them.
+    /// Buffers that hold nothing yet need a launch of their own: the kernel's first step overwrites them.
     fn step_fused(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
         let (mut fresh, mut later) = (Vec::new(), Vec::new());
         for (i, grad) in &gradients {

@@ -1,8 +1,9 @@
-//! Releases of PyTorch that profiles stand for, and what is nearest to those that none stands for.
+//! Releases of PyTorch that have profiles, and the nearest ones for those that have none.
 
 use std::fmt;
 
-/// A release of PyTorch, 2.`minor`, that has profiles, since its wheel was recorded; [`Profile::torch`](super::Profile::torch) says of each rule from which one on it holds.
+/// A release of PyTorch, 2.`minor`, that has profiles because its wheel was recorded.
+/// [`Profile::torch`](super::Profile::torch) tells from which release on each rule holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release {
     /// The number after `2.`.
@@ -10,7 +11,7 @@ pub struct Release {
 }
 
 impl Release {
-    /// All that have profiles.
+    /// All releases that have profiles.
     pub const ALL: [Self; 9] = [
         Self::of(7),
         Self::of(8),
@@ -23,19 +24,20 @@ impl Release {
         Self::of(15),
     ];
 
-    /// The release of that name without a card, such as `torch-2.13`.
+    /// Parses the name of a release without a card, such as `torch-2.13`.
     pub fn named(name: &str) -> Option<Self> {
         let (major, minor, sm) = Self::parse(name)?;
         let release = Self::ALL.into_iter().find(|release| major == 2 && release.minor == minor)?;
         (sm.is_none() && name == format!("torch-{release}")).then_some(release)
     }
 
-    /// 2.`minor`.
+    /// The release 2.`minor`.
     pub(super) const fn of(minor: u32) -> Self {
         Self { minor }
     }
 
-    /// What `torch-2.12` or `torch-2.12-sm90` names: a release, and a compute capability where there is one; `None` for what is written otherwise.
+    /// Parses `torch-2.12` or `torch-2.12-sm90`: a release, and a compute capability if the name has one; `None` for
+    /// any other form.
     pub(super) fn parse(name: &str) -> Option<(u32, u32, Option<u32>)> {
         let (release, sm) = match name.strip_prefix("torch-")?.split_once("-sm") {
             Some((release, sm)) => (release, Some(sm.parse().ok()?)),
@@ -52,20 +54,22 @@ impl fmt::Display for Release {
     }
 }
 
-/// What there is in place of a profile that there is not.
+/// The nearest profile, for a name that has no profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nearest {
     /// The release that was asked for, such as `2.6`.
     pub(super) asked: String,
-    /// Ten times the compute capability, where it is that which is lacking.
+    /// Ten times the compute capability, if it is the part that is missing.
     pub(super) sm: Option<u32>,
     /// A profile's name.
     pub name: &'static str,
-    /// How many recorded programs had the peaks that it gives them, of a release that was recorded and has no profile.
+    /// Number of recorded programs whose peaks this profile reproduces, for a release that was recorded but has no
+    /// profile.
     pub(super) programs: Option<u32>,
 }
 
-/// Releases, 2.`minor`, that were recorded and have no profile, and of how many training programs: all peaked where they do under 2.7.
+/// Releases 2.`minor` that were recorded but have no profile, and the number of training programs recorded: all have
+/// the peaks of 2.7.
 pub(super) const RECORDED_BEFORE: [(u32, u32); 3] = [(4, 149), (5, 149), (6, 149)];
 
 impl fmt::Display for Nearest {

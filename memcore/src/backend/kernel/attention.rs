@@ -5,8 +5,8 @@ use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Scaled dot-product attention without the score matrix:
-/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and the logarithm of each row's denominator where it is wanted.
+/// Scaled dot-product attention without the score matrix: `out = softmax(scale·q @ kᵀ + mask) @ v`. With `logsumexp`,
+/// also the logarithm of each row's denominator.
 ///
 /// `q` is `[b, h, t, d]`, `k` `[b, hk, s, d]`, `v` `[b, hk, s, dv]`, `out` `[b, h, t, dv]`, all with any strides whose last one is 1 (or
 /// whose last size is 1). Query head `i` reads key/value head `i / (h/hk)` (grouped queries). With `causal`, position `i` sees keys `j ≤ i`
@@ -15,7 +15,7 @@ use crate::error::Result;
 pub struct Attention {
     /// Factor of the scores.
     pub scale: f64,
-    /// Hides the future.
+    /// Hides later keys.
     pub causal: bool,
     /// `[b, h, t, d]`
     pub q: Operand,
@@ -27,7 +27,7 @@ pub struct Attention {
     pub mask: Option<Operand>,
     /// `[b, h, t, dv]`
     pub out: Operand,
-    /// f32, `[b, h, t]`, contiguous (f64 for f64 inputs); what [`AttentionGrad`] needs, and nothing else does.
+    /// f32 (f64 for f64 inputs), `[b, h, t]`, contiguous. Only [`AttentionGrad`] needs it.
     pub logsumexp: Option<Operand>,
 }
 kernel!(Attention, "attention", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Write, logsumexp: Write }, flops: |k| flops(&k.q, &k.v));
@@ -50,7 +50,7 @@ impl Attention {
 pub struct AttentionGrad {
     /// Factor of the scores.
     pub scale: f64,
-    /// Hides the future.
+    /// Hides later keys.
     pub causal: bool,
     /// `[b, h, t, d]`
     pub q: Operand,
@@ -58,11 +58,11 @@ pub struct AttentionGrad {
     pub k: Operand,
     /// `[b, hk, s, dv]`
     pub v: Operand,
-    /// As forward's.
+    /// Same mask as in forward.
     pub mask: Option<Operand>,
-    /// What forward gave, `[b, h, t, dv]`.
+    /// Forward's result, `[b, h, t, dv]`.
     pub out: Operand,
-    /// What forward gave, `[b, h, t]`.
+    /// Forward's logsumexp, `[b, h, t]`.
     pub logsumexp: Operand,
     /// Gradient of `out`.
     pub grad: Operand,
@@ -74,16 +74,17 @@ pub struct AttentionGrad {
     pub dk: Operand,
     /// Gradient of `v`.
     pub dv: Operand,
-    /// Gradient of what is added to each score, `[b, h, t, s]`, any strides that keep its elements apart; where a mask is there and it is wanted.
+    /// Gradient of the scores before the softmax, `[b, h, t, s]`, any strides that keep its elements apart. Present
+    /// only with a mask whose gradient is wanted.
     pub dmask: Option<Operand>,
     /// Scratch that core allocated for this call.
     pub workspace: Option<Operand>,
 }
 kernel!(AttentionGrad, "attention_grad", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, dmask: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
 impl AttentionGrad {
-    /// −2²⁴. Masks hide with large negative numbers, too (−1e9, the lowest of a type). Where they hide a whole row, its
-    /// scores lie so far down that f32 has no room for the logarithm of their number beside them, and `p` would be
-    /// anything up to infinity.
+    /// −2²⁴. Masks also hide with large negative numbers (−1e9, the lowest of a type). If they hide a whole row, its
+    /// scores are so low that f32 cannot represent the logarithm of their count beside them, and `p` could be anything
+    /// up to infinity.
     pub const LOWEST_LOGSUMEXP: f64 = -16_777_216.0;
 
     fn check_shapes(&self, c: &Check) -> Result<()> {
@@ -103,18 +104,18 @@ impl AttentionGrad {
     }
 }
 
-/// Rotary position embedding of `x` `[b, t, h, d]`, any strides, by half-rotation (as Llama's): with `i < d/2`,
+/// Rotary position embedding of `x` `[b, t, h, d]`, any strides, by half-rotation (as in Llama). With `i < d/2`,
 /// `out[i] = x[i]·cos[t, i] − x[i + d/2]·sin[t, i]` and `out[i + d/2] = x[i + d/2]·cos[t, i] + x[i]·sin[t, i]`.
-/// `inverse` turns back: the sign of `sin` changes. That is its gradient.
+/// `inverse` rotates back by changing the sign of `sin`; that is the gradient.
 #[derive(Clone, Debug)]
 pub struct Rope {
-    /// Turns back.
+    /// Rotates back.
     pub inverse: bool,
     /// `[b, t, h, d]`, d even.
     pub x: Operand,
     /// `[t, d/2]`, contiguous, f32 (f64 for f64 inputs).
     pub cos: Operand,
-    /// `[t, d/2]`, contiguous, as `cos`.
+    /// `[t, d/2]`, contiguous, same type as `cos`.
     pub sin: Operand,
     /// `[b, t, h, d]`
     pub out: Operand,

@@ -1,30 +1,32 @@
-//! What a kernel says besides its operands: functions, scalars, geometry, as plain values in a fixed order.
+//! Attributes of a kernel, besides its operands: functions, scalars and geometry, as plain values in a fixed order.
 //!
-//! With [`each_operand`](super::KernelCall::each_operand) this is a whole call: a launcher that knows no kernel by name can hand it on, and a call can
-//! be written down. Functions are numbered; a number is never given to another function.
+//! Together with [`each_operand`](super::KernelCall::each_operand) they are a whole call: a launcher that does not know
+//! a kernel by name can pass it on, and a call can be written down. Functions have numbers; a number is never reused
+//! for another function.
 
 /// A value that a kernel is given besides its operands.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Attribute {
-    /// Which function, by its number in [`CODES`](super::CODES); its scalars follow.
+    /// The number of a function in [`CODES`](super::CODES); the function's scalars follow.
     Code(u32),
-    /// Yes or no.
+    /// True or false.
     Flag(bool),
-    /// An integer: a size, an index, the seed of a generator (as the same 64 bits).
+    /// An integer: a size, an index, or the 64 bits of a generator's seed.
     Int(i64),
     /// A scalar.
     Float(f64),
 }
 
-/// Receives a kernel's attributes: name, value. A field of several values gives several of its name.
+/// Receives a kernel's attributes as name and value. A field with several values gives several attributes with its
+/// name.
 pub type AttributeVisitor<'a> = dyn FnMut(&'static str, Attribute) + 'a;
 
-/// A field that is an attribute, or several.
+/// A field that is one attribute or several.
 pub(super) trait VisitAttribute {
     fn visit(&self, name: &'static str, f: &mut AttributeVisitor<'_>);
 }
 
-/// Fields that are one value each.
+/// Implements [`VisitAttribute`] for types that are one value each.
 macro_rules! plain {
     ($($of:ty: $value:ident => $attribute:expr;)*) => {
         $(impl VisitAttribute for $of {
@@ -52,7 +54,7 @@ impl<T: VisitAttribute> VisitAttribute for [T; 2] {
     }
 }
 
-/// Whether it is there, then the value, 0 where it is not.
+/// Gives whether a value is present, then the value (0 if absent).
 impl VisitAttribute for Option<i64> {
     fn visit(&self, name: &'static str, f: &mut AttributeVisitor<'_>) {
         self.is_some().visit(name, f);

@@ -1,4 +1,4 @@
-//! The attributes of functions and geometries, and the numbers of functions.
+//! Attributes of functions and geometries, and the numbers of functions.
 
 use super::attribute::{Attribute, AttributeVisitor, VisitAttribute};
 use super::{
@@ -34,7 +34,7 @@ macro_rules! codes {
             /// The variants' numbers.
             pub const CODES: &'static [(&'static str, u32)] = &[$((stringify!($variant), $code)),*];
 
-            /// The number that stands for it.
+            /// The number of this function.
             pub const fn code(&self) -> u32 {
                 match self { $($op::$variant { .. } => $code),* }
             }

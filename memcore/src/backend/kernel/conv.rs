@@ -28,7 +28,7 @@ impl Conv2dGeometry {
     /// `⌊(in + 2·padding − dilation·(window − 1) − 1)/stride⌋ + 1`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the window does not fit or a stride or dilation is 0.
+    /// [`Error::Shape`] if the window does not fit or a stride or dilation is 0.
     pub fn output_size(&self, input: [usize; 2], window: [usize; 2]) -> Result<[usize; 2]> {
         let mut out = [0; 2];
         for i in 0..2 {
@@ -76,7 +76,7 @@ fn flops(weight: &Operand, output: &Operand) -> u64 {
     2 * (output.numel() * w[1] * w[2] * w[3]) as u64
 }
 
-/// `out[n, o] = bias[o] + Σ_c weight[o, c] ⋆ x[n, c]` (cross-correlation, as every framework).
+/// `out[n, o] = bias[o] + Σ_c weight[o, c] ⋆ x[n, c]` (cross-correlation, as in every framework).
 #[derive(Clone, Debug)]
 pub struct Conv2d {
     /// Stride, padding, dilation, groups.

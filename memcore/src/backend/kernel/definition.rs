@@ -1,4 +1,4 @@
-//! What every kernel says of itself, and how it checks its operands.
+//! The description that every kernel gives of itself, and the checks of its operands.
 
 use std::fmt;
 
@@ -7,26 +7,26 @@ use crate::backend::{Access, Operand};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// Receives a kernel's operands: name, use, operand.
+/// Receives a kernel's operands: name, access, operand.
 pub type OperandVisitor<'a> = dyn FnMut(&'static str, Access, &Operand) + 'a;
 
-/// What every kernel struct says of itself.
+/// The description that every kernel struct gives of itself.
 pub(crate) trait Kernel {
-    /// The name that messages, traces and tests use.
+    /// The name in messages, traces and tests.
     const NAME: &'static str;
     /// Whether an input may be the same view as the output.
     const IN_PLACE: bool;
-    /// The names of all operands that there can be, in the order in which they are visited.
+    /// Names of all possible operands, in the order in which they are visited.
     const OPERANDS: &'static [&'static str];
-    /// Calls `f` with each operand present.
+    /// Calls `f` with each operand that is present.
     fn each_operand(&self, f: &mut OperandVisitor<'_>);
-    /// Calls `f` with each value that is not an operand.
+    /// Calls `f` with each attribute.
     fn each_attribute(&self, f: &mut AttributeVisitor<'_>);
     /// Checks shapes, types and layouts.
     fn check(&self) -> Result<()>;
     /// Floating-point operations, for the roofline; elementwise kernels count one per output element.
     fn flops(&self) -> u64;
-    /// The operand that is read by indices, and how many elements of it they name.
+    /// The operand that is read through indices, and the number of its elements that are indexed.
     fn gathered(&self) -> Option<(&'static str, usize)> {
         None
     }
@@ -51,7 +51,8 @@ impl Visit for Option<Operand> {
     }
 }
 
-/// Names a kernel and lists its attributes, and its operands with their use. That these are all its fields the compiler checks.
+/// Gives a kernel its name, and lists its attributes and its operands with their access. The compiler checks that the
+/// lists are complete.
 macro_rules! kernel {
     ($kernel:ident, $name:literal, in_place: $in_place:literal, [ $($attribute:ident),* ], { $($field:ident: $access:ident),* $(,)? }, flops: $flops:expr $(, gathers: $gathered:ident, $elements:expr)?) => {
         impl $crate::backend::kernel::definition::Kernel for $kernel {
@@ -81,19 +82,19 @@ macro_rules! kernel {
 }
 pub(super) use kernel;
 
-/// The element types in which a function is defined.
+/// The element types for which a function is defined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Types {
     /// float64, float32, float16, bfloat16.
     Floats,
-    /// Floats, and integers of 64 and 32 bits, in which arithmetic wraps around.
+    /// Floats, and integers of 64 and 32 bits, whose arithmetic wraps around.
     Numbers,
     /// Every type.
     Any,
 }
 
 impl Types {
-    /// Whether `dtype` is one of them.
+    /// Whether `dtype` is one of these types.
     pub(crate) const fn contain(self, dtype: DType) -> bool {
         match self {
             Types::Floats => dtype.is_float(),
@@ -113,7 +114,7 @@ impl fmt::Display for Types {
     }
 }
 
-/// Shape and type checks that name kernel and operand.
+/// Shape and type checks whose errors name kernel and operand.
 pub(crate) struct Check {
     pub(super) kernel: &'static str,
 }
@@ -123,12 +124,12 @@ impl Check {
         Err(Error::InvalidCall { kernel: self.kernel, operand, problem: problem.into() })
     }
 
-    /// `x` has exactly these sizes.
+    /// Checks that `x` has exactly these sizes.
     pub(super) fn dims(&self, operand: &'static str, x: &Operand, want: &[usize]) -> Result<()> {
         if x.dims() == want { Ok(()) } else { self.fail(operand, format!("shape {:?}, expected {want:?}", x.dims())) }
     }
 
-    /// `x` has this many dimensions.
+    /// Checks that `x` has this many dimensions.
     pub(super) fn rank(&self, operand: &'static str, x: &Operand, want: usize) -> Result<()> {
         if x.layout.rank() == want {
             Ok(())
@@ -137,28 +138,28 @@ impl Check {
         }
     }
 
-    /// `x` lies in row-major order without gaps.
+    /// Checks that `x` is contiguous (row-major, without gaps).
     pub(super) fn contiguous(&self, operand: &'static str, x: &Operand) -> Result<()> {
         if x.layout.is_contiguous() { Ok(()) } else { self.fail(operand, format!("{:?} is not contiguous", x.layout)) }
     }
 
-    /// `x` is a contiguous operand of these sizes.
+    /// Checks that `x` is contiguous and has these sizes.
     pub(super) fn dense(&self, operand: &'static str, x: &Operand, want: &[usize]) -> Result<()> {
         self.dims(operand, x, want)?;
         self.contiguous(operand, x)
     }
 
-    /// `x` has this element type.
+    /// Checks that `x` has this element type.
     pub(super) fn dtype(&self, operand: &'static str, x: &Operand, want: DType) -> Result<()> {
         if x.dtype == want { Ok(()) } else { self.fail(operand, format!("{}, expected {want}", x.dtype)) }
     }
 
-    /// `x` holds floats.
+    /// Checks that `x` holds floats.
     pub(super) fn float(&self, operand: &'static str, x: &Operand) -> Result<()> {
         if x.dtype.is_float() { Ok(()) } else { self.fail(operand, format!("{}, expected a float", x.dtype)) }
     }
 
-    /// `op` is defined for `x`'s type, and its scalars have values there.
+    /// Checks that `op` is defined for `x`'s type, and that its scalars have values in it.
     pub(super) fn defined(
         &self,
         operand: &'static str,
@@ -176,7 +177,7 @@ impl Check {
         Ok(())
     }
 
-    /// `x` is a mask: one byte per element.
+    /// Checks that `x` is a mask: one byte per element.
     pub(super) fn mask(&self, operand: &'static str, x: &Operand) -> Result<()> {
         if matches!(x.dtype, DType::Bool | DType::U8) {
             Ok(())
@@ -185,7 +186,7 @@ impl Check {
         }
     }
 
-    /// A condition on `operand`.
+    /// Checks a condition on `operand`.
     pub(super) fn that(&self, condition: bool, operand: &'static str, problem: impl FnOnce() -> String) -> Result<()> {
         if condition { Ok(()) } else { self.fail(operand, problem()) }
     }

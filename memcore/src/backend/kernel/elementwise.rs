@@ -1,4 +1,4 @@
-//! Elementwise kernels: fill, copy, arithmetic, selection. Any strides; in place where types agree.
+//! Elementwise kernels: fill, copy, arithmetic, selection. They take any strides, and work in place if the types agree.
 
 use super::definition::{Check, Types, kernel};
 use crate::backend::Operand;
@@ -19,13 +19,13 @@ impl Fill {
     }
 }
 
-/// `out = src`, converted where the types differ: floats round to nearest even, floats to integers truncate,
-/// anything to bool is `!= 0`.
+/// `out = src`, converted if the types differ: floats round to nearest even, floats to integers truncate, anything to
+/// bool is `!= 0`.
 #[derive(Clone, Debug)]
 pub struct Copy {
-    /// What is read.
+    /// The operand that is read.
     pub src: Operand,
-    /// What is written.
+    /// The operand that is written.
     pub out: Operand,
 }
 kernel!(Copy, "copy", in_place: false, [], { src: Read, out: Write }, flops: |_| 0);
@@ -35,8 +35,8 @@ impl Copy {
     }
 }
 
-/// A function of one element. Scalars are f64 and are applied in the type in which the kernel computes. [`UnaryOp::types`] says where each is
-/// defined.
+/// A function of one element. Scalars are f64 and are applied in the type in which the kernel computes.
+/// [`UnaryOp::types`] says for which element types each function is defined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UnaryOp {
     /// `-x`
@@ -80,7 +80,7 @@ pub enum UnaryOp {
     Silu,
     /// `x` where positive, else `alpha·(eˣ − 1)`
     Elu {
-        /// What it tends to, negated.
+        /// The limit for large negative `x`, negated.
         alpha: f64,
     },
     /// `ln(1 + eˣ)`
@@ -95,7 +95,7 @@ pub enum UnaryOp {
     Hardswish,
     /// `x²/2` where `|x| < delta`, else `delta·(|x| − delta/2)`
     Huber {
-        /// Where the parabola ends.
+        /// The end of the parabola.
         delta: f64,
     },
     /// `mul·x + add`
@@ -122,7 +122,7 @@ pub enum UnaryOp {
 }
 
 impl UnaryOp {
-    /// The element types in which it is defined. Of integers the scalars are whole numbers.
+    /// The element types for which the function is defined. For integers the scalars must be whole numbers.
     pub const fn types(self) -> Types {
         use UnaryOp::{Abs, Affine, Clamp, IsZero, Neg, Relu, Sign, Square};
         match self {
@@ -132,7 +132,7 @@ impl UnaryOp {
         }
     }
 
-    /// The scalars that must be whole numbers where the elements are integers.
+    /// The scalars that must be whole numbers if the elements are integers.
     const fn whole(self) -> [f64; 2] {
         match self {
             UnaryOp::Affine { mul, add } => [mul, add],
@@ -142,7 +142,7 @@ impl UnaryOp {
     }
 }
 
-/// `out = op(x)`, same type; [`UnaryOp::IsZero`] writes a mask.
+/// `out = op(x)`, in the same type; [`UnaryOp::IsZero`] writes a mask.
 #[derive(Clone, Debug)]
 pub struct Unary {
     /// The function.
@@ -164,7 +164,8 @@ impl Unary {
     }
 }
 
-/// A function whose gradient has a kernel of its own, and what it is computed from.
+/// A function whose gradient has a kernel of its own, and the saved value (argument or result) that the gradient is
+/// computed from.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum UnaryGradOp {
     /// From the result: `grad` where `y > 0`, else 0.
@@ -176,7 +177,7 @@ pub enum UnaryGradOp {
     },
     /// From the argument: `grad·(Φ(x) + x·φ(x))`.
     Gelu,
-    /// From the argument, of the tanh approximation.
+    /// From the argument: the gradient of the tanh approximation.
     GeluTanh,
     /// From the argument: `grad·σ(x)·(1 + x·(1 − σ(x)))`.
     Silu,
@@ -191,11 +192,11 @@ pub enum UnaryGradOp {
     LogSigmoid,
     /// From the argument, with `t = tanh(ln(1 + eˣ))`: `grad·(t + x·σ(x)·(1 − t²))`.
     Mish,
-    /// From the argument: `grad/6` inside of −3 and 3, else 0.
+    /// From the argument: `grad/6` between −3 and 3, else 0.
     Hardsigmoid,
-    /// From the argument: `grad·(x/3 + 1/2)` inside of −3 and 3, 0 below, `grad` above.
+    /// From the argument: `grad·(x/3 + 1/2)` between −3 and 3, 0 below, `grad` above.
     Hardswish,
-    /// Of bounds, from the argument: `grad` inside of them, 0 on them and beyond.
+    /// From the argument: `grad` between the bounds, 0 on them and beyond.
     Hardtanh {
         /// Lower bound.
         min: f64,
@@ -213,7 +214,7 @@ pub enum UnaryGradOp {
 pub struct UnaryGrad {
     /// The function.
     pub op: UnaryGradOp,
-    /// Its argument or its result, as `op` says.
+    /// Its argument or its result, depending on `op`.
     pub saved: Operand,
     /// Gradient of the result.
     pub grad: Operand,
@@ -231,7 +232,7 @@ impl UnaryGrad {
     }
 }
 
-/// A function of two elements. [`BinaryOp::types`] says where each is defined.
+/// A function of two elements. [`BinaryOp::types`] says for which element types each function is defined.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum BinaryOp {
     /// `lhs + alpha·rhs`
@@ -276,7 +277,7 @@ impl BinaryOp {
         matches!(self, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
     }
 
-    /// The element types in which it is defined. Of integers `alpha` is a whole number.
+    /// The element types for which the function is defined. For integers `alpha` must be a whole number.
     pub const fn types(self) -> Types {
         match self {
             BinaryOp::Div | BinaryOp::Pow => Types::Floats,
@@ -285,7 +286,7 @@ impl BinaryOp {
         }
     }
 
-    /// The scalars that must be whole numbers where the elements are integers.
+    /// The scalars that must be whole numbers if the elements are integers.
     const fn whole(self) -> [f64; 2] {
         match self {
             BinaryOp::Add { alpha } => [alpha, 0.0],
@@ -320,7 +321,7 @@ impl Binary {
 /// A function of three elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TernaryOp {
-    /// `a + weight·(b − a)`, without `c`'s value being used: pass `b` again
+    /// `a + weight·(b − a)`. The value of `c` is not used: pass `b` again
     Lerp {
         /// Position between `a` and `b`.
         weight: f64,
@@ -335,7 +336,7 @@ pub enum TernaryOp {
         /// Factor of the quotient.
         value: f64,
     },
-    /// `scale·a·(b − c)`: the gradient of a squared difference, `a` its incoming gradient
+    /// `scale·a·(b − c)`: the gradient of a squared difference; `a` is the incoming gradient
     MseGrad {
         /// 2 for a sum, 2/N for a mean.
         scale: f64,
@@ -372,7 +373,7 @@ impl Ternary {
 pub struct Select {
     /// Non-zero chooses `on_true`.
     pub mask: Operand,
-    /// Taken where the mask is set.
+    /// Taken if the mask is set.
     pub on_true: Operand,
     /// Taken elsewhere.
     pub on_false: Operand,
@@ -395,7 +396,7 @@ impl Select {
 /// `out = mask ? value : x`.
 #[derive(Clone, Debug)]
 pub struct MaskedFill {
-    /// Taken where the mask is 0.
+    /// Taken if the mask is 0.
     pub x: Operand,
     /// Non-zero chooses `value`.
     pub mask: Operand,
@@ -418,7 +419,7 @@ impl MaskedFill {
 /// is `j − i ≤ diagonal`, the upper one `j − i ≥ diagonal`.
 #[derive(Clone, Debug)]
 pub struct Triangle {
-    /// Which half.
+    /// True for the upper triangle.
     pub upper: bool,
     /// Offset of the diagonal, positive to the right.
     pub diagonal: i64,

@@ -5,7 +5,8 @@ use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// `out[i] = table[indices[i]]`. An index outside the table reads as NaN (0 for integers): a kernel cannot report errors.
+/// `out[i] = table[indices[i]]`. An index outside the table reads as NaN (0 for integers), because a kernel cannot
+/// report errors.
 #[derive(Clone, Debug)]
 pub struct Gather {
     /// `[rows, n]`, any strides; the other operands are contiguous.
@@ -23,15 +24,16 @@ impl Gather {
     }
 }
 
-/// `out[r] = Σ_{i: indices[i] = r} src[i]`, 0 for rows that no index names; with `accumulate`, added to what `out` held.
+/// `out[r] = Σ_{i: indices[i] = r} src[i]`, 0 for rows that no index names. With `accumulate`, the sum is added to the
+/// old `out`.
 ///
-/// Rows are summed in the order of `i`, so that the result is the same to the bit in every run; what `out` held may come first or last. Indices outside the table, and
-/// `padding_index`, are skipped.
+/// Rows are summed in the order of `i`, so that the result is the same to the bit in every run. The old `out` may come
+/// first or last. Indices outside the table, and `padding_index`, are skipped.
 #[derive(Clone, Debug)]
 pub struct ScatterAdd {
     /// Adds to `out` instead of overwriting it.
     pub accumulate: bool,
-    /// A row that receives nothing.
+    /// Index of a row that receives nothing.
     pub padding_index: Option<i64>,
     /// `[count, n]`, any strides; the other operands are contiguous.
     pub src: Operand,

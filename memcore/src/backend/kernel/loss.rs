@@ -5,10 +5,10 @@ use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// What becomes of the losses.
+/// How the losses of all targets are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reduction {
-    /// Kept, one per target.
+    /// Not at all: one loss per target.
     None,
     /// Averaged over the targets that are not ignored.
     Mean,
@@ -16,16 +16,17 @@ pub enum Reduction {
     Sum,
 }
 
-/// `loss[i, j] = −log_probs[i, target[i, j], j]`, 0 where the target is `ignore_index`; then `reduction`. `inner` counts the positions of an
-/// example, as the pixels of a picture; it is 1 for an example that belongs to one class.
+/// `loss[i, j] = −log_probs[i, target[i, j], j]`, 0 where the target is `ignore_index`; then `reduction`. `inner` is
+/// the number of positions of one example, such as the pixels of a picture; it is 1 if an example has one class.
 ///
-/// `total_weight` receives the number of targets that are not ignored, whatever the reduction (PyTorch keeps it for backward). A target outside `0..classes` that is not
-/// `ignore_index` makes the loss NaN: a device cannot report an error from inside a kernel.
+/// `total_weight` receives the number of targets that are not ignored, whatever the reduction (PyTorch keeps it for
+/// backward). A target outside `0..classes` that is not `ignore_index` makes the loss NaN, because a kernel cannot
+/// report errors.
 #[derive(Clone, Debug)]
 pub struct NllLoss {
-    /// What becomes of the losses.
+    /// How the losses are combined.
     pub reduction: Reduction,
-    /// This target does not count.
+    /// A target of this value does not count.
     pub ignore_index: i64,
     /// `[n, classes, inner]`, contiguous.
     pub log_probs: Operand,
@@ -47,13 +48,13 @@ impl NllLoss {
     }
 }
 
-/// `out[i, target[i, j], j] = −grad·scale`, 0 elsewhere, with scale 1/total_weight for a mean. A target outside `0..classes` is passed over, as one
-/// that is ignored.
+/// `out[i, target[i, j], j] = −grad·scale`, 0 elsewhere; for a mean, scale is 1/total_weight, else 1. A target outside
+/// `0..classes` is skipped, like an ignored one.
 #[derive(Clone, Debug)]
 pub struct NllLossGrad {
-    /// What forward did.
+    /// The reduction of the forward pass.
     pub reduction: Reduction,
-    /// This target does not count.
+    /// A target of this value does not count.
     pub ignore_index: i64,
     /// Gradient of the loss: scalar, or `[n, inner]` of any strides without reduction.
     pub grad: Operand,
@@ -66,7 +67,7 @@ pub struct NllLossGrad {
 }
 kernel!(NllLossGrad, "nll_loss_grad", in_place: false, [reduction, ignore_index], { grad: Read, target: Read, total_weight: Read, out: Write }, flops: |k| k.target.numel() as u64);
 impl NllLossGrad {
-    /// From example to example, and from position to position, in the gradient: 0 where it is a scalar.
+    /// Strides of the gradient from example to example and from position to position; both 0 for a scalar.
     pub fn grad_strides(&self) -> [usize; 2] {
         match (self.reduction, self.grad.layout.strides()) {
             (Reduction::None, &[example, position]) => [example, position],

@@ -7,14 +7,15 @@ use crate::error::Result;
 
 /// `out = alpha·(a @ b) + beta·out + bias`, for each matrix of a batch.
 ///
-/// `a` is `[batch, m, k]`, `b` is `[batch, k, n]`, `out` is `[batch, m, n]`, `bias` is `[n]` and added to every row. Transposes are
-/// strides; a batch stride of 0 repeats a matrix. In each matrix of `a`, `b` and `out` one of the two strides is 1 (or its size is 1),
-/// so that every BLAS can take it; `out`'s rows are contiguous. When `beta` is 0 `out` is not read (it may be NaN); with k = 0 the product is 0.
+/// `a` is `[batch, m, k]`, `b` is `[batch, k, n]`, `out` is `[batch, m, n]`; `bias` is `[n]` and is added to every row.
+/// Transposes are strides; a batch stride of 0 repeats a matrix. In each matrix of `a`, `b` and `out` one of the two
+/// strides is 1 (or its size is 1), so that every BLAS can take it; `out`'s rows are contiguous. If `beta` is 0, `out`
+/// is not read and may hold NaN. If k is 0, the product is 0.
 #[derive(Clone, Debug)]
 pub struct Matmul {
     /// Factor of the product.
     pub alpha: f64,
-    /// Factor of what `out` held.
+    /// Factor of the old `out`.
     pub beta: f64,
     /// `[batch, m, k]`
     pub a: Operand,

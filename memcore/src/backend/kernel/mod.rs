@@ -1,17 +1,18 @@
 //! Every kernel a backend must have, as plain data with named operands.
 //!
-//! One file per family; each kernel is a struct that says what it computes, in terms of its operands, and
-//! checks its own shapes. What is validated, traced, counted and bound is derived from
-//! [`KernelCall::each_operand`] and [`KernelCall::each_attribute`], once.
+//! There is one file per family. Each kernel is a struct that defines its result in terms of its operands and checks
+//! its own shapes. Validation, traces, counters and bindings are all derived from [`KernelCall::each_operand`] and
+//! [`KernelCall::each_attribute`].
 //!
 //! Conventions, for every kernel unless it says otherwise:
-//! - *Type of computation.* A kernel computes and accumulates in the widest of its operands' float types, f32 for 16-bit floats, and
-//!   rounds to nearest even once when it stores; integers are computed in their own type and wrap around. So softmax of f32 into f64 is
-//!   computed in f64.
-//! - *Element types.* A kernel takes floats of one type unless its definition names others. Where that depends on the function, the
-//!   function says it ([`UnaryOp::types`], [`BinaryOp::types`], [`ReduceOp::types`]). Moving and choosing take every type. What is not
-//!   defined is refused before a backend sees it, and what is defined has a case in the conformance suites.
-//! - NaN is any NaN: its sign and payload are left open.
+//! - *Type of computation.* A kernel computes and accumulates in the widest float type of its operands (f32 for 16-bit
+//!   floats) and rounds to nearest even once, when it stores. So softmax of f32 into f64 is computed in f64. Integers
+//!   are computed in their own type and wrap around.
+//! - *Element types.* A kernel takes floats of one type unless its definition names others. If the types depend on the
+//!   function, the function names them ([`UnaryOp::types`], [`BinaryOp::types`], [`ReduceOp::types`]). Kernels that
+//!   move or select values take every type. An undefined combination is refused before a backend sees it; every defined
+//!   one has a case in the conformance suites.
+//! - NaN is any NaN: sign and payload are unspecified.
 //! - Elementwise kernels take any strides; a stride of 0 in an input broadcasts. All operands have `out`'s sizes.
 //! - Row kernels take contiguous operands.
 //! - An elementwise kernel may work in place: an input may be *the same view* as the output. Otherwise a
@@ -60,11 +61,11 @@ use super::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Declares [`KernelCall`] and forwards to the kernel behind each variant.
+/// Declares [`KernelCall`] and forwards each method to the kernel of the variant.
 macro_rules! kernel_calls {
     ($($(#[$doc:meta])* $variant:ident),* $(,)?) => {
-        /// Everything a backend must be able to run. A new variant makes every in-tree backend fail to
-        /// compile until it decides.
+        /// A call of any kernel that a backend must be able to run. A new variant makes every in-tree backend fail to
+        /// compile until it handles it.
         ///
         /// A call is data: [`Device::launch`](crate::Device::launch) checks it before the backend sees it.
         ///
@@ -94,7 +95,7 @@ macro_rules! kernel_calls {
             /// The names of all kernels, in the order of the variants.
             pub const NAMES: &'static [&'static str] = &[$(<$variant as Kernel>::NAME),*];
 
-            /// Each kernel's name, with the names of all operands that it can have, in the order in which they are visited.
+            /// Each kernel's name, with the names of all its possible operands in the order in which they are visited.
             pub const OPERANDS: &'static [(&'static str, &'static [&'static str])] =
                 &[$((<$variant as Kernel>::NAME, <$variant as Kernel>::OPERANDS)),*];
 
@@ -106,12 +107,13 @@ macro_rules! kernel_calls {
             pub fn each_operand(&self, f: &mut OperandVisitor<'_>) {
                 match self { $(KernelCall::$variant(k) => k.each_operand(f)),* }
             }
-            /// Calls `f` with the name and value of everything that is not an operand. With the kernel's name and its operands this is the
-            /// whole call.
+            /// Calls `f` with the name and value of each attribute. The kernel's name, its operands and its attributes
+            /// are the whole call.
             pub fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
                 match self { $(KernelCall::$variant(k) => k.each_attribute(f)),* }
             }
-            /// The names of all operands that such a call can have; [`each_operand`](Self::each_operand) visits those that it has.
+            /// Names of all possible operands of this kernel; [`each_operand`](Self::each_operand) visits those that
+            /// are present.
             pub fn operand_names(&self) -> &'static [&'static str] {
                 match self { $(KernelCall::$variant(_) => <$variant as Kernel>::OPERANDS),* }
             }
@@ -127,7 +129,7 @@ macro_rules! kernel_calls {
             pub(crate) fn flops(&self) -> u64 {
                 match self { $(KernelCall::$variant(k) => k.flops()),* }
             }
-            /// The operand that is read by indices, and how many elements of it they name.
+            /// The operand that is read through indices, and the number of its elements that are indexed.
             pub(crate) fn gathered(&self) -> Option<(&'static str, usize)> {
                 match self { $(KernelCall::$variant(k) => k.gathered()),* }
             }
@@ -140,7 +142,7 @@ macro_rules! kernel_calls {
 }
 
 impl KernelCall {
-    /// The place for the workspace of a call that takes one: `None` in it until somebody gives it
+    /// The workspace field of a kernel that has one. It holds `None` until the caller sets a workspace of
     /// [`workspace_bytes`](super::Backend::workspace_bytes).
     pub fn workspace_mut(&mut self) -> Option<&mut Option<Operand>> {
         match self {
@@ -170,9 +172,9 @@ kernel_calls! {
     Binary,
     /// Three-operand arithmetic, with broadcasting.
     Ternary,
-    /// Chooses by a mask.
+    /// Chooses elements by a mask.
     Select,
-    /// Replaces what a mask covers by one value.
+    /// Replaces the elements under a mask by one value.
     MaskedFill,
     /// Keeps the lower or upper triangle.
     Triangle,
@@ -182,47 +184,47 @@ kernel_calls! {
     Matmul,
     /// Two-dimensional convolution.
     Conv2d,
-    /// Its gradient for the input.
+    /// Gradient of the convolution for its input.
     Conv2dInputGrad,
-    /// Its gradient for the weight.
+    /// Gradient of the convolution for its weight.
     Conv2dWeightGrad,
     /// Max and average pooling.
     Pool2d,
-    /// Its gradient.
+    /// Gradient of the pooling.
     Pool2dGrad,
     /// Softmax and log-softmax over any axis.
     Softmax,
-    /// Their gradient.
+    /// Gradient of softmax and log-softmax.
     SoftmaxGrad,
     /// Layer normalisation.
     LayerNorm,
-    /// Its gradients.
+    /// Gradients of layer normalisation.
     LayerNormGrad,
     /// Root-mean-square normalisation.
     RmsNorm,
-    /// Its gradients.
+    /// Gradients of root-mean-square normalisation.
     RmsNormGrad,
     /// Batch normalisation.
     BatchNorm,
-    /// Its gradients.
+    /// Gradients of batch normalisation.
     BatchNormGrad,
     /// Negative log-likelihood of class indices.
     NllLoss,
-    /// Its gradient.
+    /// Gradient of the negative log-likelihood.
     NllLossGrad,
     /// Rows of a table by index.
     Gather,
     /// Adds rows to a table by index.
     ScatterAdd,
-    /// Zeroes elements at random and remembers which.
+    /// Zeroes elements at random and writes a mask of the kept ones.
     Dropout,
-    /// Its gradient.
+    /// Gradient of dropout.
     DropoutGrad,
     /// A fused SGD step over many parameters.
     SgdStep,
     /// A fused Adam or AdamW step over many parameters.
     AdamStep,
-    /// Divides gradients by the loss scale and looks for infinities.
+    /// Multiplies gradients by the inverse loss scale and looks for infinities and NaN.
     Unscale,
     /// Adapts the loss scale.
     UpdateScale,
@@ -230,18 +232,18 @@ kernel_calls! {
     Rope,
     /// Fused scaled dot-product attention.
     Attention,
-    /// Its gradients.
+    /// Gradients of attention.
     AttentionGrad,
-    /// Rows to int8 with one scale each.
+    /// Converts rows to int8 with one scale each.
     QuantizeInt8,
-    /// Back to floats.
+    /// Converts int8 rows back to floats.
     DequantizeInt8,
-    /// Product with an int8 weight, dequantised on the way.
+    /// Product with an int8 weight that is dequantised on the way.
     MatmulInt8,
 }
 
 impl KernelCall {
-    /// The dtype that stands for the call in messages and tables: the first operand's.
+    /// The dtype that represents the call in messages and tables: that of the first operand.
     pub fn dtype(&self) -> DType {
         let mut first = None;
         self.each_operand(&mut |_, _, operand| {

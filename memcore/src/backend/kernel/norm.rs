@@ -1,7 +1,8 @@
 //! Layer, root-mean-square and batch normalisation.
 //!
-//! Statistics are kept in the accumulator type of the input (f32 for 16-bit floats). Batch normalisation takes a 16-bit input with parameters in
-//! f32 too, as PyTorch's does: a network under autocast has them, and one that was cast without its normalisations.
+//! Statistics have the accumulator type of the input (f32 for 16-bit floats). Batch normalisation also takes a 16-bit
+//! input with f32 parameters, as in PyTorch: they occur under autocast, and in a network that was cast without its
+//! normalisation layers.
 
 use super::definition::{Check, kernel};
 use crate::backend::Operand;
@@ -38,8 +39,8 @@ impl LayerNorm {
     }
 }
 
-/// Gradients of [`LayerNorm`]: those of the operands that are present. With `x̂ = (x − mean)·rstd` and `g = grad·weight`,
-/// `out_x = rstd·(g − mean(g) − x̂·mean(g·x̂))`, `out_weight = Σ_rows grad·x̂`, `out_bias = Σ_rows grad`.
+/// Gradients of [`LayerNorm`], for the output operands that are present. With `x̂ = (x − mean)·rstd` and `g =
+/// grad·weight`, `out_x = rstd·(g − mean(g) − x̂·mean(g·x̂))`, `out_weight = Σ_rows grad·x̂`, `out_bias = Σ_rows grad`.
 #[derive(Clone, Debug)]
 pub struct LayerNormGrad {
     /// Gradient of the result, `[rows, n]`.
@@ -131,14 +132,15 @@ impl RmsNormGrad {
 
 /// Each channel of `x` `[n, c, l]` (l = height·width): `out = (x − mean)·invstd·weight + bias`.
 ///
-/// In training the mean and biased variance are the batch's; they are written to `save_mean` and `save_invstd`, and the running
-/// statistics become `(1 − momentum)·running + momentum·batch`, with the unbiased variance (as PyTorch). Otherwise the running ones are
-/// used, `save_mean` and `save_invstd` are absent, and nothing but `out` is written.
+/// In training, the mean and the biased variance are those of the batch. They are written to `save_mean` and
+/// `save_invstd`, and the running statistics become `(1 − momentum)·running + momentum·batch`, with the unbiased
+/// variance (as in PyTorch). Otherwise the running statistics are used, `save_mean` and `save_invstd` are absent, and
+/// only `out` is written.
 ///
-/// Weight, bias and running statistics have one type, which is the input's or its accumulator type.
+/// Weight, bias and running statistics have one type: the input's, or its accumulator type.
 #[derive(Clone, Debug)]
 pub struct BatchNorm {
-    /// Whether the batch's statistics are used.
+    /// True to use the batch's statistics.
     pub training: bool,
     /// Weight of the batch in the running statistics.
     pub momentum: f64,
@@ -156,9 +158,9 @@ pub struct BatchNorm {
     pub running_var: Option<Operand>,
     /// `[n, c, l]`
     pub out: Operand,
-    /// `[c]`, accumulator type. In training.
+    /// `[c]`, accumulator type; only in training.
     pub save_mean: Option<Operand>,
-    /// `[c]`, accumulator type. In training.
+    /// `[c]`, accumulator type; only in training.
     pub save_invstd: Option<Operand>,
 }
 kernel!(BatchNorm, "batch_norm", in_place: false, [training, momentum, eps], { x: Read, weight: Read, bias: Read, running_mean: ReadWrite, running_var: ReadWrite, out: Write, save_mean: Write, save_invstd: Write }, flops: |k| 8 * k.out.numel() as u64);
@@ -198,7 +200,7 @@ impl BatchNorm {
 /// `out_weight = Σ grad·x̂`, `out_bias = Σ grad`. Weight, `out_weight` and `out_bias` have one type, as in [`BatchNorm`].
 #[derive(Clone, Debug)]
 pub struct BatchNormGrad {
-    /// Whether forward used the batch's statistics.
+    /// True if forward used the batch's statistics.
     pub training: bool,
     /// Gradient of the result, `[n, c, l]`, any strides.
     pub grad: Operand,
@@ -264,7 +266,7 @@ fn parameter(c: &Check, name: &'static str, operand: &Option<Operand>, x: &Opera
     c.dense(name, operand, &[n])
 }
 
-/// Of batch normalisation, whose parameters have one type, `dtype`.
+/// Checks a parameter of batch normalisation; all parameters have the type `dtype`.
 fn channel_parameter(
     c: &Check,
     name: &'static str,

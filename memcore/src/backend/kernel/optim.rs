@@ -1,7 +1,7 @@
 //! Fused optimizer steps over all parameters in one launch, and the loss scaler's kernels.
 //!
-//! Loop and foreach optimizers are compositions of elementwise kernels in core, so that they differ from these exactly where
-//! PyTorch's do: in temporaries.
+//! Loop and foreach optimizers are composed of elementwise kernels in core. They differ from these fused kernels
+//! exactly where PyTorch's do: in temporaries.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::backend::{Access, Operand};
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// What one parameter brings to an SGD step. Contiguous, one type and size.
+/// Operands of one parameter in an SGD step: contiguous, of one type and size.
 #[derive(Clone, Copy, Debug)]
 pub struct SgdTensors {
-    /// Updated.
+    /// The parameter, which is updated.
     pub param: Operand,
     /// Its gradient.
     pub grad: Operand,
@@ -22,8 +22,8 @@ pub struct SgdTensors {
     pub momentum: Option<Operand>,
 }
 
-/// SGD as PyTorch's: `g = ±grad + weight_decay·p`; with momentum `b = g` at the first step, else `momentum·b + (1 − dampening)·g`, and
-/// `g = nesterov ? g + momentum·b : b`; then `p −= lr·g`. A non-zero `found_inf` skips the step.
+/// SGD as in PyTorch: `g = ±grad + weight_decay·p`; with momentum `b = g` at the first step, else `momentum·b + (1 −
+/// dampening)·g`, and `g = nesterov ? g + momentum·b : b`; then `p −= lr·g`. A non-zero `found_inf` skips the step.
 #[derive(Clone, Debug)]
 pub struct SgdStep {
     /// The parameters.
@@ -32,15 +32,15 @@ pub struct SgdStep {
     pub lr: f64,
     /// Weight of the old momentum buffer.
     pub momentum: f64,
-    /// Taken off the gradient's weight in the buffer.
+    /// Dampening of the gradient's weight in the buffer.
     pub dampening: f64,
     /// Weight decay.
     pub weight_decay: f64,
-    /// Nesterov's form.
+    /// Use Nesterov momentum.
     pub nesterov: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
-    /// Whether the momentum buffers hold nothing yet.
+    /// True at the first step, when the momentum buffers hold nothing.
     pub first_step: bool,
     /// Scalar f32; non-zero skips the step.
     pub found_inf: Option<Operand>,
@@ -87,10 +87,10 @@ impl Kernel for SgdStep {
     }
 }
 
-/// What one parameter brings to an Adam step. Contiguous, one type and size.
+/// Operands of one parameter in an Adam step: contiguous, of one type and size.
 #[derive(Clone, Copy, Debug)]
 pub struct AdamTensors {
-    /// Updated.
+    /// The parameter, which is updated.
     pub param: Operand,
     /// Its gradient.
     pub grad: Operand,
@@ -98,13 +98,13 @@ pub struct AdamTensors {
     pub exp_avg: Operand,
     /// Second moment, updated.
     pub exp_avg_sq: Operand,
-    /// Largest second moment so far, updated; with AMSGrad.
+    /// Largest second moment so far, updated; only with AMSGrad.
     pub max_exp_avg_sq: Option<Operand>,
     /// Scalar f32: the number of steps, **including this one** (already incremented).
     pub step: Operand,
 }
 
-/// Adam and AdamW as PyTorch's, with `t` the step count:
+/// Adam and AdamW as in PyTorch, with `t` the step count:
 /// `g = ±grad` (Adam: `+ weight_decay·p`; AdamW: first `p *= 1 − lr·weight_decay`); `m += (1 − β₁)(g − m)`;
 /// `v = β₂v + (1 − β₂)g²`; with AMSGrad `v̂ = max(v̂, v)`, else `v̂ = v`; `p −= lr/(1 − β₁ᵗ) · m / (√v̂/√(1 − β₂ᵗ) + eps)`.
 /// A non-zero `found_inf` skips the step.
@@ -120,7 +120,7 @@ pub struct AdamStep {
     pub eps: f64,
     /// Weight decay.
     pub weight_decay: f64,
-    /// AdamW's decoupled decay instead of Adam's.
+    /// AdamW's decoupled weight decay instead of Adam's.
     pub decoupled: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
@@ -171,7 +171,8 @@ impl Kernel for AdamStep {
     }
 }
 
-/// `grad *= inv_scale` for every gradient; `found_inf = 1` when one of them (before scaling) is infinite or NaN, else unchanged.
+/// `grad *= inv_scale` for every gradient. `found_inf = 1` if an element was infinite or NaN before scaling, else
+/// unchanged.
 #[derive(Clone, Debug)]
 pub struct Unscale {
     /// The gradients, contiguous floats.
@@ -214,11 +215,11 @@ impl Kernel for Unscale {
 /// grows by one, and at `growth_interval` `scale *= growth_factor` (unless that overflows) and the tracker returns to 0.
 #[derive(Clone, Debug)]
 pub struct UpdateScale {
-    /// Factor after enough clean steps.
+    /// Factor after `growth_interval` steps without an overflow.
     pub growth_factor: f64,
     /// Factor after an overflow.
     pub backoff_factor: f64,
-    /// Clean steps until the scale grows.
+    /// Steps in a row without an overflow after which the scale grows.
     pub growth_interval: i32,
     /// Scalar f32.
     pub scale: Operand,

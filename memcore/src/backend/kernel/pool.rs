@@ -12,7 +12,7 @@ pub struct Pool2dGeometry {
     pub window: [usize; 2],
     /// Steps between windows.
     pub stride: [usize; 2],
-    /// Border added on each side: ignored by max, zeros for average. At most half the window.
+    /// Border added on each side, at most half the window. Max pooling ignores it; average pooling counts it as zeros.
     pub padding: [usize; 2],
 }
 
@@ -20,7 +20,7 @@ impl Pool2dGeometry {
     /// Height and width of the result: `⌊(in + 2·padding − window)/stride⌋ + 1`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the window does not fit, a size is 0 or the padding exceeds half the window.
+    /// [`Error::Shape`] if the window does not fit, a size is 0 or the padding exceeds half the window.
     pub fn output_size(&self, input: [usize; 2]) -> Result<[usize; 2]> {
         let mut out = [0; 2];
         for i in 0..2 {
@@ -50,7 +50,7 @@ impl Pool2dGeometry {
     }
 }
 
-/// What is made of a window.
+/// The value computed from a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolOp {
     /// The largest element; NaN wins; the first of equals.
@@ -81,10 +81,10 @@ impl Pool2d {
     }
 }
 
-/// Gradient of [`Pool2d`]; overlapping windows add up.
+/// Gradient of [`Pool2d`]; the gradients of overlapping windows are summed.
 #[derive(Clone, Debug)]
 pub struct Pool2dGrad {
-    /// What forward computed.
+    /// The operation of the forward pass.
     pub op: PoolOp,
     /// Window, stride, padding.
     pub geometry: Pool2dGeometry,

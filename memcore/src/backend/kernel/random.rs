@@ -9,13 +9,14 @@ use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// What is made of a random word `w`.
+/// The value made from a random word `w`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RandomKind {
     /// The word itself, into i32 (same bits).
     Words,
-    /// `low + (high − low)·u` with `u = (w >> 8)·2⁻²⁴`, computed in f32 (for f64 in f64) and then rounded to the type. The bits are the same
-    /// everywhere: `low` and `high` are rounded first, then the difference, the product and the sum, each by itself.
+    /// `low + (high − low)·u` with `u = (w >> 8)·2⁻²⁴`, computed in f32 (for f64 in f64) and then rounded to the type.
+    /// The bits are the same on every backend: `low` and `high` are rounded first, then the difference, the product and
+    /// the sum, each by itself.
     Uniform {
         /// Lower bound, inclusive.
         low: f64,
@@ -27,7 +28,7 @@ pub enum RandomKind {
 /// `out[i] = kind(philox(seed, offset, i))` in row-major order; `out` contiguous.
 #[derive(Clone, Debug)]
 pub struct Random {
-    /// What is made of the words.
+    /// The values to make.
     pub kind: RandomKind,
     /// Key of the generator.
     pub seed: u64,
@@ -48,7 +49,7 @@ impl Random {
 }
 
 /// `mask[i] = u(i) ≥ p` with the uniform `u` of [`Random`] over `[0, 1)`, in f32; `out = mask ? x/(1 − p) : 0`. A
-/// product with the reciprocal is as good as the quotient.
+/// backend may multiply by the reciprocal instead of dividing.
 #[derive(Clone, Debug)]
 pub struct Dropout {
     /// Probability of dropping, `0 ≤ p ≤ 1`; at 1 everything is 0.

@@ -5,7 +5,7 @@ use crate::backend::Operand;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// What is made of the elements of one group.
+/// The value computed from the elements of one group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReduceOp {
     /// Their sum.
@@ -21,7 +21,7 @@ pub enum ReduceOp {
 }
 
 impl ReduceOp {
-    /// The element types in which it is defined.
+    /// The element types for which the reduction is defined.
     pub const fn types(self) -> Types {
         match self {
             ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min => Types::Numbers,
@@ -32,8 +32,8 @@ impl ReduceOp {
 
 /// `out[kept] = op over reduced axes of x`. `out` has `x`'s rank, with size 1 in each reduced axis.
 ///
-/// For `Max` and `Min` over exactly one axis, `indices` receives the position of the first extremum.
-/// Groups are summed pairwise or in blocks: the error grows with the logarithm of their size at most.
+/// For `Max` and `Min` over exactly one axis, `indices` receives the position of the first extremum. Groups are summed
+/// pairwise or in blocks, so that the error grows at most with the logarithm of their size.
 #[derive(Clone, Debug)]
 pub struct Reduce {
     /// What is computed.
@@ -42,7 +42,7 @@ pub struct Reduce {
     pub axes: u8,
     /// Any strides; not empty in a reduced axis for `Max` and `Min`.
     pub x: Operand,
-    /// Same type as `x`; for sums of 16-bit floats also f32, which is then not rounded. Any strides.
+    /// Same type as `x`, any strides. For sums of 16-bit floats it may be f32; the sum is then not rounded.
     pub out: Operand,
     /// i64, the sizes of `out`, contiguous.
     pub indices: Option<Operand>,

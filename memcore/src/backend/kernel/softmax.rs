@@ -4,13 +4,14 @@ use super::definition::{Check, kernel};
 use crate::backend::Operand;
 use crate::error::Result;
 
-/// Over the middle dimension of `x` `[outer, n, inner]`: `out = eˣ⁻ᵐ / Σ eˣ⁻ᵐ`, or its logarithm, with `m` the maximum of those n.
+/// Softmax over the middle dimension of `x` `[outer, n, inner]`: `out = eˣ⁻ᵐ / Σ eˣ⁻ᵐ`, or its logarithm, with `m` the
+/// maximum of the n elements.
 ///
-/// The elements of a group lie `inner` apart. `inner` is 1 for the last axis of a tensor, which is the common case: groups are rows then.
-/// A group of `-inf` alone gives NaN, as in PyTorch.
+/// The elements of a group are `inner` elements apart. For the last axis of a tensor, the common case, `inner` is 1 and
+/// the groups are rows. A group of only `-inf` gives NaN, as in PyTorch.
 #[derive(Clone, Debug)]
 pub struct Softmax {
-    /// The logarithm of it.
+    /// True for the logarithm.
     pub log: bool,
     /// `[outer, n, inner]`, contiguous.
     pub x: Operand,
@@ -28,18 +29,19 @@ impl Softmax {
     }
 }
 
-/// Gradient of [`Softmax`] from its result `y`: `y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`; sums over the middle dimension.
+/// Gradient of [`Softmax`] from its result `y`: `y·(grad − Σ grad·y)`; for the logarithm `grad − e^y·Σ grad`. Sums go
+/// over the middle dimension.
 #[derive(Clone, Debug)]
 pub struct SoftmaxGrad {
-    /// Whether forward took the logarithm.
+    /// True if forward took the logarithm.
     pub log: bool,
-    /// What forward gave, `[outer, n, inner]`, contiguous, as all operands here.
+    /// Forward's result, `[outer, n, inner]`, contiguous, as all operands here.
     pub y: Operand,
-    /// Gradient of it.
+    /// Gradient of the result.
     pub grad: Operand,
     /// Gradient of the input.
     pub out: Operand,
-    /// A temporary that PyTorch makes here (`grad·y`); may be left unused.
+    /// Scratch for `grad·y`, a temporary that PyTorch makes here; a kernel may leave it unused.
     pub workspace: Option<Operand>,
 }
 kernel!(SoftmaxGrad, "softmax_grad", in_place: true, [log], { y: Read, grad: Read, out: Write, workspace: Workspace }, flops: |k| 4 * k.out.numel() as u64);

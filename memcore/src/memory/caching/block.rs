@@ -1,4 +1,4 @@
-//! Blocks and segments: slabs whose entries are linked by index.
+//! Blocks and segments: entries of slabs, linked by index.
 
 use std::num::NonZeroU64;
 
@@ -9,7 +9,7 @@ use crate::memory::Stream;
 
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Index of a pool: the default large and small one first, then two for each private pool.
+/// Index of a pool: the default large one, the default small one, then two for each private pool.
 pub(super) type PoolIndex = u32;
 /// The default pool for blocks above 1 MiB.
 pub(super) const LARGE: PoolIndex = 0;
@@ -21,25 +21,26 @@ pub(super) const SMALL: PoolIndex = 1;
 pub(super) struct Node {
     pub(super) address: u64,
     pub(super) bytes: u64,
-    /// What the client asked for. A block that is free keeps the number of its last client, as PyTorch's does.
+    /// Bytes that the client asked for. A free block keeps the number of its last client, as in PyTorch.
     pub(super) requested_bytes: u64,
     /// The pool's count of searches when the block was last freed: its age for garbage collection.
     pub(super) freed_at: u64,
-    /// Where it stands among free blocks of its size, where that is not decided by its address ([`Caching::made`](super::Caching::made)).
+    /// Position among free blocks of the same size, if the address does not decide it
+    /// ([`Caching::made`](super::Caching::made)).
     pub(super) made: Option<NonZeroU64>,
     pub(super) stream: Stream,
     pub(super) segment: u32,
-    /// Neighbours in the segment, in order of address; [`NONE`] at its ends.
+    /// Neighbours in the segment, in order of address; [`NONE`] at the segment's ends.
     pub(super) prev: u32,
     pub(super) next: u32,
-    /// Events that its free still waits for.
+    /// Number of events that its free still waits for.
     pub(super) events: u32,
     pub(super) pool: PoolIndex,
     pub(super) allocated: bool,
-    /// Has memory behind it: false only in the unmapped ranges of expandable segments.
+    /// True if it has memory: false only for the unmapped ranges of expandable segments.
     pub(super) mapped: bool,
     pub(super) expandable: bool,
-    /// Streams were recorded on it; they are kept aside.
+    /// True if streams were recorded on it; they are stored elsewhere.
     pub(super) recorded: bool,
 }
 
@@ -64,20 +65,20 @@ impl Node {
         }
     }
 
-    /// Whether it shares its segment with other blocks.
+    /// True if it shares its segment with other blocks.
     #[inline]
     pub(super) fn is_split(&self) -> bool {
         self.prev != NONE || self.next != NONE
     }
 
-    /// Whether nobody holds it or waits for it.
+    /// True if no client holds it and it waits for no event.
     #[inline]
     pub(super) fn is_free(&self) -> bool {
         !self.allocated && self.events == 0 && !self.recorded
     }
 }
 
-/// What one driver call gave: an ordinary segment, or a reservation that grows.
+/// The result of one driver call: an ordinary segment, or a reservation that grows.
 #[derive(Clone, Debug)]
 pub(super) struct Segment {
     pub(super) id: SegmentId,
@@ -85,7 +86,7 @@ pub(super) struct Segment {
     pub(super) bytes: u64,
     /// Its first block.
     pub(super) first: u32,
-    /// Size of a page, for an expandable segment.
+    /// Size of a page; only for an expandable segment.
     pub(super) page_bytes: u64,
 }
 

@@ -1,11 +1,11 @@
-//! Filed blocks in order, up to a fixed number: what a class of the free list consists of.
+//! Filed blocks in order, up to a fixed number: a class of the free list consists of these.
 
-/// Entries of a chunk: the more, the longer a shift within one; the fewer, the longer the table of chunks.
+/// Entries of a chunk. More make a shift within one chunk longer; fewer make the table of chunks longer.
 pub(super) const CHUNK: usize = 32;
 
-/// A filed block. Size and address lie beside its number, so that looking at one costs one line of the cache; not beside
-/// each other, or the compiler moves them as one word of 16 bytes, for which the processor waits until the two stores
-/// that wrote them a moment ago are out: a third of an allocation's time.
+/// A filed block. Size and address are next to the block's number, so that looking at one touches one cache line. They
+/// are not next to each other: the compiler would move them as one word of 16 bytes, and the processor would wait until
+/// the two stores that just wrote them are complete, which takes a third of an allocation's time.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub(super) struct Entry {
@@ -15,7 +15,7 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Size and address as one number, in the same order.
+    /// Size and address as one number, which sorts like the pair.
     #[inline]
     pub(super) fn key(&self) -> u128 {
         packed(self.bytes, self.address)
@@ -27,7 +27,7 @@ pub(super) fn packed(bytes: u64, address: u64) -> u128 {
     u128::from(bytes) << 64 | u128::from(address)
 }
 
-/// Some entries that follow each other.
+/// Consecutive entries.
 #[derive(Clone, Debug)]
 pub(super) struct Chunk<const N: usize> {
     pub(super) len: usize,
@@ -51,13 +51,14 @@ impl<const N: usize> Chunk<N> {
         self.len == N
     }
 
-    /// The first entry that is not below `key`; the length, if all are.
+    /// Index of the first entry that is not below `key`; the length, if all are below.
     #[inline]
     pub(super) fn slot(&self, key: u128) -> usize {
         self.entries().partition_point(|entry| entry.key() < key)
     }
 
-    /// Entries are few and most changes near the end: moving them one by one costs less than a call that moves memory.
+    /// Moves entries one by one: they are few and most changes are near the end, so that costs less than a call of
+    /// memmove.
     #[inline]
     pub(super) fn insert(&mut self, slot: usize, key: u128, block: u32) {
         let mut at = self.len;
@@ -82,7 +83,7 @@ impl<const N: usize> Chunk<N> {
         block
     }
 
-    /// Moves everything from `slot` on into a chunk of its own.
+    /// Moves all entries from `slot` on into a new chunk.
     pub(super) fn split_off(&mut self, slot: usize) -> Self {
         let mut upper = Self { len: self.len - slot, ..Self::default() };
         upper.entries[..upper.len].copy_from_slice(&self.entries[slot..self.len]);
@@ -90,7 +91,7 @@ impl<const N: usize> Chunk<N> {
         upper
     }
 
-    /// Takes all of another chunk behind its own; there must be room.
+    /// Appends all entries of another chunk; there must be room.
     pub(super) fn append(&mut self, other: &Self) {
         let end = self.len + other.len;
         self.entries[self.len..end].copy_from_slice(other.entries());

@@ -1,20 +1,20 @@
-//! The free blocks of about one size, in order: what the free list consists of.
+//! The free blocks of about one size, in order: the free list consists of these classes.
 //!
-//! Most classes have a block or two. Those stand in the class itself: every allocation and every free come by here, and
-//! each pointer on the way is waited for. A class that once had more keeps all of its blocks in chunks, so that with a
-//! million of them no change moves more than one chunk.
+//! Most classes have one or two blocks, stored in the class itself: every allocation and every free passes here, and
+//! each pointer on the way costs a wait. A class that once had more keeps all its blocks in chunks, so that no change
+//! moves more than one chunk even with a million blocks.
 
 use super::chunk::{CHUNK, Chunk, Entry};
 
-/// Blocks that stand in the class itself: with them it fills one line of the cache.
+/// Number of blocks that are stored in the class itself: with them the class fills one cache line.
 const FEW: usize = 2;
 
 /// Sorted entries of one class.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Class {
-    /// All entries, unless there are chunks.
+    /// All entries, unless `many` exists.
     few: Chunk<FEW>,
-    /// All entries, once there were more than a few.
+    /// All entries, once there were more than `FEW`.
     many: Option<Box<Chunks>>,
 }
 
@@ -37,7 +37,7 @@ impl Class {
         self.many = Some(Box::new(chunks));
     }
 
-    /// Takes out what stands there.
+    /// Removes the entry at a place and returns its block.
     #[inline(always)]
     pub(super) fn take(&mut self, chunk: usize, slot: usize) -> u32 {
         match &mut self.many {
@@ -63,7 +63,7 @@ impl Class {
         }
     }
 
-    /// What stands there.
+    /// The entry at a place.
     #[inline(always)]
     pub(super) fn entry(&self, chunk: usize, slot: usize) -> &Entry {
         match &self.many {
@@ -80,7 +80,7 @@ impl Class {
         }
     }
 
-    /// Places and entries from a place on.
+    /// Places and entries, from a place on.
     pub(super) fn entries(&self, from: (usize, usize)) -> impl Iterator<Item = ((usize, usize), &Entry)> + Clone {
         let chunks = self.many.iter().flat_map(|chunks| &chunks.chunks).map(Chunk::entries);
         let pieces = std::iter::once(self.few.entries()).filter(|_| self.many.is_none()).chain(chunks);
@@ -90,7 +90,7 @@ impl Class {
         })
     }
 
-    /// How many there are.
+    /// Number of entries.
     pub(super) fn len(&self) -> usize {
         self.few.len + self.many.iter().flat_map(|chunks| &chunks.chunks).map(|chunk| chunk.len).sum::<usize>()
     }
@@ -98,9 +98,9 @@ impl Class {
 
 #[derive(Clone, Debug)]
 struct Chunks {
-    /// No key of a chunk is below its entry here, and none of the chunk before it reaches it.
+    /// `starts[i]` is a lower bound of the keys in chunk `i`, and above all keys of chunk `i − 1`.
     starts: Vec<u128>,
-    /// None is empty, unless it is the only one.
+    /// Never empty, except for a single chunk.
     chunks: Vec<Chunk<CHUNK>>,
 }
 
@@ -111,7 +111,7 @@ impl Default for Chunks {
 }
 
 impl Chunks {
-    /// The chunk that a key belongs to.
+    /// Index of the chunk that a key belongs to.
     #[inline]
     fn chunk(&self, key: u128) -> usize {
         match self.starts.len() {
@@ -130,7 +130,7 @@ impl Chunks {
         chunk.insert(chunk.slot(key), key, block);
     }
 
-    /// Makes two of a chunk.
+    /// Splits a full chunk into two.
     #[cold]
     fn cut(&mut self, at: usize) {
         let upper = self.chunks[at].split_off(CHUNK / 2);
@@ -160,7 +160,8 @@ impl Chunks {
         block
     }
 
-    /// Lets a chunk that has become small go up in the next one, if both fit with room to spare.
+    /// Merges a chunk that has become small with the next one, if the result is at most half full; removes an empty
+    /// chunk.
     #[cold]
     fn join(&mut self, at: usize) {
         if at + 1 < self.chunks.len() && self.chunks[at].len + self.chunks[at + 1].len <= CHUNK / 2 {

@@ -1,4 +1,4 @@
-//! The events that were recorded on streams and are not yet complete, and the blocks that wait for them.
+//! Events recorded on streams that are not yet complete, and the blocks that wait for them.
 
 use std::collections::VecDeque;
 
@@ -7,20 +7,20 @@ use rustc_hash::FxHashMap;
 use super::block::Streams;
 use crate::memory::Stream;
 
-/// What is recorded and not yet complete.
+/// Recorded streams and events that are not yet complete.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Events {
     /// Streams that use a block, by block.
     pub(super) uses: FxHashMap<u32, Streams>,
-    /// Of those, the ones added while a graph was captured.
+    /// The streams of `uses` that were added during a graph capture.
     pub(super) uses_in_capture: FxHashMap<u32, Streams>,
-    /// Blocks freed while a graph was captured.
+    /// Blocks freed during a graph capture.
     pub(super) deferred: Vec<u32>,
-    /// One per stream with events outstanding, by stream. (PyTorch's order is that of a hash table; this one fits the
-    /// recordings.)
+    /// One queue per stream with outstanding events, in order of stream. (PyTorch's order is that of a hash table; this
+    /// one matches the recordings.)
     pub(super) queues: Vec<Queue>,
     recorded: u64,
-    /// Events up to this one are complete.
+    /// Number of the last complete event of all streams.
     completed: u64,
     holds: bool,
 }
@@ -29,7 +29,7 @@ pub(super) struct Events {
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
     stream: Stream,
-    /// Events of this stream up to this one are complete.
+    /// Number of the last complete event of this stream.
     pub(super) completed: u64,
     pub(super) entries: VecDeque<(u64, u32)>,
 }
@@ -57,7 +57,7 @@ impl Events {
         }
     }
 
-    /// The next block of a queue whose event is complete.
+    /// Removes and returns the next block of a queue, if its event is complete.
     pub(super) fn pop_complete(&mut self, queue: usize) -> Option<u32> {
         let (holds, completed) = (self.holds, self.completed);
         let queue = &mut self.queues[queue];

@@ -1,7 +1,7 @@
-//! Segments that grow: addresses are reserved once, memory is put behind them page by page.
+//! Segments that grow: addresses are reserved once, and memory is mapped page by page.
 //!
-//! One reservation of 9/8 of the device serves a pool and stream: a block at its end can always become larger, so
-//! that a growing request does not leave a too small segment behind. A reservation begins as one unmapped block.
+//! Each pool and stream has one reservation of 9/8 of the device. A block at its end can always grow, so that a growing
+//! request does not leave segments that are too small. A reservation begins as one unmapped block.
 
 use super::block::{NONE, Node, PoolIndex, Segment};
 use super::config::TorchVersion;
@@ -10,14 +10,14 @@ use super::{Caching, Driver, Request};
 use crate::error::{Error, Result};
 use crate::memory::DriverEvent;
 
-/// The most that is reserved for one segment: all addresses that a process can have. It bounds what a device of
-/// unbounded size (`meta`) reserves.
+/// The most that is reserved for one segment: all addresses that a process can have. It limits the reservation on a
+/// device of unbounded size (`meta`).
 const MAX_RESERVED_BYTES: u64 = 1 << 47;
 
 impl Caching {
-    /// A free block of at least the request's size, in no pool: the first run of free blocks that is long enough or
-    /// could be, made contiguous by mapping. `None` if the driver has no pages left; what was mapped on the way stays,
-    /// free.
+    /// Returns a free block of at least the request's size, in no pool. It is the first run of free blocks that is long
+    /// enough or can be made long enough, joined by mapping pages. `None` if the driver has no pages left; pages
+    /// already mapped stay, free.
     pub(super) fn grow_expandable(&mut self, request: &Request, driver: Driver<'_>) -> Result<Option<u32>> {
         let mut index = match self.find_expandable(request) {
             Some(index) => index,
@@ -46,8 +46,8 @@ impl Caching {
         Ok(Some(index))
     }
 
-    /// The first unmapped range of the pool and stream, with the free block before it if there is one, from where a
-    /// run of free blocks is long enough.
+    /// Returns the start of the first run of free blocks that is long enough: an unmapped range of the pool and stream,
+    /// or the free block before it.
     fn find_expandable(&self, request: &Request) -> Option<u32> {
         let ranges = &self.pools[request.pool as usize].unmapped;
         for &range in ranges.range((request.stream, 0)..=(request.stream, u64::MAX)).map(|(_, index)| index) {
@@ -65,7 +65,7 @@ impl Caching {
         None
     }
 
-    /// The bytes of pages that [`grow_expandable`](Self::grow_expandable) would map.
+    /// Bytes of the pages that [`grow_expandable`](Self::grow_expandable) would map.
     pub(super) fn pages_wanted(&self, request: &Request) -> u64 {
         let page_bytes = self.page_bytes(request.pool);
         let Some(mut index) = self.find_expandable(request) else {
@@ -86,7 +86,7 @@ impl Caching {
         if self.pools[pool as usize].small { SMALL_SEGMENT_BYTES } else { self.config.large_segment_bytes }
     }
 
-    /// Reserves addresses for a pool and stream; returns their one unmapped block, filed as such.
+    /// Reserves addresses for a pool and stream; returns the reservation's one unmapped block, filed as unmapped.
     fn new_reservation(&mut self, request: &Request, driver: Driver<'_>) -> Result<Option<u32>> {
         let &Request { stream, pool, .. } = request;
         let page_bytes = self.page_bytes(pool);
@@ -116,7 +116,7 @@ impl Caching {
         Ok(Some(index))
     }
 
-    /// Gives up a reservation that is one unmapped block.
+    /// Ends a reservation that consists of one unmapped block.
     pub(super) fn release_reservation(&mut self, index: u32, driver: Driver<'_>) {
         self.pools[self.nodes[index].pool as usize].remove(&self.nodes, index);
         let Some(node) = self.nodes.remove(index) else { return };
@@ -129,7 +129,7 @@ impl Caching {
     }
 
     /// Maps the front of an unmapped block: as many pages as hold `bytes`. It merges with its mapped free neighbours
-    /// and is free, in the pool. False if the driver has no room; nothing was mapped then.
+    /// and is filed as free. Returns false if the driver has no room; nothing was mapped then.
     fn map_block(&mut self, index: u32, bytes: u64, driver: Driver<'_>) -> Result<bool> {
         let node = &self.nodes[index];
         let (address, stream, pool) = (node.address, node.stream, node.pool);
@@ -163,7 +163,8 @@ impl Caching {
         Ok(true)
     }
 
-    /// Gives back the whole pages of a free mapped block; the parts of pages at its ends stay, as blocks of their own.
+    /// Unmaps the whole pages of a free mapped block. The parts of pages at its ends stay mapped, as blocks of their
+    /// own.
     pub(super) fn unmap_block(&mut self, index: u32, driver: Driver<'_>) {
         let node = &self.nodes[index];
         let (stream, pool) = (node.stream, node.pool);
@@ -194,14 +195,14 @@ impl Caching {
         driver(DriverEvent::Unmap { address: base + begin, bytes, page_bytes, stream, segment: id });
     }
 
-    /// A part of the reservation that `like` belongs to.
+    /// Creates a block in the same reservation as `like`.
     fn part(&mut self, like: u32, address: u64, bytes: u64, mapped: bool) -> Node {
         let made = self.made();
         let &Node { stream, pool, segment, .. } = &self.nodes[like];
         Node { made, mapped, expandable: true, ..Node::new(stream, bytes, pool, address, segment) }
     }
 
-    /// Shortens a block that is in no pool to `bytes`; what is behind becomes a free block, mapped or not.
+    /// Shortens a block that is in no pool to `bytes`; the rest after it becomes a free block, mapped or unmapped.
     fn cut_tail(&mut self, index: u32, bytes: u64, mapped: bool) {
         let rest = self.nodes[index].bytes - bytes;
         if rest == 0 {
@@ -221,7 +222,7 @@ impl Caching {
         self.pools[pool as usize].insert(&mut self.nodes, tail);
     }
 
-    /// Moves the start of a block that is in no pool to `address`; what is before becomes a free mapped block.
+    /// Moves the start of a block that is in no pool to `address`; the part before it becomes a free mapped block.
     fn cut_front(&mut self, index: u32, address: u64) {
         let before = address - self.nodes[index].address;
         if before == 0 {

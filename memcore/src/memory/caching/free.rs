@@ -1,10 +1,10 @@
-//! Taking a block back.
+//! Freeing a block.
 
 use super::Caching;
 use super::block::NONE;
 
 impl Caching {
-    /// A client frees a block: it is free at once, or when the work recorded on it is done.
+    /// Frees a block for its client: at once, or when the work recorded on it is done.
     pub(super) fn free_requested(&mut self, index: u32) {
         let live = self.nodes.get(index).is_some_and(|node| node.allocated);
         debug_assert!(live, "block {index} is not allocated");
@@ -28,7 +28,7 @@ impl Caching {
         }
     }
 
-    /// The block becomes free, together with its free neighbours.
+    /// Makes the block free and merges it with its free neighbours.
     #[inline(always)]
     pub(super) fn free_block(&mut self, index: u32) {
         let node = &self.nodes[index];
@@ -47,7 +47,7 @@ impl Caching {
         let small = self.pools[pool as usize].small;
         if !node.expandable {
             let (blocks_new, bytes_new) = if node.is_split() { (1, node.bytes) } else { (0, 0) };
-            // Counted as one net change each, as the accumulated counts show.
+            // Each counter takes one net change, as PyTorch's accumulated counts do.
             let stats = &mut self.stats;
             for (stat, new, gone) in [
                 (&mut stats.inactive_split, blocks_new, blocks_gone),
@@ -63,7 +63,7 @@ impl Caching {
         self.stats.free_completed(small, bytes, requested_bytes);
     }
 
-    /// Adds the neighbour `from` to `into` if it is free and of the same kind; returns how many bytes that were.
+    /// Merges the neighbour `from` into `into` if it is free and mapped alike; returns its bytes.
     /// `into` must be in no pool.
     #[inline(always)]
     pub(super) fn merge(&mut self, into: u32, from: u32) -> u64 {

@@ -1,8 +1,9 @@
-//! Free blocks in the order in which they are considered: by stream, then size, then address.
+//! Free blocks in search order: by stream, then size, then address.
 //!
-//! Every request looks here and every free comes here, so this decides what an operation costs. The sizes of one stream
-//! are divided into classes, 32 to each power of two, with a bit for each that has blocks: the class of a size is
-//! arithmetic, the next larger one with blocks a few instructions. Within a class the blocks are sorted (`class.rs`).
+//! Every request searches here and every free inserts here, so this determines the cost of both. The sizes of one
+//! stream are divided into 32 classes per power of two, with one bit for each class that has blocks. The class of a
+//! size is found by arithmetic, the next larger class with blocks by a few instructions. Within a class the blocks are
+//! sorted (`class.rs`).
 
 use std::num::NonZeroU64;
 
@@ -12,8 +13,9 @@ use super::class::Class;
 use super::sizes::BLOCK_BYTES;
 use crate::memory::Stream;
 
-/// Where a free block stands: the first key of its stream at or after `(bytes, 0)` is the best fit, and the lowest
-/// address among equals; in one release the first that was made, whose number then stands for the address.
+/// The sort key of a free block. In each stream the first key at or after `(bytes, 0)` is the best fit, at the lowest
+/// address among equals. In one release it is the block created first among equals; its number then replaces the
+/// address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     pub(super) stream: Stream,
@@ -39,12 +41,13 @@ impl Key {
     }
 }
 
-/// Classes to each power of two, and up to it.
+/// Number of classes per power of two. Smaller sizes have a class for each multiple of 512 bytes.
 const PER_POWER: u64 = 32;
-/// Words of bits: the classes of all sizes of 64 bits.
+/// Words of the bit set: enough for the classes of all 64-bit sizes.
 const WORDS: usize = 26;
 
-/// The class of a size: sizes up to 32 blocks have one each, larger ones share. A larger size has no lower class.
+/// The class of a size. Sizes up to 32 blocks of 512 bytes have a class each; larger ones share. Classes never decrease
+/// with size.
 #[inline]
 fn class_of(bytes: u64) -> usize {
     let blocks = bytes / BLOCK_BYTES;
@@ -91,7 +94,7 @@ impl Shelf {
         self.filled[class / 64] >> (class % 64) & 1 == 1
     }
 
-    /// The first class above this one that has blocks.
+    /// Returns the first class above `class` that has blocks.
     #[inline]
     fn above(&self, class: usize) -> Option<usize> {
         let (word, bit) = (class / 64, class % 64);
@@ -103,13 +106,13 @@ impl Shelf {
         (word < WORDS).then(|| word * 64 + self.filled[word].trailing_zeros() as usize)
     }
 
-    /// The classes with blocks from this one on; this one in any case, if it was ever used.
+    /// Iterates over the classes with blocks from `class` on. `class` itself is included if it was ever used.
     fn filled_from(&self, class: usize) -> impl Iterator<Item = usize> + Clone {
         let first = (class < self.classes.len()).then_some(class).or_else(|| self.above(class));
         std::iter::successors(first, |&class| self.above(class))
     }
 
-    /// The last class under this one that has blocks.
+    /// Returns the last class below `class` that has blocks.
     fn under(&self, class: usize) -> Option<usize> {
         (0..class.min(self.classes.len())).rev().find(|&class| self.is_marked(class))
     }
@@ -124,7 +127,7 @@ impl Shelf {
         self.mark(class);
     }
 
-    /// The first entry with at least this size.
+    /// Finds the first entry with at least this size.
     #[inline(always)]
     fn at_least(&self, bytes: u64) -> Option<(usize, usize, usize)> {
         let class = class_of(bytes);
@@ -147,7 +150,7 @@ impl Shelf {
     }
 }
 
-/// Where an entry is, until the list changes.
+/// Position of an entry, valid until the list changes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
     shelf: u32,
@@ -159,12 +162,12 @@ pub(super) struct Place {
 impl Place {
     #[inline]
     fn new(shelf: usize, (class, chunk, slot): (usize, usize, usize)) -> Self {
-        // None of them comes near 2³²: the blocks are numbered with 32 bits.
+        // None of them comes near 2³²: blocks are numbered with 32 bits.
         Self { shelf: shelf as u32, class: class as u32, chunk: chunk as u32, slot: slot as u32 }
     }
 }
 
-/// Free blocks with memory behind them, of one pool.
+/// The free mapped blocks of one pool.
 #[derive(Clone, Debug, Default)]
 pub(super) struct FreeList {
     shelves: Vec<Shelf>,
@@ -188,7 +191,7 @@ impl FreeList {
         self.shelves[at].insert(key.bytes, key.address, block);
     }
 
-    /// Takes the block with exactly this key out.
+    /// Removes the block with exactly this key.
     #[inline]
     pub(super) fn remove(&mut self, key: &Key) -> Option<u32> {
         let at = self.shelf(key.stream).ok()?;
@@ -204,7 +207,7 @@ impl FreeList {
         (place, Key::unpacked(shelf.stream, entry), entry.block)
     }
 
-    /// The smallest block of the stream with at least `bytes`.
+    /// Finds the smallest block of the stream with at least `bytes`.
     #[inline(always)]
     pub(super) fn at_least(&self, stream: Stream, bytes: u64) -> Option<Place> {
         let shelf = self.shelf(stream).ok()?;
@@ -212,8 +215,8 @@ impl FreeList {
         Some(Place::new(shelf, found))
     }
 
-    /// Size and number of a filed block. One by one: they were written a moment ago, and a load of more bytes than one
-    /// store wrote waits until all of them are out.
+    /// Returns size and number of a filed block. They are read one by one: they were just written, and a load wider
+    /// than one store waits until all those stores are complete.
     #[inline(always)]
     pub(super) fn at(&self, place: Place) -> (u64, u32) {
         let shelf = &self.shelves[place.shelf as usize];
@@ -221,7 +224,7 @@ impl FreeList {
         (entry.bytes, entry.block)
     }
 
-    /// An entry and what follows it in its stream.
+    /// Iterates over an entry and the later entries of its stream.
     pub(super) fn from(&self, place: Place) -> impl Iterator<Item = (Place, Key, u32)> + Clone {
         let at = place.shelf as usize;
         let shelf = &self.shelves[at];
@@ -234,14 +237,14 @@ impl FreeList {
         })
     }
 
-    /// Takes out what was found. The list must not have changed since.
+    /// Removes an entry that was found. The list must not have changed since.
     #[inline]
     pub(super) fn take(&mut self, place: Place) -> u32 {
         let shelf = &mut self.shelves[place.shelf as usize];
         shelf.take(place.class as usize, place.chunk as usize, place.slot as usize)
     }
 
-    /// The last block below a key in its stream.
+    /// Finds the last block below a key in its stream.
     pub(super) fn below(&self, key: &Key) -> Option<(Key, u32)> {
         let at = self.shelf(key.stream).ok()?;
         let (shelf, own) = (&self.shelves[at], class_of(key.bytes));
@@ -264,12 +267,12 @@ impl FreeList {
         })
     }
 
-    /// The blocks alone, in order.
+    /// Iterates over the blocks, in order.
     pub(super) fn blocks(&self) -> impl Iterator<Item = u32> + Clone {
         self.iter().map(|(_, block)| block)
     }
 
-    /// How many there are.
+    /// Number of blocks.
     pub(super) fn len(&self) -> usize {
         self.shelves.iter().flat_map(|shelf| &shelf.classes).map(Class::len).sum()
     }
@@ -333,7 +336,7 @@ mod tests {
                 prop_assert_eq!(list.len(), map.len());
             }
             prop_assert!(list.iter().eq(map.iter().map(|(key, block)| (*key, *block))));
-            // Everything goes again.
+            // Everything is removed again.
             for (key, block) in &map {
                 prop_assert_eq!(list.remove(key), Some(*block));
             }

@@ -4,9 +4,9 @@ use super::block::LARGE;
 use super::{Caching, Driver};
 
 impl Caching {
-    /// When more than the threshold's share of the allowed memory is taken: gives back the large segments that have
-    /// been free for longest, measured in searches, until the excess is gone. One pass gives back everything of at
-    /// least the average age; passes repeat while they find something.
+    /// Runs when the allocator holds more than the threshold's share of the allowed memory. It gives back the large
+    /// segments that have been free for longest, measured in searches, until the excess is gone. One pass gives back
+    /// everything of at least the average age; passes repeat while they find something.
     pub(super) fn collect_garbage(&mut self, driver: Driver<'_>) {
         let Some(allowed) = self.allowed_bytes else { return };
         let threshold = (self.config.garbage_collection_threshold * allowed as f64) as u64;

@@ -1,4 +1,4 @@
-//! Asking the driver for more.
+//! Asking the driver for more memory.
 
 use super::block::{Node, Segment};
 use super::config::TorchVersion;
@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 use crate::memory::DriverEvent;
 
 impl Caching {
-    /// A block of fresh memory, in no pool; `None` if the limit or the driver refuses. `retry`: the last attempt.
+    /// Returns a new block, in no pool; `None` if the limit or the driver refuses. `retry` marks the last attempt.
     pub(super) fn grow(&mut self, request: &Request, retry: bool, driver: Driver<'_>) -> Result<Option<u32>> {
         if retry {
             self.stats.num_alloc_retries += 1;
@@ -52,7 +52,7 @@ impl Caching {
         Ok(Some(index))
     }
 
-    /// Refuses, where the settings ask for it, what would exceed the configured fraction: at once, without giving
+    /// With `throw_on_oom`, refuses a request that would exceed the configured fraction: at once, without giving
     /// anything back.
     fn reject_ahead(&mut self, request: &Request) -> Result<()> {
         let Some(total) = self.total_bytes else { return Ok(()) };

@@ -1,4 +1,4 @@
-//! What must hold after every call. Tests run this; nothing else pays for it.
+//! Invariants that hold after every call. Only tests check them.
 
 use super::Caching;
 use super::block::NONE;
@@ -6,7 +6,7 @@ use super::free_list::Key;
 use crate::memory::{BlockState, Stat};
 
 impl Caching {
-    /// Checks every invariant against the whole state; the text says which one is broken.
+    /// Checks every invariant against the whole state. The error says which one is broken.
     ///
     /// 1. The blocks of a segment tile it; sizes and offsets are multiples of 512.
     /// 2. No two neighbours are both free (and mapped alike).
@@ -16,7 +16,7 @@ impl Caching {
     /// 6. Unmapped ranges begin and end on page boundaries.
     ///
     /// # Errors
-    /// The text.
+    /// A description of the broken invariant.
     #[doc(hidden)]
     pub fn check_invariants(&self) -> Result<(), String> {
         self.check_segments()?;
@@ -67,7 +67,7 @@ impl Caching {
     }
 
     fn check_sums(&self) -> Result<(), String> {
-        // allocation, active, split: counts, then bytes; requested, reserved, segments.
+        // Order: allocation, active, split (counts, then bytes); requested, reserved, segments.
         let mut sums = [[0u64; 9]; 2];
         for (_, node) in self.nodes.iter() {
             let sums = &mut sums[usize::from(self.pools[node.pool as usize].small)];

@@ -1,26 +1,26 @@
-//! PyTorch's caching allocator, to the byte.
+//! PyTorch's caching allocator, exact to the byte.
 //!
-//! The model, each line of which is checked against recordings of the real one:
+//! The model. Each point is checked against recordings of the real allocator:
 //!
-//! - **Sizes.** A request is rounded up to a multiple of 512 bytes. Up to 1 MiB it belongs to the *small* pool, above to
-//!   the *large* one; the two never lend to each other, and no stream uses another's blocks.
-//! - **Search.** The smallest free block that is big enough serves, the one at the lowest address among equals.
-//! - **Growth.** Only when none fits is the driver asked: for 2 MiB (small), for 20 MiB (under 10 MiB), else for the
+//! - **Sizes.** A request is rounded up to a multiple of 512 bytes. Up to 1 MiB it belongs to the *small* pool, above
+//!   that to the *large* one. The two never lend to each other, and no stream uses another stream's blocks.
+//! - **Search.** The smallest free block that is large enough serves, at the lowest address among equals.
+//! - **Growth.** The driver is asked only if no block fits: for 2 MiB (small), for 20 MiB (under 10 MiB), else for the
 //!   request rounded up to 2 MiB.
-//! - **Split.** What is left of a block becomes a free block of its own if it is at least 512 bytes (small) or more than
-//!   1 MiB (large); otherwise the client gets it too.
+//! - **Split.** The rest of a block becomes a free block of its own if it is at least 512 bytes (small) or more than 1
+//!   MiB (large); otherwise the client gets it too.
 //! - **Free.** A freed block merges with its free neighbours in its segment and stays in the pool. No free gives
 //!   anything back to the driver.
-//! - **Retry.** When the driver refuses, segments that are wholly free are given back and it is asked once more; the
-//!   pools are not searched again. Only then is the request out of memory.
+//! - **Retry.** If the driver refuses, wholly free segments are given back and it is asked once more; the pools are not
+//!   searched again. Only after that is the request out of memory.
 //!
-//! Everything beyond is an option that is off by default, one file each: sizes of other shapes (`sizes.rs`), blocks too
-//! big to split and the slack in reusing them (`search.rs`, `split.rs`), collection of old segments (`gc.rs`), segments
-//! that grow (`expandable.rs`), work of other streams (`waits.rs`), pools of one's own (`scopes.rs`). The settings and
-//! their syntax are in `config.rs`.
+//! Everything beyond this is an option that is off by default, one file each: other block sizes (`sizes.rs`), blocks
+//! too large to split and the slack in reusing them (`search.rs`, `split.rs`), collection of old segments (`gc.rs`),
+//! segments that grow (`expandable.rs`), work of other streams (`waits.rs`), private pools (`scopes.rs`). The settings
+//! and their syntax are in `config/`.
 //!
-//! The invariants (tiling, no two free neighbours, counters equal to sums) are spelled out in `invariants.rs`, which
-//! tests run after every step.
+//! The invariants (tiling, no two free neighbours, counters equal to sums) are listed in `invariants.rs`; tests check
+//! them after every step.
 
 mod block;
 mod chunk;
@@ -72,10 +72,10 @@ type Driver<'a> = &'a mut dyn FnMut(DriverEvent);
 pub struct Caching {
     memory: Arc<dyn DeviceMemory>,
     config: AllocatorConfig,
-    /// What the driver said there is, at construction.
+    /// Total memory that the driver reported at construction.
     total_bytes: Option<u64>,
     addresses: AddressSpace,
-    /// Blocks made so far, where that decides an order.
+    /// Number of blocks created so far; counted only if it decides an order.
     blocks_made: u64,
     nodes: Slab<Node>,
     segments: Slab<Segment>,
@@ -83,9 +83,9 @@ pub struct Caching {
     private: PrivatePools,
     events: Events,
     stats: Stats,
-    /// What is held from the driver: segments, and mapped pages.
+    /// Bytes taken from the driver: segments, and mapped pages.
     taken_bytes: u64,
-    /// The most that may be.
+    /// Limit of `taken_bytes`.
     allowed_bytes: Option<u64>,
     warned_expandable: bool,
     failure: Option<AllocationFailure>,
@@ -93,25 +93,25 @@ pub struct Caching {
     refusal: Option<Error>,
 }
 
-/// One request on its way.
+/// One request in progress.
 #[derive(Clone, Copy, Debug)]
 struct Request {
-    /// As the client asked.
+    /// Bytes that the client asked for.
     requested_bytes: u64,
     bytes: u64,
-    /// The segment that it would take.
+    /// Size of the segment to ask the driver for.
     segment_bytes: u64,
     pool: PoolIndex,
     stream: Stream,
-    /// Whether it may use and grow expandable segments.
+    /// True if it may use and grow expandable segments.
     expandable: bool,
 }
 
 impl Caching {
-    /// On this device, with these settings.
+    /// Creates an allocator on this device with these settings.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when the settings limit the fraction of a device that does not say how much memory it has.
+    /// [`Error::Invalid`] if the settings limit the fraction of a device that does not report how much memory it has.
     pub fn new(memory: Arc<dyn DeviceMemory>, config: AllocatorConfig) -> Result<Self> {
         let fraction = config.per_process_memory_fraction;
         let mut caching = Self::unlimited(memory, config);
@@ -119,7 +119,7 @@ impl Caching {
         Ok(caching)
     }
 
-    /// With PyTorch's defaults.
+    /// Creates an allocator with PyTorch's default settings.
     pub fn with_defaults(memory: Arc<dyn DeviceMemory>) -> Self {
         Self::unlimited(memory, AllocatorConfig::default())
     }
@@ -150,16 +150,16 @@ impl Caching {
         }
     }
 
-    /// The settings in force.
+    /// The current settings.
     pub fn config(&self) -> &AllocatorConfig {
         &self.config
     }
 
-    /// Changes settings while memory is in use, as `torch._C._accelerator_setAllocatorSettings` does. The memory
-    /// fraction among them is for allocators made later: this one keeps its limit.
+    /// Changes settings while memory is in use, as `torch._C._accelerator_setAllocatorSettings` does. A changed memory
+    /// fraction applies to allocators created later: this one keeps its limit.
     ///
     /// # Errors
-    /// What [`AllocatorConfig::update`] says; settings before the faulty one are then in force.
+    /// Errors of [`AllocatorConfig::update`]; settings before the faulty one are then in force.
     pub fn update_config(&mut self, settings: &str) -> Result<()> {
         self.config.update(settings)
     }
@@ -185,7 +185,7 @@ impl Caching {
         Ok(self.sized(requested_bytes, bytes, stream, expandable))
     }
 
-    /// A request whose rounded size is known: the pool and the segment that go with it.
+    /// Makes a request from its rounded size: adds the pool and the segment size that belong to it.
     #[inline]
     fn sized(&self, requested_bytes: u64, bytes: u64, stream: Stream, expandable: bool) -> Request {
         let small = bytes <= sizes::SMALL_BYTES;
@@ -194,8 +194,9 @@ impl Caching {
         Request { requested_bytes, bytes, segment_bytes, pool, stream, expandable }
     }
 
-    /// The number of a block that is being made, from 1 on, where that decides which of two free blocks of one size comes first: in PyTorch 2.12,
-    /// which gave every block a number when it was made (pytorch#178362; 2.13 went back, pytorch#182929).
+    /// The number of a new block, from 1 on, if it decides which of two free blocks of the same size comes first. It
+    /// does in PyTorch 2.12 alone, which numbered every block at its creation (pytorch#178362; 2.13 reverted that,
+    /// pytorch#182929).
     #[inline]
     fn made(&mut self) -> Option<NonZeroU64> {
         if self.config.version != TorchVersion::V2_12 {
@@ -205,7 +206,7 @@ impl Caching {
         NonZeroU64::new(self.blocks_made)
     }
 
-    /// Whether the device has virtual memory; says so once if it does not.
+    /// True if the device has virtual memory. If not, reports that once.
     fn can_expand(&mut self, driver: Driver<'_>) -> bool {
         let can = self.memory.virtual_memory().is_some();
         if !can && !std::mem::replace(&mut self.warned_expandable, true) {
@@ -214,14 +215,14 @@ impl Caching {
         can
     }
 
-    /// Whether old segments are collected: with a threshold and a limit only.
+    /// True if old segments are collected: only with a threshold and a limit.
     fn collects(&self) -> bool {
         self.allowed_bytes.is_some() && self.config.garbage_collection_threshold > 0.0
     }
 
-    /// A new block for the request, after the search in its pool failed: in this order, collection of old segments,
-    /// the driver, pools that lend, the driver after giving back blocks too big to split, the driver after giving back
-    /// everything. The pools are not searched again in between.
+    /// Obtains a new block for a request that found none in its pool. Tries, in this order: collection of old segments,
+    /// the driver, pools that lend, the driver after giving back blocks too large to split, the driver after giving
+    /// back everything. The pools are not searched again in between.
     fn obtain(&mut self, request: &mut Request, driver: Driver<'_>) -> Result<u32> {
         let given_back = self.stats.reserved_bytes.all.freed();
         self.refusal = None;
@@ -250,7 +251,7 @@ impl Caching {
     }
 }
 
-/// Graphs' pools have names of this form.
+/// Private pools of graphs have ids of this form.
 fn replayed_pool(pool: u16) -> PoolId {
     PoolId((u64::from(pool), 0))
 }
@@ -332,7 +333,7 @@ impl Allocator for Caching {
 }
 
 impl Drop for Caching {
-    /// Gives everything back: blocks do not outlive their allocator.
+    /// Gives all memory back: blocks do not outlive their allocator.
     fn drop(&mut self) {
         let memory = self.memory.clone();
         let mut mapped: Vec<(u32, u64, u64)> = Vec::new();
@@ -343,7 +344,7 @@ impl Drop for Caching {
         }
         mapped.sort_unstable();
         if let Some(virtual_memory) = memory.virtual_memory() {
-            // Pages may hold parts of several blocks: neighbours are unmapped as one run.
+            // A page may hold parts of several blocks, so neighbours are unmapped as one run.
             let mut runs: Vec<(u32, u64, u64)> = Vec::new();
             for (segment, address, bytes) in mapped {
                 match runs.last_mut() {

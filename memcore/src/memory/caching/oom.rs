@@ -1,11 +1,11 @@
-//! The end of a request that nothing could serve.
+//! Failure of a request that nothing could serve.
 
 use super::{Caching, Request, sizes};
 use crate::error::Error;
 use crate::memory::AllocationFailure;
 
 impl Caching {
-    /// Counts and describes the failure; everything that could be given back was.
+    /// Counts and describes the failure. Everything that could be given back was given back before.
     pub(super) fn out_of_memory(&mut self, request: &Request, released_bytes: u64) -> Error {
         self.stats.num_ooms += 1;
         self.note_failure(request, released_bytes, false);
@@ -35,8 +35,8 @@ impl Caching {
         private.flat_map(|pool| pool.free.iter()).map(|(key, _)| key.bytes).sum()
     }
 
-    /// The largest request of the stream that would be served now without giving anything back. Found among what free
-    /// blocks and the driver's room suggest, and tried on the state as it is.
+    /// The largest request of the stream that would be served now without giving anything back. Candidates are the
+    /// sizes of free blocks and of the driver's room; each is tried against the current state.
     fn largest_fit(&self, request: &Request) -> u64 {
         let mut sizes: Vec<u64> = Vec::new();
         let mut most = 0;
@@ -54,13 +54,14 @@ impl Caching {
         if !request.expandable {
             return found;
         }
-        // A tail and the pages behind it: no list of sizes has their sum.
+        // A free block at the end of an expandable segment can grow by its unmapped pages: no list of sizes contains
+        // that sum.
         let limit = most.saturating_add(room).min(sizes::TENSOR_LIMIT_BYTES - 1);
         let grown = last_below(limit, |bytes| self.fits(bytes, request));
         if grown > 0 && self.fits(grown, request) { found.max(grown) } else { found }
     }
 
-    /// What the driver and the limit on this allocator still allow.
+    /// Bytes that the driver and this allocator's limit still allow.
     fn room_bytes(&self) -> u64 {
         let most = self.memory.limits().max_segment_bytes;
         let free = self.memory.memory_info().map_or(most, |info| info.free_bytes).min(most);
@@ -68,7 +69,7 @@ impl Caching {
         free.min(allowed)
     }
 
-    /// Whether a request of this size would be served at once.
+    /// True if a request of this size would be served at once.
     fn fits(&self, requested_bytes: u64, like: &Request) -> bool {
         let bytes = sizes::round(requested_bytes, &self.config.roundup_power2_divisions);
         let request = self.sized(requested_bytes, bytes, like.stream, like.expandable);
@@ -85,7 +86,7 @@ impl Caching {
     }
 }
 
-/// The largest number up to `limit` for which the test holds, if it holds for all below; 0 if for none.
+/// The largest number up to `limit` for which the test holds, if it holds for all smaller ones; 0 if it holds for none.
 fn last_below(limit: u64, holds: impl Fn(u64) -> bool) -> u64 {
     let (mut low, mut high) = (0, limit);
     while low < high {

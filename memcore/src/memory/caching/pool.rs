@@ -1,4 +1,4 @@
-//! A pool: the free blocks of one kind, in the order in which they are considered.
+//! A pool: the free blocks of one kind, in search order.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,13 @@ use crate::memory::slab::Slab;
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     pub(super) small: bool,
-    /// Index of the private pool that it belongs to.
+    /// Index of the private pool that this belongs to.
     pub(super) owner: Option<u32>,
-    /// Free blocks with memory behind them.
+    /// Free mapped blocks.
     pub(super) free: FreeList,
-    /// Ranges of expandable segments without memory behind them.
+    /// Unmapped ranges of expandable segments.
     pub(super) unmapped: BTreeMap<(Stream, u64), u32>,
-    /// Searches so far, while garbage collection is on.
+    /// Searches so far, counted while garbage collection is on.
     pub(super) searches: u64,
 }
 
@@ -26,7 +26,7 @@ impl Pool {
         Self { small, owner, free: FreeList::default(), unmapped: BTreeMap::new(), searches: 0 }
     }
 
-    /// Files a block under its current stream, size and address. Its age starts anew.
+    /// Files a block under its current stream, size and address, and resets its age.
     #[inline]
     pub(super) fn insert(&mut self, nodes: &mut Slab<Node>, index: u32) {
         let node = &mut nodes[index];
@@ -38,7 +38,7 @@ impl Pool {
         }
     }
 
-    /// Takes a block out of the order, before its size or address changes.
+    /// Removes a block from the free list, before its size or address changes.
     #[inline]
     pub(super) fn remove(&mut self, nodes: &Slab<Node>, index: u32) {
         let node = &nodes[index];
@@ -50,7 +50,7 @@ impl Pool {
         debug_assert_eq!(filed, Some(index), "a free block is filed under its key");
     }
 
-    /// Searches since the block was freed.
+    /// Number of searches since the block was freed.
     pub(super) fn age(&self, node: &Node) -> u64 {
         self.searches - node.freed_at
     }

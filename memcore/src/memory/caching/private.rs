@@ -1,11 +1,11 @@
-//! The private pools of one allocator: who uses them, which scopes are open, which lend.
+//! The private pools of one allocator: their users, the open scopes, and the pools that lend.
 
 use super::block::PoolIndex;
 use crate::error::{Error, Result};
 use crate::memory::slab::Slab;
 use crate::memory::{Stat, Stats};
 
-/// Name of a private pool; (0, 0) is the default pool and no private one.
+/// Id of a private pool; (0, 0) stands for the default pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub (u64, u64));
 
@@ -23,13 +23,13 @@ pub(super) struct PrivatePool {
 #[derive(Clone, Debug)]
 pub(super) struct PrivatePools {
     pub(super) pools: Slab<PrivatePool>,
-    /// Indices of open scopes, outermost first.
+    /// Indices of the pools with open scopes, outermost first.
     pub(super) scopes: Vec<u32>,
     /// Graph captures in progress.
     pub(super) captures: u32,
-    /// Pool pairs left by deleted private pools.
+    /// Pairs of pools left by deleted private pools, for reuse.
     pub(super) vacant: Vec<[PoolIndex; 2]>,
-    /// Pools that lend, in the order in which they were told to.
+    /// Pools that lend, in the order in which lending was turned on.
     pub(super) lenders: Vec<u32>,
 }
 
@@ -51,7 +51,7 @@ impl PrivatePools {
         self.pools[owner].id
     }
 
-    /// The large and the small pool.
+    /// The large and the small pool of a private pool.
     pub(super) fn pools(&self, owner: u32) -> [PoolIndex; 2] {
         [self.pools[owner].large, self.pools[owner].small]
     }
@@ -60,7 +60,7 @@ impl PrivatePools {
         self.pools[owner].no_split
     }
 
-    /// Private pools that nobody uses: all, or the one of that id.
+    /// Private pools without users: all of them, or the one with that id.
     pub(super) fn unused(&self, only: Option<PoolId>) -> Vec<u32> {
         let unused = self.pools.iter().filter(|(_, pool)| pool.uses == 0 && only.is_none_or(|id| pool.id == id));
         unused.map(|(owner, _)| owner).collect()
@@ -75,7 +75,7 @@ impl PrivatePools {
         Ok(&mut self.pools[owner])
     }
 
-    /// Counts bytes taken for a private pool, where the mimicked version does.
+    /// Counts bytes taken for a private pool, if the followed release counts them.
     pub(super) fn reserve(&self, stats: &mut Stats, owner: Option<u32>, bytes: u64) {
         if let Some(stat) = self.counter(stats, owner) {
             stat.increase(bytes);

@@ -7,8 +7,8 @@ use super::{Caching, Driver, Request};
 use crate::memory::DriverEvent;
 
 impl Caching {
-    /// Gives back every wholly free segment and page: of the default pools and of private pools that nobody uses, or
-    /// of one private pool. Waits for the work of all streams first.
+    /// Gives back every wholly free segment and page: of the default pools and of private pools without users, or of
+    /// one private pool. Waits for the work of all streams first.
     pub(super) fn release_cached(&mut self, only: Option<PoolId>, driver: Driver<'_>) {
         if only.is_none() && !self.captures() {
             self.synchronize_events(None);
@@ -44,7 +44,7 @@ impl Caching {
         }
     }
 
-    /// Gives back the segment of a free block that is all of it.
+    /// Gives back a segment that consists of one free block.
     pub(super) fn release_segment(&mut self, index: u32, driver: Driver<'_>) {
         self.pools[self.nodes[index].pool as usize].remove(&self.nodes, index);
         let Some(node) = self.nodes.remove(index) else { return };
@@ -61,10 +61,11 @@ impl Caching {
         }
     }
 
-    /// With a limit on splitting, gives back blocks too big to split until the request could take their place:
-    /// the smallest that is big enough, or else the largest ones until their sum is. Whether it was enough.
+    /// With a limit on splitting, gives back blocks too large to split until the request could take their place: the
+    /// smallest one that is large enough, or else the largest ones until their sum suffices. Returns whether it was
+    /// enough.
     ///
-    /// Blocks that were split under an earlier setting are passed over, as those of expandable segments are: their
+    /// Blocks that were split under an earlier setting are skipped, and so are those of expandable segments: their
     /// neighbours are in use. (PyTorch asks the driver to free them, which is an error.)
     pub(super) fn release_oversize(&mut self, request: &Request, driver: Driver<'_>) -> bool {
         if self.config.max_split_size_bytes == u64::MAX {

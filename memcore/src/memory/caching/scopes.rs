@@ -1,7 +1,7 @@
-//! Pools of one's own: what `torch.cuda.MemPool` and CUDA graphs use.
+//! Private pools, which `torch.cuda.MemPool` and CUDA graphs use.
 //!
 //! A private pool follows all the rules inside its own small and large pool. Requests go to the innermost open scope.
-//! It is deleted when nobody uses it any more and its last segment is back with the driver.
+//! The pool is deleted when it has no users and its last segment has been given back to the driver.
 
 use super::block::PoolIndex;
 use super::config::TorchVersion;
@@ -11,24 +11,24 @@ use super::{Caching, Driver, Request, sizes};
 use crate::error::{Error, Result};
 
 impl Caching {
-    /// Whether a graph is being captured. In 2.11 every open scope of a private pool counts as one.
+    /// True during a graph capture. In 2.11 every open scope of a private pool counts as one.
     #[inline]
     pub(super) fn captures(&self) -> bool {
         let private = &self.private;
         private.captures > 0 || (self.config.version < TorchVersion::V2_15 && !private.scopes.is_empty())
     }
 
-    /// A graph capture begins on this device.
+    /// Notes that a graph capture begins on this device.
     pub fn mark_capture_begin(&mut self) {
         self.private.captures += 1;
     }
 
-    /// A graph capture ends.
+    /// Notes that a graph capture ends.
     pub fn mark_capture_end(&mut self) {
         self.private.captures = self.private.captures.saturating_sub(1);
     }
 
-    /// One more user of a private pool, which is made if it does not exist.
+    /// Adds a user to a private pool, which is created if it does not exist.
     pub fn create_or_incref_pool(&mut self, id: PoolId) {
         if let Some(owner) = self.private.find(id) {
             self.private.pools[owner].uses += 1;
@@ -45,10 +45,10 @@ impl Caching {
         self.pools[small as usize] = Pool::new(true, Some(owner));
     }
 
-    /// From here on requests go to this private pool. It counts as a user.
+    /// Directs requests to this private pool from here on, and adds a user to it.
     ///
     /// # Errors
-    /// [`Error::Invalid`] when its scope is open already.
+    /// [`Error::Invalid`] if its scope is open already.
     pub fn begin_allocate_to_pool(&mut self, id: PoolId) -> Result<()> {
         if let Some(owner) = self.private.find(id)
             && self.private.scopes.contains(&owner)
@@ -61,10 +61,10 @@ impl Caching {
         Ok(())
     }
 
-    /// Closes the scope of a private pool. Its user remains until [`release_pool`](Self::release_pool).
+    /// Closes the scope of a private pool. The user that it added remains until [`release_pool`](Self::release_pool).
     ///
     /// # Errors
-    /// [`Error::Invalid`] when no such scope is open.
+    /// [`Error::Invalid`] if no such scope is open.
     pub fn end_allocate_to_pool(&mut self, id: PoolId) -> Result<()> {
         let owner = self.private.find(id);
         match self.private.scopes.iter().rposition(|scope| Some(*scope) == owner) {
@@ -76,7 +76,7 @@ impl Caching {
         }
     }
 
-    /// One user of a private pool less. Without users, emptying the cache gives its free memory back.
+    /// Removes a user of a private pool. Once it has none, emptying the cache gives its free memory back.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a pool that does not exist or has no users.
@@ -86,7 +86,7 @@ impl Caching {
         Ok(())
     }
 
-    /// Blocks of this private pool are never split.
+    /// Forbids splitting blocks of this private pool.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a pool that does not exist.
@@ -95,7 +95,7 @@ impl Caching {
         Ok(())
     }
 
-    /// Free blocks of this private pool may serve requests of the default pool that the driver refuses.
+    /// Lets free blocks of this private pool serve requests of the default pool that the driver refuses.
     ///
     /// # Errors
     /// [`Error::Invalid`] for a pool that does not exist.
@@ -113,8 +113,8 @@ impl Caching {
         self.release_cached(Some(id), driver);
     }
 
-    /// A free block of a pool that lends, for a request of a default pool. The request belongs to that pool then, and
-    /// splits as an ordinary block does.
+    /// Takes a free block of a pool that lends, for a request of a default pool. The request then belongs to the
+    /// lending pool, and the block is split like any other.
     pub(super) fn borrow_from_lender(&mut self, request: &mut Request) -> Option<u32> {
         if self.pools[request.pool as usize].owner.is_some() {
             return None;
@@ -131,8 +131,8 @@ impl Caching {
         None
     }
 
-    /// Deletes a private pool without users once no segment of its is left. (PyTorch counts driver calls instead and
-    /// can delete a pool with live expandable blocks; that defect is not copied.)
+    /// Deletes a private pool that has no users and no segments. (PyTorch counts driver calls instead and can delete a
+    /// pool with live expandable blocks; that defect is not reproduced.)
     pub(super) fn delete_if_empty(&mut self, owner: u32) {
         let pools = self.private.pools(owner);
         let holds = self.segments.iter().any(|(_, segment)| pools.contains(&self.nodes[segment.first].pool));

@@ -5,11 +5,11 @@ use super::free_list::{Key, Place};
 use super::{Caching, Request};
 use crate::memory::slab::Slab;
 
-/// A free block: where it stands, its key, and which it is.
+/// A free block: its place in the list, its key, and its index.
 type Found = (Place, Key, u32);
 
 impl Caching {
-    /// Takes the block that serves the request out of its pool, if there is one.
+    /// Removes the block that serves the request from its pool and returns it.
     #[inline(always)]
     pub(super) fn search(&mut self, request: &Request) -> Option<u32> {
         if self.collects() {
@@ -19,8 +19,8 @@ impl Caching {
         Some(self.pools[request.pool as usize].free.take(place))
     }
 
-    /// The block that serves the request, if there is one: the first in order of size and address, unless the settings
-    /// refuse it; what comes after it is not looked at then.
+    /// Finds the block that serves the request: the first by size and address. If the settings refuse that block, later
+    /// ones are not considered.
     #[inline(always)]
     pub(super) fn best_fit(&self, request: &Request) -> Option<Place> {
         let free = &self.pools[request.pool as usize].free;
@@ -32,7 +32,7 @@ impl Caching {
         self.is_acceptable(bytes, request).then_some(first)
     }
 
-    /// The same where the first candidate is expandable.
+    /// Like [`best_fit`](Self::best_fit), if the first candidate is expandable.
     #[cold]
     fn best_fit_from(&self, first: Place, request: &Request) -> Option<Place> {
         let free = &self.pools[request.pool as usize].free;
@@ -45,7 +45,7 @@ impl Caching {
         self.is_acceptable(key.bytes, request).then_some(place)
     }
 
-    /// Whether a block of `bytes`, which are enough, may serve the request: one that is too big to split serves only
+    /// True if a block of `bytes`, which is large enough, may serve the request. A block too large to split serves only
     /// requests of nearly its size.
     #[inline]
     fn is_acceptable(&self, bytes: u64, request: &Request) -> bool {
@@ -57,7 +57,7 @@ impl Caching {
         }
     }
 
-    /// Whether the rest of the block becomes a block of its own.
+    /// True if the rest of the block becomes a block of its own.
     pub(super) fn should_split(&self, index: u32, request: &Request) -> bool {
         let node = &self.nodes[index];
         let pool = &self.pools[node.pool as usize];
@@ -73,8 +73,8 @@ impl Caching {
     }
 }
 
-/// Among expandable blocks, moves on while the next one leaves less behind it that could still be mapped: a hole inside
-/// a segment is preferred to the end of one, even if the hole is bigger.
+/// Among expandable blocks, moves on while the next candidate has a smaller sum of its own bytes and the unmapped bytes
+/// after it. A gap inside a segment is thus preferred to the end of a segment, even if the gap is larger.
 fn prefer_interior(nodes: &Slab<Node>, first: Found, rest: impl Iterator<Item = Found>) -> Found {
     let reach = |index: u32| {
         let node = &nodes[index];

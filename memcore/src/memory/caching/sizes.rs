@@ -1,21 +1,21 @@
-//! Which sizes blocks and segments have.
+//! Sizes of blocks and segments.
 
 const MIB: u64 = 1 << 20;
-/// Every block is a multiple of this.
+/// Block sizes are multiples of this.
 pub const BLOCK_BYTES: u64 = 512;
 /// Rounded requests up to this size belong to the small pool.
 pub(super) const SMALL_BYTES: u64 = MIB;
-/// The segments of the small pool, and its pages.
+/// Size of the small pool's segments and pages.
 pub(super) const SMALL_SEGMENT_BYTES: u64 = 2 * MIB;
 /// Rounded requests below this size share segments of the configured size.
 pub(super) const MIN_LARGE_ALLOC: u64 = 10 * MIB;
-/// Segments made to measure are a multiple of this.
+/// Segments for one large request are multiples of this.
 pub(super) const ROUND_LARGE_BYTES: u64 = 2 * MIB;
-/// No tensor is as large as this ("1EB").
+/// Requests of this size or more are refused ("1EB").
 pub(super) const TENSOR_LIMIT_BYTES: u64 = 1 << 60;
 
-/// The size of block for a request of `bytes`: 512 ≤ `bytes` rounded up, by the divisions of its power of two where
-/// those are set, else to a multiple of 512. `bytes` < 2^60.
+/// Rounds a request of `bytes` (< 2^60) up to the size of its block, which is at least 512: by the divisions of its
+/// power of two if those are set, else to a multiple of 512.
 pub(super) fn round(bytes: u64, divisions: &[u64; 16]) -> u64 {
     if bytes < BLOCK_BYTES {
         return BLOCK_BYTES;
@@ -25,7 +25,7 @@ pub(super) fn round(bytes: u64, divisions: &[u64; 16]) -> u64 {
     if division > 1 && bytes > BLOCK_BYTES * division { to_division(bytes, division) } else { up(bytes, BLOCK_BYTES) }
 }
 
-/// `bytes` rounded up to one of `division` (a power of two) steps between its power of two and the next.
+/// Rounds `bytes` up to one of `division` (a power of two) steps between its power of two and the next.
 fn to_division(bytes: u64, division: u64) -> u64 {
     if bytes.is_power_of_two() {
         return bytes;
@@ -37,7 +37,7 @@ fn to_division(bytes: u64, division: u64) -> u64 {
     }
 }
 
-/// The segment that the driver is asked for when no block fits a rounded request.
+/// Size of the segment to ask the driver for when no block fits a rounded request.
 pub(super) fn segment(rounded_bytes: u64, large_segment_bytes: u64) -> u64 {
     if rounded_bytes <= SMALL_BYTES {
         SMALL_SEGMENT_BYTES

@@ -15,7 +15,8 @@ fn state(node: &Node) -> BlockState {
 }
 
 impl Caching {
-    /// One entry per ordinary segment and per run of mapped pages, by address. Events are not looked at.
+    /// Returns one entry per ordinary segment and per run of mapped pages, by address. Completed events are not
+    /// processed first.
     pub(super) fn take_snapshot(&self) -> Snapshot {
         let mut segments: Vec<SegmentSnapshot> = Vec::new();
         for (_, segment) in self.segments.iter() {

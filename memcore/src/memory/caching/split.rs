@@ -4,7 +4,8 @@ use super::block::{NONE, Node};
 use super::{Caching, Request};
 
 impl Caching {
-    /// Makes `found`, which is in no pool, or the front of it, the request's block; returns which block that is.
+    /// Gives the request the block `found`, which is in no pool, or with `split` its front; returns the index of the
+    /// given block.
     pub(super) fn serve(&mut self, found: u32, request: &Request, split: bool) -> u32 {
         let node = &self.nodes[found];
         let (already, expandable, pool) = (node.is_split(), node.expandable, node.pool);
@@ -32,8 +33,8 @@ impl Caching {
         index
     }
 
-    /// Cuts `bytes` off the front of a block. The rest stays the same block, so that it keeps what its last client
-    /// asked for, and goes back to the pool.
+    /// Splits `bytes` off the front of a block. The rest remains the same block, so that it keeps the requested size of
+    /// its last client, and returns to the pool.
     fn split_front(&mut self, rest: u32, bytes: u64) -> u32 {
         let made = self.made();
         let node = &mut self.nodes[rest];

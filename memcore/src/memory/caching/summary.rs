@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use crate::memory::{Stat, StatArray, Stats};
 
-/// Renders the table, 2.15's layout. `abbreviated` leaves the pools' own rows out.
+/// Renders the table in the layout of 2.15. `abbreviated` omits the rows of single pools.
 pub fn memory_summary(stats: &Stats, device: usize, abbreviated: bool) -> String {
     let mut text = String::new();
     let rule = |text: &mut String, c: &str| {
@@ -47,7 +47,7 @@ pub fn memory_summary(stats: &Stats, device: usize, abbreviated: bool) -> String
     text
 }
 
-/// One row; units follow `reference`, so that the rows of a metric share them.
+/// Writes one row. Units follow `reference`, so that the rows of a metric share them.
 fn row(text: &mut String, name: &str, stat: &Stat, reference: &Stat, cell: fn(u64, u64) -> String) {
     let columns = |stat: &Stat| [stat.current, stat.peak, stat.allocated, stat.freed()];
     let _ = write!(text, "| {name:<21} ");

@@ -1,10 +1,10 @@
 //! Work of other streams that a free must wait for.
 //!
-//! A client says which streams use its block. When it frees the block, an event is recorded on each; the block stays
-//! active until all of them are complete, which the allocator looks at when it is next asked for memory.
+//! A client tells which streams use its block. When it frees the block, an event is recorded on each of them. The block
+//! stays active until all events are complete; the allocator checks that when it is next asked for memory.
 //!
-//! Here work completes at once, unless a replay holds it. Completion is still only *noticed* at the next request: that
-//! delay is part of what PyTorch does.
+//! Here work completes at once, unless a replay holds it back. Completion is still only *noticed* at the next request:
+//! that delay is part of PyTorch's behaviour.
 
 use super::Caching;
 use super::block::Streams;
@@ -30,7 +30,7 @@ impl Caching {
         }
     }
 
-    /// The block is freed: from here on it waits for what its streams have queued so far.
+    /// Makes a freed block wait for the work that its streams have queued so far.
     pub(super) fn insert_events(&mut self, index: u32) {
         let streams = self.events.uses.remove(&index).unwrap_or_default();
         let node = &mut self.nodes[index];
@@ -41,7 +41,8 @@ impl Caching {
         }
     }
 
-    /// Blocks freed while a graph was captured: streams that were only added during the capture do not count.
+    /// Records events for blocks that were freed during a graph capture. Streams that were added only during the
+    /// capture do not count.
     fn flush_deferred(&mut self) {
         for index in std::mem::take(&mut self.events.deferred) {
             if let Some(added) = self.events.uses_in_capture.remove(&index)

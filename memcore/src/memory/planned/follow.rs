@@ -1,4 +1,4 @@
-//! An allocator that knows the future, or believes so.
+//! An allocator that follows a plan, and so assumes that it knows the future.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::memory::{
     Snapshot, Stats, Stream,
 };
 
-/// Where the plan's segment lies; above every address that the allocator of unforeseen requests gives.
+/// Address of the plan's segment, above every address that the allocator of unforeseen requests gives.
 const BASE: u64 = 1 << 63;
 
-/// Gives the k-th request the k-th place of a [`Plan`], in one segment taken at construction.
+/// Gives the k-th request the k-th place of a [`Plan`], in one segment that is taken at construction.
 ///
-/// A program that departs from its recording is still served rightly: a request that is larger than planned, for
-/// another stream, after the end of the plan, or whose place is still in use, gets a segment of its own, and is
+/// A program that deviates from its recording is still served correctly: a request that is larger than planned, is for
+/// another stream, comes after the end of the plan, or whose place is still in use, gets a segment of its own and is
 /// counted in [`unforeseen`](Self::unforeseen). All counts are in the large pool.
 pub struct Planned {
     memory: Arc<dyn DeviceMemory>,
@@ -43,10 +43,10 @@ enum Held {
 }
 
 impl Planned {
-    /// Takes the plan's segment and tells the driver callback so.
+    /// Takes the plan's segment and reports it to the driver callback.
     ///
     /// # Errors
-    /// [`Error::Invalid`] if the plan is wrong for these lifetimes; the driver's refusal of its segment.
+    /// [`Error::Invalid`] if the plan is wrong for these lifetimes; the driver's refusal of the segment.
     pub fn new(
         memory: Arc<dyn DeviceMemory>,
         plan: Plan,
@@ -81,7 +81,7 @@ impl Planned {
         })
     }
 
-    /// Requests that the plan did not foresee.
+    /// Number of requests that the plan did not foresee.
     pub fn unforeseen(&self) -> u64 {
         self.unforeseen
     }
@@ -91,7 +91,7 @@ impl Planned {
         &self.plan
     }
 
-    /// The place that the plan has for the next request, if it fits and is free.
+    /// Returns the place that the plan has for the next request, if the request fits and the place is free.
     fn place(&self, bytes: u64, stream: Stream) -> Option<(SegmentId, u64, u64)> {
         let (&offset, &size) = (self.plan.offsets.get(self.next)?, self.sizes.get(self.next)?);
         let below = self.live.range(..offset + size).next_back();
@@ -102,7 +102,7 @@ impl Planned {
         (bytes <= size && stream == Stream::DEFAULT && clear).then_some((self.segment?, offset, size))
     }
 
-    /// The plan's segment: the blocks in use, and what lies between them.
+    /// The plan's segment: the blocks in use, and the gaps between them.
     fn planned_segment(&self) -> SegmentSnapshot {
         let (mut blocks, mut end) = (Vec::new(), 0);
         let mut push = |from: u64, to: u64, requested_bytes, state| {
@@ -185,7 +185,7 @@ impl Allocator for Planned {
         }
     }
 
-    /// The plan's segment goes once nothing lives in it; what comes then departs.
+    /// Gives the plan's segment back if it has no block in use. Later requests then count as unforeseen.
     fn empty_cache(&mut self, driver: &mut dyn FnMut(DriverEvent)) -> u64 {
         if !self.live.is_empty() {
             return 0;

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use super::plan::{Bound, Lifetime, Packing, Plan};
 
-/// Above this many lifetimes only the packings that take less than quadratic time are tried.
+/// With more lifetimes than this, only packings that take less than quadratic time are tried.
 const MAX_FOR_QUADRATIC: usize = 20_000;
 
-/// The smallest of the plans that all packings make; stops at the lower bound.
+/// Returns the smallest plan of all packings; stops at the lower bound.
 pub fn pack(lifetimes: &[Lifetime]) -> Plan {
     let bound = Bound::of(lifetimes).bytes;
     let mut best = pack_with(lifetimes, Packing::BestFitInTime);
@@ -27,10 +27,10 @@ pub fn pack(lifetimes: &[Lifetime]) -> Plan {
     best
 }
 
-/// The plan of one packing.
+/// Returns the plan of one packing.
 pub(crate) fn pack_with(lifetimes: &[Lifetime], packing: Packing) -> Plan {
     let length = |lifetime: &Lifetime| lifetime.to - lifetime.from;
-    // What lives to the end has no length of its own: the end is where the last event is.
+    // A lifetime without a free has no length of its own: it ends after the last event.
     let end = lifetimes.iter().flat_map(|lifetime| [lifetime.from, lifetime.to]).filter(|&t| t < u64::MAX).max();
     let ends = |lifetime: &Lifetime| Lifetime { to: lifetime.to.min(end.unwrap_or(0) + 1), ..*lifetime };
     let lives: Vec<Lifetime> = lifetimes.iter().map(ends).collect();
@@ -54,7 +54,8 @@ pub(crate) fn pack_with(lifetimes: &[Lifetime], packing: Packing) -> Plan {
     Plan { offsets, bytes, packing }
 }
 
-/// Places each, in this order, into the smallest gap between those placed before that live with it, or above them.
+/// Places the lifetimes in this order, each into the smallest gap between the earlier ones that live at the same time,
+/// or above them.
 fn lowest_fit(lives: &[Lifetime], order: &[usize]) -> Vec<u64> {
     let mut offsets = vec![0; lives.len()];
     // Placed so far, by offset.
@@ -79,7 +80,7 @@ fn lowest_fit(lives: &[Lifetime], order: &[usize]) -> Vec<u64> {
     offsets
 }
 
-/// Walks through time and gives each the smallest free gap that fits, or the end.
+/// Goes through time and places each lifetime into the smallest free gap that fits, or at the end.
 fn best_fit_in_time(lives: &[Lifetime]) -> Vec<u64> {
     let mut changes: Vec<(u64, bool, usize)> = Vec::with_capacity(2 * lives.len());
     for (index, lifetime) in lives.iter().enumerate() {
@@ -114,7 +115,7 @@ impl Gaps {
             return 0;
         }
         let Some(&(size, offset)) = self.by_size.range((bytes, 0)..).next() else {
-            // A gap that ends at the top is extended.
+            // A gap that ends at the top grows.
             let last = self.by_offset.last_key_value().map(|(&offset, &size)| (offset, size));
             let start = match last.filter(|(offset, size)| offset + size == self.top) {
                 Some((offset, size)) => {
@@ -177,13 +178,13 @@ mod tests {
         rows.prop_map(move |rows| rows.into_iter().map(life).collect()).boxed()
     }
 
-    /// Whether a plan is right, by comparing every pair.
+    /// Checks a plan by comparing every pair.
     fn right(plan: &Plan, lifetimes: &[Lifetime]) -> bool {
         let span = |index: usize| (plan.offsets[index], plan.offsets[index] + lifetimes[index].rounded_bytes());
         (0..lifetimes.len()).all(|a| {
             span(a).1 <= plan.bytes
                 && (0..a).all(|b| {
-                    // A block of no bytes is nowhere.
+                    // A block of 0 bytes overlaps nothing.
                     let empty = span(a).0 == span(a).1 || span(b).0 == span(b).1;
                     let apart = empty || span(a).1 <= span(b).0 || span(b).1 <= span(a).0;
                     apart || !lifetimes[a].overlaps(&lifetimes[b])
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_plan_that_needs_the_future_is_found() {
-        // Two small blocks; the first goes; a large one comes that would fit only if they had left it room.
+        // Two small blocks; the first is freed; a large one follows that fits only if the two left room for it.
         let life = |kib: u64, from, to| Lifetime { bytes: kib << 10, from, to };
         let run = [life(1, 0, 4), life(2, 1, 3), life(1, 2, 6), life(3, 5, 7)];
         let bound = Bound::of(&run);

@@ -1,4 +1,4 @@
-//! A run that is known in advance, where its blocks go, and the least that any allocator must take for it.
+//! A run that is known in advance, the places of its blocks, and the least memory that any allocator needs for it.
 
 use std::collections::BTreeMap;
 
@@ -7,17 +7,17 @@ use rustc_hash::FxHashMap;
 use crate::memory::event::{AllocId, Event};
 use crate::memory::stats::Stat;
 
-/// Plans place blocks at multiples of this.
+/// Offsets in plans are multiples of this.
 pub const ALIGNMENT_BYTES: u64 = 512;
 
 /// One allocation of a known run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// What was asked for, in bytes.
+    /// Bytes that were asked for.
     pub bytes: u64,
-    /// When it was allocated; any clock that orders the run.
+    /// Time of the allocation, by any clock that orders the run.
     pub from: u64,
-    /// When it was freed (> `from`): at this moment the bytes can be another's.
+    /// Time of the free (> `from`): from then on the bytes can belong to another allocation.
     pub to: u64,
 }
 
@@ -27,14 +27,14 @@ impl Lifetime {
         self.bytes.next_multiple_of(ALIGNMENT_BYTES)
     }
 
-    /// Whether both live at some moment.
+    /// True if both live at some time.
     pub fn overlaps(&self, other: &Lifetime) -> bool {
         self.from < other.to && other.from < self.to
     }
 }
 
-/// The lifetimes in a recording, in order of allocation. The clock is the event's number; what is never freed lives to
-/// the end.
+/// Returns the lifetimes in a recording, in order of allocation. The clock is the number of the event. An allocation
+/// that is never freed lives to the end.
 pub fn lifetimes<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Lifetime> {
     let mut lifetimes: Vec<Lifetime> = Vec::new();
     let mut open: FxHashMap<AllocId, usize> = FxHashMap::default();
@@ -57,23 +57,23 @@ pub fn lifetimes<'a>(events: impl IntoIterator<Item = &'a Event>) -> Vec<Lifetim
     lifetimes
 }
 
-/// How a plan was made.
+/// The method that made a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
     /// Largest first, each in the smallest gap that is free for its whole life (Pisarchyk and Lee 2020, "greedy by
     /// size").
     LargestFirst,
-    /// The same by size times lifetime.
+    /// Like `LargestFirst`, by size times lifetime.
     LargestAreaFirst,
-    /// The same by lifetime: what lives longest lies at the bottom.
+    /// Like `LargestFirst`, by lifetime: the longest-lived are at the bottom.
     LongestFirst,
-    /// In order of time, each in the smallest gap that fits at that moment, as an allocator without the future would,
-    /// but in one segment of unlimited size.
+    /// In order of time, each in the smallest gap that fits at that moment. This is an allocator that does not know the
+    /// future, but has one segment of unlimited size.
     BestFitInTime,
 }
 
 impl Packing {
-    /// All.
+    /// All packings.
     pub const ALL: [Packing; 4] =
         [Packing::LargestFirst, Packing::LargestAreaFirst, Packing::LongestFirst, Packing::BestFitInTime];
 
@@ -88,30 +88,30 @@ impl Packing {
     }
 }
 
-/// Where each allocation of a run goes, all in one segment.
+/// The place of each allocation of a run, all in one segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
-    /// Offset of each lifetime, in their order.
+    /// Offset of each lifetime, in the order of the lifetimes.
     pub offsets: Vec<u64>,
     /// Size of the segment.
     pub bytes: u64,
-    /// Which packing it came from.
+    /// The packing that made it.
     pub packing: Packing,
 }
 
-/// The lower bound that no allocator can beat, with its proof: lifetimes that all live at one moment.
+/// The lower bound that no allocator can beat, with its proof: lifetimes that all live at one time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// The sum of their sizes.
     pub bytes: u64,
-    /// The moment.
+    /// The time.
     pub at: u64,
-    /// Which: indices into the lifetimes.
+    /// Indices of the lifetimes.
     pub live: Vec<usize>,
 }
 
 impl Bound {
-    /// The moment at which most bytes live.
+    /// Finds the time at which most bytes live.
     pub fn of(lifetimes: &[Lifetime]) -> Self {
         let mut changes: Vec<(u64, bool, u64)> = Vec::with_capacity(2 * lifetimes.len());
         for lifetime in lifetimes {
@@ -135,7 +135,7 @@ impl Bound {
         Self { bytes: live.peak, at, live: members.collect() }
     }
 
-    /// Whether the proof holds: all of them live at the moment, and their sizes add up.
+    /// True if the proof holds: all of them live at that time, and their sizes add up.
     pub fn check(&self, lifetimes: &[Lifetime]) -> bool {
         let members: Option<Vec<&Lifetime>> = self.live.iter().map(|&index| lifetimes.get(index)).collect();
         let distinct = self.live.windows(2).all(|pair| pair[0] < pair[1]);
@@ -148,11 +148,11 @@ impl Bound {
 }
 
 impl Plan {
-    /// Whether the plan is right for these lifetimes: everything inside, aligned, and nothing overlaps in both bytes
-    /// and time. O(n log n).
+    /// Checks that the plan is right for these lifetimes: all are inside the segment and aligned, and no two overlap in
+    /// both bytes and time. O(n log n).
     ///
     /// # Errors
-    /// Two lifetimes (by index) that collide, or one twice that lies outside or unaligned.
+    /// The indices of two lifetimes that collide. If one lies outside or is unaligned, its index twice.
     pub fn check(&self, lifetimes: &[Lifetime]) -> Result<(), (usize, usize)> {
         if self.offsets.len() != lifetimes.len() {
             let first_missing = self.offsets.len().min(lifetimes.len());
@@ -169,7 +169,7 @@ impl Plan {
             changes.push((lifetime.to, false, index));
         }
         changes.sort_unstable();
-        // The live blocks by offset: a newcomer collides with its neighbours or with none.
+        // Live blocks by offset: a new block collides with a neighbour, or with none.
         let mut live: BTreeMap<u64, usize> = BTreeMap::new();
         for (_, birth, index) in changes {
             let (offset, bytes) = (self.offsets[index], lifetimes[index].rounded_bytes());

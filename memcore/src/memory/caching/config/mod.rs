@@ -1,4 +1,4 @@
-//! The settings, in PyTorch's syntax.
+//! The allocator settings, in PyTorch's syntax.
 
 mod parse;
 mod tokens;
@@ -7,20 +7,23 @@ use crate::error::Result;
 
 const MIB: u64 = 1 << 20;
 
-/// Which release of PyTorch the allocator mimics, where they differ.
+/// The PyTorch release that the allocator follows, where releases differ.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TorchVersion {
     /// An open private pool counts as a graph capture.
     #[default]
     V2_11,
-    /// Of free blocks of one size the one that was made first comes first, wherever it lies: in this release alone.
+    /// Among free blocks of one size, the one created first comes first, whatever its address. Only this release does
+    /// that.
     V2_12,
-    /// Only captures do; adds refusal ahead of the driver, reserve sizes, and counters of private pools.
+    /// Only graph captures count as such. Adds refusals without asking the driver, reserve sizes, and counters of
+    /// private pools.
     V2_15,
 }
 
 impl TorchVersion {
-    /// How the allocator of PyTorch 2.`minor` behaves: as the nearest known release before it, but that 2.13 has the order of 2.11 again.
+    /// The behaviour of PyTorch 2.`minor`: that of the nearest known release before it, except that 2.13 returned to
+    /// the order of 2.11.
     pub fn of_release(minor: u32) -> Self {
         match minor {
             15.. => Self::V2_15,
@@ -30,7 +33,7 @@ impl TorchVersion {
     }
 }
 
-/// How much address space an expandable segment reserves.
+/// The address space that an expandable segment reserves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExpandableReserve {
     /// A fraction of the device's memory.
@@ -40,7 +43,7 @@ pub enum ExpandableReserve {
 }
 
 impl ExpandableReserve {
-    /// In bytes, on a device of `total_bytes`.
+    /// Returns bytes, for a device of `total_bytes`.
     pub(super) fn bytes(self, total_bytes: u64) -> u64 {
         match self {
             ExpandableReserve::Fraction(fraction) => (fraction * total_bytes as f64) as u64,
@@ -49,7 +52,7 @@ impl ExpandableReserve {
     }
 }
 
-/// Options of memory pinned on the host. They are understood and kept; nothing on a device depends on them.
+/// Options for memory pinned on the host. They are parsed and kept; nothing on a device depends on them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PinnedConfig {
     /// `pinned_use_cuda_host_register`
@@ -62,21 +65,24 @@ pub struct PinnedConfig {
     pub reserve_segment_mb: u64,
 }
 
-/// What `PYTORCH_CUDA_ALLOC_CONF` can set. Sizes in bytes.
+/// Settings of `PYTORCH_CUDA_ALLOC_CONF`. Sizes in bytes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocatorConfig {
-    /// The release that is mimicked.
+    /// The PyTorch release that is followed.
     pub version: TorchVersion,
-    /// `max_split_size_mb`: larger blocks are never split, and serve only requests about as large. `u64::MAX`: none.
+    /// `max_split_size_mb`: larger blocks are never split, and serve only requests of nearly their size. `u64::MAX`: no
+    /// limit.
     pub max_split_size_bytes: u64,
-    /// `max_non_split_rounding_mb`: how much larger than the request such a block may be.
+    /// `max_non_split_rounding_mb`: the most by which such a block may exceed the request.
     pub max_non_split_rounding_bytes: u64,
-    /// `large_segment_size_mb`: the segment for requests under 10 MiB, and the page of large expandable segments.
+    /// `large_segment_size_mb`: size of the segment for requests under 10 MiB, and of a page of large expandable
+    /// segments.
     pub large_segment_bytes: u64,
-    /// `roundup_power2_divisions`: in how many steps each power of two from 1 MiB to 32 GiB is divided; 0 and 1: in
-    /// steps of 512 bytes. Smaller requests use the first entry.
+    /// `roundup_power2_divisions`: the number of steps into which each power of two from 1 MiB to 32 GiB is divided; 0
+    /// and 1: steps of 512 bytes. Smaller requests use the first entry.
     pub roundup_power2_divisions: [u64; 16],
-    /// `garbage_collection_threshold`: the share of the allowed memory above which old segments are collected. 0: never.
+    /// `garbage_collection_threshold`: the share of the allowed memory above which old segments are collected; 0:
+    /// never.
     pub garbage_collection_threshold: f64,
     /// `expandable_segments`
     pub expandable_segments: bool,
@@ -84,15 +90,15 @@ pub struct AllocatorConfig {
     pub expandable_reserve: Option<ExpandableReserve>,
     /// `per_process_memory_fraction`: limits a new allocator to this fraction of its device.
     pub per_process_memory_fraction: f64,
-    /// `throw_on_cudamalloc_oom` (2.15): refuse at once what would exceed the fraction.
+    /// `throw_on_cudamalloc_oom` (2.15): refuse at once a request that would exceed the fraction.
     pub throw_on_oom: bool,
-    /// `graph_capture_record_stream_reuse`: understood and kept; nothing is captured here.
+    /// `graph_capture_record_stream_reuse`: parsed and kept; no graph is captured here.
     pub graph_capture_record_stream_reuse: bool,
-    /// `release_lock_on_cudamalloc`: understood and kept; there is one thread.
+    /// `release_lock_on_cudamalloc`: parsed and kept; there is one thread.
     pub release_lock_on_device_malloc: bool,
     /// Options of pinned memory.
     pub pinned: PinnedConfig,
-    /// The text last parsed.
+    /// The text that was parsed last.
     pub last_settings: String,
 }
 
@@ -123,15 +129,15 @@ impl Default for AllocatorConfig {
 }
 
 impl AllocatorConfig {
-    /// The defaults of a release.
+    /// The default settings of a release.
     pub fn for_version(version: TorchVersion) -> Self {
         Self { version, ..Self::default() }
     }
 
-    /// Reads settings such as `max_split_size_mb:64,garbage_collection_threshold:0.8`, over the defaults.
+    /// Parses settings such as `max_split_size_mb:64,garbage_collection_threshold:0.8`; others have their defaults.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) with PyTorch's own text.
+    /// [`Error::Invalid`](crate::Error::Invalid) with PyTorch's own message.
     pub fn parse(settings: &str) -> Result<Self> {
         let mut config = Self::default();
         config.update(settings)?;

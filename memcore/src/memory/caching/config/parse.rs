@@ -1,22 +1,23 @@
-//! Reading the options.
+//! Parser of the options.
 
 use super::tokens::{Tokens, invalid};
 use super::{AllocatorConfig, ExpandableReserve, MIB, TorchVersion};
 use crate::error::Result;
 
 impl AllocatorConfig {
-    /// Reads more settings. Options about splitting, rounding and collection return to their defaults first; the
+    /// Parses further settings. Options about splitting, rounding and collection return to their defaults first; the
     /// others keep their values.
     ///
     /// # Errors
-    /// [`Error::Invalid`](crate::Error::Invalid) with PyTorch's text; what stood before the fault is then in force.
+    /// [`Error::Invalid`](crate::Error::Invalid) with PyTorch's message. Options before the faulty one are then in
+    /// force.
     pub fn update(&mut self, settings: &str) -> Result<()> {
         self.last_settings = settings.to_string();
         self.max_split_size_bytes = u64::MAX;
         self.roundup_power2_divisions = [0; 16];
         self.garbage_collection_threshold = 0.0;
         let tokens = Tokens::of(settings);
-        // In a pass of its own, since bounds of other options depend on it.
+        // In a pass of its own, since the bounds of other options depend on it.
         for index in 0..tokens.len() {
             if tokens.get(index)? == "large_segment_size_mb" {
                 let mb = tokens.unsigned(index + 2)?;
@@ -36,7 +37,7 @@ impl AllocatorConfig {
         Ok(())
     }
 
-    /// Reads one option whose value starts at token `at`; returns the value's last token.
+    /// Parses one option whose value starts at token `at`; returns the index of the value's last token.
     fn option(&mut self, key: &str, tokens: &Tokens<'_>, at: usize) -> Result<usize> {
         let newer = self.version >= TorchVersion::V2_15;
         match key {
@@ -70,7 +71,7 @@ impl AllocatorConfig {
             "backend" => backend(tokens.get(at)?)?,
             "throw_on_cudamalloc_oom" if newer => self.throw_on_oom = tokens.boolean(at)?,
             "expandable_segments_reserve" if newer => {
-                // What is not a size is ignored, with a warning there.
+                // A value that is not a size is ignored; PyTorch warns.
                 self.expandable_reserve = reserve(tokens.get(at)?).or(self.expandable_reserve);
             }
             "expandable_segments_reserve_by_class" if newer => return list_end(tokens, at),
@@ -88,7 +89,7 @@ impl AllocatorConfig {
         Ok(capped_mb(mb))
     }
 
-    /// `N`, or `[B:D,…,>:D]`: the division for each power of two in MiB.
+    /// Parses `N`, or `[B:D,…,>:D]`: the divisions for each power of two in MiB.
     fn divisions(&mut self, tokens: &Tokens<'_>, at: usize) -> Result<usize> {
         let table = &mut self.roundup_power2_divisions;
         if tokens.get(at)? != "[" {
@@ -185,7 +186,7 @@ fn backend(name: &str) -> Result<()> {
     }
 }
 
-/// `0.5` (of the device) or `12G`.
+/// Parses `0.5` (of the device) or `12G`.
 fn reserve(text: &str) -> Option<ExpandableReserve> {
     let positive = |number: &str| number.parse().ok().filter(|value: &f64| value.is_finite() && *value > 0.0);
     match text.strip_suffix('G') {
@@ -194,7 +195,7 @@ fn reserve(text: &str) -> Option<ExpandableReserve> {
     }
 }
 
-/// Steps over a list: classes are tagged on streams, and streams here have none.
+/// Skips a list: it tags classes of streams, and streams here have no classes.
 fn list_end(tokens: &Tokens<'_>, at: usize) -> Result<usize> {
     let mut index = at;
     while tokens.get(index)? != "]" {
@@ -273,7 +274,7 @@ mod tests {
             ("max_split_size_mb", "Index out of bounds in ConfigTokenizer"),
             ("max_split_size_mb:x", "stoull"),
             ("garbage_collection_threshold:x", "stod"),
-            // A wrong separator is stepped over: 40, then ":" for the comma, then "True" for a key.
+            // A wrong separator is skipped: 40, then ":" in place of the comma, then "True" as a key.
             (
                 "max_split_size_mb:40;expandable_segments:True",
                 "Unrecognized key 'True' in Accelerator allocator config.",

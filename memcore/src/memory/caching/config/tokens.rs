@@ -1,7 +1,7 @@
-//! Splitting and reading the text, with PyTorch's quirks.
+//! Tokens of the settings, with PyTorch's quirks.
 //!
-//! `,` `:` `[` `]` are tokens, white space vanishes wherever it stands, the rest accumulates. Separators are stepped
-//! over without looking at them, so a wrong one is noticed only by what follows.
+//! `,` `:` `[` `]` are tokens, white space is removed everywhere, and the other characters form words. Separators are
+//! skipped unchecked, so that a wrong one shows only in the words after it.
 
 use crate::error::{Error, Result};
 
@@ -9,7 +9,7 @@ pub(super) struct Tokens<'a> {
     tokens: Vec<std::borrow::Cow<'a, str>>,
 }
 
-/// An error about the settings, with this text.
+/// Creates an error about the settings.
 pub(super) fn invalid(problem: impl Into<String>) -> Error {
     Error::invalid("allocator settings", problem)
 }
@@ -54,7 +54,8 @@ impl Tokens<'_> {
         }
     }
 
-    /// As C's `strtoull` reads: a sign, then digits; what follows them is ignored, and a negative number wraps.
+    /// Reads a number like C's `strtoull`: a sign, then digits. Characters after them are ignored, and a negative
+    /// number wraps.
     pub(super) fn unsigned(&self, index: usize) -> Result<u64> {
         let text = self.get(index)?;
         let (negative, rest) = match text.as_bytes().first() {
@@ -67,7 +68,7 @@ impl Tokens<'_> {
         Ok(if negative { value.wrapping_neg() } else { value })
     }
 
-    /// As C's `strtod` reads: the longest prefix that is a number.
+    /// Reads a number like C's `strtod`: the longest prefix that is a number.
     pub(super) fn float(&self, index: usize) -> Result<f64> {
         let text = self.get(index)?;
         let ends = text.char_indices().map(|(start, c)| start + c.len_utf8()).rev();
