@@ -5,7 +5,7 @@ use std::sync::Arc;
 use memcore::backend::Backend;
 use memcore::{Error, Result};
 
-/// What stands for the first backend that works.
+/// The name that chooses the first backend that works.
 pub const AUTO: &str = "auto";
 
 /// The [kind](About::kind) of a backend that is the processor itself.
@@ -16,15 +16,15 @@ pub const PAPER: &str = "none";
 
 /// A backend of this build.
 pub struct Entry {
-    /// As typed.
+    /// Name on the command line.
     pub name: &'static str,
-    /// How many devices it sees. An error says why none, and what would help.
+    /// Counts its devices. The error says why there are none, and what would help.
     pub count: fn() -> Result<usize>,
-    /// Opens the device of that number, which is below the count.
+    /// Opens the device with this number, which is below the count.
     pub open: fn(usize) -> Result<Arc<dyn Backend>>,
-    /// What can be said of the device of that number without opening it.
+    /// Describes the device with this number without opening it.
     pub about: fn(usize) -> About,
-    /// Memory of every device, without taking any: what cannot be asked so, or is absent, is left out.
+    /// Reports the memory of every device without allocating any. Devices that are absent, or cannot be asked without that, are left out.
     pub memory: fn() -> Vec<DeviceMemory>,
 }
 
@@ -41,14 +41,14 @@ pub struct DeviceMemory {
     pub total_bytes: Option<u64>,
 }
 
-/// What kind of device it is.
+/// Description of a device that is not open.
 #[derive(Clone, Debug, Default)]
 pub struct About {
-    /// [`PROCESSOR`], `discrete`, `integrated`, `software`, [`PAPER`], … Empty where there is nothing to say.
+    /// Kind of device: [`PROCESSOR`], `discrete`, `integrated`, `software`, [`PAPER`], … Empty if there is nothing to say.
     pub kind: &'static str,
-    /// What else it can do that kernels may use.
+    /// Optional features of the device that kernels may use.
     pub features: Vec<&'static str>,
-    /// Why [`AUTO`] passes it over, where it does.
+    /// Why [`AUTO`] passes the device over; `None` if it does not.
     pub passed_over: Option<String>,
 }
 
@@ -58,7 +58,7 @@ impl Entry {
         (self.about)(0).kind != PAPER
     }
 
-    /// Whether several devices of its name are one, each with a memory account of its own: the processor, and paper.
+    /// Whether all of its devices are the same one, each with a memory account of its own: true for the processor and for paper.
     pub fn is_shared(&self) -> bool {
         matches!((self.about)(0).kind, PROCESSOR | PAPER)
     }
@@ -66,7 +66,7 @@ impl Entry {
     /// Opens a device.
     ///
     /// # Errors
-    /// When there is no such device, or it does not start.
+    /// If there is no such device, or it does not start.
     pub fn device(&self, index: usize) -> Result<Arc<dyn Backend>> {
         let count = (self.count)()?;
         if index >= count {
@@ -77,19 +77,20 @@ impl Entry {
     }
 }
 
-/// Something that the user should hear of a choice.
+/// A message to the user about a choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Remark {
-    /// In a sentence.
+    /// The message, one sentence.
     pub text: String,
-    /// Whether it is said unless asked to be silent; otherwise only where more is asked for.
+    /// True if the message is shown unless the user asked for silence; false if it is shown only when the user asked for more.
     pub important: bool,
 }
 
-/// The backend of that name; for [`AUTO`] the first whose device `index` opens. With which and why, where it is not the expected one.
+/// Chooses the backend with this name; for [`AUTO`] the first one whose device `index` opens. The remarks say which one was taken and why, if it is
+/// not the expected one.
 ///
 /// # Errors
-/// When the device does not open; for [`AUTO`] when none does, with every reason; for a name that this build does not have.
+/// If the device does not open; for [`AUTO`] if none does, with every reason; if this build has no backend of that name.
 pub fn choose(all: &'static [Entry], name: &str, index: usize) -> crate::Result<(&'static Entry, Vec<Remark>)> {
     if let Some(entry) = all.iter().find(|entry| entry.name == name) {
         return Ok((entry, first_use(&*entry.device(index)?)));

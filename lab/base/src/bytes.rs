@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use crate::figures::short;
 
-/// Names of units and their sizes. Binary ones first: they are what is written.
+/// Units and their sizes. The binary ones come first, because sizes are written in them.
 const UNITS: [(&str, u64); 11] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
@@ -24,16 +24,16 @@ const UNITS: [(&str, u64); 11] = [
     ("B", 1),
 ];
 
-/// Beyond this, a size is a mistake.
+/// The largest size that is accepted. A larger one is a mistake.
 const MAX: u64 = 1 << 60;
 
-/// A bare number below this is not a number of bytes that anybody means: of MiB or GiB, more likely, or of a card.
+/// The smallest bare number that is taken as bytes. Someone who types a smaller one more likely means MiB, GiB, or the number of a card.
 const LEAST_BARE: u64 = 1 << 20;
 
 /// Reads `8GiB`, `1.5 GiB`, `512MiB`, `20GB` (10⁹), `1000`.
 ///
 /// # Errors
-/// What is wrong, and the forms that are right.
+/// Says what is wrong, and which forms are right.
 pub fn parse(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let split = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
@@ -63,10 +63,10 @@ pub fn parse(text: &str) -> Result<u64, String> {
     if bytes > MAX { Err(too_large()) } else { Ok(bytes) }
 }
 
-/// The same, at least 1.
+/// Reads a size of at least 1 byte, in the forms of [`parse`].
 ///
 /// # Errors
-/// As [`parse`]; nothing at all.
+/// Those of [`parse`], and a size of 0.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     match parse(text)? {
         0 => Err("must be at least 1 byte".into()),
@@ -74,12 +74,12 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Whether this is a number without a unit, and too small to be meant in bytes.
+/// Whether the text is a number without a unit that is too small to be meant in bytes.
 pub fn is_small_and_bare(text: &str) -> bool {
     text.trim().parse::<u64>().is_ok_and(|bytes| bytes < LEAST_BARE)
 }
 
-/// A number of bytes. In files a number, or text as it is typed.
+/// A number of bytes. Files give it as a number, or as text in the forms of the command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct ByteSize(pub u64);
 
@@ -97,7 +97,8 @@ impl<'de> Deserialize<'de> for ByteSize {
     }
 }
 
-/// Memory of a device: at least a byte, and no small number without its unit. In files a number, or text as it is typed.
+/// Memory of a device: at least 1 byte, and not a small number without a unit. Files give it as a number, or as text in the forms of the command
+/// line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct MemorySize(pub u64);
 
@@ -116,7 +117,7 @@ impl FromStr for MemorySize {
 }
 
 impl<'de> Deserialize<'de> for MemorySize {
-    /// A number is meant in bytes: a program wrote it.
+    /// Takes a number in a file as bytes, however small: a program wrote it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
         match value.as_u64() {
@@ -127,7 +128,7 @@ impl<'de> Deserialize<'de> for MemorySize {
     }
 }
 
-/// A number, or the text of one.
+/// Reads a number, or the text of one.
 fn number_or_text<'de, T: FromStr<Err = String>, D: Deserializer<'de>>(deserializer: D) -> Result<T, D::Error> {
     let text = match Value::deserialize(deserializer)? {
         Value::String(text) => text,

@@ -2,65 +2,67 @@
 
 use memcore::Profile;
 
-/// Bytes that a process takes on a card before its first tensor: the CUDA context, with PyTorch's modules as they are loaded when they are used (CUDA
-/// 11.7 and newer; older releases load all of them, which takes more than 1 GiB).
+/// Bytes that a process takes on a card before its first tensor: the CUDA context, with PyTorch's modules loaded lazily (CUDA 11.7 and newer; older
+/// releases load all modules at once, which takes more than 1 GiB).
 ///
-/// From the out-of-memory messages of single processes: "this process has … in use" less what PyTorch had allocated and reserved. These are rounded to
-/// hundredths of a GiB, so that a single message leaves 11 MiB to either side.
+/// From the out-of-memory messages of single processes: "this process has … in use" less what PyTorch had allocated and reserved. These are rounded
+/// to hundredths of a GiB, so that a single message is uncertain by 11 MiB in each direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     least_mib: u16,
     most_mib: u16,
-    /// Where this was seen; `None` where it is not known of this card, and the range is that of all of which it is.
+    /// Where the range was seen. `None` if no source is known for this card; the range is then that of all cards with one.
     pub source: Option<&'static str>,
 }
 
-/// The smallest and the largest that was seen on any card: an RTX 4060 (ESRSchao/EdgeRegNet#2) and an H100 NVL (ali-vilab/VACE#56).
+/// The smallest and the largest context seen on any card: an RTX 4060 (ESRSchao/EdgeRegNet#2) and an H100 NVL (ali-vilab/VACE#56).
 pub const CONTEXT: Context = Context { least_mib: 104, most_mib: 690, source: None };
 
 impl Context {
-    /// The smallest, in bytes.
+    /// The smallest context, in bytes.
     pub fn least_bytes(&self) -> u64 {
         u64::from(self.least_mib) << 20
     }
 
-    /// From the smallest to the largest, in words.
+    /// The range in words, from the smallest to the largest.
     pub fn range(&self) -> String {
         format!("{} to {} MiB", self.least_mib, self.most_mib)
     }
 
-    /// The largest, in bytes: it decides whether something fits.
+    /// The largest context, in bytes. Whether something fits is decided with it.
     pub fn most_bytes(&self) -> u64 {
         u64::from(self.most_mib) << 20
     }
 }
 
-/// A card.
+/// A graphics card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// What the command line calls it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What its maker calls it.
+    /// The maker's name for it.
     pub title: &'static str,
-    /// Hundredths of a GiB that the driver reports as its total: less than the label says, since the card keeps some for itself.
+    /// Total memory that the driver reports, in hundredths of a GiB: less than the label says, because the card keeps some for itself.
     pub total_centi_gib: u64,
-    /// Where the total is from.
+    /// Source of the total.
     pub total_source: &'static str,
     /// Compute capability, times ten.
     pub sm: u32,
-    /// Multiprocessors, as its maker says.
+    /// Number of multiprocessors, as the maker gives it.
     pub multiprocessors: u16,
-    /// What a process takes on it before its first tensor.
+    /// Memory that a process takes on it before its first tensor.
     pub context: Context,
 }
 
-/// Of cards of which no message was found: the label, less 3.5 %. On GeForce cards of which one was, the total is 1.3 to 3.1 % below the label.
+/// Source of the total on cards for which no message was found: the label less 3.5 %. On GeForce cards with a message, the total is 1.3 to 3.1 %
+/// below the label.
 const DEDUCED: &str = "the maker's label less 3.5 %";
 
-/// Several messages; the smallest total is taken. With another driver, or without error correction, a card may show up to 2 % more.
+/// Source of a total that several messages give; the smallest is taken. With another driver, or without error correction, a card may show up to 2 %
+/// more.
 const MESSAGES: &str = "PyTorch's messages in public issues, the smallest";
 
-/// Every card that has a name here. Of totals that were seen ("has a total capacity of …"), the thread stands beside them.
+/// Every card that has a name here. A total that was seen ("has a total capacity of …") has the thread beside it.
 pub const ALL: &[Card] = &[
     card("t4", "Tesla T4", 75, 40, seen(1474, MESSAGES), CONTEXT),
     card("p100-12", "Tesla P100 12GB", 60, 56, labelled(12), CONTEXT),
@@ -142,13 +144,13 @@ pub const ALL: &[Card] = &[
     card("b200", "B200", 100, 148, seen(17835, MESSAGES), CONTEXT),
 ];
 
-/// What llama.cpp takes there, a program with few modules, and what PyTorch takes on the next smaller card.
+/// Context of the RTX 4060 Ti: from what llama.cpp, a program with few modules, takes there to what PyTorch takes on the next smaller card.
 const RTX4060TI: Context = context(107, 126, "ggml-org/llama.cpp#23604; ESRSchao/EdgeRegNet#2 on an RTX 4060");
 
 const SAME_AS_A10G: &str = "the A10G's, whose total nvidia-smi gives as the same 23028 MiB (QwenLM/Qwen3#678)";
 const SAME_AS_L40S: &str = "the L40S's, whose total nvidia-smi gives as the same 46068 MiB";
 
-/// Hundredths of a GiB, and where they are from.
+/// A total in hundredths of a GiB, and its source.
 type Total = (u64, &'static str);
 
 const fn seen(centi_gib: u64, source: &'static str) -> Total {
@@ -174,20 +176,20 @@ const fn card(
     Card { name, title, total_centi_gib, total_source, sm, multiprocessors, context }
 }
 
-/// What profiles of PyTorch begin with, before the release.
+/// How names of PyTorch's profiles begin, before the release.
 const TORCH: &str = "torch-";
 
-/// The release of the profiles that are taken unless a card needs another.
+/// The release whose profiles are taken unless a card needs another one.
 const USUAL: &str = "torch-2.11-";
 
 impl Card {
-    /// The card of that name, in any case.
+    /// Returns the card with this name, ignoring case.
     pub fn named(name: &str) -> Option<&'static Card> {
         ALL.iter().find(|card| card.name.eq_ignore_ascii_case(name))
     }
 
-    /// Names that may have been meant: the sizes of a card that has several, what differs in blanks and hyphens only, what a number is part of; else the
-    /// most similar ones. Never empty.
+    /// Returns names that may have been meant: the sizes of a card that has several, names that differ only in blanks and hyphens, names that a
+    /// number is part of; else the most similar ones. Never empty.
     pub fn like(name: &str) -> Vec<&'static str> {
         let plain = |text: &str| -> String {
             let text = text.to_ascii_lowercase();
@@ -210,31 +212,31 @@ impl Card {
         })
     }
 
-    /// What the driver reports as its total.
+    /// Total memory that the driver reports, in bytes.
     pub fn total_bytes(&self) -> u64 {
         (self.total_centi_gib << 30) / 100
     }
 
-    /// The memory profile on its compute capability: of PyTorch 2.11, or of the newest recorded release whose wheel has kernels for it; `None` where no
-    /// recorded one has.
+    /// Memory profile for its compute capability: that of PyTorch 2.11, or of the newest recorded release whose wheel has kernels for it. `None` if
+    /// no recorded release has any.
     pub fn profile(&self) -> Option<&'static str> {
         profile_of(self.sm, Profile::NAMES)
     }
 
-    /// Whether its profile is not of the usual release, since that one's wheel has no kernels for it.
+    /// Whether its profile is from a release other than the usual one, because the usual one's wheel has no kernels for it.
     pub fn has_older_profile(&self) -> bool {
         self.profile().is_some_and(|name| !name.starts_with(USUAL))
     }
 }
 
-/// The usual release's profile on a compute capability, or the newest one there.
+/// Returns the usual release's profile for a compute capability, or the newest one that exists for it.
 fn profile_of<'a>(sm: u32, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let own = names.into_iter().filter_map(|name| Some((release(name)?, name)));
     let own = own.filter(|((_, of), _)| *of == sm);
     own.max_by_key(|((version, _), name)| (name.starts_with(USUAL), *version)).map(|(_, name)| name)
 }
 
-/// Release and compute capability of a profile of PyTorch.
+/// Splits a profile's name into PyTorch's release and the compute capability.
 fn release(profile: &str) -> Option<((u32, u32), u32)> {
     let (version, sm) = profile.strip_prefix(TORCH)?.split_once("-sm")?;
     let (major, minor) = version.split_once('.')?;

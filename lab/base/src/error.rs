@@ -1,9 +1,9 @@
-//! What can go wrong in the laboratory, sorted by whose fault it is: the exit code follows from that.
+//! Errors of the laboratory, sorted by whose fault they are: the exit code follows from that.
 
 /// A result with the laboratory's [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// An error with what it concerns.
+/// An error, and what it concerns.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,37 +15,37 @@ pub enum Error {
         /// What is wrong, and what would be right.
         problem: String,
     },
-    /// More memory is needed than there is, before anything of it is made.
+    /// More memory is needed than exists. Found before any of it is allocated.
     #[error("out of memory: {message}")]
     TooLarge {
-        /// What it is, and what there is.
+        /// What is too large, and how much memory exists.
         message: String,
-        /// Bytes that the whole run needs beyond what there is, where that is known.
+        /// Bytes that the whole run lacks; `None` if that is not known.
         missing_bytes: Option<u64>,
     },
-    /// Something of the host cannot be used: a folder, a file that is ours.
+    /// A resource of the host cannot be used: a folder, or a file of this program's own.
     #[error("{what}: {problem}")]
     Host {
-        /// What it is.
+        /// The folder or file.
         what: String,
-        /// What the system says.
+        /// The system's message.
         problem: String,
     },
     /// The core failed: a device, a shape, memory.
     #[error(transparent)]
     Core(#[from] memcore::Error),
-    /// Stopped by the user; what was measured until then was delivered.
+    /// Stopped by the user. Everything measured until then was delivered.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// An [`Error::Usage`].
+    /// Returns an [`Error::Usage`].
     pub fn usage(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Usage { what: what.into(), problem: problem.into() }
     }
 
-    /// Whether the user asked for something that cannot be: shapes, types and options are the user's, the rest is the device's.
+    /// Whether the user asked for something impossible. Errors of shapes, types and options are the user's; all others are the device's.
     pub fn is_usage(&self) -> bool {
         use memcore::Error as Core;
         match self {
@@ -55,7 +55,7 @@ impl Error {
         }
     }
 
-    /// An [`Error::Host`].
+    /// Returns an [`Error::Host`].
     pub fn host(what: impl Into<String>, problem: impl Into<String>) -> Self {
         Error::Host { what: what.into(), problem: problem.into() }
     }

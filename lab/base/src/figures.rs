@@ -1,6 +1,6 @@
-//! Numbers as people read them.
+//! Numbers as text for people.
 
-/// Bytes in the largest binary unit that fits, with at most two decimals: `1.5 GiB`.
+/// Formats bytes in the largest binary unit that fits, with at most two decimals: `1.5 GiB`.
 pub fn short(bytes: u64) -> String {
     const NAMES: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -16,12 +16,12 @@ pub fn short(bytes: u64) -> String {
     format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), NAMES[unit])
 }
 
-/// With the exact number beside: `1.5 GiB (1610612736)`; small numbers are exact already.
+/// Formats bytes with the exact number beside: `1.5 GiB (1610612736)`. Small numbers are exact already.
 pub fn both(bytes: u64) -> String {
     if bytes < 1024 { short(bytes) } else { format!("{} ({bytes})", short(bytes)) }
 }
 
-/// The text without exact numbers: what [`both`] put beside a rounded one goes, and plain bytes (`1610612736 B`) are rounded.
+/// Removes exact numbers from a text: those that [`both`] put beside a rounded one are dropped, and plain bytes (`1610612736 B`) are rounded.
 pub fn rounded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -55,7 +55,7 @@ pub fn rounded(text: &str) -> String {
     out + rest
 }
 
-/// A difference: `+512 B`, `-1.5 GiB`, `0 B`.
+/// Formats a difference in bytes: `+512 B`, `-1.5 GiB`, `0 B`.
 pub fn signed(bytes: i64) -> String {
     let sign = match bytes {
         0 => "",
@@ -65,22 +65,22 @@ pub fn signed(bytes: i64) -> String {
     format!("{sign}{}", short(bytes.unsigned_abs()))
 }
 
-/// Why something does not fit: `no: 1.5 GiB more`, `no` where it is not known what lacks.
+/// Says that something does not fit: `no: 1.5 GiB more`, or `no` if the missing bytes are not known.
 pub fn lacking(missing_bytes: Option<u64>) -> String {
     missing_bytes.map_or("no".into(), |missing| format!("no: {} more", short(missing)))
 }
 
-/// `n thing` or `n things`, the number in groups of three digits.
+/// Formats `n thing` or `n things`, with the number in groups of three digits.
 pub fn counted(n: u64, thing: &str) -> String {
     format!("{} {thing}{}", grouped(n, ' '), if n == 1 { "" } else { "s" })
 }
 
-/// A share in percent, to a tenth.
+/// Formats a share in percent, to a tenth.
 pub fn percent(share: f64) -> String {
     format!("{:.1} %", 100.0 * share)
 }
 
-/// A number in groups of three digits: `124 439 808`.
+/// Formats a number in groups of three digits: `124 439 808`.
 pub fn grouped(number: u64, separator: char) -> String {
     let digits = number.to_string();
     let mut out = String::new();
@@ -93,7 +93,7 @@ pub fn grouped(number: u64, separator: char) -> String {
     out
 }
 
-/// A number with some four significant digits.
+/// Formats a number with about four significant digits.
 pub fn number(x: f64) -> String {
     match x.abs() {
         0.0 => "0".into(),
@@ -105,7 +105,7 @@ pub fn number(x: f64) -> String {
     }
 }
 
-/// The middle one of these values, or the mean of the two in the middle; `None` of none.
+/// Median of the values: the middle one, or the mean of the two in the middle. `None` if there are no values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);

@@ -4,23 +4,23 @@ use std::path::Path;
 
 use crate::error::{Error, Result};
 
-/// The text of a regular file of at most so many bytes; `what` it ought to be, for messages.
+/// Reads a regular file of at most `most_bytes` bytes as text. `what` says in messages what the file should be.
 ///
 /// # Errors
-/// [`Error::Usage`] naming the file: not there, longer, no text; a pipe or a device, of which nobody knows where it ends.
+/// [`Error::Usage`] naming the file: it does not exist, is longer, or is not text. A pipe or a device is refused too, because its end is not known.
 pub fn text(path: &Path, most_bytes: u64, what: &str) -> Result<String> {
     let unreadable = |_| Error::usage(path.display().to_string(), "not text in UTF-8");
     String::from_utf8(bytes(path, most_bytes, what)?).map_err(unreadable)
 }
 
-/// The same of any contents.
+/// Reads a regular file of at most `most_bytes` bytes, whatever its contents.
 ///
 /// # Errors
-/// As [`text`], of which nothing need be text.
+/// Those of [`text`], except that the file need not be text.
 pub fn bytes(path: &Path, most_bytes: u64, what: &str) -> Result<Vec<u8>> {
     let name = path.display().to_string();
     let unreadable = |error: std::io::Error| Error::usage(name.clone(), error.to_string());
-    // Looked at before it is opened: opening a pipe would wait for a writer.
+    // Checked before opening: opening a pipe would wait for a writer.
     let metadata = path.metadata().map_err(unreadable)?;
     if !metadata.is_file() {
         return Err(Error::usage(name, "not a regular file"));

@@ -1,9 +1,9 @@
-//! What all floors of the laboratory share.
+//! What all crates of the laboratory share.
 //!
-//! It is given nothing of theirs, and gives: [`Error`], which names the field of a run or the file that is wrong;
-//! [`named!`], for choices that have names; [`bytes`] and [`figures`], sizes as people write and read them; [`cards`], GPUs by
-//! name; [`backends`], the devices that a program was built with; [`similar`], names that may have been meant; [`section`], what an answer consists of: sentences, tables,
-//! charts, figures and notes, which the program shows on a terminal, on a page or in a file.
+//! This crate uses none of them, and provides: [`Error`], which names the field of a run or the file that is wrong; [`named!`], for choices that have
+//! names; [`bytes`] and [`figures`], which read and write sizes and numbers; [`cards`], GPUs by name; [`backends`], the devices that a program was
+//! built with; [`similar`], names that may have been meant; [`section`], the parts of an answer: sentences, tables, charts, figures and notes, which
+//! the program shows on a terminal, on a page or in a file.
 //!
 //! [`Error`]: error::Error
 

@@ -1,6 +1,6 @@
 //! Choices that have names, and values that are written as text.
 
-/// Names for the values of a fieldless enum: `name`, `NAMES`, `Display`, `FromStr` and serde's traits all say the same.
+/// Names the values of a fieldless enum: `name`, `NAMES`, `Display`, `FromStr` and serde's traits all use the same names.
 #[macro_export]
 macro_rules! named {
     ($type:ty, $what:literal, { $($variant:ident = $name:literal),+ $(,)? }) => {
@@ -8,7 +8,7 @@ macro_rules! named {
             /// Every name, in the order in which they are listed.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
 
-            /// Its name on command lines and in files.
+            /// Name on command lines and in files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$variant => $name),+
@@ -37,7 +37,7 @@ macro_rules! named {
     };
 }
 
-/// serde's traits for a type that is read and shown as text (`FromStr`, `Display`).
+/// Implements serde's traits for a type that is read and shown as text (`FromStr`, `Display`).
 #[macro_export]
 macro_rules! as_text {
     ($type:ty) => {

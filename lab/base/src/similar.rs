@@ -1,9 +1,9 @@
 //! Names that may have been meant.
 
-/// How alike two words are at least, from 0 to 1.
+/// Least similarity of two words that may be confused, from 0 to 1.
 const ALIKE: f64 = 0.8;
 
-/// The known name that is most like this one: what differs in case, blanks and hyphens only, what it begins (the shortest such), or what is spelt
+/// Returns the known name most like `name`: one that differs only in case, blanks and hyphens, the shortest that it begins, or one that is spelt
 /// alike.
 pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let plain = |text: &str| -> String {
@@ -20,7 +20,7 @@ pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, known)| known)
 }
 
-/// `; did you mean "batch-size"?`, or nothing where no known name is like this one.
+/// Returns `; did you mean "batch-size"?`, or nothing if no known name is similar.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     similar(name, known).map_or(String::new(), |known| format!("; did you mean {known:?}?"))
 }

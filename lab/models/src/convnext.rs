@@ -1,10 +1,11 @@
-//! ConvNeXt (Liu et al. 2022), as torchvision builds it: channels convolved one by one, then mixed point by point in rows of channels.
+//! ConvNeXt (Liu et al. 2022), as torchvision builds it: depthwise convolutions, then linear layers over the channels of each point.
 //!
-//! A picture goes to and fro between channels first and channels last by views. What a block adds lies as the views do, with the channels
-//! innermost, so that the next convolution makes its input contiguous again.
+//! Views switch a picture between channels first and channels last. What a block adds has the views' layout, with the channels innermost, so that the
+//! next convolution makes its input contiguous again.
 //!
-//! With cuDNN PyTorch convolves such pictures as they lie. Here they are made contiguous there as well, which is a
-//! [`ChannelsLast`](memcore::Deviation::ChannelsLast) deviation: in recorded runs bytes allocated and reserved were the same, the number of events was not.
+//! With cuDNN, PyTorch convolves channels-last pictures directly. Here they are made contiguous even then, which is a
+//! [`ChannelsLast`](memcore::Deviation::ChannelsLast) deviation: in recorded runs bytes allocated and reserved were the same, the number of events
+//! was not.
 
 use lab_base::error::{Error, Result};
 use memcore::backend::kernel::{Conv2dGeometry, UnaryOp};
@@ -20,16 +21,16 @@ use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task
 /// Epsilon of every normalisation.
 const EPS: f64 = 1e-6;
 
-/// What a block's result is multiplied by at first, channel by channel.
+/// Initial value of a block's scale, by which its result is multiplied channel by channel.
 const LAYER_SCALE: f64 = 1e-6;
 
-/// Parameters of a block beside its scale: of a convolution, a normalisation and two linear layers.
+/// Parameters of a block besides its scale: those of a convolution, a normalisation and two linear layers.
 const INSIDE: usize = 8;
 
 /// The least side: a quarter of it is halved three times.
 const MIN_SIDE: usize = 32;
 
-/// Which of the family.
+/// A member of the family.
 #[derive(Clone, Copy)]
 struct Size {
     name: &'static str,
@@ -37,7 +38,7 @@ struct Size {
     width: usize,
     /// Blocks of each stage.
     blocks: [usize; 4],
-    /// With which probability the last block is left out for an example; it rises evenly from the first one, which never is.
+    /// Probability of leaving out the last block for an example. It rises evenly from the first block, which is never left out.
     drop: f64,
 }
 
@@ -91,7 +92,7 @@ impl ConvNeXt {
         self.size.blocks[..stage].iter().sum()
     }
 
-    /// What is computed again of a stage, whose blocks are numbered from 0.
+    /// The blocks of a stage that are recomputed, numbered from 0 within the stage.
     fn recompute(&self, stage: usize) -> Recompute {
         self.recompute.part(self.before(stage), self.size.blocks[stage])
     }
@@ -115,7 +116,7 @@ impl ConvNeXt {
         Ok(modules)
     }
 
-    /// What halves the sides and doubles the channels behind a stage.
+    /// Layers after a stage: they halve the sides and double the channels.
     fn halving(&self, init: &Init, stage: usize) -> memcore::Result<Sequential> {
         let at = init.at("features").at(2 + 2 * stage);
         let halves = Conv2dGeometry { stride: [2, 2], ..Conv2dGeometry::default() };
@@ -126,7 +127,7 @@ impl ConvNeXt {
         Ok(modules)
     }
 
-    /// What comes behind the stages: from channels to classes.
+    /// Layers after the stages: from channels to classes.
     fn head(&self, init: &Init) -> memcore::Result<Sequential> {
         let (classifier, channels) = (init.at("classifier"), self.channels(self.size.blocks.len() - 1));
         let mut modules = Sequential::new();
@@ -162,7 +163,7 @@ impl Architecture for ConvNeXt {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        // Chains in a chain: what goes into a stage is held until the stage is done.
+        // Chains within a chain: a stage's input is held until the stage is done.
         let mut features = Sequential::new();
         features.push(self.stem(init)?);
         for (stage, &count) in self.size.blocks.iter().enumerate() {
@@ -197,7 +198,7 @@ impl Architecture for ConvNeXt {
         Ok(pieces)
     }
 
-    /// A module's own parameters come before those of its parts, whereas these are moved to the device first: a block's scale is made last.
+    /// A module's own parameters come before those of its parts. These are moved to the device first: a block's scale is made last.
     fn optimizer_order(&self, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
         let scales: Vec<usize> = (INSIDE..parameters.len()).filter(|&i| is_scale(&parameters[i])).collect();
         for place in scales {
@@ -211,7 +212,7 @@ fn is_scale(parameter: &Parameter) -> bool {
     parameter.path().ends_with(".layer_scale")
 }
 
-/// The channels of each point normalised, with the channels first before and behind.
+/// Normalises the channels of each point; the channels come first in its input and output.
 struct LayerNorm2d {
     scope: ScopeId,
     norm: LayerNorm,
@@ -242,7 +243,7 @@ fn channels_first(x: &Tensor) -> memcore::Result<Tensor> {
     ops::permute(x, &[0, 3, 1, 2])
 }
 
-/// `CNBlock`: what the channels' neighbourhoods say, mixed, is scaled, left out for some examples, and added to the input.
+/// `CNBlock`: a depthwise convolution, mixed over the channels and scaled; left out for some examples, and added to the input.
 struct Block {
     scope: ScopeId,
     inside: Sequential,
@@ -283,7 +284,7 @@ impl Module for Block {
     }
 }
 
-/// What a branch gives is 0 for a whole example with probability `p`, otherwise divided by `1 − p`: `StochasticDepth` by rows.
+/// `StochasticDepth` by rows: a branch's result becomes 0 for a whole example with probability `p`, and is divided by `1 − p` otherwise.
 struct StochasticDepth {
     scope: ScopeId,
     p: f64,
@@ -291,14 +292,14 @@ struct StochasticDepth {
 }
 
 impl StochasticDepth {
-    /// What a result like `x` is multiplied by, `[n, 1, …]`; nothing where no example is left out.
+    /// Returns the factors of a result like `x`, `[n, 1, …]`; `None` if no example is left out.
     fn noise(&self, x: &Tensor) -> memcore::Result<Option<Tensor>> {
         if !self.training.is_on() || self.p == 0.0 {
             return Ok(None);
         }
         let _scope = context::scope(self.scope);
         let dims: Vec<usize> = x.dims().iter().enumerate().map(|(axis, &n)| if axis == 0 { n } else { 1 }).collect();
-        // A draw below 0 counts for nothing, one above for 1, in the memory of the draw: there is no mask beside it.
+        // A draw below 0 becomes 0 and one above becomes 1, in the memory of the draw: there is no mask beside it.
         let noise = Array::uniform(x.device(), &dims, x.dtype(), -self.p, 1.0 - self.p)?;
         noise.unary_(UnaryOp::Sign)?;
         noise.unary_(UnaryOp::Relu)?;

@@ -1,4 +1,5 @@
-//! DenseNet-121 (Huang et al. 2017), as torchvision builds it: each layer is given what all layers of its block gave, joined anew.
+//! DenseNet-121 (Huang et al. 2017), as torchvision builds it: each layer's input is the results of all earlier layers of its block, concatenated
+//! anew.
 
 use std::sync::Arc;
 
@@ -17,18 +18,18 @@ use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task
 /// Layers of each of the four blocks.
 const LAYERS: [usize; 4] = [6, 12, 24, 16];
 
-/// Channels inside a layer, in channels that it gives.
+/// Channels inside a layer, as a multiple of the channels that it outputs.
 const BOTTLENECK: usize = 4;
 
 struct DenseNet {
     /// Channels before the first block.
     width: usize,
-    /// Channels that a layer gives.
+    /// Channels that a layer outputs.
     growth: usize,
     task: Task,
     classes: usize,
     dropout: f64,
-    /// `memory_efficient`: what is joined in a layer is joined again in backward.
+    /// `memory_efficient`: the concatenation inside a layer is recomputed in backward.
     again: bool,
 }
 
@@ -54,7 +55,7 @@ pub(super) fn densenet121(options: &ModelOptions) -> Result<Box<dyn Architecture
 }
 
 impl DenseNet {
-    /// Channels that a block is given.
+    /// Input channels of a block.
     fn inputs(&self, block: usize) -> usize {
         (0..block).fold(self.width, |channels, before| (channels + LAYERS[before] * self.growth) / 2)
     }
@@ -71,7 +72,7 @@ impl DenseNet {
         Ok(modules)
     }
 
-    /// A block, and what halves channels and sides between it and the next one.
+    /// A block, and the layers that halve channels and sides between it and the next one.
     fn block(&self, init: &Init, number: usize) -> memcore::Result<Sequential> {
         let (features, inputs) = (init.at("features"), self.inputs(number));
         let at = features.at(format!("denseblock{}", number + 1));
@@ -127,7 +128,7 @@ impl Architecture for DenseNet {
     }
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        // One chain, in which a block's input goes when the block is done.
+        // One chain: a block's input is freed when the block is done.
         let mut chain = self.stem(init)?;
         for number in 0..LAYERS.len() {
             chain.append(self.block(init, number)?);
@@ -166,7 +167,7 @@ impl Module for Block {
             features.push(new);
         }
         let out = ops::cat(&features.iter().collect::<Vec<_>>(), 1)?;
-        // The last one is a variable of its own, the others go with their list, from its end.
+        // The last result is a variable of its own. The others are freed with their list, from its end.
         let last = features.pop();
         while features.pop().is_some() {}
         drop(last);
@@ -191,7 +192,7 @@ impl Layer {
     }
 }
 
-/// `bn_function`: what came before, joined, normalised, and narrowed to a bottleneck.
+/// `bn_function`: the earlier results, concatenated, normalised, and narrowed to a bottleneck.
 struct Joined {
     norm1: BatchNorm2d,
     conv1: Conv2d,
@@ -212,7 +213,7 @@ impl Joined {
     }
 }
 
-/// From a bottleneck to the new channels.
+/// The rest of a layer: from a bottleneck to the new channels.
 struct Rest {
     training: Training,
     norm2: BatchNorm2d,
@@ -238,7 +239,7 @@ impl Rest {
     }
 }
 
-/// What comes behind the blocks: from channels to classes.
+/// Layers after the blocks: from channels to classes.
 struct Head {
     scope: ScopeId,
     norm: BatchNorm2d,

@@ -170,9 +170,9 @@ fn head(init: &Init, c: &GptConfig, table: &Parameter) -> memcore::Result<Linear
     if c.tied { Ok(Linear::tied(init, &init.shared(table)?)) } else { Linear::new(init, c.width, c.vocabulary, false) }
 }
 
-/// Indices to vectors: a row for the token and one for the position.
+/// Embeddings of tokens and positions.
 struct Front {
-    /// Of what is neither table's: the positions' numbers and the sum of both.
+    /// Scope of what belongs to neither table: the position indices and the sum of both embeddings.
     scope: ScopeId,
     tokens: Embedding,
     positions: Embedding,
@@ -220,7 +220,7 @@ impl Module for Middle {
     }
 }
 
-/// The mask of as many tokens as there are.
+/// Cuts the mask to the number of tokens.
 fn mask_for(mask: &Array, length: usize) -> memcore::Result<Array> {
     if mask.dims()[0] == length { Ok(mask.clone()) } else { mask.narrow(0, 0, length)?.narrow(1, 0, length) }
 }
@@ -313,7 +313,7 @@ impl Block {
         Ok(y)
     }
 
-    /// Each intermediate value goes as soon as the next one is there.
+    /// Each intermediate value is freed as soon as the next one exists.
     fn feed_forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
         let normed = self.norm2.forward(x)?;
         let wide = self.widen.forward(&normed)?;

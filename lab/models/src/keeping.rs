@@ -3,14 +3,14 @@
 use memcore::Tensor;
 use memcore::nn::{Init, ListSlot, Module};
 
-/// Appends each result of its inside, with its history, to a list of the script: what the second article's programs do.
+/// Appends each result of the inner layer, with its history, to a list of the script, as the second article's programs do.
 pub(super) struct Keeping<M> {
     inner: M,
     list: ListSlot,
 }
 
 impl<M: Module> Keeping<M> {
-    /// Around `inner`; the list is one of the model's.
+    /// Wraps `inner`; the list is one of the model's.
     pub(crate) fn new(init: &Init, inner: M) -> Self {
         Self { inner, list: init.list() }
     }

@@ -1,8 +1,7 @@
-//! Networks that can be trained: small files that read whole, one per network, and one list of all.
+//! Networks that can be trained: one small file for each, and one list of all.
 //!
-//! It is given a network's name and options, and gives an [`Architecture`]: what it takes, what is asked of it, its modules on
-//! a device, and where it can be cut into pieces. [`Recompute`] says which of its blocks are computed again in the backward
-//! pass. It knows neither optimizers nor loops.
+//! This crate takes a network's name and options, and returns an [`Architecture`]: its input, its task, its modules on a device, and the places where
+//! it can be cut into pieces. [`Recompute`] says which of its blocks are recomputed in the backward pass. Optimizers and loops are not known here.
 
 mod convnext;
 mod densenet;
@@ -56,10 +55,10 @@ pub const ALL: &[(&str, Constructor)] = &[
     ("seq2seq-attention", seq2seq::seq2seq_attention),
 ];
 
-/// The network of that name, with these options.
+/// Returns the network with this name and these options.
 ///
 /// # Errors
-/// [`Error::Usage`] for an unknown name (the known ones are listed) or an option that it does not have.
+/// [`Error::Usage`] for an unknown name (the message lists the known ones), or for an option that the network does not have.
 pub fn architecture(name: &str, options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     match ALL.iter().find(|(known, _)| *known == name) {
         Some((_, construct)) => construct(options),

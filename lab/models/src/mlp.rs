@@ -15,7 +15,7 @@ struct Mlp {
     defaults: Defaults,
     /// Its blocks are the hidden layers with their ReLUs.
     recompute: Recompute,
-    /// Hidden activations go into a list.
+    /// True if hidden activations go into a list.
     keeps: bool,
 }
 
@@ -25,7 +25,7 @@ pub(super) fn linear(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     regression("linear", vec![10, 1], false)
 }
 
-/// `Linear(10, 20) → ReLU → Linear(20, 1)`; the article's has a list that the result of the ReLU goes into.
+/// `Linear(10, 20) → ReLU → Linear(20, 1)`. The article's version also appends the result of the ReLU to a list.
 pub(super) fn two_layer(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     options.only("two-layer", &["keep-intermediate"])?;
     regression("two-layer", vec![10, 20, 1], options.keep_intermediate)
@@ -98,7 +98,7 @@ impl Architecture for Mlp {
 }
 
 impl Mlp {
-    /// Numbered as in nn.Sequential, where the activations count.
+    /// A linear layer, numbered as in `nn.Sequential`, where the activations count too.
     fn linear(&self, init: &Init, i: usize) -> memcore::Result<Linear> {
         Linear::new(&init.at(2 * i), self.sizes[i], self.sizes[i + 1], true)
     }

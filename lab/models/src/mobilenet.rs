@@ -1,4 +1,4 @@
-//! MobileNetV2 (Sandler et al. 2018), as torchvision builds it: convolutions of single channels between thin layers, activations in place.
+//! MobileNetV2 (Sandler et al. 2018), as torchvision builds it: depthwise convolutions between narrow layers, activations in place.
 
 use lab_base::error::Result;
 use memcore::Tensor;
@@ -12,18 +12,19 @@ use super::options::image_task;
 use super::recompute::{Blocks, Middle};
 use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task};
 
-/// Of each stage: how much its blocks widen, its channels for 32 of the first layer, blocks, stride of the first block.
+/// For each stage: the factor by which its blocks widen, its channels (with 32 in the first layer), its number of blocks, and the stride of the
+/// first.
 const STAGES: [[usize; 4]; 7] =
     [[1, 16, 1, 1], [6, 24, 2, 2], [6, 32, 3, 2], [6, 64, 4, 2], [6, 96, 3, 1], [6, 160, 3, 2], [6, 320, 1, 1]];
 
 /// Channels of the first layer.
 const WIDTH: usize = 32;
 
-/// Channels before the classes, and their least number for narrower networks.
+/// Channels before the classifier, which are also the minimum for narrower networks.
 const LAST: usize = 1280;
 
 struct MobileNetV2 {
-    /// Channels of the first layer, from which all others follow.
+    /// Channels of the first layer; all others follow from it.
     width: usize,
     task: Task,
     classes: usize,
@@ -50,14 +51,14 @@ pub(super) fn mobilenet_v2(options: &ModelOptions) -> Result<Box<dyn Architectur
     Ok(Box::new(MobileNetV2 { width, task, classes, dropout, recompute: options.recompute.clone() }))
 }
 
-/// Channels as a multiple of 8, at least nine tenths of `channels`.
+/// Rounds channels to a multiple of 8 that is at least nine tenths of `channels`.
 fn rounded(channels: f64) -> usize {
     let nearest = ((channels + 4.0) as usize / 8 * 8).max(8);
     if (nearest as f64) < 0.9 * channels { nearest + 8 } else { nearest }
 }
 
 impl MobileNetV2 {
-    /// So many channels in a network of the usual width.
+    /// Channels here, for a layer that has `usual` channels in a network of the usual width.
     fn channels(&self, usual: usize) -> usize {
         rounded(usual as f64 * self.width as f64 / WIDTH as f64)
     }
@@ -160,7 +161,7 @@ impl Module for Network {
     }
 }
 
-/// What comes behind the blocks: a last convolution of points, then from channels to classes.
+/// Layers after the blocks: a last 1 × 1 convolution, then from channels to classes.
 struct Head {
     scope: ScopeId,
     conv: Sequential,
@@ -169,7 +170,7 @@ struct Head {
 }
 
 impl Head {
-    /// `x` goes as soon as it is convolved, the mean of all points when the classes are there.
+    /// Frees `x` as soon as it is convolved, and the mean over all points when the classes exist.
     fn of(&self, mut x: Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
         x = self.conv.forward(&x)?;
@@ -200,7 +201,7 @@ fn conv_norm(
     Ok(modules)
 }
 
-/// Points widened, convolved channel by channel, and narrowed; added to the input where the sizes allow.
+/// Widens with a 1 × 1 convolution, convolves depthwise, and narrows again; adds the input if the sizes allow it.
 struct Block {
     scope: ScopeId,
     conv: Sequential,

@@ -1,11 +1,11 @@
-//! A kind of network, what it is trained to do, and a network of that kind on a device.
+//! Kinds of networks, the tasks that they are trained for, and networks on a device.
 
 use lab_base::error::Result;
 use memcore::nn::{Converted, Init, ListSlot, Module, Parameter, Training, VariableSlot};
 use memcore::{Array, DType, Device};
 use serde::Serialize;
 
-/// What goes into a network: sizes without the batch.
+/// Input of a network, with its sizes without the batch.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Input {
@@ -20,7 +20,7 @@ pub enum Input {
     },
 }
 
-/// What comes out and is compared with the targets.
+/// The loss, and what it compares with the targets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Loss {
@@ -29,17 +29,17 @@ pub enum Loss {
         /// Number of classes.
         classes: usize,
     },
-    /// Logits at every position against the token that follows there; the last position has none.
+    /// Logits at every position against the next token; the last position has none.
     NextToken {
         /// Number of different tokens.
         classes: usize,
     },
     /// Values against values of these sizes per example.
     MeanSquaredError {
-        /// Sizes of a target.
+        /// Sizes of a target, per example.
         dims: Vec<usize>,
     },
-    /// The network computes it itself, with labels of its own.
+    /// The network computes its own loss, from labels of its own.
     Inside,
     /// Logits at every position against the example's own tokens in reverse order.
     Reversal {
@@ -48,50 +48,51 @@ pub enum Loss {
     },
 }
 
-/// What a network is trained to do.
+/// The task that a network is trained for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Task {
-    /// What goes in.
+    /// Input.
     pub input: Input,
-    /// What the result is compared with.
+    /// Loss.
     pub loss: Loss,
 }
 
 /// A network on a device, with its parameters.
 pub struct Model {
-    /// Masks and the like, neither trained nor saved. They are the module's own, and go with it.
+    /// Masks and similar constants, neither trained nor saved. The module owns them, and they are freed with it.
     pub constants: Vec<Array>,
-    /// Tensors that are part of it and not trained, with their paths: running statistics. They are the module's own, and go with it.
+    /// Buffers with their paths: tensors of the module that are not trained, such as running statistics. The module owns them, and they are freed
+    /// with it.
     pub buffers: Vec<(String, Array)>,
     /// The network.
     pub module: Box<dyn Module>,
-    /// Its parameters, in the order of their creation until a trainer has put them into the optimizer's.
+    /// Parameters. They are in the order of their creation until a trainer puts them into the optimizer's order.
     pub parameters: Vec<Parameter>,
     /// Switches between training and evaluation.
     pub training: Training,
-    /// Variables of the script around it that its layers set.
+    /// Variables of the surrounding script that layers set.
     pub variables: Vec<VariableSlot>,
-    /// Lists of the script around it that its layers append to.
+    /// Lists of the surrounding script that layers append to.
     pub lists: Vec<ListSlot>,
-    /// What it is trained to do.
+    /// The task that it is trained for.
     pub task: Task,
 }
 
-/// A kind of network: its name, what it is, what it does, and how it is built.
+/// A kind of network: its name, its description, its task, and how to build it.
 pub trait Architecture: Send + Sync {
-    /// What the command line calls it.
+    /// Name on the command line.
     fn name(&self) -> &str;
 
-    /// One line: layers and sizes.
+    /// One line of description: layers and sizes.
     fn description(&self) -> String;
 
-    /// What it is trained to do.
+    /// The task that it is trained for.
     fn task(&self) -> Task;
 
-    /// The optimizer, batch and learning rate that it comes with.
+    /// Its default optimizer, batch and learning rate.
     fn defaults(&self) -> Defaults;
 
-    /// Whether it can be trained in batches of so many examples, with weights of this type.
+    /// Checks that the network can be trained with this batch and this type of weights.
     ///
     /// # Errors
     /// [`Error::Usage`](lab_base::error::Error::Usage) for what is not represented, with the reason.
@@ -99,37 +100,37 @@ pub trait Architecture: Send + Sync {
         Ok(())
     }
 
-    /// The network, with parameters made through `init`.
+    /// Builds the network; its parameters are made through `init`.
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>>;
 
-    /// Why the network cannot be split over devices; `None` where it is a chain of [`pieces`](Self::pieces).
+    /// Why the network cannot be split over devices; `None` if it is a chain of [`pieces`](Self::pieces).
     fn indivisible(&self) -> Option<&'static str> {
         Some("it is not built as a chain of pieces")
     }
 
-    /// The network as a chain of pieces, each of which lies on one device: the result of one is the next one's input. A piece's parameters are
-    /// made through what `at` gives for its number; they are the same, in the same order, as [`build`](Self::build) makes, save
-    /// for copies of what the [ends share](Self::shares_ends).
+    /// Builds the network as a chain of pieces, each on one device: the result of one is the next one's input. A piece's parameters are made through
+    /// the `Init` that `at` returns for its number. They are the same, in the same order, as those of [`build`](Self::build), except for copies of
+    /// what the [ends share](Self::shares_ends).
     fn pieces(&self, _at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
         Ok(Vec::new())
     }
 
-    /// Whether the last piece computes with a parameter of the first one: tied embeddings. Where the two lie on different devices, each has
-    /// it ([`Init::shared`]).
+    /// Whether the last piece computes with a parameter of the first one, as with tied embeddings. If the two pieces are on different devices, each
+    /// has the parameter ([`Init::shared`]).
     fn shares_ends(&self) -> bool {
         false
     }
 
-    /// The parameters, given in the order of their creation, in the order of PyTorch's `model.parameters()`.
+    /// Sorts the parameters from the order of their creation into that of PyTorch's `model.parameters()`.
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
         parameters
     }
 }
 
-/// Where the parameters of each piece of a split network are made.
+/// Returns, for each piece of a split network, the [`Init`] that makes its parameters.
 pub type Places<'a> = dyn Fn(usize) -> Init + 'a;
 
-/// What a network is trained with unless the user says otherwise.
+/// Settings that a network is trained with unless the user says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Defaults {
     /// Examples per step.
@@ -148,15 +149,15 @@ impl Model {
         Ok(Self::made(module, &init, architecture.task()))
     }
 
-    /// Around a module whose parameters were made through `init`.
+    /// Wraps a module whose parameters were made through `init`.
     pub fn made(module: Box<dyn Module>, init: &Init, task: Task) -> Self {
         let (parameters, training) = (init.parameters(), init.training());
         let (buffers, variables, lists) = (init.buffers(), init.variables(), init.lists());
         Self { constants: init.constants(), buffers, module, parameters, training, variables, lists, task }
     }
 
-    /// The same network in another type: its parameters and buffers are converted one by one, each old one freed when the new one is there, as
-    /// `model.to(dtype)` does.
+    /// Converts the network to another type, as `model.to(dtype)` does: parameters and buffers one by one, each old one freed when the new one
+    /// exists.
     pub fn cast(self, architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
         let Self { constants, buffers, module, parameters, .. } = self;
         drop(module);

@@ -1,4 +1,4 @@
-//! How a network differs from its default form.
+//! Options of a network.
 
 use lab_base::error::{Error, Result};
 use serde::Serialize;
@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::network::{Input, Loss, Task};
 use super::recompute::Recompute;
 
-/// How a network differs from its default form; what it does not have is an error, not silence.
+/// Differences of a network from its default form. An option that the network does not have is an error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ModelOptions {
     /// Layers (mlp: hidden layers; gpt: blocks).
@@ -26,21 +26,21 @@ pub struct ModelOptions {
     pub image: Option<usize>,
     /// Classes.
     pub classes: Option<usize>,
-    /// Probability of dropping (convnext: the last block for an example).
+    /// Dropout probability (convnext: the probability of leaving out the last block for an example).
     pub dropout: Option<f64>,
-    /// The fused attention kernel instead of the written-out form.
+    /// True to use the fused attention kernel instead of the written-out form.
     pub fused_attention: bool,
-    /// The output layer shares the token table.
+    /// True if the output layer shares the token table.
     pub tied: bool,
-    /// Intermediate results go into a list that only the schedule's `clear` empties (two-layer: the hidden activations; seq2seq-attention: the
-    /// attention weights).
+    /// True to append intermediate results to a list that only the schedule's `clear` empties (two-layer: the hidden activations; seq2seq-attention:
+    /// the attention weights).
     pub keep_intermediate: bool,
-    /// Blocks that are computed again in backward.
+    /// Blocks that are recomputed in backward.
     pub recompute: Recompute,
 }
 
 impl ModelOptions {
-    /// A form of the named network that trains in well under a second on anything: what backends are compared with.
+    /// Returns a form of the named network that trains in well under a second on anything. Backends are compared with it.
     #[must_use]
     pub fn small(name: &str) -> Self {
         let default = ModelOptions::default();
@@ -67,10 +67,10 @@ impl ModelOptions {
         }
     }
 
-    /// Fails when an option outside `supported` was given.
+    /// Fails if an option outside `supported` was given.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming model and option.
+    /// [`Error::Usage`] naming the model and the option.
     pub fn only(&self, model: &str, supported: &[&str]) -> Result<()> {
         let given = [
             ("layers", self.layers.is_some()),
@@ -97,7 +97,7 @@ impl ModelOptions {
     }
 }
 
-/// Classifying pictures of three colours, 224 × 224 in 1,000 classes unless said otherwise. `multiple` is what a side must be a multiple of.
+/// Task of classifying pictures of three colours, 224 × 224 in 1,000 classes unless the options say otherwise. Sides must be multiples of `multiple`.
 pub(super) fn image_task(options: &ModelOptions, multiple: usize) -> Result<(Task, usize)> {
     let (side, classes) = (options.image.unwrap_or(224), options.classes.unwrap_or(1000));
     if side == 0 || !side.is_multiple_of(multiple) {

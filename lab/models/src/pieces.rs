@@ -1,4 +1,4 @@
-//! How large the pieces of a network are.
+//! Sizes of the pieces of a network.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use super::Architecture;
 /// The parameters of a network that is built as a chain of pieces, or as one piece.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Measured {
-    /// How many pieces there are.
+    /// Number of pieces.
     pub pieces: usize,
     /// Piece and number of values of each parameter, in the order of their creation.
     pub parameters: Vec<(usize, usize)>,
-    /// The same of those that a piece computes with and another one has, were each piece on a device of its own.
+    /// Piece and number of values of each parameter that a piece computes with but another one owns, if each piece were on a device of its own.
     pub copies: Vec<(usize, usize)>,
 }
 
 impl Measured {
-    /// Whether each piece's parameters are made before the next one's.
+    /// Whether all parameters of a piece are made before those of the next one.
     pub fn in_order(&self) -> bool {
         self.parameters.is_sorted_by_key(|(piece, _)| *piece)
     }
@@ -31,7 +31,7 @@ impl Measured {
 /// Measures a network by building it without values, each piece on a device of its own.
 ///
 /// # Errors
-/// Sizes that do not fit.
+/// Sizes that do not fit together.
 pub fn measured(architecture: &dyn Architecture) -> Result<Measured> {
     let device = || Device::builder(Arc::new(Meta::default())).build();
     let init = Init::new(&device(), DType::F32, 0);

@@ -1,4 +1,4 @@
-//! Which blocks of a network are computed again in backward instead of being kept: activation checkpointing.
+//! Activation checkpointing: which blocks of a network are recomputed in backward instead of being kept.
 
 use std::fmt;
 use std::iter;
@@ -11,21 +11,21 @@ use memcore::Tensor;
 use memcore::autograd::checkpoint;
 use memcore::nn::{Checkpoint, Module, Sequential};
 
-/// What is computed again. A network's blocks are numbered from 0, in the order in which they run.
+/// What is recomputed. A network's blocks are numbered from 0, in the order in which they run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Recompute {
     /// Nothing: everything that backward needs is kept.
     #[default]
     None,
-    /// Each block, of which only its input is kept.
+    /// Each block by itself; only its input is kept.
     Blocks,
-    /// Segments of about √n of the n blocks: fewer inputs are kept, and more is there at once while a segment is computed again.
+    /// Segments of about √n of the n blocks: fewer inputs are kept, but more is held at once while a segment is recomputed.
     Sqrt,
-    /// These blocks, each for itself; the others are kept.
+    /// The blocks with these numbers, each by itself; the others are kept.
     These(Vec<usize>),
 }
 
-/// Blocks next to each other.
+/// Adjacent blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Segment {
     blocks: usize,
@@ -54,7 +54,7 @@ impl Recompute {
         }
     }
 
-    /// Fails when a network of `blocks` blocks does not have what is to be computed again.
+    /// Fails if a network of `blocks` blocks does not have what is to be recomputed.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the model.
@@ -73,7 +73,7 @@ impl Recompute {
         }
     }
 
-    /// What is computed again of `n` blocks from the one numbered `first` on, numbered from 0 themselves: where they are a chain of their own.
+    /// The part of this that concerns the `n` blocks from number `first` on, which are numbered from 0 in a chain of their own.
     pub(super) fn part(&self, first: usize, n: usize) -> Self {
         match self {
             Self::These(these) => {
@@ -84,7 +84,7 @@ impl Recompute {
         }
     }
 
-    /// `n` blocks, cut into what is computed again at once and what is kept.
+    /// Cuts `n` blocks into segments that are recomputed at once, and segments that are kept.
     fn segments(&self, n: usize) -> Vec<Segment> {
         let each = |again: &dyn Fn(usize) -> bool| (0..n).map(|i| Segment { blocks: 1, again: again(i) }).collect();
         match self {
@@ -98,7 +98,7 @@ impl Recompute {
         }
     }
 
-    /// Puts blocks at the end of a chain.
+    /// Appends blocks to a chain.
     pub(super) fn chain(&self, chain: &mut Sequential, blocks: Vec<Sequential>) {
         let segments = self.segments(blocks.len());
         let mut blocks = blocks.into_iter();
@@ -113,8 +113,8 @@ impl Recompute {
         }
     }
 
-    /// `n` blocks as pieces of a split network, numbered from `first` on: what is computed again at once is one piece. `build` makes a block of
-    /// a piece.
+    /// Builds `n` blocks as pieces of a split network, numbered from `first` on. Blocks that are recomputed together are one piece. `build` makes one
+    /// block of a piece.
     pub(super) fn pieces(
         &self,
         first: usize,
@@ -134,7 +134,7 @@ impl Recompute {
     }
 }
 
-/// Blocks in each segment of [`Recompute::Sqrt`] but the last: √n, rounded.
+/// Number of blocks in each segment of [`Recompute::Sqrt`] except the last: √n, rounded.
 fn segment_length(n: usize) -> usize {
     ((n as f64).sqrt().round() as usize).max(1)
 }
@@ -156,7 +156,7 @@ impl fmt::Display for Recompute {
 impl FromStr for Recompute {
     type Err = String;
 
-    /// `none`, `blocks`, `sqrt`, or numbers of blocks with commas between, each once.
+    /// Reads `none`, `blocks`, `sqrt`, or numbers of blocks separated by commas, each at most once.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
@@ -169,7 +169,7 @@ pub(super) struct Blocks<B> {
     segments: Vec<(Arc<[B]>, bool)>,
 }
 
-/// One block of a [`Blocks`]: its result for what the block before gave, and for what all blocks are given.
+/// Runs one block of a [`Blocks`]: takes the result of the block before, and the inputs that all blocks share.
 type Forward<B> = fn(&B, &Tensor, &[Tensor]) -> memcore::Result<Tensor>;
 
 impl<B: Send + Sync + 'static> Blocks<B> {
@@ -180,7 +180,7 @@ impl<B: Send + Sync + 'static> Blocks<B> {
         Self { segments }
     }
 
-    /// Each segment for itself, given its blocks by `build`: pieces of a split network, numbered from `first` on.
+    /// Builds each segment by itself, from blocks that `build` makes: pieces of a split network, numbered from `first` on.
     pub(super) fn pieces(
         recompute: &Recompute,
         first: usize,
@@ -197,7 +197,7 @@ impl<B: Send + Sync + 'static> Blocks<B> {
         Ok(pieces)
     }
 
-    /// What the last block gives.
+    /// Runs all blocks, and returns the result of the last one.
     pub(super) fn forward(&self, mut x: Tensor, given: &[Tensor], block: Forward<B>) -> memcore::Result<Tensor> {
         for (blocks, again) in &self.segments {
             if *again {

@@ -12,13 +12,13 @@ use super::options::image_task;
 use super::recompute::{Blocks, Middle};
 use super::{Architecture, Defaults, Input, ModelOptions, Places, Recompute, Task};
 
-/// Which of the family.
+/// A member of the family.
 #[derive(Clone, Copy)]
 struct Depth {
     name: &'static str,
     /// Blocks of each of the four stages.
     blocks: [usize; 4],
-    /// Blocks of three convolutions whose result is four times as wide, instead of two.
+    /// True for bottleneck blocks: three convolutions instead of two, and a result four times as wide.
     bottleneck: bool,
 }
 
@@ -105,12 +105,12 @@ impl ResNet {
         self.depth.blocks.iter().sum()
     }
 
-    /// Channels that a stage gives.
+    /// Output channels of a stage.
     fn channels(&self, stage: usize) -> usize {
         (self.width << stage) * if self.depth.bottleneck { 4 } else { 1 }
     }
 
-    /// Block `number` of all.
+    /// Builds block `number`, counted over all stages.
     fn block(&self, init: &Init, number: usize) -> memcore::Result<Block> {
         let (mut stage, mut i) = (0, number);
         while i >= self.depth.blocks[stage] {
@@ -144,7 +144,7 @@ impl Module for Network {
     }
 }
 
-/// What comes before the blocks: from colours to channels, a quarter of the size.
+/// Layers before the blocks: from colours to channels, at a quarter of the size.
 struct Stem {
     scope: ScopeId,
     conv: ConvNorm,
@@ -168,7 +168,7 @@ impl Module for Stem {
     }
 }
 
-/// What comes behind the blocks: from channels to classes.
+/// Layers after the blocks: from channels to classes.
 struct Head {
     scope: ScopeId,
     linear: Linear,
@@ -179,7 +179,7 @@ impl Head {
         Ok(Self { scope: init.scope(), linear: Linear::new(&init.at("fc"), channels, classes, true)? })
     }
 
-    /// `x` goes as soon as its mean is there.
+    /// Frees `x` as soon as its mean exists.
     fn of(&self, mut x: Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
         x = ops::adaptive_avg_pool2d(&x, [1, 1])?;
@@ -219,7 +219,7 @@ impl Module for ConvNorm {
     }
 }
 
-/// Convolutions whose result is added to the input, or to its projection where the sizes change.
+/// Convolutions whose result is added to the input, or to the input's projection if the sizes change.
 struct Block {
     scope: ScopeId,
     convs: Vec<ConvNorm>,
@@ -260,7 +260,7 @@ impl Module for Block {
         let mut out = self.convs[0].forward(x)?;
         for conv in &self.convs[1..] {
             out = ops::relu_(&out)?;
-            // One variable: what the convolution was given goes before the normalisation, where nothing else keeps it.
+            // One variable: the convolution's input is freed before the normalisation, unless something else keeps it.
             out = conv.conv.forward(&out)?;
             out = conv.norm.forward(&out)?;
         }

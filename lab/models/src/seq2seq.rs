@@ -68,12 +68,12 @@ struct Seq2Seq {
     width: usize,
     tokens: Embedding,
     positions: Embedding,
-    /// `[1, W]`: what the decoder is given before it has said anything.
+    /// `[1, W]`: the decoder's input at the first position.
     start: Parameter,
     encoder: Cell,
     decoder: Cell,
     head: Linear,
-    /// The anecdote of the second article: attention weights that nobody releases.
+    /// List of attention weights that nobody releases: the anecdote of the second article.
     kept: Option<ListSlot>,
 }
 
@@ -105,7 +105,7 @@ impl Seq2Seq {
         self.positions.forward(&Tensor::from_array(range))
     }
 
-    /// What the decoder has said before each position, in training the truth: a beginning, then the tokens from the last one back. `[B, T, W]`.
+    /// The decoder's inputs, taken from the targets as in training: a start, then the tokens from the last one back. `[B, T, W]`.
     fn said(&self, words: &Tensor, batch: usize, length: usize) -> memcore::Result<Tensor> {
         let mut parts = vec![ops::expand(self.start.tensor(), &[batch, self.width])?];
         for t in 1..length {
@@ -114,7 +114,7 @@ impl Seq2Seq {
         ops::stack(&parts.iter().collect::<Vec<_>>(), 1)
     }
 
-    /// For one state `[B, W]`, the encoder's states `[B, T, W]` weighted by how well each fits: state and sum side by side, `[B, 2·W]`.
+    /// Weights the encoder's states `[B, T, W]` by how well each fits one state `[B, W]`. Returns the state and the sum side by side, `[B, 2·W]`.
     fn attend(&self, state: &Tensor, states: &Tensor, keys: &Tensor) -> memcore::Result<Tensor> {
         let query = ops::unsqueeze(state, 1)?;
         let scores = ops::bmm(&query, keys)?;
@@ -161,7 +161,7 @@ impl Module for Seq2Seq {
     }
 }
 
-/// `[B, T, W]` of T parts, which then go: the last one first, as the parts of a list do in Python.
+/// Stacks T parts to `[B, T, W]`, and frees them: the last one first, as Python frees the items of a list.
 fn stacked(mut parts: Vec<Tensor>) -> memcore::Result<Tensor> {
     let stacked = ops::stack(&parts.iter().collect::<Vec<_>>(), 1)?;
     while parts.pop().is_some() {}
@@ -185,7 +185,8 @@ impl Cell {
         })
     }
 
-    /// The state after each position of `x` `[B, T, W]`, and the last one; without `state` it begins from zero, for which nothing is computed.
+    /// Returns the state after each position of `x` `[B, T, W]`, and the last one. Without `state` it starts from zero, for which nothing is
+    /// computed.
     fn run(&self, x: &Tensor, mut state: Option<Tensor>) -> memcore::Result<(Vec<Tensor>, Tensor)> {
         let _scope = context::scope(self.scope);
         let x = self.input.forward(x)?;

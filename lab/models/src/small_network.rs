@@ -12,13 +12,13 @@ struct ConvNet {
     filters: usize,
 }
 
-/// With 16 filters.
+/// `small-network`: 16 filters.
 pub(super) fn small_network(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     options.only("small-network", &[])?;
     Ok(Box::new(ConvNet { name: "small-network", filters: 16 }))
 }
 
-/// With 64 filters.
+/// `larger-conv`: 64 filters.
 pub(super) fn larger_conv(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     options.only("larger-conv", &[])?;
     Ok(Box::new(ConvNet { name: "larger-conv", filters: 64 }))

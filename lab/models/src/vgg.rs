@@ -12,7 +12,7 @@ use super::{Architecture, Defaults, ModelOptions, Places, Recompute, Task};
 /// Convolutions of each stage and their channels, in channels of the first stage.
 const STAGES: [(usize, usize); 5] = [(2, 1), (2, 2), (3, 4), (3, 8), (3, 8)];
 
-/// Linear layers behind them.
+/// Number of linear layers after the stages.
 const CLASSIFIER: usize = 3;
 
 struct Vgg16 {
@@ -31,7 +31,7 @@ struct Vgg16 {
 pub(super) fn vgg16(options: &ModelOptions) -> Result<Box<dyn Architecture>> {
     options.only("vgg16", &["width", "image", "classes", "dropout", "checkpoint"])?;
     options.recompute.check("vgg16", STAGES.len())?;
-    // Five halvings, then parts of 7 × 7.
+    // Five halvings, then 7 × 7 parts.
     let (task, classes) = image_task(options, 32 * 7)?;
     let side = options.image.unwrap_or(224) / 32;
     let dropout = options.dropout.unwrap_or(0.5);
@@ -99,7 +99,7 @@ impl Vgg16 {
         Ok(modules)
     }
 
-    /// One of the [`CLASSIFIER`] linear layers with what stands around it.
+    /// One of the [`CLASSIFIER`] linear layers, with the pooling, activation and dropout around it.
     fn classifier(&self, init: &Init, number: usize) -> memcore::Result<Sequential> {
         let (classifier, hidden) = (init.at("classifier"), 64 * self.width);
         let mut modules = Sequential::new();

@@ -6,56 +6,56 @@ use crate::figures::{number, short};
 /// How points are drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
-    /// Filled down to zero; a level until the next point.
+    /// Area down to zero; each value holds until the next point.
     Area,
-    /// Joined by lines.
+    /// Points joined by lines.
     Line,
-    /// A level until the next point.
+    /// Steps: each value holds until the next point.
     Steps,
-    /// Alone: what was measured.
+    /// Single points: measured values.
     Dots,
-    /// Joined by a dashed line: what was predicted.
+    /// Points joined by a dashed line: predicted values.
     Predicted,
 }
 
 /// A series of points.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What it is of.
+    /// Name of the series.
     pub name: String,
-    /// Along the axis, and up.
+    /// Points: position along the axis, and value.
     pub points: Vec<(f64, f64)>,
-    /// Which of the page's colours.
+    /// Index into the page's colours.
     pub color: usize,
-    /// How they are drawn.
+    /// How the points are drawn.
     pub shape: Shape,
 }
 
 /// A chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What is drawn.
+    /// Title.
     pub title: String,
-    /// What lies along the axis.
+    /// Name of the horizontal axis.
     pub x: String,
-    /// Names of the points 0, 1, …; empty: the axis has numbers.
+    /// Names of the points 0, 1, …; if empty, the axis has numbers.
     pub labels: Vec<String>,
     /// The curves; the first lies on top.
     pub series: Vec<Series>,
     /// Whether values are bytes.
     pub bytes: bool,
-    /// A level that must not be passed, with its name.
+    /// A level that must not be exceeded, with its name.
     pub limit: Option<(String, f64)>,
 }
 
 impl Chart {
-    /// Every point that can be drawn.
+    /// Returns every point whose coordinates are finite.
     pub fn finite(&self) -> impl Iterator<Item = (f64, f64)> {
         let all = self.series.iter().flat_map(|series| series.points.iter().copied());
         all.filter(|(x, y)| x.is_finite() && y.is_finite())
     }
 
-    /// The ends of the axis; a single point lies in the middle. `None` without a point.
+    /// Ends of the horizontal axis; a single point lies in the middle. `None` if there is no point.
     pub fn ends(&self) -> Option<(f64, f64)> {
         let low = self.finite().map(|(x, _)| x).fold(f64::INFINITY, f64::min);
         let high = self.finite().map(|(x, _)| x).fold(f64::NEG_INFINITY, f64::max);
@@ -66,12 +66,12 @@ impl Chart {
         }
     }
 
-    /// A value in words.
+    /// Formats a value.
     pub fn value(&self, value: f64) -> String {
         if self.bytes { short(value.max(0.0) as u64) } else { number(value) }
     }
 
-    /// The name of a place along the axis.
+    /// Formats a position along the axis.
     pub fn label(&self, x: f64) -> String {
         let figure = || if x.fract() == 0.0 && x.abs() < 1e15 { format!("{x:.0}") } else { number(x) };
         self.labels.get(x as usize).cloned().unwrap_or_else(figure)
@@ -81,9 +81,9 @@ impl Chart {
 /// A bar for each of several things, as long as its share of the largest.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Bars {
-    /// What is drawn.
+    /// Title.
     pub title: String,
-    /// Name and figure of each.
+    /// Name and value of each bar.
     pub rows: Vec<(String, Cell)>,
 }
 

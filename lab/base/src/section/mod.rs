@@ -1,4 +1,4 @@
-//! What a result consists of, said once: terminals, pages, Markdown and CSV render the same sections.
+//! The parts of a result, built once: terminals, pages, Markdown and CSV render the same sections.
 //!
 //! ```text
 //! results (structs, JSON) ─► sections ─┬─ terminal, Markdown, CSV: cli
@@ -20,11 +20,11 @@ pub use verdict::{Judged, Verdict};
 pub enum Section {
     /// The answer, in a sentence or two.
     Answer(String),
-    /// Names what follows.
+    /// Heading of what follows.
     Heading(String),
     /// A sentence, or a paragraph.
     Note(String),
-    /// Where the result may not be what was asked for. Terminals have it before the result, on standard error.
+    /// Why the result may not be what was asked for. Terminals print it before the result, on standard error.
     Warning(String),
     /// What went wrong.
     Failure(String),
@@ -34,41 +34,41 @@ pub enum Section {
     Verdicts(Vec<Judged>),
     /// Rows and columns.
     Table(Table),
-    /// Rows and columns, a row a line: a terminal cuts what the line has no room for, unless `--full`.
+    /// A table with one line a row: a terminal cuts what does not fit on the line, unless `--full`.
     List(Table),
     /// Curves.
     Chart(Chart),
-    /// Curves that say nothing new: drawn on a page, and on a terminal with `--full`.
+    /// Curves that repeat what the other sections say: drawn on a page, and on a terminal with `--full`.
     Drawing(Chart),
     /// A bar for each of several things.
     Bars(Bars),
-    /// What few readers want: folded on a page, shown on a terminal with `--full`.
+    /// Details for few readers: folded on a page, shown on a terminal with `--full`.
     Details {
-        /// What is folded away.
+        /// Title of the folded part.
         title: String,
         /// Its parts.
         sections: Vec<Section>,
     },
-    /// What bears the answer out: shown on a page, and on a terminal with `--full`.
+    /// Evidence for the answer: shown on a page, and on a terminal with `--full`.
     Rest(Vec<Section>),
     /// A command to type next.
     Command(String),
-    /// What to change.
+    /// Changes to try.
     Try(Tries),
 }
 
 /// A single figure.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is of.
+    /// Name of the figure.
     pub name: String,
-    /// The figure.
+    /// Its value.
     pub value: Cell,
-    /// What to know about it; may be empty.
+    /// A remark on it; may be empty.
     pub note: String,
 }
 
-/// All tables of these sections, those of details and of the rest too, in their order.
+/// Returns all tables of these sections in order, also those inside details and the rest.
 pub fn tables(sections: &[Section]) -> Vec<&Table> {
     let mut out = Vec::new();
     for section in sections {

@@ -1,4 +1,4 @@
-//! Tables: cells know what they are, so that each output can show them its way.
+//! Tables. Each cell knows its kind, so that every output can format it in its own way.
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
@@ -6,33 +6,33 @@ use serde_json::Value;
 /// A table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Table {
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// Names of the columns.
     pub columns: Vec<String>,
-    /// Cells; bytes are marked as such, so that each output can show them its way.
+    /// Cells. Bytes are marked as such, so that every output can format them in its own way.
     pub rows: Vec<Vec<Cell>>,
 }
 
 impl Table {
-    /// With these names of columns.
+    /// Returns a table with these names of columns.
     pub fn new(title: impl Into<String>, columns: &[&str], rows: Vec<Vec<Cell>>) -> Self {
         Self { title: title.into(), columns: columns.iter().map(|name| name.to_string()).collect(), rows }
     }
 
-    /// Whether all of a column are figures.
+    /// Whether every cell of a column is a figure.
     pub fn is_figures(&self, column: usize) -> bool {
         let mut cells = self.rows.iter().filter_map(|row| row.get(column)).peekable();
         cells.peek().is_some() && cells.all(Cell::is_figure)
     }
 
-    /// Whether a column tells how something came out: its words have colours.
+    /// Whether a column shows outcomes, whose words are coloured.
     pub fn is_verdict(&self, column: usize) -> bool {
         self.columns.get(column).is_some_and(|name| matches!(name.as_str(), "fits" | "verdict" | "available"))
     }
 
-    /// What the cells of each column are: `bytes`, `difference`, `count`, `number`, or `text` where there is nothing but words.
-    /// Numbers alone do not say.
+    /// Returns the kind of each column: `bytes`, `difference`, `count`, `number`, or `text` if it has only words. A number in JSON does not say its
+    /// kind.
     pub fn kinds(&self) -> Vec<&'static str> {
         let kind = |column: usize| {
             let mut cells = self.rows.iter().filter_map(|row| row.get(column)).map(Cell::kind);
@@ -71,27 +71,27 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// Bytes where they are known.
+    /// Returns a cell with bytes, or an unknown one for `None`.
     pub fn bytes(value: Option<u64>) -> Self {
         value.map_or_else(Self::unknown, Cell::Bytes)
     }
 
-    /// Bytes that may be fewer than none.
+    /// Returns a cell with a difference in bytes, which may be negative.
     pub fn signed(value: i64) -> Self {
         u64::try_from(value).map_or(Cell::Difference(value), Cell::Bytes)
     }
 
-    /// A share in percent, to a tenth.
+    /// Returns a cell with a share in percent, to a tenth.
     pub fn percent(share: f64) -> Self {
         Cell::Text(crate::figures::percent(share))
     }
 
-    /// What is not known.
+    /// Returns a cell for a value that is not known.
     pub fn unknown() -> Self {
         Cell::Text("–".into())
     }
 
-    /// How long its bar is.
+    /// Value that decides the length of its bar.
     pub(super) fn height(&self) -> f64 {
         match self {
             Cell::Text(_) => 0.0,
@@ -101,7 +101,7 @@ impl Cell {
         }
     }
 
-    /// Whether it stands to the right: a figure, or a gap among figures.
+    /// Whether it is aligned to the right: a figure, or a gap among figures.
     pub fn is_figure(&self) -> bool {
         match self {
             Cell::Text(text) => matches!(text.as_str(), "" | "-" | "–" | "⋮") || text.ends_with(" %"),
@@ -120,7 +120,7 @@ impl Cell {
     }
 }
 
-/// As it is written.
+/// A table as it is written in JSON.
 #[derive(Deserialize)]
 struct Written {
     title: String,
@@ -139,7 +139,7 @@ impl<'de> Deserialize<'de> for Table {
 }
 
 impl Cell {
-    /// What was written in a column of that kind.
+    /// Reads a cell from a column of this kind.
     fn read(value: Value, kind: &str) -> Self {
         let whole = value.as_u64();
         match (value, kind, whole) {

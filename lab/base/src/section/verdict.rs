@@ -1,23 +1,23 @@
-//! What became of a claim.
+//! Verdicts on claims.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of a claim.
+/// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// It is so in everything that was measured.
+    /// The claim is true in everything that was measured.
     Holds,
-    /// It is not so.
+    /// The claim is false.
     Fails,
-    /// It is so under a condition.
+    /// The claim is true under a condition.
     Depends,
-    /// What decides it could not be measured here; the condition says why.
+    /// What decides the claim could not be measured here; the condition says why.
     NotTested,
 }
 
 impl Verdict {
-    /// In words.
+    /// The verdict in words.
     pub const fn name(self) -> &'static str {
         match self {
             Verdict::Holds => "holds",
@@ -31,18 +31,18 @@ impl Verdict {
 /// A claim with its verdict.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Judged {
-    /// The statement, in short.
+    /// The claim, in short.
     pub text: String,
-    /// Where it was found.
+    /// Where the claim was found.
     pub source: String,
-    /// What became of it.
+    /// Verdict on it.
     pub verdict: Verdict,
-    /// The answer in a few words, such as `mostly no`; empty where the verdict says it all.
+    /// The answer in a few words, such as `mostly no`; empty if the verdict says it all.
     #[serde(default)]
     pub lead: String,
-    /// Under which condition, or why; with the figures that decide.
+    /// The condition, or the reason, with the figures that decide.
     pub condition: String,
-    /// The number that decides, with its unit; empty where none does.
+    /// The number that decides, with its unit; empty if there is none.
     #[serde(default)]
     pub number: String,
 }
