@@ -333,3 +333,19 @@ fn ranges_that_the_program_named_are_told() {
     let text = done(&["snapshot", "show", &path]);
     assert!(text.contains("in the forward pass, in epoch > step") && !text.contains('\u{1b}'), "{text}");
 }
+
+#[test]
+fn a_recording_without_times_takes_no_time_for_a_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("older.json").display().to_string();
+    done(&["snapshot", "convert", &recording("unet_oom"), &path]);
+    let mut snapshot = loaded(&path);
+    for entry in snapshot["device_traces"][0].as_array_mut().unwrap() {
+        entry.as_object_mut().unwrap().remove("time_us");
+    }
+    snapshot.as_object_mut().unwrap().remove("allocator_settings");
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let problem = refused(2, &["snapshot", "show", &path, "--range", "..200ms"]);
+    assert!(problem.contains("has no times") && problem.contains("416"), "{problem}");
+    done(&["snapshot", "show", &path, "--range", "..200"]);
+}

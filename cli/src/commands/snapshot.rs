@@ -53,11 +53,15 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<Code> {
 /// The first and the last entry of a range.
 ///
 /// # Errors
-/// A range in which there is none.
+/// A range in which there is none; a time where the recording has none.
 fn entries(snapshot: &Snapshot, device: usize, range: TraceRange) -> Result<(usize, usize)> {
     let trace = snapshot.trace(device);
     let (from, end) = match range {
         TraceRange::Entries(from, to) => (from, to.saturating_add(1).min(trace.len())),
+        TraceRange::Micros(..) if trace.iter().all(|event| event.time_us == 0) => {
+            let there = format!("give entries, of which there are {}", trace.len());
+            return Err(Failure::usage(format!("--range: this recording has no times, as of PyTorch 2.1; {there}")));
+        }
         TraceRange::Micros(from, to) => {
             let start = trace.first().map_or(0, |event| event.time_us);
             let before = |time: i64, too: bool| {

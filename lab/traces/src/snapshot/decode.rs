@@ -10,7 +10,7 @@ use memcore::memory::BlockState;
 use self::events::Reader;
 use super::model::{AllocatorSettings, Annotation, Block, Segment, Snapshot};
 use super::parse_error::{ParseError, Result};
-use super::release::Releases;
+use super::release::{Keys, Releases};
 use super::sound;
 use super::value::{Document, Kind, TextId, Value};
 
@@ -71,8 +71,13 @@ impl<'a> Decoder<'a> {
         snapshot.newer = ["host_segments", "host_traces"].iter().any(|key| document.get(root, key).is_some());
         let settings = document.get(root, "allocator_settings").and_then(Value::as_dict);
         let knows = |key: &str| settings.is_some_and(|settings| document.get(settings, key).is_some());
-        let alloc_conf = snapshot.settings.as_ref().map_or("", |settings| &settings.alloc_conf);
-        snapshot.releases = Releases::of_keys(snapshot.newer, knows, alloc_conf);
+        snapshot.releases = Releases::of_keys(&Keys {
+            host: snapshot.newer,
+            settings: &knows,
+            alloc_conf: snapshot.settings.as_ref().map_or("", |settings| &settings.alloc_conf),
+            expandable: self.first(segments).is_some_and(|segment| document.get(segment, "is_expandable").is_some()),
+            time: self.first_event(root).map(|event| document.get(event, "time_us").is_some()),
+        });
         snapshot.of_2_12 = self.is_of_2_12(root);
         Ok(())
     }
@@ -80,11 +85,20 @@ impl<'a> Decoder<'a> {
     fn is_of_2_12(&self, root: u32) -> bool {
         let document = self.document;
         let has = |dict: Option<u32>, key| dict.is_some_and(|dict| document.get(dict, key).is_some());
-        let list = |value: Value| value.as_list().map_or(&[][..], |list| document.items(list));
-        let traces = document.get(root, "device_traces").map_or(&[][..], list);
-        let event = traces.iter().find_map(|trace| list(*trace).first().and_then(|event| event.as_dict()));
+        let event = self.first_event(root);
         let settings = document.get(root, "allocator_settings").and_then(Value::as_dict);
         has(event, "pool_id") && settings.is_some() && !has(settings, "max_round_threshold")
+    }
+
+    /// The first dict of a list.
+    fn first(&self, value: Value) -> Option<u32> {
+        self.document.items(value.as_list()?).first().and_then(|item| item.as_dict())
+    }
+
+    /// The first entry of the first trace that has one.
+    fn first_event(&self, root: u32) -> Option<u32> {
+        let traces = self.document.get(root, "device_traces").and_then(|traces| traces.as_list())?;
+        self.document.items(traces).iter().find_map(|trace| self.first(*trace))
     }
 
     fn fail<T>(&self, value: Value, problem: impl Into<String>) -> Result<T> {

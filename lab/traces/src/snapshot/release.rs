@@ -28,19 +28,38 @@ impl Default for Releases {
     }
 }
 
+/// Keys that tell releases apart, as far as a snapshot has them.
+pub(super) struct Keys<'a> {
+    /// Tables of pinned memory at the root.
+    pub(super) host: bool,
+    /// Settings of the allocator that are named.
+    pub(super) settings: &'a dyn Fn(&str) -> bool,
+    /// Those that were set.
+    pub(super) alloc_conf: &'a str,
+    /// Whether a segment says that it is expandable or not.
+    pub(super) expandable: bool,
+    /// Whether an entry of a trace has a time; `None` without entries.
+    pub(super) time: Option<bool>,
+}
+
 impl Releases {
-    /// From the keys that a snapshot has at its root and among its allocator's settings.
-    pub(super) fn of_keys(newer: bool, settings: impl Fn(&str) -> bool, alloc_conf: &str) -> Self {
-        let (oldest, newest) = if newer {
+    /// From the keys: entries have times from 2.2 on (pytorch#112266), a snapshot names the settings from 2.3 on (pytorch#119404).
+    pub(super) fn of_keys(keys: &Keys<'_>) -> Self {
+        let (oldest, newest) = if keys.host {
             (Release(2, 12), Release(2, 15))
-        } else if alloc_conf.contains("large_segment_size_mb") {
+        } else if keys.alloc_conf.contains("large_segment_size_mb") {
             (Release(2, 10), Release(2, 11))
-        } else if settings("graph_capture_record_stream_reuse") {
+        } else if (keys.settings)("graph_capture_record_stream_reuse") {
             (Release(2, 9), Release(2, 11))
-        } else if settings("expandable_segments") {
-            (Release(2, 1), Release(2, 8))
+        } else if (keys.settings)("expandable_segments") {
+            (Release(2, 3), Release(2, 8))
         } else {
-            (Release(1, 12), Release(2, 0))
+            match (keys.time, keys.expandable) {
+                (Some(true), _) => (Release(2, 2), Release(2, 2)),
+                (Some(false), true) => (Release(2, 1), Release(2, 1)),
+                (None, true) => (Release(2, 1), Release(2, 2)),
+                (_, false) => (Release(1, 12), Release(2, 0)),
+            }
         };
         Self { oldest, newest }
     }
