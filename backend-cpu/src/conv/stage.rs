@@ -212,13 +212,19 @@ fn line<'a, T>(plan: &Plan, source: &'a [T], plane: usize, y: usize) -> &'a [T] 
 
 /// Cells of every `step`-th element from `start` on, 0 where there is none.
 #[inline(always)]
+#[allow(clippy::needless_range_loop)]
 fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isize, step: usize, to: &mut [C]) {
     let len = first.len() as isize;
     let from = start.min(0).unsigned_abs().div_ceil(step).min(to.len());
     let room = (len - start).max(0) as usize;
     let end = room.div_ceil(step).clamp(from, to.len());
-    to[..from].fill(C::default());
-    to[end..].fill(C::default());
+    // Loops over indices, here and below: of iterators and fills some are calls, which take longer than a border is wide.
+    for i in 0..from {
+        to[i] = C::default();
+    }
+    for i in end..to.len() {
+        to[i] = C::default();
+    }
     let to = &mut to[from..end];
     if to.is_empty() {
         return;
@@ -228,8 +234,6 @@ fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isi
     let n = to.len();
     let last = start + (n - 1) * step;
     let first = &first[start..=last];
-    // Loops over indices: of iterators some are not inlined here.
-    #[allow(clippy::needless_range_loop)]
     match (second, step) {
         (None, 1) => {
             for i in 0..n {

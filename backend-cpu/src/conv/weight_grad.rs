@@ -19,6 +19,8 @@ use crate::view::{Context, SharedMut};
 /// Parts of the points that have their own sums, at most; and tasks that there are to be, if there is work for them.
 const PARTS: usize = 16;
 const TASKS: usize = 16;
+/// Rows of a task, at most.
+const MOST_ROWS: usize = 12 * ROWS;
 /// Points of a block, at most: words of two.
 const POINTS: usize = 2 * DEPTH;
 
@@ -54,14 +56,14 @@ pub(super) fn run<W: Word, T: Packs<W> + Cells<<T as Packs<W>>::Piece>>(
         };
         let blocks = cut.blocks.div_ceil(cut.parts);
         let blocks = (part * blocks).min(cut.blocks)..((part + 1) * blocks).min(cut.blocks);
-        task.run::<W>(ctx, blocks, points, |o, rows, sum| {
-            let at = (group * plan.outputs + o) * plan_rows(plan) + rows;
+        task.run::<W>(ctx, blocks, points, |output, row, sums| {
+            let at = (group * plan.outputs + output) * plan_rows(plan) + row;
             // SAFETY: these rows of this output are this task's alone, in this part's sums or in the output.
             unsafe {
                 if cut.parts > 1 {
-                    *partial.get().add(part * len + at) = sum;
+                    partial.part(part * len + at, sums.len()).copy_from_slice(sums);
                 } else {
-                    *whole.get().add(at) = T::put(sum);
+                    round::<T>(sums, whole.part(at, sums.len()));
                 }
             }
         });
@@ -101,7 +103,7 @@ struct Cut {
 impl Cut {
     fn new<W: Word>(plan: &Plan, points: usize, results: usize) -> Self {
         let room = SCRATCH_BYTES / size_of::<W>();
-        let most = [room / 4 / DEPTH / WIDTH * WIDTH, (room >> 12) * 9 / 8 / ROWS * ROWS];
+        let most = [room / 4 / DEPTH / WIDTH * WIDTH, ((room >> 12) * 9 / 8).min(MOST_ROWS) / ROWS * ROWS];
         let outputs = even(plan.outputs, most[0], WIDTH);
         let rows = even(plan_rows(plan), most[1], ROWS);
         let block = DEPTH * W::TERMS;
@@ -135,9 +137,14 @@ struct Task<'a, T> {
 }
 
 impl<T: Float> Task<'_, T> {
-    /// Sums over the points of `blocks`; `take(output, row, sum)` gets each.
-    fn run<W: Word>(&self, ctx: &Context<'_>, blocks: Range<usize>, points: usize, take: impl Fn(usize, usize, W::Sum))
-    where
+    /// Sums over the points of `blocks`; `take(output, row, sums)` gets those of one output, from a row on.
+    fn run<W: Word>(
+        &self,
+        ctx: &Context<'_>,
+        blocks: Range<usize>,
+        points: usize,
+        take: impl Fn(usize, usize, &[W::Sum]),
+    ) where
         T: Packs<W> + Cells<<T as Packs<W>>::Piece>,
     {
         let cut = self.pass.cut;
@@ -150,9 +157,7 @@ impl<T: Float> Task<'_, T> {
         let (lines, staged) = room.split_at_mut(WIDTH * ROW);
         // SAFETY: sums have the size of words, words consist of whole pieces, and any bits are a value of theirs.
         let (kept, staged) = unsafe { (kept.align_to_mut::<W::Sum>().1, staged.align_to_mut::<T::Piece>().1) };
-        let mut kept = Kept::new(kept, outputs);
-        // No points at all: sums of nothing.
-        let blocks = if blocks.is_empty() { 0..0 } else { blocks };
+        // One block at least: of no points at all, the sums are 0.
         for i in blocks.start..blocks.end.max(blocks.start + 1) {
             let span = if blocks.is_empty() { 0..0 } else { i * cut.points..((i + 1) * cut.points).min(points) };
             let depth = span.len().div_ceil(W::TERMS);
@@ -162,18 +167,27 @@ impl<T: Float> Task<'_, T> {
             }
             let (left, right) = (left.as_ptr(), right.as_ptr());
             let both = Blocks { left, turned: false, right, panel: depth * WIDTH, depth, rows, columns: outputs };
-            let (first, last) = (i == blocks.start, i + 1 >= blocks.end);
+            let mut sums = Kept::new(kept, outputs);
             // SAFETY: both blocks were just packed.
             unsafe {
                 multiply(&both, |row, column, tile: &mut Sums<W::Sum>| {
                     let sizes = [ROWS.min(rows - row), WIDTH.min(outputs - column)];
-                    if kept.join(tile, [row, column], sizes, first, last) {
-                        // Rows of one output lie side by side in the weight.
-                        for (o, r) in (0..sizes[1]).flat_map(|o| (0..sizes[0]).map(move |r| (o, r))) {
-                            take(self.outputs.start + column + o, self.rows.start + row + r, tile.0[r][o]);
-                        }
-                    }
+                    sums.join(tile, [row, column], sizes, i == blocks.start, false);
                 });
+            }
+        }
+        // In the weight the rows of an output lie side by side: a few outputs at a time are turned.
+        for output in (0..outputs).step_by(WIDTH) {
+            let few = WIDTH.min(outputs - output);
+            let mut turned = [[W::Sum::default(); MOST_ROWS]; WIDTH];
+            for row in 0..rows {
+                let from = &kept[row * outputs + output..][..few];
+                for o in 0..few {
+                    turned[o][row] = from[o];
+                }
+            }
+            for (o, sums) in turned[..few].iter().enumerate() {
+                take(self.outputs.start + output + o, self.rows.start, &sums[..rows]);
             }
         }
     }
@@ -252,7 +266,15 @@ impl<T: Float> Task<'_, T> {
 }
 
 simd! {
+    fn round<T: Float>(sums: &[T::Compute], to: &mut [T]) = round_body;
     fn rows_of_runs<C: crate::parallel::Plain>(offsets: &[usize], runs: &[Run], staged: &[C], left: &mut [C], row: usize) = rows_of_runs_body;
+}
+
+#[inline(always)]
+fn round_body<S: Isa, T: Float>(sums: &[T::Compute], to: &mut [T]) {
+    for i in 0..to.len() {
+        to[i] = T::put(sums[i]);
+    }
 }
 
 #[inline(always)]

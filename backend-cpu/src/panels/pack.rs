@@ -48,8 +48,10 @@ simd! {
 
 #[inline(always)]
 fn pieces_body<S: Isa, W: Word, T: Packs<W>>(from: &[T], to: &mut [T::Piece]) {
-    for (to, from) in to.iter_mut().zip(from) {
-        *to = from.piece();
+    let n = from.len();
+    let to = &mut to[..n];
+    for i in 0..n {
+        to[i] = from[i].piece();
     }
 }
 
