@@ -202,8 +202,8 @@ def rows(folder, kind="text", *more):
 
 
 def speech(folder, rate="16000"):
-    """Short recordings of noise with sentences: a table of them, and a list as of LJSpeech."""
-    table, names = ["file_name,sentence"], []
+    """Short recordings of noise with sentences: a table of them, a list as of LJSpeech, and lines of JSON."""
+    table, names, listed = ["file_name,sentence"], [], []
     for number in range(32):
         noise = DICE.randint(-2000, 2000, int(rate) * DICE.randint(1, 4)).astype(numpy.int16)
         with wave.open(str(folder / f"{number}.wav"), "wb") as file:
@@ -212,10 +212,32 @@ def speech(folder, rate="16000"):
             file.setframerate(int(rate))
             file.writeframes(noise.tobytes())
         sentence = lines(1, 8)[0]
+        seconds = round(len(noise) / int(rate), 2)
+        listed.append({"audio": {"path": str(folder / f"{number}.wav")}, "sentence": sentence, "duration": seconds})
         table.append(f"{number}.wav,{sentence}")
         names.append(f"{number}|{sentence}")
     (folder / "metadata.csv").write_text("\n".join(table) + "\n")
     (folder / "names.txt").write_text("\n".join(names))
+    (folder / "list.json").write_text("".join(json.dumps(line) + "\n" for line in listed))
+
+
+def whisper(folder, name="whisper-tiny"):
+    """Whisper with random weights, what makes spectrograms for it, and a tokenizer of made words in its form."""
+    import transformers
+    from tokenizers import ByteLevelBPETokenizer
+    from transformers.models.whisper.tokenization_whisper import LANGUAGES
+
+    made = ByteLevelBPETokenizer()
+    made.train_from_iterator(lines(3000), 4000)
+    made.save_model(str(folder))
+    marks = ["<|endoftext|>", "<|startoftranscript|>", *(f"<|{language}|>" for language in LANGUAGES), "<|translate|>",
+             "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
+    files = {"vocab": str(folder / "vocab.json"), "merges": str(folder / "merges.txt")}
+    files = files if transformers.__version__ >= "5" else {"vocab_file": files["vocab"], "merges_file": files["merges"]}
+    words = transformers.WhisperTokenizer(**files)
+    words.add_special_tokens({"additional_special_tokens": marks})
+    transformers.WhisperProcessor(transformers.WhisperFeatureExtractor(), words).save_pretrained(folder)
+    network(folder, name, kind=None)
 
 
 def tokenizer(folder, kind="bpe", words="4000"):
@@ -269,7 +291,8 @@ def network(folder, name, kind="bpe"):
     config = getattr(transformers, config)(**figures)
     made = made.from_config(config) if model.startswith("Auto") else made(config)
     made.save_pretrained(folder)
-    tokenizer(folder, kind)
+    if kind:
+        tokenizer(folder, kind)
 
 
 def font(folder, name):
