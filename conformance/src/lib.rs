@@ -27,6 +27,7 @@ mod data;
 mod device;
 mod entry;
 pub mod execute;
+mod further_operators;
 mod operators;
 pub mod plan;
 pub mod reference;

@@ -1,7 +1,8 @@
 //! A block of device memory, shared by its views: it returns to its device when the last view is dropped.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicU8, AtomicU32, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::backend::{Region, SegmentId};
 use crate::device::Device;
@@ -36,7 +37,11 @@ pub struct Storage {
     savers: AtomicU32,
     /// Incremented by every write in place.
     version: AtomicU32,
+    /// Which elements leaves keep as their gradients, where these are views.
+    claims: OnceLock<Box<Claims>>,
 }
+
+type Claims = Mutex<Vec<Range<usize>>>;
 
 /// The memory of a storage.
 enum Memory {
@@ -76,6 +81,7 @@ impl Storage {
             category: AtomicU8::new(category as u8),
             savers: AtomicU32::new(0),
             version: AtomicU32::new(0),
+            claims: OnceLock::new(),
         }
     }
 
@@ -142,6 +148,21 @@ impl Storage {
         {
             self.device.retag(id, to);
         }
+    }
+
+    /// A leaf wants to keep these elements as its gradient: whether no other leaf has any of them.
+    pub(crate) fn claim(&self, part: Range<usize>) -> bool {
+        let is_first = self.claims.get().is_none();
+        // One that is a gradient as a whole has no claims.
+        if is_first && self.category() == Category::Gradient {
+            return false;
+        }
+        let mut claims = self.claims.get_or_init(Box::default).lock().unwrap_or_else(PoisonError::into_inner);
+        let is_free = claims.iter().all(|other| other.end <= part.start || part.end <= other.start);
+        if is_free {
+            claims.push(part);
+        }
+        is_free
     }
 
     /// Number of writes in place so far.

@@ -4,18 +4,15 @@
 
 Twenty steps of AdamW (lr 1e-3) on one batch, which is drawn as vramlab draws it: the same numbers on every machine.
 """
-import gzip
-import io
 import json
 import os
 import sys
-import zipfile
 
 import torch
 import torch.nn.functional as F
 
-import networks
-from record import shortened
+import handwritten
+from record import archived
 
 MASK = (1 << 64) - 1
 
@@ -56,23 +53,7 @@ def indices(sizes, bound, seed):
 
 
 def small_gpt():
-    return networks.NanoGpt(width=32, heads=4, blocks=1, context=16, vocabulary=64, dropout=0.0)
-
-
-def with_weights(program):
-    """The archive of a program with its weights, with short names of files."""
-    saved, out = io.BytesIO(), io.BytesIO()
-    torch.export.save(program, saved)
-    saved.seek(0)
-    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
-        for entry in source.namelist():
-            data = source.read(entry)
-            if "/sample_inputs/" in entry or "/.data/" in entry:
-                continue
-            if "/models/" in entry:
-                data = json.dumps(shortened(json.loads(data)), separators=(",", ":")).encode()
-            target.writestr(zipfile.ZipInfo("net/" + entry.split("/", 1)[1], (1980, 1, 1, 0, 0, 0)), data)
-    return gzip.compress(out.getvalue(), mtime=0)
+    return handwritten.NanoGpt(width=32, heads=4, blocks=1, context=16, vocabulary=64, dropout=0.0)
 
 
 def train(model, inputs, loss):
@@ -90,7 +71,7 @@ def main():
     folder, batch = sys.argv[1], 4
     target = indices([batch], 10, 1 << 32)
     runs = {
-        "cnn": (networks.Cnn, (floats([batch, 1, 8, 8], 0),), lambda out: F.cross_entropy(out, target)),
+        "cnn": (handwritten.Cnn, (floats([batch, 1, 8, 8], 0),), lambda out: F.cross_entropy(out, target)),
         "gpt": (small_gpt, (indices([batch, 16], 64, 0), indices([batch, 16], 64, 1)), lambda out: out[1]),
     }
     recorded = {}
@@ -100,7 +81,7 @@ def main():
         dim = torch.export.Dim("batch", min=1, max=65536)
         program = torch.export.export(model, tuple(x[:2] for x in inputs), dynamic_shapes=tuple({0: dim} for _ in inputs), strict=False)
         with open(os.path.join(folder, name + "-weights.pt2.gz"), "wb") as file:
-            file.write(with_weights(program))
+            file.write(archived(program, weights=True))
         recorded[name] = train(model, inputs, loss)
     with open(os.path.join(folder, "losses.json"), "w") as file:
         json.dump({"torch": torch.__version__, "batch": batch, "losses": recorded}, file)

@@ -3,7 +3,8 @@
     python record.py FOLDER [NAME...]      FOLDER/NAME.pt2.gz and FOLDER/NAME.json for each
 
 A card is needed, or a stand-in for one: no figure depends on what is computed. The files hold the program without weights, with the names of
-files instead of their paths. A recording has one row after each phase of three steps with AdamW, at two batches other than the exported one.
+files instead of their paths. A recording has one row after each phase of three steps with AdamW, at two batches other than the exported one. A
+network that cannot be exported or recorded is named, and the next one is taken.
 """
 import gzip
 import io
@@ -11,10 +12,12 @@ import json
 import os
 import re
 import sys
+import traceback
 import zipfile
 
 import torch
 import torch.nn.functional as F
+from torch._subclasses import FakeTensor
 from torch.export.passes import move_to_device_pass
 
 import networks
@@ -23,8 +26,8 @@ COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "p
            "inactive_split", "segments", "n_alloc_plus_free"]
 
 
-def without_weights(program):
-    """The archive of a program: its graph, with short names of files, and where weights would lie, without their values."""
+def archived(program, weights=False):
+    """The archive of a program: its graph, with short names of files, and its weights, or where they would lie, without their values."""
     saved, out = io.BytesIO(), io.BytesIO()
     torch.export.save(program, saved)
     saved.seek(0)
@@ -33,7 +36,7 @@ def without_weights(program):
             data = source.read(entry)
             if "/sample_inputs/" in entry or "/.data/" in entry:
                 continue
-            if re.search(r"/data/(weights|constants)/(weight|tensor)_", entry):
+            if not weights and re.search(r"/data/(weights|constants)/(weight|tensor)_", entry):
                 data = b""
             if "/models/" in entry:
                 data = json.dumps(shortened(json.loads(data)), separators=(",", ":")).encode()
@@ -78,6 +81,10 @@ def on_card(program, model):
     program._example_inputs, program._state_dict, program._constants = None, {}, {}
     # The pass asks the card for a tensor of its own, and would miss the network's.
     program.validate = lambda: None
+    # Numbers that a program makes are on the host, where it made them. The graph's description of them would be moved.
+    for node in program.graph_module.graph.nodes:
+        if isinstance(node.meta.get("val"), FakeTensor):
+            node.meta["val"].constant = None
     program = move_to_device_pass(program, "cuda")
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
@@ -102,8 +109,12 @@ def changes():
     return stats["allocation"]["all"]["allocated"] + stats["allocation"]["all"]["freed"]
 
 
-def rows(name, batch):
+def rows(name, batch, archive):
+    """The rows of a network at a batch, and its loss; its export goes into the file `archive`, where one is named."""
     program, model, loss_name = networks.exported(name)
+    if archive is not None:
+        with open(archive, "wb") as file:
+            file.write(archived(program))
     taken, highest, most_reserved = [], 0, 0
 
     def row(label):
@@ -139,28 +150,53 @@ def rows(name, batch):
         row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
-    return taken
+    return taken, loss_name
+
+
+def in_a_child(function, *arguments):
+    """A function's result from a process of its own: what one recording leaves in the allocator is not another's."""
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        status = 1
+        try:
+            os.close(reading)
+            result = json.dumps(function(*arguments))
+            with os.fdopen(writing, "w") as pipe:
+                pipe.write(result)
+            status = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        result = pipe.read()
+    if os.waitpid(child, 0)[1] != 0:
+        raise RuntimeError(f"{function.__name__} of {arguments[:2]} failed")
+    return json.loads(result)
 
 
 def main():
     folder, names = sys.argv[1], sys.argv[2:] or list(networks.NETWORKS)
     torch.backends.cudnn.enabled = False
+    torch.set_num_threads(1)
+    failed = []
     for name in names:
-        if "@" in name:
-            name, batch = name.split("@")
-            print(json.dumps(rows(name, int(batch))))
-            continue
-        program, _, loss = networks.exported(name)
-        with open(os.path.join(folder, name + ".pt2.gz"), "wb") as file:
-            file.write(without_weights(program))
-        # A process for each: what one leaves in the allocator is not the other's.
         recorded = {}
-        for batch in (4, 7):
-            with os.popen(f"{sys.executable} {__file__} {folder} {name}@{batch}") as process:
-                recorded[batch] = json.loads(process.read().splitlines()[-1])
+        try:
+            for batch in (4, 7):
+                archive = None if recorded else os.path.join(folder, name + ".pt2.gz")
+                recorded[batch], loss = in_a_child(rows, name, batch, archive)
+        except RuntimeError as error:
+            failed.append(name)
+            print(name, "FAILED", error, flush=True)
+            continue
         with open(os.path.join(folder, name + ".json"), "w") as file:
             json.dump({"torch": torch.__version__, "loss": loss, "columns": COLUMNS, "runs": recorded}, file, separators=(",", ":"))
-        print(name, len(gzip.decompress(open(file.name.replace(".json", ".pt2.gz"), "rb").read())), "bytes")
+        print(name, flush=True)
+    sys.exit(1 if failed else 0)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ use super::trial::trial;
 use crate::data::{Data, seed};
 use crate::device::Device;
 use crate::execute::Verdict;
+use crate::further_operators::FURTHER;
 use crate::operators::{Argument, OPERATORS, OperatorCase};
 use crate::reference::Reference;
 use crate::tolerance::Tolerance;
@@ -29,7 +30,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
         let case = *case;
         trial(format!("gradients::{}", case.name), device, move |device| compare(&case, device))
     };
-    OPERATORS.iter().map(one).collect()
+    OPERATORS.iter().chain(FURTHER).map(one).collect()
 }
 
 /// A result, and the gradient of each argument.
@@ -166,7 +167,7 @@ mod tests {
 
     #[test]
     fn in_f64_every_gradient_is_that_of_central_differences() {
-        let wrong: Vec<String> = OPERATORS.iter().flat_map(differences).collect();
+        let wrong: Vec<String> = OPERATORS.iter().chain(FURTHER).flat_map(differences).collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
@@ -184,7 +185,7 @@ mod tests {
         let profiles: Vec<Profile> = named.flat_map(|profile| [profile.clone(), with_cudnn(profile)]).collect();
         // Of the largest element: rounding once more or less on the way.
         for (dtype, share) in [(DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)] {
-            for case in OPERATORS {
+            for case in OPERATORS.iter().chain(FURTHER) {
                 let values = all_values(case);
                 let of = |profile: &Profile| {
                     let backend = Arc::new(Reference::default());

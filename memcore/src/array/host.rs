@@ -53,10 +53,60 @@ impl Array {
         }
     }
 
+    /// The values as numbers, in row-major order. Takes no memory on the device, whatever the strides are.
+    ///
+    /// # Errors
+    /// As [`Array::to_bytes`].
+    #[doc(hidden)]
+    pub fn host_values(&self) -> Result<Vec<f64>> {
+        Ok(decoded(&self.to_bytes()?, self.dtype))
+    }
+
+    /// Overwrites the elements with numbers in row-major order, each rounded to the array's type. The array must be contiguous.
+    ///
+    /// # Errors
+    /// As [`Array::write`].
+    #[doc(hidden)]
+    pub fn write_values(&self, values: &[f64]) -> Result<()> {
+        match self.dtype {
+            DType::F64 => self.write(values),
+            DType::F32 => self.write(&converted(values, |v| v as f32)),
+            DType::F16 => self.write(&converted(values, f16::from_f64)),
+            DType::BF16 => self.write(&converted(values, bf16::from_f64)),
+            DType::I64 => self.write(&converted(values, |v| v as i64)),
+            DType::I32 => self.write(&converted(values, |v| v as i32)),
+            DType::I8 => self.write(&converted(values, |v| v as i8)),
+            DType::U8 => self.write(&converted(values, |v| v as u8)),
+            DType::Bool => self.write(&converted(values, |v| u8::from(v != 0.0))),
+        }
+    }
+
     fn expect_host<T: HostElement>(&self, op: &'static str) -> Result<()> {
         if self.dtype.size() == T::DTYPE.size() && (self.dtype == T::DTYPE || self.dtype == DType::Bool) {
             return Ok(());
         }
         Err(Error::DType { op, operand: "self", found: self.dtype, expected: T::DTYPE.name() })
+    }
+}
+
+fn converted<T>(values: &[f64], convert: impl Fn(f64) -> T) -> Vec<T> {
+    values.iter().map(|&value| convert(value)).collect()
+}
+
+/// Elements of this type, as numbers.
+#[doc(hidden)]
+pub fn decoded(bytes: &[u8], dtype: DType) -> Vec<f64> {
+    fn read<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
+        bytes.chunks_exact(N).filter_map(|chunk| chunk.try_into().ok()).map(convert).collect()
+    }
+    match dtype {
+        DType::F64 => read(bytes, f64::from_le_bytes),
+        DType::F32 => read(bytes, |b| f64::from(f32::from_le_bytes(b))),
+        DType::F16 => read(bytes, |b| f64::from(f16::from_le_bytes(b))),
+        DType::BF16 => read(bytes, |b| f64::from(bf16::from_le_bytes(b))),
+        DType::I64 => read(bytes, |b| i64::from_le_bytes(b) as f64),
+        DType::I32 => read(bytes, |b| f64::from(i32::from_le_bytes(b))),
+        DType::I8 => read(bytes, |b| f64::from(i8::from_le_bytes(b))),
+        DType::U8 | DType::Bool => read(bytes, |[b]| f64::from(b)),
     }
 }

@@ -9,7 +9,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 impl Array {
-    /// The parts one after the other along `axis`, in a copy of the type in which theirs meet.
+    /// The parts one after the other along `axis`, in a copy of the type in which theirs meet. Channels lie innermost where they do in all parts.
     ///
     /// # Errors
     /// [`Error::Shape`] when there is none or their other sizes differ, [`Error::DType`] for types that do not meet; as [`Array::empty`].
@@ -28,7 +28,12 @@ impl Array {
                 return Err(Error::shape("cat", format!("{:?} and {d:?} along axis {axis}", first.dims())));
             }
         }
-        let out = Self::empty(first.device(), &dims, dtype)?;
+        let out = match dims[..] {
+            [n, c, h, w] if parts().all(|part| part.layout().is_channels_last()) => {
+                Self::empty(first.device(), &[n, h, w, c], dtype)?.permute(&[0, 3, 1, 2])?
+            }
+            _ => Self::empty(first.device(), &dims, dtype)?,
+        };
         let mut start = 0;
         for part in parts() {
             let len = part.dims()[axis];

@@ -12,6 +12,8 @@ mod view;
 
 pub use compute::MatmulOptions;
 pub use element::HostElement;
+#[doc(hidden)]
+pub use host::decoded;
 pub(crate) use join::common_type;
 
 use std::fmt;
@@ -71,6 +73,16 @@ impl Array {
         let layout = Layout::elementwise(dims, operands)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
         Ok(Self { storage, dtype, layout, offset: 0, view: None })
+    }
+
+    /// Memory for `dims` elements of the type of `like`, with channels innermost where they are so in `like` (PyTorch's `suggest_memory_format`).
+    pub(crate) fn empty_in_format(like: &Array, dims: &[usize]) -> Result<Self> {
+        match *dims {
+            [n, c, h, w] if like.layout.is_channels_last() => {
+                Self::empty(like.device(), &[n, h, w, c], like.dtype)?.permute(&[0, 3, 1, 2])
+            }
+            _ => Self::empty(like.device(), dims, like.dtype),
+        }
     }
 
     /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
@@ -193,10 +205,12 @@ impl Array {
     }
 
     /// Whether a leaf may keep it as its gradient: nobody else holds the memory, or this is a view that nobody else holds, which PyTorch keeps whoever
-    /// holds its base. (Not where the base is another leaf's gradient already: PyTorch lets the two overlap.)
+    /// holds its base. Parts of one memory are kept by several leaves where they do not overlap. (PyTorch lets them overlap.)
     pub(crate) fn is_for_keeping(&self) -> bool {
-        let alone = |tensor: &Arc<()>| Arc::strong_count(tensor) == 1 && self.storage.category() != Category::Gradient;
-        self.is_unshared() || self.view.as_ref().is_some_and(alone)
+        let alone = |tensor: &Arc<()>| Arc::strong_count(tensor) == 1;
+        self.is_unshared()
+            || self.view.as_ref().is_some_and(alone)
+                && self.storage.claim(self.offset..self.offset + self.layout.span())
     }
 
     /// Whether another gradient may be added in place: nobody else holds the memory, and it is laid out without gaps.

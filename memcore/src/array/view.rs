@@ -19,6 +19,22 @@ impl Array {
         }
     }
 
+    /// How many elements after the first one of `base`, of the same memory, this one begins.
+    pub(crate) fn start_after(&self, base: &Array) -> usize {
+        self.offset.saturating_sub(base.offset)
+    }
+
+    /// Elements of this memory in a layout of their own, `start` elements after the first one.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] where they would lie beyond what this array covers.
+    pub(crate) fn part(&self, layout: &Layout, start: usize) -> Result<Self> {
+        if start + layout.span() > self.layout.span() {
+            return Err(Error::shape("as_strided", format!("{layout:?} from {start} on in {:?}", self.layout)));
+        }
+        Ok(self.with_layout(*layout, start))
+    }
+
     /// The same elements with other sizes.
     ///
     /// # Errors
@@ -95,6 +111,21 @@ impl Array {
         }
         let (layout, offset) = self.layout.narrowed(axis, start, len);
         Ok(self.with_layout(layout, offset))
+    }
+
+    /// Every `step`-th index of dimension `axis`, from the first one on.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] for an axis that does not exist, and for a step of 0.
+    pub fn every(&self, axis: usize, step: usize) -> Result<Self> {
+        self.check_axis("every", axis)?;
+        if step == 0 {
+            return Err(Error::shape("every", "a step of 0"));
+        }
+        let (mut dims, mut strides) = (self.dims().to_vec(), self.layout.strides().to_vec());
+        dims[axis] = dims[axis].div_ceil(step);
+        strides[axis] *= step;
+        Ok(self.with_layout(Layout::strided(&dims, &strides)?, 0))
     }
 
     /// The dimensions in the order in which they lie in memory, the outermost first.

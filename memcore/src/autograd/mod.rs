@@ -15,6 +15,7 @@
 
 mod autocast;
 mod checkpoint;
+mod copy_slices;
 mod engine;
 mod hooks;
 mod mode;
@@ -26,6 +27,7 @@ mod tensor;
 pub use autocast::{Autocast, autocast_dtype};
 pub(crate) use autocast::{cache_cast, cached_cast};
 pub use checkpoint::{checkpoint, checkpoint_all};
+pub use copy_slices::{seen_anew, written_through};
 pub use engine::backward;
 pub use hooks::{Packed, SavedHooks, SavedHooksGuard};
 pub use mode::{NoGrad, is_grad_enabled};

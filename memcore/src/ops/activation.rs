@@ -97,6 +97,25 @@ pub fn hardswish_(x: &Tensor) -> Result<Tensor> {
     in_place(x, UnaryOp::Hardswish, gradient)
 }
 
+/// [`leaky_relu`] in the memory of its input, under the conditions of [`relu_`]. Saves its result, which is that memory.
+///
+/// # Errors
+/// As [`relu_`], and [`Error::Invalid`] for a slope that is not positive, of which a result does not tell the input's sign.
+pub fn leaky_relu_(x: &Tensor, slope: f64) -> Result<Tensor> {
+    let _op = context::op("leaky_relu_");
+    x.may_change_in_place("leaky_relu_")?;
+    if slope.is_nan() || slope <= 0.0 {
+        return Err(Error::invalid("leaky_relu_", format!("a slope of {slope} in place")));
+    }
+    x.array().unary_(UnaryOp::LeakyRelu { slope })?;
+    let kind = UnaryGradOp::LeakyRelu { slope };
+    let gradient = ActivationBackward::new("leaky_relu_", "leaky_relu_backward", "LeakyReluBackward1", kind);
+    record(x.array().clone(), &[x], |saved| {
+        saved.save("result", x.array())?;
+        Ok(Box::new(gradient))
+    })
+}
+
 struct ActivationBackward {
     op: &'static str,
     gradient_op: &'static str,

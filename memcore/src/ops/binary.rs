@@ -123,7 +123,7 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
 }
 
 /// `x` in another type, in memory of its own.
-fn converted(x: &Array, dtype: DType) -> Result<Array> {
+pub(super) fn converted(x: &Array, dtype: DType) -> Result<Array> {
     if x.dtype() != dtype && x.device().profile().torch_temporaries {
         x.device().record_deviation(Deviation::ConvertedOperand);
     }
@@ -177,6 +177,38 @@ fn multiplied(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<Array>) -
         Ok::<Box<dyn Function>, Error>(Box::new(MulBackward { operands: like(a, b) }))
     };
     record_inputs(&[a, b], describe, compute)
+}
+
+/// The node of a product, or of a quotient, that `compute` makes in the memory of `a`.
+fn in_place(a: &Tensor, b: &Tensor, divides: bool, compute: impl FnOnce() -> Result<()>) -> Result<Tensor> {
+    let operands = like(a, b);
+    let describe = |saved: &mut Recorder| {
+        if a.requires_grad() || divides {
+            saved.save("other", b.array())?;
+        }
+        if b.requires_grad() {
+            saved.save("self", &context::within("clone", || a.array().copied())?)?;
+        }
+        Ok::<Box<dyn Function>, Error>(if divides {
+            Box::new(DivBackward { operands })
+        } else {
+            Box::new(MulBackward { operands })
+        })
+    };
+    record_inputs(&[a, b], describe, || {
+        compute()?;
+        Ok(a.array().clone())
+    })
+}
+
+/// The history of `a *= b`, which `compute` computes.
+pub(super) fn multiplied_in_place(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<()>) -> Result<Tensor> {
+    in_place(a, b, false, compute)
+}
+
+/// The history of `a /= b`, which `compute` computes.
+pub(super) fn divided_in_place(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<()>) -> Result<Tensor> {
+    in_place(a, b, true, compute)
 }
 
 /// `a · b + c` as PyTorch makes it of `y = a * b; y += c`: in the memory of the product, with the nodes of both. `c` may have another type: in PyTorch the

@@ -19,18 +19,29 @@ use crate::profile::Convolution;
 /// # Errors
 /// [`Error::Shape`] when they do not fit; those of the device.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv2dGeometry) -> Result<Tensor> {
+    convolution("conv2d", x, weight, bias, geometry)
+}
+
+/// [`conv2d`] under the name by which it is called.
+pub(super) fn convolution(
+    op: &'static str,
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    geometry: Conv2dGeometry,
+) -> Result<Tensor> {
     let ([n, c, h, w], [o, wc, kh, kw]) = (x.dims(), weight.dims()) else {
         return Err(Error::shape(
-            "conv2d",
+            op,
             format!("input {:?}, weight {:?}: four dimensions each", x.dims(), weight.dims()),
         ));
     };
     if *c != wc * geometry.groups || o % geometry.groups.max(1) != 0 {
         let detail = format!("{c} channels and weight {:?} in {} groups", weight.dims(), geometry.groups);
-        return Err(Error::shape("conv2d", detail));
+        return Err(Error::shape(op, detail));
     }
     let [oh, ow] = geometry.output_size([*h, *w], [*kh, *kw])?;
-    let _outer = context::op("conv2d");
+    let _outer = context::op(op);
     let bias = bias.map(lower).transpose()?;
     let (weight, x) = (&lower(weight)?, &lower(x)?);
     let bias = bias.as_ref();

@@ -42,6 +42,12 @@ pub(super) fn sort(indices: &Array, rows: usize) -> Result<Held> {
     Ok(Held(smallvec![sorted, origins]))
 }
 
+/// Bytes that the sort of `n` numbers takes which are at most `largest`, of whose bits it only looks at those that are needed: what indexing by
+/// more numbers than one block sorts does.
+pub(super) fn sort_of_needed_bits(n: usize, largest: usize, sort: IndexSort) -> usize {
+    radix_sort_bytes(n, largest, IndexSort { needed_digits: true, ..sort })
+}
+
 /// The runs of equal indices, their pieces and the pieces' sums; made after the gradient `out`.
 pub(super) fn segments(indices: &Array, out: &Array) -> Result<Held> {
     let (n, width) = (indices.numel(), out.dims()[1]);

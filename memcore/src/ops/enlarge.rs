@@ -24,7 +24,7 @@ pub fn upsample_nearest2d(x: &Tensor, factor: [usize; 2]) -> Result<Tensor> {
     }
     let _op = context::op("upsample_nearest2d");
     let x = &full(x)?;
-    let y = Array::empty(x.device(), &[n, c, h * factor[0], w * factor[1]], x.dtype())?;
+    let y = Array::empty_in_format(x.array(), &[n, c, h * factor[0], w * factor[1]])?;
     y.view(&[n, c, h, factor[0], w, factor[1]])?.copy_(&x.array().unsqueeze(3)?.unsqueeze(5)?)?;
     record(y, &[x], |_| Ok(Box::new(UpsampleNearestBackward { dims: [n, c, h, w], factor })))
 }
@@ -43,7 +43,7 @@ impl Function for UpsampleNearestBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("upsample_nearest2d_backward");
         let [n, c, h, w] = self.dims;
-        let out = Array::empty(grad.device(), &self.dims, grad.dtype())?;
+        let out = Array::empty_in_format(grad, &self.dims)?;
         let parts = grad.reshape(&[n, c, h, self.factor[0], w, self.factor[1]])?;
         parts.reduce_axes_into(ReduceOp::Sum, &out.view(&[n, c, h, 1, w, 1])?)?;
         Ok(smallvec![Some(out)])

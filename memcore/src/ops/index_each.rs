@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::embedding_temporaries as temporaries;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
 use crate::context;
@@ -10,30 +11,35 @@ use crate::error::{Error, Result};
 
 type Dims = SmallVec<[usize; 6]>;
 
-/// Up to so many indices the temporaries of [`index_each`]'s gradient are recorded.
+/// Up to so many indices one block sorts, without scratch.
 #[doc(hidden)]
 pub const MAX_EACH: usize = 2048;
 
-/// `x[first]` or `x[first, second]`: with indices `[n]` (i64) into the first dimension, or the first two, `[n, ..rest]`. Saves the indices.
+/// `x[first]` or `x[first, second]`: with indices (i64, contiguous, of one shape) into the first dimension, or the first two, `[..indices, ..rest]`.
+/// Saves the indices.
 ///
 /// The gradient is dense, of `x`'s size; indices that occur twice add up. PyTorch sorts the linear indices, with the temporaries that this
-/// implies; those are recorded for up to [`MAX_EACH`] indices.
+/// implies.
 ///
 /// # Errors
-/// [`Error::Shape`] for other than one or two vectors of one length, more than `x` has dimensions, or an index outside `x`; those of the device.
+/// [`Error::Shape`] for other than one or two tensors of one shape, more than `x` has dimensions, or an index outside `x`; those of the device.
 pub fn index_each(x: &Tensor, indices: &[&Tensor]) -> Result<Tensor> {
-    let n = indices.first().map_or(0, |first| first.numel());
+    let shape: Dims = indices.first().map_or(Dims::new(), |first| first.dims().into());
     let fits = matches!(indices.len(), 1 | 2) && indices.len() <= x.rank();
-    if !fits || indices.iter().any(|index| index.dims() != [n] || index.dtype() != DType::I64) {
-        return Err(Error::shape("index", format!("{:?} by {} vectors of indices", x.dims(), indices.len())));
+    let wrong = |index: &&Tensor| index.dims() != &shape[..] || index.dtype() != DType::I64;
+    if !fits || indices.iter().any(|index| wrong(index) || !index.array().layout().is_contiguous()) {
+        return Err(Error::shape("index", format!("{:?} by {} tensors of indices", x.dims(), indices.len())));
     }
-    let dims: Dims = std::iter::once(n).chain(x.dims()[indices.len()..].iter().copied()).collect();
-    let vectors: SmallVec<[&Array; 2]> = indices.iter().map(|index| index.array()).collect();
+    let n = shape.iter().product();
+    let rest = &x.dims()[indices.len()..];
+    let dims: Dims = shape.iter().chain(rest).copied().collect();
+    let vectors: SmallVec<[Array; 2]> = indices.iter().map(|index| index.array().view(&[n])).collect::<Result<_>>()?;
     let compute = || {
         let _op = context::op("index");
         let y = Array::empty(x.device(), &dims, x.dtype())?;
+        let rows = y.view(&std::iter::once(n).chain(rest.iter().copied()).collect::<Dims>())?;
         for (i, part) in parts(x.array(), &vectors)?.into_iter().enumerate() {
-            y.select(0, i)?.copy_(&part)?;
+            rows.select(0, i)?.copy_(&part)?;
         }
         Ok(y)
     };
@@ -47,7 +53,7 @@ pub fn index_each(x: &Tensor, indices: &[&Tensor]) -> Result<Tensor> {
 }
 
 /// What the indices name, one part for each; none on a device that computes nothing.
-fn parts(x: &Array, vectors: &[&Array]) -> Result<Vec<Array>> {
+fn parts(x: &Array, vectors: &[Array]) -> Result<Vec<Array>> {
     if !x.device().computes() {
         return Ok(Vec::new());
     }
@@ -80,11 +86,17 @@ impl Function for IndexBackward {
             Array::zeros(grad.device(), &self.dims, grad.dtype())?
         };
         if grad.device().profile().torch_temporaries {
-            sorted(&vectors[0], self.vectors)?;
+            let rest: usize = self.dims[self.vectors..].iter().product();
+            let rows = (self.dims.iter().product::<usize>() / rest.max(1)).max(1);
+            sorted(&vectors[0], self.vectors, grad, rows)?;
         }
-        let vectors: SmallVec<[&Array; 2]> = vectors.iter().collect();
-        for (i, part) in parts(&out, &vectors)?.into_iter().enumerate() {
-            part.add_(&grad.select(0, i)?)?;
+        if grad.device().computes() {
+            let n = vectors[0].numel();
+            let flat: Dims = std::iter::once(n).chain(self.dims[self.vectors..].iter().copied()).collect();
+            let rows = grad.reshape(&flat)?;
+            for (i, part) in parts(&out, &vectors)?.into_iter().enumerate() {
+                part.add_(&rows.select(0, i)?)?;
+            }
         }
         saved.done();
         Ok(smallvec![Some(out)])
@@ -92,7 +104,8 @@ impl Function for IndexBackward {
 }
 
 /// What `_index_put_impl_` makes to add up: the linear indices, of each vector's remainders and products; then these sorted, and where each was.
-fn sorted(like: &Array, vectors: usize) -> Result<()> {
+/// A gradient that does not lie in order is copied before.
+fn sorted(like: &Array, vectors: usize, grad: &Array, rows: usize) -> Result<()> {
     let words = |op: &'static str| {
         let _op = context::op(op);
         like.empty_like()
@@ -105,14 +118,25 @@ fn sorted(like: &Array, vectors: usize) -> Result<()> {
     for _ in 1..vectors {
         product()?;
     }
+    let copy = if grad.layout().is_contiguous() {
+        None
+    } else {
+        Some(context::within("_index_put_impl_>contiguous>clone", || grad.copied())?)
+    };
     let keys = words("_index_put_impl_")?;
     let origins = words("_index_put_impl_")?;
     let range = words("_index_put_impl_>resize_")?;
     {
-        // So few are sorted by one block, which needs no scratch; a scratch of nothing is one byte.
+        // Few are sorted by one block, which needs no scratch; a scratch of nothing is one byte.
+        let sort = like.device().profile().index_sort;
+        let n = like.numel();
+        let scratch = if n <= MAX_EACH { 1 } else { temporaries::sort_of_needed_bits(n, rows - 1, sort) };
         let _op = context::op("_index_put_impl_");
-        Array::empty(like.device(), &[1], DType::U8)?;
+        Array::empty(like.device(), &[scratch], DType::U8)?;
     }
-    drop((range, origins, keys, linear));
+    drop(range);
+    drop((origins, keys));
+    drop(copy);
+    drop(linear);
     Ok(())
 }

@@ -23,7 +23,11 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
 }
 
 /// [`masked_fill`] in the memory of `x`, of which only what is returned may be used afterwards.
-pub(super) fn masked_fill_(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
+///
+/// # Errors
+/// As [`masked_fill`], and [`Error::Invalid`] for a leaf that wants a gradient.
+pub fn masked_fill_(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
+    x.may_change_in_place("masked_fill_")?;
     x.array().masked_fill_(mask.array(), value)?;
     record(x.array().clone(), &[x], |saved| {
         saved.save("mask", mask.array())?;

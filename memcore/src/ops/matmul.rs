@@ -213,6 +213,16 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     let matrix = || if x.rank() == 2 { Ok(x.clone()) } else { super::shape::reshape(x, &[rows, inner]) };
     // Which of the two views is made first decides which gradient is further on its way first.
     let y = match &bias {
+        // Of what does not lie in order PyTorch makes the product by itself, then adds the bias to it.
+        Some(bias) if x.rank() > 2 && !x.array().layout().is_contiguous() => {
+            let product = {
+                let weight = t(weight)?;
+                let _op = context::op("matmul");
+                let product = mm(&matrix()?, &weight)?;
+                super::shape::unsafe_view(&product, &dims)?
+            };
+            return super::binary::add_(&product, bias);
+        }
         Some(bias) => {
             let x = matrix()?;
             addmm(bias, &x, &t(weight)?)?

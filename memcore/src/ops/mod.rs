@@ -27,9 +27,11 @@ mod embedding_temporaries;
 mod enlarge;
 mod entropy;
 mod group_norm;
+mod in_place;
 mod index;
 mod index_each;
 mod join;
+mod lines;
 mod logsumexp;
 mod loss;
 mod mask;
@@ -37,18 +39,25 @@ mod matmul;
 mod matmul_nd;
 mod methods;
 mod norm;
+mod on_host;
+mod pointwise;
 mod pool;
+mod pool_ceil;
 mod quant;
+mod rearrange;
+mod recurrent;
 mod reduce;
+mod resize;
 mod roll;
 mod rope;
 mod shape;
 mod softmax;
+mod weight_norm;
 
 use crate::backend::kernel;
 pub use activation::{
-    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardswish_, hardtanh, leaky_relu, log_sigmoid, mish, relu, relu_,
-    relu6, relu6_, sigmoid, silu, silu_, softplus, tanh,
+    elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardswish_, hardtanh, leaky_relu, leaky_relu_, log_sigmoid, mish,
+    relu, relu_, relu6, relu6_, sigmoid, silu, silu_, softplus, tanh,
 };
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
@@ -66,25 +75,33 @@ pub use elementwise::{
     square, sub_scalar, times_one_,
 };
 pub use enlarge::{pad, upsample_nearest2d};
-pub use entropy::binary_cross_entropy_with_logits;
+pub use entropy::{binary_cross_entropy, binary_cross_entropy_with_logits};
 pub use group_norm::group_norm;
+pub use in_place::{affine_, copy_, div_, mul_};
 pub use index::{embedding, index_select};
 pub use index_each::{MAX_EACH, index_each};
 pub use join::{cat, chunk, split, split_with_sizes, stack, unbind};
 pub use kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
+pub use lines::{Conv1dGeometry, Pool1dGeometry, adaptive_avg_pool1d, avg_pool1d, conv1d, max_pool1d};
 pub use logsumexp::logsumexp;
 pub use loss::{IGNORE_INDEX, cross_entropy, cross_entropy_smooth, nll_loss};
-pub use mask::{masked_fill, tril, triu, where_};
+pub use mask::{masked_fill, masked_fill_, tril, triu, where_};
 pub use matmul::{addmm, bmm, linear, mm};
 pub use matmul_nd::matmul;
 pub use norm::{layer_norm, rms_norm};
+pub use pointwise::{elu_scaled, prelu, softplus_scaled};
 pub use pool::{adaptive_avg_pool2d, avg_pool2d, max_pool2d};
+pub use pool_ceil::max_pool2d_ceil;
 pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
-pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, norm, sum, sum_as, sum_axes};
+pub use rearrange::{cumsum, flip, gather, pixel_shuffle};
+pub use recurrent::{Lstm, lstm};
+pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, norm, norm_axes, sum, sum_as, sum_axes};
+pub use resize::{Interpolation, ResizedAxis, interpolate};
 pub use roll::roll;
 pub use rope::rope;
 pub use shape::{
-    alias, clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, squeeze, t, transpose,
+    alias, clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, slice, squeeze, t, transpose,
     unsqueeze, view,
 };
 pub use softmax::{log_softmax, log_softmax_as, softmax, softmax_as};
+pub use weight_norm::weight_norm;

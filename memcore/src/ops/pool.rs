@@ -16,8 +16,13 @@ use crate::error::{Error, Result};
 /// # Errors
 /// [`Error::Shape`] when the windows do not fit; those of the device.
 pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
+    max_pool("max_pool2d", x, geometry)
+}
+
+/// [`max_pool2d`] under the name by which it is called.
+pub(super) fn max_pool(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims("max_pool2d", x, geometry)?;
-    let _outer = context::op("max_pool2d");
+    let _outer = context::op(op);
     let op = context::op("max_pool2d_with_indices");
     let y = Array::empty(x.device(), &dims, x.dtype())?;
     let indices = Array::empty(x.device(), &dims, DType::I64)?;

@@ -236,17 +236,27 @@ fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
 
 /// The Euclidean norm of all elements, a scalar. Saves input and result; its gradient at 0 is 0.
 pub fn norm(x: &Tensor) -> Result<Tensor> {
+    norm_axes(x, &[], false)
+}
+
+/// The Euclidean norm over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves input and result; its gradient at 0 is 0.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist; those of the device.
+pub fn norm_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     let _op = context::op("linalg_vector_norm");
-    let y = x.array().reduce_as(full_type(x.dtype()), ReduceOp::SumSquares, &[], false)?;
+    let y = x.array().reduce_as(full_type(x.dtype()), ReduceOp::SumSquares, axes, keepdim)?;
     y.unary_(UnaryOp::Sqrt)?;
     record(y.clone(), &[x], |saved| {
         saved.save("self", x.array())?;
         saved.save("result", &y)?;
-        Ok(Box::new(NormBackward))
+        Ok(Box::new(NormBackward { kept: kept_dims(x.dims(), axes) }))
     })
 }
 
-struct NormBackward;
+struct NormBackward {
+    kept: Dims,
+}
 
 impl Function for NormBackward {
     fn name(&self) -> &'static str {
@@ -258,10 +268,15 @@ impl Function for NormBackward {
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let (x, y) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let (y, grad) = if self.kept.iter().all(|&size| size == 1) {
+            (y, grad.clone())
+        } else {
+            (y.view(&self.kept)?, grad.reshape(&self.kept)?)
+        };
         let direction = context::within("div", || with_scalar(&x, BinaryOp::Div, &y))?;
         let is_zero = context::within("eq", || y.unary(UnaryOp::IsZero))?;
         direction.masked_fill_(&is_zero, 0.0)?;
-        let out = context::within("mul", || with_scalar(&direction, BinaryOp::Mul, grad))?;
+        let out = context::within("mul", || with_scalar(&direction, BinaryOp::Mul, &grad))?;
         saved.done();
         Ok(smallvec![Some(out)])
     }

@@ -142,7 +142,16 @@ impl Function for PermuteBackward {
 /// [`Error::Shape`] when they do not exist.
 pub fn narrow(x: &Tensor, axis: usize, start: usize, len: usize) -> Result<Tensor> {
     let y = x.array().narrow(axis, start, len)?;
-    record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start, squeezed: false })))
+    record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start, step: 1, squeezed: false })))
+}
+
+/// [`narrow`] with gaps: every `step`-th of the `len` indices from `start` on, as a view.
+///
+/// # Errors
+/// As [`narrow`], and for a step of 0.
+pub fn slice(x: &Tensor, axis: usize, [start, len, step]: [usize; 3]) -> Result<Tensor> {
+    let y = x.array().narrow(axis, start, len)?.every(axis, step)?;
+    record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start, step, squeezed: false })))
 }
 
 /// The tensor itself as a view, with a node of its own in its history: what slicing all of it gives in PyTorch.
@@ -171,13 +180,16 @@ impl Function for AliasBackward {
 /// [`Error::Shape`] when it does not exist.
 pub fn select(x: &Tensor, axis: usize, index: usize) -> Result<Tensor> {
     let y = x.array().select(axis, index)?;
-    record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start: index, squeezed: true })))
+    record(y, &[x], |_| {
+        Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start: index, step: 1, squeezed: true }))
+    })
 }
 
 struct SliceBackward {
     dims: Dims,
     axis: usize,
     start: usize,
+    step: usize,
     squeezed: bool,
 }
 
@@ -194,7 +206,8 @@ impl Function for SliceBackward {
         let op = if self.squeezed { "select_backward" } else { "slice_backward" };
         let _op = context::op(op);
         let out = context::within("zeros", || Array::zeros(grad.device(), &self.dims, grad.dtype()))?;
-        out.narrow(self.axis, self.start, grad.dims()[self.axis])?.copy_(&grad)?;
+        let len = (grad.dims()[self.axis] * self.step).min(self.dims[self.axis] - self.start);
+        out.narrow(self.axis, self.start, len)?.every(self.axis, self.step)?.copy_(&grad)?;
         Ok(smallvec![Some(out)])
     }
 }

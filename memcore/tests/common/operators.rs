@@ -3,6 +3,7 @@
 
 use memcore::autograd::checkpoint;
 use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
+use memcore::ops::{Conv1dGeometry, Interpolation, ResizedAxis};
 use memcore::{DType, Device, Result, Tensor, ops};
 
 use super::labelled::{Row, data, leaf, row_with};
@@ -273,6 +274,21 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
         avg_pool2d(planes) => |t| ops::avg_pool2d(&t[0], HALVED);
         adaptive_avg_pool2d_1(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [1, 1]);
         adaptive_avg_pool2d_4(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [4, 4]);
+        upsample_bilinear(planes) => |t| {
+            let axis = ResizedAxis { size: 40, factor: Some(2.0) };
+            ops::interpolate(&t[0], &[axis, axis], Interpolation::Linear, false)
+        };
+        conv1d(|d, t| vec![leaf(d, &[8, 16, 100], t)]; |d, t| vec![leaf(d, &[24, 16, 3], t), leaf(d, &[24], t)]) => |p, t| {
+            let geometry = Conv1dGeometry { stride: 1, padding: 1, dilation: 1, groups: 1 };
+            ops::conv1d(&t[0], &p[0], Some(&p[1]), geometry)
+        };
+        gather(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 10], DType::I64)]) => |t| ops::gather(&t[0], 1, &t[1]);
+        index_int(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[40], DType::I64)]) => |t| ops::index_each(&t[0], &[&t[1]]);
+        cumsum(x) => |t| ops::cumsum(&t[0], 1);
+        bce(x_and_data) => |t| {
+            let x = ops::sigmoid(&t[0])?;
+            ops::binary_cross_entropy(&x, &ops::sigmoid(&t[1])?, Reduction::Mean)
+        };
         upsample_nearest(planes) => |t| ops::upsample_nearest2d(&t[0], [2, 2]);
         dropout(x) => |t| ops::dropout(&t[0], 0.1, true);
         rms_norm(x) => |t| ops::rms_norm(&t[0], &[256], None, 1e-6);

@@ -7,7 +7,6 @@ use lab_training::data::SplitMix64;
 use memcore::memory::Category;
 use memcore::{Array, DType, Device, Tensor};
 
-use super::operators::host;
 use super::program::{Arg, Expected, Program, Slot};
 use super::schema::{Hint, Range, Size};
 use super::signature::UserTensor;
@@ -127,7 +126,7 @@ pub(super) fn filled(
             Content::Below(n) => (0..array.numel()).map(|_| generator.below(n.max(1) as u64) as f64).collect(),
             Content::Ones => vec![1.0; array.numel()],
         };
-        host::write(&array, &values)?;
+        array.write_values(&values)?;
     }
     Ok(Tensor::from_array(array))
 }

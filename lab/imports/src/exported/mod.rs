@@ -24,6 +24,7 @@ mod step;
 mod symbols;
 mod transfer;
 mod value;
+mod views;
 
 pub use inputs::{Content, Input, Sizes};
 pub use loss::{Chosen, LossName};

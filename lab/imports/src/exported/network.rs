@@ -9,7 +9,6 @@ use memcore::{Array, DType, Device, Error, Result, Tensor, context};
 
 use super::archive;
 use super::contents::Contents;
-use super::operators::host;
 use super::program::Program;
 use super::run::Runner;
 use super::signature::{InputKind, StateKind, StateTensor};
@@ -30,6 +29,8 @@ pub(super) struct Network {
 
 enum Held {
     Tensor(Tensor),
+    /// A constant of no dimensions, as `torch.tensor(2)` makes it in a program: PyTorch has it on the host.
+    Number(Value),
     User(usize),
     Nothing,
 }
@@ -45,13 +46,16 @@ impl Network {
         let tensors: Vec<(&str, bool)> = state.iter().map(|tensor| (tensor.path.as_str(), of(tensor))).collect();
         let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
         for number in transfer_order(&tensors) {
-            if state[number].same_as.is_none() {
+            if state[number].same_as.is_none() && !is_number(&state[number]) {
                 made[number] = Some(make(&state[number], init, model)?);
             }
         }
         let held = |kind: &InputKind| match kind {
             InputKind::User(number) => Ok(Held::User(*number)),
             InputKind::Nothing => Ok(Held::Nothing),
+            InputKind::State(number) if is_number(&state[*number]) => {
+                number_of(&state[*number], init.device().computes(), &model.path).map(Held::Number)
+            }
             InputKind::State(number) => {
                 let number = state[*number].same_as.unwrap_or(*number);
                 let tensor = made.get(number).cloned().flatten();
@@ -76,6 +80,7 @@ impl Network {
         let value = |held: &Held| match held {
             Held::Tensor(tensor) => Value::Tensor(tensor.clone()),
             Held::User(number) => users.get(*number).map_or(Value::None, |tensor| Value::Tensor(tensor.clone())),
+            Held::Number(number) => number.clone(),
             Held::Nothing => Value::None,
         };
         let typed = self.typed && memcore::autograd::autocast_dtype().is_none();
@@ -116,18 +121,43 @@ fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
     Ok(made)
 }
 
+/// Whether a tensor of the file is a number that the program made without a device.
+fn is_number(tensor: &StateTensor) -> bool {
+    tensor.kind == StateKind::Constant && tensor.dims.is_empty()
+}
+
+/// Its value, 0 where nothing is computed.
+fn number_of(tensor: &StateTensor, computes: bool, path: &Path) -> Result<Value> {
+    let value = if computes {
+        let bytes = bytes_of(tensor, path)?;
+        let missing = || Error::invalid(tensor.path.clone(), "the file has no value for it");
+        memcore::array::decoded(&bytes, tensor.dtype).first().copied().ok_or_else(missing)?
+    } else {
+        0.0
+    };
+    Ok(match tensor.dtype {
+        DType::Bool => Value::Bool(value != 0.0),
+        dtype if dtype.is_float() => Value::Float(value),
+        _ => Value::Int(value as i64),
+    })
+}
+
 /// Reads the values of a tensor: one at a time is in main memory.
 fn fill(tensor: &StateTensor, array: &Array, path: &Path) -> Result<()> {
+    let bytes = bytes_of(tensor, path)?;
+    if tensor.dtype == array.dtype() {
+        return array.write_bytes(&bytes);
+    }
+    array.write_values(&memcore::array::decoded(&bytes, tensor.dtype))
+}
+
+fn bytes_of(tensor: &StateTensor, path: &Path) -> Result<Vec<u8>> {
     let Some(extent) = tensor.values else {
         let problem =
             "the file has no values for it (an export on the device meta has none): it can be predicted, not trained";
         return Err(Error::invalid(tensor.path.clone(), problem));
     };
-    let bytes = archive::read(path, extent).map_err(|error| Error::invalid(tensor.path.clone(), error.to_string()))?;
-    if tensor.dtype == array.dtype() {
-        return array.write_bytes(&bytes);
-    }
-    host::write(array, &host::decoded(&bytes, tensor.dtype))
+    archive::read(path, extent).map_err(|error| Error::invalid(tensor.path.clone(), error.to_string()))
 }
 
 /// The parameters in the order of `model.parameters()`: that of the file.

@@ -45,6 +45,15 @@ pub(super) struct Node {
     pub scope: String,
 }
 
+impl Node {
+    /// The values that it is given, in order.
+    pub(super) fn given(&self) -> impl Iterator<Item = Slot> {
+        let mut slots = smallvec::SmallVec::<[Slot; 8]>::new();
+        self.arguments.iter().for_each(|(_, argument)| used(argument, &mut |slot| slots.push(slot)));
+        slots.into_iter()
+    }
+}
+
 /// Where a result goes, and what the file says of it.
 pub(super) struct Output {
     pub slot: Slot,

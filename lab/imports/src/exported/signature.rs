@@ -76,6 +76,15 @@ struct Weights {
     config: WeightsConfig,
 }
 
+impl Weights {
+    /// Whether the names of the files tell which parameters are one.
+    fn tells_ties(&self) -> bool {
+        let mut names = self.config.config.values().map(|entry| &entry.path_name);
+        let first = names.next();
+        self.config.config.len() < 2 || names.any(|name| Some(name) != first)
+    }
+}
+
 impl Signature {
     /// Of a program, with the places of its weights in the archive.
     ///
@@ -105,12 +114,14 @@ impl Signature {
             let output = output(graph, argument, spec).map_err(|problem| archive.error(&entry, problem))?;
             all.outputs.push(output);
         }
-        all.tie_unused(used);
+        if !weights.iter().all(Weights::tells_ties) {
+            all.tie_unused(used);
+        }
         Ok(all)
     }
 
     /// Without values a file does not say which parameters are one. But the graph then knows one of them only: a parameter that it does not use, of the
-    /// sizes of one that it does, is that one.
+    /// sizes of one that it does, is that one. Only of matrices: vectors of one size are many.
     fn tie_unused(&mut self, used: &[bool]) {
         let mut is_used = vec![false; self.state.len()];
         for (kind, used) in self.inputs.iter().zip(used) {
@@ -119,7 +130,8 @@ impl Signature {
             }
         }
         let open = |tensor: &StateTensor| {
-            matches!(tensor.kind, StateKind::Parameter { .. }) && tensor.values.is_none() && tensor.same_as.is_none()
+            let is_matrix = matches!(tensor.kind, StateKind::Parameter { .. }) && tensor.dims.len() >= 2;
+            is_matrix && tensor.values.is_none() && tensor.same_as.is_none()
         };
         for unused in 0..self.state.len() {
             let tensor = &self.state[unused];
@@ -210,6 +222,8 @@ fn state_of(
         None => Some(0),
         Some(Size::AsExpr(_)) => None,
     };
+    // Parameters in one file are one storage; in a file without values, which was exported on the device `meta`, all of them lie in one.
+    let tells_ties = weights.iter().all(|weights| weights.tells_ties());
     let bytes = numel * element.size();
     let start = offset.and_then(|offset| offset.checked_mul(element.size()));
     let start = start.ok_or_else(|| archive.error(&file, format!("{path} begins nowhere in it")))?;
@@ -220,7 +234,7 @@ fn state_of(
             return Err(archive.error(&file, format!("has {} bytes, not those of {path}", extent.bytes)));
         }
         state.values = Some(Extent { start: extent.start + start, bytes });
-    } else {
+    } else if !tells_ties {
         return Ok(state);
     }
     let key = format!("{file} {start}");

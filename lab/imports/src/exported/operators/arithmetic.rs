@@ -1,6 +1,6 @@
 //! Arithmetic, comparisons, reductions.
 
-use memcore::backend::kernel::{BinaryOp, UnaryOp};
+use memcore::backend::kernel::BinaryOp;
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
 use super::super::call::Call;
@@ -84,6 +84,13 @@ pub(super) const TABLE: Table = &[
     ("mean.dim", |c| reduced(c, "dim", ops::mean_as)),
     ("amax.default", |c| of_one(c, |x| ops::amax(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
     ("logsumexp.default", |c| of_one(c, |x| ops::logsumexp(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
+    ("linalg_vector_norm.default", |c| {
+        let order = c.float_or("ord", 2.0)?;
+        if order != 2.0 || c.dtype("dtype")?.is_some() {
+            return Err(c.error(format!("of order {order}, or in another type, is not represented")));
+        }
+        of_one(c, |x| ops::norm_axes(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
+    }),
     ("max.dim", |c| extremum(c, ops::max_axis)),
     ("min.dim", |c| extremum(c, ops::min_axis)),
 ];
@@ -187,13 +194,7 @@ fn add_(c: &Call<'_>) -> Result<Made> {
     match other(c)? {
         Other::Tensor(other) => Ok(Made::tensor(ops::add_(x, other)?)),
         Other::Number(_, true) if !x.dtype().is_float() => Err(c.error("of a whole number and a float in place")),
-        Other::Number(add, _) => {
-            if x.is_leaf() && x.requires_grad() && memcore::autograd::is_grad_enabled() {
-                return Err(c.error("in place of a parameter that wants a gradient"));
-            }
-            x.array().unary_(UnaryOp::Affine { mul: 1.0, add })?;
-            Ok(Made::tensor(x.clone()))
-        }
+        Other::Number(add, _) => Ok(Made::tensor(ops::affine_(x, 1.0, add)?)),
     }
 }
 

@@ -5,18 +5,17 @@ use memcore::{Array, DType, Result, Tensor, context, ops};
 use super::super::call::Call;
 use super::super::value::{Made, Value};
 use super::host;
-use super::layers::of_one;
 use super::table::Table;
 
 pub(super) const TABLE: Table = &[
     ("arange.default", arange),
     ("arange.start", arange),
     ("arange.start_step", arange),
-    ("empty.memory_format", |c| {
-        ignore_place(c)?;
-        let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
-        let _op = context::op("empty");
-        Ok(Made::tensor(Tensor::from_array(Array::empty(c.device, &c.sizes("size")?, dtype)?)))
+    ("empty.memory_format", |c| empty(c, "empty", &c.sizes("size")?, None)),
+    ("new_empty.default", |c| empty(c, "new_empty", &c.sizes("size")?, Some(c.tensor("self")?.dtype()))),
+    ("empty_like.default", |c| {
+        let x = c.tensor("self")?;
+        empty(c, "empty_like", x.dims(), Some(x.dtype()))
     }),
     ("zeros.default", |c| filled(c, "zeros", &c.sizes("size")?, 0.0, None)),
     ("ones.default", |c| filled(c, "ones", &c.sizes("size")?, 1.0, None)),
@@ -28,7 +27,10 @@ pub(super) const TABLE: Table = &[
     ("new_ones.default", |c| new(c, "new_ones", 1.0)),
     ("new_full.default", |c| new(c, "new_full", c.float("fill_value")?)),
     ("scalar_tensor.default", |c| filled(c, "scalar_tensor", &[], c.float("s")?, None)),
-    ("lift_fresh_copy.default", |c| of_one(c, |x| ops::clone(&x.detach()))),
+    ("lift_fresh_copy.default", |c| match c.scalar("self")? {
+        Value::Tensor(x) => Ok(Made::tensor(ops::clone(&x.detach())?)),
+        number => Ok(Made::One(number)),
+    }),
     ("randn_like.default", randn_like),
 ];
 
@@ -36,6 +38,13 @@ pub(super) const TABLE: Table = &[
 fn ignore_place(c: &Call<'_>) -> Result<()> {
     c.ignore(&["device", "layout", "pin_memory"]);
     c.contiguous_format("memory_format")
+}
+
+fn empty(c: &Call<'_>, op: &'static str, dims: &[usize], otherwise: Option<DType>) -> Result<Made> {
+    ignore_place(c)?;
+    let dtype = c.dtype("dtype")?.or(otherwise).unwrap_or(DType::F32);
+    let _op = context::op(op);
+    Ok(Made::tensor(Tensor::from_array(Array::empty(c.device, dims, dtype)?)))
 }
 
 fn filled(c: &Call<'_>, op: &'static str, dims: &[usize], value: f64, otherwise: Option<DType>) -> Result<Made> {

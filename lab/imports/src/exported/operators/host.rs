@@ -1,7 +1,6 @@
 //! Small tensors without a gradient that have no kernel: masks, positions, comparisons with a number. Their memory is taken on the device,
 //! as PyTorch takes it; their values, on a device that has some, are computed on the host.
 
-use half::{bf16, f16};
 use memcore::{Array, DType, Device, Error, Result, Tensor, context};
 
 use super::super::call::Sizes;
@@ -17,56 +16,15 @@ pub(super) fn made(
     let _op = context::op(op);
     let array = Array::empty(device, dims, dtype)?;
     if device.computes() {
-        write(&array, &values()?)?;
+        array.write_values(&values()?)?;
     }
     Ok(Tensor::from_array(array))
-}
-
-/// Overwrites an array with values, rounded to its type.
-pub(crate) fn write(array: &Array, values: &[f64]) -> Result<()> {
-    match array.dtype() {
-        DType::F64 => array.write(values),
-        DType::F32 => array.write(&converted(values, |v| v as f32)),
-        DType::F16 => array.write(&converted(values, f16::from_f64)),
-        DType::BF16 => array.write(&converted(values, bf16::from_f64)),
-        DType::I64 => array.write(&converted(values, |v| v as i64)),
-        DType::I32 => array.write(&converted(values, |v| v as i32)),
-        DType::I8 => array.write(&converted(values, |v| v as i8)),
-        DType::U8 => array.write(&converted(values, |v| v as u8)),
-        DType::Bool => array.write(&converted(values, |v| u8::from(v != 0.0))),
-    }
-}
-
-fn converted<T>(values: &[f64], convert: impl Fn(f64) -> T) -> Vec<T> {
-    values.iter().map(|&value| convert(value)).collect()
-}
-
-/// The values of an array, in row-major order; takes no memory on the device.
-pub(super) fn values(array: &Array) -> Result<Vec<f64>> {
-    Ok(decoded(&array.to_bytes()?, array.dtype()))
-}
-
-/// Elements of this type, as numbers.
-pub(crate) fn decoded(bytes: &[u8], dtype: DType) -> Vec<f64> {
-    fn read<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {
-        bytes.chunks_exact(N).filter_map(|chunk| chunk.try_into().ok()).map(convert).collect()
-    }
-    match dtype {
-        DType::F64 => read(bytes, f64::from_le_bytes),
-        DType::F32 => read(bytes, |b| f64::from(f32::from_le_bytes(b))),
-        DType::F16 => read(bytes, |b| f64::from(f16::from_le_bytes(b))),
-        DType::BF16 => read(bytes, |b| f64::from(bf16::from_le_bytes(b))),
-        DType::I64 => read(bytes, |b| i64::from_le_bytes(b) as f64),
-        DType::I32 => read(bytes, |b| f64::from(i32::from_le_bytes(b))),
-        DType::I8 => read(bytes, |b| f64::from(i8::from_le_bytes(b))),
-        DType::U8 | DType::Bool => read(bytes, |[b]| f64::from(b)),
-    }
 }
 
 /// A function of each element.
 pub(super) fn map(x: &Tensor, op: &'static str, dtype: DType, function: impl Fn(f64) -> f64) -> Result<Tensor> {
     no_gradient(op, x)?;
-    made(x.device(), op, x.dims(), dtype, || Ok(values(x.array())?.into_iter().map(function).collect()))
+    made(x.device(), op, x.dims(), dtype, || Ok(x.array().host_values()?.into_iter().map(function).collect()))
 }
 
 /// A function of each two elements, broadcast against each other.
@@ -83,7 +41,7 @@ pub(super) fn zip(
     }
     let dims = memcore::layout::broadcast_dims(a.dims(), b.dims())?;
     made(a.device(), op, &dims, dtype, || {
-        let spread = |x: &Tensor| values(&x.array().broadcast_to(&dims)?);
+        let spread = |x: &Tensor| x.array().broadcast_to(&dims)?.host_values();
         let (a, b) = (spread(a)?, spread(b)?);
         Ok(a.into_iter().zip(b).map(|(a, b)| function(a, b)).collect())
     })

@@ -16,6 +16,7 @@ pub(super) const TABLE: Table = &[
     ("gather.default", gather),
     ("cumsum.default", cumsum),
     ("diff.default", diff),
+    ("argmax.default", argmax),
 ];
 
 /// By one tensor of indices for each of the first dimensions: vectors of what has a gradient, any of what has none.
@@ -40,8 +41,8 @@ fn index(c: &Call<'_>) -> Result<Made> {
     let _op = context::op("index");
     let _ordered = in_order(&spread)?;
     let chosen = || {
-        let columns = spread.iter().map(host::values).collect::<Result<Vec<_>>>()?;
-        let (source, inner) = (host::values(x.array())?, rest.iter().product::<usize>());
+        let columns = spread.iter().map(Array::host_values).collect::<Result<Vec<_>>>()?;
+        let (source, inner) = (x.array().host_values()?, rest.iter().product::<usize>());
         let mut out = Vec::new();
         for i in 0..dims.iter().product() {
             let at = columns
@@ -73,42 +74,54 @@ fn place(c: &Call<'_>, index: f64, size: usize) -> Result<usize> {
     if inside { Ok(counted as usize) } else { Err(c.error(format!("index {index} of {size}"))) }
 }
 
-/// Of whole numbers: of floats it has a gradient.
+/// Of floats by the operator; of whole numbers and masks, which no gradient reaches, on the host.
 fn gather(c: &Call<'_>) -> Result<Made> {
-    let (x, index) = (c.tensor("self")?, c.tensor("index")?);
-    let axis = c.axis("dim", 0, x)?;
     c.not_set("sparse_grad")?;
-    if x.requires_grad() || index.rank() != x.rank() {
-        return Err(c.error("of values with a gradient is not represented"));
-    }
-    let sizes = x.dims().to_vec();
-    let chosen = || {
-        let (source, numbers) = (host::values(x.array())?, host::values(index.array())?);
-        let mut out = Vec::with_capacity(numbers.len());
-        for (i, number) in numbers.into_iter().enumerate() {
-            let (mut rest, mut at, mut step) = (i, 0, 1);
-            for (this, (&size, &taken)) in sizes.iter().zip(index.dims()).enumerate().rev() {
-                let here = if this == axis { place(c, number, size)? } else { rest % taken };
-                rest /= taken;
-                at += here * step;
-                step *= size;
-            }
-            out.push(*source.get(at).ok_or_else(|| c.error("an index beyond the tensor"))?);
-        }
-        Ok(out)
-    };
-    Ok(Made::tensor(host::made(x.device(), "gather", index.dims(), x.dtype(), chosen)?))
+    let x = c.tensor("self")?;
+    Ok(Made::tensor(ops::gather(x, c.axis("dim", 0, x)?, c.tensor("index")?)?))
 }
 
-/// Of whole numbers and masks: positions that are counted. A mask is converted once the result has its memory.
+/// The place of the largest element along an axis, of the first one of equals.
+fn argmax(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    if c.arg("dim").is_none() {
+        return Err(c.error("of all elements is not represented; along an axis is"));
+    }
+    let (axis, keep) = (c.axis("dim", 0, x)?, c.flag("keepdim", false)?);
+    if x.dtype().is_float() {
+        return Ok(Made::tensor(ops::argmax(x, axis, keep)?));
+    }
+    let (size, inner) = (x.dims()[axis], x.dims()[axis + 1..].iter().product::<usize>());
+    let mut dims = host::dims_of(x);
+    if keep {
+        dims[axis] = 1;
+    } else {
+        dims.remove(axis);
+    }
+    let places = || {
+        let values = x.array().host_values()?;
+        let largest = |i: usize| {
+            let start = i / inner * size * inner + i % inner;
+            let at = |k: &usize| values[start + k * inner];
+            (1..size).fold(0, |best, k| if at(&k) > at(&best) { k } else { best }) as f64
+        };
+        Ok((0..dims.iter().product()).map(largest).collect())
+    };
+    Ok(Made::tensor(host::made(x.device(), "argmax", &dims, DType::I64, places)?))
+}
+
+/// Of floats by the operator, of whole numbers and masks on the host: positions that are counted. A mask is converted once the result has its memory.
 fn cumsum(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
     if x.dtype().is_float() {
-        return Err(c.error("of floats is not represented"));
+        if c.dtype("dtype")?.is_some_and(|dtype| dtype != x.dtype()) {
+            return Err(c.error("of floats into another type is not represented"));
+        }
+        return Ok(Made::tensor(ops::cumsum(x, c.axis("dim", 0, x)?)?));
     }
     let (axis, dims): (usize, Sizes) = (c.axis("dim", 0, x)?, host::dims_of(x));
     let dtype = c.dtype("dtype")?.unwrap_or(DType::I64);
-    let sums = || Ok(host::running_sums(&host::values(x.array())?, &dims, axis));
+    let sums = || Ok(host::running_sums(&x.array().host_values()?, &dims, axis));
     let made = host::made(x.device(), "cumsum", &dims, dtype, sums)?;
     if x.dtype() != dtype {
         let _op = context::op("cumsum>to>_to_copy");

@@ -56,8 +56,23 @@ pub(super) const TABLE: Table = &[
         let slope = c.float_or("negative_slope", 0.01)?;
         of_one(c, |x| ops::leaky_relu(x, slope))
     }),
+    ("leaky_relu_.default", |c| {
+        let slope = c.float_or("negative_slope", 0.01)?;
+        of_one(c, |x| ops::leaky_relu_(x, slope))
+    }),
     ("elu.default", elu),
+    ("selu.default", |c| of_one(c, |x| ops::elu_scaled(x, "selu", SELU[0], SELU[1], 1.0))),
+    ("celu.default", |c| {
+        let alpha = c.float_or("alpha", 1.0)?;
+        of_one(c, |x| ops::elu_scaled(x, "celu", alpha, 1.0, 1.0 / alpha))
+    }),
+    ("prelu.default", |c| Ok(Made::tensor(ops::prelu(c.tensor("self")?, c.tensor("weight")?)?))),
     ("softplus.default", softplus),
+    ("_weight_norm.default", |c| {
+        let (v, g) = (c.tensor("v")?, c.tensor("g")?);
+        Ok(Made::tensor(ops::weight_norm(v, g, c.axis("dim", 0, v)?)?))
+    }),
+    ("lstm.input", lstm),
 ];
 
 /// Of the argument `self` alone.
@@ -156,17 +171,37 @@ fn gelu(c: &Call<'_>) -> Result<Made> {
     }
 }
 
+/// What SELU multiplies the exponential and everything with (Klambauer and others, 2017), as PyTorch has it.
+const SELU: [f64; 2] = [1.673_263_242_354_377_2, 1.050_700_987_355_480_5];
+
 fn elu(c: &Call<'_>) -> Result<Made> {
-    if (c.float_or("scale", 1.0)?, c.float_or("input_scale", 1.0)?) != (1.0, 1.0) {
-        return Err(c.error("factors (scale, input_scale) are not represented"));
-    }
+    let (scale, input_scale) = (c.float_or("scale", 1.0)?, c.float_or("input_scale", 1.0)?);
     let alpha = c.float_or("alpha", 1.0)?;
-    of_one(c, |x| ops::elu(x, alpha))
+    if (scale, input_scale) == (1.0, 1.0) {
+        return of_one(c, |x| ops::elu(x, alpha));
+    }
+    of_one(c, |x| ops::elu_scaled(x, "elu", alpha, scale, input_scale))
 }
 
 fn softplus(c: &Call<'_>) -> Result<Made> {
-    if (c.float_or("beta", 1.0)?, c.float_or("threshold", 20.0)?) != (1.0, 20.0) {
-        return Err(c.error("a beta other than 1 or a threshold other than 20 is not represented"));
+    let (beta, threshold) = (c.float_or("beta", 1.0)?, c.float_or("threshold", 20.0)?);
+    if (beta, threshold) == (1.0, 20.0) {
+        of_one(c, ops::softplus)
+    } else {
+        of_one(c, |x| ops::softplus_scaled(x, beta, threshold))
     }
-    of_one(c, ops::softplus)
+}
+
+fn lstm(c: &Call<'_>) -> Result<Made> {
+    c.ignore(&["has_biases"]);
+    let layers = usize::try_from(c.int("num_layers")?).map_err(|_| c.error("a negative number of layers"))?;
+    let options = ops::Lstm {
+        layers,
+        bidirectional: c.flag("bidirectional", false)?,
+        dropout: c.float("dropout")?,
+        training: c.flag("train", false)?,
+        batch_first: c.flag("batch_first", false)?,
+    };
+    let [hidden, memory] = c.tensors("hx")?[..] else { return Err(c.error("expected two first states")) };
+    Ok(Made::tensors(ops::lstm(c.tensor("input")?, [hidden, memory], &c.tensors("params")?, options)?))
 }

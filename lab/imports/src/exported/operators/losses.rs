@@ -21,6 +21,10 @@ pub(super) const TABLE: Table = &[
         let delta = c.float_or("delta", 1.0)?;
         of_two(c, |x, target, reduction| ops::huber_loss(x, target, reduction, delta))
     }),
+    ("binary_cross_entropy.default", |c| {
+        without(c, &["weight"])?;
+        of_two(c, ops::binary_cross_entropy)
+    }),
     ("binary_cross_entropy_with_logits.default", |c| {
         without(c, &["weight", "pos_weight"])?;
         of_two(c, ops::binary_cross_entropy_with_logits)

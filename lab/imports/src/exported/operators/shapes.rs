@@ -44,6 +44,7 @@ pub(super) const TABLE: Table = &[
         Ok(Made::tensors(ops::unbind(x, c.axis("dim", 0, x)?)?))
     }),
     ("roll.default", |c| of_one(c, |x| ops::roll(x, &c.ints("shifts")?, &c.axes("dims", x)?))),
+    ("flip.default", |c| of_one(c, |x| ops::flip(x, &c.axes("dims", x)?))),
     ("cat.default", |c| joined(c, ops::cat, 0)),
     ("stack.default", |c| joined(c, ops::stack, 1)),
     ("tril.default", |c| of_one(c, |x| ops::tril(x, c.int_or("diagonal", 0)?))),
@@ -139,14 +140,12 @@ fn within(at: i64, size: usize) -> usize {
 }
 
 fn slice(c: &Call<'_>) -> Result<Made> {
-    if c.int_or("step", 1)? != 1 {
-        return Err(c.error("a step other than 1 is not represented"));
-    }
+    let step = usize::try_from(c.int_or("step", 1)?).map_err(|_| c.error("a negative step"))?;
     of_one(c, |x| {
         let axis = c.axis("dim", 0, x)?;
         let size = x.dims()[axis];
         let (start, end) = (within(c.int_or("start", 0)?, size), within(c.int_or("end", i64::MAX)?, size));
-        ops::narrow(x, axis, start, end.saturating_sub(start))
+        ops::slice(x, axis, [start, end.saturating_sub(start), step])
     })
 }
 

@@ -1,6 +1,6 @@
 //! Convolutions, pooling, and pictures made larger.
 
-use memcore::ops::{self, Conv2dGeometry, Pool2dGeometry};
+use memcore::ops::{self, Conv1dGeometry, Conv2dGeometry, Interpolation, Pool1dGeometry, Pool2dGeometry, ResizedAxis};
 use memcore::{Result, Tensor};
 
 use super::super::call::Call;
@@ -15,7 +15,21 @@ pub(super) const TABLE: Table = &[
     ("max_pool2d.default", max_pool2d),
     ("avg_pool2d.default", avg_pool2d),
     ("adaptive_avg_pool2d.default", adaptive_avg_pool2d),
+    ("conv1d.default", conv1d),
+    ("max_pool1d.default", max_pool1d),
+    ("avg_pool1d.default", avg_pool1d),
+    ("adaptive_avg_pool1d.default", |c| {
+        Ok(Made::tensor(ops::adaptive_avg_pool1d(c.tensor("self")?, single(c, "output_size", 1)?)?))
+    }),
     ("upsample_nearest2d.vec", upsample_nearest2d),
+    ("upsample_nearest1d.vec", |c| interpolated(c, Interpolation::Nearest)),
+    ("upsample_linear1d.vec", |c| interpolated(c, Interpolation::Linear)),
+    ("upsample_bilinear2d.vec", |c| interpolated(c, Interpolation::Linear)),
+    ("upsample_bicubic2d.vec", |c| interpolated(c, Interpolation::Cubic)),
+    ("pixel_shuffle.default", |c| {
+        let factor = usize::try_from(c.int("upscale_factor")?).map_err(|_| c.error("a negative factor"))?;
+        Ok(Made::tensor(ops::pixel_shuffle(c.tensor("self")?, factor)?))
+    }),
     ("pad.default", pad),
     ("constant_pad_nd.default", constant_pad),
 ];
@@ -61,12 +75,51 @@ fn conv_transpose2d(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::conv_transpose2d(x, weight, bias, geometry, c.pair("output_padding", [0, 0])?)?))
 }
 
-fn max_pool2d(c: &Call<'_>) -> Result<Made> {
+/// The one size of a line; `otherwise` where none is given.
+fn single(c: &Call<'_>, name: &str, otherwise: usize) -> Result<usize> {
+    if c.arg(name).is_none() {
+        return Ok(otherwise);
+    }
+    match c.sizes(name)?.as_slice() {
+        [] => Ok(otherwise),
+        [size] => Ok(*size),
+        other => Err(c.error(format!("{name} has {} sizes, expected one", other.len()))),
+    }
+}
+
+fn conv1d(c: &Call<'_>) -> Result<Made> {
+    let (stride, dilation) = (single(c, "stride", 1)?, single(c, "dilation", 1)?);
+    let geometry = Conv1dGeometry { stride, padding: single(c, "padding", 0)?, dilation, groups: groups(c)? };
+    Ok(Made::tensor(ops::conv1d(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?, geometry)?))
+}
+
+fn line_windows(c: &Call<'_>) -> Result<Pool1dGeometry> {
     c.not_set("ceil_mode")?;
+    let window = single(c, "kernel_size", 1)?;
+    Ok(Pool1dGeometry { window, stride: single(c, "stride", window)?, padding: single(c, "padding", 0)? })
+}
+
+fn max_pool1d(c: &Call<'_>) -> Result<Made> {
+    if single(c, "dilation", 1)? != 1 {
+        return Err(c.error("windows with gaps (dilation) are not represented"));
+    }
+    Ok(Made::tensor(ops::max_pool1d(c.tensor("self")?, line_windows(c)?)?))
+}
+
+fn avg_pool1d(c: &Call<'_>) -> Result<Made> {
+    let geometry = line_windows(c)?;
+    if !c.flag("count_include_pad", true)? && geometry.padding != 0 {
+        return Err(c.error("count_include_pad=False with padding is not represented"));
+    }
+    Ok(Made::tensor(ops::avg_pool1d(c.tensor("self")?, geometry)?))
+}
+
+fn max_pool2d(c: &Call<'_>) -> Result<Made> {
     if c.pair("dilation", [1, 1])? != [1, 1] {
         return Err(c.error("windows with gaps (dilation) are not represented"));
     }
-    Ok(Made::tensor(ops::max_pool2d(c.tensor("self")?, windows(c)?)?))
+    let pool = if c.flag("ceil_mode", false)? { ops::max_pool2d_ceil } else { ops::max_pool2d };
+    Ok(Made::tensor(pool(c.tensor("self")?, windows(c)?)?))
 }
 
 fn avg_pool2d(c: &Call<'_>) -> Result<Made> {
@@ -87,24 +140,45 @@ fn adaptive_avg_pool2d(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::adaptive_avg_pool2d(c.tensor("self")?, c.pair("output_size", [1, 1])?)?))
 }
 
+/// Nearest neighbours by whole factors; anything else by interpolation.
 fn upsample_nearest2d(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("input")?;
-    let [_, _, h, w] = *x.dims() else { return Err(c.error(format!("{:?}: expected four dimensions", x.dims()))) };
-    let factors = match c.arg("scale_factors") {
-        Some(Arg::Floats(factors)) => match factors.as_slice() {
-            [down, across] => [*down, *across],
-            _ => return Err(c.error("expected two scale_factors")),
-        },
-        Some(_) => return Err(c.error("scale_factors are not numbers")),
-        None => {
-            let size = c.pair("output_size", [h, w])?;
-            [size[0] as f64 / h as f64, size[1] as f64 / w as f64]
+    let axes = resized(c, x)?;
+    let whole = |(axis, &from): (&ResizedAxis, &usize)| axis.size.is_multiple_of(from.max(1)) && axis.size >= from;
+    match axes[..] {
+        [down, across] if axes.iter().zip(&x.dims()[2..]).all(whole) => {
+            let factor = [down.size / x.dims()[2].max(1), across.size / x.dims()[3].max(1)];
+            Ok(Made::tensor(ops::upsample_nearest2d(x, factor)?))
         }
-    };
-    if factors.iter().any(|factor| factor.fract() != 0.0 || !(1.0..=1e6).contains(factor)) {
-        return Err(c.error(format!("a factor of {factors:?} is not represented; whole ones are")));
+        _ => Ok(Made::tensor(ops::interpolate(x, &axes, Interpolation::Nearest, false)?)),
     }
-    Ok(Made::tensor(ops::upsample_nearest2d(x, factors.map(|factor| factor as usize))?))
+}
+
+fn interpolated(c: &Call<'_>, mode: Interpolation) -> Result<Made> {
+    let x = c.tensor("input")?;
+    let axes = resized(c, x)?;
+    Ok(Made::tensor(ops::interpolate(x, &axes, mode, c.flag("align_corners", false)?)?))
+}
+
+/// The sizes of the last axes of `x` afterwards, with the factors that were asked for.
+fn resized(c: &Call<'_>, x: &Tensor) -> Result<Vec<ResizedAxis>> {
+    let from = x.dims().get(2..).unwrap_or_default();
+    let axes: Vec<ResizedAxis> = match c.arg("scale_factors") {
+        Some(Arg::Floats(factors)) => {
+            let axis = |(&from, &factor): (&usize, &f64)| ResizedAxis {
+                size: (from as f64 * factor).floor().clamp(0.0, 1e9) as usize,
+                factor: Some(factor),
+            };
+            from.iter().zip(factors).map(axis).collect()
+        }
+        Some(_) => return Err(c.error("scale_factors are not numbers")),
+        None => c.sizes("output_size")?.into_iter().map(|size| ResizedAxis { size, factor: None }).collect(),
+    };
+    c.ignore(&["output_size"]);
+    if axes.is_empty() || axes.len() != from.len() {
+        return Err(c.error(format!("{} sizes for {:?}", axes.len(), x.dims())));
+    }
+    Ok(axes)
 }
 
 fn pad(c: &Call<'_>) -> Result<Made> {

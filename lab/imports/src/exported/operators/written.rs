@@ -1,7 +1,6 @@
-//! What a graph writes into tensors that have no gradient: counters, masks, noise.
+//! What a graph writes in place: into counters, masks and noise, and into results with a history.
 
-use memcore::backend::kernel::{BinaryOp, UnaryOp};
-use memcore::{Result, Tensor, autograd, context};
+use memcore::{Result, Tensor, autograd, context, ops};
 
 use super::super::call::Call;
 use super::super::value::{Made, Value};
@@ -10,13 +9,25 @@ use super::table::Table;
 
 pub(super) const TABLE: Table = &[
     ("fill_.Scalar", |c| written(c, |x| x.array().fill_(c.float("value")?))),
+    ("fill_.Tensor", |c| {
+        written(c, |x| match c.scalar("value")? {
+            Value::Tensor(value) => x.array().copy_(&value.array().broadcast_to(x.dims())?),
+            _ => x.array().fill_(c.float("value")?),
+        })
+    }),
     ("zero_.default", |c| written(c, |x| x.array().fill_(0.0))),
     ("copy_.default", |c| {
         c.ignore(&["non_blocking"]);
-        written(c, |x| x.array().copy_(&c.tensor("src")?.array().broadcast_to(x.dims())?))
+        Ok(Made::tensor(ops::copy_(c.tensor("self")?, c.tensor("src")?)?))
     }),
-    ("mul_.Tensor", |c| scaled(c, BinaryOp::Mul, |value| value)),
-    ("div_.Tensor", |c| scaled(c, BinaryOp::Div, |value| 1.0 / value)),
+    ("mul_.Tensor", |c| scaled(c, ops::mul_, |value| value)),
+    ("mul_.Scalar", |c| scaled(c, ops::mul_, |value| value)),
+    ("div_.Tensor", |c| scaled(c, ops::div_, |value| 1.0 / value)),
+    ("div_.Scalar", |c| scaled(c, ops::div_, |value| 1.0 / value)),
+    ("masked_fill_.Scalar", |c| {
+        let (mask, value) = (c.tensor("mask")?, c.float("value")?);
+        Ok(Made::tensor(ops::masked_fill_(c.tensor("self")?, mask, value)?))
+    }),
     ("bernoulli_.float", bernoulli_),
 ];
 
@@ -30,12 +41,15 @@ fn written(c: &Call<'_>, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<Ma
     Ok(Made::tensor(x.clone()))
 }
 
-/// Times a number, or what the number comes to; with a tensor by the kernel.
-fn scaled(c: &Call<'_>, kernel: BinaryOp, factor: impl FnOnce(f64) -> f64) -> Result<Made> {
-    written(c, |x| match c.scalar("other")? {
-        Value::Tensor(other) => x.array().binary_(kernel, other.array()),
-        _ => x.array().unary_(UnaryOp::Affine { mul: factor(c.float("other")?), add: 0.0 }),
-    })
+type InPlace = fn(&Tensor, &Tensor) -> Result<Tensor>;
+
+/// Times what the number comes to; with a tensor by the operator.
+fn scaled(c: &Call<'_>, of_tensors: InPlace, factor: impl FnOnce(f64) -> f64) -> Result<Made> {
+    let x = c.tensor("self")?;
+    Ok(Made::tensor(match c.scalar("other")? {
+        Value::Tensor(other) => of_tensors(x, &other)?,
+        _ => ops::affine_(x, factor(c.float("other")?), 0.0)?,
+    }))
 }
 
 /// Ones with a probability, zeros otherwise.
@@ -48,6 +62,6 @@ fn bernoulli_(c: &Call<'_>) -> Result<Made> {
             return Ok(());
         }
         let values: Vec<f64> = uniform.map(|value| f64::from(u8::from(value < p))).collect();
-        host::write(x.array(), &values)
+        x.array().write_values(&values)
     })
 }

@@ -1,0 +1,103 @@
+//! Arithmetic in the memory of its first operand. Of what is returned alone the value may be used afterwards.
+
+use smallvec::smallvec;
+
+use super::binary::{Like, converted, divided_in_place, multiplied_in_place};
+use super::shape::Dims;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{BinaryOp, UnaryOp};
+use crate::context;
+use crate::error::Result;
+
+/// `a *= b`, `b` broadcast to `a`. Saves `b`, and a copy of what `a` was where `b` wants a gradient.
+///
+/// # Errors
+/// [`Error::Shape`](crate::Error::Shape) when they do not fit together, [`Error::Invalid`](crate::Error::Invalid) for a leaf `a` that wants a
+/// gradient; those of the device.
+pub fn mul_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("mul_");
+    a.may_change_in_place("mul_")?;
+    multiplied_in_place(a, b, || a.array().binary_(BinaryOp::Mul, &converted(b.array(), a.dtype())?))
+}
+
+/// `a /= b`, `b` broadcast to `a`. Saves `b`, and a copy of what `a` was where `b` wants a gradient.
+///
+/// # Errors
+/// As [`mul_`].
+pub fn div_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("div_");
+    a.may_change_in_place("div_")?;
+    divided_in_place(a, b, || a.array().binary_(BinaryOp::Div, &converted(b.array(), a.dtype())?))
+}
+
+/// `mul · x + add` in the memory of `x`. Saves nothing.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) for a leaf that wants a gradient; those of the device.
+pub fn affine_(x: &Tensor, mul: f64, add: f64) -> Result<Tensor> {
+    let op = if mul == 1.0 { "add_" } else { "mul_" };
+    let _op = context::op(op);
+    x.may_change_in_place(op)?;
+    x.array().unary_(UnaryOp::Affine { mul, add })?;
+    record(x.array().clone(), &[x], |_| Ok(Box::new(AffineBackward { mul })))
+}
+
+struct AffineBackward {
+    mul: f64,
+}
+
+impl Function for AffineBackward {
+    fn name(&self) -> &'static str {
+        if self.mul == 1.0 { "AddBackward0" } else { "MulBackward0" }
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        if self.mul == 1.0 {
+            return Ok(smallvec![Some(grad)]);
+        }
+        let _op = context::op("mul");
+        Ok(smallvec![Some(grad.affine(self.mul, 0.0)?)])
+    }
+}
+
+/// The values of `src`, broadcast to `a`, in the memory of `a`. Saves nothing.
+///
+/// # Errors
+/// As [`mul_`].
+pub fn copy_(a: &Tensor, src: &Tensor) -> Result<Tensor> {
+    let _op = context::op("copy_");
+    a.may_change_in_place("copy_")?;
+    a.array().copy_(&src.array().broadcast_to(a.dims())?)?;
+    let like = Like::of(src);
+    record(a.array().clone(), &[a, src], |_| Ok(Box::new(CopyBackwards { dims: a.dims().into(), src: [like] })))
+}
+
+struct CopyBackwards {
+    dims: Dims,
+    src: [Like; 1],
+}
+
+impl Function for CopyBackwards {
+    fn name(&self) -> &'static str {
+        "CopyBackwards"
+    }
+
+    /// Zeros for what was overwritten, everything for what was copied.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        if needs.input(0) {
+            let zeros = || Array::zeros(grad.device(), &self.dims, grad.dtype());
+            out[0] = Some(context::within("zeros_like", zeros)?);
+        }
+        if needs.input(1) {
+            let mut src: Grads = smallvec![Some(grad.clone())];
+            saved.done();
+            super::binary::unbroadcast(&mut src, &self.src)?;
+            out[1] = src.pop().flatten();
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,117 @@
+//! Convolution and pooling of lines `[n, c, l]`: as PyTorch's native operators compute them, those of pictures of one row.
+
+use smallvec::smallvec;
+
+use super::conv::convolution;
+use super::pool::{adaptive_avg_pool2d, avg_pool2d, max_pool};
+use super::shape::{squeeze, unsqueeze};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
+use crate::context;
+use crate::error::{Error, Result};
+
+/// How a line is convolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Conv1dGeometry {
+    /// Elements from one window to the next.
+    pub stride: usize,
+    /// Zeros on each side.
+    pub padding: usize,
+    /// Elements from one of a window to its next.
+    pub dilation: usize,
+    /// Parts of the channels that are convolved by themselves.
+    pub groups: usize,
+}
+
+/// How a line is pooled: window, stride and padding, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pool1dGeometry {
+    /// Size of a window.
+    pub window: usize,
+    /// Elements from one window to the next.
+    pub stride: usize,
+    /// Elements added on each side.
+    pub padding: usize,
+}
+
+impl Pool1dGeometry {
+    fn of_pictures(self) -> Pool2dGeometry {
+        Pool2dGeometry { window: [1, self.window], stride: [1, self.stride], padding: [0, self.padding] }
+    }
+}
+
+fn line(op: &'static str, x: &Tensor) -> Result<Tensor> {
+    if x.rank() != 3 {
+        return Err(Error::shape(op, format!("{:?}: expected three dimensions", x.dims())));
+    }
+    unsqueeze(x, 2)
+}
+
+/// `weight ⋆ x + bias`: `[n, c, l]` and `[o, c/groups, k]` give `[n, o, ol]`. Saves input and weight.
+///
+/// # Errors
+/// [`Error::Shape`] when they do not fit; those of the device.
+pub fn conv1d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv1dGeometry) -> Result<Tensor> {
+    let (x, weight) = (row("conv1d", x)?, row("conv1d", weight)?);
+    let geometry = Conv2dGeometry {
+        stride: [1, geometry.stride],
+        padding: [0, geometry.padding],
+        dilation: [1, geometry.dilation],
+        groups: geometry.groups,
+    };
+    let y = convolution("conv1d", &x, &weight, bias, geometry)?;
+    record(y.array().squeeze(2)?, &[&y], |_| Ok(Box::new(OneRow { added: false })))
+}
+
+/// A line as a picture of one row, inside of the convolution: PyTorch's has no node for it, and its gradients are no views.
+fn row(op: &'static str, x: &Tensor) -> Result<Tensor> {
+    if x.rank() != 3 {
+        return Err(Error::shape(op, format!("{:?}: expected three dimensions", x.dims())));
+    }
+    record(x.array().unsqueeze(2)?, &[x], |_| Ok(Box::new(OneRow { added: true })))
+}
+
+struct OneRow {
+    /// Whether the row was added, or taken away.
+    added: bool,
+}
+
+impl Function for OneRow {
+    fn name(&self) -> &'static str {
+        "ConvolutionBackward0"
+    }
+
+    fn backward(&self, mut grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(if self.added { grad.squeeze(2)? } else { grad.unsqueeze(2)? })])
+    }
+}
+
+/// The largest element of each window of `[n, c, l]`. Saves its input and the positions, 8 bytes per element of the result.
+///
+/// # Errors
+/// [`Error::Shape`] when the windows do not fit; those of the device.
+pub fn max_pool1d(x: &Tensor, geometry: Pool1dGeometry) -> Result<Tensor> {
+    let y = max_pool("max_pool1d>max_pool1d_with_indices", &line("max_pool1d", x)?, geometry.of_pictures())?;
+    squeeze(&y, 2)
+}
+
+/// The mean of each window of `[n, c, l]`, padding counted. Saves its input.
+///
+/// # Errors
+/// [`Error::Shape`] when the windows do not fit; those of the device.
+pub fn avg_pool1d(x: &Tensor, geometry: Pool1dGeometry) -> Result<Tensor> {
+    let _op = context::op("avg_pool1d");
+    let y = avg_pool2d(&line("avg_pool1d", x)?, geometry.of_pictures())?;
+    squeeze(&y, 2)
+}
+
+/// The mean of `output` equal parts of `[n, c, l]`. Saves its input, unless there is one part.
+///
+/// # Errors
+/// [`Error::Shape`] when `l` is not a multiple of `output`; those of the device.
+pub fn adaptive_avg_pool1d(x: &Tensor, output: usize) -> Result<Tensor> {
+    let _op = context::op("adaptive_avg_pool1d");
+    let y = adaptive_avg_pool2d(&line("adaptive_avg_pool1d", x)?, [1, output])?;
+    squeeze(&y, 2)
+}

@@ -1,0 +1,155 @@
+//! Activations that have no kernel of their own, and one whose slope is learned. Each saves its input. Values are computed on the host.
+
+use std::sync::Arc;
+
+use smallvec::smallvec;
+
+use super::binary::{Like, unbroadcast};
+use super::on_host;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::context;
+use crate::error::{Error, Result};
+
+/// `scale·x` where positive, `scale·alpha·(e^(input_scale·x) − 1)` elsewhere: SELU and CELU among them.
+///
+/// # Errors
+/// Those of the device.
+pub fn elu_scaled(x: &Tensor, op: &'static str, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
+    let value = move |x: f64| if x > 0.0 { scale * x } else { scale * alpha * (input_scale * x).exp_m1() };
+    let slope = move |x: f64| if x > 0.0 { scale } else { scale * alpha * input_scale * (input_scale * x).exp() };
+    let node = if op == "celu" { "CeluBackward0" } else { "EluBackward0" };
+    let forward = if op == "selu" {
+        "selu>elu"
+    } else if op == "celu" {
+        "celu>elu"
+    } else {
+        "elu"
+    };
+    of_one(x, [forward, "elu_backward", node], value, slope)
+}
+
+/// `ln(1 + e^(beta·x))/beta`, and `x` itself where `beta·x` is beyond `threshold`.
+///
+/// # Errors
+/// Those of the device.
+pub fn softplus_scaled(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
+    let value = move |x: f64| if beta * x > threshold { x } else { (beta * x).exp().ln_1p() / beta };
+    let slope = move |x: f64| if beta * x > threshold { 1.0 } else { 1.0 / (1.0 + (-beta * x).exp()) };
+    of_one(x, ["softplus", "softplus_backward", "SoftplusBackward0"], value, slope)
+}
+
+type Curve = dyn Fn(f64) -> f64 + Send + Sync;
+
+/// A function of each element and its derivative; names of the operator, of its gradient's and of its node.
+fn of_one(
+    x: &Tensor,
+    [op, gradient_op, node]: [&'static str; 3],
+    value: impl Fn(f64) -> f64,
+    slope: impl Fn(f64) -> f64 + Send + Sync + 'static,
+) -> Result<Tensor> {
+    if !x.dtype().is_float() {
+        return Err(Error::invalid(op, format!("of {}", x.dtype())));
+    }
+    let slope: Arc<Curve> = Arc::new(slope);
+    let describe = |saved: &mut Recorder| {
+        saved.save("self", x.array())?;
+        Ok::<Box<dyn Function>, Error>(Box::new(OfOneBackward { op: gradient_op, node, slope }))
+    };
+    record_inputs(&[x], describe, || {
+        let _op = context::op(op);
+        let y = Array::empty_for(x.device(), x.dims(), &[x.array().layout()], x.dtype())?;
+        on_host::fill(&y, &[x.array()], |values| Ok(values[0].iter().map(|&x| value(x)).collect()))?;
+        Ok(y)
+    })
+}
+
+struct OfOneBackward {
+    op: &'static str,
+    node: &'static str,
+    slope: Arc<Curve>,
+}
+
+impl Function for OfOneBackward {
+    fn name(&self) -> &'static str {
+        self.node
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let x = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(self.op);
+        let out = Array::empty_for(x.device(), x.dims(), &[grad.layout(), x.layout()], x.dtype())?;
+        on_host::fill(&out, &[&x, grad], |values| {
+            Ok(values[0].iter().zip(&values[1]).map(|(&x, grad)| grad * (self.slope)(x)).collect())
+        })?;
+        saved.done();
+        Ok(smallvec![Some(out)])
+    }
+}
+
+/// `x` where positive, `slope·x` elsewhere, with a slope for all, `[1]`, or for each channel, `[c]`, the second dimension. Saves both.
+///
+/// # Errors
+/// [`Error::Shape`] when they do not fit; those of the device.
+pub fn prelu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
+    let channels = x.dims().get(1).copied().unwrap_or(1);
+    let n = slope.numel();
+    if slope.rank() != 1 || !(n == 1 || n == channels) {
+        return Err(Error::shape("prelu", format!("{:?} with slopes {:?}", x.dims(), slope.dims())));
+    }
+    let mut dims = vec![1; x.rank()];
+    if let Some(channel) = dims.get_mut(1) {
+        *channel = n;
+    }
+    let slope = super::shape::view(slope, &dims)?;
+    let describe = |saved: &mut Recorder| {
+        saved.save("self", x.array())?;
+        saved.save("weight", slope.array())?;
+        Ok::<Box<dyn Function>, Error>(Box::new(PreluBackward { operands: [Like::of(x), Like::of(&slope)] }))
+    };
+    record_inputs(&[x, &slope], describe, || {
+        let _op = context::op("prelu>_prelu_kernel>empty_like");
+        let y = Array::empty_for(x.device(), x.dims(), &[x.array().layout()], x.dtype())?;
+        let wide = slope.array().broadcast_to(x.dims())?;
+        on_host::fill(&y, &[x.array(), &wide], |values| {
+            let of = |(&x, &slope): (&f64, &f64)| if x > 0.0 { x } else { slope * x };
+            Ok(values[0].iter().zip(&values[1]).map(of).collect())
+        })?;
+        Ok(y)
+    })
+}
+
+struct PreluBackward {
+    operands: [Like; 2],
+}
+
+impl Function for PreluBackward {
+    fn name(&self) -> &'static str {
+        "PreluKernelBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let (x, slope) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mut out: Grads = smallvec![None, None];
+        {
+            let _op = context::op("_prelu_kernel_backward>resize_");
+            let wide = slope.broadcast_to(x.dims())?;
+            let like = || Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype());
+            let (of_x, of_slope) = (like()?, like()?);
+            on_host::fill(&of_x, &[&x, grad, &wide], |values| {
+                let of = |i: usize| values[1][i] * if values[0][i] > 0.0 { 1.0 } else { values[2][i] };
+                Ok((0..values[0].len()).map(of).collect())
+            })?;
+            on_host::fill(&of_slope, &[&x, grad], |values| {
+                let of = |(&x, &grad): (&f64, &f64)| if x > 0.0 { 0.0 } else { x * grad };
+                Ok(values[0].iter().zip(&values[1]).map(of).collect())
+            })?;
+            (out[0], out[1]) = (Some(of_x), Some(of_slope));
+        }
+        saved.done();
+        unbroadcast(&mut out, &self.operands)?;
+        Ok(out)
+    }
+}

@@ -1,0 +1,213 @@
+//! Elements in another order, chosen by numbers, or summed up along an axis. Values are computed on the host.
+
+use smallvec::smallvec;
+
+use super::on_host;
+use super::reduce::check_axis;
+use super::shape::Dims;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, record_inputs};
+use crate::context;
+use crate::dtype::DType;
+use crate::error::{Error, Result};
+use crate::layout::Layout;
+
+/// The elements in the opposite order along `axes`, in a copy. Saves nothing.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist; those of the device.
+pub fn flip(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
+    axes.iter().try_for_each(|&axis| check_axis("flip", x, axis))?;
+    let y = context::within("flip>empty_like", || flipped(x.array(), axes))?;
+    record(y, &[x], |_| Ok(Box::new(FlipBackward { axes: axes.into() })))
+}
+
+fn flipped(x: &Array, axes: &[usize]) -> Result<Array> {
+    let y = Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype())?;
+    let rows = Layout::contiguous(x.dims())?;
+    on_host::apply(&y, x, &|i, tell| {
+        let place = |(axis, (&dim, &stride)): (usize, (&usize, &usize))| {
+            let at = i / stride % dim;
+            (if axes.contains(&axis) { dim - 1 - at } else { at }) * stride
+        };
+        tell(rows.dims().iter().zip(rows.strides()).enumerate().map(place).sum(), 1.0);
+    })?;
+    Ok(y)
+}
+
+struct FlipBackward {
+    axes: Dims,
+}
+
+impl Function for FlipBackward {
+    fn name(&self) -> &'static str {
+        "FlipBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(context::within("flip>empty_like", || flipped(grad, &self.axes))?)])
+    }
+}
+
+/// `[n, c·r², h, w]` as `[n, c, h·r, w·r]`, in a copy. Saves nothing.
+///
+/// # Errors
+/// [`Error::Shape`] for other dimensions, or channels that `r²` does not divide; those of the device.
+pub fn pixel_shuffle(x: &Tensor, r: usize) -> Result<Tensor> {
+    let [n, channels, h, w] = *x.dims() else {
+        return Err(Error::shape("pixel_shuffle", format!("{:?}: expected four dimensions", x.dims())));
+    };
+    if r == 0 || !channels.is_multiple_of(r * r) {
+        return Err(Error::shape("pixel_shuffle", format!("{channels} channels by {r}")));
+    }
+    let c = channels / (r * r);
+    let y = context::within("pixel_shuffle>clone", || Array::empty(x.device(), &[n, c, h * r, w * r], x.dtype()))?;
+    y.view(&[n, c, h, r, w, r])?.copy_(&x.array().reshape(&[n, c, r, r, h, w])?.permute(&[0, 1, 4, 2, 5, 3])?)?;
+    record(y, &[x], |_| Ok(Box::new(PixelShuffleBackward { dims: [n, channels, h, w], r })))
+}
+
+struct PixelShuffleBackward {
+    dims: [usize; 4],
+    r: usize,
+}
+
+impl Function for PixelShuffleBackward {
+    fn name(&self) -> &'static str {
+        "PixelShuffleBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let ([n, channels, h, w], r) = (self.dims, self.r);
+        let _op = context::op("pixel_unshuffle>clone");
+        let out = Array::empty(grad.device(), &self.dims, grad.dtype())?;
+        let c = channels / (r * r);
+        let parts = grad.reshape(&[n, c, h, r, w, r])?;
+        out.view(&[n, c, r, r, h, w])?.copy_(&parts.permute(&[0, 1, 3, 5, 2, 4])?)?;
+        Ok(smallvec![Some(out)])
+    }
+}
+
+/// Along `axis` the element that `index` (i64, of `x`'s dimensions and no larger elsewhere) names in each place. Saves the indices.
+///
+/// # Errors
+/// [`Error::Shape`] when they do not fit, or for a number that is not there; those of the device.
+pub fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Result<Tensor> {
+    check_axis("gather", x, axis)?;
+    let smaller = |(i, (&of, &in_x)): (usize, (&usize, &usize))| i == axis || of <= in_x;
+    let fits = index.rank() == x.rank() && index.dims().iter().zip(x.dims()).enumerate().all(smaller);
+    if !fits || index.dtype() != DType::I64 {
+        return Err(Error::shape("gather", format!("{:?} by {} {:?}", x.dims(), index.dtype(), index.dims())));
+    }
+    let places = Places { axis, dims: x.dims().into(), taken: index.dims().into() };
+    let describe = |saved: &mut crate::autograd::Recorder| {
+        saved.save("index", index.array())?;
+        Ok::<Box<dyn Function>, Error>(Box::new(GatherBackward { places: places.clone() }))
+    };
+    record_inputs(&[x], describe, || {
+        let _op = context::op("gather");
+        let y = Array::empty(x.device(), index.dims(), x.dtype())?;
+        on_host::fill(&y, &[x.array(), index.array()], |values| {
+            (0..y.numel()).map(|i| Ok(values[0][places.of(i, values[1][i])?])).collect()
+        })?;
+        Ok(y)
+    })
+}
+
+/// Where the elements are that indices along an axis name.
+#[derive(Clone)]
+struct Places {
+    axis: usize,
+    dims: Dims,
+    taken: Dims,
+}
+
+impl Places {
+    fn of(&self, i: usize, number: f64) -> Result<usize> {
+        let size = self.dims[self.axis];
+        if !(0.0..size as f64).contains(&number) {
+            return Err(Error::shape("gather", format!("index {number} of {size}")));
+        }
+        let (mut rest, mut at, mut step) = (i, 0, 1);
+        for (axis, (&size, &taken)) in self.dims.iter().zip(&self.taken).enumerate().rev() {
+            at += step * if axis == self.axis { number as usize } else { rest % taken };
+            rest /= taken;
+            step *= size;
+        }
+        Ok(at)
+    }
+}
+
+struct GatherBackward {
+    places: Places,
+}
+
+impl Function for GatherBackward {
+    fn name(&self) -> &'static str {
+        "GatherBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let index = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op("gather_backward>new_zeros>new_empty");
+        let out = Array::zeros(grad.device(), &self.places.dims, grad.dtype())?;
+        on_host::fill(&out, &[grad, &index], |values| {
+            let mut sums = vec![0.0; out.numel()];
+            for (i, value) in values[0].iter().enumerate() {
+                sums[self.places.of(i, values[1][i])?] += value;
+            }
+            Ok(sums)
+        })?;
+        saved.done();
+        Ok(smallvec![Some(out)])
+    }
+}
+
+/// Sums along `axis` of all elements up to each place. Saves nothing.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist; those of the device.
+pub fn cumsum(x: &Tensor, axis: usize) -> Result<Tensor> {
+    check_axis("cumsum", x, axis)?;
+    let y = context::within("cumsum", || summed(x.array(), axis, false))?;
+    record(y, &[x], |_| Ok(Box::new(CumsumBackward { axis })))
+}
+
+/// Sums of what stands up to each place, or from there on.
+fn summed(x: &Array, axis: usize, from_there: bool) -> Result<Array> {
+    let y = Array::empty(x.device(), x.dims(), x.dtype())?;
+    let (size, inner) = (x.dims()[axis], x.dims()[axis + 1..].iter().product::<usize>());
+    on_host::apply(&y, x, &|i, tell| {
+        let at = i / inner % size;
+        let places = if from_there { at..size } else { 0..at + 1 };
+        places.for_each(|place| tell(i + place * inner - at * inner, 1.0));
+    })?;
+    Ok(y)
+}
+
+struct CumsumBackward {
+    axis: usize,
+}
+
+impl Function for CumsumBackward {
+    fn name(&self) -> &'static str {
+        "CumsumBackward0"
+    }
+
+    /// PyTorch flips the gradient, sums it up, and flips it back.
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        if !grad.device().profile().torch_temporaries {
+            return Ok(smallvec![Some(summed(grad, self.axis, true)?)]);
+        }
+        let like = |op| context::within(op, || Array::empty(grad.device(), grad.dims(), grad.dtype()));
+        let turned = like("flip>empty_like")?;
+        let sums = like("cumsum")?;
+        let out = context::within("flip>empty_like", || summed(grad, self.axis, true))?;
+        drop(sums);
+        drop(turned);
+        Ok(smallvec![Some(out)])
+    }
+}

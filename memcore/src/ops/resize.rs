@@ -1,0 +1,170 @@
+//! Pictures and lines in other sizes, by interpolation along each axis: nearest, linear, cubic. Nothing is saved but sizes. Values are computed on
+//! the host.
+
+use smallvec::{SmallVec, smallvec};
+
+use super::autocast::full;
+use super::on_host;
+use super::shape::Dims;
+use crate::array::Array;
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::context;
+use crate::error::{Error, Result};
+
+/// What a value between two elements is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interpolation {
+    /// The element before it.
+    Nearest,
+    /// Between the two, in proportion.
+    Linear,
+    /// By a cubic through four elements (with −3/4, as PyTorch's).
+    Cubic,
+}
+
+/// How an axis is resized.
+#[derive(Clone, Copy, Debug)]
+pub struct ResizedAxis {
+    /// Elements of the result.
+    pub size: usize,
+    /// The factor that was asked for, where it was one; otherwise that of the sizes.
+    pub factor: Option<f64>,
+}
+
+/// `[n, c, ..axes]` with the last axes, one or two, resized. With `align_corners` first and last elements stay where they are.
+///
+/// # Errors
+/// [`Error::Shape`] for other dimensions and for a size of 0; those of the device.
+pub fn interpolate(x: &Tensor, axes: &[ResizedAxis], mode: Interpolation, align_corners: bool) -> Result<Tensor> {
+    let Some(names) = Names::of(mode, axes.len()) else {
+        return Err(Error::shape("interpolate", format!("{mode:?} over {} axes", axes.len())));
+    };
+    if x.rank() != 2 + axes.len() || axes.iter().any(|axis| axis.size == 0) || x.numel() == 0 {
+        return Err(Error::shape(names.op, format!("{:?} to {axes:?}", x.dims())));
+    }
+    let _op = context::op(names.op);
+    let x = &full(x)?;
+    let mut dims: Dims = x.dims().into();
+    for (dim, axis) in dims[2..].iter_mut().zip(axes) {
+        *dim = axis.size;
+    }
+    let parts = x.dims()[2..].iter().zip(axes).map(|(&from, axis)| Weights::of(from, *axis, mode, align_corners));
+    let resized = Resized { names, dims: x.dims().into(), parts: parts.collect() };
+    let y = context::within(names.op, || Array::empty_in_format(x.array(), &dims))?;
+    on_host::apply(&y, x.array(), &resized.sources())?;
+    record(y, &[x], |_| Ok(Box::new(resized)))
+}
+
+#[derive(Clone, Copy)]
+struct Names {
+    op: &'static str,
+    backward: &'static str,
+    node: &'static str,
+}
+
+impl Names {
+    fn of(mode: Interpolation, axes: usize) -> Option<Self> {
+        let (op, backward, node) = match (mode, axes) {
+            (Interpolation::Nearest, 1) => {
+                ("upsample_nearest1d", "upsample_nearest1d_backward", "UpsampleNearest1DBackward0")
+            }
+            (Interpolation::Nearest, 2) => {
+                ("upsample_nearest2d", "upsample_nearest2d_backward", "UpsampleNearest2DBackward0")
+            }
+            (Interpolation::Linear, 1) => {
+                ("upsample_linear1d", "upsample_linear1d_backward", "UpsampleLinear1DBackward0")
+            }
+            (Interpolation::Linear, 2) => {
+                ("upsample_bilinear2d", "upsample_bilinear2d_backward", "UpsampleBilinear2DBackward0")
+            }
+            (Interpolation::Cubic, 2) => {
+                ("upsample_bicubic2d", "upsample_bicubic2d_backward", "UpsampleBicubic2DBackward0")
+            }
+            _ => return None,
+        };
+        Some(Self { op, backward, node })
+    }
+}
+
+/// The elements of an axis that each element of the result is made of, with their weights.
+struct Weights {
+    from: usize,
+    of: Vec<SmallVec<[(usize, f64); 4]>>,
+}
+
+impl Weights {
+    fn of(from: usize, axis: ResizedAxis, mode: Interpolation, align_corners: bool) -> Self {
+        let last = from - 1;
+        let scale = match axis.factor {
+            _ if align_corners && axis.size > 1 => last as f64 / (axis.size - 1) as f64,
+            _ if align_corners => 0.0,
+            Some(factor) => 1.0 / factor,
+            None => from as f64 / axis.size as f64,
+        };
+        let clamped = |at: f64| at.clamp(0.0, last as f64) as usize;
+        let weights = |i: usize| -> SmallVec<[(usize, f64); 4]> {
+            let centre = if align_corners { i as f64 * scale } else { (i as f64 + 0.5) * scale - 0.5 };
+            match mode {
+                Interpolation::Nearest => smallvec![(clamped((i as f64 * scale).floor()), 1.0)],
+                Interpolation::Linear => {
+                    let at = centre.max(0.0);
+                    let (low, part) = (at.floor(), at - at.floor());
+                    smallvec![(clamped(low), 1.0 - part), (clamped(low + 1.0), part)]
+                }
+                Interpolation::Cubic => {
+                    let (low, part) = (centre.floor(), centre - centre.floor());
+                    (0..4).map(|k| (clamped(low - 1.0 + f64::from(k)), cubic(part + 1.0 - f64::from(k)))).collect()
+                }
+            }
+        };
+        Self { from, of: (0..axis.size).map(weights).collect() }
+    }
+}
+
+/// Keys' kernel with −3/4.
+fn cubic(distance: f64) -> f64 {
+    const A: f64 = -0.75;
+    let x = distance.abs();
+    if x <= 1.0 { ((A + 2.0) * x - (A + 3.0)) * x * x + 1.0 } else { ((A * x - 5.0 * A) * x + 8.0 * A) * x - 4.0 * A }
+}
+
+struct Resized {
+    names: Names,
+    dims: Dims,
+    parts: SmallVec<[Weights; 2]>,
+}
+
+impl Resized {
+    fn sources(&self) -> impl Fn(usize, &mut dyn FnMut(usize, f64)) + '_ {
+        move |i, tell| {
+            let last = &self.parts[self.parts.len() - 1];
+            let (rest, across) = (i / last.of.len(), i % last.of.len());
+            let Some(first) = self.parts.first().filter(|_| self.parts.len() == 2) else {
+                last.of[across].iter().for_each(|(x, weight)| tell(rest * last.from + x, *weight));
+                return;
+            };
+            let (plane, down) = (rest / first.of.len(), rest % first.of.len());
+            for (y, outer) in &first.of[down] {
+                for (x, inner) in &last.of[across] {
+                    tell((plane * first.from + y) * last.from + x, outer * inner);
+                }
+            }
+        }
+    }
+}
+
+impl Function for Resized {
+    fn name(&self) -> &'static str {
+        self.names.node
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let _op = context::op(self.names.backward);
+        let out = Array::empty_in_format(grad, &self.dims)?;
+        let ordered = out.layout().is_contiguous() && !grad.layout().is_contiguous();
+        let _copy = if ordered { Some(context::within("contiguous>clone", || grad.copied())?) } else { None };
+        on_host::apply_transposed(&out, grad, &self.sources())?;
+        Ok(smallvec![Some(out)])
+    }
+}
