@@ -1,6 +1,6 @@
-//! Compiles every kernel for the architectures named (`75 80 90 120`), without a GPU, and fails where one does not
-//! compile or keeps registers in memory. `fingerprint` prints a sum over what would be compiled; `portable 90` compiles the portable
-//! kernels instead, for every type.
+//! Compiles every kernel for the named architectures (`75 80 90 120`), without a GPU. Fails if a kernel does not
+//! compile or spills registers to memory. `fingerprint` prints a checksum of everything that would be compiled;
+//! `portable 90` compiles the portable kernels instead, for every type.
 
 use std::process::ExitCode;
 
@@ -30,7 +30,7 @@ fn main() -> ExitCode {
     if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Compiles every file for one architecture; says what came of it.
+/// Compiles every file for one architecture and prints the result.
 fn check(number: u32) -> bool {
     let reports = match backend_cuda::compile_reports((number / 10, number % 10)) {
         Ok(reports) => reports,
@@ -51,7 +51,7 @@ fn check(number: u32) -> bool {
     passed
 }
 
-/// Compiles every portable kernel for one architecture; says what came of it.
+/// Compiles every portable kernel for one architecture and prints the result.
 fn compile_portable(number: u32) -> bool {
     let mut bytes = 0;
     for program in Program::all(&DType::ALL) {

@@ -1,14 +1,14 @@
-//! The structs that kernels take, written once: each is a Rust struct, and the text of the same struct in C, which the
+//! Arguments of kernels, each struct written once: as a Rust struct, and as the text of the same struct in C, which the
 //! kernel files include as `arguments.cuh`.
 
 use std::ffi::c_void;
 
-/// What a field may be: a type that is declared in C, and the host's type with the same bytes.
+/// A type that a field may have: it is declared in C, and has a host type with the same bytes.
 pub(crate) trait Field {
     /// The host's type: an address for a pointer.
     type Host: Copy;
 
-    /// A declaration of `name` in C, without the semicolon.
+    /// Declares `name` in C, without the semicolon.
     fn declare(name: &str) -> String;
 }
 
@@ -32,7 +32,7 @@ scalars! {
     i64: i64 = "i64";
     f32: Bits<f32> = "float";
     f64: Bits<f64> = "double";
-    // Only what a pointer points to.
+    // Only as the target of a pointer.
     c_void: () = "void";
 }
 
@@ -57,7 +57,7 @@ impl<T: Field, const N: usize> Field for [T; N] {
     }
 }
 
-/// A float of an argument, equal where its bits are: a zero of another sign is another.
+/// A float of an argument. Equality compares bits, so that 0.0 and −0.0 differ.
 #[repr(transparent)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bits<F>(pub(crate) F);
@@ -77,7 +77,7 @@ impl PartialEq for Bits<f64> {
 /// The definition of a struct in C.
 pub(crate) type Definition = fn() -> String;
 
-/// Declares structs by the types that their fields have in C, and a table of their definitions there. In Rust's struct a
+/// Declares structs by the types that their fields have in C, and a table of their C definitions. In the Rust struct a
 /// field has the type [`Field::Host`]: `*mut f32` is an address, `f32` is [`Bits<f32>`].
 macro_rules! arguments {
     ($table:ident: $($(#[$attribute:meta])* $vis:vis struct $name:ident { $($fields:tt)* })*) => {
@@ -88,8 +88,8 @@ macro_rules! arguments {
     };
 }
 
-/// One struct of [`arguments`], which may be generic: in brackets its parameters and its name in C. Whoever declares a
-/// generic one lists the definitions that kernels need.
+/// Declares one struct of [`arguments`], which may be generic; its parameters and its name in C are in brackets. The
+/// caller that declares a generic one lists the definitions that kernels need.
 macro_rules! argument {
     (
         [$($parameters:tt)*] [$in_c:expr]
@@ -112,7 +112,7 @@ macro_rules! argument {
         }
 
         impl<$($parameters)*> $name$(<$($parameter),*>)? {
-            /// The struct in C.
+            /// The definition of the struct in C.
             pub(crate) fn definition() -> String {
                 let fields = [$(<$type as $crate::arguments::Field>::declare(stringify!($field))),*];
                 format!("struct {} {{\n    {};\n}};\n", $in_c, fields.join(";\n    "))

@@ -12,7 +12,7 @@ use crate::kernel::{ONE_FORM, Tag, kernels};
 use crate::launch::{Context, Grid};
 
 arguments! { ARGUMENTS:
-    /// A matrix per batch and head; its columns lie next to each other.
+    /// A matrix per batch and head; its columns are adjacent.
     #[derive(Default)]
     struct Heads {
         base: *mut c_void,
@@ -26,17 +26,17 @@ arguments! { ARGUMENTS:
         k: Heads,
         v: Heads,
         out: Heads,
-        /// Gradients: of the result, and what is wanted.
+        /// Gradients: of the result (incoming), and those that are wanted.
         grad: Heads,
         dq: Heads,
         dk: Heads,
         dv: Heads,
         mask: *const c_void,
         mask_strides: [i64; 4],
-        /// The gradient of what is added to each score, where it is not null.
+        /// Gradient of the mask at each score; may be null.
         dmask: *mut c_void,
         dmask_strides: [i64; 4],
-        /// [batch, head, query]; forward writes it where it is not null
+        /// [batch, head, query]; may be null, else forward writes it
         logsumexp: *mut f32,
         delta: *mut f32,
         batches: u32,
@@ -81,13 +81,13 @@ kernels! { TENSOR_KERNELS in AttentionTensor:
     ATTENTION_DKV_TENSOR: "attention_dkv_tensor" HALVES &["_64", "_128"] => AttentionArgs;
 }
 
-/// The most columns of a head that the kernels have room for.
+/// Maximum number of columns of a head in the kernels.
 const MAX_COLUMNS: usize = 256;
 
-/// Shared memory that every device gives a block.
+/// Shared memory per block that every device has.
 const SHARED_BYTES: u32 = 48 << 10;
 
-/// Whether heads fit, and rows can be counted.
+/// True if the heads are small enough and the rows can be counted.
 pub(crate) fn supports(q: &Operand, k: &Operand, v: &Operand) -> bool {
     let columns = q.dims()[3].max(v.dims()[3]);
     let rows = |x: &Operand| x.dims()[..3].iter().product::<usize>();
@@ -103,7 +103,7 @@ fn heads(ctx: &Context<'_>, operand: &Operand) -> Result<Heads> {
     Ok(Heads { base: ctx.at(operand)?, batch, head, row })
 }
 
-/// What forward and backward share.
+/// Arguments that forward and backward share.
 fn common(
     ctx: &Context<'_>,
     [q, k, v, out]: [&Operand; 4],
@@ -142,20 +142,20 @@ fn common(
     })
 }
 
-/// The most columns of a head for which tensor cores' kernels have room.
+/// Maximum number of columns of a head in the kernels on tensor cores.
 const MAX_TENSOR_COLUMNS: u32 = 128;
 
-/// Whether tensor cores do it: they know 16-bit types, and leave no gradient of a mask.
+/// True if tensor cores are used: they take 16-bit types, and compute no gradient of a mask.
 fn by_tensor_cores(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> bool {
     let fits = args.depth.max(args.value_depth) <= MAX_TENSOR_COLUMNS && args.dmask == 0;
     dtype.is_half() && has_tensor_cores(ctx.properties.capability, dtype) && fits
 }
 
-/// A block's threads and rows in `attention_tensor.cu`, by form: of forward, of backward.
+/// Threads and rows of a block in `attention_tensor.cu`, by form: forward, then backward.
 const TENSOR_FORWARD: [(u32, u32); 2] = [(128, 128), (128, 64)];
 const TENSOR_BACKWARD: [(u32, u32); 2] = [(128, 64), (64, 32)];
 
-/// A grid for `rows` rows of each of `matrices` matrices.
+/// Returns a grid for `rows` rows of each of `matrices` matrices.
 fn tensor_grid((threads, block_rows): (u32, u32), rows: u32, matrices: u32) -> Grid {
     Grid { threads, ..Grid::of(u64::from(rows.div_ceil(block_rows)) * u64::from(matrices)) }
 }
@@ -163,11 +163,11 @@ fn tensor_grid((threads, block_rows): (u32, u32), rows: u32, matrices: u32) -> G
 /// Lanes that share a row of `delta`, as in the kernels.
 const DELTA_LANES: u64 = 8;
 
-/// Rows that a warp has on ordinary cores, by form: of forward, of backward.
+/// Rows of a warp on ordinary cores, by form: forward, then backward.
 const FORWARD_ROWS: [u32; 3] = [4, 4, 2];
 const BACKWARD_ROWS: [u32; 3] = [4, 2, 1];
 
-/// Up to 64, 128, 256 columns.
+/// Form by the number of columns: up to 64, 128, 256.
 fn form(args: &AttentionArgs) -> usize {
     match args.depth.max(args.value_depth) {
         0..=64 => 0,
@@ -176,13 +176,13 @@ fn form(args: &AttentionArgs) -> usize {
     }
 }
 
-/// Floats of a row in whole fours.
+/// Floats of a row, rounded up to a multiple of four.
 fn fours(depth: u32) -> u32 {
     depth.next_multiple_of(4)
 }
 
-/// A grid of blocks with as many warps as there are rows for, up to 8, and as shared memory has room for: a tile of 32
-/// rows, and for each row of a warp `row_floats` and its weights of a tile.
+/// Returns a grid of blocks with up to 8 warps, as far as there are rows for them and shared memory has room. Shared
+/// memory holds a tile of 32 rows and, for each row of a warp, `row_floats` and the row's weights of a tile.
 fn grid(args: &AttentionArgs, rows: u32, matrices: u32, warp_rows: u32, row_floats: u32) -> Grid {
     const TILE: u32 = 32;
     let columns = fours(args.depth.max(args.value_depth));

@@ -1,4 +1,4 @@
-//! [`Cuda`]: the backend's traits, and the dispatch of kernels to their families.
+//! [`Cuda`]: implements the backend's traits, and dispatches kernels to their families.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -22,55 +22,55 @@ use crate::{
     attention, conv, elementwise, index, kernels, loss, matmul, norm, optim, pool, quant, random, reduce, softmax,
 };
 
-/// Room for partial results between the launches of one call: taken once, when the device is opened.
+/// Bytes for partial results between the launches of one call; allocated once, when the device is opened.
 const SCRATCH_BYTES: u64 = 16 << 20;
 
-/// The oldest compute capability whose instructions the kernels use.
+/// The oldest compute capability that has the instructions of the kernels.
 const OLDEST: (u32, u32) = (7, 5);
 
-/// The element types that kernels know.
+/// The element types that the kernels support.
 const DTYPES: [DType; 8] =
     [DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
 
-/// An NVIDIA GPU as a device: see the crate's text.
+/// An NVIDIA GPU as a device; see the crate's documentation.
 pub struct Cuda {
     limits: Limits,
     properties: Properties,
     modules: Modules,
     table: Mutex<Table>,
     scratch: Scratch,
-    /// What was taken when the device was opened.
+    /// Memory that was taken when the device was opened.
     steps: MemorySteps,
-    /// The library of matrix products, or why it is not used.
+    /// cuBLASLt, or the reason why it is not used.
     blas: Result<BlasLt, String>,
-    /// Where launches are collected, once that was asked for.
+    /// Collected launches; `None` unless graphs are used.
     graphs: Mutex<Option<Graphs>>,
-    /// Products of float32 that may be computed in TF32.
+    /// Float32 products that may be computed in TF32.
     tf32: Mutex<Option<Tf32>>,
-    /// Declared last: what is above is given back while the context lives.
+    /// Declared last: the fields above are freed while the context lives.
     queue: Queue,
 }
 
 impl Cuda {
-    /// How many devices the driver has.
+    /// Number of devices that the driver has.
     ///
     /// # Errors
-    /// [`Error::Backend`] with what is missing and how to get it.
+    /// [`Error::Backend`] with the missing part and how to get it.
     pub fn count() -> Result<usize> {
         Ok(Driver::load()?.count()?)
     }
 
-    /// Opens device `ordinal`, below [`Cuda::count`]. Kernels are compiled when they are first used, or read from the
-    /// cache on disk.
+    /// Opens device `ordinal`, below [`Cuda::count`]. Kernels are compiled at first use, or read from the cache on
+    /// disk.
     ///
     /// # Errors
-    /// [`Error::Backend`] when driver, compiler or device are missing or too old: says which, and how to get it.
+    /// [`Error::Backend`] if driver, compiler or device are missing or too old, with how to get them.
     pub fn open(ordinal: usize) -> Result<Self> {
         let driver = Driver::load()?;
         Self::build(driver, ordinal, Box::new(Nvrtc::load(driver.cuda_major())?))
     }
 
-    /// As [`Cuda::open`] with another compiler: for the tests, which run the kernels on the host.
+    /// Like [`Cuda::open`] with another compiler: for the tests, which run the kernels on the host.
     #[doc(hidden)]
     pub fn open_for_test(ordinal: usize, compiler: Box<dyn Compiler>) -> Result<Self> {
         Self::build(Driver::load()?, ordinal, compiler)
@@ -113,15 +113,15 @@ impl Cuda {
         })
     }
 
-    /// Compiles and loads every kernel now, instead of when it is first used.
+    /// Compiles and loads every kernel now, instead of at first use.
     ///
     /// # Errors
-    /// [`Error::Backend`] with the compiler's log, or when the device has no room for them.
+    /// [`Error::Backend`] with the compiler's log, or if the device has no room for them.
     pub fn load_kernels(&self) -> Result<()> {
         self.modules.load_all(&self.queue)
     }
 
-    /// Memory that the backend made the driver take outside of segments, by now.
+    /// Memory that the backend has made the driver take outside of segments so far.
     pub fn memory_steps(&self) -> MemorySteps {
         let libraries_bytes = self.blas().map_or(0, BlasLt::held_bytes);
         let graphs_bytes = self.graphs().as_ref().map_or(0, Graphs::held_bytes);
@@ -131,7 +131,7 @@ impl Cuda {
     /// The figures of nvidia-smi for this device and this process.
     ///
     /// # Errors
-    /// [`Error::Backend`] where NVML is not there or does not know the device.
+    /// [`Error::Backend`] if NVML is missing or does not know the device.
     pub fn nvml_figures(&self) -> Result<NvmlFigures> {
         figures::nvml(self.properties.uuid)
     }
@@ -140,7 +140,7 @@ impl Cuda {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Never asked for before the table, where both are held.
+    /// Locks the graphs. If the table is locked too, it must be locked first.
     fn graphs(&self) -> MutexGuard<'_, Option<Graphs>> {
         self.graphs.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -153,12 +153,12 @@ impl Cuda {
         self.blas.as_ref().ok()
     }
 
-    /// Hands over what was collected: the host is about to wait, or to do something that comes behind it.
+    /// Launches the collected work: the host is about to wait, or to do something that must come after it.
     fn flush(&self) -> Result<()> {
         self.graphs().as_mut().map_or(Ok(()), |graphs| graphs.flush(&self.queue, self.blas()))
     }
 
-    /// The same where a failure cannot be told: the next call tells it.
+    /// Like [`Cuda::flush`], for callers that cannot return an error: the next call returns it.
     fn flush_quietly(&self) {
         if let Some(graphs) = &mut *self.graphs() {
             graphs.flush_quietly(&self.queue, self.blas());
@@ -168,7 +168,7 @@ impl Cuda {
 
 impl Drop for Cuda {
     fn drop(&mut self) {
-        // Where this fails the device is lost, and what it held with it.
+        // On failure the device is lost, and its memory with it.
         let _ = self.queue.synchronize();
         let table = self.table.get_mut().unwrap_or_else(PoisonError::into_inner);
         table.clear(&self.queue);
@@ -299,7 +299,7 @@ impl Backend for Cuda {
     }
 
     fn synchronize(&self) -> Result<()> {
-        // Nobody else may let the queue be captured while this waits for it.
+        // No other thread may capture the queue while this one waits for it.
         let _table = self.table();
         self.flush()?;
         Ok(self.queue.synchronize()?)
@@ -343,7 +343,7 @@ impl Backend for Cuda {
     }
 }
 
-/// Whether a family has the kernel for these types and shapes.
+/// True if a family has the kernel for these types and shapes.
 fn supports(call: &KernelCall) -> bool {
     match call {
         KernelCall::Unary(k) => elementwise::supports_unary(k),

@@ -1,8 +1,8 @@
-//! Matrix products by cuBLASLt, where the library is present.
+//! Matrix products by cuBLASLt, if the library is present.
 //!
-//! The library counts columns first: a row-major `out = a @ b` is its `outᵀ = bᵀ @ aᵀ`, so that its first matrix is our
-//! `b`. What it should do for a shape is asked once and kept. Its workspace is the one that core allocated for the call, of
-//! PyTorch's size; a caller that brings none lends it the backend's scratch.
+//! The library uses column-major order: a row-major `out = a @ b` is its `outᵀ = bᵀ @ aᵀ`, so that its first matrix is
+//! our `b`. Its choice of an algorithm for a shape is asked for once and kept. Its workspace is the one that core
+//! allocated for the call, of PyTorch's size; a call without one gets the backend's scratch instead.
 
 mod library;
 mod plan;
@@ -27,15 +27,15 @@ use plan::Plan;
 use shape::shape;
 pub(crate) use shape::{Places, Shape};
 
-/// The environment variable that, set to 0, leaves matrix products to the backend's own kernels.
+/// Set to 0, this environment variable leaves matrix products to the backend's own kernels.
 const SWITCH: &str = "VRAMLAB_CUBLASLT";
 
-/// The library on one device, and what it answered so far.
+/// The library on one device, and its plans so far.
 pub(crate) struct BlasLt {
     library: &'static Functions,
     handle: sys::cublasLtHandle_t,
     plans: Mutex<HashMap<Shape, Option<Plan>>>,
-    /// What the driver gave for it.
+    /// Memory that the driver gave for it.
     held_bytes: AtomicU64,
 }
 
@@ -44,7 +44,7 @@ unsafe impl Send for BlasLt {}
 // SAFETY: as above.
 unsafe impl Sync for BlasLt {}
 
-/// A product that the library takes, with all that a call of it needs.
+/// A product that the library accepts, with all data for a call of it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Product {
     pub(crate) shape: Shape,
@@ -54,10 +54,10 @@ pub(crate) struct Product {
 }
 
 impl BlasLt {
-    /// The library in a context, for a driver of CUDA `newest`.
+    /// Loads the library in a context, for a driver of CUDA `newest`.
     ///
     /// # Errors
-    /// Why it is not used: it is not there, too old, too new, or switched off.
+    /// The reason why it is not used: it is missing, too old, too new, or switched off.
     pub(crate) fn load(queue: &Queue, newest: u32) -> std::result::Result<Self, String> {
         if std::env::var_os(SWITCH).is_some_and(|value| value == "0") {
             return Err(format!("{SWITCH} is 0"));
@@ -81,13 +81,13 @@ impl BlasLt {
         self.library.version()
     }
 
-    /// What the driver gave for the library so far.
+    /// Memory that the driver gave for the library so far.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.held_bytes.load(Relaxed)
     }
 
-    /// The product with matrices in these places, and whether one like it was run before; `None` where the library does
-    /// not take it.
+    /// Plans the product with matrices at these addresses; the flag tells whether one like it ran before. `None` if the
+    /// library does not accept it.
     pub(crate) fn product(&self, k: &Matmul, places: Places, tf32: bool) -> Option<(Product, bool)> {
         let shape = shape(k, &places, tf32)?;
         let mut plans = self.plans();
@@ -96,10 +96,10 @@ impl BlasLt {
         Some((product, plan.as_ref()?.ran))
     }
 
-    /// Gives a product to the driver as planned.
+    /// Passes a planned product to the driver.
     ///
     /// # Errors
-    /// [`Error::Backend`] when the library fails at what it had promised.
+    /// [`Error::Backend`] if the library fails at a product that it had accepted.
     pub(crate) fn run(&self, queue: &Queue, product: &Product) -> Result<()> {
         let plans = self.plans();
         let Some(Some(plan)) = plans.get(&product.shape) else {
@@ -108,8 +108,8 @@ impl BlasLt {
         self.call(queue, plan, product).map_err(|status| failed(status, product))
     }
 
-    /// Runs a product of a new shape: the library loads its own kernels then, and may refuse what it had promised
-    /// (PyTorch's issues 92201 and 97205). False where it does, now and from then on.
+    /// Runs a product of a new shape. The library then loads its own kernels, and may refuse a product that it had
+    /// accepted (PyTorch's issues 92201 and 97205). Returns false if it refuses, now and from then on.
     pub(crate) fn try_first(&self, queue: &Queue, product: &Product) -> Result<bool> {
         let mut plans = self.plans();
         let Some(Some(plan)) = plans.get_mut(&product.shape) else { return Ok(false) };

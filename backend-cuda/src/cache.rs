@@ -1,16 +1,16 @@
-//! Compiled kernels on disk: a start with a warm cache compiles nothing.
+//! Compiled kernels on disk: with a warm cache nothing is compiled.
 //!
-//! A file is named by what it was made from — source, headers, architecture, compiler — and never changes: a new
-//! version of any is another file. The cache is only an acceleration: where it cannot be read or written, the kernels
-//! are compiled again.
+//! The name of a file is computed from its inputs (source, headers, architecture, compiler), and the file never
+//! changes: a new version of any input is another file. The cache only saves time: if it cannot be read or written, the
+//! kernels are compiled again.
 
 use std::fs;
 use std::path::PathBuf;
 
-/// The environment variable that names another folder; empty switches the cache off.
+/// The environment variable that sets another folder; empty turns the cache off.
 pub(crate) const FOLDER_VARIABLE: &str = "VRAMLAB_KERNEL_CACHE";
 
-/// Where compiled kernels are kept: the user's cache folder.
+/// The folder for compiled kernels: by default in the user's cache folder.
 fn folder() -> Option<PathBuf> {
     if let Some(folder) = std::env::var_os(FOLDER_VARIABLE) {
         return (!folder.is_empty()).then(|| PathBuf::from(folder));
@@ -22,12 +22,12 @@ fn folder() -> Option<PathBuf> {
     Some(caches.join("vramlab").join("cuda"))
 }
 
-/// Two independent 64-bit FNV-1a sums: enough that two sources never meet by chance.
+/// Two independent 64-bit FNV-1a checksums: enough that two sources never collide by chance.
 pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
     const PRIME: u64 = 0x0100_0000_01B3;
     let (mut a, mut b) = (0xCBF2_9CE4_8422_2325u64, 0x6C62_272E_07BB_0142u64);
     for part in parts {
-        // A separator that no text has: moving a byte from one part to the next is another sum.
+        // A separator that no text contains: moving a byte from one part to the next changes the checksum.
         for byte in part.bytes().chain([0xFF]) {
             a = (a ^ u64::from(byte)).wrapping_mul(PRIME);
             b = (b ^ u64::from(byte)).wrapping_mul(PRIME).rotate_left(23);
@@ -36,17 +36,17 @@ pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a str>) -> Strin
     format!("{a:016x}{b:016x}")
 }
 
-/// What was compiled before under this key.
+/// Returns the machine code that was stored under this key.
 pub(crate) fn load(key: &str) -> Option<Vec<u8>> {
     fs::read(folder()?.join(key)).ok().filter(|bytes| !bytes.is_empty())
 }
 
-/// Whether nothing is kept under this key, but could be.
+/// True if nothing is stored under this key although the cache is on.
 pub(crate) fn lacks(key: &str) -> bool {
     folder().is_some_and(|folder| !folder.join(key).is_file())
 }
 
-/// Keeps what was compiled: written beside its place and moved there, so that no other process sees half of it.
+/// Stores machine code: written to a temporary file and moved to its place, so that no other process sees half of it.
 pub(crate) fn store(key: &str, bytes: &[u8]) {
     let Some(folder) = folder() else { return };
     let partial = folder.join(format!("{key}.{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! One launch of a kernel, for now or for later: the function, its argument, the size of the grid.
+//! One launch of a kernel, now or later: the function, its argument, the size of the grid.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -9,22 +9,22 @@ use memcore::Result;
 use crate::driver::driven;
 use crate::queue::Queue;
 
-/// Threads of a block, wherever a kernel does not say otherwise.
+/// Threads of a block, unless a kernel sets another number.
 pub(crate) const THREADS: u32 = 256;
 
-/// The fixed room for partial results.
+/// The fixed memory for partial results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Scratch {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
 }
 
-/// Blocks of a launch, in three dimensions, and threads of a block.
+/// Number of blocks of a launch in three dimensions, and of threads of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Grid {
     pub(crate) blocks: [u32; 3],
     pub(crate) threads: u32,
-    /// Bytes of shared memory that the launch gives; at most 48 KiB, which every device has.
+    /// Bytes of dynamic shared memory, at most 48 KiB, which every device has.
     pub(crate) shared_bytes: u32,
 }
 
@@ -35,7 +35,7 @@ impl Grid {
     }
 }
 
-/// The struct that a kernel takes: what [`Launch`] keeps until it is launched, and compares.
+/// The struct that a kernel takes. [`Launch`] stores it until the launch, and compares it.
 pub(crate) trait Argument: Copy + PartialEq + Send + Sync + 'static {}
 
 impl<A: Copy + PartialEq + Send + Sync + 'static> Argument for A {}
@@ -65,7 +65,7 @@ impl Function {
     }
 }
 
-/// A launch for later.
+/// A launch that is executed later.
 pub(crate) struct Launch {
     pub(crate) kernel: &'static str,
     pub(crate) function: Function,
@@ -74,17 +74,17 @@ pub(crate) struct Launch {
 }
 
 impl Launch {
-    /// Gives it to the driver.
+    /// Passes the launch to the driver.
     pub(crate) fn start(&self, queue: &Queue) -> Result<()> {
         start(queue, self.kernel, self.function, self.grid, self.arguments())
     }
 
-    /// Where the argument lies; the driver only reads it.
+    /// Pointer to the argument; the driver only reads it.
     pub(crate) fn arguments(&self) -> *mut c_void {
         std::ptr::from_ref(&*self.args).cast_mut().cast()
     }
 
-    /// Whether both take the same argument.
+    /// True if both take equal arguments.
     pub(crate) fn has_arguments_of(&self, other: &Launch) -> bool {
         self.args.equals(&*other.args)
     }

@@ -1,4 +1,4 @@
-//! From CUDA C to what a device runs.
+//! Compilation of CUDA C to machine code.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -9,9 +9,9 @@ use memcore::Error;
 use crate::driver::NAME;
 use crate::libraries::{self, Version, functions};
 
-/// Makes a module for one architecture out of a kernel file.
+/// Compiles a kernel file to a module for one architecture.
 ///
-/// A seam for tests, which run the kernels on the host: `Nvrtc` is the only compiler that a user gets.
+/// A trait so that tests can run the kernels on the host: `Nvrtc` is the only compiler for users.
 pub trait Compiler: Send + Sync {
     /// Name and version: part of the cache's key.
     fn version(&self) -> String;
@@ -31,30 +31,31 @@ pub trait Compiler: Send + Sync {
 
 /// NVIDIA's run-time compiler, straight to machine code.
 ///
-/// Not to PTX, which a driver older than the compiler would refuse.
+/// It does not compile to PTX, because a driver older than the compiler would refuse that.
 #[derive(Clone, Copy)]
 pub(crate) struct Nvrtc {
     library: &'static Functions,
     version: Version,
 }
 
-/// What all files are compiled as. Lambdas that take any argument are the device's own.
+/// Language options for all files. Generic lambdas are device functions.
 pub(crate) const LANGUAGE: [&str; 2] = ["--std=c++17", "--device-as-default-execution-space"];
 
-/// Somebody waits for these kernels: a third less time on two processors. Older compilers do not know it.
+/// Compiles on all processors, because the user is waiting: a third less time on two processors. Older compilers do not
+/// know the option.
 const ON_ALL_PROCESSORS: &str = "--split-compile=0";
 
-/// What the compiler answers: 0 is success.
+/// Status code of the compiler: 0 is success.
 type Code = u32;
 
 /// `NVRTC_ERROR_INVALID_OPTION`.
 const INVALID_OPTION: Code = 5;
 
-/// A program of the compiler's.
+/// Handle of a program in the compiler.
 type Handle = *mut c_void;
 
 functions! {
-    /// What is called of the compiler.
+    /// Functions that are called.
     Functions {
         nvrtcVersion(major: *mut c_int, minor: *mut c_int) -> Code;
         nvrtcGetErrorString(code: Code) -> *const c_char;
@@ -72,10 +73,11 @@ functions! {
 }
 
 impl Nvrtc {
-    /// Finds the newest compiler that a driver of CUDA `newest` can run the code of; the first search of a process counts.
+    /// Finds the newest compiler whose code a driver of CUDA `newest` can run. The first search of a process determines
+    /// the answer.
     ///
     /// # Errors
-    /// Says that there is none, and how to get one.
+    /// No compiler was found; with how to get one.
     pub(crate) fn load(newest: u32) -> Result<Self, Error> {
         static FOUND: OnceLock<Result<(Functions, Version), String>> = OnceLock::new();
         match FOUND.get_or_init(|| libraries::find("nvrtc", newest, open)) {
@@ -92,7 +94,8 @@ impl Nvrtc {
         }
     }
 
-    /// The newest machine code of the device's generation that the compiler knows: it runs on every later device of it.
+    /// The newest machine code of the device's generation that the compiler knows. It runs on every later device of
+    /// that generation.
     fn architecture(&self, (major, minor): (u32, u32)) -> Result<String, String> {
         let mut count = 0;
         // SAFETY: a place to write a number to.
@@ -115,7 +118,8 @@ impl Nvrtc {
     }
 }
 
-/// Of compute capabilities as `10·major + minor`, the last that is the device's or an earlier one of its generation.
+/// Of the known compute capabilities (`10·major + minor`), the newest one of the device's generation that is not above
+/// the device's.
 fn newest_for(known: &[c_int], (major, minor): (u32, u32)) -> Option<c_int> {
     let device = c_int::try_from(10 * major + minor).ok()?;
     known.iter().copied().filter(|&sm| sm <= device && sm / 10 == device / 10).max()
@@ -127,7 +131,7 @@ fn text_of(library: &Functions, code: Code) -> String {
     unsafe { CStr::from_ptr((library.nvrtcGetErrorString)(code)) }.to_string_lossy().into_owned()
 }
 
-/// The compiler's functions and its version.
+/// Looks up the compiler's functions and its version.
 fn open(library: Library) -> Result<(Functions, Version), String> {
     let library =
         Functions::of(library).map_err(|why| format!("the NVRTC library that was found is too old: {why}"))?;
@@ -139,19 +143,19 @@ fn open(library: Library) -> Result<(Functions, Version), String> {
     }
 }
 
-/// What the assembler says of the kernels of a file: for checks that need no GPU.
+/// The assembler's figures about the kernels of a file: for checks without a GPU.
 #[doc(hidden)]
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// The file.
+    /// Name of the file.
     pub file: &'static str,
-    /// How many kernels it has.
+    /// Number of kernels.
     pub kernels: usize,
-    /// The most registers that a thread of one takes.
+    /// Maximum number of registers per thread of a kernel.
     pub registers: u32,
     /// Bytes of machine code.
     pub bytes: usize,
-    /// Kernels that keep registers in memory, with the bytes that they store.
+    /// Kernels that spill registers to memory, with the bytes that they store.
     pub spills: Vec<(String, u32)>,
 }
 
@@ -216,7 +220,7 @@ impl Compiler for Nvrtc {
     }
 }
 
-/// A program of the compiler's, destroyed when this goes.
+/// A program of the compiler, destroyed on drop.
 struct Program {
     compiler: Nvrtc,
     handle: Handle,
@@ -249,7 +253,7 @@ impl Program {
         unsafe { (self.compiler.library.nvrtcCompileProgram)(self.handle, pointers.len() as c_int, pointers.as_ptr()) }
     }
 
-    /// The answer of a build, with the log where it failed.
+    /// Turns a build's status code into a result, with the log on failure.
     fn told(&self, built: Code) -> Result<(), String> {
         self.compiler.answer(built).map_err(|text| format!("{text}\n{}", self.log()))
     }

@@ -15,13 +15,13 @@ use crate::walk::Divider;
 arguments! { ARGUMENTS:
     struct ConvArgs {
         sizes: Sizes,
-        /// The input, the weight and the result, or their gradients.
+        /// Input, weight and result, or their gradients.
         x: *const c_void,
         weight: *const c_void,
         y: *const c_void,
         bias: *const c_void,
         out: *mut c_void,
-        /// Of input and result: all channels, channels of a group, planes.
+        /// Channels of input and result: all, and those of a group; planes.
         channels: u32,
         group_channels: u32,
         height: u32,
@@ -34,7 +34,8 @@ arguments! { ARGUMENTS:
         stride: [u32; 2],
         padding: [u32; 2],
         dilation: [u32; 2],
-        /// Pixels of a plane and of a line of what the columns (or the inner dimension) run over; of a window, and its width.
+        /// Pixels of a plane and of a line, over which the columns (or the inner dimension) run; pixels of a window,
+        /// and its width.
         by_plane: Divider,
         by_line: Divider,
         by_window: Divider,
@@ -54,14 +55,14 @@ kernels! { KERNELS in Conv:
 }
 
 impl ConvArgs {
-    /// The same in other parts.
+    /// Replaces the sizes, to split the product into other parts.
     fn with(mut self, sizes: Sizes) -> Self {
         self.sizes = sizes;
         self
     }
 }
 
-/// Which of the three products.
+/// One of the three products of a convolution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Which {
     Forward,
@@ -78,7 +79,7 @@ struct Problem<'a> {
 }
 
 impl Problem<'_> {
-    /// Rows, columns, inner size and groups of the product.
+    /// Returns rows, columns, inner size and groups of the product.
     fn sizes(&self, which: Which) -> [usize; 4] {
         let (x, w, y, groups) = (self.x.dims(), self.weight.dims(), self.y.dims(), self.geometry.groups.max(1));
         let (outputs, window) = (w[0] / groups, w[2] * w[3]);
@@ -93,8 +94,8 @@ impl Problem<'_> {
         gemm::fits(self.sizes(which)) && [self.x, self.weight, self.y].iter().all(|o| o.numel() < 1 << 31)
     }
 
-    /// Whether the kernels on tensor cores have a bit for each line and place of the window, or do not look at them, since every
-    /// tap meets every pixel.
+    /// True if the kernels on tensor cores have a bit for each line and position of the window, or do not use the bits
+    /// because every tap meets every pixel.
     fn has_marks(&self, which: Which) -> bool {
         let [_, _, lines, places] = self.weight.dims()[..] else { return false };
         let all_meet = which != Which::InputGrad && self.geometry.padding == [0, 0];
@@ -104,7 +105,7 @@ impl Problem<'_> {
     fn args(&self, which: Which, addresses: [u64; 5]) -> ConvArgs {
         let (x, w, y, g) = (self.x.dims(), self.weight.dims(), self.y.dims(), self.geometry);
         let pair = |pair: [usize; 2]| pair.map(|v| v as u32);
-        // The pixels that are counted: those of the input for its gradient, else of the result.
+        // The pixels that are counted: those of the input for the input's gradient, else those of the result.
         let pixels = if which == Which::InputGrad { [x[2], x[3]] } else { [y[2], y[3]] };
         let [address_x, weight, address_y, bias, out] = addresses;
         ConvArgs {
@@ -160,7 +161,7 @@ fn weight_grad(k: &Conv2dWeightGrad) -> Problem<'_> {
     Problem { geometry: &k.geometry, x: &k.x, weight: &k.out, y: &k.grad }
 }
 
-/// What the kernels can count.
+/// True if the kernels can count the sizes.
 pub(crate) fn supports(k: &Conv2d) -> bool {
     forward(k).supports(Which::Forward)
 }
@@ -181,13 +182,13 @@ pub(crate) fn conv2d(ctx: &Context<'_>, k: &Conv2d) -> Result<()> {
     forward(k).run(ctx, [CONV2D, CONV2D_TENSOR], Which::Forward, addresses)
 }
 
-/// The gradient for the input.
+/// The gradient of the input.
 pub(crate) fn conv2d_input_grad(ctx: &Context<'_>, k: &Conv2dInputGrad) -> Result<()> {
     let addresses = [0, ctx.at(&k.weight)?, ctx.at(&k.grad)?, 0, ctx.at(&k.out)?];
     input_grad(k).run(ctx, [CONV2D_INPUT_GRAD, CONV2D_INPUT_GRAD_TENSOR], Which::InputGrad, addresses)
 }
 
-/// The gradient for the weight.
+/// The gradient of the weight.
 pub(crate) fn conv2d_weight_grad(ctx: &Context<'_>, k: &Conv2dWeightGrad) -> Result<()> {
     let addresses = [ctx.at(&k.x)?, 0, ctx.at(&k.grad)?, 0, ctx.at(&k.out)?];
     weight_grad(k).run(ctx, [CONV2D_WEIGHT_GRAD, CONV2D_WEIGHT_GRAD_TENSOR], Which::WeightGrad, addresses)

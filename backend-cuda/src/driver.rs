@@ -1,7 +1,7 @@
-//! The driver, behind safe calls: what the rest of the crate needs of it, with its errors told apart.
+//! The driver behind safe calls: the functions that this crate needs, with errors distinguished.
 //!
-//! cudarc's functions panic where the library or a symbol is missing. Nothing here is called before
-//! [`Driver::load`] has seen both.
+//! cudarc's functions panic if the library or a symbol is missing. So nothing here is called before [`Driver::load`]
+//! has found both.
 
 use std::ffi::{CStr, c_int};
 use std::mem::MaybeUninit;
@@ -11,10 +11,10 @@ use memcore::Error;
 
 use crate::libraries;
 
-/// The name that the command line uses.
+/// The name on the command line.
 pub(crate) const NAME: &str = "cuda";
 
-/// What the driver answered instead of success.
+/// The driver's status code other than success, with the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{call}: {} ({})", name(*.code), describe(*.code))]
 pub(crate) struct DriverError {
@@ -23,12 +23,12 @@ pub(crate) struct DriverError {
 }
 
 impl DriverError {
-    /// Whether memory ran out.
+    /// True if memory ran out.
     pub(crate) fn is_out_of_memory(self) -> bool {
         self.code == CUresult::CUDA_ERROR_OUT_OF_MEMORY
     }
 
-    /// Whether the context is lost: nothing in this process can use the device again.
+    /// True if the context is lost: this process cannot use the device again.
     fn is_fatal(self) -> bool {
         matches!(
             self.code,
@@ -49,7 +49,7 @@ impl DriverError {
 }
 
 impl DriverError {
-    /// The error, with what was being done.
+    /// Returns the error with the activity in which it occurred.
     pub(crate) fn while_at(self, what: &str) -> Error {
         Error::backend(NAME, format!("{what}: {}", self.explained()))
     }
@@ -68,10 +68,10 @@ impl From<DriverError> for Error {
     }
 }
 
-/// A result of the driver's.
+/// A result of the driver.
 pub(crate) type Driven<T> = Result<T, DriverError>;
 
-/// Calls the driver and names the call in its error.
+/// Calls the driver; an error names the call.
 macro_rules! driven {
     ($function:ident($($argument:expr),* $(,)?)) => {{
         // SAFETY: `Driver::load` has found the library and this symbol; what is passed is stated where this stands.
@@ -81,12 +81,12 @@ macro_rules! driven {
 }
 pub(crate) use driven;
 
-/// Success, or the error with its call.
+/// Returns success, or the error with its call.
 pub(crate) fn check(call: &'static str, code: CUresult) -> Driven<()> {
     if code == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(DriverError { call, code }) }
 }
 
-/// The driver's text for a code; the number where it has none.
+/// The driver's text for a code; the number if it has no text.
 fn text(code: CUresult, get: unsafe fn(CUresult, *mut *const std::ffi::c_char) -> CUresult) -> String {
     let mut text = std::ptr::null();
     // SAFETY: the function only writes a pointer to a constant string of its own, or leaves it null.
@@ -107,7 +107,7 @@ fn describe(code: CUresult) -> String {
     text(code, sys::cuGetErrorString)
 }
 
-/// Every symbol that this crate calls: an old driver without one of them is refused, not called.
+/// Every symbol that this crate calls. A driver that lacks one is too old and is refused.
 const SYMBOLS: &[&str] = &[
     "cuInit",
     "cuDriverGetVersion",
@@ -150,16 +150,16 @@ const SYMBOLS: &[&str] = &[
     "cuLaunchKernel",
 ];
 
-/// Whether the driver, which must be there, has this function.
+/// True if the driver, which must be loaded, has this function.
 pub(crate) fn has_symbol(symbol: &str) -> bool {
     // SAFETY: it does not panic where the library was found before; the symbol is looked up and not called.
     unsafe { sys::culib().get::<unsafe extern "C" fn()>(symbol.as_bytes()).is_ok() }
 }
 
-/// Proof that the driver is there, complete and initialised.
+/// Proof that the driver is present, complete and initialised.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Driver {
-    /// As the driver says it: 1000·major + 10·minor of the newest CUDA that it knows.
+    /// Version that the driver reports: 1000·major + 10·minor of the newest CUDA that it supports.
     pub(crate) version: i32,
 }
 
@@ -167,7 +167,7 @@ impl Driver {
     /// Finds and initialises the driver.
     ///
     /// # Errors
-    /// Says what is missing and how to get it.
+    /// The missing part, and how to get it.
     pub(crate) fn load() -> Result<Self, Error> {
         // SAFETY: only tries to open the library; its initialisers are the driver's own.
         if !unsafe { sys::is_culib_present() } {
@@ -196,12 +196,12 @@ impl Driver {
         Ok(driver)
     }
 
-    /// The major number of the newest CUDA that the driver runs.
+    /// Major number of the newest CUDA that the driver supports.
     pub(crate) fn cuda_major(self) -> u32 {
         self.version.unsigned_abs() / 1000
     }
 
-    /// How many devices there are.
+    /// Number of devices.
     pub(crate) fn count(self) -> Driven<usize> {
         let mut count = 0;
         driven!(cuDeviceGetCount(&mut count))?;
@@ -209,7 +209,7 @@ impl Driver {
     }
 }
 
-/// The driver starts and finds nothing: says what that means.
+/// Explains why the driver starts but finds no device.
 fn no_device(error: DriverError) -> Error {
     let help = match error.code {
         CUresult::CUDA_ERROR_NO_DEVICE => {
@@ -229,7 +229,7 @@ fn no_device(error: DriverError) -> Error {
     Error::backend(NAME, help)
 }
 
-/// A device's figures, read once.
+/// Properties of a device, read once.
 #[derive(Clone, Debug)]
 pub(crate) struct Properties {
     pub(crate) device: sys::CUdevice,
@@ -238,9 +238,9 @@ pub(crate) struct Properties {
     pub(crate) total_bytes: u64,
     /// Compute capability, major and minor.
     pub(crate) capability: (u32, u32),
-    /// Multiprocessors.
+    /// Number of multiprocessors.
     pub(crate) processors: u32,
-    /// Whether memory can be mapped into reserved addresses.
+    /// True if memory can be mapped to reserved addresses.
     pub(crate) virtual_memory: bool,
 }
 

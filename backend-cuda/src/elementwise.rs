@@ -21,12 +21,12 @@ arguments! { ARGUMENTS:
         bits: u64,
     }
 
-    /// Operand 0 is the result, everywhere.
+    /// Operand 0 is always the result.
     struct CopyArgs {
         walk: Walk<2>,
         out: *mut c_void,
         src: *const c_void,
-        /// The source's type, for casts.
+        /// Type of the source, for casts.
         from: u32,
         unused: u32,
     }
@@ -47,7 +47,7 @@ arguments! { ARGUMENTS:
         bits: u64,
     }
 
-    /// The last two dimensions are the walk's first two, never merged.
+    /// The last two dimensions are the walk's first two; they are never merged.
     struct TriangleArgs {
         walk: Walk<2>,
         out: *mut c_void,
@@ -102,7 +102,7 @@ kernels! { KERNELS in Elementwise:
     TERNARY: "ternary" FLOATS ONE_WIDE => TernaryArgs;
 }
 
-/// Goes over `operands`, the result first, in the widest form that they allow: `launch` gets the walk, the addresses
+/// Goes over `operands`, the result first, in the widest form that they allow. `launch` gets the walk, the addresses
 /// and the form.
 pub(crate) fn walk<const N: usize>(
     ctx: &Context<'_>,
@@ -125,7 +125,7 @@ pub(crate) fn walk<const N: usize>(
     })
 }
 
-/// Elements in 16 bytes.
+/// Number of elements in 16 bytes.
 pub(crate) fn wide(dtype: DType) -> u64 {
     16 / dtype.size()
 }
@@ -149,7 +149,7 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     })
 }
 
-/// `Type` of the kernels.
+/// Number of the type in the kernels' enum `Type`.
 pub(crate) fn type_number(dtype: DType) -> u32 {
     match dtype {
         DType::F32 | DType::F64 => 0,
@@ -187,8 +187,8 @@ pub(crate) fn triangle(ctx: &Context<'_>, k: &Triangle) -> Result<()> {
         return Ok(());
     }
     let (out, x, size) = (ctx.at(&k.out)?, ctx.at(&k.x)?, k.out.dtype.size());
-    // The kernel needs rows and columns as they are, so that nothing is merged; where a launch is cut in two, it is cut
-    // in the longest dimension, whose row numbers would then be wrong: that many elements are refused in `supports`.
+    // The kernel needs row and column numbers, so dimensions are not merged. A launch that is too long would be cut in
+    // the longest dimension, and its row numbers would be wrong: `supports` refuses that many elements.
     Dims::plain([&k.out.layout, &k.x.layout]).each_walk(1, &mut |walk, [to, from]| {
         let (out, x) = (out + to * size, x + from * size);
         let args = TriangleArgs { walk: *walk, out, x, diagonal: k.diagonal, upper: k.upper.into(), unused: 0 };
@@ -196,12 +196,12 @@ pub(crate) fn triangle(ctx: &Context<'_>, k: &Triangle) -> Result<()> {
     })
 }
 
-/// Below what kernels count in 32 bits.
+/// True if the kernels can count the elements in 32 bits.
 pub(crate) fn supports_triangle(k: &Triangle) -> bool {
     k.out.numel() < 1 << 31
 }
 
-/// Integers have the functions that stay among them.
+/// Integers have only the functions with integer results.
 pub(crate) fn supports_unary(k: &Unary) -> bool {
     use UnaryOp::{Abs, Affine, Clamp, IsZero, Neg, Relu, Sign, Square};
     let integral = matches!(k.op, Neg | Abs | Sign | Square | Relu | Affine { .. } | Clamp { .. });
@@ -221,7 +221,7 @@ pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
     })
 }
 
-/// `Unary` of the kernels, with its scalars.
+/// Number of the function in the kernels' enum `Unary`, with its scalars.
 fn unary_number(op: UnaryOp) -> (u32, [f64; 2]) {
     match op {
         UnaryOp::Neg => (0, [0.0; 2]),
@@ -251,7 +251,7 @@ fn unary_number(op: UnaryOp) -> (u32, [f64; 2]) {
         UnaryOp::Huber { delta } => (27, [delta, 0.0]),
         UnaryOp::Affine { mul, add } => (18, [mul, add]),
         UnaryOp::Pow { exponent } => (19, [exponent, 0.0]),
-        // `IsZero` is a comparison.
+        // `IsZero` runs as a comparison.
         UnaryOp::Clamp { min, max } => (20, [min, max]),
         UnaryOp::IsZero => (20, [0.0; 2]),
     }
@@ -278,7 +278,7 @@ pub(crate) fn unary_grad(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
     pair_kernel(ctx, UNARY_GRAD, [&k.out, &k.saved, &k.grad], op, scalars)
 }
 
-/// Integers are not divided or raised to powers.
+/// Integers have no division and no powers.
 pub(crate) fn supports_binary(k: &Binary) -> bool {
     let integral = !matches!(k.op, BinaryOp::Div | BinaryOp::Pow) && k.lhs.dtype != DType::Bool;
     k.lhs.dtype.is_float() || k.op.is_comparison() || integral

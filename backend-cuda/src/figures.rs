@@ -1,8 +1,8 @@
-//! What holds the device's memory outside of segments: context, kernels, libraries, scratch; and what NVML says.
+//! Memory of the device outside of segments: context, kernels, libraries, scratch; and NVML's figures.
 //!
-//! The bridge from the bytes of tensors to the figure of nvidia-smi. Each step is the difference of two readings around
-//! it, so that another process that takes memory between them shows in it. What the driver takes at other times — for
-//! staging, for the first launch of a kernel — is in no step: it stays unexplained.
+//! These figures connect the bytes of tensors with the figure of nvidia-smi. Each step is the difference of two
+//! readings around it, so it includes memory that another process takes between them. Memory that the driver takes at
+//! other times (for staging, for the first launch of a kernel) is in no step and stays unexplained.
 
 use memcore::backend::Overhead;
 use memcore::{Error, Result};
@@ -16,23 +16,23 @@ use crate::queue::Queue;
 /// Memory that the backend itself made the driver take, step by step.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MemorySteps {
-    /// In use before there was a context: other processes, and what the device keeps for itself. `None` where NVML does
-    /// not say; these bytes are in `context_bytes` then.
+    /// In use before the context existed: other processes, and the device's own part. `None` if NVML does not report
+    /// it; these bytes are then in `context_bytes`.
     pub others_bytes: Option<u64>,
     /// The context and the stream in it.
     pub context_bytes: u64,
-    /// The scratch and what the driver rounds it up to.
+    /// The scratch, rounded up by the driver.
     pub scratch_bytes: u64,
-    /// The files of kernels that were loaded so far, each by its name.
+    /// The kernel files loaded so far, by name.
     pub modules: Vec<(&'static str, u64)>,
-    /// What cuBLASLt took when it was opened, and when it met a shape for the first time; 0 without it.
+    /// Memory that cuBLASLt took when it was opened, and at the first product of each shape; 0 without it.
     pub libraries_bytes: u64,
     /// Graphs of kernels; 0 unless they are used.
     pub graphs_bytes: u64,
 }
 
 impl MemorySteps {
-    /// The same as parts of the driver's figure.
+    /// Returns the steps as parts of the driver's figure.
     pub(crate) fn overheads(&self) -> Vec<Overhead> {
         let others = self.others_bytes.map(|bytes| Overhead { name: "other processes", bytes });
         let context = if others.is_some() { "context" } else { "context, other processes" };
@@ -48,27 +48,27 @@ impl MemorySteps {
     }
 }
 
-/// What NVML says; the figures of nvidia-smi.
+/// NVML's figures, which are those of nvidia-smi.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NvmlFigures {
-    /// Bytes of the device in use, by anyone.
+    /// Bytes of the device in use by all processes.
     pub device_used_bytes: u64,
-    /// Bytes that the device has.
+    /// Total bytes of the device.
     pub device_total_bytes: u64,
-    /// Bytes of this process: segments, context, modules and all. `None` where the system does not say (in containers,
-    /// for one, process numbers differ).
+    /// Bytes of this process: segments, context, modules and everything else. `None` if the system does not report it
+    /// (for example in containers, where process numbers differ).
     pub process_bytes: Option<u64>,
 }
 
-/// Opens the device's context and writes down what it took.
+/// Opens the device's context and records the memory that it took.
 pub(crate) fn opened(properties: &Properties) -> Driven<(Queue, MemorySteps)> {
-    // Before there is a context only NVML can say what is in use.
+    // Before the context exists only NVML can tell what is in use.
     let nvml = library().ok();
     let in_use = || Some(device(nvml.as_ref()?, properties.uuid).ok()?.memory_info().ok()?.used);
     let before = in_use();
     let queue = Queue::new(properties.device)?;
     let (free, total) = queue.memory_info()?;
-    // The driver's own figure is the one that the parts add up to: NVML counts what the device keeps for itself.
+    // The parts add up to the driver's own figure: NVML also counts the device's own part.
     let now = total - free;
     let taken = before.zip(in_use()).map(|(before, after)| after.saturating_sub(before).min(now));
     let steps = MemorySteps {
@@ -79,7 +79,7 @@ pub(crate) fn opened(properties: &Properties) -> Driven<(Queue, MemorySteps)> {
     Ok((queue, steps))
 }
 
-/// Does `step`, and says what it took of the driver's free memory.
+/// Runs `step`, and returns by how much the driver's free memory fell.
 pub(crate) fn measured<T, E>(queue: &Queue, step: impl FnOnce() -> Result<T, E>) -> Result<(T, u64), E> {
     let before = queue.memory_info().ok();
     let done = step()?;
@@ -88,7 +88,7 @@ pub(crate) fn measured<T, E>(queue: &Queue, step: impl FnOnce() -> Result<T, E>)
     Ok((done, taken))
 }
 
-/// Where a driver is, NVML is under this name; the one without a number comes with development files.
+/// NVML has this name on a machine with a driver; the name without a number comes with development files.
 fn library() -> Result<Nvml, NvmlError> {
     Nvml::builder().lib_path("libnvidia-ml.so.1".as_ref()).init().or_else(|_| Nvml::init())
 }
@@ -97,16 +97,16 @@ fn failed(error: NvmlError) -> Error {
     Error::backend(NAME, format!("NVML, which has nvidia-smi's figures: {error}"))
 }
 
-/// Asks NVML of the device with this UUID.
+/// Asks NVML for the figures of the device with this UUID.
 pub(crate) fn nvml(uuid: [u8; 16]) -> Result<NvmlFigures> {
     let nvml = library().map_err(failed)?;
     figures_of(&device(&nvml, uuid).map_err(failed)?)
 }
 
-/// Name and figures of every device that NVML knows. No device is opened: no memory is taken for it.
+/// Name and figures of every device that NVML knows. Opens no device, and so takes no memory.
 ///
 /// # Errors
-/// When NVML is not there, or does not answer.
+/// NVML is missing, or does not answer.
 pub fn nvml_devices() -> Result<Vec<(String, NvmlFigures)>> {
     let nvml = library().map_err(failed)?;
     let count = nvml.device_count().map_err(failed)?;
@@ -129,12 +129,12 @@ fn figures_of(device: &nvml_wrapper::Device<'_>) -> Result<NvmlFigures> {
     Ok(NvmlFigures { device_used_bytes: memory.used, device_total_bytes: memory.total, process_bytes })
 }
 
-/// NVML's device with this UUID: a whole one, or the part of one that MIG made a device of its own.
+/// NVML's device with this UUID: a whole device, or a MIG instance.
 fn device(nvml: &Nvml, uuid: [u8; 16]) -> Result<nvml_wrapper::Device<'_>, NvmlError> {
     nvml.device_by_uuid(uuid_text("GPU", uuid)).or_else(|_| nvml.device_by_uuid(uuid_text("MIG", uuid)))
 }
 
-/// As NVML names devices: `GPU-8-4-4-4-12` hexadecimal digits.
+/// A UUID in NVML's form: `GPU-8-4-4-4-12` hexadecimal digits.
 fn uuid_text(kind: &str, uuid: [u8; 16]) -> String {
     let mut text = String::from(kind);
     for (i, byte) in uuid.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Matrix products of whatever the kernels can read as matrices: which form, how many parts.
+//! Matrix products of everything that the kernels can read as matrices: choice of the form and of the number of parts.
 
 use memcore::backend::Tf32;
 use memcore::{DType, Result};
@@ -13,7 +13,7 @@ arguments! { ARGUMENTS:
         pub(crate) n: u32,
         pub(crate) k: u32,
         pub(crate) batches: u32,
-        /// The inner dimension is cut into so many parts of so many elements, each with sums of its own.
+        /// Number of parts into which the inner dimension is cut, and elements of a part; each part has its own sums.
         splits: u32,
         split_k: u32,
         /// [splits, batches, m, n]; null with one part.
@@ -22,19 +22,19 @@ arguments! { ARGUMENTS:
 }
 
 impl Sizes {
-    /// Sizes that fit 31 bits; see [`fits`].
+    /// Creates sizes, each of which fits 31 bits; see [`fits`].
     pub(crate) fn new([m, n, k, batches]: [usize; 4]) -> Self {
         let [m, n, k, batches] = [m, n, k, batches].map(|size| size as u32);
         Self { m, n, k, batches, splits: 1, split_k: k, partial: 0 }
     }
 
-    /// Results of all batches.
+    /// Number of results in all batches.
     fn results(&self) -> u64 {
         u64::from(self.m) * u64::from(self.n) * u64::from(self.batches)
     }
 }
 
-/// Whether the kernels can count so far: sides and the number of tiles have 31 bits.
+/// True if the kernels can count the sizes: sides and the number of tiles have 31 bits.
 pub(crate) fn fits([m, n, k, batches]: [usize; 4]) -> bool {
     const MAX_SIZE: usize = 1 << 31;
     let tiles = m.div_ceil(64).checked_mul(n.div_ceil(64)).and_then(|tiles| tiles.checked_mul(batches));
@@ -44,16 +44,16 @@ pub(crate) fn fits([m, n, k, batches]: [usize; 4]) -> bool {
 /// The kernels of a product.
 #[derive(Clone, Copy)]
 pub(crate) struct Kernels<A: 'static> {
-    /// With the forms on ordinary cores.
+    /// The kernel with the forms on ordinary cores.
     pub(crate) ordinary: Kernel<A>,
-    /// On tensor cores, where it can be taken.
+    /// The kernel on tensor cores, if it can be used.
     pub(crate) tensor: Option<Kernel<A>>,
-    /// What has to be allowed before that one takes float32.
+    /// The setting that must be allowed before the tensor-core kernel takes float32.
     pub(crate) tf32: Tf32,
 }
 
 impl<A> Kernels<A> {
-    /// The one on tensor cores, if it takes the type here.
+    /// The kernel on tensor cores, if it takes the type here.
     fn tensor(&self, ctx: &Context<'_>, dtype: DType) -> Option<Kernel<A>> {
         let wanted = dtype.is_half() || ctx.tf32.is_some_and(|allowed| allowed >= self.tf32);
         let takes =
@@ -62,7 +62,7 @@ impl<A> Kernels<A> {
     }
 }
 
-/// The forms of a product, in the kernels' order.
+/// The forms of a product, in the order of the kernels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Form {
     Thread,
@@ -70,9 +70,9 @@ enum Form {
     Small,
     Large,
     Finish,
-    /// On tensor cores, whose kernel is one of its own.
+    /// On tensor cores, by a kernel of its own.
     Tensor,
-    /// See [`Tensor`](Self::Tensor).
+    /// Like [`Tensor`](Self::Tensor), with large tiles.
     TensorLarge,
 }
 
@@ -86,35 +86,36 @@ fn tile(form: Form) -> (u32, u32) {
     }
 }
 
-/// Whether tensor cores multiply the type by the instructions used: f16 from Turing on, bf16 and float32 as TF32 from Ampere on.
+/// True if tensor cores multiply the type with the instructions used: f16 from Turing on, bf16 and float32 as TF32 from
+/// Ampere on.
 pub(crate) fn has_tensor_cores(capability: (u32, u32), dtype: DType) -> bool {
     capability >= if dtype == DType::F16 { (7, 5) } else { (8, 0) }
 }
 
-/// `tensors`: the kernel on tensor cores may be taken.
+/// Chooses the form. `tensors` tells whether the kernel on tensor cores may be used.
 fn form(ctx: &Context<'_>, tensors: bool, s: &Sizes) -> Form {
-    /// Results of a few elements' side do not fill a tile.
+    /// A result with a side below this does not fill a tile.
     const NARROW: u32 = 8;
-    /// As many products as one launch of threads does at once without tiles.
+    /// Number of products that one launch of threads computes at once without tiles.
     const FEW_PRODUCTS: u64 = 1 << 12;
     let side = s.m.min(s.n);
     if side < NARROW || u64::from(s.m) * u64::from(s.n) * u64::from(s.k) <= FEW_PRODUCTS {
         return if s.k <= 256 { Form::Thread } else { Form::Warp };
     }
-    // Large tiles when they alone keep the device busy.
+    // Large tiles are used if they alone keep the device busy.
     let tiles = u64::from(s.m.div_ceil(128)) * u64::from(s.n.div_ceil(128)) * u64::from(s.batches);
     let are_busy = |parts: u32| tiles * u64::from(parts.max(1)) >= u64::from(ctx.properties.processors);
     if tensors && side >= 16 {
-        // So do parts of them, unless half of their rows were none.
+        // Parts of large tiles count too, unless half of the rows of a tile would be empty.
         return if s.m > 64 && are_busy(s.k / MIN_PART) { Form::TensorLarge } else { Form::Tensor };
     }
     if are_busy(1) { Form::Large } else { Form::Small }
 }
 
-/// A part of the inner dimension is at least this long: shorter ones cost more to add up than they save.
+/// Minimum length of a part of the inner dimension: adding up shorter ones costs more than they save.
 const MIN_PART: u32 = 512;
 
-/// Parts of the inner dimension, so that a product with few results and a long sum keeps the device busy.
+/// Number of parts of the inner dimension, so that a product with few results and a long sum keeps the device busy.
 fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
     let busy = match form {
         Form::Thread => 1,
@@ -126,7 +127,7 @@ fn splits(ctx: &Context<'_>, form: Form, s: &Sizes, blocks: u64) -> u32 {
     u32::try_from(wanted).unwrap_or(1).max(1)
 }
 
-/// Runs a product whose argument begins with its sizes: `args` makes it.
+/// Runs a product. `args` makes its argument, which begins with the sizes.
 pub(crate) fn run<A: Argument>(
     ctx: &Context<'_>,
     kernels: Kernels<A>,
@@ -144,7 +145,7 @@ pub(crate) fn run<A: Argument>(
     let blocks = u64::from(sizes.m.div_ceil(rows)) * u64::from(sizes.n.div_ceil(columns)) * u64::from(sizes.batches);
     let splits = splits(ctx, form, &sizes, blocks);
     if splits > 1 {
-        // Tensor cores' operands are read in packs, which begin where a part does.
+        // Operands of tensor cores are read in packs, so a part begins at a multiple of a pack.
         sizes.split_k = sizes.k.div_ceil(splits).next_multiple_of(8);
         sizes.splits = sizes.k.div_ceil(sizes.split_k);
         sizes.partial = ctx.scratch.address;

@@ -1,14 +1,15 @@
-//! CUDA graphs: what is launched between two points where the host waits is launched as one, when it comes again.
+//! CUDA graphs: the launches between two points where the host waits are launched as one graph when the sequence
+//! repeats.
 //!
-//! The host's part of a step — tape, allocator, ledger — runs as ever; only the queue differs. Launches are collected and
-//! handed over when the host wants something of the device: a copy, memory given back, the end of the queue. A sequence
-//! that is new is launched kernel by kernel. The second time it is captured into a graph; from then on the arguments that
-//! changed are written into the graph's nodes, and one call of the driver launches it all.
+//! The host's part of a step (tape, allocator, ledger) runs as always; only the queue differs. Launches are collected,
+//! and launched when the host needs the device: for a copy, a free of memory, the end of the queue. A new sequence is
+//! launched kernel by kernel. The second time it is captured into a graph. From then on the arguments that changed are
+//! written into the graph's nodes, and one driver call launches everything.
 //!
-//! What it costs: the device idles while a step is collected, and a graph takes device memory. The library's products
-//! are captured with the rest, but only the library can write the arguments of its kernels: where one of its matrices
-//! lies elsewhere than the last time, the graph is made anew. A sequence for which that does not end, or of which the
-//! driver makes no graph (there may be no memory for one), is launched kernel by kernel for good.
+//! The cost: the device idles while a step is collected, and a graph takes device memory. The library's products are
+//! captured with the rest, but only the library can write the arguments of its kernels: if one of its matrices has
+//! another address than the last time, the graph is captured again. A sequence that keeps changing in this way, or of
+//! which the driver makes no graph (perhaps for lack of memory), is launched kernel by kernel for good.
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -22,7 +23,7 @@ use crate::driver::{Driven, NAME, driven, has_symbol};
 use crate::figures;
 use crate::queue::Queue;
 
-/// Every symbol that is called here beside those of a launch.
+/// Every driver symbol that is called here, besides those of a launch.
 const SYMBOLS: &[&str] = &[
     "cuStreamBeginCapture_v2",
     "cuStreamEndCapture",
@@ -34,35 +35,35 @@ const SYMBOLS: &[&str] = &[
     "cuGraphDestroy",
 ];
 
-/// So much is handed over without being asked for.
+/// Number of collected launches after which they are launched without a request.
 const MAX_COLLECTED: usize = 4096;
 
-/// So many sequences are known at once; then all are forgotten.
+/// Maximum number of known sequences; beyond it all are dropped.
 const MAX_KNOWN: usize = 64;
 
-/// So often in a row a graph is made anew.
+/// Number of captures in a row after which a sequence is launched kernel by kernel.
 const MAX_RENEWED: u32 = 8;
 
-/// One thing that the queue does.
+/// One piece of work for the queue.
 pub(crate) enum Work {
-    /// A kernel of ours.
+    /// A kernel of this backend.
     Kernel(Launch),
-    /// A product of the library's.
+    /// A product of the library.
     Product(Product),
 }
 
-/// What has to be the same for a graph to do.
+/// The part of a work item that must be equal for a graph to be reused.
 #[derive(PartialEq, Eq, Hash)]
 enum Step {
     Kernel(Function, Grid),
     Product(Shape),
 }
 
-/// A sequence that was seen.
+/// A sequence that was seen before.
 enum Known {
     Once,
     Ready(Graph),
-    /// It is launched kernel by kernel.
+    /// The sequence is launched kernel by kernel.
     Plain,
 }
 
@@ -71,17 +72,17 @@ enum Known {
 pub(crate) struct Graphs {
     collected: Vec<Work>,
     known: HashMap<Vec<Step>, Known>,
-    /// What the driver gave for the graphs.
+    /// Memory that the driver gave for the graphs.
     held_bytes: u64,
-    /// What failed where nobody could be told.
+    /// An error from a call that could not return one.
     failed: Option<Error>,
 }
 
 impl Graphs {
-    /// Nothing collected, if the driver has what it takes.
+    /// Starts with nothing collected, if the driver has all functions.
     ///
     /// # Errors
-    /// [`Error::Backend`] naming what the driver lacks.
+    /// [`Error::Backend`] with the function that the driver lacks.
     pub(crate) fn new() -> Result<Self> {
         match SYMBOLS.iter().find(|symbol| !has_symbol(symbol)) {
             None => Ok(Self::default()),
@@ -92,31 +93,31 @@ impl Graphs {
         }
     }
 
-    /// What the driver gave for the graphs so far.
+    /// Memory that the driver gave for the graphs so far.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.held_bytes
     }
 
-    /// Adds to what will be launched.
+    /// Collects work for a later launch.
     ///
     /// # Errors
-    /// What failed since the last call, or fails when so much is collected that it is handed over.
+    /// A failure since the last call, or one of the launch when the collection is full.
     pub(crate) fn collect(&mut self, work: Work, queue: &Queue, blas: Option<&BlasLt>) -> Result<()> {
         self.collected.push(work);
         if self.collected.len() < MAX_COLLECTED { Ok(()) } else { self.flush(queue, blas) }
     }
 
-    /// As [`Graphs::flush`]; a failure is told at the next call.
+    /// Like [`Graphs::flush`]; a failure is reported at the next call.
     pub(crate) fn flush_quietly(&mut self, queue: &Queue, blas: Option<&BlasLt>) {
         if let Err(error) = self.flush(queue, blas) {
             self.failed.get_or_insert(error);
         }
     }
 
-    /// Hands over what was collected.
+    /// Launches the collected work.
     ///
     /// # Errors
-    /// The driver's and the library's. What was collected is gone then.
+    /// Errors of the driver and of the library. The collected work is then dropped.
     pub(crate) fn flush(&mut self, queue: &Queue, blas: Option<&BlasLt>) -> Result<()> {
         if let Some(error) = self.failed.take() {
             self.collected.clear();
@@ -136,11 +137,11 @@ impl Graphs {
             self.known.insert(steps, Known::Once);
             return start_all(queue, blas, &work);
         };
-        // One launch is no shorter as a graph.
+        // One launch alone is not faster as a graph.
         if work.len() > 1 && !matches!(known, Known::Plain) {
             match known.prepare(queue, blas, &work) {
                 Ok(taken_bytes) => self.held_bytes += taken_bytes,
-                // Nothing of it ran. A device that is lost says so below.
+                // None of it ran. A lost device reports itself below.
                 Err(_) => *known = Known::Plain,
             }
         }
@@ -155,7 +156,7 @@ impl Graphs {
 }
 
 impl Known {
-    /// Makes a graph of the work, or makes the one that there is do it; what the driver gave for that.
+    /// Makes a graph of the work, or updates the existing one for it; returns the memory that the driver gave for that.
     fn prepare(&mut self, queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<u64> {
         let renewed = match self {
             Self::Ready(graph) if graph.has_products_of(work) => {
@@ -190,7 +191,7 @@ impl Step {
 }
 
 impl Work {
-    /// Gives it to the driver, which runs it or, while it captures, writes it down.
+    /// Passes the work to the driver, which runs it, or records it during a capture.
     fn start(&self, queue: &Queue, blas: Option<&BlasLt>) -> Result<()> {
         match self {
             Self::Kernel(launch) => launch.start(queue),
@@ -202,17 +203,17 @@ impl Work {
     }
 }
 
-/// What the driver wrote down: a chain of nodes.
+/// A captured sequence: a chain of nodes.
 struct Captured {
     graph: sys::CUgraph,
-    /// The node of each kernel of ours, in order of the work.
+    /// The node of each of this backend's kernels, in order of the work.
     nodes: Vec<Option<sys::CUgraphNode>>,
 }
 
 impl Captured {
-    /// Lets the driver write the work down; nothing runs.
+    /// Captures the work; nothing runs.
     fn new(queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<Self> {
-        // Others' streams, and what this thread does besides, are of no concern.
+        // Streams of others, and other work of this thread, are not captured.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         driven!(cuStreamBeginCapture_v2(queue.stream(), mode))?;
         let written: Result<Vec<_>> = work.iter().map(|work| write_down(queue, blas, work)).collect();
@@ -234,14 +235,14 @@ impl Drop for Captured {
     }
 }
 
-/// A sequence that the driver launches as one.
+/// A sequence that the driver launches as one graph.
 struct Graph {
     ready: sys::CUgraphExec,
-    /// What `ready` was made of: its nodes name what is changed there.
+    /// The captured graph from which `ready` was made: its nodes identify the nodes to update.
     captured: Captured,
-    /// What `ready` does as it is; nothing where that is not written yet.
+    /// The work that `ready` currently does; empty if that is not set yet.
     work: Vec<Work>,
-    /// How often it was made anew since it last could be changed.
+    /// Number of captures in a row since its arguments could last be updated.
     renewed: u32,
 }
 
@@ -256,7 +257,7 @@ impl Graph {
         Ok(Self { ready, captured, work: Vec::new(), renewed })
     }
 
-    /// Whether the library's products, whose arguments only the library can write, are those of this work.
+    /// True if the library's products, whose arguments only the library can write, are equal to those of this work.
     fn has_products_of(&self, work: &[Work]) -> bool {
         self.work.iter().zip(work).all(|(old, new)| match (old, new) {
             (Work::Product(old), Work::Product(new)) => old == new,
@@ -264,7 +265,7 @@ impl Graph {
         })
     }
 
-    /// Makes our kernels take the arguments of this work; a launch that is under way keeps its own.
+    /// Writes this work's arguments into the nodes of our kernels. A launch in progress keeps its own.
     fn set_arguments(&mut self, work: &[Work]) -> Result<()> {
         self.renewed = 0;
         for ((old, new), node) in self.work.iter().zip(work).zip(&self.captured.nodes) {
@@ -283,12 +284,12 @@ impl Graph {
 
 impl Drop for Graph {
     fn drop(&mut self) {
-        // The driver waits for a launch that is under way; about a failure nothing can be done.
+        // The driver waits for a launch in progress. Nothing can be done about a failure.
         let _ = driven!(cuGraphExecDestroy(self.ready));
     }
 }
 
-/// Gives the work to the capturing stream, and asks which node a kernel of ours became.
+/// Passes the work to the capturing stream; returns the node that a kernel of this backend became.
 fn write_down(queue: &Queue, blas: Option<&BlasLt>, work: &Work) -> Result<Option<sys::CUgraphNode>> {
     work.start(queue, blas)?;
     match work {
@@ -297,7 +298,7 @@ fn write_down(queue: &Queue, blas: Option<&BlasLt>, work: &Work) -> Result<Optio
     }
 }
 
-/// What the next node of a capture would wait for: in one queue that is the node that was written last.
+/// The node that the capture's next node would wait for: in one queue, the last one recorded.
 fn newest_node(queue: &Queue) -> Result<sys::CUgraphNode> {
     let mut status = sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE;
     let (mut id, mut graph) = (0, std::ptr::null_mut());

@@ -16,13 +16,13 @@ arguments! { ARGUMENTS:
         table: *const c_void,
         indices: *const i64,
         rows: u64,
-        /// From row to row, and from element to element; packs have elements side by side.
+        /// Steps from row to row, and from element to element; elements of packs are adjacent.
         row_step: u64,
         step: u64,
         /// Packs of a row; all packs of the result.
         row_packs: u64,
         packs: u64,
-        /// What an index outside the table reads as.
+        /// Value for an index outside the table.
         missing: u64,
     }
 
@@ -30,11 +30,11 @@ arguments! { ARGUMENTS:
         out: *mut c_void,
         src: *const c_void,
         indices: *const i64,
-        /// One byte per row of the table: whether an index names it. Null where every row is looked for.
+        /// One byte per row of the table: set if an index names the row. Null if every row is searched for.
         named: *mut u8,
         rows: u64,
         n: u64,
-        /// From row to row of the source, and from element to element.
+        /// Steps of the source from row to row, and from element to element.
         row_step: u64,
         step: u64,
         count: u64,
@@ -90,7 +90,7 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
         out: ctx.at(&k.out)?,
         src: ctx.at(&k.src)?,
         indices: ctx.at(&k.indices)?,
-        // One byte per row: beyond the scratch every row is looked for.
+        // The flags take one byte per row. If they do not fit the scratch, every row is searched for.
         named: if rows <= ctx.scratch.bytes { ctx.scratch.address } else { 0 },
         rows,
         n,
@@ -113,7 +113,7 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
     ctx.launch(SCATTER_ADD, Tag::of(k.out.dtype), 0, grid, &args)
 }
 
-/// Blocks of columns are the grid's second dimension.
+/// True if the blocks of columns fit the grid's second dimension.
 pub(crate) fn supports_scatter(k: &ScatterAdd) -> bool {
     (k.out.dims()[1] as u64) < 65_535 * WARP_COLUMNS
 }

@@ -1,4 +1,4 @@
-//! What a kernel is: the family whose file it is in, for which types and in which forms it is there, and its argument.
+//! A kernel: its family (the file that contains it), its types and forms, and its argument.
 
 use std::marker::PhantomData;
 
@@ -67,10 +67,10 @@ impl Family {
     }
 }
 
-/// The type that an instance of a kernel is for, or the width of its elements where their type does not matter.
+/// The type of an instance of a kernel; the width of its elements if the type does not matter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tag {
-    /// There is but one.
+    /// There is only one instance.
     Only,
     F32,
     F16,
@@ -98,12 +98,12 @@ impl Tag {
             DType::I8 => Tag::I8,
             DType::U8 => Tag::U8,
             DType::Bool => Tag::Bool,
-            // Refused before anything is launched: the limits do not name it.
+            // Refused before any launch: the backend's limits do not list it.
             DType::F64 => Tag::Only,
         }
     }
 
-    /// The tag of the bits of an element.
+    /// The tag for moving the bits of an element.
     pub(crate) fn bits(dtype: DType) -> Tag {
         match dtype.size() {
             1 => Tag::B8,
@@ -132,19 +132,19 @@ impl Tag {
     }
 }
 
-/// What is known of a kernel.
+/// The description of a kernel.
 pub(crate) struct Spec {
-    /// Which file has it.
+    /// The family whose file contains it.
     pub(crate) family: Family,
-    /// What Rust calls it.
+    /// Name of its Rust constant.
     pub(crate) constant: &'static str,
-    /// Its functions have this name, a type's and a form's.
+    /// Prefix of its functions' names; the type's and the form's suffixes follow.
     pub(crate) name: &'static str,
-    /// The types that it is there for.
+    /// The types that have instances.
     pub(crate) tags: &'static [Tag],
-    /// Ends of the name.
+    /// Suffixes of the forms.
     pub(crate) forms: &'static [&'static str],
-    /// The size of its argument.
+    /// Size of its argument.
     pub(crate) args_bytes: usize,
 }
 
@@ -156,10 +156,10 @@ impl Spec {
     }
 }
 
-/// A kernel that takes `A`; with a type and a form, one function of a module.
+/// A kernel that takes `A`; together with a type and a form it is one function of a module.
 pub(crate) struct Kernel<A: 'static> {
     pub(crate) spec: &'static Spec,
-    /// Its place in the family's table.
+    /// Its index in the family's table.
     pub(crate) place: usize,
     takes: PhantomData<fn(A)>,
 }
@@ -173,7 +173,7 @@ impl<A> Clone for Kernel<A> {
 impl<A> Copy for Kernel<A> {}
 
 impl<A> Kernel<A> {
-    /// The kernel of a table that Rust calls `constant`.
+    /// Finds the kernel of a table by the name of its Rust constant.
     pub(crate) const fn of(table: &'static [Spec], constant: &str) -> Self {
         let mut place = 0;
         while !equal(table[place].constant, constant) {
@@ -182,13 +182,13 @@ impl<A> Kernel<A> {
         Self { spec: &table[place], place, takes: PhantomData }
     }
 
-    /// Whether there are instances for this type.
+    /// True if there are instances for this type.
     pub(crate) fn is_for(self, tag: Tag) -> bool {
         self.spec.tags.contains(&tag)
     }
 }
 
-/// As `==`, where the compiler computes it.
+/// Like `==`, computed at compile time.
 const fn equal(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut same = 0;
@@ -198,8 +198,8 @@ const fn equal(a: &str, b: &str) -> bool {
     same == a.len() && same == b.len()
 }
 
-/// Declares the kernels of a family: a table of them, and for each a constant, its name in the file, types, forms (ends of
-/// the name), argument.
+/// Declares the kernels of a family: a table of them, and a constant for each. Each entry has the name in the file,
+/// types, forms (suffixes of the name) and argument.
 macro_rules! kernels {
     ($table:ident in $family:ident: $($kernel:ident: $name:literal $tags:ident $forms:expr => $args:ty;)*) => {
         /// The kernels of the family.
@@ -227,11 +227,11 @@ pub(crate) const ONLY: &[Tag] = &[Tag::Only];
 pub(crate) const BITS: &[Tag] = &[Tag::B8, Tag::B16, Tag::B32, Tag::B64];
 /// Forms of an elementwise kernel: any strides, or 16 bytes at a time.
 pub(crate) const ONE_WIDE: &[&str] = &["_one", "_wide"];
-/// Of which there is but one.
+/// Form of a kernel that has only one.
 pub(crate) const ONE_FORM: &[&str] = &[""];
-/// Of a kernel of rows: who has one, and whether it moves 16 bytes at a time.
+/// Forms of a row kernel: a thread, a warp or a block per row, and whether it moves 16 bytes at a time.
 pub(crate) const ROWS: &[&str] = &["_thread", "_warp", "_warp_wide", "_block", "_block_wide"];
-/// Of a product on ordinary cores, and on tensor cores.
+/// Forms of a product on ordinary cores; [`TENSOR_PRODUCT`] has those on tensor cores.
 pub(crate) const PRODUCT: &[&str] = &["_thread", "_warp", "_small", "_large", "_finish"];
 /// See [`PRODUCT`].
 pub(crate) const TENSOR_PRODUCT: &[&str] = &["_tensor", "_tensor_large"];

@@ -1,4 +1,4 @@
-//! All kernels, as the families have them, and what their files include.
+//! All kernels of all families, and the headers of their files.
 
 use std::sync::LazyLock;
 
@@ -32,7 +32,7 @@ pub(crate) const TABLES: Tables = [
     attention::TENSOR_KERNELS,
 ];
 
-/// The structs that they take; those that others have for fields come first.
+/// The structs of the kernels' arguments; structs that are fields of others come first.
 const ARGUMENTS: &[&[Definition]] = &[
     walk::DIVIDER,
     walk::WALKS,
@@ -63,7 +63,7 @@ pub(crate) fn arguments() -> &'static str {
     &TEXT
 }
 
-/// What the files include: name and text.
+/// The headers that the files include: name and text.
 pub(crate) fn headers() -> Vec<(&'static str, &'static str)> {
     macro_rules! files {
         ($($name:literal),*) => { [$(($name, include_str!(concat!("../kernels/", $name)))),*] };
@@ -77,7 +77,7 @@ pub(crate) fn names() -> Vec<String> {
     TABLES.iter().flat_map(|table| table.iter()).flat_map(Spec::names).collect()
 }
 
-/// A sum over all files and headers.
+/// A checksum of all files and headers.
 pub(crate) fn fingerprint() -> String {
     let files = Family::ALL.into_iter().map(Family::source).chain(headers());
     cache::fingerprint(files.flat_map(|(name, text)| [name, text]).chain(LANGUAGE))
@@ -86,7 +86,7 @@ pub(crate) fn fingerprint() -> String {
 /// Compiles every file for an architecture, without a GPU.
 ///
 /// # Errors
-/// The compiler's log, or that it is not there.
+/// The compiler's log, or that the compiler is missing.
 pub(crate) fn reports(capability: (u32, u32)) -> Result<Vec<Report>> {
     let (nvrtc, headers) = (Nvrtc::load(libraries::NEWEST)?, headers());
     let report = |family: Family| nvrtc.report(family.source(), &headers, capability);
@@ -97,14 +97,14 @@ pub(crate) fn reports(capability: (u32, u32)) -> Result<Vec<Report>> {
 mod tests {
     use super::*;
 
-    /// The compiler finds a header only by its name here; the emulator's, in the folder.
+    /// Here the compiler finds a header only by its name in the list; the emulator's compiler finds it in the folder.
     #[test]
     fn whatever_is_included_is_given_to_the_compiler() {
         let (sources, headers) = (Family::ALL.map(Family::source), headers());
         for (file, text) in sources.iter().chain(&headers) {
             for line in text.lines().filter_map(|line| line.strip_prefix("#include \"")) {
                 let name = line.trim_end_matches('"');
-                // The emulator's own header is for the host's compiler alone.
+                // The emulator's own header is only for the host's compiler.
                 let known = name == "emulator.h" || headers.iter().any(|(header, _)| *header == name);
                 assert!(known, "{file} includes {name}, which the compiler does not get");
             }

@@ -1,4 +1,4 @@
-//! What a family has at hand: addresses of operands, the size of the grid, the queue that takes a launch.
+//! Tools of a family for launching: addresses of operands, the size of the grid, the queue for a launch.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -20,19 +20,19 @@ pub(crate) const ONE: usize = 0;
 /// See [`ONE`].
 pub(crate) const WIDE: usize = 1;
 
-/// What a kernel gets from the host besides its own argument.
+/// Everything that a family needs to launch a kernel.
 pub(crate) struct Context<'a> {
     pub(crate) queue: &'a Queue,
     pub(crate) properties: &'a Properties,
     pub(crate) modules: &'a Modules,
     pub(crate) table: MutexGuard<'a, Table>,
-    /// The library of matrix products, where it is there.
+    /// cuBLASLt, if it is used.
     pub(crate) blas: Option<&'a BlasLt>,
-    /// Where launches are collected, if they are.
+    /// Collected launches, if they are collected.
     pub(crate) graphs: &'a Mutex<Option<Graphs>>,
-    /// Products of float32 that may be computed in TF32.
+    /// Float32 products that may be computed in TF32.
     pub(crate) tf32: Option<Tf32>,
-    /// Room for partial results between the launches of one call.
+    /// Memory for partial results between the launches of one call.
     pub(crate) scratch: Scratch,
 }
 
@@ -42,13 +42,13 @@ impl Context<'_> {
         self.table.operand(operand)
     }
 
-    /// The address of an operand, 0 where it is absent.
+    /// The address of an operand, 0 if it is absent.
     pub(crate) fn at_optional(&self, operand: &Option<Operand>) -> Result<u64> {
         operand.as_ref().map_or(Ok(0), |operand| self.at(operand))
     }
 
-    /// A grid for `items` independent pieces of work, one per thread: at most what keeps the device busy, since
-    /// kernels go on until all are done.
+    /// A grid for `items` independent pieces of work, one per thread. It has at most as many blocks as keep the device
+    /// busy; kernels loop until all items are done.
     pub(crate) fn grid(&self, items: u64) -> Grid {
         const BLOCKS_PER_PROCESSOR: u64 = 32;
         let most = u64::from(self.properties.processors) * BLOCKS_PER_PROCESSOR;
@@ -75,16 +75,16 @@ impl Context<'_> {
         }
     }
 
-    /// Hands over what is collected, so that something can come behind it.
+    /// Launches the collected work, so that other work can follow it.
     pub(crate) fn hand_over(&self) -> Result<()> {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         graphs.as_mut().map_or(Ok(()), |graphs| graphs.flush(self.queue, self.blas))
     }
 
-    /// Whether this will be launched with what is collected; false where nothing is.
+    /// Adds the work to the collected launches. Returns false if launches are not collected.
     ///
     /// # Errors
-    /// What failed of what was collected before.
+    /// A failure of work that was collected before.
     pub(crate) fn collected(&self, work: Work) -> Result<bool> {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         graphs.as_mut().map_or(Ok(false), |graphs| graphs.collect(work, self.queue, self.blas).map(|()| true))

@@ -1,28 +1,30 @@
 //! The NVIDIA backend: kernels in CUDA C, compiled for the device at hand.
 //!
-//! It is given a device's number, and gives [`Cuda`]: segments of its memory, and the contract's kernels in them.
+//! Given the index of a device, it makes a [`Cuda`]: segments of the device's memory, and the kernels of the backend
+//! contract in them.
 //!
 //! - It builds without a CUDA toolkit and starts on every machine: driver and compiler are loaded at run time, and
-//!   [`Cuda::open`] says which is missing and how to get it.
-//! - One stream is the one queue. A launch synchronises nothing, allocates nothing and handles no string: functions
-//!   are resolved when their family is first used.
-//! - Kernels are compiled by NVRTC to machine code of the device's own architecture and kept on disk (see `cache.rs`).
+//!   [`Cuda::open`] tells which is missing and how to get it.
+//! - One stream is the one queue. A launch does not synchronise, allocate or handle strings: functions are looked up
+//!   when their family is first used.
+//! - NVRTC compiles kernels to machine code of the device's own architecture; the code is kept on disk (see
+//!   `cache.rs`).
 //! - Results are the same to the bit in every run on one device: no kernel adds floats atomically.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
-//! | `driver.rs`, `queue.rs` | the driver behind safe calls, and what its errors mean; context and stream |
+//! | `driver.rs`, `queue.rs` | the driver behind safe calls, and its errors explained; context and stream |
 //! | `memory.rs`, `staging.rs` | segments and reservations; copies to the device |
-//! | `libraries.rs` | where NVRTC and cuBLASLt lie, and their functions |
-//! | `compile.rs`, `cache.rs`, `modules.rs` | compiler, disk cache, what they make of a family |
-//! | `arguments.rs`, `kernel.rs`, `kernels.rs` | the structs that kernels take, in Rust and in C; a kernel; all kernels |
-//! | `figures.rs` | memory outside of segments, and what NVML says |
-//! | `blaslt.rs`, `blaslt/` | matrix products by cuBLASLt, where it is |
-//! | `call.rs`, `launch.rs`, `walk.rs` | a launch; what a family has at hand for one; how elementwise kernels go over strided operands |
-//! | `graphs.rs` | launches collected and launched as one, for those who ask for it |
+//! | `libraries.rs` | search for NVRTC and cuBLASLt, and their functions |
+//! | `compile.rs`, `cache.rs`, `modules.rs` | compiler, disk cache, loaded modules of the families |
+//! | `arguments.rs`, `kernel.rs`, `kernels.rs` | the arguments of kernels, in Rust and in C; a kernel; all kernels |
+//! | `figures.rs` | memory outside of segments, and NVML's figures |
+//! | `blaslt.rs`, `blaslt/` | matrix products by cuBLASLt, if it is present |
+//! | `call.rs`, `launch.rs`, `walk.rs` | a launch; a family's tools for it; how elementwise kernels go over strided operands |
+//! | `graphs.rs` | launches collected into CUDA graphs, if that was turned on |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
 //!
-//! `tests/emulator` runs the very kernel files on the host, behind a stand-in driver.
+//! `tests/emulator` runs the same kernel files on the host, with a stand-in driver.
 
 mod arguments;
 mod attention;
@@ -75,25 +77,26 @@ pub fn kernel_arguments() -> &'static str {
     kernels::arguments()
 }
 
-/// A sum over everything that the compiler is given, for checks that are made once per change.
+/// A checksum of everything that the compiler is given, for checks that are made once per change.
 #[doc(hidden)]
 pub fn kernel_fingerprint() -> String {
     kernels::fingerprint()
 }
 
-/// Compiles every kernel file for compute capability `major.minor`, without a GPU, and says what the assembler says.
+/// Compiles every kernel file for compute capability `major.minor`, without a GPU, and returns the assembler's figures.
 ///
 /// # Errors
-/// The compiler's log, or that it is not there.
+/// The compiler's log, or that the compiler is missing.
 #[doc(hidden)]
 pub fn compile_reports(capability: (u32, u32)) -> memcore::Result<Vec<Report>> {
     kernels::reports(capability)
 }
 
-/// Compiles another kernel text for compute capability `major.minor`, without a GPU, to machine code of that many bytes.
+/// Compiles another kernel text for compute capability `major.minor`, without a GPU; returns the number of bytes of
+/// machine code.
 ///
 /// # Errors
-/// The compiler's log, or that it is not there.
+/// The compiler's log, or that the compiler is missing.
 #[doc(hidden)]
 pub fn compile_text(name: &str, source: &str, capability: (u32, u32)) -> memcore::Result<usize> {
     use crate::compile::Compiler as _;

@@ -1,32 +1,32 @@
-//! NVIDIA's libraries besides the driver: where they lie, and their functions.
+//! NVIDIA's libraries besides the driver: search for them, and their functions.
 //!
-//! Not cudarc's: it knows the library names of one CUDA release, and a release may run with any driver of its own major
-//! number or a later one. What a function answers is a plain number here, so that one from a later release is no
-//! variant that Rust does not know.
+//! cudarc's loader is not used: it knows the library names of one CUDA release, and a release may run with any driver
+//! of its own major number or a later one. Status codes are plain numbers here, so that a code from a later release is
+//! not an enum variant unknown to Rust.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use libloading::Library;
 
-/// The oldest and the newest major number of CUDA whose libraries are known.
+/// The oldest major number of CUDA whose libraries are known; [`NEWEST`] is the newest.
 pub(crate) const OLDEST: u32 = 12;
 /// See [`OLDEST`].
 pub(crate) const NEWEST: u32 = 13;
 
-/// Declares a library's functions, and how all of them are found.
+/// Declares a library's functions, and a constructor that looks all of them up.
 macro_rules! functions {
     ($(#[$about:meta])* $name:ident { $($function:ident($($argument:ident: $type:ty),*) -> $answer:ty;)* }) => {
         $(#[$about])*
         #[allow(non_snake_case, reason = "the library's names")]
         pub(crate) struct $name {
             $(pub(crate) $function: unsafe extern "C" fn($($argument: $type),*) -> $answer,)*
-            /// Declared last: it stays as long as its functions.
+            /// Declared last: the library stays loaded as long as its functions.
             _library: ::libloading::Library,
         }
 
         impl $name {
-            /// Looks every function up; says which is missing.
+            /// Looks up every function; the error names the one that is missing.
             pub(crate) fn of(library: ::libloading::Library) -> Result<Self, String> {
                 Ok(Self {
                     // SAFETY: the functions have these types by the library's documentation; they are kept no longer than it.
@@ -42,10 +42,10 @@ pub(crate) use functions;
 /// Major and minor.
 pub(crate) type Version = (u32, u32);
 
-/// The first library of a kind (`nvrtc`, `cublasLt`) that `open` takes and a driver of CUDA `newest` can run.
+/// Returns the first library of a kind (`nvrtc`, `cublasLt`) that `open` accepts and a driver of CUDA `newest` can run.
 ///
 /// # Errors
-/// Why the first that was found is not taken, or what was looked for.
+/// The reason why the first one found was not accepted, or the names that were searched for.
 pub(crate) fn find<T>(
     kind: &str,
     newest: u32,
@@ -65,7 +65,8 @@ pub(crate) fn find<T>(
     Err(refused.unwrap_or_else(|| format!("{} were not found", names(kind, newest).join(", "))))
 }
 
-/// Where it may be, the newest first: by name alone, where the system and LD_LIBRARY_PATH say; then in folders.
+/// Candidate paths, the newest first: by name alone, which searches the system's folders and LD_LIBRARY_PATH; then in
+/// known folders.
 fn paths(kind: &str, newest: u32) -> Vec<PathBuf> {
     let names = names(kind, newest);
     let mut paths: Vec<PathBuf> = names.iter().map(PathBuf::from).collect();
@@ -78,14 +79,14 @@ fn paths(kind: &str, newest: u32) -> Vec<PathBuf> {
 fn names(kind: &str, newest: u32) -> Vec<String> {
     let majors = (OLDEST..=newest.min(NEWEST)).rev();
     if cfg!(windows) {
-        // NVRTC's names have a minor number, which stays 0.
+        // The names of NVRTC contain a minor number, which stays 0.
         let minor = if kind == "nvrtc" { "0_0" } else { "" };
         return majors.map(|major| format!("{kind}64_{major}{minor}.dll")).collect();
     }
     majors.map(|major| format!("lib{kind}.so.{major}")).chain([format!("lib{kind}.so")]).collect()
 }
 
-/// Where the libraries lie that no search path names: a toolkit, and the packages that PyTorch brings.
+/// Folders of libraries that no search path contains: a toolkit, and the packages that PyTorch installs.
 fn folders() -> Vec<PathBuf> {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let toolkits = [set("CUDA_HOME"), set("CUDA_PATH"), Some(PathBuf::from("/usr/local/cuda"))];
@@ -94,14 +95,14 @@ fn folders() -> Vec<PathBuf> {
     toolkits.chain(environments.flat_map(|home| packages(&home.join("lib")))).collect()
 }
 
-/// The folders of libraries in a Python environment: CUDA 13's packages share one, those of CUDA 12 have one each.
+/// The folders of libraries in a Python environment: the packages of CUDA 13 share one, those of CUDA 12 have one each.
 fn packages(lib: &Path) -> Vec<PathBuf> {
     let pythons = entries(lib).into_iter().filter(|path| starts_with(path.file_name(), "python3"));
     let nvidia = pythons.flat_map(|python| entries(&python.join("site-packages/nvidia")));
     std::iter::once(lib.to_path_buf()).chain(nvidia.map(|package| package.join("lib"))).collect()
 }
 
-/// What is in a folder, in order of the names; nothing where it cannot be read.
+/// Entries of a folder, in order of name; empty if it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut paths: Vec<_> =
         std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
@@ -116,12 +117,12 @@ fn starts_with(name: Option<&OsStr>, start: &str) -> bool {
 fn load(path: &Path) -> Option<Library> {
     // SAFETY: NVIDIA's libraries do nothing when they are loaded but set themselves up.
     let open = |path: &Path| unsafe { Library::new(path) }.ok();
-    // NVRTC looks for a part of itself by name alone, and finds what is in the process already.
+    // NVRTC looks for a part of itself by name alone, and finds a library that the process has already loaded.
     if starts_with(path.file_name(), "libnvrtc.") {
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let parts = folder.map(entries).unwrap_or_default();
         for part in parts.iter().filter(|part| starts_with(part.file_name(), "libnvrtc-builtins.so")) {
-            // It stays for as long as the process: the compiler may come and go.
+            // It stays loaded for the life of the process: the compiler may be loaded and unloaded.
             std::mem::forget(open(part));
         }
     }

@@ -31,7 +31,7 @@ arguments! { ARGUMENTS:
         rows: u64,
         classes: u64,
         inner: u64,
-        /// Strides of the gradient; 0 where it is a scalar.
+        /// Strides of the gradient; 0 for a scalar.
         example: u64,
         position: u64,
         ignore_index: i64,
@@ -45,7 +45,7 @@ kernels! { KERNELS in Loss:
     NLL_LOSS_GRAD: "nll_loss_grad" FLOATS ONE_FORM => NllLossGradArgs;
 }
 
-/// Threads of the one block that adds the losses up.
+/// Threads of the one block that adds up the losses.
 const LOSS_THREADS: u32 = 1024;
 
 fn number(reduction: Reduction) -> u32 {
@@ -94,7 +94,7 @@ pub(crate) fn nll_loss_grad(ctx: &Context<'_>, k: &NllLossGrad) -> Result<()> {
         reduction: number(k.reduction),
         unused: 0,
     };
-    // A warp for each row, or for each class of one.
+    // One warp per row, or one per class of a row.
     let warps = if args.inner == 1 { args.rows } else { args.rows * args.classes };
     ctx.launch(NLL_LOSS_GRAD, Tag::of(k.out.dtype), 0, ctx.grid(warps * 32), &args)
 }

@@ -1,4 +1,4 @@
-//! Batched matrix products: cuBLASLt's where it is there and takes them, else our own.
+//! Batched matrix products: by cuBLASLt if it is present and accepts them, else by this backend's kernels.
 
 use std::ffi::c_void;
 
@@ -24,7 +24,7 @@ arguments! { ARGUMENTS:
         a_strides: [i64; 3],
         b_strides: [i64; 3],
         out_strides: [i64; 2],
-        /// Of the columns of an int8 weight.
+        /// Scales of the columns of an int8 weight.
         scale: *const f32,
         alpha: f32,
         beta: f32,
@@ -39,7 +39,7 @@ kernels! { KERNELS in Matmul:
 }
 
 const PRODUCTS: Kernels<MatmulArgs> = Kernels { ordinary: MATMUL, tensor: Some(MATMUL_TENSOR), tf32: Tf32::All };
-/// Tensor cores' one is for 16-bit types alone.
+/// The kernel on tensor cores is only for 16-bit types.
 const PRODUCTS_INT8: Kernels<MatmulArgs> =
     Kernels { ordinary: MATMUL_INT8, tensor: Some(MATMUL_INT8_TENSOR), tf32: Tf32::All };
 
@@ -48,7 +48,7 @@ fn sizes(k: &Matmul) -> [usize; 4] {
     [m, n, inner, batch]
 }
 
-/// What the kernels can count.
+/// True if the kernels can count the sizes.
 pub(crate) fn supports(k: &Matmul) -> bool {
     gemm::fits(sizes(k))
 }
@@ -62,10 +62,10 @@ fn strides(layout: &Layout) -> [i64; 3] {
     std::array::from_fn(|axis| layout.strides()[axis] as i64)
 }
 
-/// Queues the product. False where the library does not take it; nothing was queued then.
+/// Queues the product. Returns false if the library does not accept it; nothing was queued then.
 ///
 /// # Errors
-/// [`Error::Backend`](memcore::Error::Backend) when the library fails at what it had promised.
+/// [`Error::Backend`](memcore::Error::Backend) if the library fails at a product that it had accepted.
 fn by_library(ctx: &Context<'_>, blas: &BlasLt, k: &Matmul) -> Result<bool> {
     let workspace = match &k.workspace {
         Some(own) => Scratch { address: ctx.at(own)?, bytes: own.region.len },
@@ -75,7 +75,8 @@ fn by_library(ctx: &Context<'_>, blas: &BlasLt, k: &Matmul) -> Result<bool> {
     let places = Places { a, b, bias: ctx.at_optional(&k.bias)?, out, workspace };
     let Some((product, ran)) = blas.product(k, places, ctx.tf32 == Some(Tf32::All)) else { return Ok(false) };
     if !ran {
-        // Whether the library takes it shows only when it runs: now, behind what is collected, not with it.
+        // Whether the library accepts it shows only when it runs: so it runs now, after the collected work, not with
+        // it.
         ctx.hand_over()?;
         return blas.try_first(ctx.queue, &product);
     }

@@ -1,4 +1,4 @@
-//! Segments: memory of the driver's, and reserved addresses that memory is mapped into piece by piece.
+//! Segments: memory of the driver, and reserved address ranges to which memory is mapped piece by piece.
 
 use cudarc::driver::sys;
 use memcore::backend::{Operand, Region, SegmentId, SegmentTable};
@@ -7,26 +7,26 @@ use memcore::error::{Error, Result};
 use crate::driver::{Driven, driven};
 use crate::queue::Queue;
 
-/// Every block starts at a multiple of this: what PyTorch rounds to, and more than `cuMemAlloc` promises (256) or a
-/// 16-byte access needs.
+/// Every block starts at a multiple of this: the multiple that `cuMemAlloc` promises, and more than a 16-byte access
+/// needs.
 pub(crate) const ALIGNMENT: u64 = 256;
 
 struct Segment {
     base: u64,
     bytes: u64,
-    /// What is mapped of a reservation; `None` for an ordinary segment.
+    /// The mapped part of a reservation; `None` for an ordinary segment.
     granules: Option<Granules>,
 }
 
-/// A reservation is mapped granule by granule, each with memory of its own: the driver unmaps only what was mapped as
-/// one. A granule is a page of the allocator's, as in PyTorch, which may give back any of them.
+/// The granules of a reservation. Each is mapped with memory of its own, because the driver unmaps only whole mappings.
+/// A granule is a page of the allocator, as in PyTorch, which may give back any of them.
 struct Granules {
     bytes: u64,
     mapped: Vec<bool>,
 }
 
 impl Granules {
-    /// The granules that `offset..offset + bytes` consists of.
+    /// The granules of `offset..offset + bytes`.
     fn range(&self, offset: u64, bytes: u64) -> Option<std::ops::Range<usize>> {
         let end = offset.checked_add(bytes)?;
         let whole = bytes > 0 && offset.is_multiple_of(self.bytes) && bytes.is_multiple_of(self.bytes);
@@ -49,7 +49,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// Takes `bytes` from the driver; `limit_bytes` is what the device has.
+    /// Takes `bytes` from the driver; `limit_bytes` is the total of the device.
     pub(crate) fn alloc(&mut self, queue: &Queue, bytes: u64, limit_bytes: u64) -> Result<SegmentId> {
         if bytes > limit_bytes {
             return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes });
@@ -64,14 +64,14 @@ impl Table {
     /// Gives a segment back; an unknown id is ignored.
     pub(crate) fn free(&mut self, queue: &Queue, id: SegmentId) {
         let Some(segment) = self.segments.remove(id) else { return };
-        // A failure means that the context is lost, and everything in it with it: the next call says so.
+        // A failure means that the context is lost, with everything in it: the next call reports it.
         let _ = match segment.granules {
             None => queue.free(segment.base),
             Some(granules) => unreserve(queue, segment.base, segment.bytes, granules),
         };
     }
 
-    /// Gives everything back.
+    /// Frees all segments.
     pub(crate) fn clear(&mut self, queue: &Queue) {
         for id in self.segments.ids() {
             self.free(queue, id);
@@ -89,7 +89,7 @@ impl Table {
         self.segments.check_room()?;
         queue.bind()?;
         let least = granularity(device)?;
-        // Pages that the driver cannot have are mapped in its own, if at all.
+        // A page size that the driver cannot map is replaced by the driver's own.
         let granule = if page_bytes > 0 && page_bytes.is_multiple_of(least) { page_bytes } else { least };
         let count = bytes.div_ceil(granule);
         let bytes = count.saturating_mul(granule);
@@ -99,7 +99,7 @@ impl Table {
         self.segments.insert(Segment { base, bytes, granules: Some(granules) })
     }
 
-    /// Maps memory into a reservation: all of it or none.
+    /// Maps memory to a reservation: all of it or none.
     pub(crate) fn map(
         &mut self,
         queue: &Queue,
@@ -137,20 +137,20 @@ impl Table {
         let outcome = outcome.and_then(|()| driven!(cuMemSetAccess(base + offset, bytes as usize, &access, 1)));
         outcome.map_err(|error| {
             for i in range {
-                // What was refused is told; a second failure on the way back adds nothing.
+                // The refusal is reported; a second failure while undoing adds nothing.
                 let _ = granules.unmap(base, i);
             }
             if error.is_out_of_memory() { full(queue, bytes) } else { error.into() }
         })
     }
 
-    /// Unmaps what is mapped of `offset..offset + bytes`.
+    /// Unmaps all mapped granules of `offset..offset + bytes`.
     pub(crate) fn unmap(&mut self, queue: &Queue, id: SegmentId, offset: u64, bytes: u64) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let base = segment.base;
         let Some(granules) = &mut segment.granules else { return };
         let Some(range) = granules.range(offset, bytes) else { return };
-        // Kernels in the queue may use it. A failure means that the context is lost: the next call says so.
+        // Kernels in the queue may use it. A failure means that the context is lost: the next call reports it.
         let _ = queue.synchronize();
         for i in range {
             let _ = granules.unmap(base, i);
@@ -169,18 +169,18 @@ impl Table {
         }
     }
 
-    /// The address of an operand; 0 where it has no bytes.
+    /// The address of an operand; 0 if it has no bytes.
     pub(crate) fn operand(&self, operand: &Operand) -> Result<u64> {
         if operand.region.len == 0 { Ok(0) } else { self.address(operand.region) }
     }
 }
 
-/// The device is merely full.
+/// The error that the device is full now.
 fn full(queue: &Queue, requested_bytes: u64) -> Error {
     Error::DeviceFull { requested_bytes, free_bytes: queue.memory_info().ok().map(|(free, _)| free) }
 }
 
-/// Where and how granules are made.
+/// Location and kind of the granules' memory.
 fn properties(device: sys::CUdevice) -> sys::CUmemAllocationProp {
     // SAFETY: a plain struct of numbers and handles, for which zero means none.
     let mut properties: sys::CUmemAllocationProp = unsafe { std::mem::zeroed() };
@@ -190,7 +190,7 @@ fn properties(device: sys::CUdevice) -> sys::CUmemAllocationProp {
     properties
 }
 
-/// What the size and place of a granule are multiples of; 2 MiB on every device so far.
+/// Size and address of a granule are multiples of this; 2 MiB on every device so far.
 fn granularity(device: sys::CUdevice) -> Driven<u64> {
     let mut bytes = 0;
     let properties = properties(device);
@@ -199,18 +199,18 @@ fn granularity(device: sys::CUdevice) -> Driven<u64> {
     Ok(bytes.max(1) as u64)
 }
 
-/// Puts memory behind `at..at + bytes`, which is reserved and free. On failure nothing is mapped.
+/// Maps memory to `at..at + bytes`, which is reserved and unmapped. On failure nothing is mapped.
 fn map_granule(device: sys::CUdevice, at: u64, bytes: u64) -> Driven<()> {
     let properties = properties(device);
     let mut handle = 0;
     driven!(cuMemCreate(&mut handle, bytes as usize, &properties, 0))?;
     let mapped = driven!(cuMemMap(at, bytes as usize, 0, handle, 0));
-    // The mapping keeps the memory; without one, this gives it back.
+    // The mapping keeps the memory alive; without a mapping, this frees it.
     let released = driven!(cuMemRelease(handle));
     mapped.and(released)
 }
 
-/// Unmaps what is left and gives the addresses up.
+/// Unmaps the remaining granules and frees the addresses.
 fn unreserve(queue: &Queue, base: u64, bytes: u64, mut granules: Granules) -> Driven<()> {
     queue.synchronize()?;
     for i in 0..granules.mapped.len() {

@@ -1,4 +1,4 @@
-//! The modules that the families become when they are first used, and their functions.
+//! Modules: the loaded kernels of each family, with their functions, loaded at first use.
 
 use std::ffi::CString;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -13,31 +13,31 @@ use crate::figures;
 use crate::kernel::{Family, Kernel, Spec, Tag};
 use crate::queue::Queue;
 
-/// The newest driver that can say how large a kernel's argument is: CUDA 12.4.
+/// The oldest driver that can report the size of a kernel's argument: CUDA 12.4.
 const PARAMETER_INFO_VERSION: i32 = 12_040;
 
-/// A loaded family: its functions by place in the table, then by type and form. A lookup follows two indices.
+/// A loaded family: its functions by index in the table, then by type and form. A look-up uses two indices.
 struct Module {
     handle: sys::CUmodule,
-    /// What the driver took for it.
+    /// Memory that the driver took for it.
     held_bytes: u64,
     functions: Box<[Box<[CUfunction]>]>,
 }
 
-/// The kernels of each family, in its order.
+/// The kernels of each family, in the order of the families.
 pub(crate) type Tables = [&'static [Spec]; Family::ALL.len()];
 
-/// The families of a device, each loaded when it is first used.
+/// The families of a device, each loaded at first use.
 pub(crate) struct Modules {
     driver: Driver,
     capability: (u32, u32),
     compiler: Box<dyn Compiler>,
     /// The kernels of each family.
     tables: Tables,
-    /// What their files include.
+    /// The headers that their files include.
     headers: Vec<(&'static str, &'static str)>,
     loaded: [OnceLock<Module>; Family::ALL.len()],
-    /// Held while a family is compiled: two threads that need it first do not both compile.
+    /// Held while a family is compiled, so that two threads that need it do not both compile it.
     loading: Mutex<()>,
 }
 
@@ -49,11 +49,11 @@ unsafe impl Sync for Modules {}
 /// A module with its functions.
 type Loaded = (sys::CUmodule, Box<[Box<[CUfunction]>]>);
 
-/// Why a module was not opened.
+/// The reason why a module was not opened.
 enum Refused {
-    /// The driver does not take the machine code.
+    /// The driver does not accept the machine code.
     Image(DriverError),
-    /// It does, or has no room for it, or a function is not what it should be.
+    /// The driver accepts it, but has no room for it, or a function differs from its description.
     Function(Error),
 }
 
@@ -69,7 +69,7 @@ impl Modules {
         Self { driver, capability, compiler, tables, headers, loaded, loading: Mutex::default() }
     }
 
-    /// The function of a kernel for a type, in a form. Loads the family where it is not yet.
+    /// Returns the function of a kernel for a type and a form. Loads the family if it is not loaded yet.
     pub(crate) fn function<A>(&self, queue: &Queue, kernel: Kernel<A>, tag: Tag, form: usize) -> Result<CUfunction> {
         let spec = kernel.spec;
         let module = match self.loaded[spec.family as usize].get() {
@@ -81,7 +81,7 @@ impl Modules {
             .ok_or_else(|| Error::backend(NAME, format!("there is no kernel {} for {tag:?}", spec.name)))
     }
 
-    /// Loads every family: what a first step would otherwise do on the way.
+    /// Loads every family: otherwise a first step would do that.
     pub(crate) fn load_all(&self, queue: &Queue) -> Result<()> {
         Family::ALL.into_iter().try_for_each(|family| match self.loaded[family as usize].get() {
             Some(_) => Ok(()),
@@ -98,7 +98,7 @@ impl Modules {
         queue.bind()?;
         let key = self.key(family);
         let opened = match cache::load(&key).map(|image| self.open(queue, family, &image)) {
-            // A file may be damaged, by a full disk for one.
+            // The file may be damaged, for example by a full disk.
             None | Some(Err(Refused::Image(_))) => self.open(queue, family, &self.compile(family, &key)?),
             Some(opened) => opened,
         };
@@ -112,8 +112,8 @@ impl Modules {
         Ok(slot.get_or_init(|| Module { handle, held_bytes, functions }))
     }
 
-    /// The module, its functions, and what the driver took for it. A driver may load a function only when it is looked
-    /// up: both are one step.
+    /// Returns the module, its functions, and the memory that the driver took for it. A driver may load a function only
+    /// when it is looked up: both are one step.
     fn open(&self, queue: &Queue, family: Family, image: &[u8]) -> std::result::Result<(Loaded, u64), Refused> {
         figures::measured(queue, || {
             let mut handle = std::ptr::null_mut();
@@ -125,12 +125,12 @@ impl Modules {
         })
     }
 
-    /// How many files the compiler has still to be asked for, where what it makes is kept.
+    /// Number of files that the compiler has still to compile; 0 if the cache is off.
     pub(crate) fn not_compiled(&self) -> usize {
         Family::ALL.into_iter().filter(|&family| cache::lacks(&self.key(family))).count()
     }
 
-    /// The files that are loaded, with what the driver took for each.
+    /// The loaded files, with the memory that the driver took for each.
     pub(crate) fn held(&self) -> Vec<(&'static str, u64)> {
         let file = |family: Family| Some((family.source().0, self.loaded[family as usize].get()?.held_bytes));
         Family::ALL.into_iter().filter_map(file).collect()
@@ -141,7 +141,7 @@ impl Modules {
         format!("sm_{major}{minor}")
     }
 
-    /// What the family's machine code is kept under.
+    /// The cache key of the family's machine code.
     fn key(&self, family: Family) -> String {
         let (name, source) = family.source();
         let (architecture, version) = (self.architecture(), self.compiler.version());
@@ -150,7 +150,7 @@ impl Modules {
         format!("{}-{architecture}-{sum}.cubin", name.trim_end_matches(".cu"))
     }
 
-    /// The family's machine code from the compiler, kept for the next time.
+    /// Compiles the family and stores its machine code in the cache.
     fn compile(&self, family: Family, key: &str) -> Result<Vec<u8>> {
         let (name, source) = family.source();
         let image = self.compiler.compile(name, source, &self.headers, self.capability).map_err(|log| {
@@ -161,7 +161,7 @@ impl Modules {
         Ok(image)
     }
 
-    /// Looks every function of the family up, and compares the size of its argument with ours where the driver says it.
+    /// Looks up every function of the family, and compares the size of its argument with ours if the driver reports it.
     fn resolve(&self, module: sys::CUmodule, family: Family) -> Result<Box<[Box<[CUfunction]>]>> {
         let found = |spec: &Spec| spec.names().map(|name| self.find(module, &name, spec.args_bytes)).collect();
         self.tables[family as usize].iter().map(found).collect()
@@ -187,7 +187,7 @@ impl Modules {
     pub(crate) fn unload(&mut self) {
         for slot in &mut self.loaded {
             if let Some(module) = slot.take() {
-                // The device may be lost; then its modules are too.
+                // The device may be lost; then its modules are lost too.
                 let _ = driven!(cuModuleUnload(module.handle));
             }
         }

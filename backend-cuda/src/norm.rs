@@ -18,7 +18,7 @@ arguments! { ARGUMENTS:
         x: *const c_void,
         weight: *const c_void,
         bias: *const c_void,
-        /// Null for root-mean-square.
+        /// Null for root-mean-square normalisation.
         mean: *mut f32,
         rstd: *mut f32,
         rows: u64,
@@ -38,8 +38,8 @@ arguments! { ARGUMENTS:
         n: u64,
     }
 
-    /// Gradients of the parameters: sums over rows. A block has 32 columns and 8 rows at a time of one chunk of rows; chunks
-    /// leave partial sums, which `column_sums` adds up in order.
+    /// Gradients of the parameters: sums over rows. A block handles 32 columns, and 8 rows at a time of one chunk of
+    /// rows. Chunks write partial sums, which `column_sums` adds up in order.
     struct ParameterGradArgs {
         grad: *const c_void,
         x: *const c_void,
@@ -60,7 +60,7 @@ arguments! { ARGUMENTS:
         chunks: u64,
     }
 
-    /// What a chunk of a channel holds: count, mean and sum of squares beside it; or the sums of a gradient.
+    /// Results of a chunk of a channel: count, mean and sum of squared deviations; or the sums of a gradient.
     struct ChannelArgs {
         x: *const c_void,
         grad: *const c_void,
@@ -73,15 +73,15 @@ arguments! { ARGUMENTS:
         images: u64,
         length: u64,
         chunks: u64,
-        /// From image to image, from channel to channel, from place to place.
+        /// Steps from image to image, from channel to channel, from position to position.
         x_steps: [u64; 3],
         grad_steps: [u64; 3],
         by_length: Divider,
         unused: u32,
     }
 
-    /// Merges the chunks of each channel, keeps the statistics, and leaves what the last pass multiplies and adds. The parameters and the running
-    /// statistics have a type of their own.
+    /// Merges the chunks of each channel, stores the statistics, and writes the factors and summands of the last pass.
+    /// The parameters and the running statistics have a type of their own.
     struct ChannelFinishArgs {
         partial: *const f32,
         weight: *const c_void,
@@ -90,7 +90,7 @@ arguments! { ARGUMENTS:
         running_var: *mut c_void,
         save_mean: *mut f32,
         save_invstd: *mut f32,
-        /// Gradients: what forward used, and what is wanted.
+        /// For gradients: the statistics that forward used, and the gradients that are wanted.
         mean: *const f32,
         invstd: *const f32,
         out_weight: *mut c_void,
@@ -180,7 +180,7 @@ fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
     ctx.launch(ROW_NORM, Tag::of(dtype), form, grid, a)
 }
 
-/// The gradients of [`LayerNorm`] that are present.
+/// Those gradients of [`LayerNorm`] that are present.
 pub(crate) fn layer_norm_grad(ctx: &Context<'_>, k: &LayerNormGrad) -> Result<()> {
     let args = RowNormGradArgs {
         out: ctx.at_optional(&k.out_x)?,
@@ -196,7 +196,7 @@ pub(crate) fn layer_norm_grad(ctx: &Context<'_>, k: &LayerNormGrad) -> Result<()
     parameter_grads(ctx, k.x.dtype, &args, &k.out_weight, &k.out_bias)
 }
 
-/// The gradients of [`RmsNorm`] that are present.
+/// Those gradients of [`RmsNorm`] that are present.
 pub(crate) fn rms_norm_grad(ctx: &Context<'_>, k: &RmsNormGrad) -> Result<()> {
     let args = RowNormGradArgs {
         out: ctx.at_optional(&k.out_x)?,
@@ -222,11 +222,11 @@ fn row_norm_grad(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs) -> Result
     ctx.launch(ROW_NORM_GRAD, Tag::of(dtype), form, grid, a)
 }
 
-/// Rows that a block of the parameters' gradients takes at least, and chunks that it is worth having.
+/// Minimum rows per block for the parameters' gradients, and maximum number of chunks.
 const CHUNK_ROWS: u64 = 64;
 const MAX_CHUNKS: u64 = 256;
 
-/// Sums over rows, in chunks that leave their sums in the scratch.
+/// Sums over rows, in chunks that write their sums to the scratch.
 fn parameter_grads(
     ctx: &Context<'_>,
     dtype: DType,
@@ -237,7 +237,7 @@ fn parameter_grads(
     if a.n == 0 || (out_weight.is_none() && out_bias.is_none()) {
         return Ok(());
     }
-    // Both sums in one pass, as many columns at a time as the scratch holds.
+    // Both sums in one pass, with as many chunks as the scratch has room for.
     let room = ctx.scratch.bytes / 8;
     let chunks = a.rows.div_ceil(CHUNK_ROWS).clamp(1, MAX_CHUNKS).min((room / a.n).max(1));
     let partial = [ctx.scratch.address, ctx.scratch.address + chunks * a.n * 4];
@@ -263,28 +263,28 @@ fn parameter_grads(
     Ok(())
 }
 
-/// Both sums of one chunk lie in the scratch.
+/// True if both sums of one chunk fit the scratch.
 pub(crate) fn supports_row_grad(x: &Operand) -> bool {
     x.dims()[1] <= 1 << 20
 }
 
 // ---- channels ----
 
-/// Three numbers per channel and chunk, and three per channel behind them, lie in the scratch; indices of a channel
-/// have 31 bits.
+/// True if the scratch has room for three numbers per channel and chunk, followed by three per channel, and if the
+/// indices of a channel have 31 bits.
 pub(crate) fn supports_channels(x: &Operand) -> bool {
     x.dims()[1] <= 1 << 18 && x.numel() < 1 << 31
 }
 
-/// Elements of a channel that a block takes at least.
+/// Minimum elements of a channel per block.
 const CHUNK_ELEMENTS: u64 = 4096;
 
-/// Elements of a type in 16 bytes.
+/// Number of elements in 16 bytes.
 fn pack(dtype: DType) -> u64 {
     PACK_BYTES / dtype.size()
 }
 
-/// `[n, c, l]`, and how its channels are cut into chunks.
+/// `[n, c, l]`, and the division of its channels into chunks.
 struct Channels {
     images: u64,
     channels: u64,
@@ -314,7 +314,7 @@ impl Channels {
         (self.images * self.length) as f32
     }
 
-    /// A pass over every element of every channel.
+    /// Runs a pass over every element of every channel.
     fn pass(
         &self,
         ctx: &Context<'_>,
@@ -337,7 +337,7 @@ impl Channels {
             by_length: Divider::new(self.length as u32),
             unused: 0,
         };
-        // A thread, a warp or a block per channel and chunk; a block that moves 16 bytes at a time.
+        // One thread, warp or block per channel and chunk; also a block that moves 16 bytes at a time.
         let (form, team) = match self.images * self.length {
             0..=8 => (0, 1),
             9..=1024 => (1, 32),
@@ -349,7 +349,8 @@ impl Channels {
         ctx.launch(kernel, Tag::of(dtype), form, grid, &args)
     }
 
-    /// Whether elements lie together in 16 aligned bytes, each of them in one image: of the input, the gradient and what else is at `bases`.
+    /// True if elements come in aligned groups of 16 bytes, each within one image: those of the input, the gradient and
+    /// all other `bases`.
     fn in_packs(&self, bases: &[u64], dtype: DType) -> bool {
         let pack = pack(dtype);
         let steps = |[image, channel, place]: [u64; 3]| {
@@ -359,7 +360,7 @@ impl Channels {
         self.length.is_multiple_of(pack) && aligned && steps(self.x_steps) && steps(self.grad_steps)
     }
 
-    /// The last pass: one element or 16 bytes of one plane at a time.
+    /// The last pass, over one element or 16 bytes of one plane at a time.
     fn apply(
         &self,
         ctx: &Context<'_>,
@@ -416,7 +417,7 @@ pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     c.apply(ctx, CHANNEL_APPLY, dtype, apply)
 }
 
-/// The gradients of [`BatchNorm`] that are present.
+/// Those gradients of [`BatchNorm`] that are present.
 pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
     let c = Channels::new(ctx, &k.x, &k.grad);
     if c.channels == 0 {

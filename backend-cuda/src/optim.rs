@@ -10,10 +10,10 @@ use crate::arguments::{Bits, Definition, Field, argument, arguments};
 use crate::kernel::{ONE_FORM, Tag, kernels};
 use crate::launch::{Context, Grid};
 
-/// Tensors of a launch: what an argument of 4 KiB holds.
+/// Tensors per launch: as many as fit an argument of 4 KiB.
 const MAX_TENSORS: usize = 48;
 
-/// Elements of a block.
+/// Elements per block.
 const CHUNK: u64 = 4096;
 
 arguments! { TENSORS:
@@ -23,7 +23,7 @@ arguments! { TENSORS:
         grad: *const c_void,
         momentum: *mut c_void,
         elements: u64,
-        /// Whether 16 bytes can be moved at a time.
+        /// 1 if 16 bytes can be moved at a time.
         aligned: u64,
     }
 
@@ -35,7 +35,7 @@ arguments! { TENSORS:
         exp_avg_sq: *mut c_void,
         max_exp_avg_sq: *mut c_void,
         step: *const f32,
-        /// The highest bit: whether 16 bytes can be moved at a time.
+        /// The highest bit is set if 16 bytes can be moved at a time.
         elements: u64,
     }
 
@@ -48,7 +48,7 @@ arguments! { TENSORS:
 }
 
 argument! { [T: Field<Host = T> + Copy + PartialEq] [format!("List<{}>", T::declare("").trim_end())]
-    /// `tensors[i]` has the blocks from `first_block[i]` on.
+    /// The blocks of `tensors[i]` begin at `first_block[i]`.
     struct List<T> {
         first_block: [u32; MAX_TENSORS + 1],
         count: u32,
@@ -56,7 +56,7 @@ argument! { [T: Field<Host = T> + Copy + PartialEq] [format!("List<{}>", T::decl
     }
 }
 
-/// A list of each kind of tensors.
+/// The C definitions of a list for each kind of tensors.
 pub(crate) const LISTS: &[Definition] = &[
     || "template <typename Tensor> struct List;\n".to_string(),
     || format!("template <> {}", List::<SgdTensor>::definition()),
@@ -133,8 +133,8 @@ impl<T: Field<Host = T> + Copy + Default + PartialEq> List<T> {
     }
 }
 
-/// Goes over a list in launches of one type, as many tensors as an argument holds. `tensor` makes the entry of an item;
-/// `launch` runs a list.
+/// Goes over a list in launches of one type, each with as many tensors as an argument holds. `tensor` makes the entry
+/// of an item; `launch` runs a list.
 fn each_list<I, T: Field<Host = T> + Copy + Default + PartialEq>(
     items: &[I],
     operand: impl Fn(&I) -> &Operand,
@@ -166,7 +166,7 @@ fn each_list<I, T: Field<Host = T> + Copy + Default + PartialEq>(
     Ok(())
 }
 
-/// Whether all of these addresses (0: absent) take four elements at a time.
+/// True if four elements at a time can be moved at all of these addresses (0: absent).
 fn aligned(dtype: DType, addresses: &[u64]) -> bool {
     addresses.iter().all(|address| address.is_multiple_of(4 * dtype.size()))
 }
@@ -234,7 +234,7 @@ pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
     )
 }
 
-/// `grad *= inv_scale` for every gradient, and whether one was not a number.
+/// Computes `grad *= inv_scale` for every gradient, and records whether one was infinite or NaN.
 pub(crate) fn unscale(ctx: &Context<'_>, k: &Unscale) -> Result<()> {
     let (inv_scale, found_inf) = (ctx.at(&k.inv_scale)?, ctx.at(&k.found_inf)?);
     let entry = |grad: &Operand| {

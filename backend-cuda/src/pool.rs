@@ -14,12 +14,12 @@ use crate::walk::Divider;
 arguments! { ARGUMENTS:
     struct PoolArgs {
         out: *mut c_void,
-        /// The input; the gradient of the result.
+        /// The input; for the backward pass, the gradient of the result.
         x: *const c_void,
         indices: *mut i64,
-        /// Elements of the result of the launch; fewer than 2^31.
+        /// Number of elements that the launch writes; fewer than 2^31.
         elements: u32,
-        /// Input plane and output plane.
+        /// Sizes of the input plane and the output plane.
         height: u32,
         width: u32,
         out_height: u32,
@@ -38,13 +38,13 @@ kernels! { KERNELS in Pool:
     POOL2D_GRAD: "pool2d_grad" FLOATS ONE_FORM => PoolArgs;
 }
 
-/// Positions have 31 bits.
+/// True if positions fit 31 bits.
 pub(crate) fn supports(x: &Operand, y: &Operand) -> bool {
     x.numel() < 1 << 31 && y.numel() < 1 << 31
 }
 
 impl PoolArgs {
-    /// `x` is the input's side, `y` the result's, `over` the one whose elements the launch goes over.
+    /// Creates the arguments. `x` is the input's side, `y` the result's; the launch goes over the elements of `over`.
     fn new(g: &Pool2dGeometry, op: PoolOp, x: &Operand, y: &Operand, over: &Operand) -> Self {
         let plane = |operand: &Operand| [operand.dims()[2] as u32, operand.dims()[3] as u32];
         let pair = |pair: [usize; 2]| pair.map(|v| v as u32);

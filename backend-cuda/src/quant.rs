@@ -33,7 +33,7 @@ kernels! { KERNELS in Quant:
     DEQUANTIZE_INT8: "dequantize_int8" FLOATS ONE_WIDE => DequantizeArgs;
 }
 
-/// Each row to int8, by its largest magnitude.
+/// Converts each row to int8, scaled by its largest magnitude.
 pub(crate) fn quantize_int8(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
     let (rows, n) = (k.x.dims()[0] as u64, k.x.dims()[1] as u64);
     if rows == 0 {

@@ -1,4 +1,4 @@
-//! The one queue of a device: its context, its stream, and what is done in order there besides launches.
+//! The one queue of a device: its context, its stream, and everything in order there besides launches.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -13,7 +13,7 @@ pub(crate) struct Queue {
     device: sys::CUdevice,
     context: sys::CUcontext,
     stream: sys::CUstream,
-    /// Made when something is first copied to the device.
+    /// Created at the first copy to the device.
     staging: Mutex<Option<Staging>>,
 }
 
@@ -49,7 +49,7 @@ impl Queue {
         driven!(cuStreamSynchronize(self.stream))
     }
 
-    /// What the driver says is free and total.
+    /// Free and total memory, as the driver reports them.
     pub(crate) fn memory_info(&self) -> Driven<(u64, u64)> {
         self.bind()?;
         let (mut free, mut total) = (0, 0);
@@ -64,7 +64,7 @@ impl Queue {
         Ok(pointer)
     }
 
-    /// Gives memory back; waits for the queue first, since it may use the memory.
+    /// Frees memory. Waits for the queue first, since queued work may use the memory.
     pub(crate) fn free(&self, pointer: u64) -> Driven<()> {
         self.synchronize()?;
         driven!(cuMemFree_v2(pointer))
@@ -84,7 +84,7 @@ impl Queue {
             // SAFETY: the caller's promise.
             return unsafe { staging.upload(from, to, self.stream) };
         }
-        // Without pinned memory: the copy is over before the source is anybody's again.
+        // Without pinned memory: waits for the copy, before the caller may reuse the source.
         driven!(cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast::<c_void>(), from.len(), self.stream))?;
         driven!(cuStreamSynchronize(self.stream))
     }
@@ -102,7 +102,7 @@ impl Queue {
 
 impl Drop for Queue {
     fn drop(&mut self) {
-        // A failure here has nobody to tell: the device is lost or the process ends.
+        // A failure here cannot be reported: the device is lost or the process ends.
         let _ = self.bind();
         if !self.stream.is_null() {
             let _ = driven!(cuStreamSynchronize(self.stream));

@@ -29,7 +29,7 @@ arguments! { ARGUMENTS:
         offset: u64,
         elements: u64,
         p: f32,
-        /// 1/(1 - p); 0 where everything is dropped.
+        /// 1/(1 - p); 0 if everything is dropped.
         scale: f32,
     }
 
@@ -50,7 +50,7 @@ kernels! { KERNELS in Random:
     DROPOUT_GRAD: "dropout_grad" FLOATS ONE_WIDE => DropoutGradArgs;
 }
 
-/// Elements of one counter of the generator.
+/// Elements per counter of the generator.
 const WORDS: u64 = 4;
 
 /// `out[i] = kind(philox(seed, offset, i))`.

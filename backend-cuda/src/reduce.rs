@@ -15,16 +15,16 @@ arguments! { ARGUMENTS:
         out: *mut c_void,
         x: *const c_void,
         indices: *mut i64,
-        /// [chunks, results]; null where there is one chunk.
+        /// [chunks, results]; null with one chunk.
         partial: *mut c_void,
-        /// Result, then the first element of its group.
+        /// Position of the result, and of the first element of its group.
         results: Walk<2>,
         /// Elements of a group.
         group: Walk<1>,
         chunks: u64,
         chunk_length: u64,
         op: u32,
-        /// Whether the results of 16-bit elements are f32.
+        /// 1 if the results of 16-bit elements are f32.
         unrounded: u32,
     }
 }
@@ -33,16 +33,16 @@ kernels! { KERNELS in Reduce:
     REDUCE: "reduce" SUMMED &["_thread", "_warp", "_block", "_chunks"] => ReduceArgs;
 }
 
-/// Bytes of a chunk's result in the scratch: a value and a place.
+/// Bytes of a chunk's result in the scratch: a value and a position.
 const PARTIAL_BYTES: u64 = 16;
 
-/// Forms of the kernel: who has a result.
+/// Forms of the kernel, by the threads that compute one result.
 const THREAD: usize = 0;
 const WARP: usize = 1;
 const BLOCK: usize = 2;
 const CHUNKS: usize = 3;
 
-/// Integers have no mean; indices have 31 bits where there is more than one dimension to divide by.
+/// Integers have no mean. Indices have 31 bits if there is more than one dimension to divide by.
 pub(crate) fn supports(k: &Reduce) -> bool {
     use memcore::DType::{I32, I64};
     let known = k.x.dtype.is_float() || (matches!(k.x.dtype, I64 | I32) && k.op != ReduceOp::Mean);
@@ -78,7 +78,7 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
         unrounded: (k.out.dtype != k.x.dtype).into(),
     };
     let tag = Tag::of(k.x.dtype);
-    // A mean of chunks is taken when they are merged.
+    // With chunks, the mean is computed when they are merged.
     ctx.launch(REDUCE, tag, plan.form, plan.grid(ctx, count), &args)?;
     if plan.chunks > 1 {
         args.chunk_length = 0;
@@ -87,7 +87,8 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     Ok(())
 }
 
-/// `x` with size 1 in the reduced axes, where a result's group begins, and with size 1 in the others, the group.
+/// Two layouts of `x`: with size 1 in the reduced axes, the beginnings of the groups; with size 1 in the others, one
+/// group.
 fn layouts(k: &Reduce) -> Result<(Layout, Layout)> {
     let (dims, strides) = (k.x.dims(), k.x.layout.strides());
     let (mut kept, mut group) = ([1; MAX_RANK], [1; MAX_RANK]);
@@ -98,7 +99,7 @@ fn layouts(k: &Reduce) -> Result<(Layout, Layout)> {
     Ok((Layout::strided(&kept[..dims.len()], strides)?, Layout::strided(&group[..dims.len()], strides)?))
 }
 
-/// Who has a result, and how many chunks a group is cut into.
+/// The threads that compute one result, and the number of chunks of a group.
 struct Plan {
     form: usize,
     chunks: u64,
@@ -106,10 +107,10 @@ struct Plan {
 
 impl Plan {
     fn new(ctx: &Context<'_>, count: u64, length: u64, across: u64, along: u64) -> Self {
-        /// Longer groups are cut, so that no thread adds up more; shorter ones only to keep the device busy.
+        /// Longer groups are cut so that no thread adds up more; shorter ones only to keep the device busy.
         const LONGEST_SHARE: u64 = 4096;
         const SHORTEST_SHARE: u64 = 32;
-        // Neighbouring threads read neighbouring elements: those of other results, or of the same.
+        // Neighbouring threads read adjacent elements: those of other results, or of the same one.
         let columns = across == 1 && along != 1;
         let (form, team) = if columns || length < 16 {
             (THREAD, 1)

@@ -7,17 +7,17 @@ use crate::launch::{Context, Grid, THREADS};
 /// Lanes of a warp.
 const WARP: u64 = 32;
 
-/// Rows longer than this get a block each, shorter ones a warp, which has registers for so many.
+/// Longer rows get a block each. Shorter ones get a warp, which has registers for that many elements.
 const WARP_ROW: u64 = 1024;
 
-/// Rows up to this get a thread each.
+/// Rows up to this length get a thread each.
 const THREAD_ROW: u64 = 4;
 
-/// Bytes that the wide form moves at once.
+/// Bytes that the wide form moves at a time.
 pub(crate) const PACK_BYTES: u64 = 16;
 
-/// The form (`_thread`, `_warp`, `_warp_wide`, `_block`, `_block_wide`) and grid for `rows` rows of `n` elements of the kernel's type;
-/// `bases` are the operands' addresses and element sizes.
+/// Returns form (`_thread`, `_warp`, `_warp_wide`, `_block`, `_block_wide`) and grid for `rows` rows of `n` elements of
+/// the kernel's type. `bases` are the operands' addresses and element sizes.
 pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bases: &[(u64, u64)]) -> (usize, Grid) {
     if n <= THREAD_ROW {
         return (0, ctx.grid(rows));
@@ -29,7 +29,7 @@ pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bases: &[
     (1 + 2 * usize::from(block) + usize::from(wide), Grid::of(blocks.min(most_blocks(ctx))))
 }
 
-/// Blocks that keep the device busy many times over; kernels go on with the rows that are left.
+/// Number of blocks that keeps the device busy many times over; kernels loop over the remaining rows.
 fn most_blocks(ctx: &Context<'_>) -> u64 {
     u64::from(ctx.properties.processors) * 256
 }

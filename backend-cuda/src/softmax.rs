@@ -16,12 +16,12 @@ arguments! { ARGUMENTS:
     struct SoftmaxArgs {
         out: *mut c_void,
         x: *const c_void,
-        /// Groups, and elements of a group.
+        /// Number of groups, and elements of a group.
         rows: u64,
         n: u64,
-        /// Distance of neighbours in a group: 1 in a row, the number of columns of a slice otherwise.
+        /// Distance of neighbouring elements in a group: 1 in a row, otherwise the number of columns of a slice.
         inner: u64,
-        /// The type of x; the kernel's is that of out.
+        /// Type of x; the kernel has the type of out.
         from: u32,
         log: u32,
     }
@@ -61,7 +61,7 @@ pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
     ctx.launch(SOFTMAX_COLUMNS, Tag::of(k.out.dtype), form, grid, &args)
 }
 
-/// `y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`.
+/// `y·(grad − Σ grad·y)`; for the logarithm, `grad − e^y·Σ grad`.
 pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     let [rows, n, inner] = groups(&k.y);
     if rows * n == 0 {
@@ -78,20 +78,20 @@ pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     ctx.launch(SOFTMAX_GRAD_COLUMNS, Tag::of(k.y.dtype), form, grid, &args)
 }
 
-/// Number of groups of an operand `[outer, n, inner]`, elements of a group, their distance.
+/// Number of groups of an operand `[outer, n, inner]`, elements of a group, and their distance.
 fn groups(x: &Operand) -> [u64; 3] {
     let [outer, n, inner] = [x.dims()[0] as u64, x.dims()[1] as u64, x.dims()[2] as u64];
     [outer * inner, n, inner]
 }
 
-/// The form (`_thread`, `_tile`) and grid for `columns` columns of `n` elements: a thread for each where that keeps the device busy, or where
-/// there is nothing to share.
+/// Returns form (`_thread`, `_tile`) and grid for `columns` columns of `n` elements: one thread per column if that
+/// keeps the device busy, or if there is nothing to share.
 fn columns_form(ctx: &Context<'_>, columns: u64, n: u64) -> (usize, Grid) {
-    /// Columns shorter than this are not worth several threads.
+    /// Shorter columns are not worth several threads.
     const SHORT: u64 = 32;
-    /// In longer ones a thread's sum of all elements would be off by too much.
+    /// In longer ones the error of a single thread's sum over all elements would be too large.
     const LONG: u64 = 1024;
-    /// Threads of a column in a tile, `TILE_ROWS` of the kernels.
+    /// Threads per column in a tile; `TILE_ROWS` in the kernels.
     const ROWS: u64 = 8;
     let threads = u64::from(ctx.properties.processors) * u64::from(THREADS) * 2;
     if n < SHORT || (n < LONG && columns >= threads) {
@@ -101,7 +101,7 @@ fn columns_form(ctx: &Context<'_>, columns: u64, n: u64) -> (usize, Grid) {
     (1, Grid::of(columns.div_ceil(u64::from(THREADS) / ROWS).min(most)))
 }
 
-/// The gradient has one type for all its operands.
+/// True if all operands have one type: the gradient's kernel has no other.
 pub(crate) fn supports_grad(k: &SoftmaxGrad) -> bool {
     k.out.dtype == k.y.dtype
 }

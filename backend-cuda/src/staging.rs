@@ -1,8 +1,9 @@
-//! Copies to the device by way of memory that the device reads itself.
+//! Copies to the device through pinned memory, which the device reads itself.
 //!
-//! What an asynchronous copy out of ordinary memory promises depends on the system: the driver may still read it when
-//! the call is back. Here the bytes are first moved to pinned memory, of which there are two pieces in turns, each with
-//! an event behind its last copy; so the caller's memory is free at once, and nobody waits for the queue.
+//! Whether an asynchronous copy from ordinary memory has finished reading when the call returns depends on the system.
+//! Here the bytes are first copied to pinned memory. It has two pieces that are used in turn, each with an event
+//! recorded after its last copy. So the caller's memory can be reused at once, and the caller does not wait for the
+//! queue.
 
 use std::ffi::c_void;
 
@@ -10,19 +11,19 @@ use cudarc::driver::sys;
 
 use crate::driver::{Driven, driven};
 
-/// Of a piece: many times what the copy's start costs.
+/// Size of a piece. Copying it takes many times as long as starting the copy.
 const PIECE_BYTES: usize = 4 << 20;
 
-/// Where a copy begins: a line of the host's cache.
+/// Alignment of a copy's source: a cache line of the host.
 const LINE_BYTES: usize = 64;
 
-/// The two pieces; the context is current whenever they are used, and when they go.
+/// The two pieces. The context must be current whenever they are used or dropped.
 pub(crate) struct Staging {
     pieces: [Piece; 2],
     current: usize,
 }
 
-/// Pinned memory that is filled from its beginning, and the event that says that it was read.
+/// Pinned memory that is filled from its beginning, and the event that signals that it was read.
 struct Piece {
     memory: *mut c_void,
     read: sys::CUevent,
@@ -37,7 +38,7 @@ impl Staging {
         Ok(Self { pieces: [Piece::new()?, Piece::new()?], current: 0 })
     }
 
-    /// Copies to the device, in the queue; the source may be reused on return.
+    /// Copies to the device, in the queue. The source may be reused on return.
     ///
     /// # Safety
     /// `to..to + from.len()` is device memory.
@@ -61,11 +62,11 @@ impl Staging {
         Ok(())
     }
 
-    /// Begins the other piece, once the device has read all of it.
+    /// Switches to the other piece, once the device has read all of it.
     fn turn(&mut self) -> Driven<()> {
         self.current = (self.current + 1) % self.pieces.len();
         let piece = &mut self.pieces[self.current];
-        // An event that nothing was recorded to is over already.
+        // An event that was never recorded counts as complete.
         driven!(cuEventSynchronize(piece.read))?;
         piece.used_bytes = 0;
         Ok(())
@@ -83,7 +84,7 @@ impl Piece {
 
 impl Drop for Piece {
     fn drop(&mut self) {
-        // The driver waits for copies out of it. About a failure nothing can be done.
+        // The driver waits for copies from the memory. Nothing can be done about a failure.
         if !self.read.is_null() {
             let _ = driven!(cuEventDestroy_v2(self.read));
         }

@@ -1,4 +1,4 @@
-//! How an elementwise launch goes over its operands: the host's side of `kernels/walk.cuh`.
+//! Walks over the operands of an elementwise launch: the host's side of `kernels/walk.cuh`.
 
 use memcore::Layout;
 use memcore::layout::MAX_RANK;
@@ -20,7 +20,7 @@ arguments! { DIVIDER:
 }
 
 impl Divider {
-    /// For numbers below 2³¹; `divisor` from 1 to 2³¹.
+    /// Creates a divider for numbers below 2³¹; `divisor` is from 1 to 2³¹.
     pub(crate) fn new(divisor: u32) -> Self {
         let shift = divisor.max(1).next_power_of_two().trailing_zeros();
         let wide = u64::from(divisor.max(1));
@@ -30,7 +30,7 @@ impl Divider {
 }
 
 argument! { [const N: usize] [format!("Walk<{N}>")]
-    /// The dimensions of N operands, innermost first, merged where all of them allow it. The innermost one counts packs.
+    /// The dimensions of N operands, innermost first, merged if all operands allow it. The innermost one counts packs.
     /// With more than one dimension there are fewer than 2³¹ packs: larger launches are split.
     #[derive(Debug)]
     pub(crate) struct Walk<N> {
@@ -38,15 +38,15 @@ argument! { [const N: usize] [format!("Walk<{N}>")]
         /// With one dimension the last pack may be incomplete.
         elements: u64,
         rank: u32,
-        /// Bit k: operand k repeats one element along the innermost dimension.
+        /// Bit `k` is set if operand `k` repeats one element along the innermost dimension.
         repeats: u32,
         dims: [Divider; MAX_RANK],
-        /// In elements, per step of the dimension.
+        /// Strides in elements, per step of the dimension.
         strides: [[i64; MAX_RANK]; N],
     }
 }
 
-/// What the kernels have of walks: the greatest rank, and a struct for each number of operands.
+/// C definitions of walks: the maximum rank, and a struct for each number of operands.
 pub(crate) const WALKS: &[Definition] = &[
     || format!("#define MAX_RANK {MAX_RANK}\ntemplate <int N> struct Walk;\n"),
     || format!("template <> {}", Walk::<1>::definition()),
@@ -55,7 +55,7 @@ pub(crate) const WALKS: &[Definition] = &[
     || format!("template <> {}", Walk::<4>::definition()),
 ];
 
-/// The dimensions of N operands, outermost first, as they are merged.
+/// The dimensions of N operands, outermost first, while they are merged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Dims<const N: usize> {
     rank: usize,
@@ -76,8 +76,8 @@ impl<const N: usize> Dims<N> {
         dims
     }
 
-    /// The same elements in as few dimensions as can be: sizes of 1 dropped, ordered by operand 0's strides, neighbours
-    /// merged where every operand's elements follow each other.
+    /// The same elements in as few dimensions as possible: sizes of 1 dropped, sorted by operand 0's strides, and
+    /// neighbours merged if they are contiguous in every operand.
     pub(crate) fn merged(layouts: [&Layout; N]) -> Self {
         let mut dims = Self::plain(layouts);
         dims.drop_ones();
@@ -86,7 +86,7 @@ impl<const N: usize> Dims<N> {
         dims
     }
 
-    /// As [`Dims::merged`], in the order that they have: element `i` of a walk is the `i`-th in row-major order.
+    /// Like [`Dims::merged`], but in the original order: element `i` of a walk is the `i`-th in row-major order.
     pub(crate) fn ordered(layouts: [&Layout; N]) -> Self {
         let mut dims = Self::plain(layouts);
         dims.drop_ones();
@@ -94,7 +94,7 @@ impl<const N: usize> Dims<N> {
         dims
     }
 
-    /// Operand `k`'s stride along the innermost dimension; 0 where there is none.
+    /// Operand `k`'s stride along the innermost dimension; 0 without dimensions.
     pub(crate) fn inner_stride(&self, k: usize) -> u64 {
         if self.rank == 0 { 0 } else { self.strides[k][self.innermost()] }
     }
@@ -124,7 +124,7 @@ impl<const N: usize> Dims<N> {
         self.rank = kept;
     }
 
-    /// By the stride of operand 0, the result, largest first: writes are then as consecutive as can be.
+    /// Sorts by the stride of operand 0, the result, largest first: writes are then as consecutive as possible.
     fn sort(&mut self) {
         for end in 1..self.rank {
             let mut d = end;
@@ -158,8 +158,9 @@ impl<const N: usize> Dims<N> {
         self.rank.saturating_sub(1)
     }
 
-    /// Whether `pack` elements can be moved at once, `sizes` bytes each from the addresses `bases`: the innermost
-    /// dimension is contiguous or one repeated element in every operand, and every pack starts at a multiple of its size.
+    /// True if `pack` elements, each of `sizes` bytes, can be moved at a time from the addresses `bases`: in every
+    /// operand the innermost dimension is contiguous or one repeated element, and every pack starts at a multiple of
+    /// its size.
     pub(crate) fn packs(&self, bases: [u64; N], sizes: [u64; N], pack: u64) -> bool {
         let inner = self.innermost();
         if self.rank == 0 || (self.rank > 1 && !self.sizes[inner].is_multiple_of(pack)) || self.sizes[inner] < pack {
@@ -175,8 +176,8 @@ impl<const N: usize> Dims<N> {
         })
     }
 
-    /// Calls `launch` with one walk, or with several and the offsets of their first elements where one would be too
-    /// long: the outermost dimension is cut.
+    /// Calls `launch` with one walk. If that would be too long, calls it with several walks and the offsets of their
+    /// first elements: the longest dimension other than the innermost is cut.
     pub(crate) fn each_walk<E>(
         &self,
         pack: u64,
@@ -200,7 +201,7 @@ impl<const N: usize> Dims<N> {
         if whole.rank <= 1 {
             return launch(&whole.walk(pack, elements), offsets);
         }
-        // The longest dimension but the innermost, so that packs stay whole.
+        // The longest dimension other than the innermost, so that packs stay whole.
         let cut = (0..whole.innermost()).max_by_key(|&d| whole.sizes[d]).unwrap_or(0);
         let half = whole.sizes[cut] / 2;
         let (mut low, mut high) = (whole, whole);
@@ -210,7 +211,7 @@ impl<const N: usize> Dims<N> {
         high.split(pack, std::array::from_fn(|k| offsets[k] + half * whole.strides[k][cut]), launch)
     }
 
-    /// The walk over all `elements`, of which there are fewer than 2³¹ packs where it has several dimensions.
+    /// The walk over all `elements`. With several dimensions there are fewer than 2³¹ packs.
     pub(crate) fn walk(&self, pack: u64, elements: u64) -> Walk<N> {
         let mut walk = Walk {
             packs: if self.rank <= 1 { elements.div_ceil(pack) } else { elements / pack },
@@ -223,7 +224,7 @@ impl<const N: usize> Dims<N> {
         for d in 0..self.rank {
             let from = self.rank - 1 - d;
             let step = if d == 0 { pack } else { 1 };
-            // Only the first is ever cut into packs; with one dimension it is not divided by.
+            // Only the first dimension is ever cut into packs; with one dimension it is not divided by.
             walk.dims[d] = if self.rank > 1 { Divider::new((self.sizes[from] / step) as u32) } else { Divider::new(1) };
             for k in 0..N {
                 walk.strides[k][d] = (self.strides[k][from] * step) as i64;
@@ -263,7 +264,7 @@ mod tests {
         let dims = Dims::merged([&dense, &dense]);
         assert_eq!((dims.rank, dims.sizes[0]), (1, 24));
         let turned = Layout::contiguous(&[4, 3, 2]).unwrap().transposed(0, 2);
-        // The same order in both, whatever it is, is one run.
+        // Two operands with the same order, whatever it is, are one run.
         assert_eq!(Dims::merged([&turned, &turned]).rank, 1);
         assert_eq!(Dims::merged([&dense, &turned]).rank, 3);
         let bias = Layout::contiguous(&[4]).unwrap().broadcast_to(&[2, 3, 4]).unwrap();

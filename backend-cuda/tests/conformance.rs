@@ -1,5 +1,5 @@
-//! The conformance suites on the CUDA backend: on the GPU where `REQUIRE_DEVICE=cuda` demands one or one is found, else
-//! on the emulator, which runs the very kernel files on the host.
+//! The conformance suites on the CUDA backend: on the GPU if one is found or `REQUIRE_DEVICE=cuda` demands one, else on
+//! the emulator, which runs the same kernel files on the host.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ mod emulator;
 
 fn main() -> ExitCode {
     if emulator::is_here() {
-        // The emulated device has a memory of its own size: it may be filled.
+        // The emulated device has a memory size of its own: it may be filled.
         let options = Options { may_fill: true };
         return conformance::main_with("cuda on the emulator", options, emulator::open);
     }

@@ -1,5 +1,5 @@
-//! What the device's libraries and its driver take beside tensors: on the emulated device with stand-ins for cuBLASLt and
-//! NVML, one test after the other, since each looks at memory that all share.
+//! Memory that the device's libraries and its driver take besides tensors: on the emulated device with stand-ins for
+//! cuBLASLt and NVML. Tests run one after another, since each reads memory that all share.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -69,7 +69,7 @@ fn equal<T: PartialEq + std::fmt::Debug>(what: &str, ours: T, theirs: T) -> Resu
     if ours == theirs { Ok(()) } else { Err(format!("{what}: {ours:?}, the driver gave {theirs:?}")) }
 }
 
-/// The figure of every step is the emulated driver's own.
+/// The figure of every step equals the emulated driver's.
 fn steps() -> Result<(), String> {
     let cuda = emulator::open()?;
     let opened = cuda.memory_steps();
@@ -90,7 +90,7 @@ fn steps() -> Result<(), String> {
     equal("all parts", sum, info.total_bytes - info.free_bytes)
 }
 
-/// Not with the tests' compiler, but with what stands in for NVRTC.
+/// Uses the stand-in for NVRTC instead of the tests' compiler.
 fn as_a_user() -> Result<(), String> {
     equal("devices", Cuda::count().map_err(|error| error.to_string())?, 1)?;
     let cuda = Cuda::open(0).map_err(|error| error.to_string())?;
@@ -98,7 +98,7 @@ fn as_a_user() -> Result<(), String> {
     equal("files of kernels", cuda.memory_steps().modules.len(), 14)
 }
 
-/// After a run: the library has loaded its kernels by then, and only what no step measures is left.
+/// After a run, the library has loaded its kernels, and only memory that no step measures remains unexplained.
 fn bridge() -> Result<(), String> {
     let device = Device::builder(Arc::new(emulator::open()?)).build();
     let options = ModelOptions::small("mlp");
@@ -119,8 +119,8 @@ fn bridge() -> Result<(), String> {
     Err(format!("{unexplained} of {difference} bytes are unexplained"))
 }
 
-/// Under `native:cuda` paper and device have the same events; among them the workspaces, of PyTorch's size on compute
-/// capability 8.0, one for each role.
+/// Under `native:cuda`, a run without a device and one on the device have the same events. Among them are the
+/// workspaces, one for each role, of PyTorch's size on compute capability 8.0.
 fn workspace(name: &str) -> Result<(), String> {
     let options = ModelOptions::small(name);
     let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
@@ -140,7 +140,7 @@ fn workspace(name: &str) -> Result<(), String> {
     if losses.iter().all(|loss| loss.is_finite()) { Ok(()) } else { Err(format!("{losses:?}")) }
 }
 
-/// The closed forms of an experiment know the workspaces of the backend that it runs on.
+/// The closed forms of an experiment include the workspaces of the backend that it runs on.
 fn predictions() -> Result<(), String> {
     let cuda: Arc<dyn Backend> = Arc::new(emulator::open()?);
     let open = || Ok(Device::builder(Arc::clone(&cuda)).build());
@@ -152,7 +152,7 @@ fn predictions() -> Result<(), String> {
     equal("unexplained bytes", outcome.map_err(|error| error.to_string())?.unexplained(), Vec::new())
 }
 
-/// Losses, events, and how often the device was given something in each step.
+/// Losses, events, and number of launches in each step.
 struct Run {
     losses: Vec<f64>,
     events: Vec<Event>,
@@ -186,7 +186,7 @@ fn steps_of(model: &str, implementation: Implementation, graphs: bool) -> Result
     Ok(run)
 }
 
-/// What is copied to the device is what lay there when it was asked for, however much that is.
+/// A copy to the device transfers the bytes of the source at the time of the call, however many they are.
 fn copies() -> Result<(), String> {
     let text = |error: memcore::Error| error.to_string();
     let cuda = emulator::open()?;
@@ -201,7 +201,7 @@ fn copies() -> Result<(), String> {
     if found == expected { Ok(()) } else { Err("the copy is another".into()) }
 }
 
-/// Machine code on disk that the driver refuses is compiled once more.
+/// Machine code on disk that the driver refuses is compiled again.
 fn damaged() -> Result<(), String> {
     let folder = std::env::temp_dir().join(format!("vramlab-damaged-{}", std::process::id()));
     let files = || -> Result<BTreeMap<_, _>, String> {
@@ -232,7 +232,7 @@ fn damaged() -> Result<(), String> {
     outcome
 }
 
-/// An argument that is equal in value alone is written into the graph.
+/// An argument with equal value but other bits (a zero of the other sign) is written into the graph.
 fn signs() -> Result<(), String> {
     let text = |error: memcore::Error| error.to_string();
     let cuda = emulator::open()?;
@@ -249,7 +249,7 @@ fn signs() -> Result<(), String> {
     Ok(())
 }
 
-/// A first product makes the library load its kernels, for which it takes memory.
+/// The first product makes the library load its kernels, which takes memory.
 fn library() -> Result<(), String> {
     for dtype in [DType::F32, DType::F16, DType::BF16] {
         let device = Device::builder(Arc::new(emulator::open()?)).build();
@@ -263,7 +263,7 @@ fn library() -> Result<(), String> {
     Ok(())
 }
 
-/// Without room for a graph a sequence is launched kernel by kernel, whenever it comes.
+/// Without memory for a graph, a sequence is launched kernel by kernel every time.
 fn full() -> Result<(), String> {
     let text = |error: memcore::Error| error.to_string();
     let cuda = emulator::open()?;
@@ -293,7 +293,8 @@ fn full() -> Result<(), String> {
     equal("graphs", emulator::part("graphs")?, 0)
 }
 
-/// With graphs the same losses to the bit and the same events, in far fewer launches once the steps are alike.
+/// With graphs the losses are the same to the bit and the events are the same, with far fewer launches once the steps
+/// are alike.
 fn graphs(model: &str, implementation: Implementation) -> Result<(), String> {
     let (plain, graphs) = (steps_of(model, implementation, false)?, steps_of(model, implementation, true)?);
     runs::same(("graphs", &graphs.events), ("launches", &plain.events))?;

@@ -1,4 +1,5 @@
-//! What the emulator finds in kernels that are wrong on purpose: it is believed of the others only for that.
+//! Checks that the emulator finds the faults in kernels that are wrong on purpose: only then is it believed about the
+//! others.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +17,7 @@ const KINDS: [(&str, &str); 7] = [
     ("in_packs", "a pack is not aligned"),
 ];
 
-/// The faults with the emulator in one program.
+/// Builds one program of the faults and the emulator.
 fn build() -> PathBuf {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (kernels, emulator) = (crate_folder.join("kernels"), crate_folder.join("tests/emulator"));

@@ -1,5 +1,5 @@
 //! Training on the emulated device: its memory events are those of the CPU and of a device without values, and every
-//! experiment comes to the same figures.
+//! experiment has the same figures.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -50,7 +50,7 @@ fn trial(name: String, run: impl Fn() -> Result<(), String> + Send + 'static) ->
     Trial::test(name, move || run().map_err(Failed::from))
 }
 
-/// Networks whose smallest form is still too much for the emulator.
+/// Networks whose smallest form is too large for the emulator.
 fn is_deep(name: &str) -> bool {
     ["resnet18", "resnet34", "resnet50", "vgg16", "mobilenet_v2", "densenet121"].contains(&name)
         || name.starts_with("convnext-")
@@ -96,7 +96,7 @@ fn out_of_memory() -> Result<(), String> {
     Ok(())
 }
 
-/// Every family loads, which looks every function up and compares the sizes of arguments.
+/// Every family loads: that looks up every function and compares the sizes of arguments.
 fn every_kernel_loads() -> Result<(), String> {
     let names = backend_cuda::kernel_names();
     let cuda = emulator::open()?;

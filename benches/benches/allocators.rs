@@ -1,5 +1,5 @@
-//! What an operation of an allocator costs: PyTorch's policy and others, on recorded programs and on many blocks, beside
-//! public suballocators. No device: these are the costs of the books alone.
+//! Costs of allocator operations: PyTorch's policy and others, on recorded programs and on many blocks, compared with
+//! public suballocators. There is no device: these are only the costs of bookkeeping.
 //!
 //! `cargo bench -p benches --bench allocators`. The time shown is that of a whole program; `elem/s` counts its operations.
 
@@ -18,11 +18,11 @@ use memcore::memory::{AllocId, Allocator, Block, Caching, Category, Event, Ledge
 
 mod common;
 
-/// Recorded programs: one that trains, and one of sizes and frees in no order.
+/// Recorded programs: one that trains, and one with sizes and frees in random order.
 const RECORDED: [&str; 2] = ["default_train", "default_mixed"];
 const GRANULE: u64 = 512;
 
-/// A recording whose last operations free what is left, so that it can run again and again.
+/// A recording whose last operations free what is left, so that it can be repeated.
 fn recording(name: &str) -> Trace {
     let path = common::in_project(&format!("memcore/tests/golden/traces/{name}.json.gz"));
     repeated(&Trace::open(&path).expect("a recording"), 1).expect("a program as the recorded one")
@@ -32,7 +32,7 @@ fn opened(policy: &str, trace: &Trace) -> Box<dyn Allocator> {
     open(policy, trace).expect("a known policy")
 }
 
-/// Recorded programs on a warm allocator of each policy.
+/// Runs recorded programs on a warm allocator of each policy.
 fn policies(c: &mut Criterion) {
     for name in common::sizes(&RECORDED) {
         let trace = recording(name);
@@ -57,7 +57,7 @@ fn policies(c: &mut Criterion) {
     }
 }
 
-/// An allocator with a device's book beside it, as `Device` has them.
+/// Runs an allocator together with a device's ledger, as `Device` does.
 fn with_ledger(trace: &Trace, caching: &mut Caching, ledger: &mut Ledger, next: &mut u64) {
     let mut blocks: Vec<(Block, u64)> = Vec::with_capacity(trace.allocations());
     for operation in trace.operations() {
@@ -82,7 +82,7 @@ fn with_ledger(trace: &Trace, caching: &mut Caching, ledger: &mut Ledger, next: 
     }
 }
 
-/// What the book beside the allocator adds: totals by category, and every event kept.
+/// Measures what the ledger adds to the allocator: totals by category, and every event kept.
 fn history(c: &mut Criterion) {
     let trace = recording("default_train");
     let mut group = c.benchmark_group("allocators/default_train");
@@ -115,7 +115,7 @@ impl Random {
     }
 }
 
-/// One free and one allocation among `live` live blocks and as many holes.
+/// Measures one free and one allocation among `live` live blocks and as many holes.
 fn scaling(c: &mut Criterion) {
     const PAIRS: usize = 4096;
     let mut group = c.benchmark_group("allocators/live");
@@ -145,7 +145,7 @@ fn scaling(c: &mut Criterion) {
     group.finish();
 }
 
-/// A million operations on a fresh allocator.
+/// Measures a million operations on a fresh allocator.
 fn million(c: &mut Criterion) {
     let mut group = c.benchmark_group("allocators/million");
     for name in common::sizes(&RECORDED) {
@@ -165,7 +165,7 @@ fn million(c: &mut Criterion) {
     group.finish();
 }
 
-/// A suballocator over one arena. Sizes are multiples of [`GRANULE`].
+/// A suballocator in one arena. Sizes are multiples of [`GRANULE`].
 trait Peer: Sized {
     type Handle: Copy;
     fn new(capacity: u64) -> Self;
@@ -220,13 +220,13 @@ impl Peer for Frames {
     }
 }
 
-/// Keeps its headers in the blocks: it needs memory, of which only what it touches is real.
+/// Keeps its headers inside the blocks: so it needs an arena, of which only touched pages become real memory.
 struct InBand(Box<rlsf::Tlsf<'static, u32, u32, 32, 32>>);
 
 impl Peer for InBand {
     type Handle = NonNull<u8>;
     fn new(capacity: u64) -> Self {
-        // Given up at the end of the benchmark, with the process.
+        // Leaked until the benchmark's process ends.
         let arena: &'static mut [MaybeUninit<u8>] = Box::leak(Box::new_uninit_slice(capacity as usize));
         let mut tlsf = Box::new(rlsf::Tlsf::new());
         tlsf.insert_free_block(arena);
@@ -260,8 +260,8 @@ fn run_peer<P: Peer>(peer: &mut P, trace: &Trace) {
     }
 }
 
-/// Public suballocators on the same program, in an arena of four times what lives at most. They keep no statistics and
-/// know no segments; what they have in common with the policies above is finding a place.
+/// Runs public suballocators on the same program, in an arena of four times the most bytes that live at one time. They
+/// keep no statistics and have no segments; like the policies above, they find places for blocks.
 fn peers(c: &mut Criterion) {
     for name in common::sizes(&RECORDED) {
         let trace = recording(name);
@@ -282,7 +282,7 @@ fn peers(c: &mut Criterion) {
     }
 }
 
-/// The program of a training run of ours, whose recording is made here.
+/// Runs the program of a training of this project, whose recording is made here.
 fn synthetic(c: &mut Criterion) {
     let trace = training_program().expect("a device that is never full");
     let mut group = c.benchmark_group("allocators/gpt");

@@ -1,4 +1,5 @@
-//! What a prediction without a device costs: whole training steps on `meta`, from nothing: device, model, optimizer, two steps.
+//! Cost of a prediction without a device: whole training steps on `meta` from scratch (device, model, optimizer, two
+//! steps).
 //!
 //! `cargo bench -p benches --bench dry_run`
 
@@ -16,7 +17,7 @@ use memcore::{Device, Profile};
 
 mod common;
 
-/// The second step has gradients, optimizer state and the last step's tensors, and so the peak.
+/// Two steps: the second has gradients, optimizer state and the last step's tensors, and so the peak.
 const STEPS: usize = 2;
 
 /// Llama 3, 8 B, as its `config.json` describes it.

@@ -1,7 +1,7 @@
-//! Every kernel, on every device: from sizes that the launch decides to sizes that memory or arithmetic decide.
+//! Every kernel on every device, from sizes where the launch dominates to sizes where memory or arithmetic does.
 //!
-//! `cargo bench -p benches --bench kernels [-- --backend cpu]`. `elem/s` counts floating-point operations, `B/s` bytes moved, each
-//! the least that the call needs; the line below it says how near the device's own roofs that is.
+//! `cargo bench -p benches --bench kernels [-- --backend cpu]`. `elem/s` counts floating-point operations, `B/s` bytes
+//! moved, each the least that the call needs. The line below compares that with the device's own roofs.
 
 use std::cell::{OnceCell, RefCell};
 use std::process::ExitCode;
@@ -17,11 +17,11 @@ use serde_json::json;
 mod common;
 use common::Found;
 
-/// Seconds for the roofs of a device.
+/// Seconds for measuring the roofs of a device.
 const ROOF_SECONDS: f64 = 6.0;
-/// A call of more takes a processor seconds, and a criterion wants dozens of them.
+/// Maximum operations of a call on a processor: a larger call takes seconds, and criterion repeats it dozens of times.
 const MAX_FLOPS_OF_A_PROCESSOR: u64 = 1 << 35;
-/// Types whose product is a roof.
+/// Types for which a matrix product is a roof.
 const ROOF_TYPES: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DType::F64];
 
 fn kernels(c: &mut Criterion) {
@@ -48,7 +48,7 @@ fn one(
     kernel: &Kernel,
     (dtype, size): (DType, &[usize]),
 ) {
-    // Of all operands, so that it is known before there are any.
+    // Summed over all operands, so that it is known before they exist.
     let demand = kernel.demand(dtype, size).expect("a call that was understood");
     let Demand { bytes, flops, .. } = demand;
     if found.is_processor && flops > MAX_FLOPS_OF_A_PROCESSOR {
@@ -79,7 +79,7 @@ fn one(
     }
 }
 
-/// How near the last samples come: those before are the warm-up.
+/// Prints how near the last samples come to the roofs; the earlier samples are the warm-up.
 fn say(roofs: &Roofline, demand: Demand, dtype: DType, samples: &[f64]) {
     let mut last: Vec<f64> = samples.iter().rev().take(10).copied().collect();
     last.sort_by(f64::total_cmp);
@@ -90,7 +90,7 @@ fn say(roofs: &Roofline, demand: Demand, dtype: DType, samples: &[f64]) {
     println!("{:24}roof:   {:.0} % of {which}", "", 100.0 * part);
 }
 
-/// Measures them, and leaves them where the results are collected from.
+/// Measures the roofs, and writes them to the folder from which results are collected.
 fn measured_roofs(found: &Found) -> Roofline {
     let limits = Limits { seconds: ROOF_SECONDS, stop: &|| false };
     let roofs = Roofline::measure(&found.device(), &ROOF_TYPES, &limits).expect("a copy and a product");
@@ -105,13 +105,13 @@ fn measured_roofs(found: &Found) -> Roofline {
     roofs
 }
 
-/// Not longer than a kernel takes: launches alone.
+/// Measures launches alone, on a kernel that takes no longer than its launch.
 fn launches(c: &mut Criterion) {
     for found in common::devices() {
         let mut group = c.benchmark_group(format!("launch/{}", found.name));
         let add = kernels::named("binary_add").expect("a kernel");
         let mut work: Option<Work> = None;
-        // One after the other, each waited for: what a loss that is read costs at least.
+        // One after another, each waited for: the least cost of reading a loss.
         group.bench_function("and wait", |b| {
             let work = work.get_or_insert_with(|| add.prepare(&found.device(), DType::F32, &[32]).expect("it fits"));
             b.iter_custom(|runs| (0..runs).map(|_| work.run(1).expect("it runs")).sum::<Duration>());

@@ -1,4 +1,4 @@
-//! Snapshots and reports: reading PyTorch's, writing ours, and making a page.
+//! Snapshots and reports: reading PyTorch's snapshots, writing our own, and making a page.
 //!
 //! `cargo bench -p benches --bench snapshots`. `B/s` counts bytes of the file.
 
@@ -20,7 +20,7 @@ mod common;
 /// A recorded snapshot of PyTorch.
 const RECORDED: &str = "lab/tests/golden/snapshots/gpt_untied_plain.pickle";
 
-/// A run of GPT-2 with its history: tens of thousands of events.
+/// Runs GPT-2 with its history: tens of thousands of events.
 fn run(steps: usize) -> Device {
     let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).history(true).build();
     let settings = RunSettings::new(8, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4));

@@ -1,7 +1,7 @@
-//! Training steps on every device, and what keeping the ledger's history adds to them.
+//! Training steps on every device, and the cost of keeping the ledger's history.
 //!
-//! `cargo bench -p benches --bench training [-- --backend cpu]`. The networks are those that other programs are compared on
-//! (`README.md`); `elem/s` counts examples.
+//! `cargo bench -p benches --bench training [-- --backend cpu]`. The networks are those of the comparison with other
+//! programs (`README.md`); `elem/s` counts examples.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ fn steps(c: &mut Criterion) {
     }
 }
 
-/// A step of the laboratory's own loop, which marks phases and takes a row of figures after each.
+/// Creates the laboratory's own training loop, which marks phases and records a row of figures after each step.
 fn trainer(model: &str, batch: usize, kind: OptimizerKind) -> (Device, Trainer) {
     let cpu = Cpu::new().expect("the CPU is there");
     let device = Device::builder(Arc::new(cpu)).build();
@@ -45,14 +45,14 @@ fn trainer(model: &str, batch: usize, kind: OptimizerKind) -> (Device, Trainer) 
     (device, trainer.expect("settings that fit"))
 }
 
-/// Steps after which the history begins anew: it would grow without end.
+/// Steps after which the history is restarted, because it would grow without end.
 const KEPT_STEPS: usize = 100;
-/// Seconds for each network: thousands of pairs of steps, of the deepest a hundred.
+/// Seconds for each network: enough for thousands of pairs of steps, or a hundred for the deepest.
 const ACCOUNTING_SECONDS: u64 = 3;
 
-/// What the history of events adds: two trainings take a step in turn, one with it and one without, which of them first in turn too.
-/// A machine that others share is as slow for one step of a pair as for the other, so the median over all pairs of their ratio is what
-/// is printed and kept; criterion is told the steps with history.
+/// Measures the cost of keeping the history of events. Two trainings, one with history and one without, take steps in
+/// turn, and so does the order within a pair. On a shared machine both steps of a pair are slowed alike, so the median
+/// of their ratio over all pairs is printed and kept. Criterion is told the steps with history.
 fn accounting(c: &mut Criterion) {
     let work = [
         ("linear", 32, OptimizerKind::Sgd),
@@ -79,7 +79,7 @@ fn accounting(c: &mut Criterion) {
     group.finish();
 }
 
-/// Seconds of a step without history and of one with it.
+/// Returns the seconds of a step without history and of one with it.
 fn pair(both: &mut [(Device, Trainer); 2], step: usize) -> [f64; 2] {
     if step.is_multiple_of(KEPT_STEPS) {
         both[1].0.set_history(true);

@@ -1,6 +1,6 @@
-//! A case: one kernel call on operands that are described, not yet placed.
+//! A case: one kernel call on operands that are described but not yet placed in memory.
 //!
-//! A case is written as a chain: each operand in turn, its modifiers behind it, the call at the end.
+//! A case is written as a chain: each operand, followed by its modifiers, and the call at the end.
 //!
 //! ```
 //! use conformance::{Case, Data, Tolerance};
@@ -23,38 +23,38 @@ use memcore::{DType, Layout};
 use crate::data::Data;
 use crate::tolerance::Tolerance;
 
-/// One kernel call on described operands, and how near its results must come to the reference's.
+/// One kernel call on described operands, and its tolerance.
 #[derive(Clone)]
 pub struct Case {
     /// The kernel's name.
     pub kernel: &'static str,
-    /// The type that the case is about.
+    /// The element type that the case tests.
     pub dtype: DType,
-    /// What is particular about it.
+    /// The name of what distinguishes the case.
     pub name: String,
     /// The operands.
     pub operands: Vec<Spec>,
-    /// How near the results must come to the reference's.
+    /// The allowed distance of the results from the reference's.
     pub tolerance: Tolerance,
-    /// Whether NaN belongs to the expected results.
+    /// True if NaN is among the expected results.
     pub expects_nan: bool,
     build: Arc<dyn Fn(&Bound) -> KernelCall + Send + Sync>,
 }
 
-/// One operand of a case: its type, its view of a buffer, and what that holds.
+/// One operand of a case: its type, its view of a buffer, and the contents.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// Name by which the call finds it: the kernel's own, with a number behind it in lists.
+    /// Name by which the call finds it: the kernel's own, followed by a number in lists.
     pub name: &'static str,
-    /// Index of the operand whose buffer it lies in; its own, ordinarily.
+    /// Index of the operand that owns the buffer; usually its own index.
     pub buffer: usize,
     /// Element type.
     pub dtype: DType,
     /// Sizes and strides.
     pub layout: Layout,
-    /// Elements of the buffer before its first one.
+    /// Elements of the buffer before the operand's first one.
     pub lead: usize,
-    /// What it holds.
+    /// Contents before the call.
     pub data: Data,
 }
 
@@ -70,15 +70,15 @@ impl Spec {
 pub struct Bound(pub(crate) Vec<(&'static str, Operand)>);
 
 impl Bound {
-    /// The operand of this name.
+    /// Returns the operand of this name.
     ///
     /// # Panics
-    /// When the case has none: a mistake in the case.
+    /// If the case has none: a mistake in the case.
     pub fn at(&self, name: &str) -> Operand {
         self.get(name).unwrap_or_else(|| panic!("the case has no operand {name}"))
     }
 
-    /// The operand of this name, where the case has it.
+    /// Returns the operand of this name; `None` if the case has none.
     pub fn get(&self, name: &str) -> Option<Operand> {
         self.0.iter().find(|(n, _)| *n == name).map(|(_, operand)| *operand)
     }
@@ -92,7 +92,7 @@ impl Bound {
 }
 
 impl Case {
-    /// Begins a case about `dtype`. Operands have this type unless [`CaseBuilder::typed`] says otherwise.
+    /// Begins a case for `dtype`. Operands have this type unless [`CaseBuilder::typed`] sets another.
     pub fn on(dtype: DType, name: impl Into<String>) -> CaseBuilder {
         CaseBuilder { dtype, name: name.into(), operands: Vec::new(), expects_nan: false }
     }
@@ -102,12 +102,12 @@ impl Case {
         format!("{}::{}::{}", self.kernel, short(self.dtype), self.name)
     }
 
-    /// The call on operands that lie where `bound` says.
+    /// Makes the call with the operands of `bound`.
     pub fn call(&self, bound: &Bound) -> KernelCall {
         (self.build)(bound)
     }
 
-    /// The same case with another name and other operands.
+    /// Returns the same case with another name and other operands.
     pub(crate) fn with_operands(&self, name: String, operands: Vec<Spec>) -> Case {
         Case { name, operands, ..self.clone() }
     }
@@ -119,7 +119,7 @@ impl fmt::Debug for Case {
     }
 }
 
-/// A case being written.
+/// A case under construction.
 pub struct CaseBuilder {
     dtype: DType,
     name: String,
@@ -128,10 +128,10 @@ pub struct CaseBuilder {
 }
 
 impl CaseBuilder {
-    /// An operand that the kernel reads (or updates), contiguous.
+    /// Adds an operand that the kernel reads (or updates), contiguous.
     ///
     /// # Panics
-    /// When `dims` are not a layout: a mistake in the case. So do the modifiers.
+    /// If `dims` are not a valid layout: a mistake in the case. The modifiers panic likewise.
     #[must_use]
     pub fn read(mut self, name: &'static str, dims: &[usize], data: Data) -> Self {
         let layout = Layout::contiguous(dims).expect("a layout");
@@ -140,25 +140,25 @@ impl CaseBuilder {
         self
     }
 
-    /// An operand that the kernel writes: poison until then.
+    /// Adds an operand that the kernel writes, poisoned before the call.
     #[must_use]
     pub fn write(self, name: &'static str, dims: &[usize]) -> Self {
         self.read(name, dims, Data::Poison)
     }
 
-    /// An operand only where `present`.
+    /// Adds an operand only if `present`.
     #[must_use]
     pub fn read_if(self, present: bool, name: &'static str, dims: &[usize], data: Data) -> Self {
         if present { self.read(name, dims, data) } else { self }
     }
 
-    /// A written operand only where `present`.
+    /// Adds a written operand only if `present`.
     #[must_use]
     pub fn write_if(self, present: bool, name: &'static str, dims: &[usize]) -> Self {
         self.read_if(present, name, dims, Data::Poison)
     }
 
-    /// An operand that is another view of `of`'s buffer, `lead` elements in, with data of its own.
+    /// Adds an operand that is another view of `of`'s buffer, `lead` elements in, with data of its own.
     #[must_use]
     pub fn read_beside(mut self, of: &str, name: &'static str, lead: usize, layout: Layout, data: Data) -> Self {
         let beside = self.operands.iter().find(|spec| spec.name == of).expect("the operand beside it");
@@ -172,19 +172,19 @@ impl CaseBuilder {
         self
     }
 
-    /// The last operand has this type.
+    /// Sets the type of the last operand.
     #[must_use]
     pub fn typed(self, dtype: DType) -> Self {
         self.last(|spec| spec.dtype = dtype)
     }
 
-    /// The last operand starts `elements` into its buffer: an offset view.
+    /// Starts the last operand `elements` into its buffer: an offset view.
     #[must_use]
     pub fn offset(self, elements: usize) -> Self {
         self.last(|spec| spec.lead += elements)
     }
 
-    /// The last operand is stored with dimensions `a` and `b` exchanged: the same sizes, other strides.
+    /// Stores the last operand with dimensions `a` and `b` exchanged: the same sizes, other strides.
     #[must_use]
     pub fn transposed(self, a: usize, b: usize) -> Self {
         self.last(|spec| {
@@ -193,7 +193,7 @@ impl CaseBuilder {
         })
     }
 
-    /// The last operand's rows lie `gap` elements apart.
+    /// Leaves a gap of `gap` elements between the rows of the last operand.
     #[must_use]
     pub fn gapped(self, gap: usize) -> Self {
         self.last(|spec| {
@@ -206,13 +206,13 @@ impl CaseBuilder {
         })
     }
 
-    /// The last operand repeats along sizes of 1 to reach `dims`.
+    /// Repeats the last operand along sizes of 1 to reach `dims`.
     #[must_use]
     pub fn broadcast(self, dims: &[usize]) -> Self {
         self.last(|spec| spec.layout = spec.layout.broadcast_to(dims).expect("sizes that broadcast"))
     }
 
-    /// The last operand repeats along dimension `axis`, whatever it held there.
+    /// Repeats the last operand along dimension `axis`, whatever its stride was.
     #[must_use]
     pub fn broadcast_axis(self, axis: usize) -> Self {
         self.last(|spec| {
@@ -222,20 +222,20 @@ impl CaseBuilder {
         })
     }
 
-    /// The last operand has these strides.
+    /// Sets the strides of the last operand.
     #[must_use]
     pub fn strides(self, strides: &[usize]) -> Self {
         self.last(|spec| spec.layout = Layout::strided(spec.layout.dims(), strides).expect("a layout"))
     }
 
-    /// NaN belongs to the expected results.
+    /// Marks NaN as an expected result.
     #[must_use]
     pub fn expecting_nan(mut self) -> Self {
         self.expects_nan = true;
         self
     }
 
-    /// Ends the case with its call. `build` is also run on operands that lie nowhere, to learn the kernel's name.
+    /// Ends the case with its call. `build` is also run on operands without memory, to learn the kernel's name.
     pub fn call<K: Into<KernelCall>>(
         self,
         tolerance: Tolerance,

@@ -1,10 +1,10 @@
-//! What the operands of a case hold: a few kinds of values, the same in every run.
+//! Contents of the operands of a case: a few kinds of values, the same in every run.
 
 use memcore::DType;
 
 use crate::reference::{Number, load, store};
 
-/// What an operand holds before the call.
+/// Contents of an operand before the call.
 #[derive(Clone, Debug)]
 pub enum Data {
     /// Uniform values in `low..high`, rounded to the operand's type (truncated for integers).
@@ -15,15 +15,15 @@ pub enum Data {
     Mask,
     /// One value everywhere.
     Constant(f64),
-    /// These values in row-major order, from the start again when they run out.
+    /// These values in row-major order, repeated when they run out.
     Values(Vec<f64>),
-    /// Nothing that may be read: NaN, or the largest word of an integer type.
+    /// Contents that must not be read: NaN, or the largest word of an integer type.
     Poison,
 }
 
 impl Data {
-    /// Calls `put` with the bytes of each of `count` elements; nothing for [`Data::Poison`].
-    /// `seed` decides the random ones.
+    /// Calls `put` with the bytes of each of `count` elements; never for [`Data::Poison`]. `seed` determines the random
+    /// ones.
     pub(crate) fn each_element(&self, dtype: DType, count: usize, seed: u64, mut put: impl FnMut(usize, &[u8])) {
         if matches!(self, Data::Poison) {
             return;
@@ -49,7 +49,8 @@ impl Data {
     }
 }
 
-/// A value in `low..high` that its type holds without leaving the range (rounding up to `high` is tried again).
+/// A value in `low..high` that is still in the range after rounding to its type (a value that rounds up to `high` is
+/// drawn again).
 fn in_range(low: f64, high: f64, dtype: DType, words: &mut Words) -> f64 {
     let mut bytes = [0; 8];
     let slot = &mut bytes[..dtype.size() as usize];
@@ -77,7 +78,7 @@ impl Words {
     }
 }
 
-/// A seed from a name (FNV-1a), so that a case's values change only when its name does.
+/// A seed computed from a name (FNV-1a), so that a case's values change only with its name.
 pub(crate) fn seed(name: &str) -> u64 {
     name.bytes().fold(0xCBF2_9CE4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
 }

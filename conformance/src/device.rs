@@ -4,21 +4,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use memcore::backend::Backend;
 
-/// Where it is set, each trial is named on stderr before it runs: a case that ends the process cannot say its name afterwards.
+/// If this variable is set, each trial's name is printed on stderr before it runs: a case that ends the process cannot
+/// report its name afterwards.
 pub const NAME_CASES: &str = "VRAMLAB_CASE";
 
-/// What a suite may do with a device.
+/// Permissions of the suites on a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Whether the memory suite may ask for more than is free, to see the device refuse. Leave it off where memory is
-    /// the host's own: a machine that lends more than it has would be hurt.
+    /// Lets the memory suite ask for more than is free, to see the device refuse. Leave it off if the memory is the
+    /// host's own: a machine that overcommits memory would suffer.
     pub may_fill: bool,
 }
 
 /// The device under test, opened once and shared by all trials.
 pub struct Device {
     backend: Arc<dyn Backend>,
-    /// What may be done with it.
+    /// Permissions on this device.
     pub options: Options,
     turn: Mutex<()>,
 }
@@ -39,8 +40,8 @@ impl Device {
         Arc::clone(&self.backend)
     }
 
-    /// Holds the device until the guard goes: some trials measure its memory. A trial that failed while it held it does
-    /// not keep the others from theirs.
+    /// Holds the device until the guard is dropped: some trials measure its memory. A trial that fails while holding it
+    /// does not block the others.
     pub fn take_turn(&self) -> MutexGuard<'_, ()> {
         self.turn.lock().unwrap_or_else(PoisonError::into_inner)
     }

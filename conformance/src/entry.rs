@@ -1,4 +1,4 @@
-//! The entry of a backend's test.
+//! The entry point of a backend's test.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -15,18 +15,18 @@ use crate::execute::unsupported;
 use crate::plan::{Plan, Spread};
 use crate::suites::SUITES;
 
-/// Lists devices whose absence is a failure, separated by commas: `REQUIRE_DEVICE=cuda,wgpu`.
+/// Environment variable with the devices whose absence is a failure, separated by commas: `REQUIRE_DEVICE=cuda,wgpu`.
 pub const REQUIRE_DEVICE: &str = "REQUIRE_DEVICE";
 
-/// Whether [`REQUIRE_DEVICE`] names this device.
+/// True if [`REQUIRE_DEVICE`] names this device.
 pub fn is_required(name: &str) -> bool {
     std::env::var(REQUIRE_DEVICE).is_ok_and(|list| list.split(',').any(|device| device.trim() == name))
 }
 
-/// A device for a test of its own. Where there is none the test is left out, loudly.
+/// Returns a device for a test of its own. Without the device the test is skipped, with a clear message.
 ///
 /// # Panics
-/// Without a device that [is required](is_required).
+/// If the device is missing but [required](is_required).
 pub fn or_skip<T>(name: &str, opened: Result<T, impl Display>) -> Option<T> {
     opened
         .map_err(|error| {
@@ -45,13 +45,13 @@ pub fn or_skip<T>(name: &str, opened: Result<T, impl Display>) -> Option<T> {
 /// ```
 ///
 /// Each case is a trial of its own, `suite::kernel::type::case`, and the arguments are libtest's (a filter, `--list`,
-/// `--exact`, …). `open` gives the backend (or an [`Arc`] of it), or the reason where there is no such device: that is said loudly and passes, unless the
-/// environment variable [`REQUIRE_DEVICE`] names the device.
+/// `--exact`, …). `open` returns the backend (or an [`Arc`] of it), or the reason why there is no such device: then
+/// that is printed clearly and the test passes, unless the environment variable [`REQUIRE_DEVICE`] names the device.
 pub fn main<B: Backend + 'static, E: Display>(name: &str, open: impl FnOnce() -> Result<B, E>) -> ExitCode {
     main_with(name, Options::default(), open)
 }
 
-/// As [`main`], with options.
+/// Like [`main`], with options.
 pub fn main_with<B: Backend + 'static, E: Display>(
     name: &str,
     options: Options,
@@ -77,18 +77,18 @@ pub fn main_with<B: Backend + 'static, E: Display>(
     libtest_mimic::run(&args, trials).exit_code()
 }
 
-/// Every trial that a device is to pass: all suites, or those that need no values where it has none.
+/// Returns every trial for a device: all suites, or only those that need no values if it has none.
 pub fn trials(device: &Arc<Device>) -> Vec<Trial> {
     let computes = device.backend().computes();
     SUITES.iter().filter(|suite| computes || !suite.needs_values).flat_map(|suite| suite.trials(device)).collect()
 }
 
-/// One trial in place of all.
+/// Returns a single trial in place of all: the device is missing.
 fn absent(name: &str, reason: String, required: bool) -> Trial {
     Trial::ignorable_test(format!("device::{name}"), move || absence(reason, required))
 }
 
-/// Ignored, or failed where the device is required.
+/// Ignores the trial, or fails it if the device is required.
 fn absence(reason: String, required: bool) -> Result<Completion, Failed> {
     if required {
         Err(Failed::from(format!("required by {REQUIRE_DEVICE}, and absent: {reason}")))
@@ -97,7 +97,7 @@ fn absence(reason: String, required: bool) -> Result<Completion, Failed> {
     }
 }
 
-/// Says what is tested, and how many cases the backend does not have.
+/// Prints the device under test, and the number of cases that the backend does not support.
 fn announce(name: &str, backend: &dyn Backend) {
     eprintln!("{name}: {}", backend.device_name());
     eprintln!(

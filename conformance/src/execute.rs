@@ -1,4 +1,4 @@
-//! Runs a case on a backend and compares every byte with what the reference makes of it.
+//! Runs a case on a backend and compares every byte with the reference's result.
 
 use memcore::backend::{Access, Backend, KernelCall, Operand, Region, SegmentId, validate};
 
@@ -6,27 +6,27 @@ use crate::case::Case;
 use crate::plan::{Plan, Spread};
 use crate::reference::{Reference, load, positions};
 
-/// How a case ended.
+/// The outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything was as it must be.
+    /// Everything was correct.
     Passed,
-    /// The backend does not have this; says what.
+    /// The backend does not support the case; with the reason.
     Skipped(String),
 }
 
-/// How much workspace a call gets.
+/// The workspace that a call gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Workspace {
-    /// What the backend asks for.
+    /// As much as the backend asks for.
     AsAsked,
-    /// None.
+    /// No workspace.
     Absent,
-    /// So many bytes, whatever it asks for.
+    /// This many bytes, whatever the backend asks for.
     Bytes(u64),
 }
 
-/// Segments that are given back when this goes out of scope.
+/// Segments that are freed on drop.
 pub(crate) struct Segments<'a> {
     backend: &'a dyn Backend,
     pub(crate) ids: Vec<SegmentId>,
@@ -54,7 +54,7 @@ impl Drop for Segments<'_> {
     }
 }
 
-/// Why the backend cannot be asked for this call; `None` when it can.
+/// Returns the reason why the backend cannot run this call; `None` if it can.
 pub fn unsupported(backend: &dyn Backend, call: &KernelCall) -> Option<String> {
     let limits = backend.limits();
     let mut problem = None;
@@ -72,7 +72,7 @@ pub fn unsupported(backend: &dyn Backend, call: &KernelCall) -> Option<String> {
     problem
 }
 
-/// A case placed for a backend, with the workspace that is to be used. `Err` holds the reason to skip it.
+/// Places a case for a backend, with its workspace. `Err` holds the reason to skip it.
 pub fn plan<'a>(
     backend: &dyn Backend,
     case: &'a Case,
@@ -93,7 +93,7 @@ pub fn plan<'a>(
     Ok(Plan::new(case, alignment, spread, bytes))
 }
 
-/// Runs a planned case: uploads what its segments hold, launches, downloads what they hold then.
+/// Runs a planned case: uploads the contents of its segments, launches, and downloads the new contents.
 pub fn run(backend: &dyn Backend, plan: &Plan<'_>, before: &[Vec<u8>]) -> Result<Vec<Vec<u8>>, String> {
     let segments = Segments::new(backend, &plan.segments).map_err(|e| text(backend, "allocation", e))?;
     run_in(&segments, plan, before)
@@ -120,11 +120,11 @@ fn text(backend: &dyn Backend, what: &str, error: memcore::Error) -> String {
     format!("{what} on {}: {error}", backend.name())
 }
 
-/// What the reference makes of a case.
+/// The reference's results for a case.
 struct Expected {
-    /// What the segments hold afterwards.
+    /// Contents of the segments afterwards.
     images: Vec<Vec<u8>>,
-    /// Of each result, in the order of [`written`]: its elements before they were rounded, where they are 16-bit floats.
+    /// For each result, in the order of [`written`]: its elements before rounding, if they are 16-bit floats.
     unrounded: Vec<Option<Vec<f64>>>,
 }
 
@@ -137,8 +137,8 @@ fn expected(plan: &Plan<'_>, before: &[Vec<u8>]) -> Result<Expected, String> {
     Ok(Expected { images, unrounded })
 }
 
-/// Runs a case on a backend and on the reference, and compares: what the kernel writes within the case's tolerance,
-/// everything else (guards, operands that are only read, gaps between strided rows) to the bit.
+/// Runs a case on a backend and on the reference, and compares them: results within the case's tolerance, everything
+/// else (guards, operands that are only read, gaps between strided rows) to the bit.
 pub fn check(backend: &dyn Backend, case: &Case, spread: Spread, workspace: Workspace) -> Result<Verdict, String> {
     let plan = match plan(backend, case, spread, workspace) {
         Ok(plan) => plan,
@@ -151,7 +151,7 @@ pub fn check(backend: &dyn Backend, case: &Case, spread: Spread, workspace: Work
     Ok(Verdict::Passed)
 }
 
-/// The operands of a call that it writes and that mean something afterwards, with the number of their segment.
+/// Operands of a call whose contents it writes and that are meaningful afterwards, each with the index of its segment.
 fn written(call: &KernelCall) -> Vec<(&'static str, Operand)> {
     let mut out = Vec::new();
     call.each_operand(&mut |name, access, operand| {
@@ -178,7 +178,7 @@ fn compare(
     if let Some(Some(workspace)) = call.workspace_mut() {
         restore(workspace, &before[workspace.region.segment.0 as usize], &mut got[workspace.region.segment.0 as usize]);
     }
-    // What may change has been set back; the rest must never have changed.
+    // The results were set back to their old contents; everything else must never have changed.
     for (segment, (before, got)) in before.iter().zip(&got).enumerate() {
         if before != got {
             let byte = before.iter().zip(got).position(|(a, b)| a != b).unwrap_or(0);
@@ -190,7 +190,7 @@ fn compare(
     Ok(())
 }
 
-/// Compares a result with what the reference made of it: the bytes, and the elements before they were rounded where they are 16-bit floats.
+/// Compares a result with the reference's: the bytes, and for 16-bit floats the elements before rounding.
 fn compare_operand(
     case: &Case,
     name: &str,
@@ -214,9 +214,9 @@ fn compare_operand(
                 at_dims(operand, index)
             ));
         }
-        // What no kernel wrote has no value before rounding: it stays as it was.
+        // An element that no kernel wrote has no value before rounding: its old contents remain.
         let exact = unrounded.map(|all| all[index]).filter(|x| !x.is_nan()).unwrap_or(want.to_f64());
-        // Integers beyond 2⁵³ are compared as such.
+        // Integers beyond 2⁵³ are compared as integers.
         let same = want == got || case.tolerance.accepts(operand.dtype, exact, got.to_f64());
         if !same {
             wrong += 1;
@@ -236,7 +236,7 @@ fn compare_operand(
     ))
 }
 
-/// The index of an element, from its number in row-major order.
+/// The index of an element, given its number in row-major order.
 fn at_dims(operand: &Operand, linear: usize) -> Vec<usize> {
     let mut rest = linear;
     let mut index: Vec<usize> = Vec::new();
@@ -248,7 +248,7 @@ fn at_dims(operand: &Operand, linear: usize) -> Vec<usize> {
     index
 }
 
-/// Sets the elements of an operand back to what they were.
+/// Sets the elements of an operand back to their old contents.
 fn restore(operand: &Operand, before: &[u8], now: &mut [u8]) {
     let size = operand.dtype.size() as usize;
     let base = operand.region.offset as usize;

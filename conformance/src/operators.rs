@@ -1,4 +1,4 @@
-//! Every differentiable operator of core, on arguments that are described: what the gradients suite goes through.
+//! Every differentiable operator of core, with described arguments, for the gradients suite.
 //!
 //! A case is one line: a name that begins with the operator's, the arguments, and the call. To add an operator, add its line here or in
 //! `further_operators.rs`; a test there fails for one that has none.
@@ -17,7 +17,7 @@ pub(crate) struct Argument {
 
 #[derive(Clone, Copy)]
 pub(crate) struct OperatorCase {
-    /// The operator, and after a dot what is particular.
+    /// The operator, followed by a dot and the name of the variant.
     pub(crate) name: &'static str,
     pub(crate) arguments: &'static [Argument],
     pub(crate) call: fn(&[Tensor]) -> Result<Tensor>,
@@ -79,7 +79,7 @@ fn causal(x: &Tensor) -> Result<Tensor> {
     Ok(Tensor::from_array(ops::causal_mask(x.device(), t)?))
 }
 
-/// A class for each position of `x` `[n, classes, ..]`, one of which does not count.
+/// A class for each position of `x` `[n, classes, ..]`; one of them is ignored.
 fn planes(x: &Tensor) -> Result<Tensor> {
     let dims = [&x.dims()[..1], &x.dims()[2..]].concat();
     let count: usize = dims.iter().product();
@@ -87,7 +87,7 @@ fn planes(x: &Tensor) -> Result<Tensor> {
     indices(x.device(), &dims, &(0..count).map(class).collect::<Vec<_>>())
 }
 
-/// Several results as one, so that each has another gradient.
+/// Joins several results into one, so that each has another gradient.
 fn joined(parts: &[Tensor], axis: usize) -> Result<Tensor> {
     ops::cat(&parts.iter().rev().collect::<Vec<_>>(), axis)
 }
@@ -172,7 +172,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("cast", X, |x| ops::cast(&x[0], x[0].dtype())),
     case("to_device", X, |x| ops::to_device(&x[0], x[0].device())),
     case("clone", X, |x| ops::clone(&x[0])),
-    // Of two.
+    // Functions of two values.
     case("add", SAME, |x| ops::add(&x[0], &x[1])),
     case("add.broadcast", BROADCAST, |x| ops::add(&x[0], &x[1])),
     case("add_", SAME, |x| ops::add_(&ops::mul_scalar(&x[0], 2.0)?, &x[1])),
@@ -237,7 +237,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         ops::embedding(&indices(x[0].device(), &[2, 3], &[4, 0, 4, 1, 4, 2])?, &x[0], None)
     }),
     case("embedding.padding", &[of(&[5, 3])], |x| {
-        // The padding row gets no gradient, whatever it does to the result: weigh it by 0.
+        // The padding row gets no gradient, whatever its effect on the result: its weight is 0.
         let rows = ops::embedding(&indices(x[0].device(), &[4], &[3, 1, 0, 3])?, &x[0], Some(1))?;
         let weights = Tensor::from_array(Array::ones(x[0].device(), &[4, 1], x[0].dtype())?);
         ops::mul(&rows, &ops::masked_fill(&weights, &mask(x[0].device(), &[4, 1], &[0, 1, 0, 0])?, 0.0)?)
@@ -323,7 +323,7 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
     case("attention_eager.grouped", GROUPED_HEADS, |x| ops::attention_eager(&x[0], &x[1], &x[2], None, 0.0, false)),
     case("scaled_dot_product_attention", HEADS, |x| fused(x, false, None)),
     case("scaled_dot_product_attention.causal", HEADS, |x| fused(x, true, None)),
-    // Of a width that the kernels of all libraries take.
+    // With a width that the kernels of all libraries accept.
     case("scaled_dot_product_attention.eights", EIGHTS, |x| fused(x, true, None)),
     case("scaled_dot_product_attention.eights_turned", EIGHTS, |x| {
         let [q, k, v] = [0, 1, 2].map(|i| ops::contiguous(&ops::transpose(&x[i], 1, 2)?));

@@ -1,4 +1,4 @@
-//! Where the operands of a case lie in memory: each in a block of its own, with guard bytes around it.
+//! Memory for the operands of a case: each has a block of its own, with guard bytes around it.
 
 use memcore::DType;
 use memcore::Layout;
@@ -8,10 +8,10 @@ use crate::case::{Bound, Case};
 use crate::data::seed;
 use crate::reference::{POISON, positions};
 
-/// Guard bytes before and after each operand, at least.
+/// Minimum number of guard bytes before and after each operand.
 const GUARD_BYTES: u64 = 64;
 
-/// How the buffers of a case are spread over segments.
+/// Distribution of a case's buffers over segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Spread {
     /// All in one segment, as a caching allocator packs them.
@@ -20,12 +20,12 @@ pub enum Spread {
     Apart,
 }
 
-/// A case's operands, placed.
+/// A case with its operands placed in memory.
 pub struct Plan<'a> {
     case: &'a Case,
     /// Size of each segment.
     pub(crate) segments: Vec<u64>,
-    /// Segment (by number) and offset of each operand's first element.
+    /// Index of the segment, and offset, of each operand's first element.
     places: Vec<(usize, u64)>,
     /// Segment, offset and size of each buffer.
     buffers: Vec<(usize, u64, u64)>,
@@ -33,7 +33,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
-    /// Places the buffers of `case` at multiples of `alignment`, and a workspace of so many bytes where one is given.
+    /// Places the buffers of `case` at multiples of `alignment`, and a workspace of this many bytes if one is given.
     pub fn new(case: &'a Case, alignment: u64, spread: Spread, workspace_bytes: Option<u64>) -> Self {
         let mut plan = Plan { case, segments: Vec::new(), places: Vec::new(), buffers: Vec::new(), workspace: None };
         let mut buffer_of = vec![None; case.operands.len()];
@@ -57,7 +57,7 @@ impl<'a> Plan<'a> {
         plan
     }
 
-    /// Takes a block in the last segment or a new one, guards before and behind it.
+    /// Takes a block in the last segment or in a new one, with guards on both sides.
     fn place(&mut self, bytes: u64, alignment: u64, spread: Spread) -> (usize, u64) {
         if self.segments.is_empty() || spread == Spread::Apart {
             self.segments.push(GUARD_BYTES);
@@ -68,7 +68,7 @@ impl<'a> Plan<'a> {
         (last, offset)
     }
 
-    /// The operands in these segments.
+    /// Returns the operands in these segments.
     pub fn bind(&self, ids: &[SegmentId]) -> Bound {
         let operand = |(spec, &(segment, offset)): (&crate::case::Spec, &(usize, u64))| {
             let len = spec.layout.span() as u64 * spec.dtype.size();
@@ -78,7 +78,7 @@ impl<'a> Plan<'a> {
         Bound(self.case.operands.iter().zip(&self.places).map(operand).collect())
     }
 
-    /// The call in these segments, with its workspace.
+    /// Returns the call in these segments, with its workspace.
     pub fn call(&self, ids: &[SegmentId]) -> KernelCall {
         let mut call = self.case.call(&self.bind(ids));
         if let (Some(slot), Some((segment, offset, len))) = (call.workspace_mut(), self.workspace) {
@@ -89,13 +89,13 @@ impl<'a> Plan<'a> {
         call
     }
 
-    /// The call in segments that do not exist: to be asked about, not launched.
+    /// Returns the call in segments that do not exist: only for questions about it, not for launching.
     pub fn prospective_call(&self) -> KernelCall {
         let ids: Vec<SegmentId> = (0..self.segments.len()).map(|i| SegmentId(i as u32)).collect();
         self.call(&ids)
     }
 
-    /// What the segments hold before the call: guards everywhere, poison in the buffers, then the operands' data.
+    /// Contents of the segments before the call: guards everywhere, poison in the buffers, then the operands' data.
     pub fn images(&self) -> Vec<Vec<u8>> {
         let mut images: Vec<Vec<u8>> = self.segments.iter().map(|&bytes| guard(bytes)).collect();
         let workspace = self.workspace.iter();
@@ -115,7 +115,7 @@ impl<'a> Plan<'a> {
         images
     }
 
-    /// The images with the workspace blanked: what it holds afterwards means nothing.
+    /// Blanks the workspace in the images: its contents mean nothing afterwards.
     pub(crate) fn without_workspace(&self, mut images: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         if let Some((segment, offset, bytes)) = self.workspace {
             images[segment][offset as usize..(offset + bytes) as usize].fill(0);
@@ -123,7 +123,7 @@ impl<'a> Plan<'a> {
         images
     }
 
-    /// Which operand lies at or next before a byte, for messages.
+    /// Name of the operand at a byte, or of the next one before it, for messages.
     pub(crate) fn name_at(&self, segment: usize, byte: u64) -> String {
         let near = self
             .case
@@ -143,7 +143,7 @@ impl<'a> Plan<'a> {
     }
 }
 
-/// Guard bytes: no two neighbours alike, so that a shifted copy shows.
+/// Guard bytes: neighbours always differ, so that a shifted copy shows.
 fn guard(bytes: u64) -> Vec<u8> {
     (0..bytes).map(|i| (i.wrapping_mul(167) >> 1) as u8 ^ 0x5A).collect()
 }

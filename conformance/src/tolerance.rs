@@ -1,4 +1,4 @@
-//! How far a result may lie from the reference, and why.
+//! The allowed distance of a result from the reference, with its reason.
 
 use memcore::DType;
 
@@ -6,8 +6,9 @@ use crate::reference::{rounded, spacing};
 
 /// The distance from the reference that a case allows.
 ///
-/// 16-bit floats are computed in f32 and rounded once. They are compared with the reference's result before it was rounded: their
-/// arithmetic is held to f32's bounds, and the rounding to nearest adds half a unit in the last place. Truncation does not pass.
+/// 16-bit floats are computed in f32 and rounded once. They are compared with the reference's result before rounding:
+/// their arithmetic is held to f32's bounds, and rounding to nearest adds half a unit in the last place. Truncation
+/// does not pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Tolerance {
     /// Relative error, in epsilons of the compute type.
@@ -16,55 +17,55 @@ pub struct Tolerance {
     absolute: f64,
     /// Absolute error of 16-bit results, in epsilons of their own type.
     half_absolute: f64,
-    /// How far an integer may be off.
+    /// Allowed difference of an integer.
     steps: i64,
     exact: bool,
-    /// Why this much.
+    /// The reason for this tolerance.
     pub reason: &'static str,
 }
 
 impl Tolerance {
-    /// The very value: what is moved, chosen or compared, or has one right rounding.
+    /// The exact value: for elements that are moved, selected or compared, or that have one correct rounding.
     pub const fn exact(reason: &'static str) -> Self {
         Self { relative: 0.0, absolute: 0.0, half_absolute: 0.0, steps: 0, exact: true, reason }
     }
 
-    /// A few elementary operations on numbers up to `magnitude`. 4 ε relative, because GPUs divide to 2.5 ulp;
-    /// 4 ε of the magnitude absolute, because a difference keeps the error of what it is the difference of.
+    /// A few elementary operations on numbers up to `magnitude`. 4 ε relative, because GPUs divide to 2.5 ulp; 4 ε of
+    /// the magnitude absolute, because a difference keeps the error of its operands.
     pub const fn arithmetic(magnitude: f64, reason: &'static str) -> Self {
         Self { relative: 4.0, absolute: 4.0 * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
     }
 
-    /// Functions beyond arithmetic with results around `magnitude`: 32 ε, as WGSL allows `exp` `3 + 2·|x|` ulp and
-    /// `pow` what follows from `exp2(y·log2 x)`.
+    /// Functions beyond arithmetic with results around `magnitude`: 32 ε, because WGSL allows `3 + 2·|x|` ulp for
+    /// `exp`, and for `pow` the error of `exp2(y·log2 x)`.
     pub const fn function(magnitude: f64, reason: &'static str) -> Self {
         Self { relative: 32.0, absolute: 32.0 * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
     }
 
-    /// A sum of `terms` products or values up to `magnitude`, in any order: rounding errors of partial sums, which
-    /// grow as `√terms·magnitude`, add up as `√terms` of them do; hence `terms·magnitude·ε`, some five standard
+    /// A sum of `terms` products or values up to `magnitude`, in any order. Rounding errors of partial sums grow as
+    /// `√terms·magnitude`, and `terms` of them add up as `√terms` does; hence `terms·magnitude·ε`, some five standard
     /// deviations.
     pub const fn sum(terms: usize, magnitude: f64, reason: &'static str) -> Self {
         let terms = if terms < 8 { 8.0 } else { terms as f64 };
         Self { relative: 8.0, absolute: terms * magnitude, half_absolute: 0.0, steps: 0, exact: false, reason }
     }
 
-    /// Also lets 16-bit results be off by `steps` of their own epsilon times `magnitude`.
+    /// Also allows 16-bit results to be off by `steps` of their own epsilon times `magnitude`.
     #[must_use]
     pub const fn half_intermediates(mut self, steps: f64, magnitude: f64) -> Self {
         self.half_absolute = steps * magnitude;
         self
     }
 
-    /// Also lets integer results be off by `steps`.
+    /// Also allows integer results to be off by `steps`.
     #[must_use]
     pub const fn integer_steps(mut self, steps: i64) -> Self {
         self.steps = steps;
         self
     }
 
-    /// Whether `got` passes for `want` as an element of type `dtype`; of a 16-bit float, `want` is not rounded yet. NaN passes for NaN
-    /// alone, an infinity for itself.
+    /// True if `got` passes for `want` as an element of type `dtype`; for a 16-bit float, `want` is not rounded yet.
+    /// NaN passes only for NaN, an infinity only for itself.
     pub(crate) fn accepts(&self, dtype: DType, want: f64, got: f64) -> bool {
         if want.is_nan() || got.is_nan() {
             return want.is_nan() && got.is_nan();
@@ -117,15 +118,15 @@ mod tests {
     fn halves_may_be_half_a_unit_off_and_no_more() {
         let t = Tolerance::arithmetic(1.0, "test");
         let ulp = 2f64.powi(-10);
-        // Exactly what f16 holds: its neighbours are wrong.
+        // A value that f16 represents exactly: its neighbours are wrong.
         assert!(t.accepts(DType::F16, 1.0, 1.0) && !t.accepts(DType::F16, 1.0, 1.0 + ulp));
-        // Around a tie both sides pass; away from it the nearer one alone does.
+        // Near a tie both neighbours pass; away from it only the nearer one.
         for near_tie in [0.5, 0.5 - 1e-4, 0.5 + 1e-4] {
             assert!(t.accepts(DType::F16, 1.0 + near_tie * ulp, 1.0));
             assert!(t.accepts(DType::F16, 1.0 + near_tie * ulp, 1.0 + ulp));
         }
         assert!(!t.accepts(DType::F16, 1.0 + 0.6 * ulp, 1.0) && t.accepts(DType::F16, 1.0 + 0.6 * ulp, 1.0 + ulp));
-        // Subnormal numbers lie 2⁻²⁴ apart.
+        // Subnormal numbers are 2⁻²⁴ apart.
         let tiny = Tolerance::arithmetic(0.0, "test");
         assert!(
             tiny.accepts(DType::F16, 0.4 * 2f64.powi(-24), 0.0) && !tiny.accepts(DType::F16, 0.6 * 2f64.powi(-24), 0.0)

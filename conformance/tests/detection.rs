@@ -1,4 +1,4 @@
-//! The suites can fail: backends that are wrong in one way each are found out, kernel by kernel.
+//! Tests of the suites themselves: backends that are wrong in one way each are detected, kernel by kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -10,29 +10,29 @@ use half::f16;
 use memcore::backend::{Access, Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Operand, Region, SegmentId};
 use memcore::{DType, Result};
 
-/// What a [`Broken`] backend does wrong.
+/// The fault of a [`Broken`] backend.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Harm {
     /// The kernel does not run.
     Nothing,
-    /// A byte behind a result changes.
+    /// A byte after a result changes.
     Behind,
     /// A byte before a result changes.
     Before,
     /// An argument that is only read changes.
     Argument,
-    /// The last element of a result is a hundredth or 1 off.
+    /// The last element of a result is off by a hundredth, or by 1.
     LastElement,
-    /// Results in 16-bit floats are cut off instead of rounded.
+    /// Results in 16-bit floats are truncated instead of rounded.
     Truncation,
-    /// The backend says that it has no kernels.
+    /// The backend reports that it has no kernels.
     Unsupported,
 }
 
 struct Broken {
     inner: Reference,
     harm: Harm,
-    /// How many elements [`Harm::Truncation`] changed.
+    /// Number of elements that [`Harm::Truncation`] changed.
     changed: AtomicUsize,
 }
 
@@ -50,7 +50,8 @@ impl Broken {
         self.inner.upload(&[byte[0] ^ 0x11], region)
     }
 
-    /// Writes a result in 16-bit floats as a device would that cuts the lower bits of its f32 off. Returns how many elements that changes.
+    /// Writes a result in 16-bit floats as a device would that truncates its f32 values. Returns the number of changed
+    /// elements.
     fn truncate(&self, operand: &Operand) -> Result<usize> {
         let unrounded = self.inner.unrounded(operand).expect("a reference that keeps them");
         let mut bytes = vec![0; operand.region.len as usize];
@@ -66,7 +67,7 @@ impl Broken {
         Ok(changed)
     }
 
-    /// Moves an f32 or an integer a little.
+    /// Changes an f32 or an integer a little.
     fn disturb(&self, operand: &Operand) -> Result<()> {
         let size = operand.dtype.size();
         let region = Region { offset: operand.region.end() - size, len: size, ..operand.region };
@@ -83,7 +84,7 @@ impl Broken {
     }
 }
 
-/// Where an element lies, from its number in row-major order.
+/// Position of an element, given its number in row-major order.
 fn position(operand: &Operand, index: usize) -> usize {
     let (mut rest, mut at) = (index, 0);
     for (size, stride) in operand.dims().iter().zip(operand.layout.strides()).rev() {
@@ -93,13 +94,13 @@ fn position(operand: &Operand, index: usize) -> usize {
     at
 }
 
-/// The 16-bit float next to `x` towards zero.
+/// The 16-bit float next to `x` in the direction of zero.
 fn truncated(dtype: DType, x: f32) -> [u8; 2] {
     if dtype == DType::BF16 {
         return [(x.to_bits() >> 16) as u8, (x.to_bits() >> 24) as u8];
     }
     let nearest = f16::from_f32(x);
-    // Numbers of one sign are ordered as their bits are.
+    // Numbers of one sign have the order of their bits.
     let too_far = f32::from(nearest).abs() > x.abs();
     f16::from_bits(nearest.to_bits() - u16::from(too_far)).to_le_bytes()
 }
@@ -174,7 +175,7 @@ impl Backend for Broken {
     }
 }
 
-/// How each kernel's representative case ends on a backend with this harm.
+/// The outcome of each kernel's representative case on a backend with this fault.
 fn verdicts(harm: Harm) -> Vec<(&'static Case, std::result::Result<Verdict, String>)> {
     let broken = Broken::new(harm);
     let judge = |kernel: &&str| {
@@ -187,7 +188,7 @@ fn verdicts(harm: Harm) -> Vec<(&'static Case, std::result::Result<Verdict, Stri
 #[track_caller]
 fn all_fail(harm: Harm, with: &str) {
     for (case, verdict) in verdicts(harm) {
-        // Without arguments there is none to change.
+        // A case without arguments has none to change.
         if harm == Harm::Argument && !case.operands.iter().any(|spec| !matches!(spec.data, conformance::Data::Poison)) {
             continue;
         }
@@ -223,11 +224,12 @@ fn a_wrong_element_is_found() {
     all_fail(Harm::LastElement, "instead of");
 }
 
-/// Kernels that may round to 16 bits on the way, as tensor cores make them: their bounds allow for it.
+/// Kernels that may round to 16 bits on the way, as tensor cores do: their bounds allow it.
 const ROUND_ON_THE_WAY: [&str; 2] = ["attention", "attention_grad"];
 
-/// In more than 30 of 31 cases in 16-bit floats whose result truncation changes, and in each kernel and type. The others have one element that
-/// lies near what truncation makes of it, or elements that are small beside the bound of their arithmetic (softmax over thousands).
+/// Truncation is found in more than 30 of 31 cases in 16-bit floats whose result it changes, and in each kernel and
+/// type. The others have one element for which truncation is close to the exact value, or elements that are small
+/// beside the bound of their arithmetic (softmax over thousands).
 #[test]
 fn truncation_instead_of_rounding_is_found() {
     let (mut found, mut missed) = (Vec::new(), Vec::new());

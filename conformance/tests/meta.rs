@@ -1,4 +1,4 @@
-//! The suites that need no values, on the device that has none.
+//! The suites that need no values, on the device without values.
 
 use std::process::ExitCode;
 

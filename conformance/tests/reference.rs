@@ -1,5 +1,5 @@
-//! The suites on the reference itself: guards, aliasing, coverage and the rest must hold for the code that all others
-//! are compared with. What its kernels compute is tested beside them, by hand-made expectations.
+//! The suites on the reference itself: guards, aliasing, coverage and the rest must hold for the code with which all
+//! others are compared. Its kernels' results are tested in their own files, against expected values written by hand.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,6 @@
-//! Programs of the workspace, built and found.
+//! Builds programs of the workspace and finds them.
 //!
-//! Built with the whole workspace selected: `-p` would select other features of the libraries, and build each of them
-//! once more for it.
+//! The whole workspace is selected: `-p` would select other features of the libraries and build each of them once more.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,8 +10,8 @@ use serde_json::Value;
 
 /// Builds with these arguments of cargo (`build --example NAME`, `test --no-run --test NAME`) and returns the program that
 /// the target `name` of `package` became.
-///
 /// # Errors
+/// The build fails, or there is no such program.
 /// When it does not build, or there is no such program.
 pub(crate) fn build(root: &Path, args: &[&str], (package, name): (&str, &str)) -> anyhow::Result<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
@@ -29,7 +28,7 @@ pub(crate) fn build(root: &Path, args: &[&str], (package, name): (&str, &str)) -
         .with_context(|| format!("cargo {} made no program {name} in {package}", args.join(" ")))
 }
 
-/// The program that a message tells of, if it is the target `name` of the package in `folder`.
+/// Returns the program of a cargo message, if it is the target `name` of the package in `folder`.
 fn program(message: &Value, folder: &Path, name: &str) -> Option<PathBuf> {
     let manifest = Path::new(message.get("manifest_path")?.as_str()?);
     let wanted = manifest.parent() == Some(folder) && message["target"]["name"] == name;

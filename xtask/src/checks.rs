@@ -1,4 +1,4 @@
-//! Checks of the program as it is built, by scripts in Python, where there is what they need.
+//! Checks of the built program by Python scripts, if their requirements are there.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -6,24 +6,24 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// What a script ends with when it does not find what it needs.
+/// Exit code of a script that does not find its requirements.
 const SKIPPED: i32 = 77;
 
 /// The variable that names a Python with PyTorch for CUDA.
 pub(crate) const PYTHON: &str = "VRAMLAB_REHEARSAL_PYTHON";
 
-/// Reports in a real browser; returns why that could not be.
+/// Checks reports in a real browser; returns the reason if that was impossible.
 ///
 /// # Errors
-/// The build's; a report that does not do what it should.
+/// A failing build; a report that does not work.
 pub(crate) fn reports(root: &Path, cargo: Command) -> anyhow::Result<Option<String>> {
     check(root, cargo, "reports in a browser", "scripts/report-check.py", None)
 }
 
-/// Rehearsals of the project's own scripts, and of those in `VRAMLAB_SCRIPTS`; returns what of it could not be.
+/// Rehearses the project's own scripts, and those in `VRAMLAB_SCRIPTS`; returns what was impossible.
 ///
 /// # Errors
-/// The build's; a script that takes what it should not.
+/// A failing build; a script with wrong figures.
 pub(crate) fn rehearsals(root: &Path, cargo: Command) -> anyhow::Result<Option<String>> {
     let name = "rehearsals of scripts";
     match std::env::var_os(PYTHON) {
@@ -34,7 +34,7 @@ pub(crate) fn rehearsals(root: &Path, cargo: Command) -> anyhow::Result<Option<S
     }
 }
 
-/// Builds the program and gives it to a script.
+/// Builds the program and passes it to a script.
 fn check(
     root: &Path,
     cargo: Command,

@@ -1,9 +1,11 @@
-//! No file of a crate uses, through whatever other files, one that uses it: what two files need of each other is in a
-//! third, below both. Nor does a module that the root declares: a file and the folder of its children are one there.
+//! No file of a crate uses, directly or through other files, a file that uses it. If two files need something of each
+//! other, it belongs in a third file below both. The same holds for the modules that the root declares, each with the
+//! folder of its children.
 //!
-//! An arrow runs from a file to the one that *defines* what it names: where a child takes from its parent what the
-//! parent has from a third file, the arrow goes to the third. A parent that declares its children, and re-exports what
-//! it does not use itself, has no arrow to them. A method has no path: who calls one has an arrow to its type alone.
+//! An arrow runs from a file to the file that *defines* the item that it names. If a child takes from its parent an
+//! item that the parent has from a third file, the arrow goes to the third. A parent that declares its children, and
+//! re-exports items that it does not use itself, has no arrow to them. A method has no path: a caller has an arrow only
+//! to its type.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::path::Path;
@@ -13,7 +15,7 @@ use crate::files::SourceFile;
 use crate::resolve::{Arrow, Tree};
 use crate::sources::without_tests;
 
-/// What is in no circle.
+/// The nodes that may not form a circle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nodes {
     /// Files.
@@ -63,12 +65,12 @@ fn check_below(source_dir: &Path, files: &[SourceFile], nodes: Nodes) -> Vec<Vio
     graph.circles().iter().map(violation).collect()
 }
 
-/// Who uses whom: the first arrow between each two.
+/// The arrows between files: the first one for each pair.
 #[derive(Default)]
 struct Graph(BTreeMap<(usize, usize), Arrow>);
 
 impl Graph {
-    /// A shortest circle through every node that is in one, without those that an earlier one goes through.
+    /// Returns a shortest circle through every node that is in one, except nodes of circles already returned.
     fn circles(&self) -> Vec<Vec<&Arrow>> {
         let mut told = HashSet::new();
         let mut found = Vec::new();
@@ -84,7 +86,7 @@ impl Graph {
         found
     }
 
-    /// The nodes of a shortest circle through this one, from it on, and the arrow that goes from each.
+    /// Returns the nodes of a shortest circle through `start`, beginning there, each with the arrow that leaves it.
     fn shortest_circle(&self, start: usize) -> Option<Vec<(usize, &Arrow)>> {
         let mut reached_by: HashMap<usize, (usize, &Arrow)> = HashMap::new();
         let mut queue = VecDeque::from([start]);

@@ -1,7 +1,7 @@
-//! The CUDA kernels, compiled for GPUs that are not here.
+//! Compiles the CUDA kernels without a GPU.
 //!
-//! NVIDIA's run-time compiler is one library on PyPI and needs no GPU. It is fetched into `target/` once; where that
-//! is not possible, the step is skipped and says so.
+//! NVIDIA's run-time compiler is one library on PyPI and needs no GPU. It is downloaded into `target/` once; if that is
+//! impossible, the step is skipped with a message.
 
 use std::ffi::OsString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,11 +12,11 @@ use anyhow::{Context, bail};
 
 use crate::artifact;
 
-/// The compiler, as PyPI has it.
+/// The compiler's package on PyPI.
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
 
-/// The two ends: Turing, whose tensor cores have no bfloat16 and which takes paths of its own, and Hopper. Each
-/// architecture takes more than a minute of a core.
+/// The oldest and a recent architecture: Turing, whose tensor cores have no bfloat16 and which has code of its own, and
+/// Hopper. Each takes more than a minute of a core.
 const ARCHITECTURES: &[&str] = &["75", "90"];
 
 /// Every architecture from Turing to Blackwell, for `--full`.
@@ -25,7 +25,7 @@ const ALL_ARCHITECTURES: &[&str] = &["75", "80", "86", "89", "90", "100", "120"]
 /// Compiles every kernel for each architecture; fails on an error or a spilled register. `Ok(Some(reason))`: skipped.
 ///
 /// # Errors
-/// When a kernel does not compile, or spills.
+/// A kernel does not compile, or spills.
 pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<String>> {
     let folder = match fetch(root) {
         Ok(folder) => folder,
@@ -40,7 +40,7 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         path.push(rest);
     }
     if full {
-        // The portable kernels as CUDA C: the backend has its own instead, and nothing else would compile this text.
+        // The portable kernels as CUDA C: the backend uses its own kernels, so nothing else would compile this text.
         run(Command::new(&program).args(["portable", "90"]).env("LD_LIBRARY_PATH", &path))?;
     }
     let stamp = folder.join(format!("checked-{:016x}", fingerprint(&program, architectures)?));
@@ -49,7 +49,7 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         return Ok(None);
     }
     println!("==> CUDA kernels: NVRTC for sm_{}", architectures.join(", sm_"));
-    // A process each: the compiler works for one caller at a time.
+    // One process each: the compiler works for one caller at a time.
     let compile = |architecture: &&str| {
         let mut command = Command::new(&program);
         command.arg(architecture).env("LD_LIBRARY_PATH", &path);
@@ -64,8 +64,8 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
     Ok(None)
 }
 
-/// A sum over everything that the check depends on: minutes of compiling are spent once per change. The program knows
-/// what it would compile.
+/// A checksum of everything on which the check depends, so that minutes of compiling are spent once per change. The
+/// program knows what it would compile.
 fn fingerprint(program: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
     let output = Command::new(program).arg("fingerprint").output().with_context(|| format!("{}", program.display()))?;
     if !output.status.success() {
@@ -76,14 +76,14 @@ fn fingerprint(program: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Runs the conformance suite on the emulator in the ways that the ordinary run does not: matrix products by the stand-in
-/// for cuBLASLt, every kernel as on a card whose tensor cores take f16 alone, every kernel with an eye on what its threads do to
-/// each other and, where `full`, everything under AddressSanitizer.
+/// Runs the conformance suite on the emulator in the ways that the ordinary run does not: matrix products by the
+/// stand-in for cuBLASLt, every kernel as on a card whose tensor cores take only f16, every kernel with a search for
+/// data races and, if `full`, everything under AddressSanitizer.
 ///
 /// # Errors
-/// When a case fails.
+/// A case fails.
 pub(crate) fn emulated(root: &Path, full: bool) -> anyhow::Result<()> {
-    // A race is one in whatever order threads run: the suites that repeat the kernels would find nothing else.
+    // A race is found in whatever order threads run, so the suites that repeat the kernels would find nothing more.
     let mut runs = vec![("blas", "matmul"), ("turing", "kernels::"), ("races", "kernels::")];
     if full {
         runs.push(("address", ""));
@@ -102,7 +102,7 @@ pub(crate) fn emulated(root: &Path, full: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The folder of the compiler's libraries, fetched if it is not there yet.
+/// Returns the folder of the compiler's libraries; downloads them if they are missing.
 fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let home = target.join("nvrtc-12.9.86");
@@ -118,7 +118,7 @@ fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
         .find(|path| path.extension().is_some_and(|extension| extension == "whl"))
         .context("pip gave no wheel")?;
     run(Command::new("python3").args(["-m", "zipfile", "--extract"]).arg(&wheel).arg(&home))?;
-    // A hundred megabytes that have served.
+    // The package is no longer needed: a hundred megabytes.
     std::fs::remove_file(&wheel)?;
     Ok(libraries)
 }

@@ -9,7 +9,7 @@ use anyhow::Context;
 pub struct SourceFile {
     /// Its path, relative to the workspace.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its contents.
     pub text: String,
 }
 
@@ -18,7 +18,7 @@ pub fn workspace_root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// The manifests of all members: those of directories below the root, and below one that has one itself. Sorted by path.
+/// The manifests of all members: directories below the root, and members inside them. Sorted by path.
 ///
 /// # Errors
 /// When a directory or a file cannot be read.
@@ -37,7 +37,7 @@ fn is_member(directory: &Path) -> bool {
     directory.join("Cargo.toml").is_file()
 }
 
-/// All Rust files below a directory; build output, hidden directories and members below it left out. Sorted by path.
+/// All Rust files below a directory, without build output, hidden directories and members below it. Sorted by path.
 ///
 /// # Errors
 /// When a directory or a file cannot be read.

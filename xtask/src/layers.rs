@@ -1,7 +1,7 @@
 //! The order of the modules inside a crate: an arrow may run down, never up.
 //!
-//! The order is that of the architecture. A module need not exist to have its place here, but where a crate is
-//! listed in full, a module without a place is itself a violation: it would be a way round.
+//! The order is that of the architecture. A module need not exist to have a place here. In a crate that is listed in
+//! full, a module without a place is itself a violation: otherwise it could be used to bypass the order.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ pub struct CrateLayers {
     pub name: &'static str,
     /// From low to high; modules of one layer may use each other.
     pub layers: &'static [&'static [&'static str]],
-    /// Whether every module must have a place. Where not, the unlisted ones may use and be used freely.
+    /// True if every module must have a place. If false, unlisted modules may use others and be used freely.
     pub complete: bool,
 }
 
@@ -50,7 +50,7 @@ impl CrateLayers {
         self.layers.iter().position(|layer| layer.contains(&module))
     }
 
-    /// Checks all files of the crate's `src` directory; `source_dir` is what their paths begin with.
+    /// Checks all files of the crate's `src` directory; their paths begin with `source_dir`.
     pub fn check(&self, source_dir: &Path, files: &[SourceFile]) -> Vec<Violation> {
         let sources = match without_tests(source_dir, files) {
             Ok(sources) => sources,
@@ -79,7 +79,7 @@ impl CrateLayers {
         problems.collect()
     }
 
-    /// What is wrong with a path that a module uses.
+    /// Returns the problem with a path that a module uses.
     fn problem(
         &self,
         from: &str,

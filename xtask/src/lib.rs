@@ -1,5 +1,5 @@
-//! Rules that the project's sources keep, as functions over their text; `tests/` applies them to the files. And the tables of
-//! figures that its texts have, as functions over what was measured.
+//! Rules for the project's sources, as functions over their text; `tests/` applies them to the files. Also the tables
+//! of figures in the documents, as functions over measurements.
 
 pub mod bench;
 pub mod circles;
@@ -23,7 +23,7 @@ pub struct Violation {
     pub file: PathBuf,
     /// The line, from 1.
     pub line: usize,
-    /// What is wrong, and what would be right.
+    /// The problem, and what would be correct.
     pub problem: String,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// One violation a line, for a failing test.
+/// The violations, one per line, for a failing test.
 pub fn listing(violations: &[Violation]) -> String {
     violations.iter().map(|violation| format!("\n{violation}")).collect()
 }

@@ -1,13 +1,13 @@
-//! The order of the crates: who may depend on whom.
+//! The order of the crates: the dependencies that each may have.
 //!
-//! Manifests are read line by line, which is enough for the tables that they consist of and tells the line.
+//! Manifests are read line by line: that suffices for their tables and gives the line number.
 
 use std::path::PathBuf;
 
 use crate::Violation;
 use crate::files::SourceFile;
 
-/// What a dependency is for.
+/// The purpose of a dependency.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The code itself, or its build script.
@@ -21,7 +21,7 @@ pub enum Kind {
 pub struct Dependency {
     /// The package.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: Kind,
     /// The line, from 1.
     pub line: usize,
@@ -34,15 +34,15 @@ pub struct Manifest {
     pub path: PathBuf,
     /// The package's name.
     pub package: String,
-    /// Everything that it depends on, members or not.
+    /// All dependencies, members or not.
     pub dependencies: Vec<Dependency>,
 }
 
-/// Which members a member may depend on. `backend-*` stands for every backend.
+/// The members on which a member may depend. `backend-*` stands for every backend.
 struct Rule {
     package: &'static str,
     normal: &'static [&'static str],
-    /// Besides the normal ones.
+    /// Additional ones for tests and benches.
     dev: &'static [&'static str],
 }
 
@@ -83,14 +83,15 @@ const RULES: &[Rule] = &[
         dev: &["backend-cpu", "conformance", "portable-kernels"],
     },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
-    // It is loaded into other people's processes: it brings nothing of ours, and nothing of ours brings it.
+    // It is loaded into other people's processes, so it depends on no other crate of this project, and no other crate
+    // depends on it.
     Rule { package: "rehearsal", normal: &[], dev: &[] },
     Rule { package: "xtask", normal: &[], dev: &[] },
     // Outside the workspace, which changes nothing: it feeds files to their readers, and what these readers return to the core.
     Rule { package: "fuzz", normal: &["memcore", "lab", "cli"], dev: &[] },
 ];
 
-/// Packages from outside that belong to one member alone.
+/// External packages that only one member may use.
 const EXCLUSIVE: &[(&str, &str)] =
     &[("wgpu", "backend-wgpu"), ("cudarc", "backend-cuda"), ("opencl3", "backend-opencl")];
 
@@ -133,18 +134,18 @@ fn kind_of(section: &str) -> Option<Kind> {
     }
 }
 
-/// A dependency may be renamed: `key = { package = "name" }`.
+/// The real name of a dependency, which may be renamed: `key = { package = "name" }`.
 fn real_name(key: &str, value: &str) -> String {
     let renamed = value.split_once("package").and_then(|(_, rest)| rest.trim_start().strip_prefix('='));
     renamed.and_then(|rest| rest.split(['"', '\'']).nth(1)).map_or_else(|| short(key), short)
 }
 
-/// The name of a folder, which is what dependencies are called here; published ones begin with the project's.
+/// The name of the folder, by which rules name a package; published names begin with the project's.
 fn short(package: &str) -> String {
     package.strip_prefix("vramlab-").unwrap_or(package).to_string()
 }
 
-/// Checks every member's dependencies on the others, and on what belongs to one member alone.
+/// Checks every member's dependencies on the others, and on packages that only one member may use.
 pub fn check(manifests: &[Manifest]) -> Vec<Violation> {
     let is_member = |name: &str| manifests.iter().any(|manifest| manifest.package == name);
     let mut found = Vec::new();

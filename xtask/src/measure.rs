@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: runs the benchmarks and keeps what they measured.
+//! `cargo xtask bench`: runs the benchmarks and stores their results.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +11,10 @@ use xtask::bench::collect;
 use xtask::bench::results::Results;
 use xtask::bench::tables::{READMES, updated};
 
-/// Where results are kept, below the workspace.
+/// Folder of the results, below the workspace.
 const RESULTS: &str = "benches/results";
 
-/// A whole program's time is the shortest of so many.
+/// Number of runs of a whole program; the shortest time counts.
 const RUNS: usize = 10;
 
 /// What to measure.
@@ -40,11 +40,11 @@ pub(crate) struct BenchArgs {
 /// Runs the groups in release mode and writes `DATE-NAME.json`.
 ///
 /// # Errors
-/// A benchmark that fails; files that cannot be written.
+/// A failing benchmark; files that cannot be written.
 pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let target = std::path::absolute(target)?;
-    // Before minutes of measuring.
+    // Fails before minutes of measuring.
     let folder = root.join(&args.into);
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
     let criterion = target.join("criterion-results");
@@ -83,7 +83,7 @@ pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the READMEs' tables anew from the files of results.
+/// Makes the READMEs' tables again from the files of results.
 ///
 /// # Errors
 /// Files that cannot be read or written.
@@ -102,7 +102,7 @@ pub(crate) fn tables(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cargo that started us.
+/// The cargo that started this program.
 fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }

@@ -1,5 +1,5 @@
-//! Finds in a source file what leads to other modules of its own crate: the names that it imports, the paths in its
-//! code, the modules and macros that it declares.
+//! Finds everything in a source file that leads to other modules of its own crate: the names that it imports, the paths
+//! in its code, the modules and macros that it declares.
 
 use std::collections::HashSet;
 
@@ -15,16 +15,16 @@ pub struct CratePath {
     pub segments: Vec<String>,
     /// Its line, from 1.
     pub line: usize,
-    /// Whether a `!` follows: a macro, whose place in the crate its path does not tell.
+    /// True if a `!` follows: a macro, whose path does not tell its place in the crate.
     pub is_macro: bool,
-    /// Whether it is what a `use` names.
+    /// True if a `use` names it.
     pub is_import: bool,
 }
 
-/// A path that begins with a plain name: a module below, what an import brought, or another crate.
+/// A path that begins with a plain name: a module below, an imported name, or another crate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlainPath {
-    /// The module that it stands in.
+    /// The module that contains it.
     pub module: Vec<String>,
     /// Its segments.
     pub segments: Vec<String>,
@@ -32,20 +32,20 @@ pub struct PlainPath {
     pub line: usize,
 }
 
-/// One name that a `use` brings.
+/// One name that a `use` imports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Import {
-    /// The module that it stands in.
+    /// The module that contains it.
     pub module: Vec<String>,
-    /// The name that is meant by it there; `*` for a glob.
+    /// The name that it has there; `*` for a glob.
     pub name: String,
-    /// Where that lives: from the crate's root, or from a plain name.
+    /// Path of the imported item: from the crate's root, or from a plain name.
     pub path: Vec<String>,
-    /// Whether the path is from the crate's root.
+    /// True if the path is from the crate's root.
     pub rooted: bool,
-    /// Whether others get the name from here.
+    /// True if other modules get the name from here.
     pub public: bool,
-    /// Whether it stands in a block, where other modules do not see it.
+    /// True if it is inside a block, where other modules do not see it.
     pub in_block: bool,
     /// Its line, from 1.
     pub line: usize,
@@ -56,13 +56,13 @@ pub struct Import {
 pub struct Declared {
     /// Its path from the crate's root.
     pub module: Vec<String>,
-    /// Whether it is there for tests only.
+    /// True if it exists only for tests.
     pub for_tests: bool,
-    /// Whether its text follows here, instead of in a file of its own.
+    /// True if its text follows here, instead of in a file of its own.
     pub inline: bool,
 }
 
-/// What one file says about modules, tests left out.
+/// The modules and paths in one file, without tests.
 #[derive(Clone, Debug, Default)]
 pub struct ModulePaths {
     /// The paths from the crate's root that its code uses, imports among them.
@@ -77,14 +77,14 @@ pub struct ModulePaths {
     pub macros: Vec<String>,
     /// The macros that it calls by a plain name, with the line.
     pub macro_calls: Vec<(String, usize)>,
-    /// The names that its code has outside of imports.
+    /// The names in its code outside of imports.
     pub mentioned: HashSet<String>,
 }
 
 /// Reads a file that is the module `module` (its path from the crate's root).
 ///
 /// # Errors
-/// What is not Rust.
+/// The text is not Rust.
 pub fn module_paths(text: &str, module: &[String]) -> syn::Result<ModulePaths> {
     let mut reader = Reader { module: module.to_vec(), blocks: 0, found: ModulePaths::default() };
     reader.visit_file(&syn::parse_file(text)?);
@@ -92,14 +92,14 @@ pub fn module_paths(text: &str, module: &[String]) -> syn::Result<ModulePaths> {
 }
 
 struct Reader {
-    /// The module that is being read: the file's, or one that stands in it.
+    /// The module that is being read: the file's, or one inside it.
     module: Vec<String>,
-    /// The blocks around, within that module.
+    /// Number of enclosing blocks within that module.
     blocks: usize,
     found: ModulePaths,
 }
 
-/// Whether one of them is `#[cfg(test)]` or a `cfg(all(test, …))`.
+/// True if one of the attributes is `#[cfg(test)]` or a `cfg(all(test, …))`.
 fn for_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().filter(|attribute| attribute.path().is_ident("cfg")).any(|attribute| {
         let condition = attribute.meta.require_list().map(|list| list.tokens.to_string()).unwrap_or_default();
@@ -128,7 +128,7 @@ impl<'ast> Visit<'ast> for Reader {
             syn::Item::Type(item) => &item.attrs,
             syn::Item::Union(item) => &item.attrs,
             syn::Item::Use(item) => &item.attrs,
-            // A module for tests is noted.
+            // A module for tests is recorded.
             _ => &[],
         };
         if !for_tests(attributes) {
@@ -154,7 +154,7 @@ impl<'ast> Visit<'ast> for Reader {
         }
     }
 
-    /// `mod name;` is noted, `mod name { … }` is read.
+    /// Records `mod name;`, and reads `mod name { … }`.
     fn visit_item_mod(&mut self, item: &'ast syn::ItemMod) {
         let for_tests = for_tests(&item.attrs);
         self.module.push(item.ident.to_string());
@@ -178,10 +178,10 @@ impl<'ast> Visit<'ast> for Reader {
         self.import(&item.tree, &mut Vec::new(), public);
     }
 
-    /// Who may see an item is not a use: `pub(in path)`.
+    /// A visibility such as `pub(in path)` is not a use.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 
-    /// What an attribute names is read as code is.
+    /// Reads names in an attribute like code.
     fn visit_attribute(&mut self, attribute: &'ast Attribute) {
         match &attribute.meta {
             syn::Meta::List(list) => self.tokens(list.tokens.clone()),
@@ -216,7 +216,7 @@ impl<'ast> Visit<'ast> for Reader {
         visit::visit_path(self, path);
     }
 
-    /// A constant may be meant.
+    /// The name may be a constant.
     fn visit_pat_ident(&mut self, pattern: &'ast syn::PatIdent) {
         self.found.mentioned.insert(pattern.ident.to_string());
         visit::visit_pat_ident(self, pattern);
@@ -224,7 +224,7 @@ impl<'ast> Visit<'ast> for Reader {
 }
 
 impl Reader {
-    /// A path outside of imports, as it is written.
+    /// Records a path outside of imports, as it is written.
     fn path(&mut self, names: Vec<String>, line: usize, is_macro: bool) {
         // `self` alone is a value, `crate` alone a visibility.
         let (first, is_alone) = (names[0].clone(), names.len() == 1);
@@ -242,7 +242,7 @@ impl Reader {
         self.found.mentioned.insert(first);
     }
 
-    /// What a macro is given, or consists of: not parsed, as only the macro knows how, so read name by name.
+    /// Reads a macro's arguments or body name by name: only the macro knows how to parse them.
     fn tokens(&mut self, tokens: TokenStream) {
         let all: Vec<TokenTree> = tokens.into_iter().collect();
         let is = |at: usize, c: char| matches!(all.get(at), Some(TokenTree::Punct(p)) if p.as_char() == c);
@@ -262,7 +262,8 @@ impl Reader {
                         at += 3;
                     }
                     let is_macro = is(at, '!') && !is(at + 1, '=');
-                    // A field's name, with its type or its value, is not a mention; a path before a group of imports is one.
+                    // A field's name, followed by its type or its value, is not a mention; a path before a group of
+                    // imports is one.
                     let is_field = names.len() == 1 && is(at, ':') && !joins(at);
                     if !follows && !is_field {
                         self.path(names, line(first.span()), is_macro);
@@ -273,7 +274,7 @@ impl Reader {
         }
     }
 
-    /// The names that a tree of a `use` brings, below `prefix`.
+    /// Records the names that a tree of a `use` imports, below `prefix`.
     fn import(&mut self, tree: &UseTree, prefix: &mut Vec<String>, public: bool) {
         let (name, written, span) = match tree {
             UseTree::Path(path) => {
@@ -304,7 +305,8 @@ impl Reader {
     }
 }
 
-/// From the crate's root, a path in `module` that begins with `crate`, `self` or `super`; `None` for any other.
+/// Returns a path in `module` from the crate's root, if it begins with `crate`, `self` or `super`; `None` for any
+/// other.
 fn rooted(path: &[String], module: &[String]) -> Option<Vec<String>> {
     let (first, rest) = path.split_first()?;
     let mut from_root = match first.as_str() {

@@ -1,27 +1,27 @@
-//! Where the paths in a crate's files lead: to the file that defines an item, through whatever imports and re-exports.
+//! Resolves the paths in a crate's files to the file that defines an item, through imports and re-exports.
 
 use std::collections::HashMap;
 
 use crate::paths::{Import, PlainPath};
 use crate::sources::Source;
 
-/// Where a path leads.
+/// The target of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
-    /// To a module as such; what is used of it, other paths say.
+    /// A module itself; other paths tell what is used of it.
     Module,
-    /// To an item of a file, given by its place among the sources.
+    /// An item of a file, given by its index among the sources.
     Item(usize, String),
 }
 
 /// An arrow from one file to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Arrow {
-    /// The file that uses, by its place among the sources.
+    /// Index of the using file among the sources.
     pub from: usize,
-    /// The file that defines what is used.
+    /// Index of the file that defines the used item.
     pub to: usize,
-    /// What is used.
+    /// The used item.
     pub item: String,
     /// The line of the use.
     pub line: usize,
@@ -38,7 +38,7 @@ pub struct Tree<'a> {
     imports: HashMap<(&'a [String], &'a str), &'a Import>,
 }
 
-/// As far as imports of imports are followed.
+/// Maximum number of imports of imports that are followed.
 const MAX_STEPS: usize = 16;
 
 impl<'a> Tree<'a> {
@@ -67,7 +67,7 @@ impl<'a> Tree<'a> {
         // `use name` of the file's own macro gives it a path, and leads nowhere else.
         let elsewhere =
             |import: &&Import| import.rooted || !paths.macros.iter().any(|own| import.path == [own.as_str()]);
-        // What stands in a block gives way: other modules do not see it.
+        // Imports inside a block yield to others: other modules do not see them.
         let (in_blocks, visible): (Vec<&Import>, Vec<_>) =
             paths.imports.iter().filter(elsewhere).partition(|import| import.in_block);
         for import in in_blocks.into_iter().chain(visible) {
@@ -75,7 +75,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// What the files of this tree use of each other.
+    /// Returns the uses between the files of this tree.
     pub fn arrows(&self) -> Vec<Arrow> {
         let mut found = Vec::new();
         for &from in &self.files {
@@ -107,7 +107,7 @@ impl<'a> Tree<'a> {
         found
     }
 
-    /// Whether a `pub use` hands on what is a child's, and the file itself has no use for it.
+    /// True if a `pub use` only re-exports an item of a child, and the file itself does not use it.
     fn is_mere_reexport(&self, source: &Source, import: &Import) -> bool {
         let from_below = match import.rooted {
             true => import.path.starts_with(&import.module),
@@ -116,13 +116,13 @@ impl<'a> Tree<'a> {
         import.public && import.name != "*" && from_below && !source.paths.mentioned.contains(&import.name)
     }
 
-    /// A macro that is known in the whole crate.
+    /// Finds a macro that is visible in the whole crate.
     fn macro_target(&self, name: &str) -> Option<Target> {
         let defines = |file: &usize| self.sources[*file].paths.macros.iter().any(|other| other == name);
         self.files.iter().copied().find(defines).map(|file| Target::Item(file, name.to_string()))
     }
 
-    /// A macro that is called by its plain name, without an import: it is known from a module around this one.
+    /// Finds a macro that is called by its plain name, without an import: an enclosing module defines it.
     fn macro_from_above(&self, source: &Source, name: &str) -> Option<Target> {
         let defines = |file: usize| self.sources[file].paths.macros.iter().any(|other| other == name);
         if self.imports.contains_key(&(source.module.as_slice(), name)) {
@@ -153,8 +153,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// From the crate's root, an import's path that begins with a plain name: a module's beside it, or what another
-    /// import has brought.
+    /// Returns an import's path from the crate's root, if it begins with a plain name: that of a neighbouring module,
+    /// or one that another import brought.
     fn full_path(&self, import: &Import, path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         if let Some(child) = self.child(&import.module, first) {
@@ -174,7 +174,7 @@ impl<'a> Tree<'a> {
         self.through(import, rest, 0)
     }
 
-    /// What lies behind an import, and from there on `rest`.
+    /// Follows an import to its target, and from there `rest`.
     fn through(&self, import: &Import, rest: &[String], steps: usize) -> Option<Target> {
         match self.import_target(import, steps + 1)? {
             Target::Module if !rest.is_empty() => {
@@ -185,7 +185,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// A path from the crate's root: down the modules, then through what the last one has imported.
+    /// Resolves a path from the crate's root: down the modules, then through the imports of the last one.
     fn target(&self, path: &[String], steps: usize) -> Option<Target> {
         if steps > MAX_STEPS {
             return None;
@@ -194,7 +194,7 @@ impl<'a> Tree<'a> {
         let seen = |module: &[String], name: &str| {
             self.imports.get(&(module, name)).copied().filter(|import| !import.in_block)
         };
-        // Where a path names a module and a function beside it, the function is what is meant.
+        // If a path names both a module and a function beside it, the function is meant.
         let is_function = |(name, module): (&String, &[String])| deepest == path.len() && seen(module, name).is_some();
         let depth = if path.split_last().is_some_and(is_function) { deepest - 1 } else { deepest };
         let (module, rest) = path.split_at(depth);

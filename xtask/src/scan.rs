@@ -1,7 +1,7 @@
-//! Takes Rust source apart just far enough to read paths and comments in it: comments and literals are
+//! Splits Rust source into code and comments, just enough to read paths and comments: comments and literals are
 //! blanked, so that a path in a doc comment or a brace in a string is not taken for code.
 
-/// A source file, twice: each text has the lines and columns (in characters) of the original.
+/// A source file, as two texts; each has the lines and columns (in characters) of the original.
 pub struct Scanned {
     /// The code: comments and the contents of literals are spaces.
     pub code: String,
@@ -25,7 +25,7 @@ impl Token {
     }
 }
 
-/// Which of the two texts a character goes to; the other gets a space.
+/// The text that a character goes to; the other text gets a space.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Code,

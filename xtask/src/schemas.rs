@@ -1,4 +1,4 @@
-//! `docs/json.md`: what each result is made of, from the structs that are written.
+//! `docs/json.md`: the parts of each result, from the structs that are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,7 +10,7 @@ use syn::{Attribute, Expr, Field, Fields, GenericArgument, Item, ItemStruct, Lit
 
 use crate::files::{SourceFile, rust_files};
 
-/// Where the structs are; of two of a name, the one that comes first here counts.
+/// Folders and files with the structs; of two structs with the same name, the first one here counts.
 const PLACES: [&str; 12] = [
     "lab/results/src",
     "lab/src/run",
@@ -34,7 +34,7 @@ const HEAD: &str = "# The JSON of vramlab\n\n\
 /// A struct that is written.
 struct Struct {
     docs: String,
-    /// What its heading is called in links.
+    /// Anchor of its heading in links.
     anchor: String,
     fields: Vec<Written>,
 }
@@ -43,9 +43,9 @@ struct Written {
     name: String,
     docs: String,
     kind: String,
-    /// Structs that it is made of.
+    /// Structs among its fields' types.
     parts: Vec<String>,
-    /// Whether its own fields stand in its place.
+    /// True if its own fields replace it.
     flat: bool,
 }
 
@@ -106,7 +106,7 @@ fn files(root: &Path, place: &str) -> anyhow::Result<Vec<SourceFile>> {
     Ok(vec![SourceFile { path, text }])
 }
 
-/// The structs that one is made of, those among its own fields included.
+/// The structs among a struct's fields, those of its flattened fields included.
 fn parts(structs: &BTreeMap<String, Struct>, name: &str) -> Vec<String> {
     let fields = structs.get(name).map(|one| one.fields.as_slice()).unwrap_or_default();
     let of_field = |field: &Written| match field.flat {
@@ -138,16 +138,16 @@ fn rows(out: &mut String, structs: &BTreeMap<String, Struct>, one: &Struct) {
 fn linked(structs: &BTreeMap<String, Struct>, kind: &str) -> String {
     let word = |word: &str| match word {
         name if structs.contains_key(name) => format!("[{name}](#{})", structs[name].anchor),
-        // It has a form of its own, which is written by hand.
+        // It has a form of its own, which is described by hand.
         "Table" => "table (title, columns, kinds, rows)".into(),
-        // What is not a struct has names.
+        // An enum is written as its variant's name.
         name if name.starts_with(|c: char| c.is_ascii_uppercase()) => "text".into(),
         other => other.to_string(),
     };
     kind.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// The schema and its struct, of an implementation of `Findings`.
+/// Returns the schema and the struct of an implementation of `Findings`.
 fn schema(item: &syn::ItemImpl) -> Option<(String, String)> {
     let (_, path, _) = item.trait_.as_ref()?;
     if path.segments.last()?.ident != "Findings" {
@@ -186,7 +186,7 @@ fn written(field: &Field, kebab: bool) -> Option<Written> {
     Some(Written { name, docs: docs(&field.attrs), kind, parts, flat: has("flatten") })
 }
 
-/// A type in JSON's words; names of structs go into `parts`.
+/// Returns a type in JSON's words; adds names of structs to `parts`.
 fn kind(of: &Type, parts: &mut Vec<String>) -> String {
     match of {
         Type::Array(array) => format!("list of {}", kind(&array.elem, parts)),
@@ -209,7 +209,7 @@ fn kind(of: &Type, parts: &mut Vec<String>) -> String {
                 "Box" => inner().unwrap_or_default(),
                 "BTreeMap" | "Map" => format!("object of {}", inner().unwrap_or_default()),
                 "ByCategory" => "object of whole number".into(),
-                // Under the names of the flags.
+                // Written with the names of the flags.
                 "Settings" => {
                     parts.push("RunSpec".into());
                     "RunSpec".into()
@@ -233,7 +233,7 @@ fn kind(of: &Type, parts: &mut Vec<String>) -> String {
     }
 }
 
-/// Whether it derives `Serialize`.
+/// True if the struct derives `Serialize`.
 fn is_written(attrs: &[Attribute]) -> bool {
     let derives = attrs.iter().filter(|attr| attr.path().is_ident("derive"));
     derives
@@ -241,7 +241,7 @@ fn is_written(attrs: &[Attribute]) -> bool {
         .any(|list| list.iter().any(|path| path.segments.last().is_some_and(|last| last.ident == "Serialize")))
 }
 
-/// What serde is told, by key; a key without a value has an empty one.
+/// Serde's attributes by key; a key without a value has an empty one.
 fn serde(attrs: &[Attribute]) -> Vec<(String, String)> {
     let lists = attrs.iter().filter(|attr| attr.path().is_ident("serde"));
     let lists = lists.filter_map(|attr| attr.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).ok());

@@ -1,8 +1,9 @@
 //! Software adapters, so that the backends for GPUs are tested on machines without a graphics card.
 //!
-//! PoCL, an OpenCL on the processor, is installed where that is allowed, and so is Oclgrind, which interprets kernels and looks at each
-//! access. Mesa's lavapipe is installed where that is allowed; SwiftShader, a second and independent implementation, is taken out of
-//! Debian's package of Chromium into `target/`, without installing it.
+//! PoCL, an OpenCL implementation for processors, is installed where that is allowed, and so is Oclgrind, which
+//! interprets kernels and checks each access. Mesa's lavapipe is installed where that is allowed. SwiftShader, a second
+//! and independent implementation, is extracted from Debian's package of Chromium into `target/`, without installing
+//! it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -14,19 +15,19 @@ const LAVAPIPE: [&str; 2] = ["mesa-vulkan-drivers", "libvulkan1"];
 /// The packages of PoCL and of the loader that finds it.
 const POCL: [&str; 2] = ["pocl-opencl-icd", "ocl-icd-libopencl1"];
 
-/// Where drivers of OpenCL are described.
+/// Folders with descriptions of OpenCL drivers.
 const OPENCL_DRIVERS: [&str; 1] = ["/etc/OpenCL/vendors"];
 
-/// Directories of descriptions of Vulkan drivers.
+/// Folders with descriptions of Vulkan drivers.
 const DRIVERS: [&str; 3] = ["/usr/share/vulkan/icd.d", "/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d"];
 
-/// Makes sure that a Vulkan driver is there. `Err` says why it is not, and what to do.
+/// Makes sure that a Vulkan driver is installed. `Err` holds the reason if it is not, and a remedy.
 pub(crate) fn ensure_driver() -> Result<(), String> {
-    // Elsewhere the system brings its own interface.
+    // On other systems the system provides its own interface.
     if cfg!(target_os = "linux") { ensure("Vulkan", &LAVAPIPE, || has_entries(&DRIVERS)) } else { Ok(()) }
 }
 
-/// Makes sure that a driver for OpenCL is there. `Err` says why it is not, and what to do.
+/// Makes sure that an OpenCL driver is installed. `Err` holds the reason if it is not, and a remedy.
 pub(crate) fn ensure_opencl() -> Result<(), String> {
     if cfg!(target_os = "linux") {
         ensure("OpenCL", &POCL, || has_entries(&OPENCL_DRIVERS))
@@ -35,7 +36,8 @@ pub(crate) fn ensure_opencl() -> Result<(), String> {
     }
 }
 
-/// The folder with Oclgrind's description alone, for `OCL_ICD_VENDORS`, below `target`. `Err` says why it is not there.
+/// Returns a folder below `target` that contains only Oclgrind's description, for `OCL_ICD_VENDORS`. `Err` holds the
+/// reason if it is missing.
 pub(crate) fn oclgrind(target: &Path) -> Result<PathBuf, String> {
     const LIBRARY: &str = "/usr/lib/oclgrind/liboclgrind-rt-icd.so";
     ensure("Oclgrind", &["oclgrind"], || Path::new(LIBRARY).is_file())?;
@@ -46,7 +48,8 @@ pub(crate) fn oclgrind(target: &Path) -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-/// What lets Oclgrind alone be found, look for data races, and write what it finds into `log`. It ends no process at an error.
+/// The environment in which only Oclgrind is found, searches for data races and writes its findings to `log`. It ends
+/// no process at an error.
 pub(crate) fn strict(vendors: PathBuf, log: &Path) -> [(&'static str, OsString); 4] {
     [
         ("OCL_ICD_VENDORS", vendors.into()),
@@ -56,7 +59,7 @@ pub(crate) fn strict(vendors: PathBuf, log: &Path) -> [(&'static str, OsString);
     ]
 }
 
-/// Makes sure that a driver is there, by installing packages where that is allowed.
+/// Makes sure that a driver is installed, by installing packages where that is allowed.
 fn ensure(what: &str, packages: &[&str], is_there: impl Fn() -> bool) -> Result<(), String> {
     if is_there() {
         return Ok(());
@@ -79,7 +82,7 @@ fn succeeds(program: &str, args: &[&str]) -> bool {
     Command::new(program).args(args).stdin(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// SwiftShader's driver description, unpacked below `target`. `Err` says why it is not there.
+/// Returns SwiftShader's driver description, unpacked below `target`. `Err` holds the reason if it is missing.
 pub(crate) fn swiftshader(target: &Path) -> Result<PathBuf, String> {
     let directory = target.join("swiftshader");
     let driver = directory.join("usr/lib/chromium/vk_swiftshader_icd.json");

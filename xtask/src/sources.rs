@@ -1,4 +1,4 @@
-//! A crate's files, read: which module each is, what it says about modules, which are there for tests alone.
+//! A crate's files after reading: the module of each, its modules and paths, and whether it exists only for tests.
 
 use std::path::Path;
 
@@ -6,13 +6,13 @@ use crate::Violation;
 use crate::files::SourceFile;
 use crate::paths::{ModulePaths, module_paths};
 
-/// A file with what was read from it.
+/// A file with the results of reading it.
 pub struct Source<'a> {
     /// The file.
     pub file: &'a SourceFile,
     /// Its module's path; empty for a crate's root.
     pub module: Vec<String>,
-    /// What it says about modules.
+    /// Its modules and paths.
     pub paths: ModulePaths,
 }
 
@@ -28,14 +28,14 @@ impl<'a> Source<'a> {
         self.paths.declared.iter().filter(|declared| declared.for_tests).map(|declared| declared.module.as_slice())
     }
 
-    /// `tests.rs`, `…_tests.rs` and what lies below `tests/` are a module's tests, also where a `#[path]` attribute
-    /// makes the module's name differ from the file's.
+    /// True for a module's tests: `tests.rs`, `…_tests.rs` and everything below `tests/`, even if a `#[path]` attribute
+    /// gives the module another name than the file.
     fn is_named_as_test(&self) -> bool {
         self.module.iter().skip(1).any(|name| name == "tests" || name.ends_with("_tests"))
     }
 }
 
-/// The files below `source_dir`, which is what their paths begin with, without those that are there for tests.
+/// Returns the files below `source_dir`, with which their paths begin, except those that exist only for tests.
 ///
 /// # Errors
 /// A file that is not Rust.
@@ -48,7 +48,7 @@ pub fn without_tests<'a>(source_dir: &Path, files: &'a [SourceFile]) -> Result<V
     Ok(sources.into_iter().filter(|source| !is_test(source)).collect())
 }
 
-/// The module that a file is, from its path below `src`.
+/// The module of a file, given its path below `src`.
 fn module_of(path: &Path) -> Vec<String> {
     let mut module: Vec<String> =
         path.with_extension("").components().map(|part| part.as_os_str().to_string_lossy().into_owned()).collect();

@@ -1,7 +1,7 @@
 //! The steps of `cargo xtask test`, in order.
 //!
-//! The test runner comes last, so that its summary is the last line of the output: what was skipped is
-//! said before it.
+//! The test runner comes last, so that its summary is the last line of the output. Skipped steps are reported before
+//! it.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ struct Step {
     name: &'static str,
     /// Arguments of cargo.
     args: &'static [&'static str],
-    /// What the command needs beyond cargo itself.
+    /// Tool that the command needs besides cargo.
     needs: Option<Tool>,
 }
 
@@ -25,9 +25,9 @@ struct Tool {
     name: &'static str,
     /// The toolchain that has it, if not the one in use.
     toolchain: Option<&'static str>,
-    /// Arguments of cargo that succeed when the tool is there.
+    /// Arguments of cargo that succeed if the tool is installed.
     probe: &'static [&'static str],
-    /// A command that installs it, where that is quick; it may fail.
+    /// A quick command that installs the tool; empty if there is none. It may fail.
     install: &'static [&'static str],
 }
 
@@ -59,32 +59,32 @@ const LINTS: Step = Step {
 };
 const DOC_TESTS: Step = Step { name: "doc tests", args: &["test", "--doc", "--workspace"], needs: None };
 
-/// Every crate as it would be published.
+/// Packages every crate as it would be published.
 const PACKAGE: Step =
     Step { name: "package", args: &["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"], needs: None };
 
-/// What only `--full` runs.
+/// Steps that only `--full` runs.
 const LONG: &[Step] = &[
-    // Builds what the packages hold.
+    // Builds the contents of the packages.
     Step { name: "packages build", args: &["package", "--workspace", "--allow-dirty", "--quiet"], needs: None },
     Step {
         name: "release tests",
         args: &["test", "--release", "-p", "vramlab-conformance", "-p", "backend-cpu", "--lib", "--bins", "--tests"],
         needs: None,
     },
-    // A few hundred are tried in every run.
+    // Every run tries a few hundred of them.
     Step {
         name: "two thousand bad inputs",
         args: &["test", "-p", "vramlab-cli", "--test", "cases", "--", "--ignored"],
         needs: None,
     },
-    // Finds data races in what several threads did, and memory used wrongly.
+    // Finds data races between threads, and invalid uses of memory.
     Step {
         name: "threads under Miri",
         args: &["miri", "test", "-p", "memcore", "--test", "caching_properties", "several_threads"],
         needs: Some(MIRI),
     },
-    // Without a driver it says so and passes.
+    // Without a driver it prints a message and passes.
     Step {
         name: "ten thousand steps on an adapter",
         args: &["test", "-p", "backend-wgpu", "--test", "endurance", "--", "--ignored"],
@@ -92,13 +92,14 @@ const LONG: &[Step] = &[
     },
 ];
 
-/// The conformance suites: thousands of small trials, which one process runs in seconds and one process each would take minutes for.
+/// The conformance suites: thousands of small trials. One process runs them in seconds; one process per trial would
+/// take minutes.
 const SUITES: Step = Step {
     name: "conformance",
     args: &["test", "--workspace", "--test", "reference", "--test", "meta", "--test", "conformance", "--", "--quiet"],
     needs: None,
 };
-// Benches are left out of both: run as tests they would measure nothing and take minutes.
+// Neither command runs the benches: run as tests they would measure nothing and take minutes.
 const NEXTEST: Step = Step {
     name: "tests",
     args: &[
@@ -115,14 +116,14 @@ const NEXTEST: Step = Step {
 };
 const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--lib", "--bins", "--tests"], needs: None };
 
-/// The same suites for the wgpu backend once more, on a second implementation of Vulkan.
+/// The same suites for the wgpu backend again, on a second implementation of Vulkan.
 const SECOND_ADAPTER: Step = Step {
     name: "conformance on SwiftShader",
     args: &["test", "-p", "backend-wgpu", "--test", "conformance", "--", "--quiet"],
     needs: None,
 };
 
-/// Some of the same for the OpenCL backend on an interpreter that looks at every access and for data races.
+/// Some of the suites for the OpenCL backend, on an interpreter that checks every access and searches for data races.
 const INTERPRETED: Step = Step {
     name: "OpenCL kernels on Oclgrind",
     args: &[
@@ -157,7 +158,7 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
             None => run(root, step)?,
         }
     }
-    // With a driver, a backend's suites may not be skipped.
+    // If a driver is installed, a backend's suites may not be skipped.
     let mut required = Vec::new();
     for (backend, driver) in [("wgpu", software_gpu::ensure_driver()), ("opencl", software_gpu::ensure_opencl())] {
         match driver {
@@ -196,7 +197,7 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
     run_with(root, &NEXTEST, &environment)
 }
 
-/// The devices whose absence is a failure: those that the environment names, and these.
+/// The devices whose absence is a failure: those in the environment, and `devices`.
 fn require(devices: Vec<&str>) -> OsString {
     let named = std::env::var("REQUIRE_DEVICE").unwrap_or_default();
     let all: Vec<&str> = named.split(',').filter(|name| !name.is_empty()).chain(devices).collect();
@@ -207,7 +208,7 @@ fn run(root: &Path, step: &Step) -> anyhow::Result<()> {
     run_with(root, step, &[])
 }
 
-/// Runs a step with more in its environment.
+/// Runs a step with additional environment variables.
 fn run_with(root: &Path, step: &Step, environment: &[(&str, OsString)]) -> anyhow::Result<()> {
     println!("==> {}: cargo {}", step.name, step.args.join(" "));
     let status = cargo(step.needs.as_ref().and_then(|tool| tool.toolchain))
@@ -222,7 +223,7 @@ fn run_with(root: &Path, step: &Step, environment: &[(&str, OsString)]) -> anyho
     Ok(())
 }
 
-/// Runs kernels on Oclgrind, whose findings are failures: wrong accesses can leave results as they should be.
+/// Runs kernels on Oclgrind. Its findings are failures: a wrong access may leave correct results.
 fn interpreted(root: &Path, vendors: PathBuf) -> anyhow::Result<()> {
     let log = vendors.join("log.txt");
     std::fs::write(&log, "")?;
@@ -235,7 +236,7 @@ fn interpreted(root: &Path, vendors: PathBuf) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The tool that a step lacks, after an attempt to install it.
+/// Returns the tool that a step lacks, after an attempt to install it.
 fn missing_tool<'a>(root: &Path, step: &'a Step) -> Option<&'a Tool> {
     let tool = step.needs.as_ref()?;
     if succeeds(root, tool.toolchain, tool.probe) {
@@ -243,7 +244,7 @@ fn missing_tool<'a>(root: &Path, step: &'a Step) -> Option<&'a Tool> {
     }
     if let [program, args @ ..] = tool.install {
         println!("==> {} is missing; trying: {}", tool.name, tool.install.join(" "));
-        // A failure to start it is a failure to install: the probe below says the same.
+        // If the command does not start, the tool is not installed: the probe below shows that.
         let _ = Command::new(program).args(args).current_dir(root).status();
     }
     (!succeeds(root, tool.toolchain, tool.probe)).then_some(tool)

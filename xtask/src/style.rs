@@ -4,16 +4,16 @@
 use crate::Violation;
 use crate::files::SourceFile;
 
-/// The most lines that a file may have.
+/// Maximum number of lines of a file.
 pub const MAX_LINES: usize = 600;
 
-/// A file of more than [`MAX_LINES`] does more than one thing.
+/// Checks that a file has at most [`MAX_LINES`] lines: a longer one does more than one thing.
 pub fn too_long(file: &SourceFile) -> Option<Violation> {
     let lines = file.text.lines().count();
     (lines > MAX_LINES).then(|| Violation::new(&file.path, lines, format!("{lines} lines; {MAX_LINES} are the limit")))
 }
 
-/// Phrases, and what the field says.
+/// Phrases, each with the customary words.
 const PHRASES: &[(&str, &str)] = &[
     ("let go", "freed, dropped"),
     ("lets go", "frees, drops"),
@@ -23,11 +23,11 @@ const PHRASES: &[(&str, &str)] = &[
     ("into order", "contiguous"),
 ];
 
-/// What may stand after "is no": nothing is said to be of a kind.
+/// Words that may follow "is no": with these, nothing is said to be of a kind.
 const AFTER_NO: &[&str] =
     &["longer", "more", "less", "shorter", "such", "reason", "room", "use", "end", "conflict", "mention", "other"];
 
-/// Where a file says what `PHRASES` has a better word for, or that something "is no" thing.
+/// Finds phrases of `PHRASES` in a file, and sentences in which something "is no" thing.
 pub fn phrases(file: &SourceFile) -> Vec<Violation> {
     let mut found = Vec::new();
     for (number, line) in file.text.lines().enumerate() {
@@ -43,7 +43,7 @@ pub fn phrases(file: &SourceFile) -> Vec<Violation> {
     found
 }
 
-/// Whether a phrase stands there, not as the beginning of a longer word.
+/// True if the line contains the phrase, but not as the beginning of a longer word.
 fn says(line: &str, phrase: &str) -> bool {
     let line = line.to_lowercase();
     line.match_indices(phrase)

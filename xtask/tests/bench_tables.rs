@@ -1,4 +1,4 @@
-//! Figures in the READMEs are those of the files of results, and what criterion wrote is read as it is meant.
+//! Figures in the READMEs are those in the files of results, and criterion's files are read correctly.
 
 use std::fs;
 

@@ -14,14 +14,14 @@ fn members() -> Vec<Vec<SourceFile>> {
     dirs.iter().map(|dir| rust_files(&root, dir).unwrap()).collect()
 }
 
-/// Checks planted files: a path below `src` and a text each; gives one line for each circle.
+/// Checks planted files, each with a path below `src` and a text; returns one line per circle.
 fn planted(files: &[(&str, &str)]) -> Vec<String> {
     let file = |(path, text): &(&str, &str)| SourceFile { path: Path::new("src").join(path), text: text.to_string() };
     let files: Vec<SourceFile> = files.iter().map(file).collect();
     check(&files, Nodes::Files).iter().map(ToString::to_string).collect()
 }
 
-/// Of two files `low` and `high`, where `high` uses an item of `low`; `text` is what `low` says.
+/// Checks two files `low` and `high`, where `high` uses an item of `low`; `text` is the text of `low`.
 fn below(text: &str) -> Vec<String> {
     planted(&[
         ("lib.rs", "mod low;\nmod high;\nmod aside;"),
@@ -143,7 +143,7 @@ fn files_of_tests_may_use_everything() {
     assert_eq!(found, Vec::<String>::new());
 }
 
-/// A parent with two children, of which one takes something from the parent.
+/// Checks a parent with two children, one of which takes something from the parent.
 fn family(parent: &str, child: &str) -> Vec<String> {
     planted(&[
         ("lib.rs", "mod parent; mod third;"),
@@ -181,7 +181,7 @@ fn what_a_parent_has_from_elsewhere_is_elsewhere() {
     let parent = "mod child;\nmod sibling;\nuse child::Child;\nuse crate::third::Third;\npub use sibling::Shared;";
     assert_eq!(family(parent, "use super::{Shared, Third};\npub struct Child;"), Vec::<String>::new());
     assert_eq!(family(parent, "use crate::parent::{self};\npub struct Child(parent::Shared);"), Vec::<String>::new());
-    // Only the way leads through the parent: the circle is with where it ends.
+    // Only the path leads through the parent: the circle is with the file at its end.
     let found = planted(&[
         ("lib.rs", "mod parent; pub use parent::B;"),
         ("parent.rs", "mod a;\nmod b;\npub use a::A;\npub use b::B;"),

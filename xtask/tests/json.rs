@@ -1,4 +1,4 @@
-//! `docs/json.md` says what the structs say.
+//! `docs/json.md` agrees with the structs.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! No arrow runs up: between the crates, and between the modules inside them.
+//! No arrow runs upwards: neither between crates nor between the modules inside them.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn layers_of(name: &str) -> &'static CrateLayers {
     LAYERS.iter().find(|layers| layers.name == name).unwrap()
 }
 
-/// Checks one planted file of memcore beside a root that re-exports a few names; gives line and message.
+/// Checks one planted file of memcore beside a root that re-exports a few names; returns line and message.
 fn planted(path: &str, text: &str) -> Vec<String> {
     let root = file("src/lib.rs", "pub use error::{Error, Result};\npub use ops::matmul as mm;\npub mod ops;");
     let violations = layers_of("memcore").check(Path::new("src"), &[root, file(path, text)]);

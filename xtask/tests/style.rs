@@ -1,4 +1,4 @@
-//! Files stay short, and phrases stay away.
+//! Files stay short, and certain phrases do not occur.
 
 use xtask::files::{SourceFile, all_rust_files, workspace_root};
 use xtask::listing;
@@ -21,7 +21,7 @@ fn a_line_too_many_is_found() {
 
 #[test]
 fn phrases_that_the_field_has_a_word_for_do_not_come_back() {
-    // This file and the list itself quote them.
+    // This file and the list itself quote the phrases.
     let quotes = |file: &SourceFile| file.path.ends_with("style.rs");
     let files = all_rust_files(&workspace_root()).unwrap();
     let violations: Vec<_> = files.iter().filter(|file| !quotes(file)).flat_map(phrases).collect();

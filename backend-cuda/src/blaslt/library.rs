@@ -1,4 +1,4 @@
-//! The library's functions, and which library it is.
+//! The functions of cuBLASLt, and the choice of the library file.
 
 use std::ffi::{c_int, c_void};
 use std::sync::OnceLock;
@@ -7,14 +7,14 @@ use cudarc::cublaslt::sys;
 
 use crate::libraries::{self, Version, functions};
 
-/// What the library answers: 0 is success.
+/// Status code of the library: 0 is success.
 pub(super) type Status = u32;
 
 /// `CUBLAS_STATUS_NOT_SUPPORTED`.
 pub(super) const NOT_SUPPORTED: Status = 15;
 
 functions! {
-    /// What is called of the library.
+    /// Functions that are called.
     Functions {
         cublasLtGetVersion() -> usize;
         cublasLtCreate(handle: *mut sys::cublasLtHandle_t) -> Status;
@@ -46,7 +46,8 @@ functions! {
     }
 }
 
-/// The newest library that a driver of CUDA `newest` can run, or why there is none; the first search of a process counts.
+/// The newest library that a driver of CUDA `newest` can run, or the reason why there is none. The first search of a
+/// process determines the answer.
 pub(super) fn library(newest: u32) -> Result<&'static Functions, &'static str> {
     static FOUND: OnceLock<Result<Functions, String>> = OnceLock::new();
     let open = |library| {

@@ -1,4 +1,4 @@
-//! What the library is told of a product, and what it chose to do.
+//! The library's descriptions of a product, and its choice of an algorithm.
 
 use std::ffi::c_void;
 
@@ -8,13 +8,13 @@ use memcore::DType;
 use super::library::{Functions, NOT_SUPPORTED, Status};
 use super::shape::{Matrix, Shape};
 
-/// The library's descriptions of a product, and its choice.
+/// The library's descriptions of a product, and its chosen algorithm.
 pub(super) struct Plan {
     library: &'static Functions,
-    /// Whether it was run: until then the library may still have to load kernels for it.
+    /// True if it ran: before that, the library may still have to load kernels for it.
     pub(super) ran: bool,
     pub(super) product: sys::cublasLtMatmulDesc_t,
-    /// Of the library's first matrix, its second, and the result.
+    /// Layouts of the library's first matrix, its second, and the result.
     pub(super) layouts: [sys::cublasLtMatrixLayout_t; 3],
     pub(super) algorithm: sys::cublasLtMatmulAlgo_t,
 }
@@ -33,7 +33,7 @@ fn succeeded(status: Status) -> Option<()> {
 }
 
 impl Plan {
-    /// Asks the library what it would do; `None` where it would not.
+    /// Asks the library for an algorithm; `None` if it has none.
     pub(super) fn new(
         library: &'static Functions,
         handle: sys::cublasLtHandle_t,
@@ -50,7 +50,7 @@ impl Plan {
         })?;
         // SAFETY: an opaque struct of numbers, which the library's answer replaces.
         let algorithm = unsafe { std::mem::zeroed() };
-        // From here on a drop gives everything back.
+        // From here on, dropping the plan frees everything.
         let mut plan = Self { library, ran: false, product, layouts: [std::ptr::null_mut(); 3], algorithm };
         for (layout, matrix) in plan.layouts.iter_mut().zip([&shape.first, &shape.second, &shape.out]) {
             *layout = create_layout(library, kind, matrix, shape.batch)?;
@@ -79,17 +79,17 @@ impl Plan {
         })
     }
 
-    /// Says where the bias lies.
+    /// Sets the address of the bias.
     pub(super) fn set_bias(&self, bias: u64) -> Result<(), Status> {
         self.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias).ok_or(NOT_SUPPORTED)
     }
 
-    /// The library's first choice within the workspace, for addresses of this alignment.
+    /// Takes the library's first choice within the workspace, for addresses of this alignment.
     fn choose(&mut self, handle: sys::cublasLtHandle_t, shape: &Shape) -> Option<()> {
         use sys::cublasLtMatmulPreferenceAttributes_t as A;
         let preference = Preference::new(self.library)?;
         if shape.dtype != DType::F32 {
-            // Products are added up in f32 and rounded once, also where they are added in parts.
+            // Products are added in f32 and rounded once, even if they are added in parts.
             let parts = sys::cublasLtReductionScheme_t::CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE as u32;
             preference.set(A::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &parts)?;
         }
@@ -122,7 +122,7 @@ impl Plan {
     }
 }
 
-/// `cublasOperation_t`: as it is, or transposed.
+/// `cublasOperation_t`: as stored, or transposed.
 fn operation(transposed: bool) -> i32 {
     i32::from(transposed)
 }
@@ -170,7 +170,7 @@ impl Drop for Plan {
     }
 }
 
-/// What is asked of the library's choice.
+/// Requirements on the library's choice.
 struct Preference {
     library: &'static Functions,
     handle: sys::cublasLtMatmulPreference_t,

@@ -6,24 +6,24 @@ use memcore::backend::kernel::Matmul;
 
 use crate::call::Scratch;
 
-/// A matrix of a batch, as the library sees it: stored column by column, `lead` elements apart.
+/// A matrix of a batch in the library's form: stored column by column, `lead` elements apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Matrix {
-    /// Rows and columns as stored; the other way round for the product where it is transposed.
+    /// Rows and columns as stored; exchanged for the product if it is transposed.
     pub(crate) rows: u64,
     pub(crate) columns: u64,
     pub(crate) lead: i64,
     pub(crate) batch_stride: i64,
     pub(crate) transposed: bool,
-    /// Bytes that its address is a multiple of, up to 256.
+    /// Alignment of its address in bytes, up to 256.
     pub(crate) alignment: u32,
 }
 
-/// Everything that the library's choice depends on.
+/// Everything on which the library's choice depends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) dtype: DType,
-    /// Whether factors of float32 may be rounded to TF32.
+    /// True if float32 factors may be rounded to TF32.
     pub(crate) tf32: bool,
     pub(crate) batch: i32,
     pub(crate) first: Matrix,
@@ -34,7 +34,7 @@ pub(crate) struct Shape {
     pub(crate) workspace_bytes: u64,
 }
 
-/// Where the matrices of a product lie, and its workspace.
+/// Addresses of the matrices of a product, and of its workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Places {
     pub(crate) a: u64,
@@ -44,12 +44,12 @@ pub(crate) struct Places {
     pub(crate) workspace: Scratch,
 }
 
-/// How the library sees the call; `None` where it cannot, or where the own kernels' forms for narrow and small products
-/// are meant. `tf32`: factors of float32 may be rounded.
+/// Describes the call in the library's form. `None` if that is impossible, or if the own kernels for narrow and small
+/// products are meant to run. With `tf32`, float32 factors may be rounded.
 pub(crate) fn shape(k: &Matmul, places: &Places, tf32: bool) -> Option<Shape> {
     const NARROW: usize = 8;
     const FEW_PRODUCTS: usize = 1 << 12;
-    // The library's kernels read a bias 16 bytes at a time, and fault where it does not lie so.
+    // The library's kernels read a bias 16 bytes at a time, and fault if it is not aligned to them.
     const BIAS_ALIGNMENT: u64 = 16;
     let (batch, m, n, inner) = k.sizes();
     if m.min(n) < NARROW || inner == 0 || m * n * inner <= FEW_PRODUCTS {
@@ -71,8 +71,8 @@ pub(crate) fn shape(k: &Matmul, places: &Places, tf32: bool) -> Option<Shape> {
     })
 }
 
-/// A matrix with contiguous rows is its transpose stored column by column; one with contiguous columns is stored so, and
-/// has to be transposed.
+/// A matrix with contiguous rows is the transpose of one stored column by column. One with contiguous columns is stored
+/// column by column itself, and has to be transposed.
 fn matrix(operand: &Operand, address: u64) -> Option<Matrix> {
     let (d, s) = (operand.dims(), operand.layout.strides());
     let (rows, columns) = (d[1] as u64, d[2] as u64);

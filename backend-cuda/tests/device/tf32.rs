@@ -1,4 +1,4 @@
-//! TF32: what may be rounded is computed as if its factors had been rounded beforehand, and nothing else.
+//! TF32: a product that may be rounded is computed as if its factors had been rounded before; nothing else is rounded.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use memcore::{Device, Result, Tensor, ops};
 
 use crate::emulator;
 
-/// The results of a computation, one after the other.
+/// The results of a computation, in order.
 type Results = Vec<Vec<f32>>;
 
-/// To ten bits behind the point, the nearest; of two the one farther from zero.
+/// Rounds to ten mantissa bits, to the nearest value; ties go away from zero.
 fn rounded(values: &[f32]) -> Vec<f32> {
     values.iter().map(|value| f32::from_bits((value.to_bits() + 0x1000) & !0x1fff)).collect()
 }
 
-/// As many numbers between -1 and 1, none of which has a short fraction.
+/// Returns `count` numbers between -1 and 1, none of which has a short fraction.
 fn numbers(count: usize, seed: usize) -> Vec<f32> {
     (0..count).map(|i| ((i * 7919 + seed * 104_729) % 20_011) as f32 / 10_006.0 - 1.0).collect()
 }
 
-/// Runs `compute` on a device that may round, with factors as they are; and on one that may not, with factors as they are
-/// and with rounded ones. Says how far the first is from either, relative to the largest result.
+/// Runs `compute` on a device that may round, with exact factors, and on one that may not, with exact and with rounded
+/// factors. Returns the distance of the first from each of the others, relative to the largest result.
 fn distances(
     allowed: Tf32,
     sizes: &[usize],
@@ -46,16 +46,16 @@ fn distances(
     Ok([distance(run(None, &factors)?), distance(run(None, &short)?)])
 }
 
-/// That it is what rounded factors give, and not what exact ones do.
+/// Asserts that the result is that of rounded factors, and not that of exact ones.
 fn is_rounded([from_exact, from_rounded]: [f32; 2]) -> std::result::Result<(), String> {
-    // Sums of a few hundred products, added up in another order.
+    // Sums of a few hundred products, added in another order.
     if from_rounded < 2e-6 && from_exact > 1e-5 {
         return Ok(());
     }
     Err(format!("{from_rounded:e} from the result of rounded factors, {from_exact:e} from that of exact ones"))
 }
 
-/// That nothing was rounded.
+/// Asserts that nothing was rounded.
 fn is_exact([from_exact, _]: [f32; 2]) -> std::result::Result<(), String> {
     if from_exact == 0.0 {
         return Ok(());
@@ -63,10 +63,11 @@ fn is_exact([from_exact, _]: [f32; 2]) -> std::result::Result<(), String> {
     Err(format!("{from_exact:e} from the exact product, which was not to be rounded"))
 }
 
-/// A convolution and its two gradients, on tensor cores: input, weight and result, strides and groups.
+/// A convolution and its two gradients, on tensor cores: sizes of input, weight and result, strides, groups.
 type Convolution = ([[usize; 4]; 3], [usize; 2], usize);
 
-/// Rows of the weight and planes of the result that are read in packs, such that are not, and more rows than a small tile has.
+/// Cases: rows of the weight and planes of the result that are read in packs; some that are not; more rows than a small
+/// tile has.
 const CONVOLUTIONS: [Convolution; 3] = [
     ([[2, 16, 9, 8], [24, 16, 3, 3], [2, 24, 5, 8]], [2, 1], 1),
     ([[3, 34, 7, 7], [32, 17, 3, 3], [3, 32, 7, 7]], [1, 1], 2),
@@ -84,7 +85,7 @@ fn convolution((dims, stride, groups): Convolution, device: &Device, factors: &[
     Ok(vec![forward, gradient(&x)?, gradient(&weight)?])
 }
 
-/// A product of matrices that the library takes.
+/// A product of matrices that the library accepts.
 fn product(device: &Device, factors: &[Vec<f32>]) -> Result<Results> {
     let a = Array::from_slice(device, &[48, 64], &factors[0])?;
     let b = Array::from_slice(device, &[64, 40], &factors[1])?;
@@ -92,8 +93,8 @@ fn product(device: &Device, factors: &[Vec<f32>]) -> Result<Results> {
 }
 const PRODUCT: [usize; 2] = [48 * 64, 64 * 40];
 
-/// A product of matrices that the library does not take, since its bias begins where no 16 bytes do: rows, columns, inner
-/// length, and whether each factor is the transpose of what is in memory.
+/// A product of matrices that the library does not accept, because its bias is not aligned to 16 bytes: rows, columns,
+/// inner length, and whether each factor is the transpose of the stored matrix.
 type OwnProduct = ([usize; 3], [bool; 2]);
 
 fn own_product(([m, n, k], transposed): OwnProduct, device: &Device, factors: &[Vec<f32>]) -> Result<Results> {
@@ -111,7 +112,8 @@ fn own_product(([m, n, k], transposed): OwnProduct, device: &Device, factors: &[
     Ok(vec![product])
 }
 
-/// Whose rows are read in packs, whose are not, whose sum is long enough for parts; and two large tiles' worth.
+/// Cases: rows that are read in packs; rows that are not; a sum long enough for parts; two that need several large
+/// tiles.
 const OWN_PRODUCTS: [[usize; 3]; 5] = [[72, 136, 68], [73, 134, 67], [16, 24, 1032], [132, 256, 68], [131, 255, 67]];
 
 pub(crate) fn convolutions() -> std::result::Result<(), String> {

@@ -1,12 +1,12 @@
-//! Builds the emulator and starts the test again with it in front of the driver.
+//! Builds the emulator and starts the test again with the emulator as its driver.
 //!
-//! The kernel files and the stand-in driver are compiled by `g++` into a `libcuda.so.1`, once per change, in cargo's
-//! folder for integration tests, where the header of the kernels' arguments is written first. A process finds it by `LD_LIBRARY_PATH`, which must be there when it starts: the test
-//! runs itself again as its own child. `CUDA_EMULATOR=address` builds it with AddressSanitizer, `CUDA_EMULATOR=races` so
-//! that it finds threads that meet in memory with nothing between them, `CUDA_EMULATOR=blas` adds
-//! stand-ins for cuBLASLt and NVML: without them the backend's own matrix products run, and nobody says what was in use
-//! before there was a context. `CUDA_EMULATOR=turing` makes the device one of compute capability 7.5, whose tensor cores
-//! multiply f16 alone.
+//! `g++` compiles the kernel files and the stand-in driver into a `libcuda.so.1`, once per change, in cargo's folder
+//! for integration tests; the header of the kernels' arguments is written there first. A process finds the library by
+//! `LD_LIBRARY_PATH`, which must be set when it starts: so the test runs itself again as its own child.
+//! `CUDA_EMULATOR=address` builds it with AddressSanitizer. `CUDA_EMULATOR=races` makes it find unsynchronised accesses
+//! of threads to the same memory. `CUDA_EMULATOR=blas` adds stand-ins for cuBLASLt and NVML: without them the backend's
+//! own matrix products run, and memory in use before the context is unknown. `CUDA_EMULATOR=turing` makes the device
+//! one of compute capability 7.5, whose tensor cores multiply only f16.
 
 mod flags;
 
@@ -16,13 +16,14 @@ use std::process::{Command, ExitCode};
 
 use backend_cuda::{Compiler, Cuda};
 
-/// Set in the child; holds what the parent chose.
+/// Set in the child; holds the parent's choice.
 const CHILD: &str = "CUDA_EMULATOR_CHILD";
 
-/// `address` for AddressSanitizer, `races` for races, `blas` for the stand-ins of libraries, `turing` for an older device.
+/// `address` for AddressSanitizer, `races` for races, `blas` for the stand-ins of libraries, `turing` for an older
+/// device.
 const MODE: &str = "CUDA_EMULATOR";
 
-/// The compiler of the emulator: everything is compiled already, a token says what.
+/// The compiler of the emulator: everything is compiled already, and a token identifies it.
 struct Emulated;
 
 impl Compiler for Emulated {
@@ -35,7 +36,7 @@ impl Compiler for Emulated {
     }
 }
 
-/// Whether this process has the emulator for a driver.
+/// True if this process has the emulator as its driver.
 pub(crate) fn is_here() -> bool {
     std::env::var_os(CHILD).is_some()
 }
@@ -45,10 +46,10 @@ pub(crate) fn open() -> Result<Cuda, String> {
     Cuda::open_for_test(0, Box::new(Emulated)).map_err(|error| error.to_string())
 }
 
-/// The names of all kernels that the emulator was built from.
+/// The names of all kernels in the emulator.
 ///
 /// # Errors
-/// When this process has another driver.
+/// This process has another driver.
 #[allow(dead_code, reason = "not every test asks")]
 pub(crate) fn kernel_names() -> Result<Vec<String>, String> {
     // SAFETY: the library is in this process already; opening it again only finds it.
@@ -63,10 +64,10 @@ pub(crate) fn kernel_names() -> Result<Vec<String>, String> {
     Ok(names.collect())
 }
 
-/// How often the device was given something: a kernel, a library's product, or a graph of them.
+/// Number of launches on the device: of a kernel, a library's product, or a graph.
 ///
 /// # Errors
-/// When this process has another driver.
+/// This process has another driver.
 #[allow(dead_code, reason = "not every test asks")]
 pub(crate) fn launches() -> Result<usize, String> {
     // SAFETY: the library is in this process already; opening it again only finds it.
@@ -78,10 +79,10 @@ pub(crate) fn launches() -> Result<usize, String> {
     Ok(unsafe { count() })
 }
 
-/// How much memory of the emulated device is in use by `part`: `others`, `context`, `blas`, `staging`, or a kernel file.
+/// Bytes of the emulated device that `part` uses: `others`, `context`, `blas`, `staging`, or a kernel file.
 ///
 /// # Errors
-/// When this process has another driver.
+/// This process has another driver.
 #[allow(dead_code, reason = "not every test asks")]
 pub(crate) fn part(part: &str) -> Result<u64, String> {
     let name = CString::new(part).map_err(|error| error.to_string())?;
@@ -94,19 +95,19 @@ pub(crate) fn part(part: &str) -> Result<u64, String> {
     Ok(unsafe { bytes(name.as_ptr()) } as u64)
 }
 
-/// Runs this very process again, arguments and all, with the emulator for a driver.
+/// Runs this process again, with the same arguments and the emulator as its driver.
 ///
 /// # Errors
-/// When the emulator cannot be built.
+/// The emulator cannot be built.
 #[allow(dead_code, reason = "not every test takes what the environment says")]
 pub(crate) fn run_again() -> Result<ExitCode, String> {
     run_again_with(has_mode("blas"))
 }
 
-/// The same; `libraries`: with the stand-ins of libraries, whatever the environment says.
+/// Like [`run_again`]; with `libraries`, the stand-ins of libraries are there whatever the environment says.
 ///
 /// # Errors
-/// When the emulator cannot be built.
+/// The emulator cannot be built.
 pub(crate) fn run_again_with(libraries: bool) -> Result<ExitCode, String> {
     let library = build()?;
     let folder = library.parent().ok_or("the emulator has no folder")?;
@@ -122,7 +123,7 @@ pub(crate) fn run_again_with(libraries: bool) -> Result<ExitCode, String> {
     }
     let mut child = Command::new(itself);
     child.args(std::env::args_os().skip(1)).env(CHILD, "1").env("LD_LIBRARY_PATH", path);
-    // Nothing is compiled, so that nothing is worth keeping.
+    // Nothing is compiled, so there is nothing to store.
     child.env("VRAMLAB_KERNEL_CACHE", "");
     if has_mode("turing") {
         child.env("EMULATED_CAPABILITY", "75");
@@ -146,11 +147,11 @@ fn finds_races() -> bool {
     has_mode("races")
 }
 
-/// The stand-ins for libraries, each under the name that is looked for first.
+/// The stand-ins for libraries, each under the name that is searched for first.
 const LIBRARIES: [(&str, &str); 3] =
     [("blaslt.cpp", "libcublasLt.so.12"), ("nvml.cpp", "libnvidia-ml.so.1"), ("nvrtc.cpp", "libnvrtc.so.12")];
 
-/// Compiles the stand-ins for libraries, which stand on the emulator; their folder.
+/// Compiles the stand-ins for libraries, which use the emulator; returns their folder.
 fn build_libraries(emulator: &Path) -> Result<PathBuf, String> {
     let folder = emulator.with_file_name("libraries");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
@@ -172,13 +173,13 @@ fn build_libraries(emulator: &Path) -> Result<PathBuf, String> {
     Ok(folder)
 }
 
-/// Where g++ keeps the sanitizer's library: it must be the first in the process.
+/// Path of g++'s library for AddressSanitizer: it must be the first one in the process.
 fn sanitizer() -> Result<String, String> {
     let output = Command::new("g++").arg("-print-file-name=libasan.so").output().map_err(|error| error.to_string())?;
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_string())
 }
 
-/// Compiles what changed; the library.
+/// Compiles changed files; returns the library.
 fn build() -> Result<PathBuf, String> {
     let crate_folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (kernels, emulator) = (crate_folder.join("kernels"), crate_folder.join("tests/emulator"));
@@ -226,7 +227,7 @@ fn build() -> Result<PathBuf, String> {
         }
         std::fs::rename(&partial, &library).map_err(|error| error.to_string())?;
     }
-    // The first name that is looked for, so that a real driver on the machine does not come before.
+    // The name that is searched for first, so that a real driver on the machine is not found before it.
     let first = out.join("libcuda.so");
     if !first.exists() {
         std::os::unix::fs::symlink("libcuda.so.1", &first).map_err(|error| error.to_string())?;
@@ -236,12 +237,13 @@ fn build() -> Result<PathBuf, String> {
 
 fn compile(source: &Path, object: &Path, includes: &[&Path]) -> Result<std::process::Child, String> {
     let mut command = Command::new("g++");
-    // Not -ffast-math, and no contraction either way matters: results are compared with tolerances.
+    // No -ffast-math; contraction does not matter either way, because results are compared with tolerances.
     command.args(flags::HOST).args(["-fPIC", "-Wall", "-Wextra", "-Werror"]);
-    // A value that is set and read under the same condition is doubted where the emulator is called in between.
+    // The compiler warns about a variable that is set and read under the same condition, if the emulator is called in
+    // between.
     command.args(["-Wno-unknown-pragmas", "-Wno-unused-function", "-Wno-maybe-uninitialized"]);
     if sanitized() {
-        // Not the stacks: fibres switch between them, which the sanitizer would have to be told.
+        // Stacks are not instrumented: fibres switch between them, which the sanitizer does not know.
         command.args(["-fsanitize=address", "--param", "asan-stack=0"]);
     }
     if finds_races() && source.extension().is_some_and(|extension| extension == "cu") {
@@ -259,7 +261,7 @@ fn finish((name, mut child): (String, std::process::Child)) -> Result<(), String
     if status.success() { Ok(()) } else { Err(format!("{name} does not compile for the host")) }
 }
 
-/// Writes a file unless it has this text already: its time says when it changed.
+/// Writes a file unless it has this text already, so that its time is that of the last change.
 fn write_changed(file: &Path, text: &str) -> Result<(), String> {
     if std::fs::read_to_string(file).is_ok_and(|old| old == text) {
         return Ok(());
@@ -289,7 +291,7 @@ fn newest(folders: &[&PathBuf], extensions: &[&str]) -> Result<std::time::System
     Ok(newest)
 }
 
-/// One build at a time, though several tests start at once: a folder that only one can make.
+/// Allows one build at a time, though several tests start at once: only one process can create the folder.
 struct Lock(PathBuf);
 
 impl Lock {
@@ -299,7 +301,7 @@ impl Lock {
         loop {
             match std::fs::create_dir(&folder) {
                 Ok(()) => return Ok(Self(folder)),
-                // Left behind by a process that was killed.
+                // Left over from a process that was killed.
                 Err(_) if modified(&folder).elapsed().is_ok_and(|age| age > PATIENCE) => {
                     let _ = std::fs::remove_dir(&folder);
                 }

@@ -1,7 +1,8 @@
-//! What every group of benchmarks begins with: criterion with settings that let all groups end in minutes, and the devices.
+//! The common start of every group of benchmarks: criterion with settings that let all groups end in minutes, and the
+//! devices.
 //!
-//! `--backend NAME`, which criterion does not know, is taken off the command line and passed on as `VRAMLAB_BACKEND`; either may
-//! be used. Without it every device is measured that is not a software adapter.
+//! Criterion does not know `--backend NAME`, so it is removed from the command line and passed on as `VRAMLAB_BACKEND`;
+//! either may be used. Without it every device is measured that is not a software adapter.
 #![allow(dead_code)] // each group uses its part
 
 use std::ffi::OsString;
@@ -17,7 +18,7 @@ use criterion::Criterion;
 use memcore::Device;
 use memcore::backend::{Backend, Tf32};
 
-/// Names one backend.
+/// Environment variable that names one backend.
 const VARIABLE: &str = "VRAMLAB_BACKEND";
 const BACKENDS: [&str; 3] = ["cpu", "wgpu", "cuda"];
 
@@ -41,7 +42,8 @@ pub(crate) fn main(groups: &[fn(&mut Criterion)]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Criterion reads the process's own arguments and refuses what it does not know: so the same program once more, without.
+/// Removes `--backend` and runs this program again: criterion reads the process's own arguments and refuses unknown
+/// ones.
 fn with_backend_taken_off() -> Option<ExitCode> {
     let mut rest: Vec<OsString> = Vec::new();
     let mut backend: Option<OsString> = None;
@@ -73,34 +75,34 @@ fn wanted() -> Option<String> {
     std::env::var(VARIABLE).ok().filter(|name| !name.is_empty())
 }
 
-/// Whether everything is only to run once: `cargo test --benches`, `cargo bench -- --test`.
+/// True if everything runs only once: `cargo test --benches`, `cargo bench -- --test`.
 pub(crate) fn is_test() -> bool {
     let given = |flag: &str| std::env::args().any(|arg| arg == flag);
     given("--test") || !given("--bench")
 }
 
-/// Of sizes that grow, all; of a test, the first.
+/// Returns all sizes; in a test, only the first.
 pub(crate) fn sizes<T>(all: &[T]) -> &[T] {
     if is_test() { &all[..all.len().min(1)] } else { all }
 }
 
 /// A device to measure.
 pub(crate) struct Found {
-    /// As it stands in the names of benchmarks: `cpu`, `cuda`, `wgpu-1`.
+    /// Name in the names of benchmarks: `cpu`, `cuda`, `wgpu-1`.
     pub(crate) name: String,
     pub(crate) backend: Arc<dyn Backend>,
-    /// Whether the host's processor computes, also where it plays a GPU.
+    /// True if the host's processor computes, also as a software GPU.
     pub(crate) is_processor: bool,
 }
 
 impl Found {
-    /// With nothing on it.
+    /// Creates an empty device.
     pub(crate) fn device(&self) -> Device {
         Device::builder(self.backend.clone()).build()
     }
 }
 
-/// The devices, those that are not measured having been told with the reason.
+/// Returns the devices to measure; the others are reported with the reason.
 pub(crate) fn devices() -> Vec<Found> {
     let wanted = wanted();
     let names = BACKENDS.into_iter().filter(|name| wanted.as_deref().is_none_or(|wanted| wanted == *name));
@@ -135,7 +137,8 @@ fn of_backend(name: &'static str, named: bool) -> Vec<Found> {
         }
         let backend = match name {
             "cuda" => Cuda::open(index).map(|device| {
-                // PyTorch's default, which the comparison is with. A card without TF32 computes as it is, there as here.
+                // PyTorch's default, which this is compared with. A card without TF32 computes in float32, in both
+                // programs.
                 let _ = device.allow_tf32(Tf32::Convolutions);
                 Arc::new(device) as Arc<dyn Backend>
             }),
@@ -150,7 +153,7 @@ fn of_backend(name: &'static str, named: bool) -> Vec<Found> {
     found
 }
 
-/// Leaves something that criterion does not know where `cargo xtask bench` collects the results from.
+/// Writes a result that criterion does not know to the folder from which `cargo xtask bench` collects results.
 pub(crate) fn leave(name: &str, json: &serde_json::Value) {
     let Some(folder) = std::env::var_os("CRITERION_HOME").map(PathBuf::from) else { return };
     let written = std::fs::create_dir_all(&folder)
@@ -158,7 +161,7 @@ pub(crate) fn leave(name: &str, json: &serde_json::Value) {
     written.expect("a folder for results");
 }
 
-/// A file of the project.
+/// Path of a file of the project.
 pub(crate) fn in_project(path: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }

@@ -9,18 +9,18 @@ use backend_wgpu::Wgpu;
 use memcore::Device;
 use memcore::backend::{Backend, Tf32};
 
-/// What `--device` names.
+/// The device that `--device` names.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Chosen {
     /// The processor.
     Cpu,
-    /// The NVIDIA GPU of this number.
+    /// The NVIDIA GPU with this index.
     Cuda(usize),
-    /// The adapter of this number, as `vramlab devices` lists them.
+    /// The adapter with this index, as `vramlab devices` lists them.
     Wgpu(usize),
 }
 
-/// An opened device, and what the JSON line says of it.
+/// An opened device, with its properties for the JSON line.
 pub(crate) struct Opened {
     pub(crate) device: Device,
     pub(crate) name: &'static str,
@@ -29,7 +29,7 @@ pub(crate) struct Opened {
 }
 
 impl Chosen {
-    /// `cpu`, `cuda`, `wgpu`; the last two with `:N` too.
+    /// Parses `cpu`, `cuda` or `wgpu`; the last two may have `:N`.
     pub(crate) fn parse(text: &str) -> Result<Self> {
         match text.split_once(':').unwrap_or((text, "0")) {
             ("cpu", "0") => Ok(Chosen::Cpu),
@@ -39,7 +39,7 @@ impl Chosen {
         }
     }
 
-    /// Opens it, with a memory of its own.
+    /// Opens the device, with fresh memory.
     pub(crate) fn open(self) -> Result<Opened> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         Ok(match self {
@@ -50,7 +50,8 @@ impl Chosen {
             }
             Chosen::Cuda(index) => {
                 let cuda = Cuda::open(index)?;
-                // PyTorch's default, which the comparison is with. A card without TF32 computes as it is, there as here.
+                // PyTorch's default, which this is compared with. A card without TF32 computes in float32, in both
+                // programs.
                 let _ = cuda.allow_tf32(Tf32::Convolutions);
                 Opened { device: Device::builder(Arc::new(cuda)).build(), name: "cuda", threads }
             }

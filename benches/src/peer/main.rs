@@ -1,7 +1,7 @@
-//! The workloads that candle, burn and PyTorch are compared on, written with vramlab.
+//! The workloads of the comparison with candle, burn and PyTorch, written with vramlab.
 //!
-//! `peer-vramlab [--device cpu|cuda[:N]|wgpu[:N]] [--seconds 2] [--steps 30] WORKLOAD… | all` prints one JSON line per workload: the same networks, weights,
-//! inputs and losses as in the other peers' programs, so that `losses_head` must agree.
+//! `peer-vramlab [--device cpu|cuda[:N]|wgpu[:N]] [--seconds 2] [--steps 30] WORKLOAD… | all` prints one JSON line per
+//! workload. Networks, weights, inputs and losses are those of the other programs, so `losses_head` must agree.
 
 mod device;
 mod measure;

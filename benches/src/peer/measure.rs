@@ -1,4 +1,4 @@
-//! The clock of the peers: three steps to warm up, then steps until a time or a number is reached, at least three.
+//! The clock of the comparison: three warm-up steps, then steps until a time or a number is reached, at least three.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::device::Opened;
 
-/// When timed steps end.
+/// The limits at which timed steps end.
 pub(crate) struct Limits {
     /// After this many seconds…
     pub(crate) seconds: f64,
@@ -24,7 +24,7 @@ pub(crate) struct Run {
 const WARMUP: usize = 3;
 const MIN_STEPS: usize = 3;
 
-/// Times `step`, which does the whole step, waits for the device and gives back the loss if there is one.
+/// Times `step`, which does a whole step, waits for the device and returns the loss if there is one.
 pub(crate) fn measure(limits: &Limits, mut step: impl FnMut() -> Result<Option<f64>>) -> Result<Run> {
     let mut losses = Vec::new();
     let start = Instant::now();
@@ -43,12 +43,12 @@ pub(crate) fn measure(limits: &Limits, mut step: impl FnMut() -> Result<Option<f
 }
 
 impl Run {
-    /// Median milliseconds of a step; there are three at least.
+    /// Median milliseconds of a step; there are at least three steps.
     pub(crate) fn median(&self) -> f64 {
         lab::figures::median(&self.ms).unwrap_or_default()
     }
 
-    /// The line that all peers print, but for what only a workload knows.
+    /// The line that all programs print, without the fields that only a workload knows.
     pub(crate) fn line(&self, workload: &str, batch: Option<usize>, opened: &Opened) -> Value {
         let stats = opened.device.stats();
         json!({

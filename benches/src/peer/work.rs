@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::device::{Chosen, Opened};
 use crate::measure::{Limits, measure};
 
-/// Every workload that the others have too.
+/// Every workload, all of which the other programs have too.
 pub(crate) const NAMES: [&str; 10] = [
     "mlp",
     "simplecnn-b32",
@@ -24,7 +24,7 @@ pub(crate) const NAMES: [&str; 10] = [
     "elementwise",
 ];
 
-/// Runs one workload and gives its JSON line.
+/// Runs one workload and returns its JSON line.
 pub(crate) fn run(name: &str, chosen: Chosen, limits: &Limits) -> Result<Value> {
     let opened = &chosen.open()?;
     if let Some(workload) = training::named(name) {
@@ -40,7 +40,7 @@ pub(crate) fn run(name: &str, chosen: Chosen, limits: &Limits) -> Result<Value> 
 fn train(opened: &Opened, limits: &Limits, workload: &Workload) -> Result<Value> {
     let mut training = workload.prepare(&opened.device)?;
     let run = measure(limits, || Ok(training.step()?))?;
-    // The others say the batch apart.
+    // The other programs give the batch in a field of its own.
     let name = workload.name.split_once("-b").map_or(workload.name, |(name, _)| name);
     Ok(run.line(name, Some(workload.batch), opened))
 }
@@ -66,7 +66,7 @@ fn elementwise(opened: &Opened, limits: &Limits) -> Result<Value> {
     let b = Array::from_slice(device, &[n], &uniform(2, n, 1.0))?;
     let run = measure(limits, || {
         let sum = a.binary(BinaryOp::ADD, &b)?;
-        // In the sum's own memory, as burn does where nobody else holds it.
+        // In the memory of the sum, as burn does if nothing else holds it.
         sum.unary_(UnaryOp::Relu)?;
         device.synchronize()?;
         Ok(None)

@@ -17,9 +17,9 @@ struct Problem {
     causal: bool,
     mask: Mask,
     view: View,
-    /// Where the gradient of the mask goes, if backward gives it.
+    /// Layout of the mask's gradient, if backward computes it.
     mask_grad: Option<Pairs>,
-    /// Whether forward is asked for the logarithms of the denominators. Backward needs them.
+    /// True if forward computes the logarithms of the denominators, which backward needs.
     denominators: bool,
 }
 
@@ -28,11 +28,12 @@ enum Mask {
     None,
     /// A bias for every score.
     Full,
-    /// One for all batches and heads, by strides of 0.
+    /// One bias for all batches and heads, by strides of 0.
     Broadcast,
     /// Hides some keys, and every key from the first query.
     Hides,
-    /// The lowest number of its type for every key of the first query: not hidden, and nothing is beside it.
+    /// The lowest number of its type for every key of the first query: the keys are not hidden, but all have this
+    /// score.
     Lowest,
 }
 
@@ -40,13 +41,13 @@ enum Mask {
 enum View {
     Contiguous,
     Offset,
-    /// Stored `[b, t, h, d]`, as a projection leaves them.
+    /// Stored `[b, t, h, d]`, as a projection writes them.
     HeadsInside,
     /// q, k and v side by side in one buffer `[b, t, 3, h, d]`.
     Packed,
 }
 
-/// How an operand with an element for every score lies.
+/// Layout of an operand with an element for every score.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Pairs {
     Contiguous,
@@ -55,9 +56,9 @@ enum Pairs {
     HeadsInside,
     /// Stored `[b, h, s, t]`.
     KeysOutside,
-    /// An odd number of elements from row to row, two of them between the rows.
+    /// Rows an odd number of elements apart, with two unused elements between them.
     Gapped,
-    /// Rows that begin at multiples of 16 elements, where PyTorch has them.
+    /// Rows that begin at multiples of 16 elements, as in PyTorch.
     Aligned,
 }
 
@@ -92,7 +93,7 @@ fn problems() -> Vec<Problem> {
         problem("length_257", [1, 1, 1, 3, 257, 8, 8]),
         problem("queries_257", [1, 1, 1, 257, 3, 8, 8]),
         problem("wide_heads", [1, 2, 1, 4, 5, 128, 128]),
-        // Several tiles on both sides, whole ones and others; heads of a tile's width, narrower and wider ones.
+        // Several tiles on both sides, whole and partial; heads as wide as a tile, narrower and wider.
         Problem { causal: true, ..problem("causal_tiles", [1, 4, 2, 150, 150, 64, 64]) },
         Problem { mask: Mask::Hides, ..problem("masked_tiles", [1, 1, 1, 140, 100, 24, 40]) },
         Problem { causal: true, ..problem("causal_tiles_of_wide_heads", [1, 2, 2, 70, 75, 72, 104]) },
@@ -106,7 +107,7 @@ fn problems() -> Vec<Problem> {
     ]
 }
 
-/// Backward with the gradient of the mask; forward does not know of it.
+/// Backward with the gradient of the mask; forward does not depend on it.
 fn mask_grads() -> Vec<Problem> {
     let with = |name, sizes| Problem { mask: Mask::Full, mask_grad: Some(Pairs::Contiguous), ..problem(name, sizes) };
     let lying = |name, pairs| Problem { mask_grad: Some(pairs), ..with(name, BASE) };
@@ -221,7 +222,7 @@ fn mask_gradient(case: CaseBuilder, p: Problem) -> CaseBuilder {
     }
 }
 
-/// Every third key hidden, and all of them from the first query.
+/// Hides every third key, and all keys from the first query.
 fn hiding(t: usize, s: usize) -> Data {
     let hidden = |at: usize| at < s || at % 3 == 1;
     Values((0..t * s).map(|at| if hidden(at) { f64::NEG_INFINITY } else { 0.25 }).collect())
@@ -236,8 +237,8 @@ fn lowest(dtype: DType) -> f64 {
     }
 }
 
-/// Scores stay below 1 or so. Tensor cores take 16-bit probabilities: an error of one unit of their type, in a mean
-/// of values up to 1.
+/// Scores stay below 1 or so. Tensor cores take probabilities in 16 bits: their error is one unit of that type, in a
+/// mean of values up to 1.
 fn tolerance(p: Problem) -> Tolerance {
     let [_, _, _, _, s, d, _] = p.sizes;
     Tolerance::sum(s + d + 32, 1.0, "scores, exponentials, and a mean of values up to 1").half_intermediates(1.0, 1.0)
@@ -261,7 +262,7 @@ fn forward(dtype: DType, p: Problem) -> Case {
     })
 }
 
-/// `out` and `logsumexp` may be any numbers of the right size: the kernel's formula takes them as given.
+/// `out` and `logsumexp` may be any numbers of the right size: the kernel's formula uses them as given.
 fn backward(dtype: DType, p: Problem) -> Case {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let (scale, causal) = (scale(d), p.causal);
@@ -297,8 +298,8 @@ fn backward(dtype: DType, p: Problem) -> Case {
     case.call(tolerance, call)
 }
 
-/// Near the logarithm of the number of keys, so that probabilities add up to about 1; −inf for a query that sees
-/// nothing, and what f32 has room for where all its scores are the lowest.
+/// Near the logarithm of the number of keys, so that probabilities add up to about 1. −inf for a query that sees no
+/// key, and the nearest f32 if all its scores are the lowest number.
 fn logsumexp(p: Problem) -> Data {
     let [b, h, _, t, s, ..] = p.sizes;
     let typical = (s.max(1) as f64).ln() + 0.1;

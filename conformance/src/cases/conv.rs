@@ -15,7 +15,7 @@ struct Problem {
     outputs: usize,
     window: [usize; 2],
     geometry: Conv2dGeometry,
-    /// Elements before the first one of every operand.
+    /// Number of elements before the first one of every operand.
     lead: usize,
 }
 
@@ -29,7 +29,7 @@ fn problems() -> Vec<Problem> {
         Problem { lead: 3, ..problem("offset", [2, 3, 6, 5], 4, [3, 3], same) },
         problem("pointwise", [2, 3, 6, 5], 4, [1, 1], plain),
         problem("stride", [2, 2, 7, 8], 3, [3, 3], Conv2dGeometry { stride: [2, 3], ..same }),
-        // The last column of the input is reached by no window.
+        // No window reaches the last column of the input.
         problem("unreached", [1, 2, 6, 6], 2, [3, 3], Conv2dGeometry { stride: [2, 2], ..plain }),
         problem("dilation", [1, 2, 9, 8], 2, [3, 2], Conv2dGeometry { dilation: [2, 3], ..plain }),
         problem("groups", [2, 4, 5, 5], 6, [3, 3], Conv2dGeometry { groups: 2, ..same }),
@@ -40,11 +40,11 @@ fn problems() -> Vec<Problem> {
         problem("empty", [0, 2, 4, 4], 2, [3, 3], same),
         problem("one", [1, 1, 1, 1], 1, [1, 1], plain),
         problem("length_257", [1, 1, 1, 257], 2, [1, 3], Conv2dGeometry { padding: [0, 1], ..plain }),
-        // Rows of the weight and planes of the result that may be read eight elements at a time.
+        // Rows of the weight and planes of the result can be read eight elements at a time.
         problem("eights", [2, 16, 8, 8], 20, [3, 3], same),
         Problem { lead: 3, ..problem("eights_unaligned", [2, 16, 8, 8], 20, [3, 3], same) },
         problem("eights_groups", [1, 32, 8, 8], 32, [3, 3], Conv2dGeometry { groups: 2, ..same }),
-        // Strides that share a factor with the dilation, and that do not.
+        // Strides that share a factor with the dilation, and strides that do not.
         problem(
             "stride_and_dilation",
             [2, 32, 11, 12],
@@ -61,7 +61,7 @@ fn problems() -> Vec<Problem> {
             [1, 2],
             Conv2dGeometry { stride: [1, 2], padding: [0, 1], groups: 2, ..plain },
         ),
-        // More places in a line of the window than a word has bits.
+        // More positions in a line of the window than a word has bits.
         problem("wide_window", [1, 16, 2, 36], 20, [1, 33], Conv2dGeometry { padding: [0, 16], ..plain }),
         problem("wide_patches", [1, 16, 8, 68], 20, [1, 34], Conv2dGeometry { stride: [1, 34], ..plain }),
         // Sums of several blocks of terms; more outputs than are packed at a time; planes of which many make a tile.
@@ -81,7 +81,7 @@ pub(super) fn cases() -> Vec<Case> {
     for dtype in FLOATS {
         for p in problems() {
             let large = p.x.iter().product::<usize>() >= MANY;
-            // Problems are built with sizes that fit; one that does not is a mistake in the table.
+            // Problems are built with sizes that fit; a size that does not is a mistake in the table.
             let Ok([oh, ow]) = p.geometry.output_size([p.x[2], p.x[3]], p.window) else { continue };
             if large && dtype != F32 {
                 continue;
@@ -132,7 +132,7 @@ fn weight_grad(p: &Problem, dtype: memcore::DType, y: [usize; 4], w: [usize; 4])
     let (lead, geometry) = (p.lead, p.geometry);
     let case = Case::on(dtype, p.name).read("x", &p.x, Range(-1.0, 1.0)).offset(lead);
     let case = case.read("grad", &y, Range(-1.0, 1.0)).offset(lead).write("out", &w).offset(lead);
-    // A long sum is held to its random walk, √terms, beyond some thousand terms.
+    // Beyond some thousand terms, a long sum is held to its random walk, √terms.
     let terms = (y[0] * y[2] * y[3]).min(4096);
     let tolerance = Tolerance::sum(terms, 1.0, "a sum over images and pixels of products up to 1");
     case.call(tolerance, move |o| Conv2dWeightGrad {

@@ -200,7 +200,7 @@ fn unaries() -> Vec<Case> {
     out
 }
 
-/// In place, over more elements than a launch has groups.
+/// In place, over more elements than a launch has threads.
 fn many_elements() -> Case {
     let case = Case::on(F32, "many_groups").read("x", &[MANY_ELEMENTS], Values(vec![1.0, -2.0, 3.0, 0.5, -0.25]));
     case.call(SELECTS, |o| Unary { op: UnaryOp::Neg, x: o.at("x"), out: o.at("x") })
@@ -253,7 +253,7 @@ fn unary_grads() -> Vec<Case> {
     out
 }
 
-/// Which inputs a form is tried on, as bits: in f32 every choice, otherwise all of them at once.
+/// Bit sets of the inputs on which a form is tried: in f32 every choice, otherwise all inputs at once.
 fn inputs(form: Form, dtype: DType, count: u32) -> std::ops::RangeInclusive<u32> {
     let all = (1 << count) - 1;
     if dtype == F32 && form.is_about_inputs() { 1..=all } else { all..=all }

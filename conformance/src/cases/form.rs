@@ -1,4 +1,4 @@
-//! The shapes and views on which elementwise kernels are tried.
+//! Shapes and views for testing elementwise kernels.
 
 use memcore::DType;
 
@@ -12,7 +12,7 @@ pub(crate) enum Form {
     Contiguous,
     /// Inputs are stored column by column.
     Transposed,
-    /// The output is.
+    /// The output is stored column by column.
     TransposedOut,
     /// Inputs repeat one row.
     BroadcastRow,
@@ -28,7 +28,7 @@ pub(crate) enum Form {
     Gapped,
     /// Four dimensions in another order.
     Permuted,
-    /// Six dimensions, one repeated in the middle, that no two of can be merged.
+    /// Six dimensions, one of them repeated in the middle; no two can be merged.
     SixDims,
     Empty,
     One,
@@ -38,7 +38,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// All of them, the plain one first.
+    /// All forms, the plain one first.
     pub(crate) const ALL: [Form; 15] = [
         Form::Contiguous,
         Form::Transposed,
@@ -57,12 +57,12 @@ impl Form {
         Form::ManyRows,
     ];
 
-    /// Those that are tried for this type: the one that is about the launch only in f32.
+    /// The forms that are tried for this type: the one that tests the launch only in f32.
     pub(crate) fn of(dtype: DType) -> impl Iterator<Item = Form> {
         Self::ALL.into_iter().filter(move |form| dtype == DType::F32 || *form != Form::ManyRows)
     }
 
-    /// Whether it says anything of inputs, so that it is worth trying on each of several.
+    /// True if the form changes how inputs are viewed, so that each of several inputs is worth trying.
     pub(crate) fn is_about_inputs(self) -> bool {
         use Form::{BroadcastColumn, BroadcastRow, BroadcastScalar, Offset, Permuted, SixDims, Transposed};
         matches!(self, Transposed | BroadcastRow | BroadcastColumn | BroadcastScalar | Offset | Permuted | SixDims)
@@ -102,7 +102,7 @@ impl Form {
         }
     }
 
-    /// Adds an input that is viewed as this form says, or plainly.
+    /// Adds an input, viewed as this form says if `viewed`, else plainly.
     pub(crate) fn read(self, case: CaseBuilder, name: &'static str, data: Data, viewed: bool) -> CaseBuilder {
         let dims = self.dims();
         match self {

@@ -23,7 +23,7 @@ const SHAPES: [(&str, [usize; 3], usize); 9] = [
     ("many_table_rows", [MANY, 2, 9], 0),
 ];
 
-/// Name, and strides of a table, or of what is added to one, `[5, 8]`.
+/// Name and strides of the table, or of the source of a scatter, with sizes `[5, 8]`.
 const STRIDED: [(&str, [usize; 2]); 4] =
     [("transposed", [1, 5]), ("gaps", [12, 1]), ("columns_apart", [16, 2]), ("one_row", [0, 1])];
 
@@ -86,7 +86,7 @@ fn scatter_strided(dtype: DType, name: &str, strides: [usize; 2]) -> Case {
     })
 }
 
-/// What is particular about a scatter.
+/// Properties of a scatter case.
 #[derive(Clone, Copy)]
 struct Scatter {
     accumulate: bool,
@@ -105,7 +105,7 @@ fn scatter(dtype: DType, name: &str, [rows, n, count]: [usize; 3], lead: usize, 
     let case = case.read("indices", &[count], indices).typed(I64).offset(lead);
     let held = if accumulate { Range(-1.0, 1.0) } else { Poison };
     let case = case.read("out", &[rows, n], held).offset(lead);
-    // In the order of the indices: the longest row adds one after the other.
+    // In the order of the indices: the longest row adds its terms one after another.
     let terms = (count / rows.max(1)).clamp(8, 1 << 14);
     case.call(Tolerance::sum(terms, 1.0, "a sum of values up to 1, in order"), move |o| ScatterAdd {
         accumulate,

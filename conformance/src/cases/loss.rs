@@ -13,7 +13,7 @@ const IGNORED: i64 = -100;
 const REDUCTIONS: [(&str, Reduction); 3] =
     [("mean", Reduction::Mean), ("none", Reduction::None), ("sum", Reduction::Sum)];
 
-/// Name, examples, classes, positions of an example, elements before the first one.
+/// Name; examples, classes and positions of an example; elements before the first one.
 const SHAPES: [(&str, [usize; 3], usize); 10] = [
     ("contiguous", [5, 7, 1], 0),
     ("offset", [5, 7, 1], 3),
@@ -75,7 +75,7 @@ fn case(
 }
 
 fn forward(dtype: DType, name: String, reduction: Reduction, dims: [usize; 3], lead: usize, targets: Data) -> Case {
-    // Summed in blocks, as `Reduce` is: losses up to 4.
+    // Summed in blocks, like `Reduce`: losses up to 4.
     let rows = ((dims[0] * dims[2]) as f64 / 64.0).max(1.0).sqrt();
     let tolerance = match reduction {
         Reduction::None => Tolerance::exact("one element, negated"),
@@ -96,7 +96,7 @@ fn call(case: crate::case::CaseBuilder, reduction: Reduction, tolerance: Toleran
     })
 }
 
-/// Targets that are not a class.
+/// Targets that are not valid classes.
 fn outside(dtype: DType, reduction: Reduction) -> Case {
     let name = if reduction == Reduction::None { "none_outside" } else { "mean_outside" };
     let targets = Values(vec![1.0, 4.0, -1.0]);
@@ -104,7 +104,7 @@ fn outside(dtype: DType, reduction: Reduction) -> Case {
     call(case(dtype, name.into(), reduction, [3, 4, 1], 0, targets).expecting_nan(), reduction, tolerance)
 }
 
-/// A gradient whose positions lie outermost.
+/// A gradient whose positions are outermost in memory.
 fn turned_gradient(dtype: DType) -> Case {
     let case = Case::on(dtype, "none_turned").read("grad", &[3, 5], Range(0.5, 2.0)).strides(&[1, 3]);
     let case = case.read("target", &[3, 5], Ints(0, 4)).typed(I64);

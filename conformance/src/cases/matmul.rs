@@ -40,7 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
     out
 }
 
-/// A product that libraries of matrix products take with its bias, unless the bias lies where they cannot read it.
+/// Products that libraries compute together with their bias, except where the bias is not aligned.
 fn large_with_bias(dtype: DType) -> [Case; 2] {
     let sizes @ [_, _, n, _] = [1, 24, 40, 48];
     [("bias_of_one_product", 0), ("bias_of_one_product_unaligned", 1)].map(|(name, offset)| {
@@ -88,17 +88,18 @@ fn views(dtype: DType) -> Vec<Case> {
         out(b(one_matrix(Case::on(dtype, "broadcast_a"), "a", a_dims))),
         out(one_matrix(a("broadcast_b"), "b", b_dims)),
         out(b(a("offset").offset(3)).offset(5)).offset(1),
-        // Leading dimensions beyond the row's size.
+        // Leading dimensions larger than the row.
         out(b(a("gapped").gapped(3)).gapped(2)).gapped(4),
         out(b(a("gapped_transposed").transposed(1, 2)).strides(&[80, 1, 9])),
-        // Heads side by side in one row, as attention without a fused kernel has them: the batch is the inner stride.
+        // Heads side by side in one row, as in attention without a fused kernel: the batch has the inner stride.
         out(b(a("interleaved_batch").transposed(0, 1)).transposed(0, 1)).transposed(0, 1),
     ]
     .map(|case| finish(case, sizes, 1.0, 0.0))
     .into()
 }
 
-/// Sizes beyond a tile's whose rows may be read eight elements at a time; and where that ends early, or cannot be.
+/// Sizes larger than a tile, with rows that can be read eight elements at a time; also where that ends early or is
+/// impossible.
 fn eights(dtype: DType) -> Vec<Case> {
     let case = |name: &str, [batch, m, n, k]: [usize; 4], view: fn(CaseBuilder) -> CaseBuilder| {
         let a = view(Case::on(dtype, format!("eights{name}")).read("a", &[batch, m, k], Range(-1.0, 1.0)));

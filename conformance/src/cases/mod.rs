@@ -1,8 +1,9 @@
-//! The case tables: every kernel × type × shape and view that it takes.
+//! The case tables: every kernel × type × shape and view that it supports.
 //!
-//! One file per family, each a function that returns its cases. To add a case, add a line to the family's table; to
-//! add a kernel, add a function beside the others. The first f32 case of a kernel (the first of any type, where it
-//! has none) is its representative in the validation suite: it has every optional operand, and no empty one.
+//! There is one file per family, with a function that returns its cases. To add a case, add a line to the family's
+//! table; to add a kernel, add a function beside the others. The first f32 case of a kernel (the first of any type, if
+//! it has none in f32) is its representative in the validation suite: it has every optional operand, and none that is
+//! empty.
 
 mod attention;
 mod common;
@@ -51,7 +52,7 @@ pub fn all() -> &'static [Arc<Case>] {
     &ALL
 }
 
-/// The case that stands for a kernel: its first in f32, or its first.
+/// The representative case of a kernel: its first in f32, or its first.
 pub fn representative(kernel: &str) -> Option<&'static Arc<Case>> {
     let mut of_kernel = all().iter().filter(|case| case.kernel == kernel);
     let first = of_kernel.clone().next();

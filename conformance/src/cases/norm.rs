@@ -8,7 +8,7 @@ use crate::case::{Bound, Case, CaseBuilder};
 use crate::data::Data::{self, Poison, Range};
 use crate::tolerance::Tolerance;
 
-/// Large enough that rows of two or three close values are not blown up.
+/// Large enough to keep rstd moderate for rows of two or three close values.
 const EPS: f64 = 0.1;
 
 pub(super) fn cases() -> Vec<Case> {
@@ -40,7 +40,7 @@ pub(super) fn cases() -> Vec<Case> {
     out
 }
 
-/// Rounding of the mean, of the deviation and of `rstd` (at most 1/√EPS), as much as sums of `n` terms make.
+/// Rounding of the mean, of the deviation and of `rstd` (at most 1/√EPS), as large as sums of `n` terms make it.
 fn tolerance(n: usize, magnitude: f64) -> Tolerance {
     Tolerance::sum((n as f64).sqrt() as usize + 16, 4.0 * magnitude, "mean and variance of the group, then arithmetic")
 }
@@ -62,7 +62,7 @@ fn layer_norm(dtype: DType, name: &str, dims: [usize; 2], lead: usize, affine: [
     })
 }
 
-/// `present`: weight, then the gradients for input, weight and bias. Statistics may be any numbers: the formula takes
+/// `present`: weight, then the gradients of input, weight and bias. Statistics may be any numbers: the formula uses
 /// them as given.
 fn layer_norm_grad(dtype: DType, name: &str, dims: [usize; 2], lead: usize, present: [bool; 4]) -> Case {
     let [rows, n] = dims;
@@ -87,7 +87,8 @@ fn layer_norm_grad(dtype: DType, name: &str, dims: [usize; 2], lead: usize, pres
 }
 
 fn gradient_tolerance(rows: usize, n: usize) -> Tolerance {
-    // Sums over the row, and over all rows for the parameters; beyond some thousand terms held to a random walk.
+    // Sums over the row, and over all rows for the parameters. Beyond some thousand terms they are held to a random
+    // walk.
     Tolerance::sum(rows.max(n).min(4096) + 16, 2.5, "sums of products up to 2.5 over a row or over all rows")
 }
 
@@ -104,7 +105,7 @@ fn rms_norm(dtype: DType, name: &str, dims: [usize; 2], lead: usize, weight: boo
     })
 }
 
-/// `present`: weight, then the gradients for input and weight.
+/// `present`: weight, then the gradients of input and weight.
 fn rms_norm_grad(dtype: DType, name: &str, dims: [usize; 2], lead: usize, present: [bool; 3]) -> Case {
     let [rows, n] = dims;
     let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).offset(lead);
@@ -122,7 +123,7 @@ fn rms_norm_grad(dtype: DType, name: &str, dims: [usize; 2], lead: usize, presen
     })
 }
 
-/// What a batch norm case has.
+/// Properties of a batch norm case.
 #[derive(Clone)]
 struct Batch {
     training: bool,
@@ -130,7 +131,7 @@ struct Batch {
     running: bool,
     lead: usize,
     data: Data,
-    /// Whether parameters and running statistics have the accumulator type.
+    /// True if parameters and running statistics have the accumulator type.
     wide: bool,
 }
 
@@ -254,7 +255,7 @@ fn batch_norm_grad(
     batch_norm_grad_wide(dtype, name, dims, training, lead, present, false)
 }
 
-/// `wide`: as in [`Batch`].
+/// `wide`: see [`Batch`].
 fn batch_norm_grad_wide(
     dtype: DType,
     name: &str,
@@ -277,7 +278,7 @@ const STRIDED: [(&str, [usize; 3], [usize; 3]); 4] = [
     ("scalar", [0, 0, 0], [15, 5, 1]),
 ];
 
-/// A gradient and an input that do not lie in row-major order.
+/// A gradient and an input that are not in row-major order.
 fn batch_norm_grad_strided(dtype: DType, name: &str, training: bool, grad: [usize; 3], x: [usize; 3]) -> Case {
     let dims = [4, 3, 5];
     let case = Case::on(dtype, name).read("grad", &dims, Range(-1.0, 1.0)).strides(&grad);
@@ -285,7 +286,7 @@ fn batch_norm_grad_strided(dtype: DType, name: &str, training: bool, grad: [usiz
     batch_norm_grad_of(case, dtype, dims, training, 0, [true; 4], false)
 }
 
-/// With gradient and input there.
+/// Adds the other operands to a case with gradient and input.
 fn batch_norm_grad_of(
     case: CaseBuilder,
     dtype: DType,

@@ -21,7 +21,7 @@ pub(super) fn cases() -> Vec<Case> {
     out
 }
 
-/// Sizes of the parameters of a case: several, of which one is empty; one that exceeds any group; many small ones.
+/// Sizes of the parameters of a case: several, one of them empty; one that exceeds any group; many small ones.
 const LISTS: [(&str, &[usize], usize); 6] = [
     ("list", &[5, 257, 1], 0),
     ("offset", &[35, 7], 3),
@@ -86,7 +86,7 @@ fn sgd_case(dtype: DType, name: &str, (_, sizes, lead): (&str, &[usize], usize),
     for (i, &size) in sizes.iter().enumerate() {
         case = case.read(PARAM[i], &[size], Range(-1.0, 1.0)).offset(lead);
         case = case.read(GRAD[i], &[size], Range(-1.0, 1.0)).offset(lead);
-        // Nothing was put into the buffers before the first step.
+        // Before the first step the buffers hold nothing.
         let held = if how.first_step { Poison } else { Range(-1.0, 1.0) };
         case = case.read_if(buffers, MOMENTUM[i], &[size], held);
     }
@@ -157,7 +157,7 @@ fn adam_case(dtype: DType, name: &str, (_, sizes, lead): (&str, &[usize], usize)
         case = case.read(EXP_AVG[i], &[size], Range(-0.5, 0.5)).offset(lead);
         case = case.read(EXP_AVG_SQ[i], &[size], Range(0.1, 1.0)).offset(lead);
         case = case.read_if(how.amsgrad, MAX_EXP_AVG_SQ[i], &[size], Range(0.1, 1.0));
-        // Parameters that joined later count their own steps.
+        // Parameters that were added later count their own steps.
         case = case.read(STEPS[i], &[], Constant(how.step + i as f64)).typed(F32);
     }
     case = with_scalar(case, "found_inf", how.found_inf);
@@ -173,7 +173,8 @@ fn adam_case(dtype: DType, name: &str, (_, sizes, lead): (&str, &[usize], usize)
         };
         (0..count).map(of).collect()
     };
-    // 1 − 0.999ᵗ is a small difference at early steps: its relative error is some 1000 ε; the step it scales is 0.01.
+    // 1 − 0.999ᵗ is a small difference at early steps. Its relative error is some 1000 ε, and the step it scales is
+    // 0.01.
     let tolerance = Tolerance::arithmetic(16.0, "a bias correction of 1 − β₂ᵗ scales a step of a hundredth");
     case.call(tolerance, move |o| {
         memcore::backend::KernelCall::AdamStep(AdamStep {
@@ -199,7 +200,7 @@ fn unscale(dtype: DType) -> Vec<Case> {
         values[3] = value;
         out.push(unscale_case(dtype, name, &[5, 257, 1], 0, Values(values), 0.0, dtype));
     }
-    // What an earlier launch found stays found.
+    // An overflow that an earlier launch found stays recorded.
     out.push(unscale_case(dtype, "found_before", &[5], 0, Range(-1.0, 1.0), 1.0, dtype));
     if dtype == F32 {
         out.push(unscale_case(dtype, "mixed_types", &[5, 257, 1], 0, Range(-1.0, 1.0), 0.0, F16));

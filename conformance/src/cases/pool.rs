@@ -53,7 +53,8 @@ fn named(op: PoolOp, name: &str) -> String {
     format!("{}_{name}", if op == PoolOp::Max { "max" } else { "average" })
 }
 
-/// The geometry and the result's sizes; `None` for a problem that does not fit, a mistake in the table.
+/// Returns the geometry and the sizes of the result; `None` for a problem that does not fit, which is a mistake in the
+/// table.
 fn sized((_, x, window, stride, padding): Problem) -> Option<(Pool2dGeometry, [usize; 4])> {
     let geometry = Pool2dGeometry { window, stride, padding };
     let [oh, ow] = geometry.output_size([x[2], x[3]]).ok()?;
@@ -63,7 +64,7 @@ fn sized((_, x, window, stride, padding): Problem) -> Option<(Pool2dGeometry, [u
 fn forward(dtype: DType, problem: Problem, op: PoolOp, lead: usize) -> Option<Case> {
     let (geometry, y) = sized(problem)?;
     let max = op == PoolOp::Max;
-    // Few different values, all negative: the first of equals must win, and never the padding.
+    // Few different values, all negative: the first of equals must win, and the padding never.
     let data = if max { Ints(-5, 0) } else { Range(-1.0, 1.0) };
     let case = Case::on(dtype, named(op, problem.0)).read("x", &problem.1, data).offset(lead);
     let case = case.write("out", &y).offset(lead).write_if(max, "indices", &y);
@@ -110,7 +111,7 @@ fn backward(dtype: DType, problem: Problem, op: PoolOp, lead: usize) -> Option<C
     }))
 }
 
-/// An index inside every window: one corner or the other, in turn.
+/// An index inside every window: the first corner or the last, in turn.
 fn places_in_windows(g: &Pool2dGeometry, x: [usize; 4], y: [usize; 4]) -> Vec<f64> {
     let mut out = Vec::new();
     for at in 0..y.iter().product::<usize>() {
@@ -122,6 +123,6 @@ fn places_in_windows(g: &Pool2dGeometry, x: [usize; 4], y: [usize; 4]) -> Vec<f6
         };
         out.push((corner(0, i) * x[3] + corner(1, j)) as f64);
     }
-    // The data of an operand without elements is not looked at, but must not be empty either.
+    // The data of an operand without elements is not read, but must not be empty either.
     if out.is_empty() { vec![0.0] } else { out }
 }

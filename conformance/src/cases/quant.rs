@@ -26,7 +26,7 @@ pub(super) fn cases() -> Vec<Case> {
 fn quantize(dtype: DType, name: &str, dims: [usize; 2], lead: usize, data: Data) -> Case {
     let case = Case::on(dtype, name).read("x", &dims, data).offset(lead);
     let case = case.write("out", &dims).typed(I8).offset(lead).write("scale", &[dims[0]]).typed(F32);
-    // x/scale next to a tie may fall on either side; exact ties (scale 1) may not.
+    // x/scale close to a tie may round to either side; exact ties (scale 1) may not.
     let tolerance = Tolerance::arithmetic(0.0, "a quotient by 127; another that may lie next to a tie");
     let tolerance = if name == "ties" { tolerance } else { tolerance.integer_steps(1) };
     case.call(tolerance, |o| QuantizeInt8 { x: o.at("x"), out: o.at("out"), scale: o.at("scale") })

@@ -28,7 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
     for (name, dims, lead) in SIZES {
         out.push(random(I32, name, dims, lead, RandomKind::Words, 0, 0));
     }
-    // Both words of the seed and of the counter, and a carry from one into the other.
+    // Both words of the seed and of the counter are used, with a carry from one into the other.
     let high = 0x1234_5678_9abc_def0;
     out.push(random(I32, "high_seed", &[33], 0, RandomKind::Words, high, 0));
     out.push(random(I32, "high_counter", &[33], 0, RandomKind::Words, 7, high));

@@ -18,7 +18,7 @@ const OPS: [(&str, ReduceOp); 5] = [
     ("min", ReduceOp::Min),
 ];
 
-/// Shapes with the axes that are reduced.
+/// Shapes, with the reduced axes as bits.
 const SHAPES: [(&str, &[usize], u8); 14] = [
     ("last", &[5, 7], 0b10),
     ("first", &[5, 7], 0b01),
@@ -69,7 +69,7 @@ fn representative() -> Case {
     reduce(Case::on(F32, "max_with_indices").read("x", &[5, 7], Range(-1.0, 1.0)), ReduceOp::Max, &[5, 7], 0b10, true)
 }
 
-/// Sums of 16-bit floats that stay in f32.
+/// Sums of 16-bit floats whose results stay in f32.
 fn unrounded(dtype: DType) -> Vec<Case> {
     let mut out = Vec::new();
     for (op_name, op) in &OPS[..3] {
@@ -86,7 +86,7 @@ fn unrounded(dtype: DType) -> Vec<Case> {
 }
 
 fn data(op: ReduceOp) -> crate::data::Data {
-    // Squares up to 1 keep a long sum within f16.
+    // Squares up to 1 keep a long sum within f16's range.
     if op == ReduceOp::SumSquares { Range(-1.0, 1.0) } else { Range(-2.0, 2.0) }
 }
 

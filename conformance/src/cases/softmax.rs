@@ -1,4 +1,4 @@
-//! Softmax, log-softmax and their gradients: over rows, and over columns (the axis is not the last one).
+//! Softmax, log-softmax and their gradients, over rows and over columns (an axis other than the last).
 
 use memcore::DType;
 use memcore::backend::kernel::{Softmax, SoftmaxGrad};
@@ -23,7 +23,7 @@ const COLUMNS: [(&str, [usize; 3], usize); 10] = [
     ("many_columns", [MANY, 3, 2], 0),
 ];
 
-/// Shapes of both kinds that are tried for a type.
+/// Shapes of both kinds for a type.
 fn shapes(dtype: DType) -> impl Iterator<Item = (&'static str, [usize; 3], usize)> {
     let rows = ROWS.into_iter().map(|(name, [rows, n], lead)| (name, [rows, n, 1], lead));
     rows.chain(COLUMNS).filter(move |shape| is_for(dtype, shape.1[0]))
@@ -45,7 +45,7 @@ pub(super) fn cases() -> Vec<Case> {
             out.extend(special(dtype, log));
         }
     }
-    // Autocast takes the softmax of 16-bit scores in f32, and back.
+    // Autocast computes softmax of 16-bit scores in f32, and converts the result back.
     let pairs = FLOATS.into_iter().flat_map(|from| FLOATS.map(|to| (from, to)));
     for (from, to) in pairs.filter(|(from, to)| from != to) {
         for (name, dims) in [("from", [5, 33, 1]), ("even_from", [3, 40, 1]), ("columns_from", [2, 33, 5])] {
@@ -62,13 +62,14 @@ fn named(log: bool, name: &str) -> String {
 }
 
 fn forward(case: CaseBuilder, log: bool) -> Case {
-    // A logarithm of some 3000 equal terms is near 8; f32 → f64 keeps f32's arithmetic out of the question.
+    // A logarithm of some 3000 equal terms is near 8. From f32 to f64 the arithmetic is f64, so f32's error does not
+    // matter.
     let tolerance =
         Tolerance::function(if log { 8.0 } else { 1.0 }, "exponentials, their sum, a quotient or logarithm");
     case.call(tolerance, move |o| Softmax { log, x: o.at("x"), out: o.at("out") })
 }
 
-/// Each over a row, and over columns of which some come to the same.
+/// Special values, over a row and over columns, some of which give equal results.
 fn special(dtype: DType, log: bool) -> Vec<Case> {
     let inf = f64::INFINITY;
     let large = Values(vec![10_000.0, 9_999.0, -10_000.0, 9_998.0]);
@@ -77,7 +78,7 @@ fn special(dtype: DType, log: bool) -> Vec<Case> {
         Case::on(dtype, named(log, name)).read("x", &dims, data).write("out", &dims)
     };
     vec![
-        // Without the maximum taken off first, every exponential would be infinite.
+        // If the maximum were not subtracted first, every exponential would be infinite.
         forward(case("large", [3, 4, 1], large.clone()), log),
         forward(case("large_columns", [1, 4, 3], large), log),
         forward(case("masked", [2, 4, 1], masked.clone()), log),
@@ -89,7 +90,7 @@ fn special(dtype: DType, log: bool) -> Vec<Case> {
 }
 
 fn backward(dtype: DType, log: bool, name: &str, dims: [usize; 3], lead: usize) -> Case {
-    // Any numbers will do: the kernel's formula holds for groups that are not softmax too.
+    // Any numbers will do: the kernel's formula also holds for groups that are not a softmax.
     let y = if log { Range(-4.0, 0.0) } else { Range(0.0, 1.0) };
     let case = Case::on(dtype, named(log, name)).read("y", &dims, y).offset(lead);
     let case = case.read("grad", &dims, Range(-1.0, 1.0)).offset(lead).write("out", &dims).offset(lead);

@@ -15,7 +15,7 @@ struct Scores {
     s: usize,
     d: usize,
     dv: usize,
-    /// `scale·q·kᵀ + mask`, `[b, h, t, s]`; −inf where the future is hidden.
+    /// `scale·q·kᵀ + mask`, `[b, h, t, s]`; −inf for hidden keys.
     values: Vec<f64>,
 }
 
@@ -57,7 +57,7 @@ pub(super) fn attention(m: &mut Memory, k: &Attention) -> Result<()> {
     let scores = Scores::new(m, [&k.q, &k.k, &k.v], &k.mask, k.scale, k.causal)?;
     let (v, dv) = (m.floats(&k.v)?, scores.dv);
     let rows = scores.b * scores.h * scores.t;
-    // The largest score of a row, and the sum of all exponentials as far as they are below it.
+    // The largest score of a row, and the sum of all exponentials relative to it.
     let mut shares = vec![(f64::NEG_INFINITY, 1.0); rows];
     if scores.s > 0 {
         for (share, row) in shares.iter_mut().zip(scores.values.chunks(scores.s)) {
@@ -160,7 +160,7 @@ mod tests {
         let [out, lse] = attend(&b, false, q, k, v, None);
         close(&out, &[5.0, 5.0]);
         close(&lse, &[3f64.ln(), 3f64.ln()]);
-        // Causal: the first query sees the first key alone.
+        // Causal: the first query sees only the first key.
         let [out, lse] = attend(&b, true, q, k, v, None);
         close(&out, &[3.0, 5.0]);
         close(&lse, &[0.0, 3f64.ln()]);
@@ -237,7 +237,7 @@ mod tests {
     fn rope_turns_and_turns_back() {
         let b = Bench::new();
         let x = b.f64(&[1, 2, 1, 2], &[1.0, 0.0, 3.0, 4.0]);
-        // Position 0 is not turned, position 1 by a right angle.
+        // Position 0 is not rotated, position 1 by a right angle.
         let (cos, sin) = (b.f64(&[2, 1], &[1.0, 0.0]), b.f64(&[2, 1], &[0.0, 1.0]));
         let (out, back) = (b.fresh(DType::F64, &[1, 2, 1, 2]), b.fresh(DType::F64, &[1, 2, 1, 2]));
         b.run(Rope { inverse: false, x, cos, sin, out });

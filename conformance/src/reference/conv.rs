@@ -5,7 +5,7 @@ use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWe
 
 use super::Memory;
 
-/// Calls `f` with the positions in input, weight and output of every product that the convolution adds up.
+/// Calls `f` with the positions in input, weight and output of every product in the convolution's sums.
 /// `x` is `[n, c, h, w]`, `w` `[o, c/groups, kh, kw]`, `y` `[n, o, oh, ow]`.
 fn each_product(g: &Conv2dGeometry, x: &[usize], w: &[usize], y: &[usize], mut f: impl FnMut(usize, usize, usize)) {
     let (channels, outputs) = (w[1], w[0] / g.groups);
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
     use memcore::DType;
 
-    /// A 1 in the middle of a 3×3 image: the result is the window, turned by 180°, because it is a cross-correlation.
+    /// A 1 in the middle of a 3×3 image: the result is the window rotated by 180°, because it is a cross-correlation.
     #[test]
     fn a_delta_shows_the_window_turned() {
         let b = Bench::new();
@@ -77,10 +77,10 @@ mod tests {
         let geometry = Conv2dGeometry { padding: [1, 1], ..Default::default() };
         b.run(Conv2d { geometry, x, weight, bias: None, out, workspace: None });
         b.expect(&out, &[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
-        // And the gradient for the input, from a delta, is the window itself.
+        // The gradient of the input, from a delta, is the window itself.
         b.run(Conv2dInputGrad { geometry, grad: x, weight, out, workspace: None });
         b.expect(&out, &window);
-        // The gradient for the weight of a delta input is the gradient turned.
+        // The gradient of the weight, for a delta input, is the gradient rotated.
         b.run(Conv2dWeightGrad { geometry, x, grad: weight, out, workspace: None });
         b.expect(&out, &[9.0, 8.0, 7.0, 6.0, 5.0, 4.0, 3.0, 2.0, 1.0]);
     }

@@ -1,4 +1,5 @@
-//! Fill, copy, arithmetic, selection. Arithmetic on integers is done in f64 too, which holds them exactly up to 2⁵³.
+//! Fill, copy, arithmetic, selection. Arithmetic on integers is also done in f64, which represents them exactly up to
+//! 2⁵³.
 
 use memcore::Result;
 use memcore::backend::Operand;
@@ -185,7 +186,7 @@ fn binary_value(op: BinaryOp, a: f64, b: f64) -> f64 {
         BinaryOp::Minimum => a.min(b),
         BinaryOp::Pow => a.powf(b),
         BinaryOp::SquaredDifference => (a - b) * (a - b),
-        // Comparisons are made in `compare`, on integers as such.
+        // `compare` evaluates comparisons, on integers as integers.
         BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => f64::NAN,
     }
 }
@@ -251,7 +252,7 @@ pub(super) fn triangle(m: &mut Memory, k: &Triangle) -> Result<()> {
     m.write_numbers(&k.out, kept)
 }
 
-/// 0 of an operand's type.
+/// 0 in an operand's type.
 fn zero(x: &Operand) -> Number {
     if x.dtype.is_float() { Number::F(0.0) } else { Number::I(0) }
 }

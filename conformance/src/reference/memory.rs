@@ -1,4 +1,4 @@
-//! Segments as byte vectors, and operands read and written through their strides.
+//! Segments as byte vectors, and access to operands through their strides.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use memcore::{Error, Layout, Result};
 
 use super::number::{Number, load, store};
 
-/// What fresh memory holds: NaN as any float, −1 or 255 as an integer.
+/// Contents of fresh memory: NaN as any float, −1 or 255 as an integer.
 pub(crate) const POISON: u8 = 0xFF;
 
 /// The segments of a [`Reference`](super::Reference).
@@ -16,8 +16,8 @@ pub(crate) struct Memory {
     pub(crate) segments: HashMap<SegmentId, Vec<u8>>,
     pub(crate) next: u32,
     pub(crate) used: u64,
-    /// Where it is kept: what was written as 16-bit floats, before it was rounded. One value for every two bytes of each segment;
-    /// NaN where nothing was written.
+    /// If kept: the values written as 16-bit floats, before rounding. One value for every two bytes of each segment;
+    /// NaN if nothing was written there.
     pub(crate) unrounded: Option<HashMap<SegmentId, Vec<f64>>>,
 }
 
@@ -28,7 +28,7 @@ impl Memory {
         segment.get(region.offset as usize..region.end() as usize).ok_or_else(|| outside(region))
     }
 
-    /// The bytes of a region, to be written.
+    /// The bytes of a region, for writing.
     pub(crate) fn bytes_mut(&mut self, region: Region) -> Result<&mut [u8]> {
         let segment = self.segments.get_mut(&region.segment).ok_or(Error::UnknownSegment(region.segment))?;
         segment.get_mut(region.offset as usize..region.end() as usize).ok_or_else(|| outside(region))
@@ -79,7 +79,7 @@ impl Memory {
         Ok(())
     }
 
-    /// What was written to a 16-bit operand, in row-major order, before it was rounded.
+    /// The values written to a 16-bit operand, in row-major order, before rounding.
     pub(crate) fn unrounded(&self, x: &Operand) -> Option<Vec<f64>> {
         let kept = self.unrounded.as_ref()?.get(&x.region.segment)?;
         positions(&x.layout).map(|i| kept.get(x.region.offset as usize / 2 + i).copied()).collect()
@@ -105,7 +105,7 @@ fn outside(region: Region) -> Error {
     Error::invalid("region", format!("{region:?} reaches outside its segment"))
 }
 
-/// Where each element of a layout lies relative to the first, in row-major order.
+/// Positions of a layout's elements relative to the first, in row-major order.
 pub(crate) fn positions(layout: &Layout) -> impl Iterator<Item = usize> + use<> {
     let layout = *layout;
     let contiguous = layout.is_contiguous();

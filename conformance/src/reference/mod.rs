@@ -1,8 +1,8 @@
 //! The reference backend: every kernel as plain, obviously right f64 code.
 //!
-//! Operands are read through their strides into vectors, the kernel's formula is evaluated in f64 as its documentation
-//! in `memcore::backend::kernel` states it, and results are converted back with one rounding. Nothing here is fast.
-//! Fresh memory is poisoned. The families, and their files, are the contract's.
+//! Operands are read through their strides into vectors, and each kernel's formula is evaluated in f64 as documented in
+//! `memcore::backend::kernel`. Results are converted back with one rounding. Nothing here is fast. Fresh memory is
+//! poisoned. Families and files are those of the contract.
 
 mod attention;
 mod conv;
@@ -32,7 +32,7 @@ use memcore::{DType, Error, Result};
 pub(crate) use memory::{Memory, POISON, positions};
 pub(crate) use number::{Number, load, rounded, spacing, store};
 
-/// A backend whose kernels are plain f64 code: what every other backend is compared with.
+/// A backend whose kernels are plain f64 code: every other backend is compared with it.
 pub struct Reference {
     limits: Limits,
     capacity_bytes: u64,
@@ -40,7 +40,7 @@ pub struct Reference {
 }
 
 impl Reference {
-    /// A device of `capacity_bytes`, whose largest segment is half of that.
+    /// Creates a device of `capacity_bytes`, whose largest segment is half of that.
     pub fn new(capacity_bytes: u64) -> Self {
         let limits = Limits {
             alignment: 64,
@@ -51,15 +51,15 @@ impl Reference {
         Self { limits, capacity_bytes, memory: Mutex::default() }
     }
 
-    /// A device that also keeps what 16-bit results were before they were rounded.
+    /// Creates a device that also keeps 16-bit results before rounding.
     pub fn keeping_unrounded() -> Self {
         let reference = Self::default();
         reference.memory().unrounded = Some(HashMap::new());
         reference
     }
 
-    /// What was written to `x`, an operand of 16-bit floats, in row-major order, before it was rounded; NaN where no kernel wrote.
-    /// `None` unless this is [`keeping_unrounded`](Self::keeping_unrounded).
+    /// The values written to `x`, an operand of 16-bit floats, in row-major order, before rounding; NaN for elements
+    /// that no kernel wrote. `None` unless this is [`keeping_unrounded`](Self::keeping_unrounded).
     pub fn unrounded(&self, x: &Operand) -> Option<Vec<f64>> {
         self.memory().unrounded(x)
     }

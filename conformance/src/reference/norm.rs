@@ -16,7 +16,7 @@ fn moments(values: &[f64]) -> (f64, f64) {
     (mu, mean(values.iter().map(|x| (x - mu) * (x - mu))))
 }
 
-/// Element `j` of an affine parameter, `default` where it is absent.
+/// Element `j` of an affine parameter; `default` if it is absent.
 fn affine(parameter: &Option<Vec<f64>>, j: usize, default: f64) -> f64 {
     parameter.as_ref().map_or(default, |p| p[j])
 }

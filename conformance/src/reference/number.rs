@@ -1,4 +1,4 @@
-//! Elements of every type as plain numbers, and back with one rounding.
+//! Elements of every type as plain numbers, converted back with one rounding.
 
 use half::{bf16, f16};
 use memcore::DType;
@@ -18,7 +18,7 @@ impl Number {
         }
     }
 
-    /// Floats truncate towards zero.
+    /// Converts to an integer; floats truncate towards zero.
     pub(crate) fn to_i64(self) -> i64 {
         match self {
             Number::F(x) => x as i64,
@@ -69,15 +69,16 @@ fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
     out
 }
 
-/// The distance between neighbours of type `dtype`, a 16-bit float, around `x`: that of its binade, or of the subnormal numbers.
+/// The distance between neighbouring values of `dtype`, a 16-bit float, around `x`: that of its binade, or of the
+/// subnormal numbers.
 pub(crate) fn spacing(dtype: DType, x: f64) -> f64 {
     let (mantissa, min_exponent) = if dtype == DType::F16 { (10, -14) } else { (7, -126) };
     let exponent = ((x.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(min_exponent);
     2f64.powi(exponent - mantissa)
 }
 
-/// `x` rounded to nearest even at the spacing of a 16-bit float: the conversion that follows is exact or an overflow, and never
-/// rounds a second time.
+/// Rounds `x` to nearest even at the spacing of a 16-bit float. The conversion that follows is exact or an overflow, so
+/// it never rounds a second time.
 fn half(dtype: DType, x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;
@@ -86,7 +87,7 @@ fn half(dtype: DType, x: f64) -> f64 {
     (x / unit).round_ties_even() * unit
 }
 
-/// `x` as an element of type `dtype`, a 16-bit float, holds it.
+/// Rounds `x` to `dtype`, a 16-bit float.
 pub(crate) fn rounded(dtype: DType, x: f64) -> f64 {
     let x = half(dtype, x);
     if dtype == DType::F16 { f16::from_f64(x).into() } else { bf16::from_f64(x).into() }
@@ -104,7 +105,7 @@ mod tests {
 
     #[test]
     fn halves_round_once_to_nearest_even() {
-        // A tie goes to the even neighbour; the slightest bit above it goes up, even one that f32 would lose.
+        // A tie rounds to the even neighbour; anything above it rounds up, even a difference that f32 would lose.
         assert_eq!(through(DType::F16, 1.0 + 2f64.powi(-11)), 1.0);
         assert_eq!(through(DType::F16, 1.0 + 2f64.powi(-11) + 2f64.powi(-40)), 1.0 + 2f64.powi(-10));
         assert_eq!(through(DType::F16, 1.0 + 3.0 * 2f64.powi(-11)), 1.0 + 2.0 * 2f64.powi(-10));

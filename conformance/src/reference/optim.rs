@@ -6,7 +6,7 @@ use memcore::backend::kernel::{AdamStep, SgdStep, Unscale, UpdateScale};
 
 use super::Memory;
 
-/// Whether the scaler found an infinity, which skips the step.
+/// True if the scaler found an infinity, which skips the step.
 fn skips(m: &Memory, found_inf: &Option<Operand>) -> Result<bool> {
     found_inf.as_ref().map_or(Ok(false), |x| Ok(m.scalar(x)? != 0.0))
 }
@@ -132,7 +132,7 @@ mod tests {
         step.found_inf = Some(b.f32(&[], &[1.0]));
         b.run(memcore::backend::KernelCall::SgdStep(step.clone()));
         b.expect(&param, &[0.95 - 0.248275]);
-        // The first step fills the buffer, whatever it held.
+        // The first step fills the buffer, whatever its contents.
         (step.found_inf, step.first_step, step.weight_decay, step.nesterov) = (None, true, 0.0, false);
         let (param, buffer) = (b.f32(&[1], &[1.0]), b.f32(&[1], &[f64::NAN]));
         step.tensors = [SgdTensors { param, grad, momentum: Some(buffer) }].into();
@@ -158,7 +158,7 @@ mod tests {
             maximize: false,
             found_inf: None,
         };
-        // The first step of Adam is lr·sign(grad), whatever the gradient's size.
+        // Adam's first step is lr·sign(grad), whatever the gradient's size.
         b.run(memcore::backend::KernelCall::AdamStep(call.clone()));
         b.expect(&param, &[0.9]);
         b.expect(&exp_avg, &[0.05]);
@@ -203,7 +203,7 @@ mod tests {
         b.run(memcore::backend::KernelCall::UpdateScale(update.clone()));
         b.expect(&scale, &[8.0]);
         b.expect(&growth_tracker, &[0.0]);
-        // A scale that would overflow stays.
+        // A scale that would overflow stays unchanged.
         (update.scale, update.growth_interval) = (b.f32(&[], &[3e38]), 1);
         b.run(memcore::backend::KernelCall::UpdateScale(update.clone()));
         assert_eq!(b.get(&update.scale), [f64::from(3e38f32)]);

@@ -5,7 +5,7 @@ use memcore::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
 
 use super::Memory;
 
-/// The positions `y·w + x` inside the plane that window `(i, j)` covers; those in the padding are left out.
+/// The positions `y·w + x` inside the plane that window `(i, j)` covers, without those in the padding.
 fn window(g: &Pool2dGeometry, plane: [usize; 2], i: usize, j: usize) -> Vec<usize> {
     let mut covered = Vec::new();
     for (ki, kj) in (0..g.window[0]).flat_map(|ki| (0..g.window[1]).map(move |kj| (ki, kj))) {

@@ -12,7 +12,7 @@ pub(super) fn quantize(m: &mut Memory, k: &QuantizeInt8) -> Result<()> {
     for r in 0..k.x.dims()[0] {
         let row = &x[r * n..(r + 1) * n];
         let max = row.iter().fold(0.0, |max: f64, x| max.max(x.abs()));
-        // The scale that is stored is the scale that divides.
+        // The division uses the scale as stored, rounded to f32.
         let scale = if max == 0.0 { 1.0 } else { f64::from((max / 127.0) as f32) };
         out.extend(row.iter().map(|x| (x / scale).round_ties_even().clamp(-127.0, 127.0)));
         scales.push(scale);

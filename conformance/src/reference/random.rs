@@ -1,5 +1,5 @@
-//! Philox words, uniforms and dropout. Uniforms are made in the very arithmetic that the contract states, because
-//! they have the same bits on every backend.
+//! Philox words, uniforms and dropout. Uniforms use exactly the arithmetic of the contract, because they have the same
+//! bits on every backend.
 
 use memcore::backend::kernel::{Dropout, DropoutGrad, Random, RandomKind};
 use memcore::{DType, Result};
@@ -86,7 +86,7 @@ mod tests {
         b.run(Random { kind: RandomKind::Words, seed: 0, offset: 0, out });
         let words = [0x6627_e8d5u32, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8, philox([0; 2], [1, 0, 0, 0])[0]];
         b.expect(&out, &words.map(|w| f64::from(w as i32)));
-        // The last element of one launch is the first of the next at the following counter.
+        // The last element of one launch equals the first of a launch at the following counter.
         let next = b.fresh(DType::I32, &[1]);
         b.run(Random { kind: RandomKind::Words, seed: 0, offset: 1, out: next });
         assert_eq!(b.get(&next)[0], b.get(&out)[4]);

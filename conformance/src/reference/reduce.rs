@@ -31,7 +31,7 @@ fn value(op: ReduceOp, group: &[f64]) -> f64 {
     }
 }
 
-/// The position of the first extremum; the first NaN, where there is one.
+/// The position of the first extremum; that of the first NaN if there is one.
 fn extremum(op: ReduceOp, group: &[f64]) -> usize {
     let mut best = 0;
     for (i, &x) in group.iter().enumerate() {

@@ -8,7 +8,7 @@ use memcore::backend::kernel::{Softmax, SoftmaxGrad};
 
 use super::Memory;
 
-/// Where the elements of each group lie, in operands of these sizes.
+/// Positions of the elements of each group, in operands of these sizes.
 fn groups(dims: &[usize]) -> impl Iterator<Item = StepBy<Range<usize>>> {
     let (outer, n, inner) = (dims[0], dims[1], dims[2]);
     let firsts = (0..outer).flat_map(move |o| (0..inner).map(move |i| o * n * inner + i));

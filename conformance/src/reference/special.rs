@@ -3,7 +3,7 @@
 use std::f64::consts::{FRAC_1_SQRT_2, PI};
 
 /// `erf(x)`: the series `2/√π · e^(−x²) · Σ 2ⁿ x^(2n+1) / (2n+1)!!` (Abramowitz & Stegun 7.1.6), whose terms all have
-/// one sign.
+/// the same sign.
 pub(crate) fn erf(x: f64) -> f64 {
     if x.abs() > 6.0 || x.is_nan() {
         return if x.is_nan() { x } else { x.signum() };
@@ -20,8 +20,8 @@ pub(crate) fn erf(x: f64) -> f64 {
     2.0 / PI.sqrt() * (-x * x).exp() * sum
 }
 
-/// `erfc(x)` for x above 2 or so: the continued fraction `e^(−x²)/√π · 1/(x + ½/(x + 1/(x + 3⁄2/(x + …))))`
-/// (Abramowitz & Stegun 7.1.14), from its end.
+/// `erfc(x)` for x above about 2: the continued fraction `e^(−x²)/√π · 1/(x + ½/(x + 1/(x + 3⁄2/(x + …))))` (Abramowitz
+/// & Stegun 7.1.14), evaluated from its end.
 fn erfc_tail(x: f64) -> f64 {
     let mut fraction = x;
     for n in (1..=200).rev() {

@@ -1,4 +1,4 @@
-//! A few words to write a kernel's hand-made expectations in.
+//! Helpers for writing a kernel's expected results by hand.
 
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Operand, Region, validate};
 use memcore::{DType, Layout};
@@ -30,7 +30,7 @@ impl Bench {
         self.put(DType::F32, dims, values)
     }
 
-    /// An f64 operand: what is computed comes back without rounding.
+    /// An f64 operand: results come back without rounding.
     pub(crate) fn f64(&self, dims: &[usize], values: &[f64]) -> Operand {
         self.put(DType::F64, dims, values)
     }
@@ -57,7 +57,7 @@ impl Bench {
         bytes.chunks(x.dtype.size() as usize).map(|b| load(x.dtype, b).to_f64()).collect()
     }
 
-    /// Fails unless the elements are `want`, to 1e-6 (f32's rounding) relative to 1 or the value.
+    /// Fails unless the elements are `want`, to 1e-6 (f32's rounding) relative to the larger of 1 and the value.
     #[track_caller]
     pub(crate) fn expect(&self, x: &Operand, want: &[f64]) {
         let got = self.get(x);

@@ -1,7 +1,7 @@
-//! The ways in which operands share memory, and do not.
+//! Operands that share memory in every allowed way, and operands that do not.
 //!
-//! Variants are made from the kernels' own cases: each operand in a segment of its own; an operand read twice; the
-//! result written over an argument, where the kernel may work in place.
+//! Variants are made from the kernels' own cases: each operand in a segment of its own; one operand read twice; a
+//! result that overwrites an argument, if the kernel may work in place.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::device::Device;
 use crate::execute::{Workspace, check};
 use crate::plan::{Plan, Spread};
 
-/// Larger cases add nothing here.
+/// Maximum number of elements: larger cases add nothing here.
 const MAX_ELEMENTS: usize = 10_000;
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
@@ -27,7 +27,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
         if cases::representative(case.kernel).is_some_and(|first| Arc::ptr_eq(first, case)) {
             out.push(variant(device, "segments_apart", Arc::clone(case), Spread::Apart));
         }
-        // In place with every view; read twice only where nothing else is particular.
+        // In place with every view; read twice only for plain cases.
         let read_twice = if is_plain(case) { read_twice(case) } else { Vec::new() };
         let in_place = if case.dtype == DType::F32 || is_plain(case) { in_place(case) } else { Vec::new() };
         for twin in read_twice.into_iter().chain(in_place) {
@@ -37,7 +37,8 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     out
 }
 
-/// A case of 32-bit or 16-bit floats whose operands are contiguous and start where their buffers do.
+/// True for a case of 32-bit or 16-bit floats whose operands are contiguous and start at the beginning of their
+/// buffers.
 fn is_plain(case: &Case) -> bool {
     let plain = |spec: &Spec| spec.lead == 0 && spec.layout.is_contiguous();
     matches!(case.dtype, DType::F32 | DType::BF16) && case.operands.iter().all(plain)
@@ -49,7 +50,8 @@ fn variant(device: &Arc<Device>, what: &str, case: Arc<Case>, spread: Spread) ->
     })
 }
 
-/// How the call uses each operand of the case, in the case's order; `None` for one that it does not name.
+/// The access of the call to each operand of the case, in the case's order; `None` for an operand that the call does
+/// not use.
 fn uses(case: &Case) -> (Vec<Option<Access>>, bool) {
     let plan = Plan::new(case, 1, Spread::Apart, None);
     let call = plan.prospective_call();
@@ -68,7 +70,7 @@ fn same_shape(a: &Spec, b: &Spec) -> bool {
     a.dtype == b.dtype && a.layout == b.layout && a.lead == b.lead && a.layout.numel() > 0
 }
 
-/// `other` becomes the same view as `of`.
+/// Makes `other` the same view as `of`.
 fn merged(case: &Case, other: usize, of: usize) -> Case {
     let mut operands = case.operands.clone();
     operands[other].buffer = operands[of].buffer;
@@ -77,7 +79,7 @@ fn merged(case: &Case, other: usize, of: usize) -> Case {
     case.with_operands(name, operands)
 }
 
-/// For each two arguments of one type and shape, the case in which they are one.
+/// For each two arguments of one type and shape: the case in which they are the same operand.
 fn read_twice(case: &Case) -> Vec<Case> {
     let (uses, _) = uses(case);
     let mut out = Vec::new();
@@ -92,7 +94,7 @@ fn read_twice(case: &Case) -> Vec<Case> {
     out
 }
 
-/// For each argument of the type and shape of a result, the case in which the kernel overwrites it.
+/// For each argument with the type and shape of a result: the case in which the kernel overwrites it.
 fn in_place(case: &Case) -> Vec<Case> {
     let (uses, may_work_in_place) = uses(case);
     let mut out = Vec::new();

@@ -1,4 +1,4 @@
-//! A kernel without cases is a failure; so is one that is not tried in every type and size that it takes.
+//! Fails for a kernel without cases, and for one that is not tried in every type and size that it supports.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::cases::{self, MANY};
 use crate::device::Device;
 use crate::plan::{Plan, Spread};
 
-/// Kernels of scalars, which have no sizes.
+/// Kernels of scalars, which have no other sizes.
 const SCALAR: [&str; 1] = ["update_scale"];
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
@@ -26,7 +26,8 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     out
 }
 
-/// A call is its kernel, its operands and its attributes: no two cases that differ in anything else are the same by these.
+/// Checks that a call is described by its kernel, operands and attributes: calls that differ in anything differ in
+/// these.
 fn told_apart() -> Result<(), String> {
     let mut by_told: HashMap<String, String> = HashMap::new();
     for case in cases::all() {
@@ -41,7 +42,7 @@ fn told_apart() -> Result<(), String> {
     Ok(())
 }
 
-/// What a call computes where its kernel has several functions, whatever their scalars.
+/// The function that a call computes, if its kernel has several; scalars do not count.
 fn function(call: &KernelCall) -> String {
     let op = match call {
         KernelCall::Random(k) => format!("{:?}", k.kind),
@@ -57,7 +58,7 @@ fn function(call: &KernelCall) -> String {
     op.split(' ').next().unwrap_or_default().to_string()
 }
 
-/// What a call computes, and on which types. A mask may be bool or uint8.
+/// The function and the types of a call. A mask may be bool or uint8.
 fn combination(call: &KernelCall, dtype: DType) -> (String, DType, Vec<DType>) {
     let mut types = Vec::new();
     call.each_operand(&mut |_, _, operand| {
@@ -66,8 +67,8 @@ fn combination(call: &KernelCall, dtype: DType) -> (String, DType, Vec<DType>) {
     (function(call), dtype, types)
 }
 
-/// Each case with its element type replaced by each other one: what is accepted has a case of its own, and what is refused is refused by an
-/// error that names the kernel and a type.
+/// Replaces the element type of each case by each other one. A type that is accepted must have a case of its own; one
+/// that is refused must be refused by an error that names the kernel and a type.
 fn covered_types(kernel: &str) -> Result<(), String> {
     let (mut have, mut accepted) = (HashSet::new(), HashMap::new());
     let has_its_type = |case: &Case| case.operands.iter().any(|spec| spec.dtype == case.dtype);

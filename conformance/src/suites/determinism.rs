@@ -11,7 +11,7 @@ use crate::device::Device;
 use crate::execute::{Verdict, Workspace, plan, run};
 use crate::plan::Spread;
 
-/// How often a call is repeated.
+/// Number of repetitions of a call.
 const TIMES: usize = 3;
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
@@ -37,7 +37,8 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     cases::all().iter().filter(|case| is_worth_repeating(case)).map(one).collect()
 }
 
-/// Enough elements for an order to matter; not those that are large for their launch's sake.
+/// True for a case with enough elements for an order to matter, but not for those that are large only to test the
+/// launch.
 fn is_worth_repeating(case: &crate::Case) -> bool {
     let elements: usize = case.operands.iter().map(|spec| spec.layout.numel()).sum();
     case.dtype == DType::F32 && (32..4_000_000).contains(&elements)

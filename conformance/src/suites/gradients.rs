@@ -1,5 +1,5 @@
-//! Core's autograd on the device, operator by operator, against the same in f64 on the [`Reference`]; that the f64 gradients are
-//! right is tested here once, by central differences.
+//! Core's autograd on the device, operator by operator, against f64 on the [`Reference`]. Central differences test here
+//! that the f64 gradients are right.
 
 use std::sync::Arc;
 
@@ -16,8 +16,8 @@ use crate::operators::{Argument, OPERATORS, OperatorCase};
 use crate::reference::Reference;
 use crate::tolerance::Tolerance;
 
-/// f32 against f64: a forward and a backward pass of a few operators, whose sums have at most some hundred terms of the size of the
-/// largest result. Where a gradient is a difference of such terms its error is theirs.
+/// Tolerance of f32 against f64 for a forward and a backward pass of a few operators. Their sums have at most some
+/// hundred terms of the size of the largest result. A gradient that is a difference of such terms has their error.
 fn tolerance(largest: f64) -> Tolerance {
     Tolerance::function(
         4.0 * largest.max(1.0),
@@ -39,7 +39,7 @@ struct Outcome {
     gradients: Vec<Vec<f64>>,
 }
 
-/// The argument's values: numbers that f32 holds.
+/// Values of an argument; f32 represents them exactly.
 fn values(case: &str, index: usize, argument: &Argument) -> Vec<f64> {
     drawn(&format!("{case} {index}"), argument.dims.iter().product(), Data::Range(argument.low, argument.high))
 }
@@ -54,7 +54,7 @@ fn drawn(name: &str, count: usize, data: Data) -> Vec<f64> {
     values
 }
 
-/// The weights of a result's elements in the number that is differentiated.
+/// Weights of a result's elements in the scalar that is differentiated.
 fn weights(case: &str, count: usize) -> Vec<f64> {
     drawn(&format!("{case} weights"), count, Data::Range(-1.0, 1.0))
 }
@@ -67,7 +67,7 @@ fn array(device: &memcore::Device, dims: &[usize], dtype: DType, values: &[f64])
     if dtype == DType::F32 { Ok(array) } else { array.cast(dtype) }
 }
 
-/// Forward and backward of a case on these values of its arguments.
+/// Runs forward and backward of a case on these values of its arguments.
 fn run(case: &OperatorCase, device: &memcore::Device, dtype: DType, values: &[Vec<f64>]) -> memcore::Result<Outcome> {
     device.set_seed(7);
     let leaf =
@@ -132,7 +132,8 @@ mod tests {
 
     use super::*;
 
-    /// Distance to both sides. The rule's own error is of the order of its square; that of the arithmetic, of ε over it.
+    /// Distance to both sides. The error of the method is of the order of its square, that of the arithmetic of the
+    /// order of ε divided by it.
     const STEP: f64 = 1e-5;
 
     fn objective(case: &OperatorCase, device: &memcore::Device, values: &[Vec<f64>]) -> f64 {
@@ -140,7 +141,7 @@ mod tests {
         weights(case.name, result.len()).iter().zip(&result).map(|(w, y)| w * y).sum()
     }
 
-    /// Where a gradient is not the central difference's.
+    /// The elements at which a gradient differs from the central difference.
     fn differences(case: &OperatorCase) -> Vec<String> {
         let device = on(Arc::new(Reference::default()));
         let values = all_values(case);
@@ -171,8 +172,8 @@ mod tests {
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
-    /// Profiles decide about memory: which temporaries there are, which kernel of several PyTorch's stands for. Of the releases between the first and
-    /// the last that differ in it, one card is enough, and those that only they have.
+    /// Profiles decide about memory: which temporaries exist, and which of PyTorch's kernels is imitated. For releases
+    /// between the first and the last that differ in it, one card is enough, plus the cards that only they have.
     #[test]
     fn under_every_profile_results_and_gradients_are_the_same() {
         let with_cudnn = |profile| Profile { convolution: Convolution::Cudnn { workspace_bytes: 4096 }, ..profile };
@@ -183,7 +184,7 @@ mod tests {
         };
         let named = Profile::NAMES.iter().filter(tried).map(|name| Profile::named(name).unwrap());
         let profiles: Vec<Profile> = named.flat_map(|profile| [profile.clone(), with_cudnn(profile)]).collect();
-        // Of the largest element: rounding once more or less on the way.
+        // Relative to the largest element: one rounding more or less on the way.
         for (dtype, share) in [(DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)] {
             for case in OPERATORS.iter().chain(FURTHER) {
                 let values = all_values(case);
@@ -197,7 +198,7 @@ mod tests {
                     match (&plain, of(profile).map_err(|error| error.to_string())) {
                         (Ok(plain), Ok(got)) => assert_alike(&under, plain, &got, share),
                         (Err(_), Err(_)) => {}
-                        // What is refused by name is not wrong.
+                        // A refusal by name is not an error.
                         (_, Err(error)) if error.contains("not represented") => {}
                         (_, Err(error)) => panic!("{under}: {error}"),
                         (Err(error), Ok(_)) => panic!("{under} it works, natively: {error}"),
@@ -221,7 +222,7 @@ mod tests {
 
     #[test]
     fn a_wrong_gradient_is_found() {
-        // Its history is the first half's alone.
+        // Its history contains only the first half.
         let case = OperatorCase {
             name: "wrong",
             arguments: &[Argument { dims: &[4], low: 0.5, high: 1.0 }],

@@ -1,4 +1,4 @@
-//! Segments: their alignment, their return, and how a device refuses and goes on.
+//! Segments: their alignment, their release, and how a device refuses and continues.
 
 use std::sync::Arc;
 
@@ -71,7 +71,7 @@ fn sizes(backend: &dyn Backend) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes that go there and come back.
+/// Uploads bytes and downloads them again.
 pub(super) fn round_trip(backend: &dyn Backend, region: Region) -> Result<(), String> {
     let sent: Vec<u8> = (0..region.len).map(|i| (i * 31 + 7) as u8).collect();
     let mut received = vec![0; sent.len()];
@@ -85,7 +85,7 @@ fn f32s(region: Region) -> Result<Operand, String> {
     Ok(Operand { region, dtype: DType::F32, layout })
 }
 
-/// Fills a region by a kernel, and reads it back where there are values.
+/// Fills a region by a kernel, and reads it back if values exist.
 pub(super) fn fill(backend: &dyn Backend, region: Region, value: f32) -> Result<(), String> {
     let call = Fill { value: value.into(), out: f32s(region)? }.into();
     during("validation", validate(&call))?;
@@ -106,7 +106,7 @@ fn alignment(backend: &dyn Backend) -> Result<(), String> {
     for block in [0, 1, 2, 3, 5, 8, 31, 63] {
         fill(backend, segments.region(0, block * step, step), block as f32)?;
     }
-    // What was filled first is still there: no block reached into another.
+    // The first block still has its contents: no block overlaps another.
     if backend.computes() {
         let mut bytes = vec![0; step as usize];
         during("download", backend.download(segments.region(0, step, step), &mut bytes))?;
@@ -115,7 +115,7 @@ fn alignment(backend: &dyn Backend) -> Result<(), String> {
     Ok(())
 }
 
-/// Takes and gives back more than could go missing unnoticed.
+/// Allocates and frees more in total than could be lost unnoticed.
 fn free_then_realloc(backend: &dyn Backend) -> Result<(), String> {
     const TIMES: u64 = 64;
     let bytes = (16 << 20).min(backend.limits().max_segment_bytes);
@@ -126,7 +126,8 @@ fn free_then_realloc(backend: &dyn Backend) -> Result<(), String> {
             round_trip(backend, segments.region(0, bytes - 64, 64))?;
         }
     }
-    // A driver may keep a little; other users of the device may come and go; half of all that was taken is neither.
+    // A driver may keep a little, and other users of the device may come and go; half of all allocations is more than
+    // either.
     if let (Some(before), Some(after)) = (free_before, backend.memory_info().map(|info| info.free_bytes)) {
         let lost = before.saturating_sub(after);
         require(lost < bytes * TIMES / 2, || format!("{lost} bytes were not given back"))?;
@@ -160,7 +161,8 @@ fn too_large(backend: &dyn Backend) -> Result<(), String> {
     Ok(())
 }
 
-/// More than is free, though not more than there could be: refused as full, not as hopeless.
+/// Asks for more than is free, but not more than is possible: the device must report that it is full, not that the
+/// request is hopeless.
 fn full(device: &Device) -> Result<Verdict, String> {
     let backend = device.backend();
     if !device.options.may_fill {
@@ -169,8 +171,8 @@ fn full(device: &Device) -> Result<Verdict, String> {
     let Some(info) = backend.memory_info() else {
         return Ok(Verdict::Skipped("the driver does not say what is free".into()));
     };
-    // Segments of the largest size until one is refused; each takes at least an eighth of the device, or it is given
-    // up.
+    // Allocates segments of the largest size until one is refused. Each takes at least an eighth of the device, else
+    // the trial is skipped.
     let bytes = backend.limits().max_segment_bytes.min(info.total_bytes);
     if bytes < info.total_bytes / 8 {
         return Ok(Verdict::Skipped("too many segments would be needed".into()));

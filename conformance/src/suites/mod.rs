@@ -1,7 +1,7 @@
-//! The suites. Each is a function from a device to named trials; [`SUITES`] lists them in the order in which they run.
+//! The suites. Each is a function from a device to named trials; [`SUITES`] lists them in the order of their runs.
 //!
-//! To add a suite, write a file beside these and a line in the list. Gradients, optimizers and training stand
-//! above the kernels, on core's autograd: they come last.
+//! To add a suite, write a file beside these and a line in the list. Gradients, optimizers and training use core's
+//! autograd on top of the kernels: they come last.
 
 mod aliasing;
 mod coverage;
@@ -27,7 +27,7 @@ use crate::device::Device;
 pub struct Suite {
     /// First part of its trials' names.
     pub name: &'static str,
-    /// Whether it makes sense only where values exist.
+    /// True if the suite makes sense only on a device with values.
     pub needs_values: bool,
     trials: fn(&Arc<Device>) -> Vec<Trial>,
 }
@@ -39,7 +39,7 @@ impl Suite {
     }
 }
 
-/// Every suite, in the order in which they run.
+/// Every suite, in the order of their runs.
 pub const SUITES: &[Suite] = &[
     Suite { name: "coverage", needs_values: false, trials: coverage::trials },
     Suite { name: "memory", needs_values: false, trials: memory::trials },

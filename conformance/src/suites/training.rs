@@ -1,4 +1,4 @@
-//! Five training steps of small networks on the device in f32, against the same in f64 on the [`Reference`]: everything together.
+//! Five training steps of small networks on the device in f32, against f64 on the [`Reference`]: everything together.
 
 use std::sync::Arc;
 
@@ -20,15 +20,16 @@ use crate::reference::Reference;
 
 const STEPS: usize = 5;
 
-/// Relative distance of a loss. A step's errors in f32 are some tens of ε, and each step multiplies those of the steps before by a small
-/// factor: a thousand ε are ample after five. A gradient that is wrong by 1 % in one layer is wrong in the third digit.
+/// Allowed relative distance of a loss. A step's errors in f32 are some tens of ε, and each step multiplies the earlier
+/// errors by a small factor: a thousand ε are ample after five steps. A gradient that is 1 % wrong in one layer changes
+/// the third digit.
 const NEAR: f64 = 1e3 * f32::EPSILON as f64;
 
 /// A network with its data.
 struct Network {
     name: &'static str,
     build: fn(&Init) -> Result<Box<dyn Module>>,
-    /// Sizes of a batch of floats; empty: tokens, 2 × 6 of 11.
+    /// Sizes of a batch of floats. Empty for tokens: then 2 × 6 tokens of 11.
     input: &'static [usize],
     /// Classes per row of the result.
     classes: usize,
@@ -41,7 +42,7 @@ const NETWORKS: &[Network] = &[
     Network { name: "transformer_fused", build: |init| transformer(init, true), input: &[], classes: 11 },
 ];
 
-/// How the parameters follow the gradients.
+/// Creates the optimizer of a network's parameters.
 type Optimize = fn(Vec<memcore::nn::Parameter>) -> Result<Box<dyn Optimizer>>;
 
 const OPTIMIZERS: &[(&str, Optimize)] = &[
@@ -126,7 +127,7 @@ fn transformer(init: &Init, fused: bool) -> Result<Box<dyn Module>> {
     Ok(Box::new(layers))
 }
 
-/// The same values on every device and in every type: what f32 holds.
+/// Values that are the same on every device and in every type: f32 represents them exactly.
 fn floats(name: &str, count: usize) -> Vec<f32> {
     let mut values = Vec::with_capacity(count);
     Data::Range(-1.0, 1.0).each_element(DType::F32, count, seed(name), |_, bytes| {
@@ -147,7 +148,7 @@ fn input(network: &Network, device: &memcore::Device, dtype: DType) -> Result<Te
     Ok(Tensor::from_array(array))
 }
 
-/// The loss before each step, and after the last.
+/// The losses before each step and after the last.
 fn losses(network: &Network, optimize: Optimize, backend: Arc<dyn Backend>, dtype: DType) -> Result<Vec<f64>> {
     let device = memcore::Device::builder(backend).build();
     let init = Init::new(&device, dtype, 11);
@@ -183,7 +184,7 @@ fn compare(network: &Network, optimize: Optimize, device: &Device) -> Result<Ver
         Err(error) => return Err(error.to_string()),
     };
     for (step, (want, got)) in wanted.iter().zip(&got).enumerate() {
-        // NaN is near nothing.
+        // NaN is not near any value.
         let near = (got - want).abs() <= NEAR * want.abs().max(1.0);
         if !near {
             return Err(format!("loss {got} instead of {want} after {step} steps (± {NEAR:e}); {got:?} of {wanted:?}"));

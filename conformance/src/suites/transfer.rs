@@ -24,7 +24,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     ]
 }
 
-/// A trial that launches kernels: skipped on a backend that does not have them yet.
+/// A trial that launches kernels; skipped on a backend that does not have them yet.
 fn launching(name: String, device: &Arc<Device>, run: fn(&dyn Backend) -> Result<(), String>) -> Trial {
     trial(name, device, move |device| match run(device.backend()) {
         Err(missing) if missing.starts_with(MISSING) => Ok(Verdict::Skipped(missing)),
@@ -32,7 +32,7 @@ fn launching(name: String, device: &Arc<Device>, run: fn(&dyn Backend) -> Result
     })
 }
 
-/// How a reason begins that is a kernel which is not there yet.
+/// Prefix of a reason for a kernel that the backend does not have yet.
 const MISSING: &str = "not there yet: ";
 
 fn pattern(len: usize, salt: u8) -> Vec<u8> {
@@ -46,7 +46,7 @@ fn expect(what: &str, got: &[u8], want: &[u8]) -> Result<(), String> {
     }
 }
 
-/// Every upload changes its bytes and no neighbour.
+/// Every upload changes its own bytes and no others.
 fn odd(backend: &dyn Backend) -> Result<(), String> {
     const BYTES: usize = 1 << 17;
     let segments = during("allocation", Segments::new(backend, &[BYTES as u64]))?;
@@ -102,7 +102,7 @@ fn launch(backend: &dyn Backend, call: impl Into<KernelCall>) -> Result<(), Stri
     during("launch", backend.launch(&call))
 }
 
-/// Upload A, copy it away, upload B over A, copy that away: both copies have their own.
+/// Uploads A, copies it away, uploads B over A, copies that away: each copy must have its own bytes.
 fn ordering(backend: &dyn Backend) -> Result<(), String> {
     // Large enough that a copy is still running when the next upload comes.
     const LEN: u64 = 8 << 20;
@@ -128,7 +128,7 @@ fn finite(len: usize, salt: u8) -> Vec<u8> {
     (0..len / 4).flat_map(|i| ((i as u32).wrapping_mul(2_654_435_761 ^ u32::from(salt)) as f32).to_le_bytes()).collect()
 }
 
-/// The host's buffer belongs to the host again as soon as `upload` returns.
+/// The host's buffer may be reused as soon as `upload` returns.
 fn reuse(backend: &dyn Backend) -> Result<(), String> {
     const LEN: usize = 64 << 10;
     let segments = during("allocation", Segments::new(backend, &[16 * LEN as u64]))?;
@@ -146,7 +146,7 @@ fn reuse(backend: &dyn Backend) -> Result<(), String> {
     Ok(())
 }
 
-/// 300 additions, each reading what the one before wrote, without waiting in between.
+/// 300 additions without waiting in between; each reads the result of the one before.
 fn chain(backend: &dyn Backend) -> Result<(), String> {
     const LEN: u64 = 4096;
     let segments = during("allocation", Segments::new(backend, &[3 * LEN]))?;
@@ -164,7 +164,7 @@ fn chain(backend: &dyn Backend) -> Result<(), String> {
     expect("300 additions of 1", &got, &words(300.0))
 }
 
-/// A kernel whose operands lie in three segments, and the third is given back while it may still run.
+/// A kernel whose operands are in three segments; the third is freed while the kernel may still run.
 fn across(backend: &dyn Backend) -> Result<(), String> {
     const LEN: u64 = 1 << 20;
     let words = |value: f32| value.to_le_bytes().repeat(LEN as usize / 4);
@@ -177,7 +177,7 @@ fn across(backend: &dyn Backend) -> Result<(), String> {
         let out = f32s(out.region(0, 0, LEN))?;
         launch(backend, Binary { op: BinaryOp::Mul, lhs: f32s(lhs)?, rhs: f32s(rhs)?, out })?;
     }
-    // Garbage where the inputs were, should a backend have freed them too early.
+    // Writes garbage where the inputs were, in case a backend freed them too early.
     let reused = during("allocation", Segments::new(backend, &[LEN, LEN]))?;
     during("upload", backend.upload(&words(9.0), reused.region(0, 0, LEN)))?;
     during("upload", backend.upload(&words(9.0), reused.region(1, 0, LEN)))?;

@@ -1,4 +1,4 @@
-//! What every suite makes: trials.
+//! Constructors of trials for every suite.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use libtest_mimic::{Completion, Failed, Trial};
 use crate::device::{Device, NAME_CASES};
 use crate::execute::Verdict;
 
-/// A trial that holds the device for itself while it runs.
+/// A trial that holds the device while it runs.
 pub(super) fn trial(
     name: String,
     device: &Arc<Device>,
@@ -35,7 +35,7 @@ pub(super) fn plain_trial(
     trial(name, device, move |device| run(device).map(|()| Verdict::Passed))
 }
 
-/// Turns a backend's error into a trial's, with what was being done.
+/// Turns a backend's error into a trial's error, with the activity in which it occurred.
 pub(super) fn during<T>(what: &str, result: memcore::Result<T>) -> Result<T, String> {
     result.map_err(|error| format!("{what}: {error}"))
 }

@@ -1,4 +1,4 @@
-//! Calls that break the contract are refused before a backend sees them, by an error that names kernel and operand.
+//! Calls that break the contract are refused before a backend sees them, with an error that names kernel and operand.
 //!
 //! Broken calls are made from each kernel's representative case, one operand at a time.
 
@@ -14,10 +14,10 @@ use crate::cases;
 use crate::device::Device;
 use crate::plan::{Plan, Spread};
 
-/// Operands whose type a kernel is free in.
+/// Operands for which a kernel takes any type.
 const ANY_TYPE: [(&str, &str); 3] = [("fill", "out"), ("copy", "src"), ("copy", "out")];
 
-/// Operands whose first size nothing else depends on.
+/// Operands whose first size is independent of all others.
 const ANY_SIZE: [(&str, &str); 5] =
     [("fill", "out"), ("random", "out"), ("gather", "table"), ("scatter_add", "out"), ("unscale", "grads")];
 
@@ -47,7 +47,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     out
 }
 
-/// Every case of the kernel is valid; a device that does not compute takes it.
+/// Checks that every case of the kernel is valid, and that a device which does not compute accepts it.
 fn accepts(device: &Device, kernel: &str) -> Result<(), String> {
     let backend = device.backend();
     for case in cases::all().iter().filter(|case| case.kernel == kernel) {
@@ -60,11 +60,11 @@ fn accepts(device: &Device, kernel: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// A valid call, to be broken.
+/// A valid call that the tests break.
 struct Subject {
     case: &'static Case,
     bound: Bound,
-    /// The operands of the valid call: the case's name for them, the kernel's, and their use.
+    /// The operands of the valid call: their names in the case and in the kernel, and their access.
     operands: Vec<(&'static str, &'static str, Access)>,
 }
 
@@ -81,8 +81,8 @@ impl Subject {
         Self { case, bound, operands }
     }
 
-    /// Changes one operand and requires that the call is refused, naming one of `blamed`, or any operand where that
-    /// is empty.
+    /// Changes one operand and requires that the call is refused. The error must name one of `blamed`; any operand will
+    /// do if `blamed` is empty.
     fn refuses(&self, name: &str, blamed: &[&str], change: impl FnOnce(&mut Operand)) -> Result<(), String> {
         let mut bound = self.bound.clone();
         bound.change(name, change);
@@ -99,7 +99,7 @@ impl Subject {
                     Err(format!("{what}: the error names {kernel}, {operand}: {problem:?}; expected {blamed:?}"))
                 }
             }
-            // Sizes that fit no geometry are told by the geometry.
+            // If sizes fit no geometry, the error comes from the geometry.
             Err(Error::Shape { op, .. }) if self.case.kernel.starts_with(op) => Ok(()),
             Err(other) => Err(format!("{what}: {other}")),
         }
@@ -109,7 +109,7 @@ impl Subject {
         self.bound.at(name)
     }
 
-    /// Runs `f` for each operand: the case's name, the kernel's, its use.
+    /// Runs `f` for each operand, with its names in the case and in the kernel and its access.
     fn each(&self, mut f: impl FnMut(&'static str, &'static str, Access) -> Result<(), String>) -> Result<(), String> {
         self.operands.iter().try_for_each(|(name, kernel_name, access)| f(name, kernel_name, *access))
     }
@@ -119,12 +119,12 @@ impl Subject {
     }
 }
 
-/// One byte less than the layout spans.
+/// Makes the region one byte shorter than the layout's span.
 fn short_region(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| s.refuses(name, &[kernel_name], |o| o.region.len -= 1))
 }
 
-/// An offset between two elements.
+/// Moves the offset between two elements.
 fn misaligned(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| {
         if s.operand(name).dtype.size() == 1 {
@@ -134,7 +134,7 @@ fn misaligned(s: &Subject) -> Result<(), String> {
     })
 }
 
-/// Another element type, the region as long as it needs.
+/// Changes the element type, with a region of the right length.
 fn wrong_type(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| {
         if s.is_in(&ANY_TYPE, kernel_name) {
@@ -148,7 +148,7 @@ fn wrong_type(s: &Subject) -> Result<(), String> {
     })
 }
 
-/// One row more, in memory that is there.
+/// Adds one row, in existing memory.
 fn wrong_size(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| {
         if s.is_in(&ANY_SIZE, kernel_name) {
@@ -163,7 +163,7 @@ fn wrong_size(s: &Subject) -> Result<(), String> {
     })
 }
 
-/// A dimension more than there may be.
+/// Adds a dimension.
 fn wrong_rank(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| {
         // Scalars may have dimensions of size 1; these take any rank.
@@ -183,7 +183,7 @@ fn relayout(operand: &mut Operand, dims: &[usize]) {
     }
 }
 
-/// A result whose rows lie on one another.
+/// Makes the rows of a result overlap.
 fn broadcast_output(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, access| {
         let operand = s.operand(name);
@@ -198,11 +198,11 @@ fn broadcast_output(s: &Subject) -> Result<(), String> {
     })
 }
 
-/// How far apart two operands of a call may be for `validate` to compare them: the lists of a multi-tensor kernel are
-/// compared in windows, which see each tensor's own operands whole.
+/// Maximum distance of two operands in a call for `validate` to compare them: the lists of a multi-tensor kernel are
+/// compared in windows, which contain all operands of one tensor.
 const WINDOW: usize = 15;
 
-/// A result that shares bytes with another operand without being the same view.
+/// Makes a result share bytes with another operand without being the same view.
 fn overlapping_output(s: &Subject) -> Result<(), String> {
     let place = |name: &str| s.operands.iter().position(|(known, _, _)| *known == name).unwrap_or(0);
     s.each(|name, kernel_name, access| {

@@ -1,4 +1,5 @@
-//! Segments whose memory comes and goes piece by piece, on devices that have them: what expandable segments stand on.
+//! Segments whose memory is mapped and unmapped piece by piece, on devices that support it: the basis of expandable
+//! segments.
 
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use super::trial::{during, trial};
 use crate::device::Device;
 use crate::execute::Verdict;
 
-/// The granularity of expandable segments: PyTorch's, and CUDA's.
+/// The granularity of expandable segments in PyTorch, and of CUDA.
 const PIECE: u64 = 2 << 20;
 
-/// Pieces of a reservation.
+/// Number of pieces in a reservation.
 const PIECES: u64 = 16;
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
@@ -35,7 +36,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
 
 type Check = fn(&Device, &dyn VirtualMemory) -> Result<Verdict, String>;
 
-/// A reservation, and what is mapped of it; given up when this goes out of scope.
+/// A reservation and its mapped pieces; released on drop.
 struct Reservation<'a> {
     memory: &'a dyn VirtualMemory,
     id: SegmentId,
@@ -48,7 +49,7 @@ impl<'a> Reservation<'a> {
         Ok(Self { memory, id, mapped: Vec::new() })
     }
 
-    /// Maps `count` pieces from number `first`.
+    /// Maps `count` pieces from piece `first` on.
     fn map(&mut self, first: u64, count: u64) -> memcore::Result<()> {
         self.memory.map(self.id, first * PIECE, count * PIECE)?;
         self.mapped.push((first, count));
@@ -84,7 +85,7 @@ fn kernels_cross_pieces(device: &Device, memory: &dyn VirtualMemory) -> Result<V
     if backend.computes() {
         round_trip(backend, reserved.region(PIECE - 3, 7))?;
     }
-    // A piece that does not touch the others, and several at once.
+    // A piece apart from the others, and several at once.
     during("map", reserved.map(7, 4))?;
     fill(backend, reserved.region(7 * PIECE, 4 * PIECE), -1.0)?;
     fill(backend, reserved.region(0, 3 * PIECE), 1.0)?;
@@ -119,7 +120,7 @@ fn unmapping_keeps_the_others(device: &Device, memory: &dyn VirtualMemory) -> Re
     Ok(Verdict::Passed)
 }
 
-/// Maps and unmaps more than could go missing unnoticed.
+/// Maps and unmaps more in total than could be lost unnoticed.
 fn unmapped_memory_comes_back(device: &Device, memory: &dyn VirtualMemory) -> Result<Verdict, String> {
     const TIMES: u64 = 32;
     let backend = device.backend();
@@ -149,7 +150,7 @@ fn a_refused_map_maps_nothing(device: &Device, memory: &dyn VirtualMemory) -> Re
     let refusal = reserved.map(0, pieces);
     let full = matches!(refusal, Err(Error::DeviceFull { .. }));
     require(full, || format!("mapping more than the device has gives {refusal:?}"))?;
-    // Had some of it been mapped, mapping it now would fail.
+    // If some of it had been mapped, mapping it now would fail.
     during("map after a refusal", reserved.map(0, 1))?;
     fill(backend, reserved.region(0, PIECE), 7.0)?;
     Ok(Verdict::Passed)

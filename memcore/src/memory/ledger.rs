@@ -95,7 +95,7 @@ impl Ledger {
         self.scopes.name(scope.0)
     }
 
-    /// Returns the id of a phase; `""` is no phase.
+    /// Returns the id of a phase; `""` stands for none.
     pub fn phase(&mut self, name: &str) -> PhaseId {
         PhaseId(self.phases.intern(name))
     }

@@ -1,4 +1,4 @@
-//! From criterion's folder to one file of results.
+//! Collects criterion's folder into one file of results.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -6,10 +6,10 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-/// Every benchmark below a folder of criterion's, and the rows that benchmarks left there beside it, by name.
+/// Returns every benchmark in a folder of criterion, and the rows that benchmarks wrote beside it, by name.
 ///
 /// # Errors
-/// Files that cannot be read, or are not criterion's.
+/// Files that cannot be read, or were not written by criterion.
 pub fn rows(criterion: &Path) -> anyhow::Result<Vec<Value>> {
     let mut rows = left(criterion, "row-")?;
     walk(criterion, &mut rows)?;
@@ -37,7 +37,7 @@ fn read(path: &Path) -> anyhow::Result<Value> {
     serde_json::from_str(&text).with_context(|| path.display().to_string())
 }
 
-/// One benchmark: the median of a run in nanoseconds, and what a run does.
+/// One benchmark: the median of a run in nanoseconds, and the work of a run.
 fn row(benchmark: &Value, estimates: &Value) -> Value {
     let median = &estimates["median"];
     let bounds = &median["confidence_interval"];
@@ -57,12 +57,12 @@ fn row(benchmark: &Value, estimates: &Value) -> Value {
     Value::Object(row)
 }
 
-/// Criterion writes all digits that a float has.
+/// Rounds a value: criterion writes all digits of a float.
 fn rounded(value: &Value) -> Value {
     value.as_f64().map_or(Value::Null, |x| json!((x * 1000.0).round() / 1000.0))
 }
 
-/// The roofs that the kernels' benchmark left, device by device.
+/// The roofs that the kernels' benchmark wrote, by device.
 ///
 /// # Errors
 /// Files that cannot be read.
@@ -72,7 +72,7 @@ pub fn roofs(criterion: &Path) -> anyhow::Result<Vec<Value>> {
     Ok(found)
 }
 
-/// What the files whose names begin so hold.
+/// Contents of the files whose names begin with `prefix`.
 fn left(criterion: &Path, prefix: &str) -> anyhow::Result<Vec<Value>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(criterion).with_context(|| criterion.display().to_string())? {
@@ -85,7 +85,7 @@ fn left(criterion: &Path, prefix: &str) -> anyhow::Result<Vec<Value>> {
     Ok(found)
 }
 
-/// The text of a file of results: a row a line, so that two can be compared.
+/// The text of a file of results: one row per line, so that two files can be compared.
 pub fn text(head: &Map<String, Value>, rows: &[Value]) -> String {
     let mut out = String::from("{");
     for (name, value) in head {

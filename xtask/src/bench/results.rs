@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct File {
     /// Its name, without the folder.
     pub name: String,
-    /// What it says beside the rows: date, host, command, roofs.
+    /// Everything besides the rows: date, host, command, roofs.
     pub head: Value,
     /// The measurements.
     pub rows: Vec<Value>,
@@ -19,9 +19,9 @@ pub struct File {
 /// Every file.
 #[derive(Clone, Debug, Default)]
 pub struct Results {
-    /// Of benchmarks, newest first.
+    /// Benchmarks, newest first.
     pub benches: Vec<File>,
-    /// Of the comparison with other programs, newest first.
+    /// Comparisons with other programs, newest first.
     pub peers: Vec<File>,
 }
 
@@ -47,13 +47,13 @@ impl Results {
         Ok(results)
     }
 
-    /// The newest comparison in which this project ran on that device.
+    /// The newest comparison in which this project ran on `device`.
     pub fn newest_peers(&self, device: &str) -> Option<&File> {
         let is_ours = |row: &Value| row["peer"] == "vramlab" && row["device"] == device;
         self.peers.iter().find(|file| file.rows.iter().any(is_ours))
     }
 
-    /// The newest file with a row whose name begins so.
+    /// The newest file with a row whose name begins with `prefix`.
     pub fn newest(&self, prefix: &str) -> Option<&File> {
         self.benches.iter().find(|file| file.of(prefix).next().is_some())
     }
@@ -68,7 +68,7 @@ fn of_json(name: String, text: &str) -> anyhow::Result<File> {
     Ok(File { name, head, rows })
 }
 
-/// A line each; the one that describes the host is not a measurement.
+/// Reads a file with one row per line; the line that describes the host is not a measurement.
 fn of_lines(name: String, text: &str) -> anyhow::Result<File> {
     let (mut head, mut rows) = (Value::Null, Vec::new());
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -82,7 +82,7 @@ fn of_lines(name: String, text: &str) -> anyhow::Result<File> {
 }
 
 impl File {
-    /// The rows whose name begins so, with the rest of the name.
+    /// The rows whose name begins with `prefix`, with the rest of the name.
     pub fn of<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.rows.iter().filter_map(move |row| Some((row["bench"].as_str()?.strip_prefix(prefix)?, row)))
     }

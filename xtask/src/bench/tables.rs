@@ -1,4 +1,5 @@
-//! The READMEs' tables of figures, each between `<!-- bench: NAME -->` and `<!-- /bench -->`: made from files of results, never typed.
+//! The READMEs' tables of figures, each between `<!-- bench: NAME -->` and `<!-- /bench -->`: made from files of
+//! results, never typed.
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -10,17 +11,17 @@ mod peers;
 
 use cells::{figure, markdown, or_dash, strings, time};
 
-/// Where tables stand.
+/// Files that contain tables.
 pub const READMES: [&str; 2] = ["README.md", "benches/README.md"];
 
 const BEGIN: &str = "<!-- bench: ";
 const BEGUN: &str = " -->\n";
 const END: &str = "<!-- /bench -->";
 
-/// The text with every table made anew.
+/// Returns the text with every table made again.
 ///
 /// # Errors
-/// A table of an unknown name, one that does not end.
+/// A table of an unknown name, or one that does not end.
 pub fn updated(text: &str, results: &Results) -> anyhow::Result<String> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -57,7 +58,7 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
     })
 }
 
-/// Where the figures are from.
+/// The source of the figures.
 fn source(file: &File) -> String {
     let host = file.head["host"].as_str().map_or(String::new(), |host| format!(", {host}"));
     format!("\n[`{0}`](results/{0}){host}.\n", file.name)
@@ -78,7 +79,7 @@ fn dry_runs(file: &File) -> String {
     times(file, "dry_run/", "two steps on `meta`, from nothing")
 }
 
-/// Names up to the last part, which is a column.
+/// Training steps: the last part of a name is the column.
 fn training(file: &File) -> String {
     let mut devices: Vec<&str> = Vec::new();
     let mut names: Vec<&str> = Vec::new();
@@ -132,12 +133,12 @@ impl<'a> Point<'a> {
         self.row[what].as_f64().unwrap_or(0.0)
     }
 
-    /// How near the roofs of its device: the least that moving and computing take, of the time.
+    /// The share of the roof that is reached: the least time for moving and computing, divided by the measured time.
     fn of_roof(&self, file: &File) -> Option<(f64, bool)> {
         let roofs = file.head["roofs"].as_array()?.iter().find(|roofs| roofs["device"] == self.device)?;
         let gemm = &roofs["gemm_gflop_per_s"];
         let product = gemm[self.dtype].as_f64().or_else(|| gemm["float32"].as_f64())?;
-        // 10⁹ in a second are one in a nanosecond.
+        // 10⁹ per second is one per nanosecond.
         let (memory, arithmetic) =
             (self.amount("bytes") / roofs["copy_gb_per_s"].as_f64()?, self.amount("elements") / product);
         Some((memory.max(arithmetic) / self.ns(), arithmetic > memory))
@@ -150,7 +151,7 @@ impl<'a> Point<'a> {
     }
 }
 
-/// Of each kernel the smallest size, which the launch decides, and the largest in every type.
+/// For each kernel the smallest size, where the launch dominates, and the largest size in every type.
 fn kernels(file: &File) -> String {
     const TYPES: [&str; 4] = ["float32", "float16", "bfloat16", "float64"];
     let points: Vec<Point<'_>> = file.of("kernels/").filter_map(Point::of).collect();
@@ -193,7 +194,7 @@ fn heading(device: &str, roofs: Option<&Value>) -> String {
     )
 }
 
-/// Traces are columns, policies rows.
+/// Allocators: traces are columns, policies are rows.
 fn allocators(file: &File) -> String {
     let traces: Vec<&str> = ["default_train", "default_mixed", "gpt"]
         .into_iter()

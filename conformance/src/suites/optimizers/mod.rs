@@ -1,5 +1,6 @@
-//! Every optimizer in every form, with every option, on the device, against what PyTorch computed: the parameters after each step,
-//! the state in the end, and the same when a run goes on from its saved state. So too gradient clipping.
+//! Every optimizer in every form, with every option, on the device, against values that PyTorch computed: the
+//! parameters after each step, and the final state, also for a run that continues from its saved state. Gradient
+//! clipping is tested likewise.
 
 mod recording;
 
@@ -17,11 +18,11 @@ use crate::execute::Verdict;
 use crate::tolerance::epsilon;
 use recording::{Clip, Run, Values, recording};
 
-/// How far a value may be from PyTorch's, in ε of the larger of 1 and the value. A step has some ten roundings; after four
-/// steps the values that PyTorch's own forms compute in float32 differ by a few ε.
+/// Allowed distance of a value from PyTorch's, in ε of the larger of 1 and the value. A step has some ten roundings.
+/// After four steps the values that PyTorch's own forms compute in float32 differ by a few ε.
 const EPSILONS: f64 = 64.0;
 
-/// The step after which a run is saved, and another optimizer goes on.
+/// The step after which a run is saved, and another optimizer continues it.
 const SAVED_AFTER: usize = 2;
 
 pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
@@ -47,7 +48,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
     out
 }
 
-/// Runs a trial on a device of core's; one that the backend cannot run is skipped.
+/// Runs a trial on a core device; skips it if the backend cannot run it.
 fn on(
     device: &Device,
     dtype: DType,
@@ -64,7 +65,7 @@ fn on(
     }
 }
 
-/// The whole run, then the same in two halves with the state carried over.
+/// Runs all steps at once, then in two halves with the state carried over.
 fn follows(device: &memcore::Device, run: &Run, form: &str, dtype: DType) -> Result<Result<(), String>> {
     let mut first = Training::new(device, run, form, dtype)?;
     for (step, want) in run.parameters.iter().enumerate() {
@@ -118,7 +119,7 @@ impl Training {
         Ok(Self { parameters, optimizer })
     }
 
-    /// One step with the gradients of its number.
+    /// Takes step number `step` with its recorded gradients.
     fn step(&mut self, step: usize) -> Result<()> {
         self.optimizer.zero_grad(true)?;
         set_gradients(&self.parameters, &recording().gradients[step])?;
@@ -129,7 +130,7 @@ impl Training {
         self.parameters.iter().map(|p| p.array().to_f64()).collect()
     }
 
-    /// Compares what the optimizer keeps with PyTorch's.
+    /// Compares the optimizer's state with PyTorch's.
     fn check_state(&self, run: &Run) -> Result<Result<(), String>> {
         for i in 0..self.parameters.len() {
             let state = self.optimizer.state(i);
@@ -137,7 +138,7 @@ impl Training {
             let mut want = run.state.clone();
             if let Some(at) = want.iter().position(|(name, _)| name == "step") {
                 let (_, counted) = want.remove(at);
-                // SGD and RMSprop keep no counter here: nothing reads it.
+                // SGD and RMSprop count no steps here: nothing reads a counter.
                 if steps.is_some_and(|steps| f64::from(steps) != counted[i][0]) {
                     return Ok(Err(format!("parameter {i}: {steps:?} steps instead of {}", counted[i][0])));
                 }
@@ -158,7 +159,7 @@ impl Training {
         Ok(Ok(()))
     }
 
-    /// Another optimizer on other parameters, which has what this one keeps.
+    /// Creates another optimizer on other parameters, with a copy of this one's state.
     fn resumed(&self, device: &memcore::Device, run: &Run, form: &str) -> Result<Self> {
         let dtype = self.parameters[0].array().dtype();
         let mut other = Self::with_values(device, run, form, dtype, &self.values()?)?;
@@ -194,13 +195,13 @@ fn clips(
     Ok(near(dtype, &clip.gradients, &got))
 }
 
-/// Parameters of the recording's shapes.
+/// Creates parameters of the recorded shapes.
 fn parameters(device: &memcore::Device, dtype: DType, values: &Values) -> Result<Vec<Parameter>> {
     let shapes = recording().shapes.iter().zip(values);
     shapes.map(|(dims, values)| Ok(Parameter::new("p", array(device, dims, dtype, values)?))).collect()
 }
 
-/// Values of float64, or such as float32 holds.
+/// Creates an array of these values, in float64 or rounded to float32.
 fn array(device: &memcore::Device, dims: &[usize], dtype: DType, values: &[f64]) -> Result<Array> {
     let array = Array::empty(device, dims, dtype)?;
     match dtype {
@@ -219,7 +220,7 @@ fn set_gradients(parameters: &[Parameter], gradients: &[Option<Vec<f64>>]) -> Re
     Ok(())
 }
 
-/// Whether all values are near PyTorch's; else the first that is not.
+/// Checks that all values are near PyTorch's; the error names the first that is not.
 fn near(dtype: DType, want: &[Vec<f64>], got: &[Vec<f64>]) -> Result<(), String> {
     let sizes = |values: &[Vec<f64>]| values.iter().map(Vec::len).collect::<Vec<usize>>();
     if sizes(want) != sizes(got) {
@@ -228,7 +229,7 @@ fn near(dtype: DType, want: &[Vec<f64>], got: &[Vec<f64>]) -> Result<(), String>
     for (i, (want, got)) in want.iter().zip(got).enumerate() {
         for (j, (want, got)) in want.iter().zip(got).enumerate() {
             let allowed = EPSILONS * epsilon(dtype) * want.abs().max(1.0);
-            // NaN is near nothing.
+            // NaN is not near any value.
             let near = (got - want).abs() <= allowed;
             if !near {
                 return Err(format!("element {j} of {i}: {got} instead of {want}, more than {allowed:.1e} off"));

@@ -1,4 +1,4 @@
-//! What PyTorch computed: `golden/optimizers.json`, recorded by `golden/optimizers.py`.
+//! Values that PyTorch computed: `golden/optimizers.json`, recorded by `golden/optimizers.py`.
 
 use std::sync::OnceLock;
 
@@ -15,9 +15,9 @@ pub(super) type Values = Vec<Vec<f64>>;
 pub(super) struct Recording {
     /// Sizes of each parameter.
     pub(super) shapes: Vec<Vec<usize>>,
-    /// What the parameters hold at first.
+    /// Initial values of the parameters.
     pub(super) parameters: Values,
-    /// The gradients of each step; `None` where a parameter has none.
+    /// The gradients of each step; `None` for a parameter without one.
     pub(super) gradients: Vec<Vec<Option<Vec<f64>>>>,
     pub(super) runs: Vec<Run>,
     pub(super) clips: Vec<Clip>,
@@ -28,11 +28,11 @@ pub(super) struct Run {
     optimizer: String,
     name: String,
     options: Value,
-    /// The parameters after each step, in float64, in which PyTorch's forms agree.
+    /// The parameters after each step, in float64, where PyTorch's forms agree.
     pub(super) parameters: Vec<Values>,
-    /// PyTorch's names of the state, and what it holds for each parameter in the end.
+    /// PyTorch's names of the state, and its final values for each parameter.
     pub(super) state: Vec<(String, Values)>,
-    /// Each of PyTorch's forms, and the parameters in the end in float32.
+    /// Each of PyTorch's forms, with the final parameters in float32.
     pub(super) forms: Vec<(String, Values)>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Clip {
     pub(super) name: String,
     /// The bound of the norm, or of each element.
     pub(super) bound: f64,
-    /// The norm before; `None` where elements are bounded.
+    /// The norm before clipping; `None` if elements are clipped.
     pub(super) norm: Option<f64>,
     pub(super) gradients: Values,
 }
@@ -102,15 +102,15 @@ fn named(json: &Value) -> Option<Vec<(String, Values)>> {
 }
 
 impl Run {
-    /// `adamw_amsgrad`
+    /// The full name, such as `adamw_amsgrad`.
     pub(super) fn full_name(&self) -> String {
         format!("{}_{}", self.optimizer.to_lowercase(), self.name)
     }
 
-    /// The optimizer in one of PyTorch's forms.
+    /// Creates the optimizer in one of PyTorch's forms.
     ///
     /// # Panics
-    /// For an optimizer, a form or an option that is not known here: the recording would not be what is tested.
+    /// For an unknown optimizer, form or option: the test would not test the recording.
     pub(super) fn optimizer(&self, form: &str, parameters: Vec<Parameter>) -> Result<Box<dyn Optimizer>> {
         let (form, capturable) = form.strip_suffix("_capturable").map_or((form, false), |form| (form, true));
         let implementation = match form {

@@ -1,4 +1,4 @@
-//! What stands in a table: figures as people read them.
+//! Cells of a table: figures in readable form.
 
 pub(super) fn markdown(columns: &[String], rows: &[Vec<String>]) -> String {
     let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
@@ -10,7 +10,7 @@ pub(super) fn strings<const N: usize>(texts: [&str; N]) -> Vec<String> {
     texts.map(String::from).to_vec()
 }
 
-/// What is not there.
+/// A missing figure as a dash.
 pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "–".into())
 }

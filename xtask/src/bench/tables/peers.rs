@@ -1,11 +1,11 @@
-//! This project beside other programs.
+//! This project compared with other programs.
 
 use serde_json::Value;
 
 use super::cells::{figure, markdown, or_dash, strings, time};
 use crate::bench::results::File;
 
-/// Programs in the order of the table, as a file calls them and as people do.
+/// Programs in the order of the table: name in the files, name in the table.
 const PEERS: [(&str, &str); 4] =
     [("candle", "candle"), ("burn-flex", "burn-flex"), ("torch", "PyTorch"), ("vramlab", "vramlab")];
 
@@ -15,7 +15,7 @@ fn workload(row: &Value) -> String {
     row["batch"].as_u64().map_or_else(|| format!("`{name}`"), |batch| format!("`{name}` b{batch}"))
 }
 
-/// What counts: milliseconds of a step, or a rate; and whether more is better.
+/// The figure that counts: milliseconds of a step, or a rate, with its unit.
 fn counted(row: &Value) -> Option<(f64, &'static str)> {
     let rates = [("gflops", " GFLOP/s"), ("gbps", " GB/s")];
     let rate = rates.into_iter().find_map(|(key, unit)| Some((row[key].as_f64()?, unit)));
@@ -52,7 +52,7 @@ pub(super) fn by_speed(file: &File) -> String {
         let figure_of = |peer: &str| of_peer(file, peer, workload).and_then(counted);
         let cells = PEERS.map(|(peer, _)| or_dash(figure_of(peer).map(|(x, unit)| format!("{}{unit}", figure(x)))));
         let ratio = figure_of("torch").zip(figure_of("vramlab")).map(|((torch, unit), (ours, _))| {
-            // How many times as fast as PyTorch this is.
+            // Speed relative to PyTorch.
             format!("{:.2}", if unit == " ms" { torch / ours } else { ours / torch })
         });
         [workload.clone()].into_iter().chain(cells).chain([or_dash(ratio)]).collect()
@@ -82,7 +82,7 @@ pub(super) fn in_short(file: &File) -> String {
     markdown(&columns, &SHOWN.map(row))
 }
 
-/// burn and this project on one adapter: a step, and all that comes before the first one that is timed.
+/// burn and this project on one adapter: a step, and all the time before the first timed step.
 pub(super) fn on_wgpu(file: &File) -> String {
     let columns = ["workload", "burn", "vramlab", "speed ÷ burn's", "burn's warm-up", "vramlab's warm-up"];
     let row = |workload: &String| {
@@ -98,7 +98,8 @@ pub(super) fn on_wgpu(file: &File) -> String {
     markdown(&strings(columns), &rows) + &format!("\n[`{0}`](results/{0}): {adapter}.\n", file.name)
 }
 
-/// The most memory that each had in use, in its own way of counting, and what this project had reserved besides.
+/// The most memory that each program had in use, by its own way of counting, and the memory that this project had
+/// reserved.
 pub(super) fn by_memory(file: &File) -> String {
     let columns =
         ["workload", "candle, heap", "burn-flex, heap", "PyTorch, resident", "vramlab, allocated", "vramlab, reserved"];
