@@ -1,52 +1,54 @@
 //! The smallest combinations of changes that reach a goal.
 //!
-//! Combinations are tried from the smallest on: by the sum of their sizes, then by their number of changes. One that has all changes of a smaller one that
-//! reached the goal is not tried, so everything found is minimal. What is tried, and in which order, does not depend on the clock or on threads.
+//! Combinations are tried from the smallest on: by the sum of their sizes, then by their number of changes. A combination that contains all changes
+//! of a smaller one that reached the goal is not tried, so every result is minimal. What is tried, and in which order, does not depend on the clock
+//! or on threads.
 
 use std::collections::HashMap;
 
 use crate::side_by_side;
 
-/// A change that may be made.
+/// A possible change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// What it changes. Of one axis at most one move is made; they are listed from the least on, and the last goes furthest.
+    /// Axis of the change. A combination has at most one move per axis; the moves of an axis are listed from the smallest on, and the last goes
+    /// furthest.
     pub axis: usize,
-    /// How large a change it is.
+    /// Size of the change.
     pub size: u32,
-    /// Whether more of it never hurts: where all such changes together do not reach the goal, no selection of them is tried.
+    /// Whether more of it never hurts: if all such changes together miss the goal, no selection of them is tried.
     pub helps: Helps,
 }
 
-/// What is known of a change before it is tried.
+/// Effect of a change, as far as it is known before trying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Helps {
-    /// It never takes more.
+    /// Never needs more memory.
     Always,
-    /// It may take more.
+    /// May need more memory.
     Often,
-    /// Nothing; combinations with it are judged apart from those without.
+    /// Unknown: combinations with this change are judged separately from those without.
     Unknown,
 }
 
-/// What trying a combination gave.
+/// Result of trying a combination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome<T> {
-    /// The goal.
+    /// The goal was reached.
     Reached(T),
-    /// Not the goal.
+    /// The goal was missed.
     Missed,
-    /// These changes do not go together.
+    /// The changes cannot be combined.
     Impossible,
 }
 
-/// How far a search goes.
+/// Limits of a search.
 pub struct Limits<'a> {
     /// The most changes at once.
     pub moves: usize,
-    /// So many that reach the goal are enough.
+    /// Number of combinations that reach the goal after which the search ends.
     pub enough: usize,
-    /// It ends when trying has cost this much.
+    /// Cost of trying after which the search ends.
     pub work: u64,
     /// Whether to stop.
     pub stop: &'a (dyn Fn() -> bool + Sync),
@@ -55,48 +57,48 @@ pub struct Limits<'a> {
 /// Why a search ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Enough was found.
+    /// Enough combinations reached the goal.
     Enough,
-    /// Nothing is left to try.
+    /// Nothing was left to try.
     AllTried,
-    /// Its limit of work.
+    /// The limit of work was reached.
     Work,
-    /// It was told to stop.
+    /// A stop was requested.
     Stopped,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found<T> {
-    /// Indices of the moves, with what they gave; the smallest first.
+    /// Indices of the moves, with their results; the smallest combination first.
     pub reached: Vec<(Vec<usize>, T)>,
-    /// How many combinations were tried.
+    /// Number of combinations tried.
     pub tried: usize,
-    /// Why it ended.
+    /// Why the search ended.
     pub end: End,
 }
 
-/// Tried at a time, however many threads there are.
+/// Number of combinations tried at a time, however many threads there are.
 const WAVE: usize = 8;
 
-/// What was found out, and what that cost.
+/// A result and its cost.
 pub type Costly<T, E> = Result<(T, u64), E>;
 
 /// Tries a combination.
 pub type Attempt<'a, T, E> = dyn Fn(&[usize]) -> Costly<Outcome<T>, E> + Sync + 'a;
 
-/// What is looked for.
+/// Goal of a search.
 pub struct Goal<'a, T, E> {
     /// Tries a combination.
     pub attempt: &'a Attempt<'a, T, E>,
-    /// Whether a combination may reach the goal: cheaper than trying, and false only where it surely does not.
+    /// Whether a combination may reach the goal. Cheaper than trying, and false only if it certainly misses the goal.
     pub may_reach: &'a dyn Fn(&[usize]) -> Costly<bool, E>,
 }
 
-/// The smallest combinations that reach the goal.
+/// Returns the smallest combinations that reach the goal.
 ///
 /// # Errors
-/// The first of an attempt.
+/// The first error of an attempt.
 pub fn smallest<T: Clone + Send, E: Send>(
     moves: &[Move],
     limits: &Limits<'_>,
@@ -131,7 +133,7 @@ struct Search<'a, T, E> {
     limits: &'a Limits<'a>,
     goal: &'a Goal<'a, T, E>,
     known: HashMap<Vec<usize>, Outcome<T>>,
-    /// Whether everything that helps may reach the goal, with some changes beside.
+    /// For some changes: whether they may reach the goal together with everything that helps.
     bounds: HashMap<Vec<usize>, bool>,
     reached: Vec<(Vec<usize>, T)>,
     impossible: Vec<Vec<usize>>,
@@ -148,7 +150,7 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         }
     }
 
-    /// Tries those that are not known yet.
+    /// Tries the combinations whose results are not known yet.
     fn try_all(&mut self, combinations: &[Vec<usize>]) -> Result<(), E> {
         let new: Vec<&Vec<usize>> = combinations
             .iter()
@@ -170,7 +172,7 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         Ok(())
     }
 
-    /// Tries combinations and takes those that reach the goal, in their order.
+    /// Tries combinations, and keeps those that reach the goal, in order.
     fn judge(&mut self, wave: &[Vec<usize>]) -> Result<(), E> {
         self.try_all(wave)?;
         for combination in wave {
@@ -183,12 +185,12 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         Ok(())
     }
 
-    /// Whether a smaller one reached the goal already.
+    /// Whether a smaller combination already reached the goal.
     fn is_more_than_needed(&self, combination: &[usize]) -> bool {
         self.reached.iter().any(|(smaller, _)| self.covers(combination, smaller))
     }
 
-    /// Whether the one goes at least as far as the other on each axis that the other changes.
+    /// Whether `larger` goes at least as far as `smaller` on each axis that `smaller` changes.
     fn covers(&self, larger: &[usize], smaller: &[usize]) -> bool {
         let axis = |i: usize| self.moves[i].axis;
         smaller.iter().all(|&s| larger.iter().any(|&l| axis(l) == axis(s) && l >= s))
@@ -209,7 +211,7 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         Ok(known.is_some() || !self.is_hopeless(combination)?)
     }
 
-    /// Whether even everything that helps, together with the rest of this one, misses the goal.
+    /// Whether a combination misses the goal even with everything that helps.
     fn is_hopeless(&mut self, combination: &[usize]) -> Result<bool, E> {
         let kept = combination.iter().copied().filter(|i| self.moves[*i].helps == Helps::Unknown);
         let mut without: Vec<usize> = kept.chain(self.furthest(Helps::Always)).collect();
@@ -229,7 +231,7 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         Ok(true)
     }
 
-    /// The last possible move of each axis whose moves help like this.
+    /// Returns the last possible move of each axis whose moves help in this way.
     fn furthest(&self, helps: Helps) -> Vec<usize> {
         let possible: Vec<usize> = (0..self.moves.len()).filter(|i| !self.is_impossible(&[*i])).collect();
         let is_last = |i: &usize| !possible.iter().any(|j| j > i && self.moves[*j].axis == self.moves[*i].axis);
@@ -237,7 +239,7 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
     }
 }
 
-/// Every combination of at most so many moves, the smallest first.
+/// Returns every combination of at most `most` moves, the smallest first.
 fn combinations(moves: &[Move], most: usize) -> Vec<Vec<usize>> {
     let mut all: Vec<Vec<usize>> = vec![Vec::new()];
     for (i, one) in moves.iter().enumerate() {

@@ -1,9 +1,9 @@
-//! What follows from runs.
+//! Analyses of runs.
 //!
-//! It is given figures and histories of runs, and gives: [`fit`], what is the most that fits, and the law of the peak;
-//! [`peaks`], the highest moments; [`forensics`], whether memory grows, and who holds it; [`lock`], what a run takes, written
-//! down and compared; [`predict`], closed forms that experiments are compared with; [`combine`], the smallest combinations of
-//! changes that reach a goal; [`mod@bench`], workloads and a clock.
+//! This crate takes figures and histories of runs, and provides: [`fit`], the largest size that fits, and the law of the peak; [`peaks`], the highest
+//! moments; [`forensics`], whether memory grows, and who holds it; [`lock`], the memory of a run, written down and compared; [`predict`], closed
+//! forms that experiments are compared with; [`combine`], the smallest combinations of changes that reach a goal; [`mod@bench`], workloads and a
+//! clock.
 
 pub mod bench;
 pub mod combine;

@@ -1,31 +1,31 @@
-//! The high moments of a run: its peak and the next ones below it, from the history of events.
+//! The local peaks of a run: its peak and the next ones below it, from the history of events.
 //!
-//! Reducing what makes the peak helps only down to the next peak; that is why they are shown together.
+//! A change that lowers the peak helps only down to the next peak; that is why they are shown together.
 
 use memcore::memory::{AllocId, Category, CategoryBytes, Event, Ledger, Origin};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-/// A moment at which more was allocated than a while before and a while after.
+/// A moment at which more was allocated than some time before and after.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalPeak {
     /// Bytes allocated then.
     pub allocated_bytes: u64,
-    /// The phase of the step.
+    /// Phase of the step.
     pub phase: String,
-    /// The operator whose allocation reached it; with the autograd node that it ran in.
+    /// Operator whose allocation reached it, with the autograd node that it ran in.
     pub op: String,
-    /// The module that was running; empty outside of any.
+    /// Module that was running; empty outside of any.
     pub scope: String,
-    /// The category that held most.
+    /// Category that held most.
     #[serde(rename = "mostly")]
     pub dominant_category: String,
-    /// How much that was.
+    /// Bytes of that category.
     #[serde(rename = "mostly_bytes")]
     pub dominant_bytes: u64,
 }
 
-/// How far memory has to fall, as a share of the whole peak, before the next rise counts as another peak.
+/// How far memory has to fall before the next rise counts as another peak, as a share of the whole peak.
 const PROMINENCE: f64 = 0.01;
 
 /// A peak before its names are looked up.
@@ -36,8 +36,8 @@ struct Moment {
     by_category: CategoryBytes,
 }
 
-/// The highest local peaks of a history, highest first; of those that the same operator reaches in the same phase and kind of module (step after step,
-/// layer after layer) the highest. Empty while the history is off.
+/// Returns the highest local peaks of a history, highest first. If the same operator reaches several in the same phase and kind of module (step after
+/// step, layer after layer), only the highest counts. Empty if the history is off.
 pub fn local_peaks(ledger: &Ledger, count: usize) -> Vec<LocalPeak> {
     let prominence = (ledger.usage().peak_bytes() as f64 * PROMINENCE) as u64;
     let mut highest: FxHashMap<Origin, Moment> = FxHashMap::default();
@@ -62,7 +62,7 @@ pub fn local_peaks(ledger: &Ledger, count: usize) -> Vec<LocalPeak> {
     kept
 }
 
-/// A module's path without the numbers of layers: `h.*.mlp`.
+/// Path of a module without the numbers of layers: `h.*.mlp`.
 fn kind(scope: &str) -> String {
     let parts = scope.split('.').map(|part| if part.bytes().all(|b| b.is_ascii_digit()) { "*" } else { part });
     parts.collect::<Vec<_>>().join(".")
@@ -82,7 +82,7 @@ fn named(ledger: &Ledger, moment: &Moment) -> LocalPeak {
     }
 }
 
-/// Every moment that is followed by a fall of at least `prominence` and preceded by a rise of as much.
+/// Returns every moment that is preceded by a rise of at least `prominence` and followed by a fall of at least as much.
 fn peaks_of(events: &[Event], prominence: u64) -> Vec<Moment> {
     let mut live: FxHashMap<AllocId, (u64, Category)> = FxHashMap::default();
     let mut now = Moment { bytes: 0, origin: Origin::default(), by_category: CategoryBytes::default() };

@@ -1,9 +1,9 @@
-//! What can be said of training without running it: closed forms in the sizes of the layers. What has none (a peak, what is reserved) is
+//! Memory of training without running it: closed forms in the sizes of the layers. Quantities without a closed form (a peak, reserved memory) are
 //! measured, on a device or in a dry run on `meta`.
 
 use memcore::Profile;
 
-/// `bytes` rounded up to a multiple of 512, at least 512: the block that PyTorch's allocator gives to a request of at most 1 MiB.
+/// Rounds `bytes` up to a multiple of 512, at least 512: the block that PyTorch's allocator gives to a request of at most 1 MiB.
 pub fn rounded(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(512)
 }
@@ -11,21 +11,21 @@ pub fn rounded(bytes: u64) -> u64 {
 /// A network of the articles, in f32, with its usual loss and optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
-    /// Trained values.
+    /// Number of trained values.
     pub parameters: u64,
     /// Nodes of the graph of one step: one per operation, two per linear layer (its weight is transposed first), two for cross entropy.
     pub nodes: u64,
-    /// Values of an example.
+    /// Values in an example.
     features: u64,
     /// Bytes of an example's target.
     target_bytes: u64,
-    /// Values that the network makes of an example.
+    /// Values that the network outputs for an example.
     outputs: u64,
     /// Values that the optimizer keeps for each parameter.
     states: u64,
-    /// Whether the loss is the squared error's mean, whose memory is that of all the squares with PyTorch's temporaries.
+    /// True if the loss is the mean squared error, which holds the memory of all squares under PyTorch's temporaries.
     squared_error: bool,
-    /// Whether a linear layer adds its bias in the product, which takes the workspace of the library with epilogues.
+    /// True if a linear layer adds its bias inside the product, which takes the workspace of the library with epilogues.
     epilogue: bool,
 }
 
@@ -42,7 +42,7 @@ impl Network {
         epilogue: true,
     };
 
-    /// `linear` with SGD: 10 values to one, whose product is a vector's.
+    /// `linear` with SGD: 10 values to one, by a matrix-vector product.
     pub const LINEAR: Self = Self {
         parameters: 10 + 1,
         nodes: 2 + 1,
@@ -66,7 +66,7 @@ impl Network {
         epilogue: true,
     };
 
-    /// What is held after a step with `batch` examples. `None` under a profile that takes workspaces for each product anew.
+    /// Memory held after a step with `batch` examples. `None` under a profile that allocates workspaces anew for each product.
     pub fn held(&self, batch: usize, profile: &Profile) -> Option<Held> {
         let (batch, model) = (batch as u64, 4 * self.parameters);
         let epilogue = if self.epilogue { profile.gemm_epilogue_workspace_bytes } else { 0 };
@@ -83,12 +83,12 @@ impl Network {
     }
 }
 
-/// The variables of a training script after a step and what libraries keep, in bytes as they were asked for.
+/// The variables of a training script after a step and the libraries' workspaces, in requested bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Held {
-    /// The model.
+    /// Parameters.
     pub parameters: u64,
-    /// One per parameter.
+    /// Gradients, one per parameter.
     pub gradients: u64,
     /// The optimizer's state.
     pub optimizer: u64,
@@ -98,12 +98,12 @@ pub struct Held {
     pub output: u64,
     /// The loss.
     pub loss: u64,
-    /// Of the libraries of matrix products: one for each of the two threads, and one for products with a bias.
+    /// Workspaces of the libraries of matrix products: one for each of the two threads, and one for products with a bias.
     pub workspaces: u64,
 }
 
 impl Held {
-    /// All of them.
+    /// Sum of all of them.
     pub fn total(&self) -> u64 {
         let Self { parameters, gradients, optimizer, batch, output, loss, workspaces } = self;
         parameters + gradients + optimizer + batch + output + loss + workspaces

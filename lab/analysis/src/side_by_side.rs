@@ -1,4 +1,4 @@
-//! The same for each of several things, on the processors that there are.
+//! Calls a function for several items in parallel, on the available processors.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,8 @@ use std::sync::{Mutex, PoisonError};
 /// The most threads.
 const MAX_THREADS: usize = 8;
 
-/// What `of` gives for each item, in their order; the first items begin first. `None` for those that had not begun when it was told to stop.
+/// Returns what `of` returns for each item, in their order. The first items begin first. `None` for items that had not begun when a stop was
+/// requested.
 pub fn side_by_side<I: Sync, O: Send>(
     items: &[I],
     stop: &(dyn Fn() -> bool + Sync),
@@ -27,7 +28,7 @@ pub fn side_by_side<I: Sync, O: Send>(
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(MAX_THREADS);
     std::thread::scope(|scope| {
         for _ in 1..threads.min(items.len()) {
-            // Where no thread can be made there are fewer.
+            // If no thread can be started, fewer run.
             let _ = std::thread::Builder::new().spawn_scoped(scope, work);
         }
         work();

@@ -1,4 +1,4 @@
-//! How fast the devices are (`vramlab-bench-1`): each beside its own roofs, side by side.
+//! Speed of devices (`vramlab-bench-1`): each compared with its own roofs, side by side.
 
 use lab_analysis::bench::{Allocator, Measured, OfDevice};
 use lab_base::figures::number;
@@ -15,55 +15,55 @@ pub struct BenchResult {
     pub version: String,
     /// The settings in force, by the names of the flags.
     pub settings: Settings,
-    /// Whether it was stopped early.
+    /// True if it was stopped early.
     pub interrupted: bool,
-    /// Device by device.
+    /// Results by device.
     pub devices: Vec<BenchedDevice>,
-    /// On the host.
+    /// Allocators, on the host.
     pub allocators: Vec<BenchedAllocator>,
 }
 
-/// A device, or why there is none.
+/// A device, or the reason why it is absent.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BenchedDevice {
     /// The backend's name.
     pub backend: String,
-    /// Its number there; null where no device was seen.
+    /// Its number in the backend; null if no device was seen.
     pub index: Option<usize>,
     /// Its own name.
     pub name: String,
     /// `processor`, `discrete`, `software`, …
     pub kind: String,
-    /// Whether it computes on the host's processor although it is not a backend for that.
+    /// True if it computes on the host's processor although its backend is not meant for that.
     pub software: bool,
-    /// Whether it could be opened.
+    /// True if it could be opened.
     pub available: bool,
-    /// Why not.
+    /// Why it could not be opened.
     pub reason: Option<String>,
-    /// What was measured.
+    /// Measurements.
     #[serde(flatten)]
     pub found: Option<DeviceFigures>,
 }
 
-/// What was measured on a device.
+/// Measurements of a device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceFigures {
-    /// What it reaches.
+    /// Its highest measured speeds.
     pub roofs: RoofResult,
     /// Its kernels.
     pub kernels: Vec<BenchedKernel>,
     /// Its training steps.
     pub training: Vec<BenchedKernel>,
-    /// What it could not do.
+    /// Measurements that it could not do.
     pub skipped: Vec<SkippedKernel>,
 }
 
-/// What a device reaches.
+/// Highest measured speeds of a device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RoofResult {
-    /// What a large copy moves, in 10⁹ bytes a second.
+    /// Speed of a large copy, in 10⁹ bytes per second.
     pub copy_gb_per_s: f64,
-    /// What a large product computes, in 10⁹ operations a second.
+    /// Speed of a large product, in 10⁹ operations per second.
     pub gemm_gflop_per_s: Option<f64>,
 }
 
@@ -92,28 +92,28 @@ pub struct BenchedKernel {
     pub flops: u64,
     /// Kernels launched.
     pub launches: u64,
-    /// 10⁹ bytes moved in a second.
+    /// 10⁹ bytes moved per second.
     pub gb_per_s: f64,
-    /// 10⁹ operations computed in a second.
+    /// 10⁹ operations computed per second.
     pub gflop_per_s: f64,
-    /// Its part of the roof that is nearer, from 0 to 1.
+    /// Share of the nearer roof, from 0 to 1.
     pub of_roof: Option<f64>,
-    /// Which roof that is: `memory` or `arithmetic`.
+    /// Which roof is nearer: `memory` or `arithmetic`.
     pub bound: String,
-    /// Of a training step: examples in it.
+    /// For a training step: its examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch: Option<usize>,
-    /// Of a training step: the most that was reserved.
+    /// For a training step: peak of reserved memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peak_reserved_bytes: Option<u64>,
 }
 
-/// What a device could not do.
+/// A measurement that a device could not do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SkippedKernel {
-    /// What.
+    /// Label of the measurement.
     pub name: String,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
@@ -181,7 +181,7 @@ impl From<&Allocator> for BenchedAllocator {
 }
 
 impl BenchedDevice {
-    /// `cpu:0`; what only pretends to be a device of its own says so.
+    /// `cpu:0`, with a remark if the device is software.
     fn label(&self) -> String {
         let software = if self.software { " (software)" } else { "" };
         self.index.map_or_else(|| self.backend.clone(), |index| format!("{}:{index}{software}", self.backend))
@@ -195,7 +195,7 @@ impl BenchedDevice {
         self.found.iter().flat_map(|found| &found.training)
     }
 
-    /// What is not in the tables.
+    /// Remarks that the tables do not contain.
     fn remarks(&self) -> Vec<String> {
         let absent = self.reason.iter().map(|reason| {
             let own = format!("backend {}: ", self.backend);
@@ -208,7 +208,7 @@ impl BenchedDevice {
 }
 
 impl BenchedKernel {
-    /// Time, rate of what bounds it, part of the roof.
+    /// Time, rate of the resource that limits it, share of the roof.
     fn in_short(&self) -> String {
         let rate = match self.bound.as_str() {
             "arithmetic" => format!("{} GFLOP/s", figure(self.gflop_per_s)),
@@ -226,7 +226,7 @@ impl BenchedKernel {
     }
 }
 
-/// Three digits: no figure here is known better.
+/// Formats three digits: no figure here is known better.
 fn figure(x: f64) -> String {
     match x {
         x if x >= 100.0 => format!("{x:.0}"),
@@ -271,7 +271,7 @@ impl BenchResult {
         Table::new("Devices and their roofs", &columns, self.devices.iter().map(row).collect())
     }
 
-    /// A row for each measurement, a column for each device.
+    /// A table with a row for each measurement and a column for each device.
     fn side_by_side<'a, I>(&'a self, title: &str, of: fn(&'a BenchedDevice) -> I) -> Table
     where
         I: Iterator<Item = &'a BenchedKernel>,
@@ -294,7 +294,7 @@ impl BenchResult {
         Table { title: title.into(), columns: columns.collect(), rows: names.iter().map(row).collect() }
     }
 
-    /// Kernels along the axis, a series for each device.
+    /// A chart with kernels along the axis and a series for each device.
     fn near(&self) -> Chart {
         let mut labels: Vec<String> = Vec::new();
         for kernel in self.measured().flat_map(BenchedDevice::kernels) {

@@ -10,32 +10,32 @@ use super::findings::Findings;
 /// Every card.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Cards {
-    /// In the order of their makers' names.
+    /// Cards, in the order of their makers' names.
     pub cards: Vec<CardResult>,
 }
 
 /// A card.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CardResult {
-    /// What the command line calls it.
+    /// Name on the command line.
     pub name: String,
-    /// What its maker calls it.
+    /// The maker's name.
     pub title: String,
-    /// What the driver reports as its total.
+    /// Total memory that the driver reports.
     pub total_bytes: u64,
-    /// Where the total is from.
+    /// Source of the total.
     pub total_source: String,
-    /// The least that a process takes before its first tensor.
+    /// Smallest context: memory that a process takes before its first tensor.
     pub least_context_bytes: u64,
-    /// The most; it decides whether something fits.
+    /// Largest context; whether something fits is decided with it.
     pub context_bytes: u64,
-    /// Where the context was seen; null: on other cards.
+    /// Where the context was seen; null if only on other cards.
     pub context_source: Option<String>,
     /// Compute capability, times ten.
     pub compute_capability: u32,
     /// Multiprocessors.
     pub multiprocessors: u16,
-    /// The profile that answers for it; null where no recorded release has kernels for it.
+    /// Its memory profile; null if no recorded release has kernels for it.
     pub profile: Option<String>,
 }
 
@@ -56,7 +56,7 @@ impl From<&Card> for CardResult {
     }
 }
 
-/// What there is for tensors, in words: on the card, or of that many bytes.
+/// Memory available to tensors, in words: on the card, or of this many bytes.
 pub fn room(card: Option<&CardResult>, budget_bytes: u64) -> String {
     let Some(card) = card else {
         let context = CONTEXT.range();
@@ -81,7 +81,7 @@ pub fn room(card: Option<&CardResult>, budget_bytes: u64) -> String {
 }
 
 impl CardResult {
-    /// What a process takes at once, from the least to the most.
+    /// Range of the context, from the smallest to the largest.
     fn context(&self) -> String {
         format!("{} to {} MiB", self.least_context_bytes >> 20, self.context_bytes >> 20)
     }

@@ -1,4 +1,4 @@
-//! Runs held against what they took before (`vramlab-check-1`).
+//! Runs compared with their locked memory (`vramlab-check-1`).
 
 use lab_analysis::lock::{Change, Comparison, Locked, Part, SCHEMA, Verdict};
 use lab_base::figures::{counted, signed};
@@ -9,60 +9,60 @@ use serde_json::Value;
 use super::findings::Findings;
 use super::premise::{self, Premise};
 
-/// Who grew is named up to this many.
+/// The most origins of growth that a table names.
 const TOP: usize = 10;
-/// Those of a short answer, and runs that it tells of at length.
+/// Rows of a short answer, and number of runs that it describes in detail.
 const BRIEF: usize = 2;
-/// Runs that it has a line for.
+/// The most runs that it has a line for.
 const MAX_LINES: usize = 8;
 
-/// Who grew is named in a message up to this many.
+/// The most origins of growth that a message names.
 const NAMED: usize = 3;
 
-/// What a check came to.
+/// Result of a check.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckResult {
     /// The lock file.
     pub baseline: String,
-    /// What such a file calls itself.
+    /// Schema name of the lock file.
     pub lock_schema: String,
-    /// How much more than before is still well, as typed.
+    /// Allowed growth, as typed.
     pub tolerance: String,
-    /// Whether other events, and less memory, fail too.
+    /// True if changed events and less memory fail too.
     pub strict: bool,
-    /// Whether the file was written.
+    /// True if the file was written.
     pub updated: bool,
-    /// The worst of the verdicts; null where nothing was compared.
+    /// The worst of the verdicts; null if nothing was compared.
     pub verdict: Option<Verdict>,
-    /// Whether every run passes.
+    /// True if every run passes.
     pub passed: bool,
     /// The runs.
     pub runs: Vec<CheckedRun>,
 }
 
-/// A run of the file, and what it takes now.
+/// A run of the file, and its memory now.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckedRun {
     /// Its name.
     pub name: String,
     /// The network.
     pub model: String,
-    /// What its figures rest on, and where that came from.
+    /// Premises of its figures, with their sources.
     pub premises: Vec<Premise>,
-    /// What the comparison comes to; null of a run that was not in the file.
+    /// Verdict; null if the run was not in the file.
     pub verdict: Option<Verdict>,
     /// Why it does not pass.
     pub failure: Option<String>,
-    /// Beside what it took.
+    /// Comparison with the locked memory.
     pub comparison: Option<Comparison>,
-    /// Where its figures may not be what was asked for.
+    /// Reasons why its figures may not be what was asked for.
     pub warnings: Vec<String>,
-    /// What it takes now.
+    /// The run as it is now.
     pub now: Locked,
 }
 
 impl CheckResult {
-    /// Of these runs; each is judged.
+    /// Result for these runs; each of them is judged.
     pub fn of(baseline: String, tolerance: String, strict: bool, updated: bool, mut runs: Vec<CheckedRun>) -> Self {
         for run in &mut runs {
             run.verdict = run.comparison.as_ref().map(|comparison| comparison.verdict);
@@ -87,7 +87,7 @@ impl CheckResult {
 }
 
 impl CheckedRun {
-    /// Why it does not pass.
+    /// Why the run does not pass.
     fn failure(&self, strict: bool) -> Option<String> {
         let (comparison, name) = (self.comparison.as_ref()?, &self.name);
         match comparison.verdict {
@@ -187,7 +187,7 @@ impl CheckedRun {
     }
 }
 
-/// The figures of a lock, in words.
+/// Name of a lock's figure, in words.
 fn figure(name: &str) -> &str {
     match name {
         "allocated" => "peak allocated",
@@ -213,7 +213,7 @@ impl Findings for CheckResult {
     fn sections(&self) -> Vec<Section> {
         let mut sections = Vec::new();
         let mut rest = Vec::new();
-        // What does not pass stands first.
+        // Runs that do not pass come first.
         let (failed, passed): (Vec<&CheckedRun>, Vec<&CheckedRun>) =
             self.runs.iter().partition(|run| run.failure.is_some());
         for run in failed.iter().take(BRIEF) {

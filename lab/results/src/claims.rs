@@ -11,9 +11,9 @@ use super::findings::{Findings, Settings};
 /// The claims of several experiments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ClaimsResult {
-    /// By article, those of nobody's article last.
+    /// Claims by article; those that are in no article come last.
     pub claims: Vec<CheckedClaim>,
-    /// Whether it was stopped before the last experiment.
+    /// True if it was stopped before the last experiment.
     pub interrupted: bool,
     /// The settings in force.
     pub settings: Settings,
@@ -31,7 +31,7 @@ impl ClaimsResult {
         Table::new("Claims, checked", &columns, self.claims.iter().map(row).collect())
     }
 
-    /// A line for each: the verdict, how far it is so or the figures that decide, the claim.
+    /// A line for each claim: the verdict, to what extent or the figures that decide, the claim.
     fn in_short(&self) -> Table {
         let row = |claim: &CheckedClaim| {
             let number = match claim.lead.as_str() {
@@ -44,7 +44,7 @@ impl ClaimsResult {
     }
 }
 
-/// How many claims there are, and what became of them.
+/// Number of claims, and number of each verdict.
 pub(super) fn sum(verdicts: &[Verdict]) -> String {
     let count = |verdict: Verdict| verdicts.iter().filter(|of| **of == verdict).count();
     format!(
@@ -57,7 +57,7 @@ pub(super) fn sum(verdicts: &[Verdict]) -> String {
     )
 }
 
-/// The article's number, or who else says so.
+/// The article's number, or another source.
 fn source(claim: &CheckedClaim) -> String {
     if claim.articles.is_empty() { claim.source.clone() } else { claim.articles.join(", ") }
 }

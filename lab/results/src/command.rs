@@ -1,8 +1,8 @@
-//! The command that gives a result again, from the settings in it: their names are those of the flags.
+//! The command that repeats a result, made from the settings in it: their names are those of the flags.
 
 use serde_json::{Map, Value};
 
-/// The words of a command, each quoted for a shell where it must be.
+/// Words of a command, each quoted for a shell if needed.
 pub fn again(subcommand: &[&str], settings: &Map<String, Value>) -> String {
     let words = std::iter::once("vramlab").chain(subcommand.iter().copied()).map(quoted);
     words.chain(words_of(settings)).collect::<Vec<String>>().join(" ")
@@ -26,7 +26,7 @@ fn words_of(settings: &Map<String, Value>) -> Vec<String> {
     words
 }
 
-/// Which of the commands gave a run: one on paper names no backend.
+/// Name of the command that made a run: a run on paper names no backend.
 pub fn of_run(settings: &Map<String, Value>) -> String {
     let said = |name: &str| settings.get(name).is_some_and(|value| !value.is_null());
     let on_device = said("backend") || said("devices");
@@ -38,11 +38,11 @@ fn flag(name: &str, value: &Value) -> String {
         Value::String(text) => text.clone(),
         other => other.to_string(),
     };
-    // A value that begins with a dash would be another flag.
+    // A value that begins with a dash would be read as another flag.
     if text.starts_with('-') { format!("--{name}={}", quoted(&text)) } else { format!("--{name} {}", quoted(&text)) }
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell.
 pub(super) fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+%@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -7,34 +7,34 @@ use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
 
-/// What is known of a device. Bytes; null where the device does not say.
+/// A device. Bytes; null if the device does not say.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DeviceInfo {
     /// The backend's name.
     pub backend: String,
-    /// Its number there.
+    /// Its number in the backend.
     pub index: usize,
     /// Its own name.
     pub name: String,
-    /// Whether it holds values.
+    /// True if it holds values.
     pub computes: bool,
-    /// Whether its memory is the host's own.
+    /// True if its memory is the host's own.
     #[serde(default)]
     pub host_memory: bool,
-    /// Memory that it has.
+    /// Total memory.
     pub total_bytes: Option<u64>,
-    /// Memory that is free.
+    /// Free memory.
     pub free_bytes: Option<u64>,
-    /// The largest piece of memory that can be taken at once; null for all of it.
+    /// The largest segment that can be taken at once; null if all of the memory can.
     pub max_segment_bytes: Option<u64>,
-    /// The largest operand of a kernel; null for any.
+    /// The largest operand of a kernel; null if there is no limit.
     pub max_binding_bytes: Option<u64>,
     /// Types that it computes with.
     pub dtypes: Vec<String>,
 }
 
 impl DeviceInfo {
-    /// Asks the device.
+    /// Asks a device for its properties.
     pub fn of(backend: &dyn Backend, index: usize) -> Self {
         let (memory, limits) = (backend.memory_info(), backend.limits());
         Self {
@@ -56,26 +56,26 @@ impl DeviceInfo {
 /// Every device of a build.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Devices {
-    /// In the order in which they are preferred.
+    /// Devices, in order of preference.
     pub devices: Vec<SeenDevice>,
 }
 
-/// A device, or why there is none: then what is known of devices is null.
+/// A device, or the reason why it is absent; then its properties are null.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct SeenDevice {
     /// The backend's name.
     pub backend: String,
-    /// Its number there.
+    /// Its number in the backend.
     pub index: Option<usize>,
     /// Its own name.
     pub name: Option<String>,
-    /// Whether it holds values.
+    /// True if it holds values.
     pub computes: Option<bool>,
-    /// Memory that it has.
+    /// Total memory.
     pub total_bytes: Option<u64>,
-    /// Memory that is free.
+    /// Free memory.
     pub free_bytes: Option<u64>,
-    /// The largest piece of memory that can be taken at once.
+    /// The largest segment that can be taken at once.
     pub max_segment_bytes: Option<u64>,
     /// The largest operand of a kernel.
     pub max_binding_bytes: Option<u64>,
@@ -83,11 +83,11 @@ pub struct SeenDevice {
     pub dtypes: Vec<String>,
     /// `processor`, `discrete`, `integrated`, `software`, …
     pub kind: Option<String>,
-    /// What else it can do that kernels may use.
+    /// Optional features that kernels may use.
     pub features: Vec<String>,
-    /// Whether it can be opened.
+    /// True if it can be opened.
     pub available: bool,
-    /// Why not.
+    /// Why it cannot be opened.
     pub reason: Option<String>,
 }
 
@@ -109,7 +109,7 @@ impl SeenDevice {
         }
     }
 
-    /// What sets it apart, or why it is absent, in a sentence; `None` where nothing does.
+    /// Its special properties, or why it is absent, in a sentence; `None` if there is nothing to say.
     fn particulars(&self) -> Option<String> {
         if let Some(reason) = &self.reason {
             let own = format!("backend {}: ", self.backend);

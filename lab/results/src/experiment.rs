@@ -1,4 +1,4 @@
-//! What an experiment found (`vramlab-experiment-1`): the question, the verdicts, predictions beside measurements.
+//! Result of an experiment (`vramlab-experiment-1`): the question, the verdicts, predictions beside measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,27 +12,27 @@ use super::command;
 use super::device::DeviceInfo;
 use super::findings::{Findings, Settings, again, plain};
 
-/// What an experiment found.
+/// Result of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExperimentResult {
     /// Its name.
     pub experiment: String,
-    /// What it asks.
+    /// Its question.
     pub question: String,
-    /// What was found, in short.
+    /// The answer in short.
     #[serde(default)]
     pub answer: ShortAnswer,
-    /// What others say, judged.
+    /// Claims that were judged.
     pub claims: Vec<Judged>,
-    /// One per setting.
+    /// Measurements, one row per setting.
     pub rows: Vec<Measurement>,
-    /// What cannot be said by one row per setting.
+    /// Tables of what does not fit into one row per setting.
     pub tables: Vec<Table>,
     /// Values over the steps of runs.
     pub curves: Vec<Curve>,
-    /// What else was seen, a sentence each.
+    /// Further observations, one sentence each.
     pub notes: Vec<String>,
-    /// Whether it was stopped early.
+    /// True if it was stopped early.
     pub interrupted: bool,
     /// The settings in force, by the names of the flags.
     pub settings: Settings,
@@ -40,7 +40,7 @@ pub struct ExperimentResult {
     pub device: DeviceInfo,
 }
 
-/// Settings in the order in which they are typed.
+/// Settings, in the order of the command line.
 const TYPED: [&str; 14] = [
     "devices",
     "backend",
@@ -57,13 +57,13 @@ const TYPED: [&str; 14] = [
     "seed",
     "like",
 ];
-/// Charts of one experiment.
+/// The most charts of one experiment.
 const MAX_CHARTS: usize = 8;
-/// Lines that a chart can tell apart.
+/// The most lines that can be told apart in a chart.
 const MAX_LINES: usize = 6;
 
 impl ExperimentResult {
-    /// What it found with these settings on this device.
+    /// Makes the result of an experiment with these settings on this device.
     pub fn of(experiment: &dyn Experiment, outcome: &Outcome, settings: &Settings, device: &DeviceInfo) -> Self {
         let Outcome { answer, claims, rows, tables, curves, notes, interrupted } = outcome.clone();
         let judged = claims.into_iter().map(|judged| Judged {
@@ -89,7 +89,7 @@ impl ExperimentResult {
         }
     }
 
-    /// What to type to see the same again: only what differs from the defaults, and what decides figures.
+    /// The command that repeats the result: only settings that differ from the defaults, and those that decide figures.
     fn command(&self) -> String {
         let usual = |name: &str, value: &Value| match name {
             "device" => *value == 0,
@@ -102,21 +102,21 @@ impl ExperimentResult {
         command::again(&["run", &self.experiment], &typed)
     }
 
-    /// A row for each setting and quantity.
+    /// A table with a row for each setting and quantity.
     fn every_row(&self) -> Table {
         let mut table = rows(&[(&self.experiment, &self.rows)]);
         table.title = format!("Predicted and measured: {}", counted(table.rows.len() as u64, "row"));
         table
     }
 
-    /// How many predictions there are, and how many of them are what was measured.
+    /// Number of predictions, and number of those that equal the measurement.
     fn checked(&self) -> Option<String> {
         let residuals = || self.rows.iter().flat_map(|row| row.residual.values());
         let (all, exact) = (residuals().count() as u64, residuals().filter(|residual| **residual == 0).count() as u64);
         (all > 0).then(|| format!("{}, {} exact.", counted(all, "prediction"), grouped(exact, ' ')))
     }
 
-    /// What these figures are otherwise than on a card.
+    /// Deviations of these figures from those on a card.
     fn deviations(&self) -> impl Iterator<Item = &String> {
         self.notes.iter().filter(|note| is_deviation(note))
     }
@@ -138,7 +138,7 @@ impl ExperimentResult {
         }
     }
 
-    /// Measured and predicted points along the setting with the most numbers, a chart for each quantity in bytes.
+    /// Charts of measured and predicted points along the setting with the most numbers, one for each quantity in bytes.
     fn charts(&self) -> Vec<Chart> {
         let mut values: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for (name, value) in self.rows.iter().flat_map(|row| &row.setting) {
@@ -157,9 +157,9 @@ impl ExperimentResult {
         quantities.iter().filter_map(|quantity| self.chart(axis, quantity)).take(MAX_CHARTS).collect()
     }
 
-    /// `None` where it would say nothing: too few points, too many lines, a flat zero.
+    /// A chart; `None` if it would show nothing: too few points, too many lines, a flat zero.
     fn chart(&self, axis: &str, quantity: &str) -> Option<Chart> {
-        // A line: the other settings, and whether it was predicted.
+        // Key of a line: the other settings, and whether it was predicted.
         let mut lines: BTreeMap<(String, bool), Vec<(f64, f64)>> = BTreeMap::new();
         for row in &self.rows {
             let Some(x) = number(row.setting.get(axis)?) else { continue };
@@ -179,7 +179,7 @@ impl ExperimentResult {
         let series = lines.iter().map(|((group, predicted), points)| {
             let mut points = points.clone();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            // Of several lines the names of the dots are enough.
+            // With several lines, the dots' names are enough.
             let name = match (alone, predicted) {
                 (true, true) => "predicted".to_string(),
                 (true, false) => "measured".to_string(),
@@ -195,12 +195,12 @@ impl ExperimentResult {
     }
 }
 
-/// Whether a note says what the device did otherwise than PyTorch would: nobody may miss it.
+/// Whether a note reports a deviation from PyTorch: such notes are always shown.
 fn is_deviation(note: &str) -> bool {
     note.starts_with("In these figures ")
 }
 
-/// The settings of a row but for one, in words.
+/// Settings of a row except one, in words.
 fn others(row: &Measurement, without: &str) -> String {
     let words = row.setting.iter().filter(|(name, _)| *name != without);
     words.map(|(name, value)| format!("{name} {}", plain(value))).collect::<Vec<_>>().join(", ")
@@ -210,7 +210,7 @@ fn number(value: &Value) -> Option<f64> {
     value.as_f64().or_else(|| value.as_str().and_then(|text| text.parse().ok()))
 }
 
-/// A row per setting and quantity: predicted, measured, residual. Of several experiments, each row says of which.
+/// A table with a row per setting and quantity: predicted, measured, residual. With several experiments, each row names its own.
 fn rows(experiments: &[(&str, &[Measurement])]) -> Table {
     let several = experiments.len() > 1;
     let all_rows = || experiments.iter().flat_map(|(name, rows)| rows.iter().map(move |row| (*name, row)));

@@ -1,4 +1,4 @@
-//! The same experiments for every combination of values (`vramlab-experiment-scan-1`).
+//! Experiments run for every combination of values (`vramlab-experiment-scan-1`).
 
 use lab_base::section::{Cell, Section, Table};
 use serde::{Deserialize, Serialize, Serializer};
@@ -10,20 +10,20 @@ use super::findings::{Findings, plain};
 /// A scan of experiments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExperimentScanResult {
-    /// The names of what was scanned, in order.
+    /// Names of the scanned options, in order.
     pub parameters: Vec<String>,
-    /// Whether it was stopped before the last point.
+    /// True if it was stopped before the last point.
     pub interrupted: bool,
-    /// The points that were run, in order.
+    /// Points that were run, in order.
     pub results: Vec<ExperimentPoint>,
 }
 
-/// A point.
+/// A point of the scan.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExperimentPoint {
-    /// The values, as they were typed.
+    /// Values, as typed.
     pub parameters: Map<String, Value>,
-    /// What each experiment found there, with its schema.
+    /// Results of the experiments at this point, with their schema.
     #[serde(serialize_with = "with_schema")]
     pub experiments: Vec<ExperimentResult>,
 }
@@ -34,7 +34,7 @@ fn with_schema<S: Serializer>(found: &[ExperimentResult], serializer: S) -> Resu
 }
 
 impl ExperimentScanResult {
-    /// A row for each claim at each point.
+    /// A table with a row for each claim at each point.
     fn verdicts(&self) -> Table {
         let columns: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
         let columns = [columns, vec!["claim", "verdict", "number"]].concat();

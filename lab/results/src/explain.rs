@@ -10,52 +10,52 @@ use super::findings::Findings;
 /// A message, explained.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainResult {
-    /// Whose message it is, and of which releases.
+    /// Origin of the message's wording, and the releases that use it.
     pub wording: String,
-    /// The device, where the message says so.
+    /// Index of the device; null if the message does not say it.
     pub device: Option<u32>,
-    /// Why it failed, in a word; null: the message has too few figures to say.
+    /// Why it failed, in a word; null if the message has too few figures.
     pub verdict: Option<String>,
-    /// Why, in arithmetic.
+    /// Why it failed, in arithmetic.
     pub reason: String,
-    /// Its figures, in the order of reading.
+    /// Figures of the message, in reading order.
     pub figures: Vec<ExplainedFigure>,
-    /// How they hang together.
+    /// Relations between the figures.
     pub sums: Vec<ExplainedSum>,
-    /// What to try, first things first.
+    /// What to try, the most important first.
     pub advice: Vec<ExplainedAdvice>,
 }
 
 /// A figure of the message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedFigure {
-    /// What it is called here.
+    /// Name of the figure.
     pub name: String,
-    /// As printed.
+    /// Bytes as printed.
     pub bytes: u64,
     /// Half a unit of its last decimal.
     pub tolerance_bytes: u64,
-    /// What it means.
+    /// Meaning of the figure.
     pub meaning: String,
 }
 
 /// A relation between figures, worked out.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedSum {
-    /// What is added up: `9.6 GiB allocated + 40 MiB cached = 9.64 GiB reserved`.
+    /// The sum: `9.6 GiB allocated + 40 MiB cached = 9.64 GiB reserved`.
     pub text: String,
-    /// What is left over: nothing, where the figures should agree.
+    /// Remainder: 0 if the figures should agree.
     pub remainder_bytes: i64,
-    /// How exactly the figures are known.
+    /// Precision of the figures.
     pub tolerance_bytes: u64,
 }
 
-/// Something to try.
+/// A piece of advice.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ExplainedAdvice {
-    /// What, and why.
+    /// What to try, and why.
     pub what: String,
-    /// The command that checks it.
+    /// Command that checks it.
     pub command: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What every result has in common.
+//! Common interface of all results.
 
 use lab_base::section::{Cell, Section, Table, tables};
 use serde::Serialize;
@@ -10,36 +10,36 @@ use super::command;
 /// Settings in force, by the names of the flags.
 pub type Settings = Map<String, Value>;
 
-/// What a command found.
+/// Result of a command.
 pub trait Findings: Serialize + DeserializeOwned {
-    /// What its JSON calls itself: `vramlab-…-1`. Another number once a program that reads it would be misled.
+    /// Schema name in its JSON: `vramlab-…-1`. The number changes when the new form would mislead a program that reads it.
     const SCHEMA: &'static str;
 
-    /// What it is, in a few words.
+    /// Title, in a few words.
     fn title(&self) -> String;
 
-    /// What it consists of, in the order in which it is read.
+    /// Its sections, in reading order.
     fn sections(&self) -> Vec<Section>;
 
-    /// Several results as one answer, an entry a line; `None` where each is told by itself.
+    /// Several results as one answer, one entry per line; `None` if each is shown by itself.
     fn together(_found: &[Self]) -> Option<(String, Vec<Section>)> {
         None
     }
 
-    /// The table for CSV.
+    /// Its table for CSV.
     fn table(&self) -> Option<Table> {
         tables(&self.sections()).first().map(|table| (*table).clone())
     }
 
-    /// The same of several results.
+    /// The CSV table of several results.
     fn table_of_all(found: &[Self]) -> Option<Table> {
         found.first().and_then(Self::table)
     }
 
-    /// As it is written: the schema, then the fields.
+    /// Its JSON: the schema, then the fields.
     ///
     /// # Errors
-    /// A figure that JSON cannot say.
+    /// A figure that cannot be written in JSON.
     fn to_json(&self) -> serde_json::Result<serde_json::Value> {
         serde_json::to_value(Written { schema: Self::SCHEMA, fields: self })
     }
@@ -52,7 +52,7 @@ struct Written<'a, F> {
     fields: &'a F,
 }
 
-/// The command that gives a result again, and every setting in force.
+/// The command that repeats a result, and every setting in force.
 pub(super) fn again(command: &[&str], settings: &Settings) -> Section {
     let command = Section::Command(command::again(command, settings));
     Section::Details { title: "Do it again".into(), sections: vec![command, settings_table(settings)] }
@@ -70,7 +70,7 @@ pub(super) fn file_name(path: &str) -> &str {
     path.rsplit(['/', '\\']).next().unwrap_or(path)
 }
 
-/// A value in words: text as it is, the rest as JSON.
+/// A value in words: text as it is, everything else as JSON.
 pub(super) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

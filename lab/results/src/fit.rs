@@ -1,4 +1,4 @@
-//! The largest that fits (`vramlab-fit-1`), with the law of the peak, and the runs that verify it.
+//! The largest size that fits (`vramlab-fit-1`), with the law of the peak, and the runs that verify it.
 
 use lab_analysis::fit::{Fit, Law, Piece, Stretch, Tried, outline};
 use lab_base::figures::{counted, lacking, short};
@@ -9,56 +9,56 @@ use super::cards::{CardResult, room};
 use super::findings::{Findings, Settings, again, plain};
 use super::premise::{self, Premise};
 
-/// What fits. Bytes unless a name says otherwise; sizes are examples or tokens.
+/// Result of a search for the largest size. Bytes unless a name says otherwise; sizes are examples or tokens.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FitResult {
     /// The settings in force, by the names of the flags.
     pub settings: Settings,
-    /// What the answer rests on besides.
+    /// Premises of the answer, besides the settings.
     #[serde(default)]
     pub premises: Vec<Premise>,
     /// The network.
     pub model: String,
-    /// What was made as large as fits: `batch` or `sequence`.
+    /// The size that was searched: `batch` or `sequence`.
     pub of: String,
-    /// The card, where one was named.
+    /// The card, if one was named.
     pub card: Option<CardResult>,
-    /// What a process may take of it.
+    /// Memory of the card that a process may use.
     pub budget_bytes: u64,
-    /// The largest size that fits; null where not even one does.
+    /// The largest size that fits; null if not even 1 does.
     pub largest: Option<usize>,
-    /// The same with the smallest context that the card may have.
+    /// The largest size that fits with the smallest context that the card may have.
     #[serde(default)]
     pub largest_with_least_context: Option<usize>,
-    /// Whether the search ended at the most that was asked about.
+    /// True if the search ended at its maximum, not at the budget.
     pub at_maximum: bool,
     /// Smaller sizes that do not fit.
     pub gaps: Vec<usize>,
-    /// What the figures stand for, and what not.
+    /// What the figures include, and what they do not.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where the figures may not be what was asked for.
+    /// Reasons why the figures may not be what was asked for.
     pub warnings: Vec<String>,
-    /// What is asked for at the peak, by size.
+    /// Requested bytes at the peak, by size.
     pub law: LawResult,
-    /// Every size that was run on a device of that size.
+    /// Every size that was run under the budget.
     pub runs: Vec<TriedSize>,
-    /// What to change, where not even one fits.
+    /// Changes to try if not even 1 fits.
     #[serde(default)]
     pub tries: Option<Tries>,
 }
 
-/// The law of the peak: what is asked for at the highest moment, by size.
+/// Law of the peak: requested bytes at the highest moment, by size.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LawResult {
-    /// Whether every size in it has its formula.
+    /// True if every size in it has a formula.
     pub complete: bool,
-    /// Dry runs that it took.
+    /// Number of dry runs.
     pub runs: usize,
-    /// The same in few straight stretches; null where it has gaps.
+    /// The law in few straight stretches; null if it has gaps.
     #[serde(default)]
     pub outline: Option<Vec<StretchResult>>,
-    /// Exactly: constant + slope·n + square·n² from one size to another.
+    /// The exact law: constant + slope·n + square·n² from one size to another.
     pub pieces: Vec<Piece>,
 }
 
@@ -67,39 +67,39 @@ pub struct LawResult {
 pub struct StretchResult {
     /// The first size.
     pub from: usize,
-    /// The last one.
+    /// The last size.
     pub to: usize,
-    /// At the first size.
+    /// Bytes at the first size.
     pub bytes: i64,
-    /// For each further one.
+    /// Bytes per further size.
     pub slope: i64,
-    /// By how much this is off at most.
+    /// Largest error.
     pub off_bytes: u64,
-    /// The phase, the operator and the module of the peak at the last size.
+    /// Phase, operator and module of the peak at the last size.
     #[serde(default)]
     pub highest_when: String,
 }
 
-/// A size that was run on a device of the budget.
+/// A size that was run under the budget.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TriedSize {
     /// The size.
     pub size: usize,
-    /// Whether it went through.
+    /// True if the run completed.
     pub fits: bool,
-    /// The most that was allocated; null when memory ran out.
+    /// Peak of allocated memory; null if memory ran out.
     pub peak_allocated_bytes: Option<u64>,
-    /// The most that was reserved.
+    /// Peak of reserved memory.
     pub peak_reserved_bytes: Option<u64>,
-    /// Times that the cache was given back to make room.
+    /// How often the cache was freed to make room.
     pub retries: Option<u64>,
-    /// What the law says for this size.
+    /// Requested bytes at the peak by the law, for this size.
     pub law_requested_bytes: Option<u64>,
-    /// What it would reserve with memory enough.
+    /// Reserved memory that it would need with memory enough.
     pub needs_reserved_bytes: Option<u64>,
-    /// What is lacking.
+    /// Bytes that the run lacks.
     pub missing_bytes: Option<u64>,
-    /// The request that failed.
+    /// Size of the request that failed.
     pub out_of_memory_bytes: Option<u64>,
 }
 
@@ -149,20 +149,20 @@ fn range(from: usize, to: usize) -> Cell {
     Cell::Text(if from == to { from.to_string() } else { format!("{from}–{to}") })
 }
 
-/// Runs that are shown around the answer.
+/// Number of runs shown around the answer.
 const AROUND: usize = 4;
-/// Points of the law's line.
+/// Number of points in the law's line.
 const POINTS: usize = 160;
 
 impl LawResult {
-    /// What is asked for at a size; `None` beyond the law and in its gaps.
+    /// Requested bytes at the peak for a size; `None` outside of the law and in its gaps.
     fn at(&self, size: usize) -> Option<f64> {
         let piece = self.pieces.iter().find(|piece| (piece.from..=piece.to).contains(&size))?;
         let n = size as f64;
         Some(piece.constant as f64 + piece.slope as f64 * n + piece.square as f64 * n * n)
     }
 
-    /// Where its line is drawn: at all borders, and between them.
+    /// Points of the law's line: at all borders, and between them.
     fn line(&self) -> Vec<(f64, f64)> {
         let (Some(first), Some(last)) = (self.pieces.first(), self.pieces.last()) else { return Vec::new() };
         let step = ((last.to - first.from) / POINTS).max(1);
@@ -175,7 +175,7 @@ impl LawResult {
 }
 
 impl FitResult {
-    /// What runs and the law say; all else is empty.
+    /// Makes the result from runs and the law; all other fields are empty.
     pub fn of(of: &str, budget_bytes: u64, fit: &Fit, law: &Law) -> Self {
         Self {
             settings: Settings::new(),
@@ -196,7 +196,7 @@ impl FitResult {
         }
     }
 
-    /// What one example or token lacks; `None` where that is not known.
+    /// Bytes that a run of size 1 lacks; `None` if that is not known.
     pub fn missing_bytes(&self) -> Option<u64> {
         self.runs.iter().find(|run| run.size == 1)?.missing_bytes
     }
@@ -205,7 +205,7 @@ impl FitResult {
         if self.of == "batch" { "example" } else { "token" }
     }
 
-    /// What fits, into what.
+    /// The answer: what fits into which memory.
     fn answer(&self) -> String {
         let (unit, budget) = (self.unit(), short(self.budget_bytes));
         let place = self.card.as_ref().map_or(budget.clone(), |card| format!("{} ({budget} for tensors)", card.title));
@@ -221,7 +221,7 @@ impl FitResult {
         }
     }
 
-    /// Where the answer is not the whole truth.
+    /// Exceptions to the answer.
     fn exceptions(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         if !self.gaps.is_empty() {
@@ -237,7 +237,7 @@ impl FitResult {
         sentences
     }
 
-    /// The law where the answer lies, in a sentence.
+    /// The law near the answer, in a sentence.
     fn law_in_words(&self) -> Option<String> {
         let size = self.largest.unwrap_or(1);
         let signed =
@@ -274,7 +274,7 @@ impl FitResult {
         ))
     }
 
-    /// What there is, in full.
+    /// Available memory, in full.
     fn in_full(&self) -> String {
         format!("Into {}.", room(self.card.as_ref(), self.budget_bytes))
     }
@@ -300,7 +300,7 @@ impl FitResult {
         law + " What is allocated adds the rounding of blocks, what is reserved the cache; a run ends when that, given back, is not enough."
     }
 
-    /// The law, as a reader can keep it in mind.
+    /// The law in stretches, short enough to remember.
     fn in_stretches(&self, stretches: &[StretchResult]) -> Table {
         let more = format!("each {} more", self.unit());
         let row = |stretch: &StretchResult| {
@@ -321,7 +321,7 @@ impl FitResult {
         format!("The law: bytes asked for at the peak, by {}", self.of)
     }
 
-    /// Where each formula holds.
+    /// A table of the sizes for which each formula holds.
     fn pieces(&self) -> Table {
         let with_square = self.law.pieces.iter().any(|piece| piece.square != 0);
         let per = format!("per {}", self.unit());
@@ -329,7 +329,7 @@ impl FitResult {
         columns.extend(with_square.then_some("squared"));
         columns.push("highest when");
         let row = |piece: &Piece| {
-            // A single size that no formula around it gives has none of its own.
+            // A single size that no neighbouring formula covers has no growth of its own.
             let grows = |bytes: i64| if piece.from == piece.to { Cell::unknown() } else { Cell::signed(bytes) };
             let mut row = vec![range(piece.from, piece.to), Cell::signed(piece.constant), grows(piece.slope)];
             row.extend(with_square.then(|| grows(piece.square)));
@@ -339,7 +339,7 @@ impl FitResult {
         Table::new(self.title_of_law(), &columns, self.law.pieces.iter().map(row).collect())
     }
 
-    /// Runs on a device of that size, those around the answer.
+    /// A table of runs under the budget, or only of those around the answer.
     fn runs(&self, all: bool) -> Table {
         let largest = self.largest.unwrap_or(1);
         let shown = |run: &&TriedSize| all || run.size.abs_diff(largest) <= AROUND || run.size == 1;

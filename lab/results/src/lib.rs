@@ -1,8 +1,8 @@
-//! What the commands found, as data: a struct for each schema, which says once what it consists of.
+//! Results of the commands, as data: a struct for each schema, which defines its sections once.
 //!
-//! It is given what the floors below found, and gives results: their JSON is the struct's fields with the schema before them,
-//! and their sections are what a terminal, a page, Markdown and CSV show. [`report`] makes pages of sections and of
-//! histories of allocations, and exports for other programs.
+//! This crate takes what the crates below it found, and makes results of it: their JSON is the struct's fields with the schema before them, and their
+//! sections are what a terminal, a page, Markdown and CSV show. [`report`] makes pages of sections and of histories of allocations, and exports for
+//! other programs.
 
 mod bench;
 mod cards;
@@ -69,10 +69,10 @@ use lab_base::error::{Error, Result};
 use lab_base::section::Section;
 use serde_json::Value;
 
-/// Reads a result and gives its title and sections.
+/// Reads a result and returns its title and sections.
 type Reader = fn(&Value) -> serde_json::Result<(String, Vec<Section>)>;
 
-/// Every kind of result that is read back.
+/// Readers for every kind of result that can be read back.
 const READERS: &[(&str, Reader)] = &[
     (BenchResult::SCHEMA, shown::<BenchResult>),
     (Cards::SCHEMA, shown::<Cards>),
@@ -98,15 +98,15 @@ fn shown<F: Findings>(value: &Value) -> serde_json::Result<(String, Vec<Section>
     Ok((found.title(), found.sections()))
 }
 
-/// The names of the schemas that are read back.
+/// Names of the schemas that can be read back.
 pub fn schemas() -> impl Iterator<Item = &'static str> {
     READERS.iter().map(|(schema, _)| *schema)
 }
 
-/// Title and sections of a result that was written before.
+/// Title and sections of a result that was written to a file.
 ///
 /// # Errors
-/// [`Error::Usage`] naming what it lacks, or its unknown schema.
+/// [`Error::Usage`] naming a missing field, or an unknown schema.
 pub fn read(value: &Value) -> Result<(String, Vec<Section>)> {
     let schema = value["schema"].as_str().unwrap_or_default();
     let reader = READERS.iter().find(|(known, _)| *known == schema).map(|(_, reader)| reader);

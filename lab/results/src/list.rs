@@ -12,7 +12,7 @@ use super::findings::Findings;
 /// Every experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListResult {
-    /// In the order in which they are run.
+    /// Experiments, in the order in which they run.
     pub experiments: Vec<ListedExperiment>,
 }
 
@@ -21,20 +21,20 @@ pub struct ListResult {
 pub struct ListedExperiment {
     /// Its name.
     pub name: String,
-    /// What it asks.
+    /// Its question.
     pub question: String,
-    /// What others say.
+    /// Claims that it judges.
     pub claims: Vec<ListedClaim>,
-    /// The sizes that can be set, with what each means.
+    /// Sizes that can be set, with their meanings.
     pub sizes: BTreeMap<String, String>,
 }
 
 /// A claim that an experiment judges.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ListedClaim {
-    /// The statement.
+    /// The claim.
     pub text: String,
-    /// Where it was found.
+    /// Where the claim was found.
     pub source: String,
 }
 
@@ -55,7 +55,7 @@ impl ListedExperiment {
         }
     }
 
-    /// A claim does not fit a column: the list is one paragraph per experiment.
+    /// A paragraph per experiment, because a claim does not fit into a column.
     fn sections(&self) -> Vec<Section> {
         let claims = self.claims.iter().map(|claim| format!("- {} [{}]", claim.text, claim.source));
         let figure = |(name, meaning): (&String, &String)| Figure {

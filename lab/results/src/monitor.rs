@@ -1,4 +1,4 @@
-//! Devices and the trainings that run on them (`vramlab-monitor-1`), and what a training says of itself (`vramlab-status-1`).
+//! Devices and the trainings that run on them (`vramlab-monitor-1`), and the status that a training writes (`vramlab-status-1`).
 
 use lab_analysis::forensics::Leak;
 use lab_base::backends::DeviceMemory;
@@ -11,29 +11,29 @@ use super::device::DeviceInfo;
 use super::findings::Findings;
 use super::run::{ByCategory, RingBytes};
 
-/// What was there at one look.
+/// Devices and trainings at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct MonitorResult {
-    /// Every device that says what is in use.
+    /// Every device that reports its memory in use.
     pub devices: Vec<DeviceMemory>,
-    /// Every training of vramlab that runs, by process.
+    /// Every running vramlab training, by process.
     pub runs: Vec<RunStatus>,
 }
 
-/// What a running training says of itself.
+/// Status of a running training.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RunStatus {
     /// `vramlab-status-1`.
     pub schema: String,
-    /// The process.
+    /// Process id.
     pub pid: u32,
     /// The network.
     pub model: String,
-    /// What it runs on.
+    /// Its device.
     pub device: DeviceInfo,
-    /// When it began: milliseconds since 1970.
+    /// When the training began: milliseconds since 1970.
     pub started_ms: u64,
-    /// When this was written.
+    /// When the status was written, in the same unit.
     pub updated_ms: u64,
     /// Steps done.
     pub step: usize,
@@ -43,16 +43,16 @@ pub struct RunStatus {
     pub loss: Option<f64>,
     /// The five figures now.
     pub rings: RingBytes,
-    /// What is allocated, by category.
+    /// Allocated bytes by category.
     pub by_category: ByCategory,
-    /// The most that was allocated.
+    /// Peak of allocated memory.
     pub peak_bytes: u64,
-    /// Memory that grows from step to step; null where none does.
+    /// Memory that grows from step to step; null if none does.
     pub leak: Option<Leak>,
 }
 
 impl RunStatus {
-    /// The schema of what this program writes.
+    /// Schema of the status that this program writes.
     pub const SCHEMA: &'static str = "vramlab-status-1";
 
     fn holds(&self, category: Category) -> u64 {
@@ -101,7 +101,7 @@ impl MonitorResult {
         Table::new("Devices, as their drivers say", &columns, self.devices.iter().map(row).collect())
     }
 
-    /// What each holds, by category; a row per category that is anywhere.
+    /// A table of the bytes that each training holds, with a row for every category in use.
     fn categories_table(&self) -> Table {
         let processes: Vec<String> = self.runs.iter().map(|run| format!("process {}", run.pid)).collect();
         let columns: Vec<&str> = std::iter::once("holds").chain(processes.iter().map(String::as_str)).collect();

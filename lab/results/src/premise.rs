@@ -1,31 +1,31 @@
-//! What an answer rests on.
+//! Premises of an answer.
 
 use lab_base::section::Section;
 use serde::{Deserialize, Serialize};
 
-/// The type, the tokens or the batch, and where it came from.
+/// A premise: the type, the tokens or the batch, with its source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Premise {
-    /// What it is: `precision`, `tokens`, `batch`.
+    /// Name: `precision`, `tokens`, `batch`.
     pub name: String,
-    /// What was taken.
+    /// Value that was used.
     pub value: String,
-    /// Where that came from, and the flag that takes another.
+    /// Source of the value, and the flag that changes it.
     pub source: String,
 }
 
-/// The line below a verdict: `bfloat16: config.json · 1 024 tokens: --sequence · batch 1: default; --batch N`.
+/// Formats the line below a verdict: `bfloat16: config.json · 1 024 tokens: --sequence · batch 1: default; --batch N`.
 pub fn line(premises: &[Premise]) -> String {
     let parts: Vec<String> = premises.iter().map(|premise| format!("{}: {}", premise.value, premise.source)).collect();
     parts.join(" · ")
 }
 
-/// The same as a section; none for no premises.
+/// The same line as a section; `None` without premises.
 pub(super) fn section(premises: &[Premise]) -> Option<Section> {
     Some(Section::Note(line(premises))).filter(|_| !premises.is_empty())
 }
 
-/// What is run, in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`. What is not among the premises is left out.
+/// The run in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`. Values that are not among the premises are left out.
 pub(super) fn what(model: &str, premises: &[Premise], accumulate: &str, optimizer: &str) -> String {
     let value = |name: &str| premises.iter().find(|premise| premise.name == name).map(|premise| premise.value.as_str());
     let size: Vec<&str> = [value("batch"), value("tokens")].into_iter().flatten().collect();

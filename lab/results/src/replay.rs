@@ -1,4 +1,4 @@
-//! A recording under allocation policies (`vramlab-replay-1`).
+//! A recording replayed under allocation policies (`vramlab-replay-1`).
 
 use lab_base::figures::{both, counted, grouped, percent, short};
 use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
@@ -9,18 +9,18 @@ use serde::{Deserialize, Serialize};
 use super::findings::{Findings, Settings, again};
 use super::self_check::SelfCheck;
 
-/// A recording, and what policies took for it. Bytes unless a name says otherwise.
+/// A recording, and the memory of each policy. Bytes unless a name says otherwise.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ReplayResult {
     /// The recording.
     pub trace: TraceResult,
     /// The settings in force, by the names of the flags.
     pub settings: Settings,
-    /// What no allocator can do without.
+    /// Lower bound: memory that every allocator needs.
     pub lower_bound: BoundResult,
-    /// Of a snapshot: whether its own settings reproduce it.
+    /// For a snapshot: whether a replay under its own settings reproduces it.
     pub self_check: Option<SelfCheck>,
-    /// What each policy took; the first is the main one.
+    /// Figures of each policy; the first is the main one.
     pub policies: Vec<PolicyResult>,
 }
 
@@ -29,53 +29,53 @@ pub struct ReplayResult {
 pub struct TraceResult {
     /// The file.
     pub name: String,
-    /// What it calls itself.
+    /// Format of the recording.
     pub format: String,
-    /// Everything in it.
+    /// Number of operations.
     pub operations: u64,
-    /// The allocations among them.
+    /// Number of allocations among them.
     pub allocations: u64,
 }
 
-/// What no allocator can do without.
+/// Lower bound: memory that every allocator needs.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct BoundResult {
-    /// So many live together.
+    /// Bytes that are live at the same time.
     pub bytes: u64,
-    /// The operation after which they do.
+    /// Operation after which they are.
     pub operation: u64,
-    /// How many allocations they are.
+    /// Number of allocations that they belong to.
     pub allocations: u64,
 }
 
-/// Allocated and reserved at one moment.
+/// Allocated and reserved bytes at one moment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Heights {
-    /// In blocks of the program's.
+    /// Bytes in the program's blocks.
     pub allocated: u64,
-    /// In segments.
+    /// Bytes in segments.
     pub reserved: u64,
 }
 
-/// What a policy took.
+/// Figures of a policy that replayed a recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PolicyResult {
     /// Its name.
     pub policy: String,
-    /// The most.
+    /// Peaks.
     pub peak: Heights,
-    /// At the end.
+    /// Bytes at the end.
     #[serde(rename = "final")]
     pub last: Heights,
-    /// What was reserved and of no use.
+    /// Reserved memory that was not used.
     pub fragmentation: Fragmentation,
-    /// What was asked of the driver.
+    /// Calls to the driver.
     pub driver_calls: Calls,
-    /// Times that everything cached was given back to try once more.
+    /// How often all cached memory was freed for another try.
     pub retries: u64,
-    /// Requests that failed.
+    /// Number of requests that failed.
     pub out_of_memory: u64,
-    /// Those of them that the recorded program got.
+    /// Number of failed requests that succeeded in the recorded program.
     pub newly_failed: u64,
     /// The first of those.
     pub first_failure: Option<FirstFailure>,
@@ -83,32 +83,32 @@ pub struct PolicyResult {
     pub last_oom_message: Option<String>,
     /// Mean time of an operation, in nanoseconds.
     pub ns_per_operation: f64,
-    /// What the numbers of a sample are.
+    /// Meaning of the numbers in a sample.
     pub sample_columns: Vec<String>,
-    /// The most in each stretch of operations.
+    /// Maximum in each stretch of operations.
     pub samples: Vec<[u64; 5]>,
-    /// Of a plan: what is known of it.
+    /// For a plan: its properties.
     pub plan: Option<PlanResult>,
 }
 
-/// What was reserved and of no use.
+/// Reserved memory that was not used.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Fragmentation {
-    /// The least that was not allocated while the most was reserved.
+    /// Least unallocated bytes while reserved memory was at its peak.
     pub unused_bytes_at_peak: u64,
-    /// The same as a share of the most, from 0 to 1.
+    /// The same, as a share of the peak from 0 to 1.
     pub unused_share_at_peak: f64,
-    /// The operation after which it was.
+    /// Operation after which this was the case.
     pub peak_operation: u64,
-    /// The share of reserved memory that was not allocated: mean over all operations.
+    /// Share of reserved memory that was not allocated: mean over all operations.
     pub mean_unused_share: f64,
-    /// Free blocks at the end.
+    /// Bytes in free blocks at the end.
     pub final_free_bytes: u64,
-    /// The largest of them.
+    /// Size of the largest free block at the end.
     pub final_largest_free_bytes: u64,
 }
 
-/// What was asked of the driver, by kind.
+/// Calls to the driver, by kind.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Calls {
     /// All calls.
@@ -121,37 +121,37 @@ pub struct Calls {
     pub maps: u64,
     /// Pages given back, and reservations given up.
     pub unmaps: u64,
-    /// Requests that the driver had no room for.
+    /// Requests that the driver refused for lack of memory.
     pub refusals: u64,
 }
 
-/// The first request that failed although the recorded program got it.
+/// The first request that failed although it succeeded in the recorded program.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct FirstFailure {
-    /// Its place in the recording.
+    /// Its index in the recording.
     pub operation: u64,
-    /// What was asked for.
+    /// Requested bytes.
     pub bytes: u64,
 }
 
-/// What is known of a plan, proven without trusting whoever made it.
+/// Properties of a plan, proven independently of the algorithm that made it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PlanResult {
-    /// Everything has its place in that many bytes.
+    /// Size of the memory in which everything has its place.
     pub bytes: u64,
     /// How it was packed.
     pub packing: String,
-    /// So many bytes live together: no plan is smaller.
+    /// Bytes that are live at the same time: no plan is smaller.
     pub bound_bytes: u64,
-    /// The operation after which they do.
+    /// Operation after which they are.
     pub bound_operation: u64,
-    /// How many allocations they are.
+    /// Number of allocations that they belong to.
     pub bound_allocations: u64,
-    /// Whether no allocator can do better.
+    /// True if no allocator can do better.
     pub optimal: bool,
-    /// Whether the device has room for it.
+    /// True if the device has enough memory for it.
     pub fits: bool,
-    /// Requests that it did not foresee.
+    /// Number of requests that the plan did not contain.
     #[serde(rename = "departures")]
     pub unforeseen: u64,
 }
@@ -209,7 +209,7 @@ impl PolicyResult {
         }
     }
 
-    /// Why it does not fit under a limit; `None` where it does.
+    /// Why it does not fit under a limit; `None` if it fits.
     pub fn misfit(&self) -> Option<String> {
         let Self { policy, newly_failed, peak, .. } = self;
         match self.first_failure {
@@ -224,7 +224,7 @@ impl PolicyResult {
         }
     }
 
-    /// What the tables do not say.
+    /// Remarks that the tables do not contain.
     fn remarks(&self, alone: bool) -> Vec<String> {
         let Self { policy, fragmentation, .. } = self;
         let mut out = Vec::new();
@@ -251,7 +251,7 @@ impl PolicyResult {
         out
     }
 
-    /// A column of the samples, for a chart.
+    /// A column of the samples, as a series of a chart.
     fn series(&self, name: &str, column: usize, color: usize, shape: Shape) -> Series {
         let points = self.samples.iter().map(|sample| (sample[0] as f64, sample[column] as f64)).collect();
         Series { name: name.into(), points, color, shape }
@@ -297,11 +297,11 @@ impl PlanResult {
     }
 }
 
-/// Policies that a chart can tell apart.
+/// The most policies that can be told apart in a chart.
 const MAX_SERIES: usize = 7;
 
 impl ReplayResult {
-    /// What these policies took for a trace, each with its name.
+    /// Makes the result from the figures of these policies for a trace; each policy has a name.
     pub fn of(
         trace: &Trace,
         bound: &LowerBound,
@@ -348,7 +348,7 @@ impl ReplayResult {
         )
     }
 
-    /// A line for each policy.
+    /// A table with a line for each policy.
     fn in_short(&self) -> Table {
         let columns = ["policy", "peak reserved", "above bound", "driver calls", "failed", "newly"];
         let row = |policy: &PolicyResult| {
@@ -401,7 +401,7 @@ impl ReplayResult {
         Table::new(title, &columns, self.policies.iter().map(row).collect())
     }
 
-    /// Reserved under each policy; the recording's own curve, allocated, once.
+    /// A chart of reserved memory under each policy, and of the recording's own allocated memory.
     fn over_time(&self) -> Chart {
         let drawn = self.policies.iter().take(MAX_SERIES).enumerate();
         let reserved = drawn.map(|(color, policy)| policy.series(&policy.policy, 2, color + 1, Shape::Steps));
@@ -416,7 +416,7 @@ impl ReplayResult {
         }
     }
 
-    /// Of one policy: how much of it is of no use.
+    /// A chart of one policy's unused memory.
     fn unused(&self) -> Option<Chart> {
         let [policy] = self.policies.as_slice() else { return None };
         let series = vec![
@@ -432,7 +432,7 @@ impl Findings for ReplayResult {
     const SCHEMA: &'static str = "vramlab-replay-1";
 
     fn title(&self) -> String {
-        // Of several, the one that takes least.
+        // With several policies, the one that needs least.
         let takes = |policy: &&PolicyResult| (policy.newly_failed, policy.peak.reserved);
         let Some(best) = self.policies.iter().min_by_key(takes) else { return self.trace.name.clone() };
         let least = if self.policies.len() > 1 { ", the least" } else { "" };

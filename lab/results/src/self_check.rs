@@ -4,35 +4,35 @@ use lab_base::figures::{both, counted, grouped, short};
 use lab_traces::snapshot::Agreement;
 use serde::{Deserialize, Serialize};
 
-/// A figure as recorded, and here.
+/// A figure of the recording, and of the replay.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub struct Both {
-    /// In the recording.
+    /// Figure of the recording.
     pub recorded: u64,
-    /// Here.
+    /// Figure of the replay.
     pub replayed: u64,
 }
 
-/// How far a replay under the recorded settings repeats a recording.
+/// Result of comparing a replay under the recorded settings with the recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SelfCheck {
-    /// Whether nothing differs.
+    /// True if nothing differs.
     pub exact: bool,
-    /// Segments in the recording at the end.
+    /// Number of segments in the recording at the end.
     pub segments: u64,
-    /// Those that the replay has too, block by block.
+    /// Number of them that the replay has too, block by block.
     pub equal_segments: u64,
-    /// Allocations, without those that failed and those that lived before the recording.
+    /// Number of allocations, without those that failed and those from before the recording.
     pub allocations: u64,
-    /// Those that landed where they were.
+    /// Number of allocations at the recorded address.
     pub placed: u64,
-    /// The most that was reserved.
+    /// Peak of reserved memory.
     pub peak_reserved: Both,
-    /// What is reserved at the end.
+    /// Reserved memory at the end.
     pub final_reserved: Both,
     /// Requests that failed.
     pub failed: Both,
-    /// Allocations that lived before the recording began, which are placed anew.
+    /// Number of allocations from before the recording, which are placed anew.
     pub allocations_before: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What other settings of the allocator would have done, in results of runs.
+//! Effects of other allocator settings, in results of runs.
 
 use lab_base::figures::{grouped, short};
 use lab_base::section::{Section, Tries, Try};
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::self_check::SelfCheck;
 
-/// What a run would have taken under other settings of the allocator, by replay of its events. Bytes.
+/// Memory of a run under other allocator settings, by replay of its events. Bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WhatIfResult {
     /// Whether a replay under the recorded settings repeats the recording: if not, nothing is proposed.
     pub self_check: SelfCheck,
-    /// What there is for PyTorch on the card; null: as much as it wants.
+    /// Memory of the card that PyTorch can use; null if it is unlimited.
     pub capacity_bytes: Option<u64>,
-    /// The recorded settings there; null where the self-check failed.
+    /// Result under the recorded settings; null if the self-check failed.
     pub recorded: Option<Setting>,
-    /// The others, the best first.
+    /// Results under other settings, the best first.
     pub tried: Vec<Setting>,
 }
 
-/// Less than this share of what is reserved is not worth a setting.
+/// Savings below this share of reserved memory are not worth a setting.
 const WORTH: f64 = 0.01;
 
 impl WhatIfResult {

@@ -10,14 +10,14 @@ use lab_training::pipeline::Cut;
 /// A device of a backend.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceName {
-    /// As `--backend` takes it.
+    /// Name that `--backend` takes.
     pub backend: String,
-    /// Its number there.
+    /// Its number in the backend.
     pub index: usize,
 }
 
 impl DeviceName {
-    /// Its number for the backend, which may be [one device](Entry::is_shared) by several names.
+    /// Returns the device's number for the backend, which may be [one device](Entry::is_shared) under several names.
     pub fn number(&self, backends: &[Entry]) -> usize {
         let one = backends.iter().any(|entry| entry.name == self.backend && entry.is_shared());
         if one { 0 } else { self.index }
@@ -77,7 +77,7 @@ impl fmt::Display for DeviceList {
 pub struct CutList(pub Vec<usize>);
 
 impl CutList {
-    /// As a split takes it.
+    /// Returns the cut for a pipeline.
     pub fn cut(&self) -> Cut {
         Cut::Before(self.0.clone())
     }

@@ -1,4 +1,4 @@
-//! A run's fields by name: what scans, lock files and other programs edit.
+//! A run's fields by name: scans, lock files and other programs edit them.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use serde_json::{Map, Value};
 
 use super::spec::RunSpec;
 
-/// Fields of which a run has one or the other: to say one takes the other back.
+/// Pairs of fields of which a run has one or the other: setting one unsets the other.
 const RIVALS: [(&str, &str); 2] = [("model", "model-file"), ("load", "resume")];
 
-/// Fields that do not go together.
+/// Fields that cannot be combined.
 const EXCLUSIVE: [(&str, &str); 5] = [
     ("data-parallel", "devices"),
     ("backend", "devices"),
@@ -20,7 +20,7 @@ const EXCLUSIVE: [(&str, &str); 5] = [
     ("resume", "data-parallel"),
 ];
 
-/// Fields that say something only beside another one.
+/// Fields that have a meaning only beside another one.
 const NEEDS: [(&str, &str); 5] = [
     ("micro-batches", "devices"),
     ("cut", "devices"),
@@ -32,35 +32,35 @@ const NEEDS: [(&str, &str); 5] = [
 /// The largest size of one dimension. Products of two stay within 64 bits.
 const MAX_SIZE: usize = 1 << 30;
 
-/// The most layers: each takes room on the host even where the device has none.
+/// The most layers: each needs memory on the host even if it needs none on the device.
 const MAX_LAYERS: usize = 1 << 16;
 
 impl RunSpec {
-    /// Every field by name; null (or false) where nothing was said.
+    /// Returns every field by name; null (or false) if it was not set.
     pub fn fields(&self) -> Map<String, Value> {
         match serde_json::to_value(self) {
             Ok(Value::Object(fields)) => fields,
-            // It is a struct of numbers and text, which JSON can say.
+            // A struct of numbers and text can always be written in JSON.
             _ => Map::new(),
         }
     }
 
-    /// What was said, by name.
+    /// Returns the fields that were set, by name.
     pub fn said(&self) -> Map<String, Value> {
         let mut fields = self.fields();
         fields.retain(|_, value| !value.is_null() && *value != Value::Bool(false));
         fields
     }
 
-    /// Whether a run has such a field.
+    /// Whether a run has a field of this name.
     pub fn has_field(name: &str) -> bool {
         Self::default().fields().contains_key(name)
     }
 
-    /// The same with these fields changed; null takes back what was said. Text is understood as it would be typed.
+    /// Returns the run with these fields changed; null unsets a field. Text is read as it would be on the command line.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming a field that a run does not have, or whose value cannot be understood.
+    /// [`Error::Usage`] naming a field that a run does not have, or whose value cannot be read.
     pub fn with<'a>(&self, changes: impl IntoIterator<Item = (&'a str, &'a Value)>) -> Result<Self> {
         let mut fields = self.fields();
         for (name, value) in changes {
@@ -87,10 +87,10 @@ impl RunSpec {
         Ok(changed)
     }
 
-    /// From a table of a configuration file or another program, in which nothing else stands.
+    /// Reads a table of a configuration file or of another program, which contains only fields of a run.
     ///
     /// # Errors
-    /// As [`with`](Self::with); fields of which a run has one or the other.
+    /// Those of [`with`](Self::with); both fields of a pair of which a run has only one.
     pub fn of_fields(fields: &Map<String, Value>) -> Result<Self> {
         let stands = |name: &str| fields.get(name).is_some_and(|value| !value.is_null());
         if let Some((one, other)) = RIVALS.iter().find(|(one, other)| stands(one) && stands(other)) {
@@ -99,7 +99,7 @@ impl RunSpec {
         Self::default().with(fields.iter().map(|(name, value)| (name.as_str(), value)))
     }
 
-    /// Refuses numbers that no run can have, and fields that cannot go together.
+    /// Refuses numbers that no run can have, and fields that cannot be combined.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the field.
@@ -112,7 +112,7 @@ impl RunSpec {
         }
     }
 
-    /// As [`check`](Self::check), of fields to which others may be added.
+    /// Like [`check`](Self::check), for fields to which others may be added.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the field.
@@ -207,7 +207,7 @@ fn understood(name: &str, value: &Value) -> Result<Value> {
     taken.ok_or_else(|| Error::usage(name, said_plainly(&problem.to_string(), value)))
 }
 
-/// serde's message, in the words of this program.
+/// Rewrites serde's message in the words of this program.
 fn said_plainly(problem: &str, value: &Value) -> String {
     match problem.rsplit_once("expected ") {
         Some((_, kind)) if problem.starts_with("invalid ") => {

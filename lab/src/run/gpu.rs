@@ -9,22 +9,22 @@ use serde::ser::Serializer;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A card by its name, or by what the driver says it has.
+/// A card by its name, or a size of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gpu {
-    /// With its own total, and a context on it.
+    /// A card, with its own total and a context on it.
     Card {
-        /// Which.
+        /// The card.
         card: &'static Card,
-        /// Whether the smallest context that it may have is counted, not the largest.
+        /// True if the smallest context that it may have counts, false for the largest.
         least_context: bool,
     },
-    /// This much for tensors: no context is taken off.
+    /// This much memory for tensors: no context is subtracted.
     Bytes(u64),
 }
 
 impl Gpu {
-    /// The card, where one was named.
+    /// The card, if one was named.
     pub fn card(self) -> Option<&'static Card> {
         match self {
             Gpu::Card { card, .. } => Some(card),
@@ -50,7 +50,7 @@ impl FromStr for Gpu {
 }
 
 impl Serialize for Gpu {
-    /// As it can be read again: a name, or a number of bytes.
+    /// Writes it in a form that can be read again: a name, or a number of bytes.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Gpu::Card { card, .. } => serializer.serialize_str(card.name),
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for Gpu {
     }
 }
 
-/// What neither a card nor a size may have meant.
+/// Error text for a name that is neither a card nor a size, with what may have been meant.
 fn unknown(text: &str) -> String {
     let size = format!("{text}iB");
     let like = match bytes::parse_memory(&size) {
@@ -80,10 +80,10 @@ fn unknown(text: &str) -> String {
     format!("neither a card nor a size such as 24GiB; did you mean {like}? The cards are {}", names.join(", "))
 }
 
-/// What a number without a unit may have meant.
+/// Error text for a number without a unit, with what may have been meant.
 fn not_bytes(text: &str, bytes: u64) -> String {
     let cards: Vec<&str> = cards::ALL.iter().map(|card| card.name).filter(|name| name.contains(text)).collect();
-    // Two digits are in many names, and are a size.
+    // Two digits occur in many names, and may be a size.
     let card = if text.len() > 2 && !cards.is_empty() { format!("{}, or ", one_of(&cards)) } else { String::new() };
     let size = if bytes <= 1024 { format!("{text}GiB") } else { "24GiB".into() };
     format!("that would be {bytes} bytes; did you mean {card}a size such as {size}?")
@@ -101,7 +101,7 @@ fn without_profile(card: &Card) -> String {
     )
 }
 
-/// `'a'`, `'a' or 'b'`, `'a', 'b' or 'c'`.
+/// Formats `'a'`, `'a' or 'b'`, `'a', 'b' or 'c'`.
 fn one_of(names: &[&str]) -> String {
     let quoted: Vec<String> = names.iter().map(|name| format!("'{name}'")).collect();
     match quoted.split_last() {

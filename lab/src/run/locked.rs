@@ -1,4 +1,4 @@
-//! A run of a lock file: where it is measured, and what it takes.
+//! A run of a lock file: its device, and its memory.
 
 use lab_analysis::lock::Footprint;
 use lab_base::error::{Error, Result};
@@ -11,15 +11,15 @@ use super::session::{Session, flow};
 use super::spec::{BeginSpec, RunSpec};
 
 impl RunSpec {
-    /// On `meta`, unless said.
+    /// Whether the run is on paper, which it is unless a device is named.
     pub fn is_on_paper(&self) -> bool {
         self.device.backend.as_deref().is_none_or(|backend| backend == Meta::NAME)
     }
 
-    /// As a lock file has it: from the beginning, and on paper unless a device that is there is named.
+    /// Returns the run in the form of a lock file: from the beginning, and on paper unless a real device is named.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a run that goes on from a file, and for a card on paper beside a device.
+    /// [`Error::Usage`] for a run that continues from a file, and for a card on paper beside a device.
     pub fn locked(mut self) -> Result<Self> {
         if self.begin != BeginSpec::default() {
             let field = if self.begin.load.is_some() { "load" } else { "resume" };
@@ -35,7 +35,7 @@ impl RunSpec {
 }
 
 impl Session {
-    /// Makes the run and says what it took, with what its device deviates in; `None` where it was stopped.
+    /// Makes the run. Returns its memory and the deviations of its device; `None` if it was stopped.
     pub fn footprint(&self, stop: &dyn Fn() -> bool) -> Result<Option<(Footprint, Deviations)>> {
         let device = self.target.clone().history(true).open()?;
         self.check_size(&device, stop)?;

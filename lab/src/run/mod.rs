@@ -1,4 +1,4 @@
-//! A run: what is asked for ([`RunSpec`]), what that comes to ([`resolve()`] → [`Session`]), and what would change it ([`techniques()`]).
+//! A run: its fields ([`RunSpec`]), the checked and complete form of them ([`resolve()`] → [`Session`]), and changes to it ([`techniques()`]).
 //!
 //! ```text
 //! flags, TOML, lock files, scans → RunSpec → resolve → Session { network, settings, source, target } → train

@@ -1,4 +1,4 @@
-//! What is trained: a network of our own, one of the transformers library, or one that PyTorch exported.
+//! The network of a run: one of this program, one of the transformers library, or one that PyTorch exported.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -15,19 +15,19 @@ use super::spec::ModelSpec;
 
 /// A network before it is on a device.
 pub enum Network {
-    /// With a loss of its own task.
+    /// A network of this program, with the loss of its task.
     Architecture(Box<dyn Architecture>),
-    /// With its loss inside, and what the script around it holds of a result.
+    /// A network of transformers, which computes its own loss, and what the surrounding script keeps of a result.
     Pretrained(Box<Pretrained>, Keep),
-    /// As a graph, with a loss inside or chosen, and what should be said of it.
+    /// A graph exported by PyTorch, with its own loss or a chosen one, and warnings about it.
     Exported(Box<Exported>, Vec<String>),
 }
 
 impl Network {
-    /// From a `config.json`, when the model file is one.
+    /// Reads a `config.json`, if the model file is one.
     ///
     /// # Errors
-    /// What no such network has; what the file asks for and is not represented.
+    /// Fields that do not apply to such a network; settings of the file that are not represented.
     pub(super) fn pretrained(spec: &ModelSpec) -> Result<Option<Self>> {
         let Some(path) = spec.config_json() else {
             return match spec.of_pretrained() {
@@ -49,10 +49,10 @@ impl Network {
         Ok(Some(Self::Pretrained(Box::new(model), spec.keep.unwrap_or_default())))
     }
 
-    /// From a `.pt2` file, when the model file is one.
+    /// Reads a `.pt2` file, if the model file is one.
     ///
     /// # Errors
-    /// What no exported network has; what the file has and is not represented.
+    /// Fields that do not apply to an exported network; contents of the file that are not represented.
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
         let Some(path) = spec.model_file.as_deref().filter(|path| exported::is_export(path)) else {
             return match spec.loss {
@@ -78,7 +78,7 @@ impl Network {
         }
     }
 
-    /// What it is, what it does, how it is built.
+    /// The network's architecture.
     pub fn architecture(&self) -> &dyn Architecture {
         match self {
             Self::Architecture(architecture) => architecture.as_ref(),
@@ -87,7 +87,7 @@ impl Network {
         }
     }
 
-    /// Synthetic batches as it is trained on: the same in every step, or another one each time.
+    /// Synthetic batches of the kind that it is trained on: the same in every step, or a new one each time.
     pub(super) fn synthetic(&self, seed: u64) -> Source {
         match self {
             Self::Architecture(_) | Self::Exported(..) => Source::Synthetic { seed },
@@ -95,7 +95,7 @@ impl Network {
         }
     }
 
-    /// Trains it, from the beginning that `continuation` says, leaving there what the next run needs to go on.
+    /// Trains the network from where `continuation` begins, and saves in it what the next run needs.
     ///
     /// # Errors
     /// Settings that cannot work, a file that does not fit, those of the device; with what was measured before.
@@ -127,18 +127,18 @@ impl Network {
 }
 
 impl ModelSpec {
-    /// A network of our own, by its name.
+    /// Returns a network of this program by its name.
     pub(super) fn architecture(&self) -> Result<Box<dyn Architecture>> {
         lab_models::architecture(self.name(), &self.options())
     }
 
-    /// The file, when it is a configuration of the transformers library.
+    /// The model file, if it is a configuration of the transformers library.
     pub(super) fn config_json(&self) -> Option<&Path> {
         let path = self.model_file.as_deref()?;
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")).then_some(path)
     }
 
-    /// For such a configuration.
+    /// Options for such a configuration.
     fn pretrained_options(&self) -> huggingface::Options {
         huggingface::Options {
             sequence: self.sequence,
@@ -155,7 +155,7 @@ impl ModelSpec {
         }
     }
 
-    /// The first of the fields that belong to a `config.json` alone, where one was given.
+    /// Name of the first given field that applies only to a `config.json`; `None` if there is none.
     fn of_pretrained(&self) -> Option<&'static str> {
         let given = [
             ("head", self.head.is_some()),
@@ -169,7 +169,7 @@ impl ModelSpec {
         given.iter().find(|(_, given)| *given).map(|(field, _)| *field)
     }
 
-    /// For the constructor of a network of our own.
+    /// Options for the constructor of a network of this program.
     pub(super) fn options(&self) -> ModelOptions {
         ModelOptions {
             layers: self.layers,

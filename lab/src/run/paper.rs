@@ -1,4 +1,4 @@
-//! Runs on paper: what they take, and how they go in the memory that there is.
+//! Runs on paper: the memory they need, and whether they fit into a limit.
 
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
@@ -11,49 +11,49 @@ use super::resolve::resolve;
 use super::session::{SETTLED, Session, flow, taken};
 use super::spec::RunSpec;
 
-/// Steps, and micro-batches of each, after which everything that is kept from one to the next is there.
+/// Steps, and micro-batches of each, after which everything that is kept from one to the next exists.
 const FILLED: usize = 2;
 
-/// The most steps of a run that confirms what a shorter one found: more than a prediction makes unless told.
+/// The most steps of a run that confirms the result of a shorter one: more than a prediction makes by default.
 const CONFIRMED: usize = 16;
 
-/// What a run takes.
+/// Memory of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// The most that is allocated at once.
+    /// Peak of allocated memory.
     pub allocated_bytes: u64,
-    /// The most that is reserved, with memory enough.
+    /// Peak of reserved memory, with memory enough.
     pub reserved_bytes: u64,
-    /// How it goes in the memory that there is; `None` where nothing was said about that.
+    /// The run within the memory limit; `None` without a limit.
     pub room: Option<Room>,
-    /// What was done otherwise than the program that the run stands for would.
+    /// Deviations from the program that the run stands for.
     pub deviations: Deviations,
 }
 
-/// A run in the memory that there is.
+/// A run within a memory limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// What a process may take.
+    /// Memory that a process may use.
     pub budget_bytes: u64,
-    /// The most that it reserves there, if it goes through: no more than there is, since PyTorch gives its cache back before it runs out.
+    /// Peak of memory reserved there, if the run completes. It is at most the limit, since PyTorch frees its cache before it runs out.
     pub reserved_bytes: Option<u64>,
-    /// Whether it would go through with the smallest context that the card may have.
+    /// True if it would complete with the smallest context that the card may have.
     pub with_least_context: bool,
 }
 
 impl Figures {
-    /// Whether it goes through in the memory that there is.
+    /// Whether it completes within the limit; `None` without one.
     pub fn fits(&self) -> Option<bool> {
         self.room.map(|room| room.reserved_bytes.is_some())
     }
 
-    /// Bytes that are needed beyond what there is, where it does not go through.
+    /// Bytes that the run lacks, if it does not complete.
     pub fn missing_bytes(&self) -> Option<u64> {
         let room = self.room.filter(|room| room.reserved_bytes.is_none())?;
         Some(self.reserved_bytes.saturating_sub(room.budget_bytes))
     }
 
-    /// Whether its tensors alone would go in, so that only the way in which memory is cut prevents it.
+    /// Whether its tensors alone would fit, so that only fragmentation prevents it.
     pub fn is_fragmented(&self) -> bool {
         self.room.is_some_and(|room| room.reserved_bytes.is_none() && self.allocated_bytes <= room.budget_bytes)
     }
@@ -71,17 +71,17 @@ impl From<&Figures> for NeedsResult {
     }
 }
 
-/// Makes runs on paper: with the backends of this build, until it is told to stop.
+/// Makes runs on paper with the backends of this build, until a stop is requested.
 #[derive(Clone, Copy)]
 pub struct Paper<'a> {
-    /// Whose workspaces can be asked for.
+    /// Backends whose workspaces can be counted.
     pub backends: &'static [Entry],
-    /// Whether to stop.
+    /// True if a stop was requested.
     pub stop: &'a (dyn Fn() -> bool + Sync),
 }
 
 impl Paper<'_> {
-    /// What a run on paper takes: on a device without end, and, where there is a limit, on one of that size.
+    /// Runs on paper: on an unlimited device, and, if there is a limit, on one of that size.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
         let session = self.settled(&spec.endless())?;
         let device = session.target.open()?;
@@ -100,7 +100,7 @@ impl Paper<'_> {
         Ok(Figures { allocated_bytes, reserved_bytes, room, deviations: device.deviations() })
     }
 
-    /// The most that a run reserves in the memory that there is; `None` where it runs out.
+    /// Peak of memory reserved within the limit; `None` if memory runs out.
     fn in_room(&self, spec: &RunSpec, needs: Needs) -> Result<Option<u64>> {
         let session = self.settled(spec)?;
         match session.target.budget_bytes()? {
@@ -108,7 +108,7 @@ impl Paper<'_> {
             Some(budget) if needs.reserved_bytes > budget => {}
             _ => return Ok(Some(needs.reserved_bytes)),
         }
-        // What is reserved beyond need is given back before memory runs out: the run itself tells.
+        // Memory reserved beyond need is freed before memory runs out, so only the run itself can tell.
         let device = session.target.open()?;
         match self.train(&session, &device) {
             Ok(()) => Ok(Some(device.stats().reserved_bytes.all.peak)),
@@ -117,7 +117,7 @@ impl Paper<'_> {
         }
     }
 
-    /// The same with segments that grow, where the run has a cache and not these already.
+    /// Figures with expandable segments, if the run has a cache and does not use them already.
     pub fn with_expandable_segments(&self, spec: &RunSpec) -> Result<Option<Figures>> {
         let mut variant = spec.clone();
         let settings = variant.allocator.alloc_conf.take().unwrap_or_default();
@@ -165,7 +165,7 @@ impl Paper<'_> {
         }
     }
 
-    /// What a run holds at its peak, with memory enough.
+    /// Contents of memory at the peak, with memory enough.
     pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
         let session = self.settled(&spec.endless())?;
         let device = session.target.open()?;
@@ -186,15 +186,15 @@ impl Paper<'_> {
         resolve(spec, self.backends)
     }
 
-    /// Trains, for what it leaves in the device's books.
+    /// Trains, for the sake of the device's ledger.
     ///
     /// # Errors
-    /// Settings that cannot work; those of the device, running out of memory among them.
+    /// Settings that cannot work; those of the device, including running out of memory.
     pub fn train(&self, session: &Session, device: &Device) -> Result<()> {
         Ok(session.train(device, &mut |_| flow(self.stop)).map(drop)?)
     }
 
-    /// How many tensors the network has before its first step.
+    /// Number of tensors that the network has before its first step.
     pub(super) fn tensors(&self, spec: &RunSpec) -> Result<u64> {
         let session = self.settled(&spec.endless())?.at_most(0);
         let device = session.target.open()?;

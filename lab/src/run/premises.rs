@@ -1,4 +1,4 @@
-//! What an answer rests on: the type, the tokens and the batch, and where each came from.
+//! Premises of an answer: the type, the tokens and the batch, each with its source.
 
 use lab_base::error::Result;
 use lab_base::figures::{counted, grouped};
@@ -10,7 +10,7 @@ use lab_training::{Precision, RunSettings};
 use super::network::Network;
 use super::spec::RunSpec;
 
-/// The precision that a run has unless a flag says another: the model file's, or the type that a checkpoint is loaded in.
+/// Precision of a run unless a flag sets another: that of the model file, or the type in which a checkpoint is loaded.
 ///
 /// # Errors
 /// A type in a `config.json` that is not represented.
@@ -23,12 +23,12 @@ pub(super) fn precision(network: &Network, of_file: Option<Precision>) -> Result
     }
 }
 
-/// What a run's file says of it.
+/// What a run's file sets.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OfFile {
-    /// Whether it says the precision.
+    /// True if it sets the precision.
     pub precision: bool,
-    /// Whether it says the batch.
+    /// True if it sets the batch.
     pub batch: bool,
 }
 
@@ -98,7 +98,7 @@ fn of_checkpoint(saved: &SavedType, taken: Precision, typed: bool, file: &str) -
     }
 }
 
-/// In PyTorch's words.
+/// PyTorch's name of a precision.
 fn words(precision: Precision) -> &'static str {
     match precision {
         Precision::Fp32 => "float32",

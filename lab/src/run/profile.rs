@@ -1,4 +1,4 @@
-//! Which memory profile a run is counted by, and the environment that PyTorch is taken to run in.
+//! Memory profile that a run is counted by, and the environment that PyTorch is assumed to run in.
 
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
@@ -13,7 +13,7 @@ use super::target::Target;
 /// The prefix of a backend whose own workspaces are counted.
 const NATIVE: &str = "native:";
 
-/// What PyTorch and its libraries read about workspaces.
+/// Variables by which PyTorch and its libraries size workspaces.
 const VARIABLES: [&str; 4] = [
     "CUBLAS_WORKSPACE_CONFIG",
     "CUBLASLT_WORKSPACE_SIZE",

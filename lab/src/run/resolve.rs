@@ -1,4 +1,4 @@
-//! From what was said to what is done: everything filled in and checked before anything runs.
+//! From the fields that were set to a complete run: everything is filled in and checked before anything runs.
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use super::session::Session;
 use super::spec::RunSpec;
 use super::target::Target;
 
-/// Steps, unless said.
+/// Default number of steps.
 const STEPS: usize = 10;
-/// Times through a data set, unless said.
+/// Default number of epochs of a data set.
 const EPOCHS: usize = 20;
 
-/// What a run of these fields does, on a device of these backends.
+/// Resolves the fields of a run, on a device of these backends.
 ///
 /// # Errors
-/// Fields that cannot be understood or cannot go together, a file that is none, a device that is absent.
+/// Fields that cannot be read or combined, a file of the wrong kind, a device that is absent.
 pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     spec.check()?;
     one_device(spec)?;
@@ -45,17 +45,17 @@ pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     Ok(Session { network, run, source, target, premises, in_force, notes: Vec::new(), remarks })
 }
 
-/// The device of a run of these fields, with what should be said of the choice.
+/// Returns the device of a run, with remarks on the choice.
 ///
 /// # Errors
-/// As [`resolve`], for what concerns the device.
+/// Those of [`resolve`] that concern the device.
 pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec<Remark>)> {
     spec.check()?;
     let (target, remarks) = Target::of(spec, backends)?;
     Ok((profile::counted(target, spec, backends)?, remarks))
 }
 
-/// What is divided over several devices is not a run on one: who divides it asks for each part [`alone`](RunSpec::alone).
+/// Refuses a run over several devices. Callers that divide one ask for each part [`alone`](RunSpec::alone).
 fn one_device(spec: &RunSpec) -> Result<()> {
     let divided = RunSpec { parallel: spec.parallel.clone(), ..RunSpec::default() }.said();
     match divided.keys().next() {
@@ -78,7 +78,7 @@ struct FileSays {
     schedule: Option<Schedule>,
 }
 
-/// The network, and what its file says of training it.
+/// Returns the network, and the training settings of its file.
 fn network(spec: &RunSpec) -> Result<(Network, FileSays)> {
     if let Some(network) = Network::pretrained(&spec.model)? {
         return Ok((network, FileSays::default()));
@@ -105,7 +105,7 @@ fn network(spec: &RunSpec) -> Result<(Network, FileSays)> {
     Ok((Network::Architecture(model.architecture), says))
 }
 
-/// How it is trained, but for the number of steps.
+/// Returns the settings of the training, except the number of steps.
 fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSettings> {
     let training = &spec.training;
     let defaults = network.architecture().defaults();
@@ -138,7 +138,7 @@ fn with_seed(spec: &RunSpec, seed: u64) -> RunSpec {
     spec
 }
 
-/// The order of phases that was said, or the file's, or the usual one.
+/// Returns the given schedule, or the file's, or the usual one.
 fn schedule(text: Option<&str>, file: Option<Schedule>) -> Result<Schedule> {
     let Some(text) = text else { return Ok(file.unwrap_or_default()) };
     if pipeline::Schedule::NAMES.contains(&text) {
@@ -153,7 +153,7 @@ fn schedule(text: Option<&str>, file: Option<Schedule>) -> Result<Schedule> {
     })
 }
 
-/// The file's optimizer, or the one that was said, or the network's, with what was said about it.
+/// Returns the file's optimizer, or the given one, or the network's default, with the given settings.
 fn optimizer(spec: &RunSpec, file: Option<OptimizerSettings>, defaults: &Defaults) -> Result<OptimizerSettings> {
     let training = &spec.training;
     let mut settings = match (training.optimizer, file) {
@@ -171,12 +171,12 @@ fn optimizer(spec: &RunSpec, file: Option<OptimizerSettings>, defaults: &Default
     settings.maximize |= training.maximize;
     settings.capturable |= training.capturable;
     settings.implementation = training.optimizer_impl.map_or(settings.implementation, Implementation::from);
-    // Built over nothing, to hear its objections before anything is run.
+    // Built without parameters, so that wrong settings fail before anything runs.
     settings.build(Vec::new())?;
     Ok(settings)
 }
 
-/// The data's name, where batches come from, and how many steps to take.
+/// Returns the data's name, the source of batches, and the number of steps.
 fn data(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<(String, Source, usize)> {
     let seed = run.seed;
     let data = DataSpec::parse(spec.training.data.as_deref().unwrap_or("synthetic"));
@@ -185,14 +185,14 @@ fn data(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<(String,
     if data == DataSpec::Synthetic {
         return Ok((name, network.synthetic(seed), STEPS));
     }
-    // Only synthetic data look at it.
+    // Used by synthetic data only.
     let unused = Synthetic { input_dims: Vec::new(), n_classes: 0, len: 0, seed };
     let examples = data.load(&unused).map_err(|error| Error::usage("data", error.to_string()))?;
     let steps = EPOCHS * (examples.split(Split::Train).len() / run.batch).max(1);
     Ok((name, Source::Dataset { data: Arc::new(examples), seed }, steps))
 }
 
-/// Every field with what is in force: it says the run again.
+/// Returns every field with the value in force: these fields repeat the run.
 fn in_force(spec: &RunSpec, run: &RunSettings, data: String, network: &Network, target: &Target) -> RunSpec {
     let mut spec = spec.clone();
     if spec.model.model_file.is_none() {

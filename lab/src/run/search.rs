@@ -1,4 +1,4 @@
-//! The largest size of a run that fits, and the law of its peak until then.
+//! The largest size of a run that fits, and the law of its peak up to it.
 
 use std::cell::Cell;
 
@@ -13,14 +13,14 @@ use super::network::Network;
 use super::paper::Paper;
 use super::spec::RunSpec;
 
-/// Steps of each run, unless said: after the second nothing changes any more.
+/// Default number of steps of each run: nothing changes after the second.
 const STEPS: usize = 3;
 
-/// Where a search ends, unless said.
+/// Default end of a search.
 const MAX_EXAMPLES: usize = 1 << 20;
 const MAX_TOKENS: usize = 1 << 17;
 
-/// What is made as large as fits.
+/// The size that a search maximizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
     /// Examples per step.
@@ -33,7 +33,7 @@ pub enum Quantity {
 named!(Quantity, "quantity", { Batch = "batch", Sequence = "sequence" });
 
 impl Quantity {
-    /// The premise that it takes the place of.
+    /// Name of the premise that it replaces.
     pub fn premise(self) -> &'static str {
         match self {
             Quantity::Batch => "batch",
@@ -44,27 +44,27 @@ impl Quantity {
 
 /// A search for the largest size.
 pub struct Search<'a> {
-    /// Of what.
+    /// The size that is maximized.
     pub of: Quantity,
-    /// The run, whatever its size.
+    /// The run, with any size.
     pub spec: RunSpec,
-    /// Where to stop looking.
+    /// Largest size to try.
     pub maximum: usize,
     /// Makes the runs.
     pub paper: Paper<'a>,
-    /// Told of each run: its size.
+    /// Called before each run with its size.
     pub on_run: &'a dyn Fn(usize),
 }
 
-/// What a search found.
+/// Result of a search.
 pub struct Largest {
     /// What fits.
     pub fit: Fit,
-    /// The law of the peak until then.
+    /// Law of the peak up to it.
     pub law: Law,
-    /// The largest that fits with the smallest context that the card may have, where that is more.
+    /// The largest size that fits with the smallest context that the card may have, if that is more.
     pub perhaps: Option<usize>,
-    /// What the runs did otherwise than PyTorch would.
+    /// Deviations of the runs from PyTorch.
     pub deviations: Deviations,
 }
 
@@ -76,7 +76,7 @@ impl RunSpec {
         self
     }
 
-    /// The same with another size.
+    /// Returns the run with another size.
     #[must_use]
     pub fn sized(&self, of: Quantity, size: Option<usize>) -> Self {
         let mut spec = self.clone();
@@ -88,13 +88,13 @@ impl RunSpec {
     }
 }
 
-/// Where a search ends, unless said: what the network itself can take.
+/// Default end of a search: the largest size that the network itself can take.
 ///
 /// # Errors
-/// Tokens of a network that takes none.
+/// Tokens for a network that takes none.
 pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> {
     if of == Quantity::Batch {
-        // An export may have been made for batches up to a size of its own.
+        // An export may be limited to batches of a size of its own.
         let exported = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);
         let session = if exported { Some(paper.session(&spec.sized(of, None))?) } else { None };
         return Ok(match session.map(|session| session.network) {
@@ -112,7 +112,7 @@ pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> 
 }
 
 impl Search<'_> {
-    /// Searches and explains.
+    /// Searches for the largest size, and finds the law.
     ///
     /// # Errors
     /// No budget; settings that cannot work; [`Error::Interrupted`].
@@ -148,7 +148,7 @@ impl Search<'_> {
         }
     }
 
-    /// The largest that fits with the smallest context that the card may have, where that is more.
+    /// The largest size that fits with the smallest context that the card may have, if that is more.
     fn perhaps(&self, fit: &Fit) -> Result<Option<usize>> {
         if fit.at_maximum || !matches!(self.spec.device.gpu, Some(Gpu::Card { .. })) {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! A run that is ready to go: the network, how it is trained, and a device as often as it is needed.
+//! A run that is ready to start: the network, its training settings, and a device that can be opened any number of times.
 
 use std::ops::ControlFlow;
 
@@ -16,34 +16,34 @@ use super::network::Network;
 use super::spec::RunSpec;
 use super::target::Target;
 
-/// Steps after which nothing grows any more, unless something is kept that should go.
+/// Steps after which nothing grows, unless something is kept that should be freed.
 pub const SETTLED: usize = 3;
 
-/// Told of each step; says whether to go on.
+/// Called after each step; returns whether to continue.
 pub type OnStep<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
 
-/// What a run's fields come to.
+/// A resolved run.
 pub struct Session {
     /// The network.
     pub network: Network,
-    /// How it is trained.
+    /// Settings of the training.
     pub run: RunSettings,
-    /// On what.
+    /// Source of the batches.
     pub source: Source,
     /// The device.
     pub target: Target,
-    /// What the answer rests on, and where that came from.
+    /// Premises of the answer, with their sources.
     pub premises: Vec<Premise>,
-    /// Every field with what is in force.
+    /// Every field with the value in force.
     pub in_force: RunSpec,
-    /// What was taken from files instead of from fields.
+    /// Notes on values that were taken from files instead of fields.
     pub notes: Vec<String>,
-    /// What should be said of the choice of the device.
+    /// Remarks on the choice of the device.
     pub remarks: Vec<Remark>,
 }
 
 impl Session {
-    /// What the network is called.
+    /// Name of the network.
     pub fn name(&self) -> &str {
         self.network.architecture().name()
     }
@@ -53,25 +53,25 @@ impl Session {
         self.network.architecture().description()
     }
 
-    /// What the user is told before the run: what was taken from files, and what the network's file says and nobody here knows.
+    /// Warnings before the run: what was taken from files, and what the network's file sets that is not known here.
     pub fn warnings(&self) -> Vec<String> {
         self.notes.iter().chain(self.network.warnings()).cloned().collect()
     }
 
-    /// The same, keeping every event on the way.
+    /// Returns the run with a history of all events.
     #[must_use]
     pub fn with_history(self) -> Self {
         Self { target: self.target.history(true), ..self }
     }
 
-    /// The same for this many steps at most.
+    /// Returns the run with at most this many steps.
     #[must_use]
     pub fn at_most(mut self, steps: usize) -> Self {
         self.run.steps = self.run.steps.min(steps);
         self
     }
 
-    /// Trains on an opened device, from the beginning that `continuation` says.
+    /// Trains on an opened device, from where `continuation` begins.
     ///
     /// # Errors
     /// Settings that cannot work, a file that does not fit, those of the device; with what was measured before.
@@ -84,26 +84,26 @@ impl Session {
         self.network.train(device, &self.run, &self.source, continuation, on_step)
     }
 
-    /// The same from the beginning.
+    /// Trains from the beginning.
     pub fn train(&self, device: &Device, on_step: &mut OnStep<'_>) -> Result<RunResult, Failed> {
         self.train_from(device, &mut Continuation::default(), on_step)
     }
 
-    /// What the run takes with memory enough: on paper, over so many steps at most.
+    /// Memory of the run with memory enough: on paper, with at most this many steps.
     ///
     /// # Errors
-    /// As [`train_from`](Self::train_from); [`Error::Interrupted`] when it was stopped.
+    /// Those of [`train_from`](Self::train_from); [`Error::Interrupted`] if it was stopped.
     pub fn needs(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
         self.with_memory_enough(self.target.endless()?.open()?, steps, stop).map(|device| taken(&device))
     }
 
-    /// Every event of the run with memory enough: on paper, over so many steps at most.
+    /// Every event of the run with memory enough: on paper, with at most this many steps.
     pub fn drawn_with_memory_enough(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
         let device = self.with_memory_enough(self.target.endless()?.history(true).open()?, steps, stop)?;
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
     }
 
-    /// A device after the run on it.
+    /// Returns a device after the run on it.
     fn with_memory_enough(&self, device: Device, steps: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
         let bytes = batch_bytes(&self.network.architecture().task(), self.run.batch);
         if device.memory_info().zip(bytes).is_none_or(|(memory, bytes)| bytes > memory.total_bytes) {
@@ -152,7 +152,7 @@ impl Session {
         let absurd = || Error::usage("batch", format!("{batch} examples of this model are beyond what 64 bits count"));
         let bytes = batch_bytes(&self.network.architecture().task(), batch).ok_or_else(absurd)?;
         let Some(memory) = device.memory_info() else { return self.check_kernels(device, stop) };
-        // The host makes the batch before the device has it.
+        // The host makes the batch before it is copied to the device.
         let copies = if device.backend().host_memory() { 2 } else { 1 };
         if bytes <= memory.total_bytes && (copies == 1 || bytes <= memory.free_bytes / copies) {
             return self.check_kernels(device, stop);

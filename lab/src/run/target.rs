@@ -1,4 +1,4 @@
-//! The device of a run, and how its memory is handed out.
+//! Device of a run, and its allocator.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::choices::AllocatorName;
 use super::gpu::Gpu;
 use super::spec::{AllocatorSpec, RunSpec};
 
-/// How to open a device: as often as needed, each time with nothing in use.
+/// A device that can be opened any number of times, each time with nothing in use.
 #[derive(Clone)]
 pub struct Target {
     place: Place,
@@ -25,9 +25,9 @@ pub struct Target {
     seed: u64,
     history: bool,
     limited: bool,
-    /// On paper: whose kernels' workspaces are counted.
+    /// On paper: backend whose kernels' workspaces are counted.
     workspaces_of: Option<Arc<dyn Backend>>,
-    /// Whether kernels are collected and launched as graphs.
+    /// True if kernels are collected and launched as graphs.
     graphs: bool,
     /// Products of float32 that may be computed in TF32.
     tf32: Option<Tf32>,
@@ -36,7 +36,7 @@ pub struct Target {
 #[derive(Clone)]
 enum Place {
     Backend(&'static Entry, usize),
-    /// A card that exists on paper.
+    /// A card on paper.
     Card(DeviceProfile),
 }
 
@@ -76,7 +76,7 @@ impl Target {
         Ok((target, remarks))
     }
 
-    /// Fails where the device has no CUDA graphs or TF32, and they are asked for.
+    /// Fails if CUDA graphs or TF32 are asked for and the device does not have them.
     fn check_features(&self) -> Result<()> {
         let Place::Backend(entry, index) = &self.place else { return Ok(()) };
         if self.graphs {
@@ -90,15 +90,15 @@ impl Target {
         Ok(())
     }
 
-    /// Whose temporaries and workspaces operators make.
+    /// Sets the profile by which operators make temporaries and workspaces.
     pub(super) fn with_profile(self, profile: Profile) -> Self {
         Self { profile, ..self }
     }
 
-    /// On paper, with the workspaces that this backend's kernels ask for.
+    /// On paper: counts the workspaces that this backend's kernels ask for.
     ///
     /// # Errors
-    /// On a device of another backend; when the backend does not open.
+    /// On a device of another backend; if the backend does not open.
     pub(super) fn with_workspaces_of(self, name: &str, backends: &'static [Entry]) -> Result<Self> {
         match &self.place {
             Place::Backend(entry, _) if entry.name == name => Ok(self),
@@ -115,23 +115,23 @@ impl Target {
         }
     }
 
-    /// The settings of the caching allocator, if it is that.
+    /// Settings of the caching allocator, if the policy is that one.
     pub fn caching(&self) -> Option<&AllocatorConfig> {
         self.caching.as_ref()
     }
 
-    /// Whether every event is kept.
+    /// Sets whether every event is kept.
     #[must_use]
     pub fn history(self, history: bool) -> Self {
         Self { history, ..self }
     }
 
-    /// Whether the user said how much memory there is to be.
+    /// Whether the user limited the memory.
     pub fn limited(&self) -> bool {
         self.limited
     }
 
-    /// What a process may take of a fresh device, where the user said how much memory there is to be.
+    /// Memory that a process may use on a fresh device, if the user limited it.
     pub fn budget_bytes(&self) -> memcore::Result<Option<u64>> {
         if !self.limited {
             return Ok(None);
@@ -170,7 +170,7 @@ impl Target {
         Ok((self.endless()?.open_on(meta.clone())?, meta))
     }
 
-    /// The backend's name, as typed.
+    /// Name of the backend, as typed.
     pub fn backend_name(&self) -> &'static str {
         match &self.place {
             Place::Backend(entry, _) => entry.name,
@@ -178,7 +178,7 @@ impl Target {
         }
     }
 
-    /// A fresh device.
+    /// Opens a fresh device.
     ///
     /// # Errors
     /// The backend's; a fraction of a device that does not say how much memory it has.
@@ -224,7 +224,7 @@ impl Target {
         Ok(builder.seed(self.seed).history(self.history).build())
     }
 
-    /// What is known of an opened device.
+    /// Describes an opened device.
     pub fn describe(&self, device: &Device) -> DeviceInfo {
         let index = match &self.place {
             Place::Backend(_, index) => *index,
@@ -234,7 +234,7 @@ impl Target {
     }
 }
 
-/// A card that is not there; without one, a device without end.
+/// Profile of a card on paper; an unlimited device if no card is named.
 fn card(gpu: Option<Gpu>) -> DeviceProfile {
     let mut profile = DeviceProfile::default();
     match gpu {

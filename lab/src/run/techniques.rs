@@ -1,4 +1,4 @@
-//! What each technique would change: the same run on paper, once more for each.
+//! Effects of techniques: the same run on paper, once for each.
 
 use lab_analysis::side_by_side;
 use lab_base::error::Result;
@@ -14,11 +14,11 @@ use super::paper::{Figures, Paper};
 use super::session::Session;
 use super::spec::RunSpec;
 
-/// A technique, and what the run takes with it.
+/// A technique, and the memory of the run with it.
 pub struct Technique {
-    /// What it is.
+    /// Name.
     pub name: String,
-    /// The run, or why this network cannot have it.
+    /// Figures of the run, or why this network cannot have the technique.
     pub figures: Result<Figures, String>,
 }
 
@@ -130,7 +130,7 @@ impl Options {
         options.into_iter().flatten().chain(&self.optimizers)
     }
 
-    /// Without those that this network cannot have.
+    /// Removes the changes that this network cannot have.
     fn keep(&mut self, works: impl Fn(&Change) -> bool) {
         let Self { amp, checkpoint, attention, halves, smallest, fused, optimizers: _ } = self;
         for option in [amp, checkpoint, attention, halves, smallest, fused] {
@@ -179,7 +179,7 @@ fn amp(spec: &RunSpec) -> Change {
     change(format!("AMP ({precision})"), move |spec| spec.training.precision = Some(precision))
 }
 
-/// So many parts at most.
+/// The most parts of a batch.
 const MAX_PARTS: usize = 32;
 
 /// So many parameters are gone through in the parts of one step: each part is a forward and a backward more, and an answer should be there in a second.

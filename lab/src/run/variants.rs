@@ -1,4 +1,4 @@
-//! The same run somewhere else, and the profile that follows from where it is.
+//! Variants of a run on other devices, and the profile that follows from the device.
 
 use lab_base::backends::Entry;
 use lab_base::cards::Card;
@@ -8,7 +8,7 @@ use super::devices::DeviceName;
 use super::gpu::Gpu;
 use super::spec::{BeginSpec, DeviceSpec, ParallelSpec, ProfileSpec, RunSpec};
 
-/// The profile of every run for which neither a card nor a profile is named.
+/// Profile of every run that names neither a card nor a profile.
 pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
 
 /// What this program's own kernels take; of a backend, with a colon between.
@@ -19,7 +19,7 @@ const NATIVE: &str = "native";
 const EAGER: &str = "This is eager PyTorch. With torch.compile memory is another: nanoGPT (124M) takes 27 % less; it is not represented.";
 
 impl RunSpec {
-    /// The profile's name where none is said: the card's on paper.
+    /// Default profile: the card's, on paper.
     fn default_like(&self) -> &'static str {
         let card = self.device.gpu.and_then(Gpu::card);
         card.and_then(Card::profile).unwrap_or(DEFAULT_PROFILE)
@@ -35,18 +35,18 @@ impl RunSpec {
         self.like().starts_with("torch-")
     }
 
-    /// What the figures of a run on paper stand for, and what not.
+    /// What the figures of a run on paper include, and what they do not.
     pub fn notes(&self) -> Vec<&'static str> {
         if self.is_torch() { vec![EAGER] } else { Vec::new() }
     }
 
-    /// Multiprocessors of the card, where they are known.
+    /// Number of the card's multiprocessors, if it is known.
     pub fn multiprocessors(&self) -> Option<u16> {
         let of_card = self.device.gpu.and_then(Gpu::card).map(|card| card.multiprocessors);
         self.profile.multiprocessors.or(of_card)
     }
 
-    /// The same with the smallest context that the card may have; the largest decides unless said.
+    /// Returns the run with the smallest context that the card may have; by default the largest counts.
     #[must_use]
     pub fn with_least_context(mut self) -> Self {
         if let Some(Gpu::Card { least_context, .. }) = &mut self.device.gpu {
@@ -80,13 +80,13 @@ impl RunSpec {
         self
     }
 
-    /// The same on one device.
+    /// Returns the run on one device.
     #[must_use]
     pub fn alone(&self) -> Self {
         Self { parallel: ParallelSpec::default(), ..self.clone() }
     }
 
-    /// The same on this device alone.
+    /// Returns the run on this device alone.
     #[must_use]
     pub fn on(&self, name: &DeviceName, backends: &[Entry]) -> Self {
         let mut spec = self.alone();

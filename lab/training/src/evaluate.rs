@@ -1,4 +1,4 @@
-//! How much of the test data a model gets right.
+//! Accuracy of a model on test data.
 
 use lab_base::error::Result;
 use lab_models::{Input, Loss, Model, Task};
@@ -9,23 +9,23 @@ use super::settings::RunSettings;
 use super::source::{Batch, from_dataset};
 use crate::data::{Dataset, Split};
 
-/// How many of how many.
+/// Accuracy: a number of correct examples, out of a total.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Accuracy {
-    /// Classified right.
+    /// Examples classified correctly.
     pub right: usize,
-    /// Classified.
+    /// Examples classified.
     pub of: usize,
 }
 
 impl Accuracy {
-    /// As a share.
+    /// Accuracy as a share from 0 to 1.
     pub fn share(self) -> f64 {
         self.right as f64 / self.of.max(1) as f64
     }
 }
 
-/// How many examples of a split the model classifies right; `None` for an empty split.
+/// Counts the examples of a split that the model classifies correctly; `None` for an empty split.
 ///
 /// # Errors
 /// Those of the device; data that do not fit.
@@ -44,7 +44,7 @@ pub fn evaluate(
     accuracy
 }
 
-/// The same for anything that gives logits for a batch, and does not train meanwhile.
+/// The same as [`evaluate`], for any function that returns logits for a batch. It must not train meanwhile.
 ///
 /// # Errors
 /// Those of `logits`; data that do not fit.

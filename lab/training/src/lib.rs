@@ -1,8 +1,8 @@
 //! One training loop for everything that is trained: [`Trainer`] calls the phases of a [`TrainStep`] in the order of their [`Schedule`].
 //!
-//! It is given an architecture, a device, [`RunSettings`] and a [`Source`] of batches, and gives rows of what memory held
-//! after each phase, losses, and a file of the training's state. [`pipeline`] trains a network that is split over devices,
-//! [`data_parallel`] one of which several ranks have a copy or a share; [`data`] reads data sets, [`record`] is what a row says.
+//! This crate takes an architecture, a device, [`RunSettings`] and a [`Source`] of batches. It returns rows of the memory held after each phase,
+//! losses, and a file of the training's state. [`pipeline`] trains a network that is split over devices, and [`data_parallel`] one that several ranks
+//! have a copy or a share of; [`data`] reads data sets, [`record`] defines the columns of a row.
 
 mod checkpoint;
 pub mod data;

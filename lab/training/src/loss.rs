@@ -1,15 +1,15 @@
-//! What a result is compared with its targets by.
+//! Losses: comparing a result with its targets.
 
 use lab_models::Loss;
 use memcore::backend::kernel::Reduction;
 use memcore::{Array, DType, Result, Tensor, ops};
 
-/// The loss of a result against its targets, averaged.
+/// Returns the loss of a result against its targets, averaged.
 pub fn loss(loss: &Loss, output: &Tensor, target: &Tensor) -> Result<Tensor> {
     loss_per(loss, output, target, None)
 }
 
-/// The same, or its sum divided by `items`, a scalar on the device: `num_items_in_batch` of the `transformers` library.
+/// Returns the same loss as [`loss`], or its sum divided by `items`, a scalar on the device: `num_items_in_batch` of the `transformers` library.
 pub fn loss_per(loss: &Loss, output: &Tensor, target: &Tensor, items: Option<&Tensor>) -> Result<Tensor> {
     match loss {
         Loss::Inside => Err(memcore::Error::invalid("loss", "the network computes its own")),
@@ -37,7 +37,7 @@ fn flat_cross_entropy(logits: &Tensor, labels: &Tensor, classes: usize, items: O
     cross_entropy(&logits, &ops::view(labels, &[rows])?, items)
 }
 
-/// As the `transformers` library's `ForCausalLMLoss`: the labels are padded by one position and shifted, so that the last position has nothing to
+/// The `transformers` library's `ForCausalLMLoss`: the labels are padded by one position and shifted, so that the last position has nothing to
 /// predict. Logits `[batch, time, classes]` are converted to f32 first.
 fn next_token(logits: &Tensor, labels: &Tensor, classes: usize, items: Option<&Tensor>) -> Result<Tensor> {
     let logits = ops::cast(logits, DType::F32)?;
@@ -45,12 +45,12 @@ fn next_token(logits: &Tensor, labels: &Tensor, classes: usize, items: Option<&T
     let time = padded.dims()[1];
     let shifted = ops::contiguous(&ops::narrow(&padded, 1, 1, time - 1)?)?;
     let loss = flat_cross_entropy(&logits, &shifted, classes, items)?;
-    // In the order of the library's variables.
+    // Freed in the order of the library's variables.
     drop((logits, padded, shifted));
     Ok(loss)
 }
 
-/// Labels `[batch, time]` with one more position that does not count.
+/// Pads labels `[batch, time]` with one more position, which is ignored.
 fn padded(labels: &Tensor) -> Result<Tensor> {
     let [batch, time] = *labels.dims() else {
         return Err(memcore::Error::shape("pad", format!("labels {:?}: expected two dimensions", labels.dims())));

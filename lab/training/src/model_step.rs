@@ -1,4 +1,4 @@
-//! A network of our own in training, with its script's variables.
+//! Training of one of this program's networks, with its script's variables.
 
 use lab_base::error::Result;
 use lab_models::Model;
@@ -16,32 +16,32 @@ use super::train_step::{TrainStep, bound, value_of};
 use super::update::Update;
 use crate::data::Split;
 
-/// A network with the variables of a script that trains it. Each keeps its value until the next one is there.
+/// A network with the variables of a script that trains it. Each variable keeps its value until the next one exists.
 pub struct ModelStep {
-    /// Where it is.
+    /// Device of the network.
     pub device: Device,
     /// The network.
     pub model: Model,
-    /// Its optimizer and what scales the loss.
+    /// Its optimizer and loss scaler.
     pub update: Update,
-    /// How the run goes.
+    /// Settings of the run.
     pub settings: RunSettings,
-    /// Where batches come from.
+    /// Source of the batches.
     pub source: Source,
-    /// `x`
+    /// Variable `x`.
     pub input: Option<Tensor>,
-    /// `y`
+    /// Variable `y`.
     pub target: Option<Tensor>,
-    /// `out`
+    /// Variable `out`.
     pub output: Option<Tensor>,
-    /// `loss`
+    /// Variable `loss`.
     pub loss: Option<Tensor>,
     /// The region of autocast that the step is in.
     autocast: Option<Autocast>,
 }
 
 impl ModelStep {
-    /// Before the first batch.
+    /// State before the first batch.
     pub fn new(device: &Device, model: Model, update: Update, settings: &RunSettings, source: Source) -> Self {
         Self {
             device: device.clone(),
@@ -57,7 +57,7 @@ impl ModelStep {
         }
     }
 
-    /// The batch of step `number`, of so many examples.
+    /// Loads the batch of step `number`, with `batch` examples.
     ///
     /// # Errors
     /// The data's; those of the device.
@@ -65,7 +65,7 @@ impl ModelStep {
         let dtype = self.settings.precision.dtype();
         let data = self.source.batch(&self.model.task, batch, number, self.device.computes())?;
         let old = self.settings.schedule.one_batch.then(|| (self.input.take(), self.target.take()));
-        // What was there before is freed by the program, not by the copy.
+        // The program frees the earlier value, not the copy.
         let input = {
             let _op = context::op("to>_to_copy");
             data.upload_inputs(&self.device, dtype)?
@@ -168,8 +168,8 @@ impl TrainStep for ModelStep {
         }
     }
 
-    /// In the order of their first assignment: the model, the optimizer with its state, the loss scaler, input, target, what layers keep in variables,
-    /// output, loss. A graph that is still held keeps the parameters until it goes itself.
+    /// Frees variables in the order of their first assignment: the model, the optimizer with its state, the loss scaler, input, target, what layers
+    /// keep in variables, output, loss. A graph that is still held keeps the parameters until it is freed itself.
     fn release(self) {
         let Self { model, update, input, target, output, loss, .. } = self;
         drop((model.constants, model.buffers));

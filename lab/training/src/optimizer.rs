@@ -8,12 +8,12 @@ use memcore::optim::{
 };
 use serde::Serialize;
 
-/// Which optimizer.
+/// Kind of optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptimizerKind {
     /// Stochastic gradient descent.
     Sgd,
-    /// The same with a momentum of 0.9.
+    /// SGD with a momentum of 0.9.
     Momentum,
     /// Adam.
     Adam,
@@ -35,7 +35,7 @@ named!(OptimizerKind, "optimizer", {
 });
 
 impl OptimizerKind {
-    /// By name.
+    /// Parses a name.
     ///
     /// # Errors
     /// [`Error::Usage`] listing the known names.
@@ -43,7 +43,7 @@ impl OptimizerKind {
         name.parse().map_err(|problem: String| Error::usage("optimizer", problem))
     }
 
-    /// PyTorch's default of the weight decay.
+    /// PyTorch's default weight decay.
     pub fn weight_decay(self) -> f64 {
         if self == Self::AdamW { 0.01 } else { 0.0 }
     }
@@ -53,22 +53,22 @@ impl OptimizerKind {
     }
 }
 
-/// An optimizer and its settings. What is `None` is PyTorch's default.
+/// An optimizer and its settings. `None` means PyTorch's default.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct OptimizerSettings {
-    /// Which.
+    /// Kind of optimizer.
     pub kind: OptimizerKind,
     /// Learning rate.
     pub lr: f64,
     /// Weight decay; PyTorch's default is 0.01 for AdamW and 0 otherwise.
     pub weight_decay: Option<f64>,
-    /// Nesterov's form of momentum.
+    /// True for Nesterov momentum.
     pub nesterov: bool,
-    /// Adam's variant with the largest second moment.
+    /// True for AMSGrad: Adam with the largest second moment.
     pub amsgrad: bool,
-    /// Ascends instead of descending.
+    /// True to ascend instead of descend.
     pub maximize: bool,
-    /// Adam's step counters are on the device.
+    /// True if Adam's step counters are on the device.
     pub capturable: bool,
     /// Loop, foreach or fused.
     #[serde(serialize_with = "implementation_name")]
@@ -84,7 +84,7 @@ fn implementation_name<S: serde::Serializer>(implementation: &Implementation, s:
 }
 
 impl OptimizerSettings {
-    /// With PyTorch's defaults.
+    /// Settings with PyTorch's defaults.
     pub fn new(kind: OptimizerKind, lr: f64) -> Self {
         Self {
             kind,
@@ -98,7 +98,7 @@ impl OptimizerSettings {
         }
     }
 
-    /// The optimizer over `parameters`.
+    /// Builds the optimizer over `parameters`.
     ///
     /// # Errors
     /// [`Error::Usage`] for a setting that the optimizer does not have.

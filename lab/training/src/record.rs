@@ -1,10 +1,10 @@
-//! The figures of a run, row by row, in the columns of PyTorch's own.
+//! Rows of memory figures, with the columns of PyTorch's own statistics.
 
 use memcore::Device;
 use memcore::memory::{CategoryBytes, PeakComposition, Rings};
 use serde::{Deserialize, Serialize};
 
-/// The names of a row's columns, in order; `vramlab train --json` and recorded PyTorch runs share them.
+/// Names of a row's columns, in order; `vramlab train --json` and recorded PyTorch runs share them.
 pub const COLUMNS: [&str; 11] = [
     "label",
     "allocated",
@@ -19,7 +19,7 @@ pub const COLUMNS: [&str; 11] = [
     "n_alloc_plus_free",
 ];
 
-/// The memory of a device at one moment, in bytes. As JSON a list in the order of [`COLUMNS`], which is that of the fields.
+/// Memory of a device at one moment, in bytes. In JSON a list in the order of [`COLUMNS`], which is that of the fields.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 pub struct Row {
     /// The moment: `model`, `s0.forward`, …
@@ -32,22 +32,22 @@ pub struct Row {
     pub reserved: u64,
     /// `max_memory_reserved()`, since the start.
     pub max_reserved: u64,
-    /// The highest `allocated` since the row before.
+    /// The highest `allocated` since the previous row.
     pub phase_peak_allocated: u64,
-    /// Bytes that were asked for.
+    /// Bytes requested, before rounding.
     pub requested: u64,
-    /// Allocated, or freed and waiting for another stream.
+    /// Bytes allocated, or freed and waiting for another stream.
     pub active: u64,
     /// Free parts of split segments.
     pub inactive_split: u64,
-    /// Segments taken from the driver.
+    /// Number of segments taken from the driver.
     pub segments: u64,
-    /// Allocations and frees so far.
+    /// Number of allocations and frees so far.
     pub n_alloc_plus_free: u64,
 }
 
 impl Row {
-    /// The device's memory now. The next row's phase peak starts here.
+    /// Takes a row of the device's memory now. The next row's phase peak starts here.
     pub fn take(device: &Device, label: impl Into<String>) -> Self {
         let stats = device.stats();
         Self {
@@ -65,7 +65,7 @@ impl Row {
         }
     }
 
-    /// The figures in the order of [`COLUMNS`], without the label.
+    /// Returns the figures in the order of [`COLUMNS`], without the label.
     pub fn figures(&self) -> [u64; 10] {
         [
             self.allocated,
@@ -85,14 +85,14 @@ impl Row {
 /// Which rows of a run are kept in memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RowsKept {
-    /// Every one: their memory grows with the number of steps.
+    /// Every row: their memory grows with the number of steps.
     #[default]
     Every,
-    /// The first [`ENDS`], the last [`ENDS`], and between them those in which the most was allocated and reserved first.
+    /// The first [`ENDS`], the last [`ENDS`], and between them the rows in which allocated and reserved memory first reached their peaks.
     Ends,
 }
 
-/// Rows kept from each end of a run of which not every one is.
+/// Number of rows kept at each end of a run if not all are.
 pub const ENDS: usize = 32;
 
 /// The rows of a run, in order.
@@ -100,7 +100,7 @@ pub const ENDS: usize = 32;
 pub(crate) struct Log {
     kept: RowsKept,
     rows: Vec<Row>,
-    /// Rows between the ends.
+    /// Number of rows kept between the ends.
     between: usize,
     left_out: usize,
 }
@@ -110,7 +110,7 @@ impl Log {
         Self { kept, ..Self::default() }
     }
 
-    /// Adds a row; under [`RowsKept::Ends`] another one may have to go.
+    /// Adds a row. Under [`RowsKept::Ends`] this may remove another one.
     pub(crate) fn push(&mut self, row: Row) {
         self.rows.push(row);
         if self.kept == RowsKept::Ends && self.rows.len() > ENDS + self.between + ENDS {
@@ -118,7 +118,7 @@ impl Log {
         }
     }
 
-    /// The oldest row of the last ones stays only if it reached a peak before all others.
+    /// Removes the oldest of the last rows, unless it reached a peak before all others.
     fn thin(&mut self) {
         let middle = ENDS..ENDS + self.between + 1;
         let reached_first = |figure: fn(&Row) -> u64| {
@@ -137,7 +137,7 @@ impl Log {
         &self.rows
     }
 
-    /// How many were taken that are not kept.
+    /// Number of rows that were taken but not kept.
     pub(crate) fn left_out(&self) -> usize {
         self.left_out
     }
@@ -147,21 +147,21 @@ impl Log {
     }
 }
 
-/// What a device's ledger says of a run, at its end.
+/// The ledger's account of a run, at its end.
 #[derive(Clone, Debug)]
 pub struct Account {
-    /// What was allocated at the peak, and who made it.
+    /// Memory allocated at the peak, and its origins.
     pub peak: PeakComposition,
-    /// The most that was reserved, in bytes.
+    /// Peak of reserved memory, in bytes.
     pub reserved_peak: u64,
-    /// Allocated bytes by category, now.
+    /// Bytes allocated at the end, by category.
     pub by_category: CategoryBytes,
-    /// The five figures, now.
+    /// The five figures at the end.
     pub rings: Rings,
 }
 
 impl Account {
-    /// The device's account as it stands.
+    /// Takes the device's account now.
     pub fn take(device: &Device) -> Self {
         let usage = device.usage();
         Self {
@@ -173,8 +173,7 @@ impl Account {
     }
 }
 
-/// Who did something to memory, as a profiler would name it: `addmm`, `AddmmBackward0>mm`. A free by the engine around a
-/// node is `AddmmBackward0.`.
+/// Names the origin of an event as a profiler would: `addmm`, `AddmmBackward0>mm`. A free by the engine around a node is `AddmmBackward0.`.
 pub fn op_name(origin: &memcore::memory::Origin, free: bool) -> String {
     let label = memcore::context::label(origin.node, origin.op);
     if free && origin.node == Some(origin.op) { label + "." } else { label }
@@ -200,7 +199,7 @@ mod tests {
         Row { label: at.to_string(), max_allocated, max_reserved, ..Row::default() }
     }
 
-    /// The rows whose labels are kept when the peaks are reached in these.
+    /// Returns the rows whose labels are kept when the peaks are reached in these rows.
     fn kept(taken: usize, allocated_in: usize, reserved_in: usize) -> (Vec<usize>, usize) {
         let mut log = Log::new(RowsKept::Ends);
         for at in 0..taken {

@@ -4,17 +4,17 @@ use memcore::Device;
 
 use crate::record::{Log, Row, RowsKept};
 
-/// The rows that a run has taken so far, of each of its devices.
+/// Rows that a run has taken so far, for each of its devices.
 pub struct Rows {
     devices: Vec<DeviceRows>,
-    /// What comes before every label: `b128.` when several runs share a device.
+    /// Prefix of every label: `b128.` if several runs share a device.
     tag: String,
 }
 
 struct DeviceRows {
     device: Device,
     log: Log,
-    /// The highest of the phases since the last row.
+    /// The highest peak of the phases since the last row.
     peak_since_row: u64,
 }
 
@@ -24,12 +24,12 @@ impl Rows {
         Self { devices: devices.iter().map(of).collect(), tag: tag.into() }
     }
 
-    /// A phase begins on all devices.
+    /// Begins a phase on all devices.
     pub(crate) fn phase(&mut self, name: &str) {
         (0..self.devices.len()).for_each(|device| self.phase_of(device, name));
     }
 
-    /// A phase begins on the device of this number. A device's own peak starts anew with it; the next row has that of all phases since the one before.
+    /// Begins a phase on one device, and resets the device's own peak. The next row has the highest peak of all phases since the previous row.
     pub(crate) fn phase_of(&mut self, device: usize, name: &str) {
         let of = &mut self.devices[device];
         of.peak_since_row = of.peak_since_row.max(of.device.take_phase_peak());
@@ -50,22 +50,22 @@ impl Rows {
         self.devices.iter().map(|of| &of.device)
     }
 
-    /// Those of the first device that are kept.
+    /// Rows of the first device that are kept.
     pub(crate) fn first(&self) -> &[Row] {
         self.devices.first().map_or(&[], |of| of.log.rows())
     }
 
-    /// Those that are kept, by device.
+    /// Rows that are kept, by device.
     pub(crate) fn each(&self) -> Vec<&[Row]> {
         self.devices.iter().map(|of| of.log.rows()).collect()
     }
 
-    /// How many of the first device were taken, those that are not kept among them.
+    /// Number of rows taken of the first device, including those that are not kept.
     pub(crate) fn taken(&self) -> usize {
         self.devices.first().map_or(0, |of| of.log.rows().len() + of.log.left_out())
     }
 
-    /// Those that are kept, by device.
+    /// Rows that are kept, by device.
     pub(crate) fn into_each(self) -> Vec<Vec<Row>> {
         self.devices.into_iter().map(|of| of.log.into_rows()).collect()
     }

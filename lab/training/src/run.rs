@@ -17,49 +17,49 @@ use super::train_step::TrainStep;
 use super::trainer::Trainer;
 use crate::record::{Row, RowsKept};
 
-/// What is known after each step, for progress and for stopping.
+/// State after each step, for showing progress and for stopping.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     /// Steps done.
     pub done: usize,
     /// Steps in all.
     pub steps: usize,
-    /// The last loss; absent on a device that computes nothing.
+    /// The last loss; `None` on a device that computes nothing.
     pub loss: Option<f64>,
 }
 
-/// What a run gave.
+/// Result of a run.
 #[derive(Clone, Debug)]
 pub struct RunResult {
-    /// One row per phase, `model` first and `end` (everything dropped) last; of a long run only what [`RunSettings::rows`] says.
+    /// One row per phase, from `model` to `end` (everything dropped); for a long run only those that [`RunSettings::rows`] keeps.
     pub rows: Vec<Row>,
-    /// How many rows are not kept.
+    /// Number of rows that are not kept.
     pub rows_left_out: usize,
     /// One loss per optimizer step (the mean of its micro-batches); empty on a device that computes nothing. Under [`RowsKept::Ends`], at most
     /// [`MAX_VALUES`] and one: the first, the last and others at equal distances.
     pub losses: Vec<f64>,
-    /// Milliseconds of each step, read of the loss included, kept as `losses` are; empty on a device that computes nothing.
+    /// Milliseconds of each step, including the read of the loss, kept like `losses`; empty on a device that computes nothing.
     pub ms_per_step: Vec<f64>,
-    /// What was allocated at the peak, and who made it.
+    /// Memory allocated at the peak, and its origins.
     pub peak: PeakComposition,
     /// Totals before the model was dropped.
     pub usage: Usage,
     /// The five figures at the end, before the model was dropped.
     pub rings: Rings,
-    /// What the driver's figure holds besides segments, at the same time; empty where the backend measures nothing.
+    /// What the driver's figure holds besides segments, also before the model was dropped; empty if the backend measures nothing.
     pub overheads: Vec<Overhead>,
     /// Number of trained values.
     pub parameters: u64,
-    /// Share of test examples that the trained model classifies right, where there are some.
+    /// Share of test examples that the trained model classifies correctly; `None` without test examples.
     pub accuracy: Option<Accuracy>,
-    /// Whether it was stopped before the last step.
+    /// True if it was stopped before the last step.
     pub interrupted: bool,
 }
 
-/// What was measured before a run failed.
+/// Measurements before a run failed.
 #[derive(Clone, Debug, Default)]
 pub struct Partial {
-    /// As in [`RunResult`], without `end`.
+    /// Rows as in [`RunResult`], without `end`.
     pub rows: Vec<Row>,
     /// As in [`RunResult`].
     pub rows_left_out: usize,
@@ -69,14 +69,14 @@ pub struct Partial {
     pub ms_per_step: Vec<f64>,
 }
 
-/// A run that failed: why, and what it had measured until then.
+/// A run that failed: the error, and the measurements until then.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Failed {
-    /// Why.
+    /// Why it failed.
     #[source]
     pub error: Error,
-    /// What is known.
+    /// Measurements until then.
     pub partial: Box<Partial>,
 }
 
@@ -98,14 +98,14 @@ impl From<Failed> for Error {
     }
 }
 
-/// Losses and times kept of a run of which not every step is.
+/// The most losses and times that are kept if not every step's are.
 pub const MAX_VALUES: usize = 1 << 14;
 
-/// A value per step: all, or so many at equal distances.
+/// A value per step: all of them, or a limited number at equal distances.
 struct Series {
     most: usize,
     values: Vec<f64>,
-    /// Steps from one kept value to the next.
+    /// Distance between kept values, in steps.
     stride: usize,
     seen: usize,
     last: f64,
@@ -130,7 +130,7 @@ impl Series {
         self.last = value;
     }
 
-    /// The last value is there too.
+    /// Returns the kept values and the last one.
     fn finish(mut self) -> Vec<f64> {
         if self.seen > 0 && !(self.seen - 1).is_multiple_of(self.stride) {
             self.values.push(self.last);
@@ -139,7 +139,7 @@ impl Series {
     }
 }
 
-/// What the steps of a run gave.
+/// Results of a run's steps.
 pub struct Steps {
     /// As in [`RunResult`].
     pub(crate) losses: Vec<f64>,
@@ -150,8 +150,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Takes the steps of the settings, each of which returns its loss where there are values; ends when `progress` breaks, or with the error of a step, which
-    /// is returned beside what the steps before it gave.
+    /// Runs the steps of the settings; each step returns its loss if the device has values. Ends when `progress` breaks, or with the error of a step,
+    /// which is returned beside the results of the steps before it.
     pub(crate) fn take(
         settings: &RunSettings,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -182,10 +182,10 @@ impl Steps {
     }
 }
 
-/// Trains a model from its first to its last step, calling `progress` after each; a break stops the run and keeps what was measured.
+/// Trains a model from its first to its last step, calling `progress` after each. A break stops the run and keeps what was measured.
 ///
 /// # Errors
-/// As [`Trainer::of`] and [`Trainer::step`], with what was measured before.
+/// Those of [`Trainer::of`] and [`Trainer::step`], with what was measured before.
 pub fn train(
     architecture: &dyn Architecture,
     device: &Device,
@@ -196,11 +196,11 @@ pub fn train(
     train_from(architecture, device, settings, source, &mut Continuation::default(), progress)
 }
 
-/// The same, with a beginning from a file, or with what the next run needs to go on. A run that goes on has a row `resume`, and its steps are
-/// numbered on.
+/// Trains as [`train`] does, and can begin from a file, or save the state for the next run. A resumed run has a row `resume`, and continues the
+/// numbers of the steps.
 ///
 /// # Errors
-/// As [`train`]; a file that does not fit; [`Error::Usage`] for a state that is wanted of a device that computes nothing.
+/// Those of [`train`]; a file that does not fit; [`Error::Usage`] if the state is wanted from a device that computes nothing.
 pub fn train_from(
     architecture: &dyn Architecture,
     device: &Device,
@@ -214,18 +214,18 @@ pub fn train_from(
     run(trainer, device, continuation, progress)
 }
 
-/// What the steps of a run gave that did not fail.
+/// Results of a run whose steps did not fail.
 pub struct Taken {
     /// Losses and times.
     pub(crate) steps: Steps,
-    /// How much of the test data it gets right, where there are some.
+    /// Accuracy on the test data; `None` without test data.
     pub(crate) accuracy: Option<Accuracy>,
 }
 
-/// Takes the steps of the settings, from where `continuation` begins, and leaves there what the next run needs. `ended` is called when the last step is done.
+/// Runs the steps of the settings from where `continuation` begins, and saves in it what the next run needs. Calls `ended` after the last step.
 ///
 /// # Errors
-/// As [`train_from`], with the losses and times before, and without rows.
+/// Those of [`train_from`], with the losses and times before, and without rows.
 pub fn take_steps<S: TrainStep>(
     trainer: &mut Trainer<S>,
     continuation: &mut Continuation<'_>,
@@ -294,7 +294,7 @@ pub fn run<S: TrainStep>(
     })
 }
 
-/// The rows that are kept, and how many are not.
+/// Frees everything. Returns the rows that are kept, and how many are not.
 fn finish<S: TrainStep>(trainer: Trainer<S>, label: Option<&str>) -> (Vec<Row>, usize) {
     let taken = trainer.rows.taken() + usize::from(label.is_some());
     let rows = trainer.finish(label);

@@ -1,4 +1,4 @@
-//! The order of a step's phases: real scripts differ in it, and so does their memory.
+//! Order of a step's phases: real scripts differ in it, and so does their memory.
 
 use lab_base::error::{Error, Result};
 use serde::Serialize;
@@ -7,46 +7,47 @@ use serde::Serialize;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Phase {
-    /// The batch is put on the device.
+    /// Moves the batch to the device.
     Input,
-    /// Gradients are freed or zeroed.
+    /// Frees or zeroes the gradients.
     ZeroGrad,
-    /// The network runs.
+    /// Runs the network.
     Forward,
-    /// The loss is computed.
+    /// Computes the loss.
     Loss,
-    /// The region of autocast ends and its cached casts are freed. Where an order does not name it, it ends with the loss.
+    /// Leaves the autocast region and frees its cached casts. If an order does not name this phase, the region ends with the loss.
     ExitAutocast,
-    /// Gradients are computed.
+    /// Computes the gradients.
     Backward,
-    /// Parameters are updated.
+    /// Updates the parameters.
     Step,
-    /// The loss scaler is updated. Where an order does not name it, it is updated right after the step.
+    /// Updates the loss scaler. If an order does not name this phase, the scaler is updated right after the step.
     Update,
-    /// The program frees the network's result.
+    /// Frees the network's result.
     Del,
-    /// The network runs once more, without recording a graph.
+    /// Runs the network once more, without recording a graph.
     ForwardNoGrad,
-    /// The lists that layers append to are emptied.
+    /// Empties the lists that layers append to.
     Clear,
-    /// Cached memory is given back to the driver.
+    /// Gives cached memory back to the driver.
     EmptyCache,
-    /// Peaks start anew: `reset_peak_memory_stats()`.
+    /// Resets the peaks: `reset_peak_memory_stats()`.
     ResetPeak,
-    /// All batches of a step are put on the device: the loop of the library's own `Trainer`. This and what follows belongs to loops whose order is their own.
+    /// Moves all batches of a step to the device: the loop of the library's own `Trainer`. This phase and all that follow belong to loops with an
+    /// order of their own.
     Inputs,
-    /// The loss is added to those before, behind the backward pass and under its name.
+    /// Adds the loss to the earlier ones, after the backward pass and under its name.
     AddLoss,
-    /// Gradients are clipped, in a phase of its own.
+    /// Clips the gradients, in a phase of its own.
     Clip,
-    /// All forward and backward passes of a batch over several devices.
+    /// Runs all forward and backward passes of a batch over several devices.
     Passes,
-    /// Gradients of parameters that several devices have are added up.
+    /// Adds up the gradients of parameters that several devices have.
     AllReduce,
 }
 
 impl Phase {
-    /// Those that an order can name.
+    /// The phases that an order can name.
     const ALL: [Phase; 13] = [
         Phase::Input,
         Phase::ZeroGrad,
@@ -67,10 +68,10 @@ impl Phase {
     pub const USUAL: [Phase; 6] =
         [Phase::Input, Phase::ZeroGrad, Phase::Forward, Phase::Loss, Phase::Backward, Phase::Step];
 
-    /// Phases of which each needs the one before.
+    /// Phases that each need the one before.
     const CHAIN: [Phase; 6] = [Phase::Input, Phase::Forward, Phase::Loss, Phase::Backward, Phase::Step, Phase::Update];
 
-    /// As rows are labelled.
+    /// Name of the phase in the labels of rows.
     pub fn name(self) -> &'static str {
         match self {
             Phase::Input => "input",
@@ -94,7 +95,7 @@ impl Phase {
         }
     }
 
-    /// The phase of that name.
+    /// Returns the phase with this name.
     fn parse(name: &str) -> Result<Self> {
         Phase::ALL.into_iter().find(|p| p.name() == name).ok_or_else(|| {
             let known: Vec<&str> = Phase::ALL.iter().map(|p| p.name()).collect();
@@ -103,7 +104,7 @@ impl Phase {
     }
 }
 
-/// A row of a step: the phase that it follows, and what it is called.
+/// A row of a step: the phase that it follows, and its label.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct RowAfter {
     /// The phase.
@@ -112,23 +113,22 @@ pub struct RowAfter {
     pub label: String,
 }
 
-/// The order of the phases, and how steps are labelled.
+/// Order of the phases, and labels of the steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Schedule {
-    /// Each phase at most once. Input comes first of input, forward, loss, backward, step and update, which stand in this order, each
-    /// with those before it; a schedule may end with any of them. `zero_grad` stands anywhere but between backward and step.
+    /// Each phase at most once. Input, forward, loss, backward, step and update stand in this order, each only with all those before it; a schedule
+    /// may end with any of them. `zero_grad` stands anywhere but between backward and step.
     ///
-    /// With accumulation, what stands from `input` to `backward` is done for each micro-batch (`zero_grad` among them for the first one only),
-    /// what stands before and behind once.
+    /// With accumulation, the phases from `input` to `backward` run for each micro-batch (`zero_grad` among them only for the first one); those
+    /// before and after run once.
     pub order: Vec<Phase>,
-    /// After which phases a row is taken.
+    /// Phases that are followed by a row.
     pub rows: Vec<RowAfter>,
-    /// What comes before the number of a step in a label: `s` (or `e` for scripts that count epochs of one batch). With an empty one labels have
-    /// no number.
+    /// Prefix of a step's number in a label: `s` (or `e` for scripts that count epochs of one batch). If it is empty, labels have no number.
     pub prefix: String,
-    /// The model is made in float32 and cast to its type afterwards, with a row before and after: `model.to(dtype)`.
+    /// True if the model is made in float32 and then cast to its type, with a row before and after: `model.to(dtype)`.
     pub cast: bool,
-    /// Input and target are one variable (`batch = next(loader)`): both new ones are there before the old ones go.
+    /// True if input and target are one variable (`batch = next(loader)`): the old ones are freed only after both new ones exist.
     pub one_batch: bool,
 }
 
@@ -138,7 +138,7 @@ impl Default for Schedule {
     }
 }
 
-/// Where a phase stands in a step of several micro-batches.
+/// When a phase runs in a step of several micro-batches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// In every micro-batch.
@@ -150,7 +150,7 @@ pub(super) enum Turn {
 }
 
 impl Schedule {
-    /// These phases in this order, with a row after each.
+    /// Returns a schedule with these phases in this order, and a row after each.
     pub fn of(order: Vec<Phase>, prefix: impl Into<String>) -> Self {
         let rows =
             order.iter().filter(|phase| !matches!(phase, Phase::ExitAutocast | Phase::AddLoss | Phase::AllReduce));
@@ -158,7 +158,7 @@ impl Schedule {
         Self { order, rows, prefix: prefix.into(), cast: false, one_batch: false }
     }
 
-    /// The usual one of a program that frees the network's result as soon as its loss is there: `loss = model(**b).loss`. No row is taken
+    /// Returns the usual schedule of a program that frees the network's result as soon as the loss exists: `loss = model(**b).loss`. No row is taken
     /// between the two.
     pub fn keeping_the_loss() -> Self {
         let mut schedule = Self::default();
@@ -167,7 +167,7 @@ impl Schedule {
         schedule
     }
 
-    /// A schedule from the names of its phases, with a row after each but `exit_autocast`.
+    /// Reads a schedule from the names of its phases, with a row after each but `exit_autocast`.
     ///
     /// # Errors
     /// [`Error::Usage`] for an unknown or repeated phase, or an order that cannot work.
@@ -178,10 +178,10 @@ impl Schedule {
         Ok(schedule)
     }
 
-    /// The same with rows after these phases only; `phase=label` gives a row another name than its phase's.
+    /// Takes rows only after these phases; `phase=label` gives a row another name than its phase's.
     ///
     /// # Errors
-    /// [`Error::Usage`] for an unknown phase, or one that the order has not.
+    /// [`Error::Usage`] for an unknown phase, or one that the order does not have.
     pub fn with_rows(mut self, names: &[String]) -> Result<Self> {
         let row = |name: &String| {
             let (phase, label) = name.split_once('=').unwrap_or((name, name));
@@ -239,7 +239,7 @@ impl Schedule {
         Ok(())
     }
 
-    /// When the phase at a place of the order has its turn.
+    /// Returns when the phase at this place of the order runs.
     pub(super) fn turn(&self, place: usize) -> Turn {
         let input = self.position(Phase::Input).unwrap_or(0);
         let backward = self.position(Phase::Backward).or(self.position(Phase::Passes)).unwrap_or(self.order.len());
@@ -253,7 +253,7 @@ impl Schedule {
         }
     }
 
-    /// Whether the order has a phase of its own for this.
+    /// Whether the order names this phase.
     pub fn names(&self, phase: Phase) -> bool {
         self.order.contains(&phase)
     }

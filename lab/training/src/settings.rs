@@ -1,4 +1,4 @@
-//! How a run goes.
+//! Settings of a run.
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
@@ -13,16 +13,16 @@ use crate::record::RowsKept;
 /// Types of parameters, inputs and products.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Precision {
-    /// float32 throughout.
+    /// float32 for everything.
     #[default]
     Fp32,
     /// Parameters in float32, products in float16 under autocast, with a loss scaler.
     AutocastFp16,
     /// Parameters in float32, products in bfloat16 under autocast.
     AutocastBf16,
-    /// float16 throughout.
+    /// float16 for everything.
     Fp16,
-    /// bfloat16 throughout.
+    /// bfloat16 for everything.
     Bf16,
     /// Parameters in bfloat16, products in bfloat16 under autocast: a checkpoint in bfloat16 that is trained with `bf16=True`.
     Bf16AutocastBf16,
@@ -38,7 +38,7 @@ named!(Precision, "precision", {
 });
 
 impl Precision {
-    /// Parameters and products in one type; float32 for one that is not a type of parameters.
+    /// Parameters and products in one type; float32 if parameters cannot have the type.
     pub fn throughout(dtype: DType) -> Self {
         match dtype {
             DType::F16 => Precision::Fp16,
@@ -65,13 +65,13 @@ impl Precision {
         }
     }
 
-    /// Whether the loss is scaled, so that small gradients do not vanish: under autocast to float16, whose range is short.
+    /// Whether the loss is scaled so that small gradients do not become 0: under autocast to float16, whose range is small.
     pub fn scales_loss(self) -> bool {
         self == Precision::AutocastFp16
     }
 }
 
-/// How a run goes.
+/// Settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunSettings {
     /// Examples per step (per micro-batch, with accumulation).
@@ -82,9 +82,9 @@ pub struct RunSettings {
     pub optimizer: OptimizerSettings,
     /// Micro-batches per optimizer step.
     pub accumulate: usize,
-    /// Gradients are freed (`true`) or zeroed.
+    /// True to free gradients, false to zero them.
     pub set_to_none: bool,
-    /// Largest norm of the gradients.
+    /// Largest norm of the gradients; `None` without clipping.
     pub clip_grad_norm: Option<f64>,
     /// Types of parameters, inputs and products.
     pub precision: Precision,
@@ -92,13 +92,13 @@ pub struct RunSettings {
     pub schedule: Schedule,
     /// Seed of parameters and data.
     pub seed: u64,
-    /// Which figures of its steps a run keeps in memory.
+    /// Which rows and values of its steps a run keeps in memory.
     #[serde(skip)]
     pub rows: RowsKept,
 }
 
 impl RunSettings {
-    /// In float32, one micro-batch per step, gradients freed, phases in their usual order, seed 0.
+    /// Settings in float32, with one micro-batch per step, gradients freed, phases in their usual order, seed 0.
     pub fn new(batch: usize, steps: usize, optimizer: OptimizerSettings) -> Self {
         Self {
             batch,
@@ -126,7 +126,7 @@ impl RunSettings {
         }
     }
 
-    /// Whether this network can be trained with these settings in batches of so many examples.
+    /// Checks that this network can be trained with these settings and this batch.
     ///
     /// # Errors
     /// [`Error::Usage`] for what is not represented.

@@ -1,4 +1,4 @@
-//! Where batches come from.
+//! Sources of batches.
 
 use std::sync::Arc;
 
@@ -31,16 +31,16 @@ impl Default for Values {
     }
 }
 
-/// Where batches come from.
+/// Source of batches.
 #[derive(Clone)]
 pub enum Source {
-    /// The same random batch in every step, as the articles' programs: uniform values, random classes or tokens. For a task whose answer follows
-    /// from the tokens, other tokens in every step.
+    /// The same random batch in every step, as in the articles' programs: uniform values, random classes or tokens. If the targets follow from the
+    /// tokens, every step has other tokens.
     Synthetic {
         /// Seed of the values.
         seed: u64,
     },
-    /// Another random batch in every step, where tokens are their own labels: what networks of the `transformers` library are trained on here.
+    /// A new random batch in every step, with tokens as their own labels: networks of the `transformers` library are trained on it here.
     Renewed {
         /// Seed of the values.
         seed: u64,
@@ -55,10 +55,10 @@ pub enum Source {
 }
 
 impl Source {
-    /// The batch of step `step`, `batch` examples of what `task` wants. Without `values` (for a device that computes nothing) only sizes.
+    /// Returns the batch of step `step`: `batch` examples for `task`. Without `values` (for a device that computes nothing) it has sizes only.
     ///
     /// # Errors
-    /// [`Error::Usage`] when the data do not fit the task.
+    /// [`Error::Usage`] if the data do not fit the task.
     pub fn batch(&self, task: &Task, batch: usize, step: usize, values: bool) -> Result<Batch> {
         match self {
             Source::Synthetic { seed } => Ok(match task.loss {
@@ -74,7 +74,7 @@ impl Source {
     }
 }
 
-/// The examples of step `step`: whole batches of each epoch's order, a last smaller one left out.
+/// Returns the examples of step `step`: whole batches of each epoch's order; a smaller last one is left out.
 fn epoch_indices(data: &Dataset, seed: u64, batch: usize, step: usize) -> Result<Vec<usize>> {
     let per_epoch = data.split(Split::Train).len() / batch;
     if per_epoch == 0 {
@@ -89,10 +89,10 @@ fn epoch_indices(data: &Dataset, seed: u64, batch: usize, step: usize) -> Result
     Ok(order[start..start + batch].to_vec())
 }
 
-/// These examples as a batch for `task`.
+/// Gathers these examples as a batch for `task`.
 ///
 /// # Errors
-/// [`Error::Usage`] when the data do not fit the task.
+/// [`Error::Usage`] if the data do not fit the task.
 pub(super) fn from_dataset(data: &Dataset, task: &Task, indices: &[usize]) -> Result<Batch> {
     let Input::Values(dims) = &task.input else {
         return Err(Error::usage("data", format!("{} holds values, the model wants tokens", data.name())));
@@ -124,7 +124,7 @@ fn with_batch(batch: usize, dims: &[usize]) -> Vec<usize> {
     std::iter::once(batch).chain(dims.iter().copied()).collect()
 }
 
-/// Values or tokens, and classes or the same tokens.
+/// Makes values or tokens, with classes or the same tokens as targets.
 fn renewed(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
     let mut data = synthetic(task, batch, seed, values);
     let drawn = |dims: &[usize], classes: usize| indices(dims, classes, seed, values);
@@ -173,7 +173,7 @@ fn synthetic(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
     Batch { inputs, input_dims, targets, target_dims }
 }
 
-/// Random tokens, and each example's in reverse as its targets.
+/// Makes random tokens, with each example's tokens in reverse as targets.
 fn reversal(task: &Task, batch: usize, seed: u64, values: bool) -> Batch {
     let mut data = synthetic(task, batch, seed, values);
     if let (Values::Indices(tokens), &[_, length]) = (&data.inputs, &data.input_dims[..]) {
@@ -190,17 +190,17 @@ fn indices(dims: &[usize], below: usize, seed: u64, values: bool) -> Values {
 }
 
 impl Batch {
-    /// The inputs on a device; floats in the model's type.
+    /// Copies the inputs to a device; floats in the model's type.
     pub fn upload_inputs(&self, device: &Device, dtype: DType) -> Result<Tensor> {
         self.inputs.upload(device, &self.input_dims, dtype)
     }
 
-    /// The targets on a device; floats in the model's type.
+    /// Copies the targets to a device; floats in the model's type.
     pub fn upload_targets(&self, device: &Device, dtype: DType) -> Result<Tensor> {
         self.targets.upload(device, &self.target_dims, dtype)
     }
 
-    /// Class of each row, when the targets are classes.
+    /// Class of each row, if the targets are classes.
     pub fn classes(&self) -> &[i64] {
         match &self.targets {
             Values::Indices(classes) => classes,

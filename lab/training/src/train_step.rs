@@ -1,4 +1,4 @@
-//! What the phases of a training step do, whatever is trained.
+//! Phases of a training step, whatever is trained.
 
 use lab_base::error::{Error, Result};
 use memcore::Tensor;
@@ -10,18 +10,17 @@ use super::schedule::Phase;
 use super::settings::RunSettings;
 use super::update::Update;
 
-/// Something in training: one method for each phase of a step, and what a run needs besides. A [`Trainer`](super::Trainer) calls them in the order of
-/// the schedule.
+/// A training: one method for each phase of a step, and what else a run needs. A [`Trainer`](super::Trainer) calls them in the order of the schedule.
 ///
-/// All fail as the device does. A phase that the program does not have is an [`Error::Usage`].
+/// All return the device's errors. A phase that the program does not have is an [`Error::Usage`].
 pub trait TrainStep {
-    /// How the run goes; its schedule is the one of this loop.
+    /// Settings of the run; its schedule is that of this loop.
     fn settings(&self) -> &RunSettings;
 
-    /// The optimizer and what scales the loss.
+    /// The optimizer and the loss scaler.
     fn update(&mut self) -> &mut Update;
 
-    /// The batch of this number is put on the device.
+    /// Loads the batch of this number to the device.
     fn input(&mut self, number: usize) -> Result<()>;
 
     /// `optimizer.zero_grad()`.
@@ -29,81 +28,81 @@ pub trait TrainStep {
         self.update().zero_grad()
     }
 
-    /// The network runs.
+    /// Runs the network.
     fn forward(&mut self) -> Result<()> {
         Err(lacks(Phase::Forward))
     }
 
-    /// The loss is there.
+    /// Computes the loss.
     fn loss(&mut self) -> Result<()> {
         Err(lacks(Phase::Loss))
     }
 
-    /// The region of autocast ends. Also called where a step fails.
+    /// Leaves the autocast region. Also called if a step fails.
     fn exit_autocast(&mut self) {}
 
-    /// Gradients of the loss.
+    /// Computes the gradients of the loss.
     fn backward(&mut self) -> Result<()> {
         Err(lacks(Phase::Backward))
     }
 
-    /// All forward and backward passes of a batch, over several devices.
+    /// Runs all forward and backward passes of a batch over several devices.
     fn passes(&mut self, _: &mut Rows) -> Result<()> {
         Err(lacks(Phase::Passes))
     }
 
-    /// Gradients of parameters that several devices have are added up.
+    /// Adds up the gradients of parameters that several devices have.
     fn all_reduce(&mut self) -> Result<()> {
         Err(lacks(Phase::AllReduce))
     }
 
-    /// The loss is added to those before.
+    /// Adds the loss to the earlier ones.
     fn add_loss(&mut self) -> Result<()> {
         Err(lacks(Phase::AddLoss))
     }
 
-    /// Gradients are clipped, where the optimizer's step does not do it.
+    /// Clips the gradients, if the optimizer's step does not do it.
     fn clip(&mut self) -> Result<()> {
         Err(lacks(Phase::Clip))
     }
 
-    /// `optimizer.step()`; the loss scaler is updated too, where no phase of the schedule does.
+    /// `optimizer.step()`; updates the loss scaler too, unless the schedule has a phase for that.
     fn step(&mut self) -> Result<()> {
         let own = self.settings().schedule.names(Phase::Update);
         self.update().step()?;
         if own { Ok(()) } else { self.update().rescale() }
     }
 
-    /// The program deletes the network's result.
+    /// Deletes the network's result.
     fn del(&mut self) -> Result<()> {
         Err(lacks(Phase::Del))
     }
 
-    /// The network runs once more without recording a graph.
+    /// Runs the network once more without recording a graph.
     fn forward_no_grad(&mut self) -> Result<()> {
         Err(lacks(Phase::ForwardNoGrad))
     }
 
-    /// Lists that layers append to are emptied.
+    /// Empties the lists that layers append to.
     fn clear(&mut self) -> Result<()> {
         Err(lacks(Phase::Clear))
     }
 
-    /// The last micro-batch's loss, where there are values.
+    /// Returns the last micro-batch's loss; `None` on a device without values.
     fn loss_value(&self) -> Result<Option<f64>>;
 
-    /// The step is over, and its last row taken.
+    /// Called after the last row of a step.
     fn end(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// What its future depends on.
+    /// Everything that the training's future depends on.
     fn parts(&mut self) -> Parts<'_>;
 
     /// Number of trained values; shared ones count once.
     fn parameter_count(&self) -> u64;
 
-    /// How much of the test data it gets right, where there are some.
+    /// Accuracy on the test data; `None` without test data.
     fn accuracy(&self) -> Result<Option<Accuracy>> {
         Ok(None)
     }
@@ -117,12 +116,12 @@ pub trait TrainStep {
     }
 }
 
-/// A variable that a phase reads.
+/// Returns a variable that a phase reads. Fails if it is not set.
 pub fn bound<T>(variable: &Option<T>) -> Result<&T> {
     variable.as_ref().ok_or_else(|| Error::usage("schedule", "a phase ran before the one that it needs"))
 }
 
-/// A loss as a number, on a device that has values.
+/// Returns a loss as a number; `None` on a device without values.
 pub fn value_of(loss: &Option<Tensor>) -> Result<Option<f64>> {
     let loss = loss.as_ref().filter(|loss| loss.device().computes());
     Ok(loss.map(Tensor::item).transpose()?)

@@ -14,7 +14,7 @@ use super::train_step::TrainStep;
 use super::update::Update;
 use crate::record::Row;
 
-/// Something in training, with the rows taken so far.
+/// A training, with the rows taken so far.
 pub struct Trainer<S = ModelStep> {
     pub(crate) phases: S,
     pub(crate) rows: Rows,
@@ -50,7 +50,7 @@ impl Trainer {
         Ok(Self { phases: ModelStep::new(device, model, update, settings, source), rows })
     }
 
-    /// Around a model and its optimizer that were made elsewhere, in the phase `model`.
+    /// Wraps a model and its optimizer that were made elsewhere, in the phase `model`.
     ///
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work.
@@ -68,7 +68,7 @@ impl Trainer {
 }
 
 impl<S: TrainStep> Trainer<S> {
-    /// Of what was just built, in the phase `model`: takes the first row.
+    /// Wraps what was just built in the phase `model`, and takes the first row.
     pub fn new(phases: S, devices: &[Device], tag: &str) -> Self {
         let rows = Rows::new(devices, tag, phases.settings().rows);
         let mut trainer = Self { phases, rows };
@@ -76,7 +76,7 @@ impl<S: TrainStep> Trainer<S> {
         trainer
     }
 
-    /// What is trained.
+    /// The training whose phases are called.
     pub fn phases(&self) -> &S {
         &self.phases
     }
@@ -86,12 +86,12 @@ impl<S: TrainStep> Trainer<S> {
         self.phases.parameter_count()
     }
 
-    /// The rows of the first device that were taken so far and are kept.
+    /// Rows of the first device that were taken so far and are kept.
     pub fn rows(&self) -> &[Row] {
         self.rows.first()
     }
 
-    /// The same of each device.
+    /// Rows of each device that were taken so far and are kept.
     pub fn rows_by_device(&self) -> Vec<&[Row]> {
         self.rows.each()
     }
@@ -101,7 +101,7 @@ impl<S: TrainStep> Trainer<S> {
         self.rows.take(label);
     }
 
-    /// One optimizer step. Returns the loss, where there are values.
+    /// Takes one optimizer step. Returns the loss; `None` on a device without values.
     ///
     /// # Errors
     /// Those of the devices; the data's.
@@ -136,7 +136,7 @@ impl<S: TrainStep> Trainer<S> {
             }
         }
         self.phases.end()?;
-        // With accumulation each micro-batch's loss was divided by their number: the sum is the mean.
+        // With accumulation, each micro-batch's loss was divided by their number: the sum is the mean.
         Ok(total)
     }
 
@@ -178,13 +178,13 @@ impl<S: TrainStep> Trainer<S> {
         }
     }
 
-    /// Frees everything, in the order in which a Python function frees its variables. What stays allocated are the libraries' workspaces. Returns the
-    /// rows of the first device, with a last one of this name.
+    /// Frees everything, in the order in which a Python function frees its variables. Only the libraries' workspaces stay allocated. Returns the rows
+    /// of the first device, the last one with this label.
     pub fn finish(self, label: Option<&str>) -> Vec<Row> {
         self.finish_each(label).into_iter().next().unwrap_or_default()
     }
 
-    /// The same of each device.
+    /// Frees everything as [`finish`](Self::finish) does. Returns the rows of each device.
     pub fn finish_each(self, label: Option<&str>) -> Vec<Vec<Row>> {
         let Self { phases, mut rows } = self;
         phases.release();

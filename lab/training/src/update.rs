@@ -1,4 +1,4 @@
-//! Backward and the optimizer's step: the loss scaled where small gradients would vanish, gradients clipped where asked for.
+//! Backward and the optimizer's step, with loss scaling and gradient clipping if they are asked for.
 
 use lab_base::error::Result;
 use memcore::amp::GradScaler;
@@ -9,18 +9,18 @@ use memcore::{Array, Tensor};
 use super::schedule::Phase;
 use super::settings::RunSettings;
 
-/// What turns a loss into other parameters. Dropped in the order of a script's variables: the optimizer, then the scaler.
+/// The optimizer and the loss scaler. Dropped in the order of a script's variables: the optimizer, then the scaler.
 pub struct Update {
-    /// `None` for a program that takes no step.
+    /// The optimizer; `None` for a program that takes no step.
     pub optimizer: Option<Box<dyn Optimizer>>,
-    /// Only under autocast to float16.
+    /// The loss scaler; only under autocast to float16.
     pub scaler: Option<GradScaler>,
     clip_grad_norm: Option<f64>,
     set_to_none: bool,
 }
 
 impl Update {
-    /// Over `parameters`; without an optimizer where the schedule has nothing for one to do.
+    /// Builds the optimizer over `parameters`; none if the schedule has no phase for it.
     ///
     /// # Errors
     /// A setting that the optimizer does not have; those of the device.
@@ -30,7 +30,7 @@ impl Update {
         Ok(Self::with(settings, optimizer))
     }
 
-    /// With an optimizer that was made elsewhere.
+    /// Uses an optimizer that was made elsewhere.
     pub fn with(settings: &RunSettings, optimizer: Option<Box<dyn Optimizer>>) -> Self {
         Self {
             optimizer,
@@ -40,47 +40,47 @@ impl Update {
         }
     }
 
-    /// What holds the optimizer's state; `None` for a program that takes no step.
+    /// The optimizer, which holds the state; `None` for a program that takes no step.
     pub fn optimizer(&self) -> Option<&dyn Optimizer> {
         self.optimizer.as_deref()
     }
 
-    /// The same, to give it another state.
+    /// The optimizer, to load a state into it.
     pub(crate) fn optimizer_mut(&mut self) -> Option<&mut (dyn Optimizer + 'static)> {
         self.optimizer.as_deref_mut()
     }
 
-    /// What scales the loss, where something does.
+    /// The loss scaler; `None` if the loss is not scaled.
     pub(crate) fn scaler(&self) -> Option<&GradScaler> {
         self.scaler.as_ref()
     }
 
-    /// The same, to give it another scale.
+    /// The loss scaler, to load a scale into it.
     pub(crate) fn scaler_mut(&mut self) -> Option<&mut GradScaler> {
         self.scaler.as_mut()
     }
 
-    /// Gradients are freed or zeroed.
+    /// Frees or zeroes the gradients.
     pub(crate) fn zero_grad(&self) -> Result<()> {
         self.optimizer.as_ref().map_or(Ok(()), |optimizer| Ok(optimizer.zero_grad(self.set_to_none)?))
     }
 
-    /// Gradients of a loss.
+    /// Computes the gradients of a loss.
     pub fn backward(&mut self, loss: &Tensor) -> Result<()> {
         self.backward_retaining(loss, false)
     }
 
-    /// The same with `retain_graph`.
+    /// Computes the gradients of a loss, with `retain_graph`.
     pub fn backward_retaining(&mut self, loss: &Tensor, retain_graph: bool) -> Result<()> {
         match &mut self.scaler {
             None => loss.backward(retain_graph)?,
-            // The scaled loss is not a variable of the program: it lives as long as the pass.
+            // The scaled loss is not a variable of the program: it lives only during the pass.
             Some(scaler) => scaler.scale(loss)?.backward(retain_graph)?,
         }
         Ok(())
     }
 
-    /// The optimizer's step. With a scaler it is skipped where gradients are not finite, and [`Update::rescale`] has to follow.
+    /// Takes the optimizer's step. With a scaler the step is skipped if gradients are not finite, and [`Update::rescale`] has to follow.
     pub(crate) fn step(&mut self) -> Result<()> {
         if let (Some(norm), Some(optimizer)) = (self.clip_grad_norm, &self.optimizer) {
             let parameters = optimizer.parameters().to_vec();
@@ -89,7 +89,7 @@ impl Update {
         self.apply()
     }
 
-    /// Clips the gradients of `parameters`, in their order, after the loss's scale is taken off. Returns their norm before.
+    /// Clips the gradients of `parameters`, in their order, after removing the loss's scale. Returns the norm before clipping.
     pub fn clip(&mut self, parameters: &[Parameter], norm: f64) -> Result<Option<Array>> {
         if let (Some(scaler), Some(optimizer)) = (&mut self.scaler, &self.optimizer) {
             scaler.unscale(&**optimizer)?;
@@ -97,7 +97,7 @@ impl Update {
         Ok(clip_grad_norm(parameters, norm)?)
     }
 
-    /// The optimizer's step without clipping.
+    /// Takes the optimizer's step without clipping.
     pub fn apply(&mut self) -> Result<()> {
         let Some(optimizer) = &mut self.optimizer else { return Ok(()) };
         match &mut self.scaler {

@@ -1,5 +1,4 @@
-//! What an operation of an allocator costs: programs that run again and again through any policy. No device: these are the
-//! costs of the books alone.
+//! Time of an allocator's operations: programs that run again and again through any policy. There is no device: only the bookkeeping is measured.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use memcore::{Device, Profile};
 
 use super::clock::{Limits, Timing, time};
 
-/// The same program over and over; each time it ends with nothing allocated, so that it can run again.
+/// Repeats a program. Each time it ends with nothing allocated, so that it can run again.
 ///
 /// # Errors
 /// A program too long to be numbered.
@@ -50,7 +49,7 @@ pub fn repeated(trace: &Trace, times: usize) -> Result<Trace> {
     Trace::new(trace.name.clone(), Settings::default(), operations)
 }
 
-/// The program of a training run of the small network of transformers, as PyTorch would run it: three steps from nothing.
+/// Events of a training run of the small transformer, as PyTorch would run it: three steps from the start.
 pub fn training_program() -> Result<Trace> {
     let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).history(true).build();
     let settings = RunSettings::new(8, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
@@ -62,7 +61,7 @@ pub fn training_program() -> Result<Trace> {
     repeated(&trace, 1)
 }
 
-/// An allocator of that policy for a program, on a device that is never full.
+/// Makes an allocator of this policy for a program, on a device that is never full.
 ///
 /// # Errors
 /// An unknown policy.
@@ -71,12 +70,12 @@ pub fn open(policy: &str, trace: &Trace) -> Result<Box<dyn Allocator>> {
     Ok(policy.open(trace, &Machine::default(), &mut |_| {})?.allocator)
 }
 
-/// Whether an allocator of that policy serves one run only: a plan.
+/// Whether an allocator of this policy serves one run only, as a plan does.
 pub fn serves_once(policy: &str) -> bool {
     policy == "planned"
 }
 
-/// How long a run of the program takes, on an allocator that has its memory; of a plan, on one that was just made.
+/// Times a run of the program on an allocator that already has its memory; for a plan, on a new allocator.
 ///
 /// # Errors
 /// An unknown policy.

@@ -1,42 +1,42 @@
-//! The clock: samples of a median, until a time is over or somebody wants an end.
+//! The clock: samples of a median, until time is up or a stop is requested.
 
 use std::time::{Duration, Instant};
 
 use lab_base::error::Result;
 use lab_base::figures::median;
 
-/// A sample lasts at least this long: shorter work is run several times in it, and waited for once.
+/// Shortest duration of a sample. Shorter work runs several times in it, and is waited for once.
 const SAMPLE: Duration = Duration::from_millis(2);
 
-/// No sample has more runs: a queue is not to grow without end.
+/// The most runs in a sample, so that a queue does not grow without end.
 const MAX_RUNS: u64 = 1000;
 
-/// How long one thing is measured, and who may end it before.
+/// Time limit of one measurement, and how to end it early.
 #[derive(Clone, Copy)]
 pub struct Limits<'a> {
-    /// Seconds after which no further sample is begun. One is always taken.
+    /// Seconds after which no further sample begins. At least one sample is taken.
     pub seconds: f64,
-    /// Whether an end was asked for; looked at between samples.
+    /// True if a stop was requested; checked between samples.
     pub stop: &'a dyn Fn() -> bool,
 }
 
-/// How long one run takes, in nanoseconds.
+/// Duration of one run, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
-    /// Of the middle sample.
+    /// Median of the samples.
     pub median_ns: f64,
-    /// Of the shortest.
+    /// Shortest sample.
     pub min_ns: f64,
-    /// Of the longest.
+    /// Longest sample.
     pub max_ns: f64,
-    /// How many samples there are.
+    /// Number of samples.
     pub samples: usize,
-    /// Runs in each of them.
+    /// Runs in each sample.
     pub runs: u64,
 }
 
 impl Timing {
-    /// Of samples of `runs` runs each, in nanoseconds of one run; `None` without any.
+    /// Computes the timing from samples of `runs` runs each, in nanoseconds of one run; `None` without samples.
     pub fn of(samples: &[f64], runs: u64) -> Option<Self> {
         let median_ns = median(samples)?;
         let (min_ns, max_ns) = samples.iter().fold((f64::MAX, 0.0), |(min, max), &ns| (ns.min(min), ns.max(max)));
@@ -44,8 +44,8 @@ impl Timing {
     }
 }
 
-/// Times `run`, which does its work so many times, waits for it and says how long that took. It is to have run before: what
-/// only the first run does is not measured. `None` when the end came before the first sample.
+/// Times `run`, which does its work the given number of times, waits for it and returns how long that took. It must have run before, because
+/// first-run costs are not to be measured. `None` if the end came before the first sample.
 pub fn time(limits: &Limits<'_>, run: &mut dyn FnMut(u64) -> Result<Duration>) -> Result<Option<Timing>> {
     let begin = Instant::now();
     if (limits.stop)() {

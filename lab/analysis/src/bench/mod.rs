@@ -1,5 +1,5 @@
-//! What is measured by the clock, and how: the workloads that `vramlab bench`, the benchmarks and the comparison with other
-//! programs share, so that each is written once and its bytes and operations are counted in one place.
+//! Benchmarks: the workloads that `vramlab bench`, the benchmarks and the comparison with other programs share, so that each is written once and its
+//! bytes and operations are counted in one place.
 //!
 //! ```text
 //! kernels: every family, at sizes that grow ─────────┐
@@ -8,7 +8,7 @@
 //! short: a minute's selection of all of it ◄─────────┘
 //! ```
 //!
-//! No figure here decides whether anything is right.
+//! No figure here decides whether a result is correct.
 
 pub mod allocators;
 mod clock;

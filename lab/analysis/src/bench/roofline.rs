@@ -1,7 +1,7 @@
-//! The limits of a device, measured on it: what a large copy moves and what a large product computes in a second.
+//! The limits of a device, measured on it: bytes per second of a large copy, and operations per second of a large product.
 //!
-//! The product is the backend's own, which takes the best library there is for it (the `gemm` crate, cuBLASLt; none on WebGPU).
-//! On the host the copy is the better one of the backend's and of plain `memcpy` on every thread.
+//! The product is the backend's own, which uses the best available library for it (the `gemm` crate, cuBLASLt; none on WebGPU). On the host the copy
+//! is the faster one of the backend's and of plain `memcpy` on every thread.
 
 use std::time::{Duration, Instant};
 
@@ -12,17 +12,17 @@ use super::clock::{Limits, time};
 use super::kernels;
 use super::work::Demand;
 
-/// Bytes on each side of a copy: beyond the caches of anything.
+/// Bytes on each side of a copy: larger than any cache.
 const COPY_BYTES: u64 = 128 << 20;
-/// Sides of the products that are tried, as long as they take little of the time.
+/// Sides of the products to try, as long as they take a small part of the time.
 const SIDES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 
-/// What a device reaches.
+/// Highest measured speeds of a device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Roofline {
-    /// Bytes read and written in a second by a copy; 0 where none could be measured.
+    /// Bytes read and written per second by a copy; 0 if none could be measured.
     pub copy_bytes_per_s: f64,
-    /// Operations in a second by a product, for each type that was measured.
+    /// Operations per second of a product, for each type that was measured.
     pub gemm_flops_per_s: Vec<(DType, f64)>,
 }
 
@@ -30,7 +30,7 @@ impl Roofline {
     /// Measures a device, in about `limits.seconds` for the copy and for each type together. The best of all samples counts.
     ///
     /// # Errors
-    /// Those of the device; of types that it does not have none.
+    /// Those of the device. A type that the device does not have is not an error.
     pub fn measure(device: &Device, dtypes: &[DType], limits: &Limits<'_>) -> Result<Self> {
         let each = Limits { seconds: limits.seconds / (dtypes.len() + 1) as f64, ..*limits };
         let mut roofs = Self { copy_bytes_per_s: copy(device, &each)?, gemm_flops_per_s: Vec::new() };
@@ -43,14 +43,14 @@ impl Roofline {
         Ok(roofs)
     }
 
-    /// Operations in a second, for a type; a type that was not measured is taken for f32.
+    /// Operations per second for a type; a type that was not measured counts as f32.
     pub fn flops_per_s(&self, dtype: DType) -> Option<f64> {
         let of = |wanted| self.gemm_flops_per_s.iter().find(|(dtype, _)| *dtype == wanted).map(|(_, rate)| *rate);
         of(dtype).or_else(|| of(DType::F32))
     }
 
-    /// The nanoseconds that a demand takes at least if the device does nothing better than its copy and its product, and
-    /// whether that is for its arithmetic.
+    /// Least nanoseconds for a demand if the device is as fast as its copy and its product. The boolean is true if arithmetic sets that limit, false
+    /// if memory does.
     pub fn least_ns(&self, demand: Demand, dtype: DType) -> Option<(f64, bool)> {
         let seconds = |amount: u64, rate: f64| if rate > 0.0 { Some(amount as f64 / rate) } else { None };
         let memory = seconds(demand.bytes, self.copy_bytes_per_s)?;
@@ -58,20 +58,20 @@ impl Roofline {
         Some((memory.max(arithmetic) * 1e9, arithmetic > memory))
     }
 
-    /// How near a time comes to the least: 1 is the roof. What stays in the caches can pass it.
+    /// Least time divided by the measured time: 1 is the roof. Work that stays in the caches can exceed it.
     pub fn fraction(&self, demand: Demand, dtype: DType, ns: f64) -> Option<f64> {
         let (least, _) = self.least_ns(demand, dtype)?;
         (ns > 0.0 && least > 0.0).then(|| least / ns)
     }
 }
 
-/// What a piece of memory may take: a part of what is free, and no more than a kernel may see.
+/// Bytes to allocate for one array: at most a part of the free memory, and at most what a kernel can address.
 fn room(device: &Device, wanted: u64) -> u64 {
     let free = device.memory_info().map_or(u64::MAX, |info| info.free_bytes / 8);
     wanted.min(free).min(device.backend().limits().max_binding_bytes)
 }
 
-/// Bytes in a second.
+/// Bytes per second of a copy by the backend.
 fn copy(device: &Device, limits: &Limits<'_>) -> Result<f64> {
     let elements = (room(device, COPY_BYTES) / DType::F32.size()) as usize;
     let Some(kernel) = kernels::named("copy") else { return Ok(0.0) };
@@ -87,7 +87,7 @@ fn copy(device: &Device, limits: &Limits<'_>) -> Result<f64> {
     Ok(best)
 }
 
-/// The same by every thread of the host, without any kernel of ours.
+/// Bytes per second of a copy by all threads of the host, without a kernel of this program.
 fn host_copy(bytes: usize, limits: &Limits<'_>) -> Result<f64> {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let (source, mut target) = (vec![1u8; bytes], vec![2u8; bytes]);
@@ -109,7 +109,7 @@ fn host_copy(bytes: usize, limits: &Limits<'_>) -> Result<f64> {
     Ok(timing.map_or(0.0, |timing| 2.0 * bytes as f64 / timing.min_ns * 1e9))
 }
 
-/// Operations in a second, by the best of growing products.
+/// Operations per second, the best of growing products.
 fn product(device: &Device, dtype: DType, limits: &Limits<'_>) -> Result<f64> {
     let begin = Instant::now();
     let Some(kernel) = kernels::named("matmul") else { return Ok(0.0) };
@@ -129,7 +129,7 @@ fn product(device: &Device, dtype: DType, limits: &Limits<'_>) -> Result<f64> {
         best = best.max(work.demand().flops as f64 / timing.min_ns * 1e9);
         drop(work);
         device.empty_cache();
-        // The next one takes eight times as long, and runs at least twice.
+        // The next product takes eight times as long, and runs at least twice.
         if 16.0 * timing.min_ns * 1e-9 > limits.seconds - begin.elapsed().as_secs_f64() {
             break;
         }

@@ -1,4 +1,4 @@
-//! The short version: a handful of kernels, two training steps, the allocators; a device at a time, within a given time.
+//! The short benchmark: a few kernels, two training steps, the allocators; one device at a time, within a given time.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use super::{allocators, kernels, training};
 /// Elements of the large elementwise kernels.
 const ELEMENTS: usize = 1 << 24;
 
-/// What is measured on a device, in f32: what it is called, the kernel, its size.
+/// Kernels measured on a device, in f32: label, kernel, size.
 const KERNELS: [(&str, &str, &[usize]); 7] = [
     ("launch", "binary_add", &[1 << 10]),
     ("copy", "copy", &[ELEMENTS]),
@@ -27,83 +27,83 @@ const KERNELS: [(&str, &str, &[usize]); 7] = [
     ("conv2d 3x3", "conv2d", &[8, 64, 64, 28]),
 ];
 
-/// The networks, a step of which is measured.
+/// Networks of which a training step is measured.
 const TRAINED: [&str; 2] = ["mlp", "simplecnn-b32"];
 
-/// The roofs count for so many kernels when the time is shared out.
+/// Number of kernels that the roofs count as when the time is divided.
 const ROOF_SHARES: usize = 3;
 
-/// How long, who may end it, and who is told what comes next.
+/// Time limit, how to end early, and a callback for progress.
 #[derive(Clone, Copy)]
 pub struct Short<'a> {
     /// Seconds for everything on one device, or for all allocators. Opening and compiling are not counted.
     pub seconds: f64,
-    /// Whether an end was asked for.
+    /// True if a stop was requested.
     pub stop: &'a dyn Fn() -> bool,
-    /// What is measured next.
+    /// Called with the name of the next measurement.
     pub tell: &'a dyn Fn(&str),
 }
 
 /// A kernel that was measured.
 #[derive(Clone, Debug)]
 pub struct Measured {
-    /// What it is called.
+    /// Label.
     pub name: &'static str,
     /// Its size.
     pub size: String,
     /// Its type.
     pub dtype: DType,
-    /// What it needs at least.
+    /// Least cost.
     pub demand: Demand,
-    /// How long it takes.
+    /// Measured duration.
     pub timing: Timing,
-    /// How near it comes to the roof.
+    /// Share of the roof that it reaches.
     pub of_roof: Option<f64>,
-    /// Whether arithmetic is that roof, not memory.
+    /// True if arithmetic sets the roof, false if memory does.
     pub by_arithmetic: bool,
 }
 
 /// A training step that was measured.
 #[derive(Clone, Debug)]
 pub struct Trained {
-    /// The step, as a kernel.
+    /// The step, measured like a kernel.
     pub step: Measured,
-    /// Examples in it.
+    /// Examples in a step.
     pub batch: usize,
-    /// The most that was reserved.
+    /// Peak of reserved memory.
     pub peak_reserved_bytes: u64,
 }
 
-/// What a device could not do.
+/// A measurement that a device could not do.
 #[derive(Clone, Debug)]
 pub struct Skipped {
-    /// What.
+    /// Label of the measurement.
     pub name: &'static str,
-    /// Why.
+    /// Reason.
     pub reason: String,
 }
 
-/// An allocation policy that was measured.
+/// Measurement of an allocation policy.
 #[derive(Clone, Debug)]
 pub struct Allocator {
-    /// Which.
+    /// Name of the policy.
     pub policy: &'static str,
-    /// Operations of the program.
+    /// Number of operations in the program.
     pub operations: usize,
-    /// How long a run of it takes.
+    /// Duration of a run.
     pub timing: Timing,
 }
 
-/// What came of a device.
+/// Measurements of a device.
 #[derive(Clone, Debug, Default)]
 pub struct OfDevice {
-    /// What it reaches.
+    /// Its highest speeds.
     pub roofs: Roofline,
     /// Its kernels.
     pub kernels: Vec<Measured>,
     /// Its training steps.
     pub training: Vec<Trained>,
-    /// What it could not do.
+    /// Measurements that it could not do.
     pub skipped: Vec<Skipped>,
 }
 
@@ -113,7 +113,7 @@ impl Short<'_> {
         Limits { seconds: self.seconds / shares as f64, stop: self.stop }
     }
 
-    /// Measures a device. What fails is told beside what does not; an end in between leaves what was measured.
+    /// Measures a device. Failures are reported beside the results; a stop keeps what was measured until then.
     pub fn device(&self, backend: &Arc<dyn Backend>) -> OfDevice {
         let mut found = OfDevice::default();
         (self.tell)("roofs");
@@ -214,19 +214,19 @@ fn add_relu(device: &Device, dtype: DType, size: &[usize]) -> Result<Work> {
 }
 
 impl Measured {
-    /// Bytes moved in a nanosecond, which is 10⁹ in a second.
+    /// Bytes moved per nanosecond, which is 10⁹ per second.
     pub fn gb_per_s(&self) -> f64 {
         self.demand.bytes as f64 / self.timing.median_ns
     }
 
-    /// Operations in a nanosecond.
+    /// Operations per nanosecond.
     pub fn gflop_per_s(&self) -> f64 {
         self.demand.flops as f64 / self.timing.median_ns
     }
 }
 
 impl Allocator {
-    /// Nanoseconds of one operation.
+    /// Nanoseconds per operation.
     pub fn ns_per_operation(&self) -> f64 {
         self.timing.median_ns / self.operations as f64
     }
@@ -242,7 +242,7 @@ mod tests {
         Short { seconds: 0.0, stop, tell: &|_| {} }
     }
 
-    /// Nothing is computed there, but everything is launched.
+    /// Nothing is computed on this device, but everything is launched.
     #[test]
     fn everything_is_measured_on_a_device() {
         let backend: Arc<dyn Backend> = Arc::new(Meta::default());

@@ -1,8 +1,7 @@
-//! Training steps to measure: the networks that programs of candle, burn and PyTorch train too, with the same weights, inputs and
-//! targets, so that the losses must agree.
+//! Training steps to measure: networks that programs of candle, burn and PyTorch train too, with the same weights, inputs and targets, so that the
+//! losses must agree.
 //!
-//! A step is zero grad, forward, loss, backward and optimizer on a batch that lies on the device; it waits for the device and
-//! reads the loss.
+//! A step is zero grad, forward, loss, backward and optimizer on a batch that is already on the device; it waits for the device and reads the loss.
 
 use lab_base::error::Result;
 use lab_models::{Input, Loss, Model, ModelOptions, architecture};
@@ -15,7 +14,7 @@ use super::work::Work;
 
 /// A network, and how it is trained.
 pub struct Workload {
-    /// What it is called.
+    /// Name.
     pub name: &'static str,
     /// Examples in a step.
     pub batch: usize,
@@ -78,18 +77,18 @@ fn fused(kind: OptimizerKind, lr: f64) -> OptimizerSettings {
     OptimizerSettings { implementation: Implementation::Fused, ..OptimizerSettings::new(kind, lr) }
 }
 
-/// The workload of that name.
+/// Returns the workload with this name.
 pub fn named(name: &str) -> Option<&'static Workload> {
     ALL.iter().find(|workload| workload.name == name)
 }
 
-/// A network in training on one batch.
+/// A network that trains on one batch.
 pub struct Training {
     phases: ModelStep,
 }
 
 impl Workload {
-    /// The network on a device, with its batch.
+    /// Makes the network on a device, with its batch.
     pub fn prepare(&self, device: &Device) -> Result<Training> {
         let architecture = architecture(self.model, &(self.options)())?;
         let model = Model::build(&*architecture, device, DType::F32, 0)?;
@@ -104,7 +103,7 @@ impl Workload {
 }
 
 impl Training {
-    /// One step. Returns the loss; `None` on a device that computes nothing.
+    /// Takes one step. Returns the loss; `None` on a device that computes nothing.
     pub fn step(&mut self) -> Result<Option<f64>> {
         let phases = &mut self.phases;
         phases.zero_grad()?;
@@ -117,7 +116,7 @@ impl Training {
         phases.loss_value()
     }
 
-    /// Steps as something to measure. One is made before the first that counts: it takes the optimizer's state.
+    /// Turns steps into measurable work. One step is taken first, uncounted: it allocates the optimizer's state.
     pub fn into_work(mut self) -> Result<Work> {
         self.step()?;
         let device = self.phases.device.clone();

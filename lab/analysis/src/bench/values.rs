@@ -1,7 +1,7 @@
-//! Deterministic values: the rule that the programs of other frameworks follow too, so that losses must agree.
+//! Deterministic values. The programs of other frameworks follow the same rule, so that losses must agree.
 //!
-//! `z = ((stream << 32) + i + 1)·0x9E3779B97F4A7C15`, then SplitMix64's finaliser; a float in `[−bound, bound)` takes the upper 24 bits, an
-//! integer below n the upper 31 modulo n.
+//! `z = ((stream << 32) + i + 1)·0x9E3779B97F4A7C15`, then SplitMix64's finaliser; a float in `[−bound, bound)` takes the upper 24 bits, an integer
+//! below n the upper 31 modulo n.
 
 /// Stream of the inputs.
 pub const INPUTS: u64 = 1000;
@@ -15,13 +15,13 @@ fn mix(stream: u64, i: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// `n` floats in `[−bound, bound)`.
+/// Returns `n` floats in `[−bound, bound)`.
 pub fn uniform(stream: u64, n: usize, bound: f32) -> Vec<f32> {
     let value = |i| ((mix(stream, i) >> 40) as f32 * (2.0 / 16_777_216.0) - 1.0) * bound;
     (0..n as u64).map(value).collect()
 }
 
-/// `n` integers below `classes`.
+/// Returns `n` integers below `classes`.
 pub fn labels(stream: u64, n: usize, classes: u64) -> Vec<i64> {
     (0..n as u64).map(|i| ((mix(stream, i) >> 33) % classes) as i64).collect()
 }

@@ -1,4 +1,4 @@
-//! Something to measure: it runs on a device again and again, and is known by what it must move and compute.
+//! Measurable work: it runs on a device again and again, and its bytes and operations are known.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use memcore::{Array, Device};
 
 use super::clock::{Limits, Timing, time};
 
-/// What one run needs at least, as the device counted it: see [`KernelCall::cost`].
+/// Least cost of one run, as the device counted it: see [`KernelCall::cost`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Demand {
     /// Bytes read and written.
@@ -19,7 +19,7 @@ pub struct Demand {
     pub launches: u64,
 }
 
-/// Something that runs on a device.
+/// Work that runs on a device.
 pub struct Work {
     device: Device,
     run: Box<dyn FnMut() -> Result<()>>,
@@ -27,8 +27,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// What `run` queues on `device`. It is run once here, so that the device has counted what it needs, compiled it and
-    /// taken its memory.
+    /// Wraps a function that queues work on `device`. It runs once here, so that the device counts its cost, compiles it and allocates its memory.
     pub fn new(device: &Device, run: impl FnMut() -> Result<()> + 'static) -> Result<Self> {
         let mut run: Box<dyn FnMut() -> Result<()>> = Box::new(run);
         let before = device.counters();
@@ -43,15 +42,15 @@ impl Work {
         Ok(Self { device: device.clone(), run, demand })
     }
 
-    /// Kernel calls, one after the other, on arrays that live as long as this. Each is checked here, once; what is run
-    /// again and again is the backend alone.
+    /// Runs kernel calls one after the other, on arrays that live as long as this. Each call is checked once, here; repeated runs call only the
+    /// backend.
     ///
     /// # Errors
     /// Calls that break the contract or that the backend does not have; its own.
     pub fn of_calls(device: &Device, calls: Vec<KernelCall>, arrays: Vec<Array>) -> Result<Self> {
         let (on, mut first) = (device.clone(), true);
         Self::new(device, move || {
-            // They are in use as long as the calls are.
+            // The arrays must live as long as the calls.
             let _held = &arrays;
             for call in &calls {
                 if first {
@@ -65,12 +64,12 @@ impl Work {
         })
     }
 
-    /// What one run needs at least.
+    /// Least cost of one run.
     pub fn demand(&self) -> Demand {
         self.demand
     }
 
-    /// Runs it so many times, waits for the device, and says how long that took.
+    /// Runs the work this many times and waits for the device. Returns how long that took.
     pub fn run(&mut self, times: u64) -> Result<Duration> {
         let start = Instant::now();
         for _ in 0..times {
@@ -80,7 +79,7 @@ impl Work {
         Ok(start.elapsed())
     }
 
-    /// How long one run takes.
+    /// Times one run.
     pub fn time(&mut self, limits: &Limits<'_>) -> Result<Option<Timing>> {
         time(limits, &mut |runs| self.run(runs))
     }

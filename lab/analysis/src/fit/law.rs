@@ -1,9 +1,9 @@
-//! peak(size), exactly: which moment is the highest for which sizes, and what it takes as a polynomial.
+//! The exact function peak(size): which moment is the highest at which sizes, and its bytes as a polynomial.
 //!
-//! Two runs whose events are the same but for their sizes are one program. If its tensors are polynomials of degree two at most through three
-//! runs, and a fourth run agrees, then so is the sum at each moment, and the peak is the upper envelope of those sums. A tensor that grows in
-//! steps (the buffer of a reduction) is taken at its largest; if the peak is elsewhere all the same, it does not matter. Where it does, or where the
-//! program itself changes with the size, the interval is halved until neither is so.
+//! Two runs whose events are the same except for their sizes are one program. If its tensors follow polynomials of degree at most two through three
+//! runs, and a fourth run agrees, then so does the sum at each moment, and the peak is the upper envelope of those sums. A tensor that grows in steps
+//! (the buffer of a reduction) counts with its largest size; if the peak is elsewhere, this does not matter. If it does matter, or if the program
+//! itself changes with the size, the interval is halved until neither is true.
 
 use std::rc::Rc;
 
@@ -14,12 +14,12 @@ use rustc_hash::FxHashMap;
 use super::trace::{Move, Trace};
 use super::{Room, Run};
 
-/// Sizes from `from` to `to`, whose peak is one formula.
+/// Sizes from `from` to `to` whose peak follows one formula.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Piece {
     /// The first size.
     pub from: usize,
-    /// The last one.
+    /// The last size.
     pub to: usize,
     /// Bytes that do not depend on the size.
     pub constant: i64,
@@ -27,16 +27,16 @@ pub struct Piece {
     pub slope: i64,
     /// Bytes per unit squared; 0 for a batch.
     pub square: i64,
-    /// The phase in which the moment is.
+    /// Phase of the peak.
     pub phase: String,
-    /// The operator that reaches it.
+    /// Operator whose allocation reaches the peak.
     pub op: String,
-    /// The module that is running then.
+    /// Module that is running then.
     pub scope: String,
 }
 
 impl Piece {
-    /// Bytes that are asked for at the peak.
+    /// Bytes requested at the peak.
     pub fn requested_bytes(&self, size: usize) -> i64 {
         self.formula().at(size)
     }
@@ -50,22 +50,22 @@ impl Piece {
     }
 }
 
-/// The peak of the requested bytes as a function of the size.
+/// Peak of the requested bytes as a function of the size.
 #[derive(Clone, Debug)]
 pub struct Law {
-    /// In rising order, without gaps.
+    /// Pieces in ascending order, without gaps.
     pub pieces: Vec<Piece>,
-    /// How many dry runs it took.
+    /// Number of dry runs it took.
     pub runs: usize,
-    /// Whether each tensor was found to be a polynomial everywhere; otherwise some pieces are single sizes with none known between.
+    /// True if each tensor was found to be a polynomial everywhere; otherwise some pieces are single sizes with none known between.
     pub complete: bool,
 }
 
-/// Dry runs after which the rest is left open.
+/// Number of dry runs after which the rest stays open.
 const MAX_RUNS: usize = 256;
 
 impl Law {
-    /// For the sizes from `from` to `to`.
+    /// Finds the law for the sizes from `from` to `to`.
     pub fn of(run: &Run<'_>, from: usize, to: usize) -> Result<Self> {
         let mut solver = Solver { run, names: None, traces: FxHashMap::default(), pieces: Vec::new(), complete: true };
         solver.solve(from, to)?;
@@ -73,15 +73,15 @@ impl Law {
         Ok(Self { pieces: joined(solver.pieces), runs, complete: solver.complete })
     }
 
-    /// The peak of the requested bytes for a size; `None` outside of what is known.
+    /// Peak of the requested bytes for a size; `None` outside of the known sizes.
     pub fn at(&self, size: usize) -> Option<u64> {
         let piece = self.pieces.iter().find(|piece| (piece.from..=piece.to).contains(&size))?;
         u64::try_from(piece.requested_bytes(size)).ok()
     }
 }
 
-/// Neighbours with the same maker and the same formula are one piece; a single size, whose formula is a constant, belongs to a neighbour whose
-/// formula gives it.
+/// Joins neighbours with the same origin and the same formula. A single size, whose formula is a constant, joins a neighbour whose formula gives the
+/// same value.
 fn joined(pieces: Vec<Piece>) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::new();
     for piece in pieces {
@@ -112,7 +112,7 @@ struct Polynomial {
 }
 
 impl Polynomial {
-    /// Through three points, if it has whole coefficients.
+    /// The polynomial through three points; `None` if a coefficient is not an integer.
     fn through(points: [(usize, u64); 3]) -> Option<Self> {
         let [a, b, c] = points.map(|(n, bytes)| (n as i128, i128::from(bytes)));
         let whole = |dividend: i128, divisor: i128| (dividend % divisor == 0).then(|| dividend / divisor);
@@ -138,15 +138,15 @@ impl Polynomial {
     }
 }
 
-/// The size of a tensor, or of all there are at one moment, as far as it is known.
+/// Size of a tensor, or of all tensors at one moment, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Size {
     polynomial: Polynomial,
-    /// Whether it is this, not just at most this.
+    /// True if exact; false if only an upper bound.
     exact: bool,
 }
 
-/// What is there, and the first event that leads to it.
+/// Bytes held at a moment, and the first event that leads to it.
 type Moment = (Size, usize);
 
 struct Solver<'a> {
@@ -170,7 +170,7 @@ impl Solver<'_> {
         Ok(trace)
     }
 
-    /// Pieces of `from ..= to`, appended in order.
+    /// Appends the pieces of `from ..= to` in order.
     fn solve(&mut self, from: usize, to: usize) -> Result<()> {
         let (first, last) = (self.trace(from)?, self.trace(to)?);
         let given_up = self.traces.len() >= MAX_RUNS && to - from > 1;
@@ -196,7 +196,7 @@ impl Solver<'_> {
         self.solve(middle + 1, to)
     }
 
-    /// Each allocation as a polynomial, or its most, if the runs are one program.
+    /// Returns each allocation as a polynomial, or as its maximum; `None` if the runs are not one program.
     fn sizes(&mut self, first: &Trace, middle: usize, last: &Trace) -> Result<Option<Vec<Size>>> {
         let middle = self.trace(middle)?;
         // Any three points lie on a polynomial; a fourth tells.
@@ -218,7 +218,7 @@ impl Solver<'_> {
         Ok((0..first.requested.len()).map(size).collect())
     }
 
-    /// A single size: its peak is a constant.
+    /// Appends a single size: its peak is a constant.
     fn point(&mut self, trace: &Trace) {
         let constant = |&bytes: &u64| {
             let polynomial = Polynomial { constant: bytes as i64, ..Polynomial::default() };
@@ -230,14 +230,15 @@ impl Solver<'_> {
         self.pieces.append(&mut pieces);
     }
 
-    /// The highest of the moments, for each size; `false` where one is the highest whose sum is not known.
+    /// Finds the highest moment for each size. Returns `false` if a moment is the highest whose sum is only bounded.
     fn envelope(&self, trace: &Trace, moments: &[Moment], from: usize, to: usize, pieces: &mut Vec<Piece>) -> bool {
         let highest = |n: usize| moments.iter().max_by_key(|(sum, at)| (sum.polynomial.at(n), std::cmp::Reverse(*at)));
         let (Some(a), Some(b)) = (highest(from), highest(to)) else { return true };
         if !(a.0.exact && b.0.exact) {
             return false;
         }
-        // The most of some lines is convex in the size: a line that is the highest at both ends is so between. Parabolas are asked in the middle too.
+        // The maximum of lines is convex in the size: a line that is the highest at both ends is also the highest between. Parabolas are checked in
+        // the middle too.
         let middle = from + (to - from) / 2;
         if a.0 == b.0 && highest(middle).is_some_and(|m| m.0 == a.0) {
             pieces.push(self.piece(trace, a, from, to));
@@ -264,7 +265,7 @@ impl Solver<'_> {
     }
 }
 
-/// The sum of what is there at each moment that can be a peak (an allocation that no other one follows), each sum once.
+/// Sums the bytes held at each moment that can be a peak (an allocation not followed by another one), each sum once.
 fn moments(moves: &[Move], sizes: &[Size]) -> Vec<Moment> {
     let mut now = Polynomial::default();
     let (mut next, mut inexact) = (0, 0);
@@ -291,11 +292,11 @@ fn moments(moves: &[Move], sizes: &[Size]) -> Vec<Moment> {
     undominated(moments)
 }
 
-/// Without those that another one is above for every size.
+/// Removes the moments that stay below another one for every size.
 fn undominated(moments: Vec<Moment>) -> Vec<Moment> {
     let above = |a: &Size, b: &Size| {
         let (p, q) = (&a.polynomial, &b.polynomial);
-        // A bound says nothing about what is below it, but an exact sum above a bound is above what is bounded.
+        // A bound does not show that another sum is lower, but an exact sum above a bound is above the bounded sum.
         a.exact && p != q && p.constant >= q.constant && p.slope >= q.slope && p.square >= q.square
     };
     let mut kept: Vec<Moment> = Vec::new();
@@ -317,7 +318,7 @@ mod tests {
         let p = |n: u64| 7 + 3 * n + 2 * n * n;
         let points = [1u64, 4, 9].map(|n| (n as usize, p(n)));
         assert_eq!(Polynomial::through(points), Some(Polynomial { constant: 7, slope: 3, square: 2 }));
-        // n rounded up to even numbers is none.
+        // n rounded up to even numbers is not a polynomial.
         let even = [1u64, 4, 8].map(|n| (n as usize, n.next_multiple_of(2)));
         assert_eq!(Polynomial::through(even), None);
         assert_eq!(Polynomial { constant: 1, slope: 2, square: 3 }.at(10), 321);
@@ -329,7 +330,7 @@ mod tests {
         let line = |constant, slope| sum(constant, slope, true);
         let kept = undominated(vec![(line(5, 5), 0), (line(4, 5), 1), (line(0, 9), 2), (line(6, 5), 3)]);
         assert_eq!(kept, [(line(0, 9), 2), (line(6, 5), 3)]);
-        // What is only known to be at most something hides nothing.
+        // An upper bound hides nothing.
         let kept = undominated(vec![(sum(9, 9, false), 0), (line(4, 5), 1)]);
         assert_eq!(kept.len(), 2);
     }

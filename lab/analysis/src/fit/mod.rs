@@ -16,24 +16,24 @@ pub use search::{Fit, Tried, largest};
 use lab_base::error::Result;
 use memcore::Device;
 
-/// On what a run is tried.
+/// Device that a run is tried on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Room {
-    /// A device without end, which keeps the history of its events.
+    /// A device with unlimited memory, which keeps the history of its events.
     Endless,
-    /// A device of the budget.
+    /// A device with the budget's memory.
     Budget,
 }
 
 /// Trains with one size on a fresh device and returns the device.
 pub type Run<'a> = dyn Fn(usize, Room) -> Result<Device> + 'a;
 
-/// The most bytes that were asked for at once, from the history of a device.
+/// Peak of requested bytes, from the history of a device.
 pub fn requested_peak(device: &Device) -> u64 {
     trace::Trace::of(device, 0).requested_peak()
 }
 
-/// Memory running out is an answer; anything else is an error.
+/// Separates running out of memory, which is an answer, from all other errors.
 fn fits(outcome: Result<Device>) -> Result<Result<Device, Box<memcore::memory::OutOfMemory>>> {
     match outcome {
         Ok(device) => Ok(Ok(device)),

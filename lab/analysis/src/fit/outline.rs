@@ -5,33 +5,33 @@
 
 use super::law::{Law, Piece};
 
-/// A stretch is off by no more than this part of the peak.
+/// A stretch is off by at most one part in this many of the peak.
 const PART: i64 = 100;
 
-/// Sizes up to here apart are taken one by one: a parabola through three of them says nothing about a fourth.
+/// Sizes at most this far apart are taken one by one: a parabola through three of them says nothing about a fourth.
 const NARROW: usize = 3;
 
-/// Sizes from `from` to `to`, whose peak grows about evenly.
+/// Sizes from `from` to `to` whose peak grows approximately linearly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stretch {
     /// The first size.
     pub from: usize,
-    /// The last one.
+    /// The last size.
     pub to: usize,
     /// Bytes at the first size.
     pub bytes: i64,
-    /// Bytes that each further one takes, rounded.
+    /// Bytes per further size, rounded.
     pub slope: i64,
-    /// By how much this is off, in bytes, at most; 0 where it is exact.
+    /// Largest error in bytes; 0 if exact.
     pub off_bytes: u64,
-    /// The phase, the operator and the module of the peak at the last size.
+    /// Phase, operator and module of the peak at the last size.
     pub last: Piece,
 }
 
-/// A size, its peak, and the piece it is of.
+/// A size, its peak, and the piece that contains it.
 type Point<'a> = (usize, i64, &'a Piece);
 
-/// The law of these pieces in stretches; `None` where it is curved.
+/// Returns the law as stretches; `None` if it is curved.
 pub fn outline(law: &Law) -> Option<Vec<Stretch>> {
     let wide = |piece: &&Piece| piece.to - piece.from >= NARROW;
     if law.pieces.iter().filter(wide).any(|piece| piece.square != 0) {
@@ -41,7 +41,7 @@ pub fn outline(law: &Law) -> Option<Vec<Stretch>> {
     let mut out = Vec::new();
     let mut rest = &points[..];
     while let [first, ..] = rest {
-        // Two sizes always lie on a line: it takes a third, or a piece that says so.
+        // Two sizes are always on a line: a third is needed, or a piece that covers both.
         let is_one = |end: &usize| *end > 1 || std::ptr::eq(first.2, rest[*end].2);
         let end = (1..rest.len()).rev().filter(is_one).find(|&end| off_bytes(&rest[..=end]).is_some()).unwrap_or(0);
         let last = rest[end];
@@ -58,7 +58,7 @@ pub fn outline(law: &Law) -> Option<Vec<Stretch>> {
     Some(out)
 }
 
-/// Where a piece is to be looked at: between its ends it is straight.
+/// Returns the sizes of a piece to check: it is straight between its ends.
 fn points(piece: &Piece) -> Vec<Point<'_>> {
     let sizes: Vec<usize> = match piece.to - piece.from {
         0..NARROW => (piece.from..=piece.to).collect(),
@@ -71,7 +71,7 @@ fn slope(first: Point<'_>, last: Point<'_>) -> f64 {
     (last.1 - first.1) as f64 / (last.0 - first.0).max(1) as f64
 }
 
-/// By how much the straight line through the ends is off; `None` where that is too much.
+/// Largest error of the straight line through the ends; `None` if it is too large.
 fn off_bytes(points: &[Point<'_>]) -> Option<u64> {
     let (&first, &last) = (points.first()?, points.last()?);
     let slope = slope(first, last);
@@ -100,7 +100,7 @@ mod tests {
     fn single_sizes_on_a_line_are_one_stretch() {
         let line = || vec![piece(1, 1, 11_500, 0, 0), piece(2, 2, 12_000, 0, 0), piece(3, 40, 11_000, 500, 0)];
         assert_eq!(outlined(line()).unwrap(), [[1, 40, 11_500, 500, 0]]);
-        // Another first size is one of its own.
+        // Another first size becomes a stretch of its own.
         let mut other = line();
         other[0].constant = 20_000;
         assert_eq!(outlined(other).unwrap(), [[1, 1, 20_000, 0, 0], [2, 40, 12_000, 500, 0]]);
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn steps_and_parabolas_through_three_sizes_are_smoothed_and_the_error_is_said() {
-        // As a law of a perceptron had it: constants of dozens of GiB on both sides of zero.
+        // From the law of a perceptron: constants of dozens of GiB on both sides of zero.
         let pieces = vec![
             piece(1000, 1151, 66_490_000, 1800, 0),
             piece(1152, 1154, 68_600_000 - 32_768 * 1153 * 1153, 2 * 32_768 * 1153, -32_768),

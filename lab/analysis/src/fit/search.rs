@@ -7,7 +7,7 @@ use memcore::memory::{Needs, OutOfMemory};
 
 use super::{Room, Run, fits};
 
-/// Sizes above the border that are tried as well: what is reserved need not rise with the size, so that a larger one may fit again.
+/// Number of sizes tried above the border. Reserved memory need not rise with the size, so a larger size may fit again.
 const BEYOND: usize = 16;
 
 /// One size, run under the budget.
@@ -15,41 +15,41 @@ const BEYOND: usize = 16;
 pub struct Tried {
     /// The size.
     pub size: usize,
-    /// The most that was allocated at once; `None` when memory ran out.
+    /// Peak of allocated memory; `None` if memory ran out.
     pub allocated_bytes: Option<u64>,
-    /// The most that was reserved.
+    /// Peak of reserved memory.
     pub reserved_bytes: Option<u64>,
-    /// How often the cache had to be given back to make room.
+    /// How often the cache had to be freed to make room.
     pub retries: Option<u64>,
-    /// What ran out, where it did.
+    /// Report if memory ran out.
     pub out_of_memory: Option<Box<OutOfMemory>>,
 }
 
 impl Tried {
-    /// Whether it went through.
+    /// Whether the run completed.
     pub fn fits(&self) -> bool {
         self.out_of_memory.is_none()
     }
 
-    /// Bytes that are needed beyond what there is, where it did not.
+    /// Bytes that the run lacked, if it ran out of memory.
     pub fn missing_bytes(&self) -> Option<u64> {
         self.out_of_memory.as_ref()?.missing_bytes()
     }
 }
 
-/// What fits.
+/// Result of the search.
 #[derive(Clone, Debug)]
 pub struct Fit {
-    /// The largest size that was found to fit; `None` where not even 1 does.
+    /// The largest size that was found to fit; `None` if not even 1 fits.
     pub largest: Option<usize>,
-    /// Every size that was run under the budget, in rising order; the largest that fits and the one after it are among them.
+    /// Every size that was run under the budget, in ascending order. Includes the largest that fits and the one after it.
     pub tried: Vec<Tried>,
-    /// Whether the search ended at the given maximum, not at the budget.
+    /// True if the search ended at the given maximum, not at the budget.
     pub at_maximum: bool,
 }
 
 impl Fit {
-    /// The run with that size.
+    /// Returns the run with this size.
     pub fn run(&self, size: usize) -> Option<&Tried> {
         self.tried.iter().find(|tried| tried.size == size)
     }
@@ -61,13 +61,12 @@ impl Fit {
     }
 }
 
-/// The largest size up to `maximum` that fits into the budget of `run`.
+/// Finds the largest size up to `maximum` that fits into the budget of `run`.
 ///
-/// Between a size that fits and one that does not, halves; then tries the next sizes too, up to the first whose tensors alone are above
-/// `budget_bytes`.
+/// Bisects between a size that fits and one that does not. Then tries the next sizes too, up to the first whose tensors alone exceed `budget_bytes`.
 ///
 /// # Errors
-/// Those of the runs, but for running out of memory.
+/// Those of the runs, except running out of memory.
 pub fn largest(run: &Run<'_>, budget_bytes: u64, maximum: usize) -> Result<Fit> {
     let mut search = Search { run, tried: BTreeMap::new() };
     if !search.fits(1)? {
@@ -102,7 +101,7 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Whether a run of this size ends; each is run once.
+    /// Whether a run of this size completes; each size is run once.
     fn fits(&mut self, size: usize) -> Result<bool> {
         if let Some(tried) = self.tried.get(&size) {
             return Ok(tried.fits());
@@ -137,7 +136,7 @@ impl Search<'_> {
         Ok((self.run)(size, Room::Endless)?.usage().peak_bytes())
     }
 
-    /// A size that fits and one that does not, near where the line through the peaks of 1 and 2 meets the budget.
+    /// Returns a size that fits and one that does not, near where the line through the peaks of 1 and 2 meets the budget.
     fn bracket(&mut self, budget_bytes: u64, maximum: usize) -> Result<(usize, usize)> {
         let (one, two) = (self.endless_peak(1)?, self.endless_peak(2)?);
         let slope = two.saturating_sub(one).max(1);

@@ -1,33 +1,33 @@
-//! A run as what does not depend on its size, and what does.
+//! A run, separated into what depends on its size and what does not.
 
 use memcore::Device;
 use memcore::memory::{AllocId, Event};
 use rustc_hash::FxHashMap;
 
-/// What happens, whatever the sizes are.
+/// An event, whatever the sizes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Move {
     /// The next allocation.
     Alloc {
-        /// By whom: operator, node, module and phase. Names are interned in the order of their first use, so that two runs of one program agree.
+        /// Origin: operator, node, module and phase. Names are interned in the order of their first use, so that two runs of one program agree.
         op: &'static str,
         node: Option<&'static str>,
         scope: u32,
         phase: u32,
     },
-    /// The k-th allocation goes.
+    /// Frees the k-th allocation.
     Free(u32),
 }
 
 pub(super) struct Trace {
     pub(super) size: usize,
     pub(super) moves: Vec<Move>,
-    /// Bytes that each allocation asked for.
+    /// Bytes requested by each allocation.
     pub(super) requested: Vec<u64>,
 }
 
 impl Trace {
-    /// From the history of a device.
+    /// Reads the history of a device.
     pub(super) fn of(device: &Device, size: usize) -> Self {
         let mut known: FxHashMap<AllocId, u32> = FxHashMap::default();
         let (mut moves, mut requested) = (Vec::new(), Vec::new());
@@ -48,7 +48,7 @@ impl Trace {
         Self { size, moves, requested }
     }
 
-    /// The most that was asked for at once.
+    /// Peak of requested bytes.
     pub(super) fn requested_peak(&self) -> u64 {
         let (mut now, mut peak, mut next) = (0, 0, self.requested.iter());
         for step in &self.moves {
@@ -61,7 +61,7 @@ impl Trace {
         peak
     }
 
-    /// Whether the same tensors come and go in the same order.
+    /// Whether both runs allocate and free the same tensors in the same order.
     pub(super) fn is_like(&self, other: &Trace) -> bool {
         self.moves == other.moves
     }

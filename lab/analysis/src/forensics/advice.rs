@@ -1,15 +1,15 @@
-//! What kind of mistake it is, and the line that says what to do.
+//! The kind of mistake, and one line of advice.
 
 use memcore::memory::{Category, Live};
 use serde::{Deserialize, Serialize};
 
 use super::holder::Path;
 
-/// What kind of mistake makes memory grow.
+/// Kind of mistake that makes memory grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cause {
-    /// Results are kept with a graph that holds its saved values: backward never ran through it, or retained it.
+    /// Results are kept with a graph that holds its saved values: backward never ran through it, or ran with `retain_graph`.
     LivingGraph,
     /// Losses are kept as tensors.
     KeptLosses,
@@ -21,13 +21,13 @@ pub enum Cause {
     KeptGradients,
     /// Optimizers are made anew and the old ones are kept.
     KeptOptimizers,
-    /// Parameters are made anew.
+    /// Parameters are made anew in each step.
     NewParameters,
-    /// One tensor becomes longer in each step.
+    /// One tensor grows in each step.
     GrowingTensor,
 }
 
-/// What a cause is concluded from.
+/// Evidence for a cause.
 pub(super) struct Evidence<'a> {
     /// The last allocation of the largest site.
     pub(super) live: &'a Live,

@@ -1,4 +1,4 @@
-//! Finding what grows.
+//! Finding the memory that grows.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,25 +8,25 @@ use memcore::memory::{AllocId, Category, Ledger, Live, Origin};
 use super::advice::{Cause, Evidence};
 use super::{Leak, MIN_STEPS, Mark, Site, holder, settled};
 
-/// Steps beyond which nobody trains.
+/// The most steps that anyone trains.
 const MAX_STEPS: u64 = 1_000_000_000;
-/// Sites that are named.
+/// The most sites that are named.
 const MAX_SITES: usize = 5;
 
-/// What is still there of one place in the program.
+/// Allocations from one place in the program that are still alive.
 struct Survivors {
     origin: Origin,
-    /// Birth step, allocation, what is known of it; in the order of the births.
+    /// Birth step, allocation, and what is known of it, in the order of their births.
     of: Vec<(usize, AllocId, Live)>,
 }
 
-/// A site that grows: what of it counts, and the bytes that a step adds (while it is looked for: from one mark to the next).
+/// A site that grows: the allocations that count, and the bytes that a step adds (during the search: from one mark to the next).
 struct LeakSite {
     survivors: Survivors,
     bytes_per_step: u64,
 }
 
-/// What grows, as far as the marks say, of which there is one for every `stride` steps.
+/// Finds what grows, from the marks; there is one mark for every `stride` steps.
 pub(super) fn analyze(device: &Device, marks: &[Mark], stride: usize) -> Option<Leak> {
     let range = settled(marks.len());
     if marks.len() < MIN_STEPS || range.len() < 3 {
@@ -62,7 +62,7 @@ pub(super) fn analyze(device: &Device, marks: &[Mark], stride: usize) -> Option<
     })
 }
 
-/// What is alive, by where it was made.
+/// Groups what is alive by its origin.
 fn survivors_of(ledger: &Ledger, marks: &[Mark]) -> Vec<Survivors> {
     let mut sites: HashMap<Origin, Vec<(usize, AllocId, Live)>> = HashMap::new();
     for (id, live) in ledger.usage().all_live().filter(|(_, live)| live.category != Category::Workspace) {
@@ -79,7 +79,7 @@ fn survivors_of(ledger: &Ledger, marks: &[Mark]) -> Vec<Survivors> {
     survivors
 }
 
-/// Whether steps all along the run left something here.
+/// Returns the site if steps in all parts of the run left something there.
 fn kept(mut survivors: Survivors, marks: &[Mark]) -> Option<LeakSite> {
     let range = settled(marks.len());
     survivors.of.retain(|(born, ..)| range.contains(born));
@@ -94,8 +94,8 @@ fn kept(mut survivors: Survivors, marks: &[Mark]) -> Option<LeakSite> {
     Some(LeakSite { bytes_per_step: bytes / range.len() as u64, survivors })
 }
 
-/// Gradients and state of parameters that are first used late come late too, but are never more than parameters can have: a gradient each, and of
-/// Adam's kind three more.
+/// Whether these are gradients and states of parameters. Parameters that are first used late get them late, but never more than parameters can have:
+/// one gradient each, and three more of Adam's kind.
 fn belongs_to_parameters(survivors: &Survivors, now: &Mark) -> bool {
     let parameters = now.of(Category::Parameter);
     let all = |category: Category| survivors.of.iter().all(|(.., live)| live.category == category);
@@ -103,8 +103,8 @@ fn belongs_to_parameters(survivors: &Survivors, now: &Mark) -> bool {
         || (all(Category::OptimizerState) && now.of(Category::OptimizerState) <= 4 * parameters)
 }
 
-/// A tensor that is made anew in each step, longer each time: old steps left nothing, and yet there is more after each, though batches stay as they
-/// were.
+/// Finds a tensor that is made anew in each step and grows: old steps left nothing, but each step holds more than the one before, although batches
+/// stay the same.
 fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<LeakSite> {
     let range = settled(marks.len());
     let (first, last) = (&marks[range.start], &marks[marks.len() - 1]);
@@ -116,7 +116,7 @@ fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<LeakSite> {
         return None;
     }
     let usage = ledger.usage();
-    // Of what the last step made, the largest of the category that grew most.
+    // From the last step's allocations, the largest of the category that grew most.
     let grown = Category::ALL.into_iter().max_by_key(|c| last.of(*c).saturating_sub(first.of(*c)))?;
     let born = marks.len().checked_sub(2).map_or(0, |before| marks[before].n_alloc);
     let new = usage.all_live().filter(|(id, live)| id.0 >= born && live.category == grown);
@@ -142,8 +142,8 @@ fn named(ledger: &Ledger, site: &LeakSite) -> Site {
     }
 }
 
-/// What the driver has left and what lies free in the pool, less what a step needs for a moment, divided by the growth. Segments come in 2 and 20 MiB,
-/// so that the true step is earlier by at most what fills one.
+/// (driver free + free in the pool − transient need of a step) / growth per step. Segments come in 2 and 20 MiB, so the true step is earlier, by at
+/// most the time it takes to fill one.
 fn out_of_memory_step(device: &Device, steps: usize, growth: u64) -> Option<u64> {
     let free = device.memory_info()?.free_bytes;
     let stats = device.stats();

@@ -1,4 +1,4 @@
-//! Who holds an allocation: the path from the program to the memory.
+//! Holder of an allocation: the path from the program to the memory.
 
 use std::collections::HashMap;
 
@@ -7,22 +7,22 @@ use memcore::memory::{AllocId, Category, Live};
 use memcore::tape::TapeEntry;
 use serde::{Deserialize, Serialize};
 
-/// Nodes of a path that are named; of more, those in the middle are counted.
+/// The most nodes of a path that are named; if there are more, those in the middle are only counted.
 const MAX_NODES: usize = 4;
 
 /// One link of the path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Link {
-    /// What it is: `a tensor that the program keeps`, `MseLossBackward0`, `saved input`.
+    /// Name: `a tensor that the program keeps`, `MseLossBackward0`, `saved input`.
     pub what: String,
-    /// The module's path, where there is one.
+    /// Path of the module; empty if there is none.
     pub scope: String,
 }
 
-/// A path and what it says.
+/// A path, and the facts that advice needs.
 pub(super) struct Path {
     pub(super) links: Vec<Link>,
-    /// The node that the program holds, when a graph holds the memory.
+    /// Node that the program holds, if a graph holds the memory.
     pub(super) root: Option<&'static str>,
 }
 
@@ -30,7 +30,7 @@ fn link(what: impl Into<String>) -> Link {
     Link { what: what.into(), scope: String::new() }
 }
 
-/// The path to an allocation: over the graph when a node that is alive saved it; otherwise somebody holds it directly.
+/// Finds the path to an allocation: through the graph if a live node saved it; otherwise the program holds it directly.
 pub(super) fn path(device: &Device, id: AllocId, live: &Live) -> Path {
     let entries = device.tape().entries();
     let memory = link(format!("{} bytes of memory", live.bytes));
@@ -58,18 +58,18 @@ pub(super) fn path(device: &Device, id: AllocId, live: &Live) -> Path {
     Path { links, root }
 }
 
-/// From the node that no other one leads to, down to `holder`.
+/// Returns the nodes from one that no other node leads to, down to `holder`.
 fn chain<'a>(entries: &'a [TapeEntry], holder: &'a TapeEntry) -> Vec<&'a TapeEntry> {
     let mut users: HashMap<u64, &TapeEntry> = HashMap::new();
     for entry in entries {
         for next in &entry.next {
-            // Of several, the one made last: nearest to the loss.
+            // If there are several users, the one made last: it is nearest to the loss.
             users.insert(*next, entry);
         }
     }
     let mut chain = vec![holder];
     let mut at = holder;
-    // Consumers are made after what they consume: this ends.
+    // Consumers are made after what they consume, so this ends.
     while let Some(user) = users.get(&at.seq).filter(|user| user.seq > at.seq) {
         chain.push(user);
         at = user;

@@ -1,8 +1,8 @@
 //! Leak forensics: whether a run's memory grows, what grows, who holds it, when it will run out, and what to do.
 //!
-//! A [`Watch`] is told when a step ends, while the script's variables still hold what they hold. What tells a leak from a healthy run is not
-//! that memory is higher than before, but what is left of *old* steps: in a healthy run only the first steps (parameters, optimizer state) and
-//! the last ones (variables, lists that are emptied now and then) leave something; in a leaking one steps all along the run do.
+//! A [`Watch`] is called when a step ends, while the script's variables are still alive. The sign of a leak is not higher memory than before, but
+//! what is left of *old* steps: in a healthy run only the first steps (parameters, optimizer state) and the last ones (variables, lists that are
+//! emptied now and then) leave something; in a leaking run steps throughout do.
 //!
 //! | a run | what old steps left | verdict |
 //! |---|---|---|
@@ -24,58 +24,58 @@ pub use advice::Cause;
 pub use holder::Link;
 pub use watch::Watch;
 
-/// Steps that there must be before anything can be said.
+/// Least number of steps for a verdict.
 pub const MIN_STEPS: usize = 6;
 
-/// Where memory grows.
+/// Place where memory grows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {
-    /// The operator that allocates, with the autograd node that it runs in.
+    /// Operator that allocates, with the autograd node that it runs in.
     pub op: String,
-    /// The module's path; empty outside of any.
+    /// Path of the module; empty outside of any.
     pub scope: String,
-    /// The phase of the step; empty where the script names none.
+    /// Phase of the step; empty if the script names none.
     pub phase: String,
-    /// What the memory is for now.
+    /// Present category of the memory.
     pub category: String,
     /// Bytes that a step adds, on average.
     pub bytes_per_step: u64,
-    /// Allocations that are still there.
+    /// Number of allocations that are still alive.
     pub allocations: u64,
 }
 
-/// Memory that grows.
+/// Growing memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Leak {
-    /// Steps seen.
+    /// Number of steps seen.
     pub steps: usize,
     /// Bytes that a step adds, on average over the steps after the warm-up.
     pub growth_bytes_per_step: u64,
     /// Graph nodes on the host that a step adds.
     pub nodes_per_step: u64,
-    /// Where, most bytes first.
+    /// Sites, most bytes first.
     pub sites: Vec<Site>,
-    /// From who holds the largest site's memory to the memory.
+    /// Path from the program to the memory of the largest site.
     pub holder: Vec<Link>,
-    /// What kind of mistake it is.
+    /// Kind of mistake.
     pub cause: Cause,
-    /// What to do.
+    /// Advice.
     pub advice: String,
-    /// The first step (counted from 1) that will not fit any more, as far as one can tell; `None` where the device does not say how much it has, or
-    /// has enough for a billion.
+    /// The first step (counted from 1) that will not fit, by estimate; `None` if the device does not say how much memory it has, or has enough for a
+    /// billion steps.
     pub out_of_memory_step: Option<u64>,
 }
 
-/// The device when a step ended.
+/// State of the device at the end of a step.
 struct Mark {
-    /// Allocations so far: what has a smaller number was made before.
+    /// Number of allocations so far: allocations with smaller numbers were made before.
     n_alloc: u64,
     allocated: u64,
     by_category: CategoryBytes,
     nodes: usize,
 }
 
-/// The steps that count: after the warm-up, and before the last one, whose variables are still there.
+/// The steps that count: after the warm-up, and before the last one, whose variables are still alive.
 fn settled(steps: usize) -> std::ops::Range<usize> {
     (steps / 4).clamp(2, 100)..steps.saturating_sub(1)
 }

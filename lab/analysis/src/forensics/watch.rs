@@ -4,30 +4,30 @@ use memcore::Device;
 
 use super::{Leak, Mark, analyze};
 
-/// Marks that are kept at most. Beyond, every second one goes: a long run is seen at every second, fourth, eighth … of its steps.
+/// The most marks that are kept. When there are more, every second one is dropped: a long run is seen at every second, fourth, eighth … of its steps.
 const MAX_MARKS: usize = 4096;
 
 /// Watches a run.
 pub struct Watch {
     device: Device,
-    /// At the end of every `stride`-th step.
+    /// Marks at the end of every `stride`-th step.
     marks: Vec<Mark>,
     stride: usize,
     seen: usize,
     /// The most that was allocated at the end of a step.
     highest: u64,
-    /// Steps seen at the last look.
+    /// Number of steps at the last analysis.
     looked: usize,
     found: Option<Leak>,
 }
 
 impl Watch {
-    /// Before the first step.
+    /// Starts watching before the first step.
     pub fn new(device: &Device) -> Self {
         Self { device: device.clone(), marks: Vec::new(), stride: 1, seen: 0, highest: 0, looked: 0, found: None }
     }
 
-    /// A step has ended, and its variables still hold what they hold.
+    /// Called when a step has ended, while its variables are still alive.
     pub fn step(&mut self) {
         let nodes = self.device.tape().len();
         let mark = self.device.with_ledger(|ledger| {
@@ -50,20 +50,20 @@ impl Watch {
             self.marks.retain(|_| stays.next() == Some(true));
             self.stride *= 2;
         }
-        // Looking costs as much as there are allocations: a long run is not looked at in every step.
+        // The analysis costs time in proportion to the allocations: a long run is not analysed in every step.
         let due = self.seen >= self.looked + (self.seen / 16).max(1);
         if due && (rises || self.found.is_some()) {
             self.look();
         }
     }
 
-    /// Looks once more. Call it while everything is still held.
+    /// Analyses once more. To be called while everything is still held.
     pub fn look(&mut self) {
         self.looked = self.seen;
         self.found = analyze::analyze(&self.device, &self.marks, self.stride);
     }
 
-    /// What the last look found.
+    /// Result of the last analysis.
     pub fn leak(&self) -> Option<&Leak> {
         self.found.as_ref()
     }

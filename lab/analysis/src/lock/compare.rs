@@ -1,4 +1,4 @@
-//! Two footprints side by side: what grew, and who.
+//! Two footprints side by side: what grew, and in which operators.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::file::Locked;
 
-/// How much more than before is still as before.
+/// Growth that still counts as unchanged.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Tolerance {
     /// This many bytes.
@@ -30,7 +30,7 @@ impl Tolerance {
 /// A figure before and now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// Of what.
+    /// Name of the figure.
     pub name: String,
     /// Before, in bytes.
     pub baseline: u64,
@@ -45,51 +45,51 @@ impl Change {
     }
 }
 
-/// What somebody held at the peak, before and now.
+/// A part of the peak, before and now.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// The category.
     pub category: String,
-    /// Who: the operator, of its module.
+    /// Its bytes; named by the operator and its module.
     #[serde(flatten)]
     pub change: Change,
 }
 
-/// What a comparison comes to.
+/// Result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
-    /// Event by event as before.
+    /// All events are the same.
     Same,
-    /// Other events, nothing above what it was and the tolerance.
+    /// The events differ, but no figure is above its baseline by more than the tolerance.
     Changed,
-    /// Less than before, and nothing more.
+    /// Some figures are lower, and none is higher.
     Shrank,
-    /// More than before.
+    /// Some figures are higher.
     Grew,
 }
 
 /// Two runs side by side.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What it comes to.
+    /// Result.
     pub verdict: Verdict,
     /// The figures that may not grow: `allocated`, `reserved` (each at its peak) and `held` (after the last step).
     pub figures: Vec<Change>,
-    /// Which of them grew beyond the tolerance.
+    /// Names of the figures that grew beyond the tolerance.
     pub grew: Vec<String>,
-    /// What makes up the peak and is other than before: what grew most first, what shrank most last.
+    /// Parts of the peak that changed, from the largest growth to the largest reduction.
     pub parts: Vec<Part>,
-    /// The phases whose own peak is other than before.
+    /// Phases whose own peak changed.
     pub phases: Vec<Change>,
-    /// Whether the list of events is another one.
+    /// True if the list of events changed.
     pub events_changed: bool,
-    /// Settings that are other than before: name, before, now.
+    /// Settings that changed: name, before, now.
     pub settings: Vec<(String, Value, Value)>,
 }
 
 impl Comparison {
-    /// Of a run with the one that is held fast.
+    /// Compares a run with its locked baseline.
     pub fn of(baseline: &Locked, now: &Locked, tolerance: Tolerance) -> Self {
         let (before, after) = (&baseline.memory, &now.memory);
         let figure = |name: &str, baseline, now| Change { name: name.into(), baseline, now };
@@ -124,8 +124,8 @@ impl Comparison {
         }
     }
 
-    /// The parts of the peak that grew, most first. The same operator in modules whose names differ by a number (layers) is one part, named after the
-    /// first of them.
+    /// Parts of the peak that grew, the largest growth first. The same operator in modules whose names differ by a number (layers) is one part, named
+    /// after the first of them.
     pub fn grown(&self) -> Vec<Part> {
         let mut alike: BTreeMap<(&str, String), (Part, usize)> = BTreeMap::new();
         for part in self.parts.iter().filter(|part| part.change.difference() > 0) {
@@ -151,7 +151,7 @@ impl Comparison {
     }
 }
 
-/// Who allocated, without the numbers of layers: `addmm of blocks.*.fc1`.
+/// Origin without the numbers of layers: `addmm of blocks.*.fc1`.
 fn kind(who: &str) -> String {
     let Some((op, scope)) = who.split_once(" of ") else { return who.into() };
     let number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
@@ -159,7 +159,7 @@ fn kind(who: &str) -> String {
     format!("{op} of {}", parts.collect::<Vec<_>>().join("."))
 }
 
-/// The entries of two maps that differ; what is not there holds nothing.
+/// Entries of two maps that differ; a missing entry counts as 0.
 fn changes(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>) -> Vec<Change> {
     let names: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let get = |map: &BTreeMap<String, u64>, name: &String| map.get(name).copied().unwrap_or(0);
@@ -178,7 +178,7 @@ fn parts(
         changes.into_iter().map(|change| Part { category: category.clone(), change }).collect::<Vec<_>>()
     };
     let mut parts: Vec<Part> = categories.into_iter().flat_map(of).collect();
-    // Stable: of equal ones the first by name.
+    // A stable sort: equal ones stay ordered by name.
     parts.sort_by_key(|part| std::cmp::Reverse(part.change.difference()));
     parts
 }
@@ -250,7 +250,7 @@ mod tests {
         assert_eq!(verdict(&base, &more, Tolerance::Bytes(100)), Verdict::Changed);
         assert_eq!(verdict(&base, &more, Tolerance::Percent(6.6)), Verdict::Grew);
         assert_eq!(verdict(&base, &more, Tolerance::Percent(6.7)), Verdict::Changed);
-        // The same figures in another way.
+        // The same peak with other parts.
         assert_eq!(verdict(&base, &run(500, 1000, 10), Tolerance::Bytes(0)), Verdict::Changed);
     }
 }

@@ -1,4 +1,4 @@
-//! A lock file: JSON with a line per figure, so that a change reads well where files are compared.
+//! A lock file: JSON with one figure per line, so that a diff of it reads well.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::footprint::Footprint;
 
-/// What such a file calls itself.
+/// Schema name of a lock file.
 pub const SCHEMA: &str = "vramlab-lock-1";
 
 /// The runs of a lock file, by name.
@@ -15,33 +15,33 @@ pub const SCHEMA: &str = "vramlab-lock-1";
 pub struct Lock {
     /// [`SCHEMA`]
     pub schema: String,
-    /// The version of the program that wrote it.
+    /// Version of the program that wrote it.
     pub version: String,
     /// The runs.
     pub runs: BTreeMap<String, Locked>,
 }
 
-/// A run that is held fast.
+/// A locked run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Locked {
-    /// The flags that say how to repeat it: as they were given, so that what a model's file says is read anew each time.
+    /// Flags that repeat the run, as they were given: a model's file is read anew each time.
     pub flags: Map<String, Value>,
-    /// Everything that was in force, for comparison.
+    /// All settings in force, for comparison.
     pub settings: Map<String, Value>,
-    /// What it took.
+    /// Its memory.
     pub memory: Footprint,
 }
 
 impl Lock {
-    /// Without a run.
+    /// Returns a lock without runs.
     pub fn new(version: &str) -> Self {
         Self { schema: SCHEMA.into(), version: version.into(), runs: BTreeMap::new() }
     }
 
-    /// Reads a file's text.
+    /// Reads the text of a file.
     ///
     /// # Errors
-    /// What is wrong, with its line and column: text that is not JSON or ends early, another schema, a figure that is missing or is none.
+    /// Says what is wrong, with its line and column: text that is not JSON or ends early, another schema, a figure that is missing or not a number.
     pub fn read(text: &str) -> Result<Self, String> {
         let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
         match value.get("schema") {
@@ -49,14 +49,14 @@ impl Lock {
             Some(other) => return Err(format!("schema: expected {SCHEMA:?}, found {other}")),
             None => return Err(format!("no lock file: there is no \"schema\": {SCHEMA:?}")),
         }
-        // From the text once more: a value does not know its line.
+        // Parsed from the text once more, because a value does not know its line.
         serde_json::from_str(text).map_err(|error| error.to_string())
     }
 
-    /// As [`read`](Self::read) takes it. Equal locks give equal text.
+    /// Writes the text that [`read`](Self::read) takes. Equal locks give equal text.
     ///
     /// # Errors
-    /// None that is known: a lock is made of names and numbers.
+    /// None in practice: a lock consists of names and numbers.
     pub fn text(&self) -> Result<String, String> {
         Ok(serde_json::to_string_pretty(self).map_err(|error| error.to_string())? + "\n")
     }

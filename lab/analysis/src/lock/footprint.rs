@@ -1,4 +1,4 @@
-//! What a run took of memory.
+//! Memory of a run.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -9,35 +9,35 @@ use memcore::memory::{Category, Event, Ledger, Origin, PhaseId, Usage};
 use rustc_hash::FxHashMap;
 use serde::{Deserialize, Serialize};
 
-/// What a run took of memory, in bytes. Of one profile and one list of settings it is the same on every machine.
+/// Memory of a run, in bytes. It is the same on every machine, for one profile and one list of settings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Footprint {
-    /// The most there was, and who made the allocation that reached it.
+    /// Peak, and the origin of the allocation that reached it.
     pub peak: Peak,
-    /// Allocated after the last step, before anything is dropped.
+    /// Bytes allocated after the last step, before anything is dropped.
     pub held: u64,
-    /// At the peak, by category; sums to the peak.
+    /// Bytes at the peak by category; they add up to the peak.
     pub by_category: BTreeMap<String, u64>,
-    /// The most that was allocated in each phase of a step.
+    /// Peak of allocated bytes in each phase of a step.
     pub by_phase: BTreeMap<String, u64>,
-    /// The events that it consists of.
+    /// Events of the run.
     pub events: EventList,
-    /// At the peak, by category and by who allocated it (`addmm of blocks.0.fc1`); sums to the peak.
+    /// Bytes at the peak by category and origin (`addmm of blocks.0.fc1`); they add up to the peak.
     pub at_peak: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
-/// The highest moment.
+/// The peak.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peak {
-    /// Allocated at most.
+    /// Peak of allocated bytes.
     pub allocated: u64,
-    /// Reserved at most, not necessarily at the same time.
+    /// Peak of reserved bytes, not necessarily at the same time.
     pub reserved: u64,
-    /// The operator whose allocation reached `allocated`, with the autograd node that it ran in.
+    /// Operator whose allocation reached `allocated`, with the autograd node that it ran in.
     pub op: String,
-    /// The module that was running; empty outside of any.
+    /// Module that was running; empty outside of any.
     pub scope: String,
-    /// The phase of the step.
+    /// Phase of the step.
     pub phase: String,
 }
 
@@ -48,17 +48,17 @@ impl Peak {
     }
 }
 
-/// A list of events, told apart from others.
+/// A list of events, identified by its length and a hash.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EventList {
-    /// How many.
+    /// Number of events.
     pub count: u64,
-    /// Over their kinds, their sizes and which allocation each free ends: FNV-1a, 64 bits in hexadecimal, the same in every version of Rust.
+    /// Hash over their kinds, their sizes and which allocation each free ends: FNV-1a, 64 bits in hexadecimal, the same in every version of Rust.
     pub hash: String,
 }
 
 impl Footprint {
-    /// Of the history that a ledger has kept from a device's first event on. `held`: what was allocated after the last step.
+    /// Reads the history that a ledger has kept since a device's first event. `held` is what was allocated after the last step.
     pub fn of(ledger: &Ledger, held: u64) -> Self {
         let events = ledger.history();
         let heights = Heights::of(events);
@@ -89,7 +89,7 @@ impl Footprint {
     }
 }
 
-/// Who allocated: `addmm of blocks.0.fc1`.
+/// Origin in words: `addmm of blocks.0.fc1`.
 fn maker(op: &str, scope: &str) -> String {
     match (op, scope) {
         ("", "") => "the program".into(),
@@ -99,13 +99,13 @@ fn maker(op: &str, scope: &str) -> String {
     }
 }
 
-/// The highest moments of a history. Resets of peak counters are the program's own and do not lower them.
+/// Peaks of a history. The program's own resets of peak counters do not lower them.
 #[derive(Default)]
 struct Heights {
     allocated: u64,
     reserved: u64,
     origin: Origin,
-    /// Up to and with the allocation that reached the peak.
+    /// Number of events up to and including the allocation that reached the peak.
     events_to_peak: usize,
     by_phase: FxHashMap<PhaseId, u64>,
 }
@@ -219,7 +219,7 @@ mod tests {
         assert_ne!(base, hash(&[a(0, 8), a(1, 9), free(0)]));
         assert_ne!(base, hash(&[a(0, 8), a(1, 8), free(1)]));
         assert_ne!(base, hash(&[a(0, 8), free(0), a(1, 8)]));
-        // The empty list is the hash's own beginning, as published.
+        // The hash of the empty list is FNV's published offset basis.
         assert_eq!(hash(&[]), "cbf29ce484222325");
         // Names do not count.
         assert_eq!(base, hash(&[a(0, 8), alloc(1, 8, Category::Input, ScopeId(2), "add", phase), free(0)]));

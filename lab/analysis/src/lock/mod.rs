@@ -1,10 +1,10 @@
-//! A memory lock: what a run takes, written down, so that a later run can be held against it to the byte.
+//! A memory lock: the memory of a run, written down, so that a later run can be compared with it to the byte.
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `footprint` | what a run took: its peaks, who held what there, a hash over its events |
+//! | `footprint` | memory of a run: its peaks, their holders, a hash over its events |
 //! | `file` | several such runs in a file, schema `vramlab-lock-1` |
-//! | `compare` | what grew, and who |
+//! | `compare` | what grew, and in which operators |
 
 mod compare;
 mod file;

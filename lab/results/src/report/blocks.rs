@@ -1,20 +1,20 @@
-//! Which blocks a page shows one by one.
+//! Choice of the blocks that a page shows one by one.
 
 use super::recording::NameId;
 
-/// As many blocks as a page lists. Of more, those that live at the peaks come first, then the largest.
+/// The most blocks that a page lists. If there are more, those that are live at the peaks come first, then the largest.
 pub(super) const MAX_BLOCKS: usize = 20_000;
 
 /// An allocation from its first event to its last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Life {
     pub(super) from: u32,
-    /// The event that freed it; `u32::MAX`: none.
+    /// Event that freed it; `u32::MAX` if none did.
     pub(super) to: u32,
     pub(super) address: u64,
     pub(super) requested_bytes: u64,
     pub(super) bytes: u64,
-    /// Its category at first, and at last.
+    /// Its category when it was allocated, and at its end.
     pub(super) birth: u8,
     pub(super) now: u8,
     pub(super) op: NameId,
@@ -27,10 +27,10 @@ impl Life {
     }
 }
 
-/// A block's category changed.
+/// A change of a block's category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Retag {
-    /// Which allocation's; in [`Listed`], which listed block's.
+    /// Index of the allocation; in [`Listed`], index of the listed block.
     pub(super) allocation: u32,
     pub(super) at: u32,
     pub(super) category: u8,
@@ -39,20 +39,20 @@ pub(super) struct Retag {
 /// The blocks that are shown one by one.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
-    /// In the order in which they were allocated.
+    /// Blocks, in the order in which they were allocated.
     pub(super) lives: Vec<Life>,
-    /// Their changes, in order.
+    /// Changes of their categories, in order.
     pub(super) retags: Vec<Retag>,
-    /// How many there were in all.
+    /// Number of blocks in the recording.
     pub(super) of: usize,
-    /// Every block of at least this size is listed; 0: every block.
+    /// Every block of at least this size is listed; 0 if every block is.
     pub(super) from_bytes: u64,
-    /// Whether those that live at the moments that were asked for are all here.
+    /// True if all blocks that are live at the wanted moments are listed.
     pub(super) peaks_complete: bool,
 }
 
-/// Chooses those that live at the `wanted` moments (the first of which matters most), the largest of those that began before the event `opened`,
-/// and the largest.
+/// Chooses the blocks that are live at the `wanted` moments (the first of which matters most), the largest of those that began before the event
+/// `opened`, and the largest of all.
 pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32], opened: u32) -> Listed {
     let of = lives.len();
     if of <= MAX_BLOCKS {
@@ -62,7 +62,7 @@ pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32], opene
     let mut left = MAX_BLOCKS;
     let mut peaks_complete = true;
     for (place, &moment) in wanted.iter().enumerate() {
-        // The peak may take three quarters of all; what is left for the phases' peaks leaves room for the largest.
+        // The peak may take three quarters of the list; the share for the phases' peaks leaves room for the largest blocks.
         let share = if place == 0 { MAX_BLOCKS * 3 / 4 } else { left / 4 };
         let living = (0..of as u32).filter(|&i| lives[i as usize].at(moment) && !chosen[i as usize]).collect();
         let (taken, all) = largest(living, &lives, share.min(left));
@@ -89,7 +89,7 @@ pub(super) fn select(lives: Vec<Life>, retags: Vec<Retag>, wanted: &[u32], opene
     Listed { lives: kept, retags, of, from_bytes, peaks_complete }
 }
 
-/// The largest `most` of these, and whether that is all of them.
+/// Returns the largest `most` blocks, and whether these are all.
 fn largest(mut which: Vec<u32>, lives: &[Life], most: usize) -> (Vec<u32>, bool) {
     if which.len() <= most {
         return (which, true);
@@ -123,7 +123,7 @@ mod tests {
         assert_eq!((listed.lives.len(), listed.of), (MAX_BLOCKS, 2 * MAX_BLOCKS));
         assert!(listed.peaks_complete);
         assert!(listed.lives.contains(&life(5, 10_000, 1)) && listed.lives.contains(&life(9_999, 10_000, 10_999)));
-        // Two places went to the peak: the others are the largest.
+        // Two places went to the peak; the others are the largest blocks.
         assert_eq!(listed.from_bytes, 1000 + MAX_BLOCKS as u64 + 2);
         let renamed: Vec<u32> = listed.retags.iter().map(|retag| retag.allocation).collect();
         assert_eq!(renamed, [0, MAX_BLOCKS as u32 - 1]);

@@ -1,5 +1,5 @@
-//! Charts that need no script: series of points, with the axis in binary units. Drawn twice, for wide windows and for a
-//! phone's; the style shows one. The names of the series stand above, where none is cut.
+//! Charts that need no script: series of points, with the axis in binary units. Drawn twice, for wide windows and for phones; the style shows one of
+//! them. The names of the series are above the drawing, where they are not cut.
 
 use std::fmt::Write;
 
@@ -7,12 +7,12 @@ use lab_base::section::{Chart, Series, Shape};
 
 use super::text::{escaped, grouped};
 
-/// How large a drawing is, in pixels where it is not scaled.
+/// Size of a drawing, in pixels at its natural scale.
 struct Size {
     class: &'static str,
     width: f64,
     height: f64,
-    /// Points of a series that are drawn; of more, each stretch keeps its highest and its lowest.
+    /// The most points of a series that are drawn. If there are more, each stretch keeps its highest and its lowest.
     points: usize,
 }
 
@@ -26,13 +26,13 @@ const TOP: f64 = 14.0;
 const BOTTOM: f64 = 38.0;
 /// A character's width, at most.
 const CHARACTER: f64 = 6.8;
-/// Points up to which each is marked.
+/// The most points at which each point has a mark.
 const MARKED: usize = 40;
-/// Colours, and marks, before the first comes again. A second round of colours has other marks and dashes.
+/// Number of colours, and of marks, before they repeat. A second round of colours has other marks and dashes.
 const COLORS: usize = 8;
 const DASHES: [&str; 4] = ["", "9 3", "2 3", "9 3 2 3"];
 
-/// How a series is told from the others: by its colour, and by its mark or its dashes too.
+/// Look of a series: its colour, and its mark or its dashes too.
 struct Look {
     color: usize,
     mark: usize,
@@ -40,7 +40,7 @@ struct Look {
 }
 
 impl Look {
-    /// Of the series at a place. One that is predicted has the colour of what was measured, and dashes.
+    /// Look of the series with this index. A predicted series has the colour of the measured one, and dashes.
     fn of(series: &Series, place: usize) -> Self {
         let color = series.color % COLORS;
         let dash = if series.shape == Shape::Predicted { "6 4" } else { DASHES[place % DASHES.len()] };
@@ -51,7 +51,7 @@ impl Look {
         if self.dash.is_empty() { String::new() } else { format!(" stroke-dasharray=\"{}\"", self.dash) }
     }
 
-    /// The mark's outline around a point.
+    /// Outline of the mark around a point.
     fn mark(&self, x: f64, y: f64) -> String {
         match self.mark {
             0 => format!("M{:.1} {y:.1}a3.5 3.5 0 1 0 7 0a3.5 3.5 0 1 0 -7 0Z", x - 3.5),
@@ -66,7 +66,7 @@ impl Look {
     }
 }
 
-/// From values to places.
+/// Maps values to positions.
 struct Scale<'a> {
     size: &'a Size,
     x: (f64, f64),
@@ -91,7 +91,7 @@ impl Scale<'_> {
         self.base() - y / self.top * (self.base() - TOP)
     }
 
-    /// Where the middle of a text lies that is to stand at a place and inside.
+    /// Position of a text's middle, moved so that the text stays inside.
     fn middle(&self, place: f64, half: f64) -> f64 {
         place.min(self.size.width - half - 1.0).max(half)
     }
@@ -108,7 +108,7 @@ impl Drawn<'_> {
         Scale { size, x: (low, high), top: if top > 0.0 { top * 1.04 } else { 1.0 } }
     }
 
-    /// Writes the figure. A chart without a point is nothing.
+    /// Writes the figure; nothing for a chart without points.
     pub(super) fn draw(&self, out: &mut String) {
         if self.0.finite().next().is_none() {
             return;
@@ -133,7 +133,7 @@ impl Drawn<'_> {
         out.push_str("</figure>\n");
     }
 
-    /// Each series' name after its line and mark.
+    /// Writes each series' name after its line and mark.
     fn legend(&self, out: &mut String) {
         let mut named = self.0.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()).peekable();
         if named.peek().is_none() {
@@ -158,7 +158,7 @@ impl Drawn<'_> {
         out.push_str("</p>\n");
     }
 
-    /// What the lines do, for those who do not see them.
+    /// Describes the lines in words, for readers who do not see them.
     fn in_words(&self) -> String {
         let ends = |series: &Series| {
             let highest = series.points.iter().map(|(_, y)| *y).fold(f64::NEG_INFINITY, f64::max);
@@ -202,7 +202,7 @@ impl Drawn<'_> {
         );
     }
 
-    /// The names of places along the axis; one that would touch the one before is left out.
+    /// Writes the names of places along the axis; a name that would touch the previous one is left out.
     fn places(&self, out: &mut String, scale: &Scale<'_>) {
         let (base, mut end) = (scale.base(), f64::NEG_INFINITY);
         for x in self.marks(scale) {
@@ -225,7 +225,7 @@ impl Drawn<'_> {
         }
     }
 
-    /// Places along the axis that may have a name: those of the points where they are few, else round ones.
+    /// Places along the axis that may have a name: the points themselves if they are few, else round values.
     fn marks(&self, scale: &Scale<'_>) -> Vec<f64> {
         let mut at: Vec<f64> = self.0.finite().map(|(x, _)| x).collect();
         at.sort_by(f64::total_cmp);
@@ -273,13 +273,13 @@ impl Drawn<'_> {
     }
 }
 
-/// Whether each of its points has a mark.
+/// Whether each point of a series has a mark.
 fn is_marked(series: &Series) -> bool {
     let few = || series.points.len() <= MARKED;
     series.shape == Shape::Dots || (matches!(series.shape, Shape::Line | Shape::Steps) && few())
 }
 
-/// Of many points, the highest and the lowest of each stretch.
+/// Reduces many points to the highest and the lowest of each stretch.
 fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     let points: Vec<(f64, f64)> = points.iter().copied().filter(|(x, y)| x.is_finite() && y.is_finite()).collect();
     if points.len() <= most {
@@ -297,13 +297,13 @@ fn thinned(points: &[(f64, f64)], most: usize) -> Vec<(f64, f64)> {
     kept
 }
 
-/// Round values from 0 to the top: of bytes, powers of two and their multiples.
+/// Round values from 0 to the top; for bytes, powers of two and their multiples.
 fn ticks(top: f64, bytes: bool) -> Vec<f64> {
     let step = if bytes { (top / 6.0).max(1.0).log2().ceil().exp2() } else { nice(top / 5.0) };
     (0..=16).map(|k| f64::from(k) * step).take_while(|tick| *tick <= top).collect()
 }
 
-/// The next of 1, 2, 5 times a power of ten.
+/// The next larger 1, 2 or 5 times a power of ten.
 fn nice(step: f64) -> f64 {
     let power = 10f64.powf(step.max(f64::MIN_POSITIVE).log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|factor| factor * power).find(|nice| *nice >= step).unwrap_or(step)
@@ -365,7 +365,7 @@ mod tests {
         let mut out = String::new();
         Drawn(&chart).draw(&mut out);
         assert!(chart.series.iter().all(|series| out.contains(&format!("</svg>{}</span>", series.name))), "{out}");
-        // A level until the next point, not a ramp to it.
+        // A level until the next point, not a slope to it.
         assert!(out.contains("H746.0V") && !out.contains("\"M72.0 132.9L"), "{out}");
     }
 

@@ -1,4 +1,4 @@
-//! Two runs beside each other: what each takes, and the settings in which they differ.
+//! Two runs side by side: the memory of each, and the settings in which they differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,19 +8,19 @@ use serde_json::Value;
 use super::timeline::Timeline;
 use crate::findings::plain;
 
-/// What a run took, wherever that is known from.
+/// Memory of a run, whatever the source.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Taken {
-    /// Bytes by what they are.
+    /// Name and bytes of each figure.
     figures: Vec<(&'static str, u64)>,
-    /// What the peak consisted of.
+    /// Composition of the peak.
     by_category: BTreeMap<String, u64>,
-    /// What was in force, where that is known.
+    /// Settings in force, as far as they are known.
     settings: BTreeMap<String, String>,
 }
 
 impl Taken {
-    /// Of a result; `None` of one that has no peak.
+    /// Reads a result; `None` if it has no peak.
     pub(super) fn of_result(result: &Value) -> Option<Self> {
         let peak = &result["peak"];
         let figures = [("peak allocated", &peak["bytes"]), ("most reserved", &peak["reserved_bytes"])];
@@ -46,12 +46,12 @@ impl Taken {
     }
 }
 
-/// Titles that tell the two apart.
+/// Titles that distinguish the two.
 pub(super) fn titles(a: &str, b: &str) -> [String; 2] {
     if a == b { [format!("{a} (first)"), format!("{b} (second)")] } else { [a.into(), b.into()] }
 }
 
-/// What each takes and by how much the second differs; then the settings that do.
+/// Figures of both and their differences, then the settings that differ.
 pub(super) fn sections([a_name, b_name]: &[String; 2], a: &Taken, b: &Taken) -> Vec<Section> {
     let row = |name: String, a: u64, b: u64| {
         let change = i64::try_from(i128::from(b) - i128::from(a)).unwrap_or(i64::MAX);

@@ -1,4 +1,4 @@
-//! What stands at the top of a page with several results: its title, links to them, and all verdicts in one table.
+//! Top of a page with several results: its title, links to them, and all verdicts in one table.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use super::part::Shown;
 use super::sections::{class, sign};
 use super::text::{counted, escaped, heading};
 
-/// The page's: of one part, that one's.
+/// Title of the page; with one part, that part's title.
 pub(super) fn title(shown: &[Shown<'_>]) -> String {
     match shown {
         [] => String::new(),

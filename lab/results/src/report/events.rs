@@ -1,9 +1,8 @@
 //! A recording in the columns of the recorded PyTorch scripts: `vramlab-events-1`, which `report` and `replay` read.
 //!
-//! The columns are those of `train --events`: `ev` has a character per event, `ev_size` and `ev_addr512` sizes and
-//! addresses (relative to the lowest segment, in units of 512 bytes; -1 for a failure), `ev_free_ref` which allocation a
-//! free ends, `op_names` and `ev_op` who made it, `ev_bytes` what was given, `categories` and `ev_category` what for,
-//! `scope_names` and `ev_scope` the lines that led there.
+//! The columns are those of `train --events`: `ev` has a character per event, `ev_size` and `ev_addr512` sizes and addresses (relative to the lowest
+//! segment, in units of 512 bytes; -1 for a failure), `ev_free_ref` the allocation that a free ends, `op_names` and `ev_op` the operator, `ev_bytes`
+//! the bytes of the block, `categories` and `ev_category` its category, `scope_names` and `ev_scope` the module or the calling lines.
 
 use serde_json::{Value, json};
 
@@ -22,7 +21,7 @@ struct Columns {
     base: u64,
 }
 
-/// The events. Pages of an expandable segment count as segments.
+/// Writes the events. Pages of an expandable segment count as segments.
 pub fn events(recording: &Recording) -> Value {
     let addresses = recording.events().iter().filter_map(|event| match event {
         Event::SegmentAlloc { address, .. } | Event::Alloc { address, .. } => Some(*address),

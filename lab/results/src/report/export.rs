@@ -8,10 +8,9 @@ use serde_json::json;
 use super::recording::{Event, NameId, Recording};
 use super::timeline::Timeline;
 
-/// Chrome's trace format: a counter per category, phases and operators as slices. Opens in <https://ui.perfetto.dev> and
-/// in `chrome://tracing`.
+/// Chrome's trace format: a counter per category, phases and operators as slices. Opens in <https://ui.perfetto.dev> and in `chrome://tracing`.
 ///
-/// A microsecond there is an event here: recordings know no time.
+/// A microsecond there is an event here: recordings have no time.
 pub fn chrome_trace(recording: &Recording) -> String {
     let mut out = String::from("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n");
     let name = |track: u32, name: &str| {
@@ -33,7 +32,7 @@ pub fn chrome_trace(recording: &Recording) -> String {
 const PHASES: u32 = 1;
 const OPERATORS: u32 = 2;
 
-/// Slices that are open: since when, and what.
+/// Open slices: their starts and names.
 struct Trace<'a> {
     out: String,
     recording: &'a Recording,
@@ -60,7 +59,7 @@ impl Trace<'_> {
         }
     }
 
-    /// The operator of an event; a free says no module, so it stays with the operator's.
+    /// Begins or continues the operator of an event. A free names no module, so it stays with the operator's.
     fn operator(&mut self, at: usize, op: NameId, scope: Option<NameId>) {
         if self.operator.is_some_and(|(_, now, of)| now == op && scope.is_none_or(|scope| scope == of)) {
             return;
@@ -78,7 +77,7 @@ impl Trace<'_> {
         }
     }
 
-    /// Everything that is open ends.
+    /// Ends every open slice.
     fn end(&mut self, at: usize) {
         self.end_operator(at);
         if let Some((from, name)) = self.phase.take() {
@@ -94,7 +93,7 @@ impl Trace<'_> {
     }
 }
 
-/// Bytes by category, and reserved ones, written when they change.
+/// Bytes by category and reserved bytes, written when they change.
 struct Counters<'a> {
     recording: &'a Recording,
     bytes: Vec<u64>,
@@ -153,12 +152,12 @@ fn counter(out: &mut String, at: usize, name: &str, bytes: u64) {
     let _ = write!(out, ",\n{{\"ph\":\"C\",\"pid\":1,\"ts\":{at},\"name\":{name},\"args\":{{\"bytes\":{bytes}}}}}");
 }
 
-/// What lived at the peak, as folded stacks: category, module by module, operator, then bytes. Opens in `flamegraph.pl
-/// --countname bytes` and in <https://www.speedscope.app>.
+/// Blocks that were live at the peak, as folded stacks: category, module by module, operator, then bytes. Opens in `flamegraph.pl --countname bytes`
+/// and in <https://www.speedscope.app>.
 pub fn folded_stacks(recording: &Recording) -> String {
     let peak = Timeline::of(recording).peak;
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
-    // As it was at the peak: what each block became later does not count.
+    // The state at the peak: later changes of a block do not count.
     let mut lives: Vec<Option<(u64, u8, NameId, NameId)>> = Vec::with_capacity(recording.allocations());
     for event in recording.events().iter().take(peak.at as usize + 1) {
         match *event {
@@ -184,7 +183,7 @@ pub fn folded_stacks(recording: &Recording) -> String {
     stacks.into_iter().map(|(stack, bytes)| format!("{stack} {bytes}\n")).collect()
 }
 
-/// A frame's name: what separates frames and lines cannot be in it.
+/// Name of a frame, without the characters that separate frames and lines.
 fn frame(name: &str) -> String {
     name.chars().map(|c| if c == ';' || c.is_control() { '_' } else { c }).collect()
 }

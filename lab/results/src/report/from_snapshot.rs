@@ -1,7 +1,7 @@
 //! PyTorch's snapshots as recordings.
 //!
-//! A trace begins somewhere: what lived then, and the segments there were, stand at the front of the recording. Where a trace does not say what a
-//! block took (it tells what was asked for), the allocator's default rounding is assumed, except for blocks that are there at the end.
+//! A trace need not begin with the program: blocks and segments that existed at its start are placed at the front of the recording. A trace does not
+//! say how large a block is (only what was requested), so the allocator's default rounding is assumed, except for blocks that still exist at the end.
 
 use lab_traces::snapshot::{Action, Snapshot, StackId, TraceEvent};
 use lab_traces::stacks::{Guesses, Life, Phase, Place, Role, callers};
@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
 
 impl Recording {
-    /// What happened on a device. What memory was for is guessed where the snapshot does not say it, and the name says so.
+    /// Recording of a device. Categories are guessed if the snapshot does not tell them, and the name says so.
     pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
         let guesses = Guesses::of(snapshot, device);
         if guesses.roles_are_told {
@@ -22,7 +22,7 @@ impl Recording {
         of_snapshot(&name, snapshot, device, roles_of(&guesses.lives, &guesses.roles), &guesses)
     }
 
-    /// The same where it is known what each allocation was for.
+    /// Recording of a device, with the known role of each allocation.
     pub fn of_roles(name: &str, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &[Role]) -> Self {
         of_snapshot(name, snapshot, device, roles_of(lives, roles), &Guesses::of(snapshot, device))
     }
@@ -32,7 +32,7 @@ fn roles_of(lives: &[Life], roles: &[Role]) -> Roles {
     lives.iter().zip(roles).map(|(life, role)| ((life.made, life.address), *role)).collect()
 }
 
-/// A part of a step, in the words of histories of our own; what stacks suggest.
+/// Name of a phase that stacks suggest, as in this program's own histories.
 fn part(phase: Phase) -> &'static str {
     match phase {
         Phase::Setup => "model",
@@ -43,7 +43,7 @@ fn part(phase: Phase) -> &'static str {
     }
 }
 
-/// What an allocation was for, by the entry that made it and the address.
+/// Role of an allocation, by the entry that made it and the address.
 type Roles = FxHashMap<(Option<usize>, u64), Role>;
 
 fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, guesses: &Guesses) -> Recording {
@@ -87,19 +87,19 @@ struct Maker<'a> {
     snapshot: &'a Snapshot,
     recording: Recording,
     unknown: CategoryId,
-    /// What PyTorch has taken from the driver.
+    /// Bytes that PyTorch has taken from the driver.
     reserved: u64,
-    /// Where the snapshot says nothing.
+    /// Roles for blocks about which the snapshot says nothing.
     roles: Roles,
-    /// The allocation that holds an address.
+    /// Allocation that holds an address.
     live: FxHashMap<u64, u32>,
-    /// What the blocks took that are there at the end, by address and the entry that made them; `None`: before the trace.
+    /// Sizes of the blocks that exist at the end, by address and the entry that made them; `None` if that was before the trace.
     sizes: FxHashMap<(u64, Option<usize>), u64>,
     stacks: FxHashMap<StackId, (NameId, NameId)>,
 }
 
 impl Maker<'_> {
-    /// An allocation that lives at the end is the last one at its address.
+    /// An allocation that is live at the end is the last one at its address.
     fn know_sizes(&mut self, device: usize) {
         let blocks = self.snapshot.segments_of(device).flat_map(|segment| &segment.blocks);
         let held = blocks.filter(|block| block.state != BlockState::Inactive);
@@ -121,7 +121,7 @@ impl Maker<'_> {
                 };
                 self.alloc(Some(at), address, bytes, stack, category);
             }
-            // Whichever the trace has; the second finds nothing.
+            // The trace has one of the two kinds; a second event finds nothing.
             Action::FreeRequested | Action::FreeCompleted => {
                 if let Some(allocation) = self.live.remove(&address) {
                     let (op, _) = self.names(stack);
@@ -137,7 +137,7 @@ impl Maker<'_> {
                 self.recording.push(Event::SegmentFree { address, bytes });
             }
             Action::Oom => {
-                // The address says what was free on the device.
+                // The address of such an event is the number of free bytes on the device.
                 let there = self.reserved.saturating_add(address);
                 self.recording.limit = Some(("what there was for PyTorch".into(), there));
                 let (op, _) = self.names(stack);
@@ -162,7 +162,7 @@ impl Maker<'_> {
         category.map_or(self.unknown, |category| self.recording.category(category.name()))
     }
 
-    /// The program's line with what PyTorch did there, and the functions that led there.
+    /// The program's line with PyTorch's operator there, and the functions that led to it.
     fn names(&mut self, stack: StackId) -> (NameId, NameId) {
         if let Some(&names) = self.stacks.get(&stack) {
             return names;
@@ -174,7 +174,7 @@ impl Maker<'_> {
             _ => place.in_words(),
         };
         let callers = callers(self.snapshot, stack);
-        // The page cuts a path at its dots.
+        // The page splits a path at its dots.
         let path: Vec<String> =
             callers.iter().map(|line| format!("{} {}", line.short(), line.function).replace('.', "·")).collect();
         let path: Vec<&str> = path.iter().rev().map(String::as_str).collect();
@@ -184,7 +184,7 @@ impl Maker<'_> {
     }
 }
 
-/// The segments when the trace began, or what was mapped of them: the end, and from there back.
+/// Segments, or mapped parts of them, at the beginning of the trace: those at the end, followed backwards.
 fn ranges_before(snapshot: &Snapshot, device: usize) -> Vec<(u64, u64)> {
     let mut ranges: Vec<(u64, u64)> =
         snapshot.segments_of(device).map(|segment| (segment.address, segment.bytes)).collect();
@@ -200,7 +200,7 @@ fn ranges_before(snapshot: &Snapshot, device: usize) -> Vec<(u64, u64)> {
     ranges
 }
 
-/// Takes `address..address + bytes` out of the ranges.
+/// Removes `address..address + bytes` from the ranges.
 fn cut(ranges: &mut Vec<(u64, u64)>, address: u64, bytes: u64) {
     let end = address.saturating_add(bytes);
     let mut kept = Vec::new();

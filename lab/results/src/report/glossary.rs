@@ -1,4 +1,4 @@
-//! The words that a page explains: those of `docs/glossary.md`, which is the only place where they stand.
+//! Explanations of special words: those of `docs/glossary.md`, their only source.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use super::text::escaped;
 
 const GLOSSARY: &str = include_str!("../../../../docs/glossary.md");
 
-/// A word, or several that mean the same, and what it means.
+/// A word, or several with the same meaning, and the explanation.
 struct Entry<'a> {
     words: Vec<&'a str>,
     means: &'a str,
@@ -20,7 +20,7 @@ fn entries() -> impl Iterator<Item = Entry<'static>> {
     })
 }
 
-/// The words, folded away at the end of a page: what its script shows where a word stands, and readable without.
+/// Writes the words, folded at the end of a page. The page's script shows them at each word; they are readable without it.
 pub(super) fn words(out: &mut String) {
     out.push_str("<details id=\"words\"><summary>What the words mean</summary>\n<dl class=\"words\">\n");
     for (i, Entry { words, means }) in entries().enumerate() {

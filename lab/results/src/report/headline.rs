@@ -1,20 +1,20 @@
-//! The first thing a page says of a run with a limit: what it needs of what there is.
+//! Headline of a run with a limit: the memory that it needs, of the memory available.
 
 use lab_base::figures::short;
 use serde_json::Value;
 
-/// What a run needs, and what there is.
+/// Memory needed and available.
 pub(super) struct Headline {
-    /// In words, figures only.
+    /// The figures, in words.
     pub(super) text: String,
-    /// Whether it fits.
+    /// True if the run fits.
     pub(super) fits: bool,
-    /// What there is, with its name.
+    /// Available memory, with its name.
     pub(super) limit: (String, u64),
 }
 
 impl Headline {
-    /// Of a result; `None` where nothing limits the run.
+    /// Reads a result; `None` if nothing limits the run.
     pub(super) fn of(result: &Value) -> Option<Self> {
         let (failed, needs) = (&result["out_of_memory"], &result["needs"]);
         let card = result["card"]["title"].as_str();
@@ -33,7 +33,7 @@ impl Headline {
     }
 }
 
-/// `37.4 of 23.02 GiB`: the unit once, where it is the same.
+/// `37.4 of 23.02 GiB`: the unit is written once if both have it.
 fn of(part: u64, whole: u64) -> String {
     let (part, whole) = (short(part), short(whole));
     let unit = |text: &str| text.rsplit_once(' ').map(|(_, unit)| unit.to_string());

@@ -9,7 +9,7 @@ use super::text::{escaped, heading};
 use super::{compare, contents, glossary, sections};
 
 const STYLE: &str = include_str!("report.css");
-/// In this order they are one script.
+/// Files of the script, in this order.
 const SCRIPTS: [&str; 8] = [
     include_str!("figures.js"),
     include_str!("words.js"),
@@ -21,7 +21,7 @@ const SCRIPTS: [&str; 8] = [
     include_str!("report.js"),
 ];
 
-/// One self-contained HTML file.
+/// Makes one self-contained HTML file.
 ///
 /// # Errors
 /// A result of an unknown kind.
@@ -66,7 +66,7 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
 fn frame(title: &str, body: &str) -> String {
     let title = escaped(title);
     let script = SCRIPTS.concat();
-    // The policy lets nothing be loaded, whatever the data say.
+    // The page's policy forbids loading anything, whatever the data contain.
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \

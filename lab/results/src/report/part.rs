@@ -1,4 +1,4 @@
-//! What a page shows: a result, a history of memory, or both, each as an article.
+//! Parts of a page: a result, a history of memory, or both, each as an article.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -16,38 +16,38 @@ use super::sections;
 use super::text::{bytes, counted, escaped, heading};
 use super::timeline::Timeline;
 
-/// What a page shows, in order.
+/// A part of a page.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// What happened to memory in a run of which nothing else is known.
+    /// A history of memory without a result.
     Recording(&'a Recording),
-    /// A result as it was written; of a run, with what happened to memory in it.
+    /// A result as it was written, with the history of its run if there is one.
     Result {
-        /// With its schema.
+        /// The result, with its schema.
         result: &'a Value,
-        /// The history; of a run that ran out of memory, it may be that of the same run with memory enough.
+        /// The history. If the run ran out of memory, it may be that of the same run with memory enough.
         recording: Option<&'a Recording>,
     },
-    /// A result as what it consists of.
+    /// A result, given by its sections.
     Sections {
-        /// What it is called.
+        /// Title.
         title: &'a str,
-        /// What it consists of.
+        /// Sections.
         sections: &'a [Section],
-        /// What happened to memory in it.
+        /// History of its memory.
         recording: Option<&'a Recording>,
     },
 }
 
-/// A part, ready to be written.
+/// A part that is ready to be written.
 pub(super) struct Shown<'a> {
     pub(super) title: String,
     pub(super) sections: Cow<'a, [Section]>,
     timeline: Option<Timeline<'a>>,
     headline: Option<Headline>,
-    /// What it is compared by, where it is a run.
+    /// Figures for a comparison, if it is a run.
     pub(super) taken: Option<Taken>,
-    /// Whether the run of a result ran out of memory.
+    /// True if the result's run ran out of memory.
     failed: bool,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Shown<'a> {
         })
     }
 
-    /// The answer, what happened to memory event by event, then the rest. What the timeline shows is not drawn again.
+    /// Writes the answer, the timeline of events, then the rest. Charts that repeat the timeline are left out.
     pub(super) fn write(&self, out: &mut String, index: usize, level: usize) -> Result<()> {
         out.push_str("<header>\n");
         heading(out, level, &self.title);
@@ -103,7 +103,7 @@ impl<'a> Shown<'a> {
         let kept: Vec<&Section> = self.sections.iter().filter(|section| !drawn(section)).collect();
         let head = kept.iter().position(|section| !is_words(section)).unwrap_or(kept.len());
         let (head, rest) = kept.split_at(head);
-        // What went wrong comes after the answer: it speaks of one moment, the answer of the whole.
+        // Failures come after the answer: they concern one moment, the answer the whole run.
         let (failures, head): (Vec<&Section>, Vec<&Section>) =
             head.iter().partition(|section| matches!(section, Section::Failure(_)));
         head.into_iter().chain(failures).for_each(|section| sections::one(out, level, section));
@@ -112,7 +112,7 @@ impl<'a> Shown<'a> {
         Ok(())
     }
 
-    /// The drawing's place, its data, and what can be said without a script.
+    /// Writes the place of the drawing, its data, and a text for readers without a script.
     fn drawing(&self, out: &mut String, index: usize, level: usize, history: &Timeline<'_>) -> Result<()> {
         if self.sections.is_empty() {
             let events = counted(history.recording.events().len(), "event");
@@ -145,7 +145,7 @@ fn is_words(section: &Section) -> bool {
     matches!(section, Section::Answer(_) | Section::Note(_) | Section::Warning(_) | Section::Failure(_))
 }
 
-/// The highest moment of each kind of phase.
+/// Writes the highest moment of each kind of phase.
 fn peaks(out: &mut String, level: usize, history: &Timeline<'_>) {
     let peak = &history.peak;
     if history.phase_peaks.is_empty() {

@@ -1,4 +1,4 @@
-//! What the page's script is given: columns of numbers, each as the difference to the one before.
+//! Data for the page's script: columns of numbers, each as the difference to the previous one.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::recording::{Event, NameId};
 use super::timeline::{Moment, Timeline};
 
-/// A column: the first value, then differences. Small numbers make a small page.
+/// A column: the first value, then differences. Small numbers keep the page small.
 #[derive(Default, Serialize)]
 #[serde(transparent)]
 struct Deltas(Vec<i64>);
@@ -25,27 +25,27 @@ impl FromIterator<u64> for Deltas {
     }
 }
 
-/// A run for the script. Bytes are exact; `at`, `from`, `to` are numbers of events.
+/// A run for the script. Bytes are exact; `at`, `from`, `to` are indices of events.
 #[derive(Serialize)]
 pub(super) struct Payload<'a> {
     name: &'a str,
     events: usize,
-    /// Texts that the numbers `op`, `scope` and `name` below stand for.
+    /// Texts for the numbers `op`, `scope` and `name` below.
     names: Vec<&'a str>,
     categories: Vec<&'a str>,
     moments: Moments,
-    /// Index into `moments`.
+    /// Index of the peak in `moments`.
     peak: usize,
     phases: Phases,
     phase_peaks: Vec<[u64; 4]>,
     failures: Vec<usize>,
     blocks: Blocks,
     segments: Segments,
-    /// The first steps of a run of many: the event at which they end, how many, of how many.
+    /// First steps of a run with many: the event at which they end, how many they are, how many the run has.
     opening: Option<[u32; 3]>,
-    /// What memory there is, with its name.
+    /// Available memory, with its name.
     limit: Option<&'a (String, u64)>,
-    /// Whether a scope is a stack, outermost first, with dots between.
+    /// True if a scope is a stack, outermost first, with dots between.
     stacks: bool,
 }
 
@@ -56,7 +56,7 @@ struct Moments {
     requested: Deltas,
     reserved: Deltas,
     split: Deltas,
-    /// What happened: a alloc, f free, t retag, s segment taken, g given back, p phase, o out of memory.
+    /// Kinds of events: a alloc, f free, t retag, s segment taken, g segment given back, p phase, o out of memory.
     kind: String,
     op: Vec<u32>,
     scope: Vec<u32>,
@@ -78,11 +78,11 @@ struct Blocks {
     from_bytes: u64,
     peaks_complete: bool,
     from: Deltas,
-    /// How many events it lived; -1: to the end.
+    /// Number of events during which each block lived; -1 if to the end.
     events: Vec<i64>,
     address: Deltas,
     bytes: Vec<u64>,
-    /// Bytes that were given beyond those that were asked for.
+    /// Bytes of a block beyond those requested.
     rounding: Vec<u64>,
     category: Vec<u8>,
     op: Vec<u32>,
@@ -100,7 +100,7 @@ struct Segments {
     events: Vec<i64>,
 }
 
-/// Only the names that are used, with new numbers.
+/// Names that are used, with new numbers.
 #[derive(Default)]
 struct Used {
     numbers: BTreeMap<NameId, u32>,
@@ -121,7 +121,7 @@ fn lasts(from: u32, to: u32) -> i64 {
 }
 
 impl<'a> Payload<'a> {
-    /// Of a run; `limit` is what memory there is, with its name.
+    /// Makes the data of a run; `limit` is the available memory, with its name.
     pub(super) fn of(timeline: &Timeline<'a>, limit: Option<&'a (String, u64)>) -> Self {
         let recording = timeline.recording;
         let mut used = Used::default();
@@ -152,10 +152,10 @@ impl<'a> Payload<'a> {
         }
     }
 
-    /// As the text of a `<script type="application/json">`: nothing in it can end the script or begin a comment.
+    /// Writes the text of a `<script type="application/json">`: nothing in it can end the script or begin a comment.
     pub(super) fn script(&self) -> serde_json::Result<String> {
         let text = serde_json::to_string(self)?;
-        // Outside of strings JSON has none of these.
+        // JSON has these characters only inside strings.
         Ok(text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
     }
 }
@@ -186,7 +186,7 @@ fn moments(timeline: &Timeline<'_>, used: &mut Used) -> Moments {
     moments
 }
 
-/// Where each allocation's event is: a free is told with what it freed.
+/// Finds each allocation's event: a free is described by what it freed.
 struct Allocations<'a> {
     events: &'a [Event],
     at: Vec<u32>,
@@ -199,7 +199,7 @@ impl<'a> Allocations<'a> {
         Self { events, at: made.map(|(at, _)| at as u32).collect() }
     }
 
-    /// Kind, operator, module, bytes.
+    /// Kind, operator, module and bytes of an event.
     fn event(&self, at: u32) -> (char, NameId, NameId, u64) {
         let freed = |allocation: u32| {
             let at = self.at.get(allocation as usize).copied()?;

@@ -1,4 +1,4 @@
-//! Reading what a report is made of: results, recordings and PyTorch's snapshots, each known by what it says of itself.
+//! Reading the input of a report: results, recordings and PyTorch's snapshots, recognised by their contents.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -16,31 +16,32 @@ use serde_json::Value;
 use super::recording::{Event, NameId, Recording, UNKNOWN};
 use crate::schemas;
 
-/// Recordings that can be read: of this program, of recorded scripts of PyTorch.
+/// Schemas of recordings that can be read: those of this program, and of recorded PyTorch scripts.
 const RECORDINGS: [&str; 2] = ["vramlab-events-1", "oracle-script-1"];
-/// What a file holds.
+/// Contents of a file.
 #[derive(Debug)]
 pub enum Source {
-    /// A result of a command, or several.
+    /// One or several results of commands.
     Results(Vec<Value>),
-    /// What happened to memory, with the device and settings where the file says them.
+    /// A history of memory, with the device and settings if the file has them.
     Recording(Box<Recording>),
 }
 
-/// How a file packed by gzip begins.
+/// First bytes of a gzip file.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Unpacked bytes that any packed file may have, and beyond them the bytes for each of its own. What a run writes is packed to a tenth or a fiftieth.
+/// Unpacked bytes that any gzip file may have; a larger one may have a multiple of its own size. Files of this program compress to a tenth or a
+/// fiftieth.
 const UNPACKED_BYTES: u64 = 128 << 20;
 const UNPACKED_PER_BYTE: u64 = 100;
 
-/// Reads a file, packed by gzip or not. Takes memory in proportion to the file, not to what is packed in it.
+/// Reads a file, compressed with gzip or not. Memory is in proportion to the file, not to its unpacked contents.
 ///
 /// # Errors
-/// [`Error::Usage`] naming the file: not there, not a regular file, too long, no JSON, of an unknown kind, or inconsistent.
+/// [`Error::Usage`] naming the file: it does not exist, is not a regular file, is too long, not JSON, of an unknown kind, or inconsistent.
 pub fn open(path: &Path) -> Result<Source> {
     let name = path.display().to_string();
     let cannot = |error: std::io::Error| Error::usage(&name, error.to_string());
-    // Looked at before it is opened: opening a pipe would wait for a writer, and nobody knows where a device ends.
+    // Checked before opening: opening a pipe would wait for a writer, and a device has no known end.
     let metadata = path.metadata().map_err(cannot)?;
     if !metadata.is_file() {
         return Err(Error::usage(&name, "not a regular file"));
@@ -55,7 +56,7 @@ pub fn open(path: &Path) -> Result<Source> {
         let beyond = format!("is more than {most} bytes, unpacked: too many for {} packed ones", metadata.len());
         at_most(most, MultiGzDecoder::new(file)).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
     } else if can_begin(start) {
-        // It may grow while it is read, and files of the system's have no length.
+        // A file may grow while it is read, and some of the system's files report no length.
         let beyond = format!("is longer than {MAX_BYTES} bytes");
         at_most(MAX_BYTES, file).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
     } else {
@@ -64,32 +65,32 @@ pub fn open(path: &Path) -> Result<Source> {
     read(&name, &text)
 }
 
-/// Whether the first bytes are those of JSON that a report is made of, or of a pickle.
+/// Whether the first bytes may begin a JSON file for a report, or a pickle.
 fn can_begin(start: &[u8]) -> bool {
     let first = start.iter().find(|byte| !byte.is_ascii_whitespace());
     first.is_none_or(|byte| [b'{', b'[', PICKLE].contains(byte))
 }
 
-/// All that is read; `None` if that is more.
+/// Reads everything; `None` if it is longer than `most`.
 fn at_most(most: u64, source: impl Read) -> std::io::Result<Option<Vec<u8>>> {
     let mut text = Vec::new();
     source.take(most + 1).read_to_end(&mut text)?;
     Ok((text.len() as u64 <= most).then_some(text))
 }
 
-/// What a file says of itself.
+/// Fields by which a file is recognised.
 #[derive(Deserialize)]
 struct Kind {
     #[serde(default)]
     format: Option<String>,
-    /// A snapshot has them.
+    /// Field of a snapshot.
     device_traces: Option<IgnoredAny>,
 }
 
 /// The first byte of a pickle.
 const PICKLE: u8 = 0x80;
 
-/// Reads the contents of a file; `name` is what errors call it.
+/// Reads the contents of a file; `name` names it in errors.
 pub fn read(name: &str, text: &[u8]) -> Result<Source> {
     let wrong = |error: serde_json::Error| Error::usage(name, format!("no JSON that a report is made of: {error}"));
     let is_object = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
@@ -126,7 +127,7 @@ fn unknown(name: &str, what: &str, found: &str) -> Error {
     Error::usage(name, format!("{found}; a report is made of: {}, and snapshots of PyTorch", known.join(", ")))
 }
 
-/// The columns of a recording; those that are not there are empty.
+/// Columns of a recording; absent ones are empty.
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Columns {
@@ -152,7 +153,7 @@ struct Columns {
     phase: Vec<u32>,
 }
 
-/// The next entry of each column.
+/// Next entry of each column.
 #[derive(Default)]
 struct Next {
     size: usize,
@@ -164,12 +165,12 @@ struct Next {
     phase: usize,
 }
 
-/// An entry of a column, or what is wrong.
+/// Returns an entry of a column, or an error that says what is wrong.
 fn entry<T: Copy>(column: &[T], index: usize, name: &str, event: usize) -> Result<T, String> {
     column.get(index).copied().ok_or_else(|| format!("event {event}: column {name} ends after {index} entries"))
 }
 
-/// An entry of a column that may be absent as a whole.
+/// Returns an entry of a column that may be absent altogether.
 fn optional<T: Copy>(column: &[T], index: usize, name: &str, event: usize) -> Result<Option<T>, String> {
     if column.is_empty() { Ok(None) } else { entry(column, index, name, event).map(Some) }
 }
@@ -177,7 +178,7 @@ fn optional<T: Copy>(column: &[T], index: usize, name: &str, event: usize) -> Re
 struct Reading<'a> {
     columns: &'a Columns,
     next: Next,
-    /// The event that is being read.
+    /// Index of the event that is being read.
     event: usize,
     recording: Recording,
     ops: Vec<NameId>,
@@ -198,7 +199,7 @@ impl Columns {
         let mut names = |texts: &[String]| texts.iter().map(|text| recording.intern(text)).collect::<Vec<_>>();
         let (ops, scopes, phases) = (names(&self.op_names), names(&self.scope_names), names(&self.phase_names));
         let categories = self.categories.iter().map(|name| recording.category(name)).collect();
-        // Only where nothing is said of categories is there one for that.
+        // The unknown category is added only if the file has no categories.
         let unknown = if self.ev_category.is_empty() { recording.category(UNKNOWN) } else { Default::default() };
         let (next, freed) = (Next::default(), Vec::new());
         let mut reading =
@@ -215,7 +216,7 @@ impl Columns {
 }
 
 impl Reading<'_> {
-    /// Phases and changes of category that stand before the event.
+    /// Reads the phases and changes of category before the event.
     fn between(&mut self) -> Result<(), String> {
         let columns = self.columns;
         loop {
@@ -245,7 +246,7 @@ impl Reading<'_> {
         let event = match kind {
             b'a' => self.alloc()?,
             b'f' => self.free()?,
-            // A free that waits for another stream counts from when it was asked for.
+            // A free that waits for another stream counts from the request on.
             b'q' => {
                 self.size()?;
                 self.free()?
@@ -378,7 +379,7 @@ mod tests {
         assert_eq!((bytes, recording.category_name(category)), (512, UNKNOWN));
     }
 
-    /// Otherwise a report made of a file and one made on the spot differ in a last digit, now and then.
+    /// Otherwise a report from a file could differ in a last digit from one made directly.
     #[test]
     fn a_number_comes_back_as_it_was() {
         for i in 1..20_000u32 {

@@ -1,58 +1,58 @@
-//! A history of memory, wherever it comes from: a device's ledger, a file of events, a snapshot of PyTorch.
+//! A history of memory from any source: a device's ledger, a file of events, a snapshot of PyTorch.
 
 use lab_training::record::op_name;
 use memcore::memory::{self, AllocId, Category, Ledger};
 use rustc_hash::FxHashMap;
 
-/// A text of a [`Recording`]: an operator, a module's path, a phase. 0 is the empty one.
+/// A text of a [`Recording`]: an operator, a module's path, a phase. 0 is the empty text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct NameId(pub u32);
 
-/// What a block is for: an index into [`Recording::categories`].
+/// Category of a block: an index into [`Recording::categories`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CategoryId(pub u8);
 
-/// How many categories a recording tells apart. Further ones count as the last.
+/// The most categories in a recording. Further ones count as the last.
 pub const MAX_CATEGORIES: usize = 12;
 
-/// Devices of this size and more have no end: they were made for runs on paper. Bytes.
+/// Devices of at least this size are unlimited: they were made for runs on paper. Bytes.
 const ENDLESS: u64 = 1 << 50;
 
-/// The name of the category of blocks of which nothing is known.
+/// Category of blocks of which nothing is known.
 pub const UNKNOWN: &str = "unknown";
 
-/// One event. Its number in [`Recording::events`] is its time: nothing here knows seconds.
+/// An event. Its index in [`Recording::events`] is its time: recordings have no seconds.
 ///
-/// Allocations are named by their number: the k-th [`Alloc`](Self::Alloc), from 0. Addresses and sizes are bytes.
+/// Allocations are numbered from 0: the k-th [`Alloc`](Self::Alloc). Addresses and sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A block was given.
+    /// A block was allocated.
     Alloc {
-        /// Where it lies.
+        /// Its address.
         address: u64,
-        /// What was asked for.
+        /// Bytes requested.
         requested_bytes: u64,
-        /// What was given.
+        /// Bytes of the block.
         bytes: u64,
-        /// What for, as far as known then.
+        /// Its category, as far as it was known then.
         category: CategoryId,
-        /// Who asked: an operator, or the innermost frame of a stack.
+        /// Operator that requested it, or the innermost frame of a stack.
         op: NameId,
-        /// In which module, as `encoder.layers.0`; or the stack, outermost first, with dots between.
+        /// Path of the module, as `encoder.layers.0`; or the stack, outermost first, with dots between.
         scope: NameId,
     },
     /// A block was freed.
     Free {
-        /// Which allocation's.
+        /// Index of the allocation.
         allocation: u32,
-        /// By whom.
+        /// Operator that freed it.
         op: NameId,
     },
-    /// What a block is for became known, or changed.
+    /// The category of a block became known, or changed.
     Retag {
-        /// Which allocation's.
+        /// Index of the allocation.
         allocation: u32,
-        /// What it is for now.
+        /// Its new category.
         category: CategoryId,
     },
     /// Memory was taken from the driver: a segment, or pages of one.
@@ -76,21 +76,21 @@ pub enum Event {
     },
     /// A request failed for lack of memory.
     Oom {
-        /// What was asked for.
+        /// Bytes requested.
         requested_bytes: u64,
-        /// By whom.
+        /// Operator that requested them.
         op: NameId,
     },
 }
 
-/// What happened to memory, in order, with names.
+/// Events of memory in order, with names.
 #[derive(Clone, Debug)]
 pub struct Recording {
-    /// What it is called where it is shown.
+    /// Name of the recording where it is shown.
     pub name: String,
-    /// What memory there is to allocate from, in bytes, with its name; `None` where nobody knows.
+    /// Memory that can be allocated, in bytes, with its name; `None` if it is not known.
     pub limit: Option<(String, u64)>,
-    /// Whether a scope is a stack instead of a module's path.
+    /// True if a scope is a stack instead of a module's path.
     pub scopes_are_stacks: bool,
     categories: Vec<String>,
     names: Vec<String>,
@@ -100,7 +100,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// An empty one, which knows the categories of [`Category`] by their order there.
+    /// Returns an empty recording, which has the categories of [`Category`] in their order.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -114,7 +114,7 @@ impl Recording {
         }
     }
 
-    /// What the ledger of a device kept.
+    /// Reads the history of a device's ledger.
     pub fn of_ledger(name: impl Into<String>, ledger: &Ledger) -> Self {
         let mut recording = Self::new(name);
         let history = ledger.history();
@@ -123,7 +123,7 @@ impl Recording {
             memory::Event::Alloc { id, .. } => Some(id.0),
             _ => None,
         });
-        // What lived before the history began is not in it; its end is not an event here either.
+        // Allocations from before the history are not in it; their frees are not events here either.
         let number = |id: AllocId| id.0.checked_sub(first.unwrap_or(0)).and_then(|n| u32::try_from(n).ok());
         for event in history {
             if let Some(event) = recording.translated(event, ledger, &number) {
@@ -166,12 +166,12 @@ impl Recording {
         })
     }
 
-    /// Says how large the device is, if it has an end.
+    /// Sets the device's size, unless the device is unlimited.
     pub fn of_capacity(&mut self, bytes: Option<u64>) {
         self.limit = bytes.filter(|bytes| *bytes < ENDLESS).map(|bytes| ("the whole device".into(), bytes));
     }
 
-    /// The id of a text.
+    /// Returns the id of a text.
     pub fn intern(&mut self, text: &str) -> NameId {
         if let Some(&id) = self.known.get(text) {
             return id;
@@ -182,7 +182,7 @@ impl Recording {
         id
     }
 
-    /// The id of a category, made if it is new. Beyond [`MAX_CATEGORIES`] all are the last.
+    /// Returns the id of a category, adding it if it is new. Beyond [`MAX_CATEGORIES`] all are the last one.
     pub fn category(&mut self, name: &str) -> CategoryId {
         let index = self.categories.iter().position(|known| known == name).unwrap_or_else(|| {
             if self.categories.len() < MAX_CATEGORIES {
@@ -195,7 +195,7 @@ impl Recording {
         CategoryId(index as u8)
     }
 
-    /// Adds an event; of an allocation, returns its number.
+    /// Adds an event; for an allocation, returns its index.
     pub fn push(&mut self, event: Event) -> Option<u32> {
         let number = matches!(event, Event::Alloc { .. }).then_some(self.allocations);
         self.allocations += u32::from(number.is_some());
@@ -208,7 +208,7 @@ impl Recording {
         &self.events
     }
 
-    /// How many of them are allocations.
+    /// Number of allocations among the events.
     pub fn allocations(&self) -> usize {
         self.allocations as usize
     }
@@ -223,7 +223,7 @@ impl Recording {
         self.categories.get(usize::from(category.0)).map_or(UNKNOWN, String::as_str)
     }
 
-    /// A text by its id; empty for one that is not this recording's.
+    /// Returns the text with this id; empty for an id of another recording.
     pub fn text(&self, id: NameId) -> &str {
         self.names.get(id.0 as usize).map_or("", String::as_str)
     }

@@ -39,7 +39,7 @@ fn command(out: &mut String, text: &str) {
     let _ = writeln!(out, "<pre class=\"command\" tabindex=\"0\"><code>{text}</code></pre>");
 }
 
-/// A list: the change with its figures, the script's lines, the command.
+/// Writes a list of changes: each with its figures, the script's lines, the command.
 fn tries(out: &mut String, tries: &Tries) {
     let _ = writeln!(out, "<p class=\"title\">{}</p>\n<ol class=\"tries\">", escaped(&tries.order));
     for entry in &tries.entries {
@@ -74,7 +74,7 @@ fn figures(out: &mut String, figures: &[Figure]) {
     out.push_str("</dl>\n");
 }
 
-/// The class that colours a verdict.
+/// CSS class that colours a verdict.
 pub(super) fn class(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "holds",
@@ -84,7 +84,7 @@ pub(super) fn class(verdict: Verdict) -> &'static str {
     }
 }
 
-/// A verdict's sign.
+/// Sign of a verdict.
 pub(super) fn sign(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Holds => "✓",
@@ -94,7 +94,7 @@ pub(super) fn sign(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The word says it; colour and sign only repeat it.
+/// Writes verdicts. The word carries the meaning; colour and sign only repeat it.
 fn verdicts(out: &mut String, claims: &[Judged]) {
     if claims.is_empty() {
         return;
@@ -120,7 +120,7 @@ fn rows(out: &mut String, shown: &Table) {
     table(out, &shown.title, &shown.columns, &rows);
 }
 
-/// A line for each, the figure at its end.
+/// Writes a line for each bar, with the figure at its end.
 fn bars(out: &mut String, bars: &Bars) {
     let title = escaped(&bars.title);
     let _ =
@@ -139,7 +139,7 @@ fn bars(out: &mut String, bars: &Bars) {
 }
 
 impl Cell {
-    /// A cell of a result.
+    /// Converts a cell of a result.
     fn of(cell: &section::Cell) -> Self {
         match cell {
             section::Cell::Text(text) if cell.is_figure() => Self::figure(text),

@@ -1,15 +1,15 @@
-//! What lies in which segment: how much is free inside segments in use, and how much in segments without a block.
+//! Contents of segments: free memory inside segments in use, and in segments without a block.
 
 use std::collections::BTreeMap;
 
-/// A segment, or pages of one: from when to when it was there.
+/// A segment, or pages of one, with its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Stay {
     pub(super) address: u64,
     pub(super) bytes: u64,
-    /// The event that took it.
+    /// Event that took it from the driver.
     pub(super) from: u32,
-    /// The event that gave it back; `u32::MAX`: none.
+    /// Event that gave it back; `u32::MAX` if none did.
     pub(super) to: u32,
 }
 
@@ -20,11 +20,11 @@ struct Piece {
     from: u32,
 }
 
-/// The segments at one moment, and those that were there before.
+/// Segments at one moment, and those that existed before.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
     pieces: BTreeMap<u64, Piece>,
-    /// What the driver gave.
+    /// Bytes taken from the driver.
     pub(super) reserved_bytes: u64,
     /// Free parts of segments that hold a block.
     pub(super) split_bytes: u64,
@@ -38,7 +38,7 @@ impl Piece {
 }
 
 impl Segments {
-    /// Memory was taken from the driver. What overlaps with what is there already replaces it.
+    /// Adds memory taken from the driver. It replaces overlapping memory that already exists.
     pub(super) fn take(&mut self, address: u64, bytes: u64, at: u32) {
         if bytes == 0 {
             return;
@@ -48,7 +48,7 @@ impl Segments {
         self.pieces.insert(address, Piece { bytes, used_bytes: 0, from: at });
     }
 
-    /// Memory was given back: a segment, or a part of one, whose ends stay.
+    /// Removes memory given back: a segment, or a part of one, whose ends stay.
     pub(super) fn give_back(&mut self, address: u64, bytes: u64, at: u32) {
         let end = address.saturating_add(bytes);
         let overlapping = |(start, piece): (&u64, &Piece)| (start + piece.bytes > address).then_some((*start, *piece));
@@ -59,7 +59,7 @@ impl Segments {
             self.split_bytes -= piece.split_bytes();
             self.gone.push(Stay { address: start, bytes: piece.bytes, from: piece.from, to: at });
             let piece_end = start + piece.bytes;
-            // No block lies in pages that are given back: what is used is in what stays, first come.
+            // Pages that are given back contain no block: the used bytes are assigned to the remaining pages in order.
             let mut used = piece.used_bytes;
             for (from, to) in [(start, address), (end, piece_end)] {
                 if from < to && from >= start && to <= piece_end {
@@ -74,7 +74,7 @@ impl Segments {
         }
     }
 
-    /// A block was given (`taken`) or freed. What lies outside of every segment changes nothing.
+    /// Counts a block that was allocated (`taken`) or freed. A block outside of every segment changes nothing.
     pub(super) fn block(&mut self, address: u64, bytes: u64, taken: bool) {
         let end = address.saturating_add(bytes);
         let pieces = self.pieces.range_mut(..end).rev();
@@ -86,8 +86,8 @@ impl Segments {
         }
     }
 
-    /// All segments that ever were, by the time and place where they began. Of more than `most`, those that were there
-    /// after an event come first, then the largest.
+    /// Returns all segments that ever existed, ordered by the time and address at which they began. If there are more than `most`, those that existed
+    /// after the event `at` come first, then the largest.
     pub(super) fn stays(self, most: usize, at: u32) -> Vec<Stay> {
         let now = self.pieces.iter();
         let there = now.map(|(&address, piece)| Stay { address, bytes: piece.bytes, from: piece.from, to: u32::MAX });

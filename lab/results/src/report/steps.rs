@@ -1,26 +1,26 @@
-//! Where the steps of a training begin, and how many of them a page opens on.
+//! Beginnings of a training's steps, and the number of steps that a page opens with.
 
 use super::recording::{Event, Recording};
 
-/// Runs of more steps than this open on the first ones.
+/// Runs of more steps than this open with the first ones.
 const FEW: usize = 4;
-/// So many of them, if that is not too many events.
+/// Number of steps to open with, if they do not have too many events.
 const OPENS_ON: usize = 3;
-/// Events of which every moment is kept.
+/// The most events at the beginning of which every moment is kept.
 pub(super) const OPENING_EVENTS: usize = 6000;
 
-/// The first steps of a long run: what a page shows before it is asked for more.
+/// First steps of a long run: a page opens with them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Opening {
-    /// The event at which they are over.
+    /// Event at which they end.
     pub end: u32,
-    /// How many they are.
+    /// Number of these steps.
     pub steps: u32,
-    /// How many the run has.
+    /// Number of steps in the run.
     pub of: u32,
 }
 
-/// The first steps of a run of many; `None` of a run that is looked at as a whole.
+/// Returns the first steps of a run with many; `None` if the page opens with the whole run.
 pub(super) fn opening(recording: &Recording) -> Option<Opening> {
     let begins = begins(recording);
     if begins.len() <= FEW {
@@ -30,7 +30,7 @@ pub(super) fn opening(recording: &Recording) -> Option<Opening> {
     Some(Opening { end: begins[steps], steps: steps as u32, of: begins.len() as u32 })
 }
 
-/// The event at which each step begins: where the number in `s3.forward` rises, or after the phase `step`.
+/// Returns the event at which each step begins: where the number in `s3.forward` rises, or after the phase `step`.
 fn begins(recording: &Recording) -> Vec<u32> {
     let mut begins = vec![0];
     let (mut number, mut stepped) = (0, false);
@@ -52,7 +52,7 @@ fn begins(recording: &Recording) -> Vec<u32> {
     begins
 }
 
-/// The step of a phase's name, where it has one: 3 of `s3.forward`.
+/// Step in the name of a phase: 3 for `s3.forward`; `None` if it has none.
 fn numbered(name: &str) -> Option<u64> {
     name.strip_prefix('s')?.split_once('.')?.0.parse().ok()
 }

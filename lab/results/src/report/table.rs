@@ -1,4 +1,4 @@
-//! Tables of a page: from results, and from pairs of names and values.
+//! Tables of a page, from results and from pairs of names and values.
 
 use std::fmt::Write;
 
@@ -27,18 +27,18 @@ impl Cell {
         Self { markup: grouped(value), figure: true }
     }
 
-    /// A figure that is words already.
+    /// A figure that is already text.
     pub(super) fn figure(text: &str) -> Self {
         Self { markup: escaped(text), figure: true }
     }
 
-    /// As it stands in the page.
+    /// Its HTML.
     pub(super) fn markup(&self) -> &str {
         &self.markup
     }
 }
 
-/// A table under its title. The first column names the rows.
+/// Writes a table under its title. The first column names the rows.
 pub(super) fn table(out: &mut String, title: &str, columns: &[String], rows: &[Vec<Cell>]) {
     if rows.is_empty() {
         return;

@@ -1,11 +1,11 @@
-//! The page as a whole: sums, peaks, sizes, and that nothing in it is markup but ours.
+//! The page as a whole: sums, peaks, sizes, and that it has no markup from the data.
 
 use serde_json::{Value, json};
 
 use super::payload::Payload;
 use super::*;
 
-/// Numbers without end, the same each time.
+/// An endless sequence of numbers, the same each time.
 struct Dice(u64);
 
 impl Dice {
@@ -55,7 +55,7 @@ fn synthetic(events: usize, phase_every: usize) -> Recording {
     recording
 }
 
-/// What memory was after an event, by counting again.
+/// Memory after an event, counted anew.
 fn recount(recording: &Recording, at: u32) -> (u64, [u64; MAX_CATEGORIES]) {
     let mut lives: Vec<Option<(u64, u8)>> = Vec::new();
     for event in &recording.events()[..=at as usize] {
@@ -97,7 +97,7 @@ fn every_kept_moment_is_exact_and_no_peak_is_lost() {
     let recording = synthetic(60_000, 700);
     let timeline = Timeline::of(&recording);
     assert!(timeline.moments.len() < 14_000, "{}", timeline.moments.len());
-    // Nothing is left out of what the page opens on.
+    // The opening steps keep every moment.
     let opened = timeline.opening.unwrap().end.min(6000) as usize;
     assert!(timeline.moments[..opened].iter().enumerate().all(|(i, moment)| moment.at == i as u32));
     let (bytes, at) = highest(&recording);
@@ -240,7 +240,7 @@ fn nothing_from_a_file_is_markup() {
     let page = html(&parts).unwrap();
     assert!(!page.contains("<img") && !page.contains("onerror=alert(1)>"), "markup from a name");
     assert!(page.matches("&lt;/script&gt;&lt;img").count() > 40);
-    // Style and data aside, every tag is one of ours.
+    // Apart from style and data, every tag is one of this program's.
     let ours = ["script", "style"];
     assert_eq!(ours.map(|tag| page.matches(&format!("<{tag}")).count()), [2, 1]);
     assert_eq!(ours.map(|tag| page.matches(&format!("</{tag}")).count()), [2, 1]);
@@ -249,7 +249,7 @@ fn nothing_from_a_file_is_markup() {
     assert!(data["names"].as_array().unwrap().contains(&json!(HOSTILE)));
 }
 
-/// Tags that are opened are closed, in order.
+/// Checks that open tags are closed, in order.
 fn balanced(page: &str) {
     let empty = ["meta", "br", "!DOCTYPE"];
     let mut open: Vec<String> = Vec::new();
@@ -280,7 +280,7 @@ fn the_page_is_whole_and_asks_for_nothing() {
     parts.extend(results.iter().map(|result| Part::Result { result, recording: None }));
     let page = html(&parts).unwrap();
     balanced(&page);
-    // The namespace of SVG is a name; apart from it there is no address in style or scripts.
+    // SVG's namespace is only a name; apart from it, style and scripts contain no address.
     let addresses = page.replace("http://www.w3.org/2000/svg", "");
     for asked in ["http://", "https://", "src=\"", "url(", "@import", "fetch(", "XMLHttpRequest", "innerHTML", "eval("]
     {

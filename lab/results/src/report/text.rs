@@ -1,10 +1,10 @@
-//! Text as it stands in a page: escaped, with bytes in binary units and the exact number on hover.
+//! Text of a page: escaped, with bytes in binary units and the exact number on hover.
 
 use std::fmt::Write;
 
 use lab_base::figures::{self, short};
 
-/// Text between tags or in a quoted attribute: nothing in it is markup.
+/// Escapes text between tags or in a quoted attribute: nothing in it is markup.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -14,7 +14,7 @@ pub(super) fn escaped(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
-            // Control characters are not allowed in a page, in no spelling.
+            // Control characters are not allowed in a page, however they are written.
             c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
             c => out.push(c),
         }
@@ -22,12 +22,12 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// Bytes, with the exact number on hover and for readers of the screen.
+/// Formats bytes, with the exact number on hover and for screen readers.
 pub(super) fn bytes(bytes: u64) -> String {
     format!("<span class=\"n\" title=\"{} bytes\">{}</span>", grouped(bytes), short(bytes))
 }
 
-/// A difference in bytes, signed.
+/// Formats a difference in bytes, signed.
 pub(super) fn signed(difference: i64) -> String {
     let sign = match difference {
         0 => "",
@@ -38,17 +38,17 @@ pub(super) fn signed(difference: i64) -> String {
     format!("<span class=\"n\" title=\"{sign}{} bytes\">{sign}{}</span>", grouped(size), short(size))
 }
 
-/// A number in groups of three digits, with thin spaces.
+/// Formats a number in groups of three digits, with thin spaces.
 pub(super) fn grouped(number: u64) -> String {
     figures::grouped(number, '\u{202f}')
 }
 
-/// `n thing` or `n things`.
+/// Formats `n thing` or `n things`.
 pub(super) fn counted(n: usize, thing: &str) -> String {
     format!("{} {thing}{}", grouped(n as u64), if n == 1 { "" } else { "s" })
 }
 
-/// A heading of a level.
+/// Writes a heading of this level.
 pub(super) fn heading(out: &mut String, level: usize, text: &str) {
     let _ = writeln!(out, "<h{level}>{}</h{level}>", escaped(text));
 }

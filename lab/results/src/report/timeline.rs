@@ -1,94 +1,93 @@
-//! A recording reduced to what one can look at: moments, phases, blocks, segments.
+//! A recording reduced to what a page shows: moments, phases, blocks, segments.
 //!
-//! A page may not grow with the run. Of a long run, each stretch of events keeps its highest and its lowest moment and
-//! its last; the first steps, which a page opens on, keep every moment; the peak of the whole, that of each phase, and
-//! every failed request are kept whatever happens. A kept
-//! moment is exact: its categories add up to what was allocated then, to the byte.
+//! A page must not grow with the run. In a long run, each stretch of events keeps its highest, its lowest and its last moment; the first steps, which
+//! a page opens with, keep every moment; the peak of the whole, that of each phase, and every failed request are always kept. A kept moment is exact:
+//! its categories add up to the bytes allocated then, to the byte.
 
 use super::blocks::{self, Life, Listed};
 use super::recording::{CategoryId, Event, MAX_CATEGORIES, NameId, Recording};
 use super::segments::{Segments, Stay};
 use super::steps::{OPENING_EVENTS, Opening, opening};
 
-/// Stretches of events that keep their extremes.
+/// Number of stretches of events that keep their extremes.
 const STRETCHES: usize = 2000;
 /// Runs of up to this many events keep every moment.
 const KEEP_ALL: usize = 3 * STRETCHES;
-/// Phases that are shown one by one; where there are more, neighbours are shown as one.
+/// The most phases that are shown one by one; if there are more, neighbours are shown as one.
 const MAX_PHASES: usize = 8000;
-/// Segments that are drawn.
+/// The most segments that are drawn.
 const MAX_SEGMENTS: usize = 3000;
-/// Failed requests that are shown.
+/// The most failed requests that are shown.
 const MAX_FAILURES: usize = 100;
 
 /// Memory after one event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moment {
-    /// The event's number.
+    /// Index of the event.
     pub at: u32,
     /// Allocated bytes.
     pub allocated_bytes: u64,
-    /// The same by category; adds up to it.
+    /// Allocated bytes by category; they add up to `allocated_bytes`.
     pub by_category: [u64; MAX_CATEGORIES],
-    /// What was asked for, of that.
+    /// Requested bytes among the allocated ones.
     pub requested_bytes: u64,
-    /// Taken from the driver.
+    /// Bytes taken from the driver.
     pub reserved_bytes: u64,
-    /// Free in segments that hold a block.
+    /// Free bytes in segments that hold a block.
     pub split_bytes: u64,
 }
 
 /// A stretch of the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stretch {
-    /// What was being done.
+    /// Name of its phase.
     pub name: NameId,
-    /// How many phases of the run it stands for.
+    /// Number of phases that it stands for.
     pub phases: u32,
     /// Its first event.
     pub from: u32,
-    /// The moment at which most was allocated.
+    /// Event after which most was allocated.
     pub peak_at: u32,
-    /// How much that was.
+    /// Bytes allocated then.
     pub peak_bytes: u64,
 }
 
-/// The highest of all phases of one name.
+/// The highest peak of all phases with the same name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PhasePeak {
     /// The phase.
     pub name: NameId,
-    /// How often it came.
+    /// Number of such phases.
     pub times: u32,
-    /// The moment at which most was allocated in it.
+    /// Event after which most was allocated in one of them.
     pub at: u32,
-    /// How much that was.
+    /// Bytes allocated then.
     pub bytes: u64,
 }
 
-/// A run as one can look at it.
+/// A run, reduced to what a page shows.
 #[derive(Debug)]
 pub struct Timeline<'a> {
-    /// What it was made from.
+    /// Recording that it was made from.
     pub recording: &'a Recording,
-    /// The kept moments, in order; one of nothing for a recording without events.
+    /// Kept moments, in order; for a recording without events a single one with zeros.
     pub moments: Vec<Moment>,
-    /// The moment at which most was allocated first.
+    /// First moment at which most was allocated.
     pub peak: Moment,
-    /// The phases in order, each with its peak.
+    /// Phases in order, each with its peak.
     pub stretches: Vec<Stretch>,
-    /// Each kind of phase with its highest moment, in the order in which they first came.
+    /// Highest moment of each kind of phase, in the order of their first occurrence.
     pub phase_peaks: Vec<PhasePeak>,
-    /// Requests that failed: which events.
+    /// Events of requests that failed.
     pub failures: Vec<u32>,
-    /// The first steps of a run of many.
+    /// First steps of a run with many.
     pub opening: Option<Opening>,
     /// Blocks that are shown one by one.
     pub(super) blocks: Listed,
     pub(super) segments: Vec<Stay>,
 }
 
-/// The state while the events go by.
+/// State while the events are read.
 struct Fold<'a> {
     recording: &'a Recording,
     now: Moment,
@@ -130,7 +129,7 @@ impl Fold<'_> {
         self.now.split_bytes = self.segments.split_bytes;
     }
 
-    /// A free of what is not there changes nothing.
+    /// A free of an unknown allocation changes nothing.
     fn free(&mut self, at: u32, allocation: u32) {
         let Some(life) = self.lives.get_mut(allocation as usize).filter(|life| life.to == u32::MAX) else { return };
         life.to = at;
@@ -182,19 +181,19 @@ impl Extremes {
     }
 }
 
-/// Phases as they go by, each with its peak.
+/// Phases as they are read, each with its peak.
 struct Phases {
     stretches: Vec<Stretch>,
     peaks: Vec<PhasePeak>,
-    /// The moments of `peaks`.
+    /// Moments of `peaks`.
     highest: Vec<Moment>,
-    /// Index into `peaks` of the phase that runs.
+    /// Index of the current phase in `peaks`.
     current: usize,
-    /// The moment of the last stretch's peak.
+    /// Moment of the last stretch's peak.
     peak: Moment,
-    /// The moments of the other stretches' peaks.
+    /// Moments of the other stretches' peaks.
     moments: Vec<Moment>,
-    /// How many phases one stretch stands for.
+    /// Number of phases per stretch.
     together: usize,
     begun: usize,
 }
@@ -245,7 +244,7 @@ impl Phases {
         }
     }
 
-    /// The last stretch is over.
+    /// Ends the last stretch.
     fn end(&mut self) {
         if !self.stretches.is_empty() {
             self.moments.push(self.peak);
@@ -254,7 +253,7 @@ impl Phases {
 }
 
 impl<'a> Timeline<'a> {
-    /// Follows a recording from its beginning.
+    /// Reads a recording from its beginning.
     pub fn of(recording: &'a Recording) -> Self {
         let events = recording.events();
         let phases = events.iter().filter(|event| matches!(event, Event::Phase { .. })).count();
@@ -298,7 +297,7 @@ impl<'a> Timeline<'a> {
         fold.finish(moments, phases, peak, failures, opening)
     }
 
-    /// The kept moment of an event: that event's own, or the one before.
+    /// Returns the kept moment of an event: its own, or the previous one.
     pub fn moment(&self, at: u32) -> &Moment {
         let after = self.moments.partition_point(|moment| moment.at <= at);
         &self.moments[after.saturating_sub(1)]

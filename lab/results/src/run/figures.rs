@@ -1,4 +1,4 @@
-//! What a run took, as it is written: the peak, the rings, why memory ran out.
+//! Memory of a run in its result: the peak, the rings, why memory ran out.
 
 use std::collections::BTreeMap;
 
@@ -21,33 +21,33 @@ pub fn by_category(bytes: &CategoryBytes) -> ByCategory {
 pub struct PeakResult {
     /// Bytes allocated then.
     pub bytes: u64,
-    /// The row in which it was reached; null where no row has it.
+    /// Row in which it was reached; null if no row has it.
     pub label: Option<String>,
-    /// The operator whose allocation reached it, with the autograd node that it ran in.
+    /// Operator whose allocation reached it, with the autograd node that it ran in.
     pub op: String,
-    /// The module that was running; empty outside of any.
+    /// Module that was running; empty outside of any.
     pub scope: String,
-    /// The phase of the step.
+    /// Phase of the step.
     pub phase: String,
-    /// Bytes that were asked for then.
+    /// Bytes requested, of those allocated then.
     pub requested_bytes: u64,
-    /// The most that was reserved in the whole run.
+    /// Peak of reserved memory in the whole run.
     pub reserved_bytes: u64,
-    /// What was allocated then.
+    /// Bytes allocated then, by category.
     pub by_category: ByCategory,
-    /// The modules that held most then, most first.
+    /// Modules that held most then, most first.
     pub by_scope: Vec<ScopeBytes>,
 }
 
 /// Categories that are named in a sentence.
 const TOP_CATEGORIES: usize = 4;
 
-/// What a module held.
+/// Bytes that a module held.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScopeBytes {
-    /// Its path; empty outside of any.
+    /// Path of the module; empty outside of any.
     pub scope: String,
-    /// What it held.
+    /// Bytes that it held, by category.
     pub by_category: ByCategory,
 }
 
@@ -74,25 +74,25 @@ impl PeakResult {
         format!("Held at the peak ({}{phase}): {}.", short(self.bytes), held.join(", "))
     }
 
-    /// The category that held most, and how much; none of an empty peak.
+    /// Category that held most, and its bytes; `None` for an empty peak.
     pub fn mostly(&self) -> Option<(&str, u64)> {
         let most = self.by_category.iter().max_by_key(|(_, bytes)| **bytes)?;
         Some((most.0.as_str(), *most.1)).filter(|(_, bytes)| *bytes > 0)
     }
 }
 
-/// Five figures, each larger than the one before, in bytes.
+/// Five figures, each at least as large as the previous one, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RingBytes {
-    /// What was asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// In blocks.
+    /// Bytes in blocks.
     pub allocated: u64,
-    /// With blocks that wait for other streams.
+    /// The same, with blocks that wait for other streams.
     pub active: u64,
-    /// In segments.
+    /// Bytes in segments.
     pub reserved: u64,
-    /// In use on the device, as its driver says; null where it does not.
+    /// Bytes in use on the device, as its driver reports; null if it does not.
     pub driver: Option<u64>,
 }
 
@@ -111,29 +111,29 @@ impl From<&Rings> for RingBytes {
 /// What the driver's figure holds besides segments.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadsResult {
-    /// What was measured.
+    /// Parts that were measured.
     pub parts: Vec<OverheadPart>,
-    /// What nothing explains.
+    /// Bytes that no part explains.
     pub unexplained_bytes: i64,
 }
 
-/// A part of them.
+/// A part of the overheads.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OverheadPart {
-    /// What it is.
+    /// Name of the part.
     pub name: String,
     /// Its size.
     pub bytes: u64,
 }
 
-/// What of the test examples is classified right.
+/// Test examples that are classified correctly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccuracyResult {
-    /// Classified right.
+    /// Number classified correctly.
     pub right: usize,
-    /// Classified.
+    /// Number classified.
     pub of: usize,
-    /// As a share.
+    /// Share classified correctly.
     pub share: f64,
 }
 
@@ -150,65 +150,65 @@ impl AccuracyResult {
     }
 }
 
-/// Why a run ended for lack of memory, and what is missing. What a run that was refused before its first allocation cannot say is null.
+/// Why a run ran out of memory, and how much it lacks. A run that was refused before its first allocation has nulls.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct OutOfMemoryResult {
-    /// In sentences.
+    /// The message, in sentences.
     pub message: String,
     /// Full or fragmented, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// What the whole run takes with memory enough.
+    /// Memory of the whole run with memory enough.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<Needed>,
-    /// Bytes that the whole run needs beyond what there is.
+    /// Bytes that the whole run lacks.
     pub missing_bytes: Option<u64>,
     /// The request that failed.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub moment: Option<FailedRequest>,
 }
 
-/// What a run takes with memory enough.
+/// Memory of a run with memory enough.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Needed {
-    /// The most that is allocated at once.
+    /// Peak of allocated memory.
     pub allocated_bytes: u64,
-    /// The most that is reserved.
+    /// Peak of reserved memory.
     pub reserved_bytes: u64,
 }
 
 /// The request that failed, and the device at that moment. Bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FailedRequest {
-    /// What was asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
-    /// The block that was looked for.
+    /// Size of the block that was needed.
     pub block_bytes: u64,
-    /// The segment that the driver was asked for.
+    /// Size of the segment that the driver was asked for.
     pub segment_bytes: u64,
-    /// What the driver says is free.
+    /// Free memory that the driver reports.
     pub free_bytes: Option<u64>,
-    /// What the driver says there is.
+    /// Total memory that the driver reports.
     pub total_bytes: Option<u64>,
     /// The most that the allocator was allowed to take.
     pub allowed_bytes: Option<u64>,
-    /// What emptying the cache gave back.
+    /// Bytes freed by emptying the cache.
     pub released_bytes: u64,
-    /// The largest request that would have been served.
+    /// The largest request that would have succeeded.
     pub largest_fit_bytes: u64,
     /// The five figures.
     pub rings: RingBytes,
-    /// What was held.
+    /// Bytes held, by category.
     pub by_category: ByCategory,
-    /// The modules that held most, most first.
+    /// Modules that held most, most first.
     pub top_scopes: Vec<TopScope>,
 }
 
-/// What a module held, in all.
+/// All bytes that a module held.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TopScope {
-    /// Its path.
+    /// Path of the module.
     pub scope: String,
     /// Bytes.
     pub bytes: u64,

@@ -1,4 +1,4 @@
-//! What a run on paper says beside its figures: whether it fits, and what would change it.
+//! Further results of a run on paper: whether it fits, and what would change it.
 
 use lab_analysis::peaks::LocalPeak;
 use lab_base::figures::{lacking, short};
@@ -15,69 +15,69 @@ pub const AS_IT_IS: &str = "as it is";
 /// With less than this share of the budget left, "it fits" deserves a warning.
 pub const TIGHT: f64 = 0.05;
 
-/// Whether a run fits, and what would change it. What has to do with a limit is null where there is none.
+/// Whether a run fits, and what would change it. Fields that concern a limit are null without one.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Prediction {
-    /// The card, where one was named.
+    /// The card, if one was named.
     pub card: Option<CardResult>,
-    /// What a process may take.
+    /// Memory that a process may use.
     pub budget_bytes: Option<u64>,
-    /// Whether it fits.
+    /// True if it fits.
     pub fits: Option<bool>,
-    /// What it takes.
+    /// Memory that it needs.
     pub needs: NeedsResult,
-    /// What it holds at its peak, with memory enough; null where the run itself went through.
+    /// Memory held at its peak, with memory enough; null if the run itself completed.
     #[serde(default)]
     pub needs_peak: Option<PeakResult>,
-    /// What it would take with segments that grow, where memory is fragmented.
+    /// Memory that it would need with expandable segments, if memory is fragmented.
     #[serde(default)]
     pub with_expandable_segments: Option<NeedsResult>,
-    /// What the figures stand for, and what not.
+    /// What the figures include, and what they do not.
     pub notes: Vec<String>,
-    /// The peak and the highest moments below it; null where the events were not kept.
+    /// The peak and the next local peaks; null if the events were not kept.
     #[serde(rename = "summits")]
     pub local_peaks: Option<Vec<LocalPeak>>,
-    /// What it would take with each technique.
+    /// Memory that it would need with each technique.
     pub techniques: Vec<TechniqueResult>,
 }
 
-/// What a run takes with memory enough, and in what there is. Bytes.
+/// Memory of a run, with memory enough and within a limit. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NeedsResult {
-    /// The most that is allocated at once.
+    /// Peak of allocated memory.
     pub allocated_bytes: u64,
-    /// The most that is reserved, with memory enough.
+    /// Peak of reserved memory, with memory enough.
     pub reserved_bytes: u64,
-    /// The most that is reserved in what there is; null where it does not go through.
+    /// Peak of memory reserved within the limit; null if the run does not complete.
     #[serde(default)]
     pub reserved_here_bytes: Option<u64>,
-    /// What is lacking.
+    /// Bytes that the run lacks.
     pub missing_bytes: Option<u64>,
-    /// Whether it would go through with the smallest context that the card may have.
+    /// True if it would complete with the smallest context that the card may have.
     pub fits_with_least_context: Option<bool>,
 }
 
-/// A technique, and what the run takes with it; null with the reason where the network cannot have it. Bytes.
+/// A technique, and the memory of the run with it; null, with the reason, if the network cannot have it. Bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TechniqueResult {
-    /// What it is.
+    /// Name of the technique.
     pub name: String,
-    /// The most that is allocated at once.
+    /// Peak of allocated memory.
     pub peak_bytes: Option<u64>,
-    /// The most that is reserved, with memory enough.
+    /// Peak of reserved memory, with memory enough.
     pub reserved_bytes: Option<u64>,
-    /// The most that is reserved in what there is.
+    /// Peak of memory reserved within the limit.
     pub reserved_here_bytes: Option<u64>,
-    /// Whether it fits.
+    /// True if the run fits.
     pub fits: Option<bool>,
-    /// What is lacking.
+    /// Bytes that the run lacks.
     pub missing_bytes: Option<u64>,
-    /// Whether it would fit with the smallest context that the card may have.
+    /// True if it would fit with the smallest context that the card may have.
     #[serde(default)]
     pub fits_with_least_context: Option<bool>,
     /// Why this network cannot have it.
     pub reason: Option<String>,
-    /// What it does otherwise than PyTorch would.
+    /// Its deviations from PyTorch.
     pub warnings: Vec<String>,
 }
 

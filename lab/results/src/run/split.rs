@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 use super::super::device::DeviceInfo;
 use super::figures::{ByCategory, PeakResult, RingBytes, by_category};
 
-/// What one of several devices held.
+/// Memory of one of several devices.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct AccountResult {
     /// Its peak.
     pub peak: PeakResult,
-    /// What was allocated after the last step.
+    /// Bytes allocated after the last step, by category.
     pub by_category: ByCategory,
-    /// The five figures then.
+    /// The five figures after the last step.
     pub rings: RingBytes,
     /// A row per phase.
     pub steps: Vec<Row>,
@@ -36,29 +36,29 @@ impl AccountResult {
 /// One device of a network that is split. Bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct StageResult {
-    /// As typed: `cpu:0`.
+    /// Name, as typed: `cpu:0`.
     pub name: String,
-    /// What is known of it.
+    /// Description of the device.
     pub device: DeviceInfo,
-    /// The first of the network's pieces that lie there, and the one after the last.
+    /// The first of the network's pieces on the device, and the one after the last.
     pub pieces: [usize; 2],
-    /// Trained values there.
+    /// Number of trained values on the device.
     pub parameters: u64,
     /// Their bytes.
     pub parameter_bytes: u64,
-    /// The most of gradients.
+    /// Peak of gradient bytes.
     pub gradient_bytes: u64,
     /// The optimizer's states after the last step.
     pub optimizer_bytes: u64,
-    /// The most that the graph kept for backward.
+    /// Peak of the bytes that the graph kept for backward.
     pub activation_bytes: u64,
-    /// The most micro-batches whose activations were there at once.
+    /// The most micro-batches whose activations were held at once.
     pub in_flight: usize,
-    /// Moved to other devices in the whole run.
+    /// Bytes moved to other devices in the whole run.
     pub sent_bytes: u64,
-    /// Moved here in the whole run.
+    /// Bytes moved here in the whole run.
     pub received_bytes: u64,
-    /// What it held.
+    /// Memory that it held.
     #[serde(flatten)]
     pub account: AccountResult,
 }
@@ -86,17 +86,17 @@ impl StageResult {
 /// How a step is divided among ranks.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DataParallelFigures {
-    /// How many there are.
+    /// Number of ranks.
     pub ranks: usize,
     /// ZeRO's stage.
     pub stage: usize,
-    /// Examples of each rank and step.
+    /// Examples per rank and step.
     pub examples_per_rank: usize,
-    /// Whether there are float32 master weights.
+    /// True if there are float32 master weights.
     pub master_weights: bool,
-    /// Whether gradients live in the buckets that they are reduced in.
+    /// True if gradients are views of the buckets that they are reduced in.
     pub gradient_as_bucket_view: bool,
-    /// What the model takes on each rank by the ZeRO paper's formula.
+    /// Model states on each rank by the ZeRO paper's formula.
     pub formula: StatesResult,
 }
 
@@ -114,14 +114,14 @@ impl DataParallelFigures {
     }
 }
 
-/// What a model takes all the time, in bytes.
+/// Model states, in bytes.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct StatesResult {
     /// Parameters.
     pub parameter_bytes: u64,
     /// Gradients.
     pub gradient_bytes: u64,
-    /// The optimizer's states, master weights among them.
+    /// The optimizer's states, including master weights.
     pub optimizer_bytes: u64,
     /// Their sum.
     pub total_bytes: u64,
@@ -138,16 +138,16 @@ impl From<ModelStates> for StatesResult {
     }
 }
 
-/// What a rank sends in a step, in bytes.
+/// Bytes that a rank sends in a step.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct SentBytes {
-    /// In all-reduces.
+    /// Bytes in all-reduces.
     pub all_reduce: u64,
-    /// In reduce-scatters.
+    /// Bytes in reduce-scatters.
     pub reduce_scatter: u64,
-    /// In all-gathers.
+    /// Bytes in all-gathers.
     pub all_gather: u64,
-    /// In all.
+    /// Sum of them.
     pub total: u64,
 }
 
@@ -161,23 +161,23 @@ impl From<Sent> for SentBytes {
 /// One rank. Bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RankResult {
-    /// Its number.
+    /// Number of the rank.
     pub rank: usize,
-    /// Trained values that its optimizer steps.
+    /// Trained values that its optimizer updates.
     pub parameters_owned: u64,
-    /// Values that pad the network's to equal shards.
+    /// Padding values that make the shards equal.
     pub padding: u64,
-    /// How many groups of parameters are divided.
+    /// Number of groups of parameters that are divided.
     pub units: usize,
-    /// What is there of the model all the time.
+    /// Model states that stay allocated.
     pub model_states: StatesResult,
-    /// The most of parameters that were gathered at once.
+    /// The most bytes of parameters that were gathered at once.
     pub gathered_bytes: u64,
-    /// The most of buckets that gradients were collected in.
+    /// The most bytes of buckets that gradients were collected in.
     pub bucket_bytes: u64,
-    /// What it sends.
+    /// Bytes that it sends.
     pub sent_bytes_per_step: SentBytes,
-    /// What it held.
+    /// Memory that it held.
     #[serde(flatten)]
     pub account: AccountResult,
 }

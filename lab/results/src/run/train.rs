@@ -14,63 +14,63 @@ use super::figures::{AccuracyResult, ByCategory, OutOfMemoryResult, OverheadsRes
 use super::prediction::Prediction;
 use super::split::{DataParallelFigures, RankResult, StageResult};
 
-/// What a run gave. What a device without values cannot give is null, with the reason.
+/// Result of a run. What a device without values cannot measure is null, with the reason.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TrainResult {
-    /// What was in force.
+    /// Settings in force.
     pub settings: Settings,
-    /// What the network is, in a line.
+    /// Description of the network, one line.
     pub description: Option<String>,
-    /// What the answer rests on, and where that came from.
+    /// Premises of the answer, with their sources.
     pub premises: Vec<Premise>,
-    /// The device; null of a run over several.
+    /// The device; null for a run over several.
     pub device: Option<DeviceInfo>,
     /// The columns of `steps`.
     pub step_columns: Vec<String>,
     /// A row per phase.
     pub steps: Vec<Row>,
-    /// How many rows of a long run are not kept.
+    /// Number of rows of a long run that are not kept.
     #[serde(skip)]
     pub rows_left_out: usize,
-    /// The peak; of a run that ran out of memory the highest moment until then.
+    /// The peak; for a run that ran out of memory, the highest moment until then.
     pub peak: Option<PeakResult>,
-    /// What was allocated after the last step, or when memory ran out.
+    /// Bytes allocated after the last step, or when memory ran out, by category.
     pub by_category: Option<ByCategory>,
-    /// The five figures then.
+    /// The five figures at the same time.
     pub rings: Option<RingBytes>,
-    /// What the driver's figure holds besides; null where nothing was measured.
+    /// What the driver's figure holds besides segments; null if nothing was measured.
     pub overheads: Option<OverheadsResult>,
-    /// The loss of each step; null for one that is not a number.
+    /// Loss of each step; null if it is not a number.
     pub losses: Option<Vec<Option<f64>>>,
-    /// The middle one of the times of the steps, in milliseconds.
+    /// Median of the times of the steps, in milliseconds.
     pub ms_per_step_median: Option<f64>,
-    /// The time of each step.
+    /// Time of each step, in milliseconds.
     pub ms_per_step: Option<Vec<f64>>,
-    /// What of the test examples is classified right.
+    /// Accuracy on the test examples.
     pub accuracy: Option<AccuracyResult>,
-    /// Trained values.
+    /// Number of trained values.
     pub parameters: Option<u64>,
-    /// Whether it was stopped before the last step.
+    /// True if it was stopped before the last step.
     pub interrupted: bool,
-    /// Why there is something that it does not say.
+    /// Why some fields are missing.
     pub reason: Option<String>,
-    /// Why it ended, where memory ran out.
+    /// Why memory ran out, if it did.
     pub out_of_memory: Option<OutOfMemoryResult>,
     /// Memory that grew from step to step, and who holds it.
     pub leak: Option<Leak>,
-    /// Where figures, or results, may not be what was asked for.
+    /// Reasons why figures, or results, may not be what was asked for.
     pub warnings: Vec<String>,
     /// `torch.cuda.memory_stats()` after the last step, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_stats: Option<Map<String, Value>>,
-    /// Whether it fits, and what would change it: of a run on paper.
+    /// For a run on paper: whether it fits, and what would change it.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
-    /// What to change: of a run that does not fit, or hardly does.
+    /// Changes to try, for a run that does not fit, or hardly does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tries: Option<Tries>,
-    /// Each device of a network that is split, in its order.
+    /// Devices of a network that is split, in the network's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<StageResult>,
     /// How a step is divided among ranks.

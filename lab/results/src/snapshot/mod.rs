@@ -1,4 +1,4 @@
-//! A snapshot of PyTorch's (`vramlab-snapshot-1`): who holds memory at its end and at the peak of its trace, and what the trace leaves behind.
+//! A snapshot of PyTorch's (`vramlab-snapshot-1`): who holds memory at its end and at the peak of its trace, and what is left over from the trace.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,14 +22,14 @@ const TOP: usize = 10;
 /// Traces with more entries are not replayed unasked: `tune` does it.
 const MAX_REPLAYED: usize = 300_000;
 
-/// What of a snapshot is looked at.
+/// What to look at in a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Looked {
-    /// Rows of each table; `None`: a screenful.
+    /// Rows of each table; `None` for as many as a screen shows.
     pub top: Option<usize>,
-    /// The entries among which the moment is looked for: first and last.
+    /// Entries among which the moment is searched: first and last.
     pub range: Option<(usize, usize)>,
-    /// Only what has this line, module, function or operator in its stack.
+    /// Only allocations with this line, module, function or operator in their stack.
     pub matching: Option<String>,
 }
 
@@ -38,48 +38,48 @@ pub struct Looked {
 pub struct SnapshotResult {
     /// The file.
     pub file: String,
-    /// Which device.
+    /// Index of the device.
     pub device: usize,
-    /// How many there are.
+    /// Number of devices.
     pub devices: usize,
-    /// Entries of its trace.
+    /// Number of entries in its trace.
     pub events: usize,
     /// Its memory at the end.
     pub totals: TotalsResult,
-    /// Who held memory where it ran out, else where most was held.
+    /// Holders of memory when it ran out, or else when most was held.
     #[serde(default)]
     pub moment: Option<MomentResult>,
-    /// The last request that failed; null where none did.
+    /// The last request that failed; null if none did.
     #[serde(default)]
     pub out_of_memory: Option<SnapshotOom>,
-    /// The entry with which each step of training ended; empty where nothing tells.
+    /// Entry with which each step of training ended; empty if they are not known.
     #[serde(default)]
     pub step_ends: Vec<usize>,
-    /// Whether the recording tells steps; else they are guessed from stacks.
+    /// True if the recording marks steps; false if they are guessed from stacks.
     #[serde(default)]
     pub steps_are_told: bool,
-    /// What the program named.
+    /// Ranges that the program named.
     #[serde(default)]
     pub ranges: Vec<NamedRange>,
-    /// Who holds most of it.
+    /// Stacks that hold most at the end.
     pub held: Vec<HeldResult>,
-    /// What all hold.
+    /// Sum over all stacks.
     #[serde(default)]
     pub held_in_all: HeldSum,
     /// Its segments.
     pub segments: Vec<SegmentResult>,
     /// The peak of the trace; null without one.
     pub peak: Option<PeakOfTrace>,
-    /// Made within the trace and live at its end.
+    /// Memory allocated within the trace and live at its end.
     pub left_over: Vec<HeldResult>,
-    /// What all of that is.
+    /// Sum of all of it.
     #[serde(default)]
     pub left_over_in_all: HeldSum,
-    /// What was live when each step ended, where the recording tells steps.
+    /// Bytes live when each step ended, if the recording marks steps.
     pub live_at_step_ends: Vec<u64>,
-    /// What is more after every step.
+    /// Stacks that hold more after every step.
     pub growing: Vec<GrowingStack>,
-    /// What was looked at.
+    /// The selection that was looked at.
     #[serde(skip)]
     pub looked: Looked,
 }
@@ -89,109 +89,109 @@ pub struct SnapshotResult {
 pub struct NamedRange {
     /// Its name.
     pub name: String,
-    /// How often.
+    /// Number of its occurrences.
     pub count: u64,
 }
 
 /// The sums of a device. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TotalsResult {
-    /// How many segments.
+    /// Number of segments.
     pub segments: usize,
-    /// Their bytes.
+    /// Bytes in segments.
     pub reserved: u64,
-    /// In blocks that are in use.
+    /// Bytes in blocks that are in use.
     pub allocated: u64,
-    /// With those that wait for another stream.
+    /// The same, with blocks that wait for another stream.
     pub active: u64,
-    /// What was asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// What is free.
+    /// Bytes that are free.
     pub free: u64,
-    /// Of that, in segments that are partly in use.
+    /// Free bytes in segments that are partly in use.
     pub free_in_split_segments: u64,
-    /// The largest free piece.
+    /// The largest free block.
     pub largest_free: u64,
-    /// The share of what is free that is not in that piece.
+    /// Share of the free bytes outside of the largest free block.
     pub fragmentation: f64,
 }
 
-/// What a stack holds.
+/// Memory that a stack holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldResult {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub allocations: u64,
-    /// The innermost frame first: `FILE:LINE NAME`.
+    /// Stack with the innermost frame first: `FILE:LINE NAME`.
     pub stack: Vec<String>,
 }
 
-/// What several stacks hold.
+/// Memory that several stacks hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeldSum {
-    /// How many stacks.
+    /// Number of stacks.
     pub stacks: u64,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub allocations: u64,
 }
 
 /// A segment.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SegmentResult {
-    /// Where it begins.
+    /// Its first address.
     pub address: u64,
     /// Its size.
     pub bytes: u64,
-    /// In blocks that are in use.
+    /// Bytes in blocks that are in use.
     pub allocated: u64,
-    /// With those that wait for another stream.
+    /// The same, with blocks that wait for another stream.
     pub active: u64,
-    /// What was asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// Its largest free piece.
+    /// The largest free block.
     pub largest_free: u64,
-    /// How many blocks it is cut into.
+    /// Number of blocks.
     pub blocks: usize,
-    /// The stream that it belongs to.
+    /// Its stream.
     pub stream: u64,
-    /// The pool that it belongs to.
+    /// Its pool.
     pub pool: (u64, u64),
-    /// Whether it is one for small blocks.
+    /// True if it is for small blocks.
     pub small: bool,
-    /// Whether it can grow.
+    /// True if it is expandable.
     pub expandable: bool,
 }
 
 /// The peak of a trace.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PeakOfTrace {
-    /// The entry after which it was there; null for what was there before the first.
+    /// Entry after which it was reached; null if that was before the first.
     pub event: Option<usize>,
-    /// Bytes asked for then.
+    /// Bytes requested then.
     pub requested_bytes: u64,
-    /// Who held most then.
+    /// Stacks that held most then.
     pub by_stack: Vec<HeldResult>,
-    /// What all held.
+    /// Sum over all stacks then.
     #[serde(default)]
     pub in_all: HeldSum,
-    /// Who reached it.
+    /// Stack whose allocation reached it.
     #[serde(default)]
     pub made_by: Vec<String>,
 }
 
-/// What is more after every step.
+/// A stack that holds more after every step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GrowingStack {
     /// Bytes of each block.
     pub bytes: u64,
-    /// Blocks more at the end of the trace.
+    /// Additional blocks at the end of the trace.
     pub more: u64,
-    /// Steps.
+    /// Number of steps.
     pub steps: u64,
-    /// The innermost frame first.
+    /// Stack with the innermost frame first.
     pub stack: Vec<String>,
 }
 

@@ -1,7 +1,7 @@
-//! What would make a run fit, or take less: a search over its fields, in which every candidate is run on paper.
+//! Changes that would make a run fit, or need less memory: a search over its fields, in which every candidate is run on paper.
 //!
 //! The smallest change comes first: a setting outside of the script, one line of it, a batch in parts, other numbers, another optimizer, a shorter
-//! sequence; combinations of a few small ones before a large one.
+//! sequence; combinations of a few small changes come before a large one.
 
 mod changes;
 
@@ -28,7 +28,7 @@ const MOST_CHANGES: usize = 5;
 /// machine.
 const WORK: u64 = 1_000_000;
 
-/// Less than this share is not worth a change.
+/// Savings below this share are not worth a change.
 const WORTH: f64 = 0.05;
 
 /// A search for changes of a run.
@@ -37,7 +37,7 @@ pub struct TrySearch<'a> {
     pub paper: Paper<'a>,
     /// The run.
     pub spec: &'a RunSpec,
-    /// What it comes to.
+    /// Its resolved form.
     pub session: &'a Session,
     /// The command that repeats it: `predict`, `train`.
     pub command: &'a str,
@@ -45,7 +45,7 @@ pub struct TrySearch<'a> {
     pub instead: Option<u64>,
 }
 
-/// What runs took that were made already.
+/// Results of runs that were already made.
 type Made = Mutex<HashMap<Vec<usize>, Option<(u64, u64)>>>;
 
 impl TrySearch<'_> {
@@ -59,7 +59,7 @@ impl TrySearch<'_> {
         let made = Made::default();
         let mut found = self.within(&changes, room, &made)?;
         if found.reached.is_empty() {
-            // Better little left than nothing said.
+            // Little memory left is better than no answer.
             found = self.within(&changes, budget_bytes, &made)?;
         }
         if (self.paper.stop)() {
@@ -149,7 +149,7 @@ impl TrySearch<'_> {
             true => "No single change that was tried saves 5 %",
             false => "Try, what saves most first (each was run)",
         };
-        // Of changes of one kind, the one that saves most.
+        // Of several changes of one kind, the one that saves most.
         let mut seen = BTreeSet::new();
         let entries = entries.into_iter().filter(|((_, i), _)| seen.insert(changes[*i].axis()));
         let entries = entries.map(|(_, entry)| entry).take(MOST).collect();

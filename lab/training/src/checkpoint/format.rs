@@ -9,7 +9,7 @@ use safetensors::SafeTensors;
 use safetensors::tensor::{Dtype, SafeTensorError, TensorView};
 use serde_json::{Map, Value, json};
 
-/// The header's own entry.
+/// The header's entry for everything that is not a tensor.
 const METADATA: &str = "__metadata__";
 
 /// A tensor's values on the host.
@@ -23,17 +23,17 @@ pub struct HostTensor {
     pub bytes: Vec<u8>,
 }
 
-/// The state of a run, by name.
+/// State of a run, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrainingState {
-    /// What is not a tensor.
+    /// Everything that is not a tensor.
     pub metadata: BTreeMap<String, String>,
     /// The tensors.
     pub tensors: BTreeMap<String, HostTensor>,
 }
 
 impl TrainingState {
-    /// Writes it as a safetensors file. Equal states give equal bytes: wide types first, so that each tensor is aligned, then by name.
+    /// Writes the state as a safetensors file. Equal states give equal bytes: wide types first, so that each tensor is aligned, then by name.
     ///
     /// # Errors
     /// The writer's.
@@ -57,17 +57,17 @@ impl TrainingState {
     }
 }
 
-/// A safetensors file as it lies in memory.
+/// A safetensors file in memory.
 pub struct StateFile<'a> {
-    /// What it is called in messages.
+    /// Name of the file in messages.
     pub name: String,
-    /// What is not a tensor.
+    /// Everything that is not a tensor.
     pub metadata: BTreeMap<String, String>,
     tensors: SafeTensors<'a>,
 }
 
 impl<'a> StateFile<'a> {
-    /// Reads the header of a file of these bytes; the tensors stay where they are.
+    /// Reads the header of a file with these bytes; the tensors stay where they are.
     ///
     /// # Errors
     /// [`Error::Usage`] for bytes that are not such a file, saying what is wrong and where.
@@ -87,10 +87,10 @@ impl<'a> StateFile<'a> {
         names
     }
 
-    /// The bytes of a tensor that must be of this type and these sizes.
+    /// Returns the bytes of a tensor, which must have this type and these sizes.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the tensor, and what it is instead.
+    /// [`Error::Usage`] naming the tensor, and what the file has instead.
     pub(super) fn bytes(&self, name: &str, dtype: DType, dims: &[usize]) -> Result<&[u8]> {
         let Ok(view) = self.tensors.tensor(name) else {
             return Err(self.wrong(format!("no tensor {name:?}; {dtype} {dims:?} is needed")));
@@ -102,18 +102,18 @@ impl<'a> StateFile<'a> {
         Ok(view.data())
     }
 
-    /// Whether there is such a tensor.
+    /// Whether the file has a tensor of this name.
     pub(super) fn has(&self, name: &str) -> bool {
         self.tensors.tensor(name).is_ok()
     }
 
-    /// An error that names the file.
+    /// Returns an error that names the file.
     pub(super) fn wrong(&self, problem: impl Into<String>) -> Error {
         Error::usage(self.name.as_str(), problem)
     }
 }
 
-/// What the reader says, with the place in the file.
+/// Formats the reader's error, with the place in the file.
 fn problem(bytes: &[u8], error: &SafeTensorError) -> String {
     let said = bytes.first_chunk().map(|length| u64::from_le_bytes(*length));
     match (error, said) {

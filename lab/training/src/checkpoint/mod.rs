@@ -1,13 +1,12 @@
-//! A run that begins where another one ended: weights, optimizer state, loss scale, random state and the place in the data, as a file in the
-//! safetensors format.
+//! Resuming a run: weights, optimizer state, loss scale, random state and the position in the data, as a file in the safetensors format.
 //!
 //! | file | what it knows |
 //! |---|---|
-//! | `format` | tensors on the host, written and read |
-//! | `state` | what of a run they are, under which names |
+//! | `format` | reads and writes tensors on the host |
+//! | `state` | what belongs to a run's state, and the names of its parts |
 //!
-//! Names are those of PyTorch's `state_dict()`; `optimizer.3.exp_avg` is the state of the parameter of number 3, in the order of
-//! `model.parameters()`. Taking the state copies to the host and takes no memory on the device.
+//! Names are those of PyTorch's `state_dict()`; `optimizer.3.exp_avg` is the state of parameter 3, in the order of `model.parameters()`. Taking the
+//! state copies to the host and allocates nothing on the device.
 
 mod format;
 mod state;
@@ -21,31 +20,31 @@ use memcore::Device;
 
 use super::RunSettings;
 
-/// What a run begins with.
+/// How a run begins.
 #[derive(Clone, Copy, Default)]
 pub enum Begin<'a> {
-    /// Freshly drawn weights.
+    /// With freshly drawn weights.
     #[default]
     Fresh,
-    /// The weights of a file, everything else fresh.
+    /// With the weights of a file; everything else is fresh.
     Weights(&'a StateFile<'a>),
     /// Where the run that wrote the file ended.
     Resume(&'a StateFile<'a>),
 }
 
-/// How a run begins and ends, besides its settings.
+/// How a run begins and ends, apart from its settings.
 #[derive(Default)]
 pub struct Continuation<'a> {
-    /// With what it begins.
+    /// How it begins.
     pub begin: Begin<'a>,
-    /// Whether its state at the end is wanted.
+    /// True if its final state is wanted.
     pub save: bool,
-    /// That state, once the run has ended.
+    /// The final state, after the run has ended.
     pub saved: Option<TrainingState>,
 }
 
 impl Continuation<'_> {
-    /// Fails where there will be nothing to save.
+    /// Fails if there will be nothing to save.
     ///
     /// # Errors
     /// [`Error::Usage`] on a device that computes nothing.
@@ -56,15 +55,16 @@ impl Continuation<'_> {
         Ok(())
     }
 
-    /// Whether the run goes on from where another one ended.
+    /// Whether the run continues another one.
     pub(crate) fn resumes(&self) -> bool {
         matches!(self.begin, Begin::Resume(_))
     }
 
-    /// Gives a run its beginning. Returns the number of its first step.
+    /// Loads what the run begins with. Returns the number of its first step.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a file that does not fit, naming what in it, and for more micro-batches than can be numbered; those of the device.
+    /// [`Error::Usage`] for a file that does not fit, naming what in it does not, and for more micro-batches than can be numbered; those of the
+    /// device.
     pub(crate) fn first_step(&self, parts: &mut Parts<'_>, settings: &RunSettings) -> Result<usize> {
         let first = match self.begin {
             Begin::Fresh => 0,
@@ -82,7 +82,7 @@ impl Continuation<'_> {
         Ok(first)
     }
 
-    /// Takes the state at the end, after `steps` steps in all.
+    /// Saves the final state, after `steps` steps in all.
     pub(crate) fn end(&mut self, parts: &Parts<'_>, steps: usize) -> Result<()> {
         if self.save {
             self.saved = Some(parts.state(steps)?);

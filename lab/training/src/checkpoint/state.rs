@@ -1,4 +1,4 @@
-//! What of a run is kept, under which names, and how another run takes it over.
+//! What belongs to a run's state, the names of its parts, and how another run loads it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,31 +12,31 @@ use crate::settings::RunSettings;
 use crate::source::Source;
 use crate::update::Update;
 
-/// What a file of ours says that it is, under the key `vramlab`.
+/// Value of the key `vramlab` in the files that this program writes.
 const SCHEMA: &str = "vramlab-checkpoint-1";
 
-/// The key of the memory profile of the run that wrote the file. It decides no value: a run under another profile may go on from it.
+/// Key of the memory profile of the run that wrote the file. It does not affect values: a run under another profile may continue from the file.
 pub const PROFILE_KEY: &str = "profile";
 
-/// The parts of a run that its future depends on.
+/// Everything in a run that its future depends on.
 pub struct Parts<'a> {
-    /// Whose random generators draw, in the order of the network. The loss is on the last one.
+    /// Devices whose random generators draw, in the order of the network. The loss is on the last one.
     pub devices: Vec<&'a Device>,
-    /// In the optimizer's order.
+    /// Parameters, in the optimizer's order.
     pub parameters: &'a [Parameter],
-    /// Those that two devices have. The optimizer keeps what it has of a copy behind what it has of all parameters.
+    /// Parameters that two devices have. The optimizer keeps the states of the copies after those of all parameters.
     pub copies: &'a [Copied],
-    /// Running statistics and the like, with their paths.
+    /// Buffers, such as running statistics, with their paths.
     pub buffers: &'a [(String, Array)],
     /// Optimizer and loss scaler.
     pub update: &'a mut Update,
-    /// How the run goes.
+    /// Settings of the run.
     pub settings: &'a RunSettings,
-    /// Where its batches come from.
+    /// Source of its batches.
     pub data: String,
 }
 
-/// How a source is called in a file.
+/// Name of a data source in a file.
 pub fn data_name(source: &Source) -> String {
     match source {
         Source::Synthetic { .. } | Source::Renewed { .. } => "synthetic".into(),
@@ -52,7 +52,7 @@ fn scaler_name(name: &str) -> String {
     format!("scaler.{name}")
 }
 
-/// The key of the random state of the device of this number.
+/// Key of the random state of a device.
 fn random_name(device: usize) -> String {
     if device == 0 { "random".into() } else { format!("random.{device}") }
 }
@@ -61,7 +61,7 @@ fn gradient_name(parameter: &Parameter) -> String {
     format!("gradient.{}", parameter.path())
 }
 
-/// Steps as PyTorch keeps them: a float32 scalar, exact up to 2²⁴ of them.
+/// A step counter as PyTorch keeps it: a float32 scalar, exact up to 2²⁴ steps.
 fn counter(steps: i32) -> HostTensor {
     HostTensor { dtype: memcore::DType::F32, dims: Vec::new(), bytes: (steps as f32).to_le_bytes().to_vec() }
 }
@@ -71,18 +71,18 @@ fn on_host(array: &Array) -> Result<HostTensor> {
 }
 
 impl Parts<'_> {
-    /// What it is made of, under its names.
+    /// Parameters and buffers, with their names.
     fn tensors(&self) -> impl Iterator<Item = (String, &Array)> {
         let parameters = self.parameters.iter().map(|parameter| (parameter.path().to_string(), parameter.array()));
         parameters.chain(self.buffers.iter().map(|(path, array)| (path.clone(), array)))
     }
 
-    /// Gradients outlive a step only where the program never clears them.
+    /// Whether gradients outlive a step, which they do only if the program never clears them.
     fn keeps_gradients(&self) -> bool {
         !self.settings.schedule.names(Phase::ZeroGrad)
     }
 
-    /// Everything, on the host, after `steps` steps.
+    /// Copies the whole state to the host, after `steps` steps.
     pub(super) fn state(&self, steps: usize) -> Result<TrainingState> {
         let mut tensors = BTreeMap::new();
         for (name, array) in self.tensors() {
@@ -118,7 +118,7 @@ impl Parts<'_> {
         Ok(TrainingState { metadata, tensors })
     }
 
-    /// What a run that goes on must have in common with the one before: the optimizer's state and the place in the data mean nothing otherwise.
+    /// Settings that a run must share with the one that it continues: without them the optimizer's state and the position in the data mean nothing.
     fn must_agree(&self) -> BTreeMap<String, String> {
         let run = self.settings;
         let optimizer = &run.optimizer;
@@ -136,7 +136,7 @@ impl Parts<'_> {
         entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
     }
 
-    /// Takes over the weights of a file, which must have this network's tensors, all of them and no others.
+    /// Loads the weights of a file, which must have exactly this network's tensors.
     ///
     /// # Errors
     /// [`Error::Usage`](lab_base::Error::Usage) naming the first tensor that is missing, of another type or size, or unknown; those of the device.
@@ -159,11 +159,11 @@ impl Parts<'_> {
         all.into_iter().try_for_each(|(array, bytes)| write(array, bytes))
     }
 
-    /// Goes on where the run that wrote the file ended. Returns the number of the next step.
+    /// Continues the run that wrote the file. Returns the number of the next step.
     ///
     /// # Errors
-    /// [`Error::Usage`](lab_base::Error::Usage) for a file that no run wrote, or one with another optimizer, precision or place in the data; as
-    /// [`load`](Self::load).
+    /// [`Error::Usage`](lab_base::Error::Usage) for a file that no run wrote, or one with another optimizer, precision or position in the data; those
+    /// of [`load`](Self::load).
     pub(super) fn resume(&mut self, file: &StateFile<'_>) -> Result<usize> {
         let said = |key: &str| file.metadata.get(key).map_or("", String::as_str);
         if said("vramlab") != SCHEMA {
@@ -179,7 +179,7 @@ impl Parts<'_> {
         }
         let unreadable = |key: &str| file.wrong(format!("metadata: {key}: {:?} is not a number", said(key)));
         let step: usize = said("step").parse().map_err(|_| unreadable("step"))?;
-        // A device that the run before did not have draws what the first one does.
+        // A device that the earlier run did not have draws the same numbers as the first one.
         let own = |number: usize| Some(random_name(number)).filter(|name| file.metadata.contains_key(name));
         let random = |number: usize| {
             let name = own(number).unwrap_or_else(|| random_name(0));
@@ -214,7 +214,7 @@ impl Parts<'_> {
         Ok(step)
     }
 
-    /// The optimizer's state. Returns the names that were read.
+    /// Loads the optimizer's state. Returns the names that were read.
     fn resume_optimizer(&mut self, file: &StateFile<'_>) -> Result<BTreeSet<String>> {
         let mut known = BTreeSet::new();
         let prefix = |name: &str| name.strip_prefix("optimizer.")?.split_once('.')?.0.parse::<usize>().ok();
@@ -249,7 +249,7 @@ impl Parts<'_> {
     }
 }
 
-/// On a device without values, nothing.
+/// Writes values to a device; does nothing on one without values.
 fn write(array: &Array, bytes: &[u8]) -> Result<()> {
     if array.device().computes() { Ok(array.write_bytes(bytes)?) } else { Ok(()) }
 }

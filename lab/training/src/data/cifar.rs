@@ -35,7 +35,7 @@ pub fn load_cifar10(directory: &Path) -> Result<Dataset> {
     Dataset::new("cifar10", inputs, INPUT_DIMS.to_vec(), targets, train_len)
 }
 
-/// Whether a directory holds any of the six files: enough to say that it was meant as CIFAR-10.
+/// Whether a directory holds any of the six files, which is enough to read it as CIFAR-10.
 pub(super) fn is_cifar10_directory(directory: &Path) -> bool {
     TRAIN_FILES.iter().chain([&TEST_FILE]).any(|name| directory.join(name).exists())
 }

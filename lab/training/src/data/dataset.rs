@@ -3,7 +3,7 @@
 use super::error::{DataError, Result};
 use super::rng::{SplitMix64, shuffle};
 
-/// What belongs to each example.
+/// Targets of the examples.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Targets {
@@ -12,14 +12,14 @@ pub enum Targets {
 }
 
 impl Targets {
-    /// How many examples have a target.
+    /// Number of targets.
     pub fn len(&self) -> usize {
         match self {
             Targets::Classes(classes, _) => classes.len(),
         }
     }
 
-    /// Whether there is none.
+    /// Whether there are no targets.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -28,9 +28,9 @@ impl Targets {
 /// The two parts of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// What the network learns from.
+    /// Examples for training.
     Train,
-    /// What it is judged by.
+    /// Examples for testing.
     Test,
 }
 
@@ -46,17 +46,16 @@ pub struct Dataset {
     test: Vec<usize>,
 }
 
-/// The seed of every split that the source itself does not make: fixed, so that results can be compared.
+/// Seed of every split that the source itself does not define. It is fixed so that results can be compared.
 const SPLIT_SEED: u64 = 0x5eed;
 
 impl Dataset {
-    /// A data set whose first `train_len` examples are for training and the rest for testing.
+    /// Makes a data set whose first `train_len` examples are for training and the rest for testing.
     ///
     /// `inputs` holds the examples one after the other, each of `input_dims` in row-major order.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] when the lengths do not belong together, a class is out of range, a
-    /// dimension is 0 or `train_len` is beyond the number of examples.
+    /// [`DataError::Invalid`] if the lengths do not match, a class is out of range, a dimension is 0 or `train_len` is beyond the number of examples.
     pub fn new(
         name: impl Into<String>,
         inputs: Vec<f32>,
@@ -84,7 +83,7 @@ impl Dataset {
         Ok(Dataset { name: name.into(), inputs, input_dims, targets, train, test })
     }
 
-    /// The same data, divided anew: a fifth of the examples, drawn at random but always the same ones, for testing.
+    /// Divides the same data anew: a fifth of the examples is for testing, drawn at random but always the same ones.
     #[must_use]
     pub fn with_drawn_split(mut self) -> Self {
         let mut order: Vec<usize> = (0..self.len()).collect();
@@ -94,22 +93,22 @@ impl Dataset {
         self
     }
 
-    /// What the data set is called in results.
+    /// Name of the data set in results.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How many examples there are, in both splits.
+    /// Number of examples in both splits.
     pub fn len(&self) -> usize {
         self.targets.len()
     }
 
-    /// Whether there is no example.
+    /// Whether there are no examples.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The shape of one example; images are channels × height × width.
+    /// Sizes of one example; images are channels × height × width.
     pub fn input_dims(&self) -> &[usize] {
         &self.input_dims
     }
@@ -124,13 +123,13 @@ impl Dataset {
         &self.targets
     }
 
-    /// How many classes there are.
+    /// Number of classes.
     pub fn n_classes(&self) -> usize {
         let Targets::Classes(_, n_classes) = self.targets;
         n_classes
     }
 
-    /// The examples of a split, as indices for [`Dataset::batch`].
+    /// Examples of a split, as indices for [`Dataset::batch`].
     pub fn split(&self, split: Split) -> &[usize] {
         match split {
             Split::Train => &self.train,
@@ -138,12 +137,11 @@ impl Dataset {
         }
     }
 
-    /// A split's examples in the random order that belongs to this seed and epoch. Cut it into batches with
-    /// [`chunks`](slice::chunks) (the last one may be smaller) or [`chunks_exact`](slice::chunks_exact).
+    /// Returns a split's examples in the random order of this seed and epoch. Cut it into batches with [`chunks`](slice::chunks) (the last one may be
+    /// smaller) or [`chunks_exact`](slice::chunks_exact).
     pub fn epoch_order(&self, split: Split, seed: u64, epoch: u64) -> Vec<usize> {
         let mut order = self.split(split).to_vec();
-        // Seed and epoch go through the generator one after the other: added up, seed 1 in epoch 0 would be
-        // seed 0 in epoch 1.
+        // Seed and epoch pass through the generator one after the other. If they were added up, seed 1 in epoch 0 would be seed 0 in epoch 1.
         let mixed = SplitMix64::new(SplitMix64::new(seed).next_u64() ^ epoch).next_u64();
         shuffle(&mut order, mixed);
         order
@@ -168,10 +166,10 @@ impl Dataset {
     }
 }
 
-/// The number of values in one example.
+/// Number of values in one example.
 ///
 /// # Errors
-/// When a dimension is 0 or the product overflows.
+/// If a dimension is 0 or the product overflows.
 pub(super) fn example_len(dims: &[usize]) -> Result<usize> {
     if dims.contains(&0) {
         return Err(DataError::invalid("input shape", format!("{dims:?} holds no values")));

@@ -13,7 +13,7 @@ const EMBEDDED: &[u8] = include_bytes!("../../data/digits.csv.gz");
 const SIDE: usize = 8;
 const MAX_PIXEL: u8 = 16;
 const N_CLASSES: u8 = 10;
-/// Far more than the file holds; where reading a damaged one ends.
+/// Limit for reading a damaged file: far more than the file holds.
 const MAX_CSV_BYTES: u64 = 1 << 20;
 
 /// The 1,797 digits: 1 × 8 × 8 pixels, scaled from 0 … 16 to 0 … 1, in 10 classes. A fifth of them (359), drawn at
@@ -33,7 +33,7 @@ fn parse(mut source: Source<'_>) -> Result<Dataset> {
     let mut start = 0;
     for line in text.split(|byte| *byte == b'\n') {
         let end = start + line.len();
-        // Only what follows the last line end may be empty.
+        // Only the text after the last line end may be empty.
         if !(line.is_empty() && end == text.len()) {
             classes.push(parse_line(&source, line, start, &mut inputs)?);
         }
@@ -44,7 +44,7 @@ fn parse(mut source: Source<'_>) -> Result<Dataset> {
     Dataset::new("digits", inputs, vec![1, SIDE, SIDE], targets, train_len).map(Dataset::with_drawn_split)
 }
 
-/// Appends a line's pixels to `inputs` and returns its class. `start` is the line's place in the text.
+/// Appends a line's pixels to `inputs` and returns its class. `start` is the line's offset in the text.
 fn parse_line(source: &Source<'_>, line: &[u8], start: usize, inputs: &mut Vec<f32>) -> Result<i64> {
     let fields = SIDE * SIDE + 1;
     let count = line.split(|byte| *byte == b',').count();
@@ -91,7 +91,7 @@ mod tests {
         assert_eq!((data.len(), data.input_dims(), data.n_classes()), (1797, [1, 8, 8].as_slice(), 10));
         let Targets::Classes(classes, _) = data.targets();
         let counts: Vec<usize> = (0..10).map(|class| classes.iter().filter(|c| **c == class).count()).collect();
-        // As listed by the repository's documentation for the test part.
+        // Counts that the repository's documentation lists for the test part.
         assert_eq!(counts, [178, 182, 177, 183, 181, 182, 181, 179, 174, 180]);
         assert_eq!(&classes[..10], [0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let first_row: Vec<f32> = [0, 0, 5, 13, 9, 1, 0, 0].iter().map(|v| *v as f32 / 16.0).collect();

@@ -1,4 +1,4 @@
-//! What can be wrong with data.
+//! Errors of data sets.
 
 use std::path::PathBuf;
 
@@ -9,12 +9,12 @@ pub type Result<T, E = DataError> = std::result::Result<T, E>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DataError {
-    /// The system did not let us read a file, for instance because it is not there.
+    /// The system did not allow reading a file, for instance because the file does not exist.
     #[error("{}: {source}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's message.
         source: std::io::Error,
     },
     /// A file's contents are not what its format says.
@@ -22,33 +22,33 @@ pub enum DataError {
     Format {
         /// The file.
         path: PathBuf,
-        /// Where, in bytes from the start; for a compressed file, in its uncompressed contents.
+        /// Offset in bytes from the start; for a compressed file, in its uncompressed contents.
         offset: u64,
-        /// What should be there.
+        /// What should be at the offset.
         expected: String,
-        /// What is there.
+        /// What the file has there.
         found: String,
     },
-    /// A path that holds no data set that we know.
+    /// A path without a data set of a known format.
     #[error("{}: no known data set: expected {expected}", path.display())]
     UnknownFormat {
         /// The file or directory.
         path: PathBuf,
-        /// What would be recognised.
+        /// The formats that are recognised.
         expected: &'static str,
     },
     /// A request that no data can meet.
     #[error("{what}: {problem}")]
     Invalid {
-        /// What was asked for.
+        /// The request.
         what: &'static str,
-        /// Why it cannot be.
+        /// Why it is impossible.
         problem: String,
     },
 }
 
 impl DataError {
-    /// A [`DataError::Invalid`].
+    /// Returns a [`DataError::Invalid`].
     pub(crate) fn invalid(what: &'static str, problem: impl Into<String>) -> Self {
         DataError::Invalid { what, problem: problem.into() }
     }

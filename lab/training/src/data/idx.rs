@@ -13,7 +13,7 @@ use super::source::Source;
 
 const IMAGES_MAGIC: u32 = 0x0000_0803;
 const LABELS_MAGIC: u32 = 0x0000_0801;
-/// Every known set of this kind has at least so many classes; a part of one may lack the last of them.
+/// Every known set in this format has at least this many classes; a part of one may lack the last of them.
 const MIN_CLASSES: usize = 10;
 
 /// Images as they are in the file, one byte per pixel.
@@ -49,11 +49,11 @@ pub fn load_idx_directory(directory: &Path) -> Result<Dataset> {
     dataset(directory, train, &labels, train_len)
 }
 
-/// Reads one file of images, with the labels that lie beside it under the same name but for `labels` in place of
-/// `images` (and `idx1` of `idx3`). A fifth, drawn at random but always the same, is for testing.
+/// Reads one file of images. The labels are beside it, under the same name with `labels` in place of `images` (and `idx1` of `idx3`). A fifth, drawn
+/// at random but always the same, is for testing.
 ///
 /// # Errors
-/// As for [`load_idx_directory`]; [`DataError::Invalid`] when the name does not say `images`.
+/// Those of [`load_idx_directory`]; [`DataError::Invalid`] if the name does not contain `images`.
 pub fn load_idx_file(images: &Path) -> Result<Dataset> {
     let name = images.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     if !name.contains("images") {
@@ -70,18 +70,18 @@ pub fn load_idx_file(images: &Path) -> Result<Dataset> {
     dataset(images, images_read, &labels_read, len).map(Dataset::with_drawn_split)
 }
 
-/// Whether a directory holds any of the four files: enough to say that it was meant as one of these sets.
+/// Whether a directory holds any of the four files, which is enough to read it as one of these sets.
 pub(super) fn is_idx_directory(directory: &Path) -> bool {
     ["train-images", "train-labels", "t10k-images", "t10k-labels"].iter().any(|stem| find(directory, stem).exists())
 }
 
-/// Whether a file's first bytes could be those of an IDX file, whatever its type and number of dimensions.
+/// Whether the first bytes of a file could be those of an IDX file, whatever its type and number of dimensions.
 pub(super) fn is_idx_file(path: &Path) -> Result<bool> {
     let start = Source::open(path)?.up_to(4, "a magic number")?;
     Ok(matches!(start[..], [0, 0, 8..=14, 1..=8]))
 }
 
-/// The first spelling of a file that exists, else the usual one, for the error message.
+/// Returns the first spelling of a file that exists, else the usual one for the error message.
 fn find(directory: &Path, stem: &str) -> PathBuf {
     let idx = if stem.ends_with("images") { "idx3-ubyte" } else { "idx1-ubyte" };
     let spellings =

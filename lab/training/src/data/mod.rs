@@ -1,15 +1,14 @@
-//! Data sets on the host: what a training run reads, before any of it is on a device.
+//! Data sets on the host: the input of training runs, before any of it is on a device.
 //!
-//! Everything here is plain vectors: no tensor and no device. A [`DataSpec`] names a source as the command line
-//! does (`synthetic`, `digits` or a path), [`DataSpec::load`] reads it into a [`Dataset`], and
-//! [`Dataset::batch`] gathers examples of it.
+//! Everything here is plain vectors, without tensors or devices. A [`DataSpec`] names a source as the command line does (`synthetic`, `digits` or a
+//! path), [`DataSpec::load`] reads it into a [`Dataset`], and [`Dataset::batch`] gathers examples of it.
 //!
 //! - `digits` is embedded: it needs no network and no file.
 //! - IDX files (MNIST, Fashion-MNIST and their relatives) and CIFAR-10's binary version are read from a path.
 //! - `synthetic` is noise of any shape: for memory, values do not matter.
 //!
-//! A file is not trusted: what its header promises is checked against what is there before anything is
-//! allocated for it, and whatever is wrong is a [`DataError`] that names the file, the byte and the expectation.
+//! Files are not trusted. What a header promises is checked against the file's contents before anything is allocated for it, and every fault is a
+//! [`DataError`] that names the file, the byte and the expectation.
 
 mod cifar;
 mod dataset;

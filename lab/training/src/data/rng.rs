@@ -1,4 +1,4 @@
-//! The generator behind every shuffle and all synthetic data.
+//! Random generator of every shuffle and of all synthetic data.
 
 /// SplitMix64: the same numbers for the same seed on every machine, for ever.
 ///
@@ -11,12 +11,12 @@ pub struct SplitMix64 {
 }
 
 impl SplitMix64 {
-    /// The generator's stream for this seed. Every seed is good, 0 as well.
+    /// Returns the generator's stream for a seed. Every seed is good, 0 as well.
     pub fn new(seed: u64) -> Self {
         SplitMix64 { state: seed }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.state;
@@ -25,12 +25,12 @@ impl SplitMix64 {
         z ^ (z >> 31)
     }
 
-    /// A uniform number in [0, 1): the upper 24 bits, so that every value is an exact f32.
+    /// Returns a uniform number in [0, 1): the upper 24 bits, so that every value is an exact f32.
     pub fn next_f32(&mut self) -> f32 {
         (self.next_u64() >> 40) as f32 * (1.0 / (1 << 24) as f32)
     }
 
-    /// A uniform integer below `bound`, without bias; 0 when `bound` is 0.
+    /// Returns a uniform integer below `bound`, without bias; 0 if `bound` is 0.
     ///
     /// Source: D. Lemire, *Fast Random Integer Generation in an Interval*, ACM TOMACS 29(1), 2019.
     pub fn below(&mut self, bound: u64) -> u64 {
@@ -47,7 +47,7 @@ impl SplitMix64 {
     }
 }
 
-/// Puts `items` into the random order that belongs to `seed` (Fisher–Yates, from the end).
+/// Puts `items` into the random order of `seed` (Fisher–Yates, from the end).
 pub fn shuffle<T>(items: &mut [T], seed: u64) {
     let mut rng = SplitMix64::new(seed);
     for last in (1..items.len()).rev() {

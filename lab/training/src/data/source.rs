@@ -1,4 +1,4 @@
-//! Reading a file that is not trusted: piece by piece, each checked against what the file can hold.
+//! Reading files that are not trusted: in parts, each checked against what the file can hold.
 
 use std::fs::File;
 use std::io::{BufReader, Read, Seek};
@@ -8,11 +8,11 @@ use flate2::read::MultiGzDecoder;
 
 use super::error::{DataError, Result};
 
-/// The most that deflate can expand: 258 bytes from 2 bits. Source: zlib's technical details
-/// (<https://zlib.net/zlib_tech.html>), rounded up.
+/// The largest factor by which deflate can expand data: 258 bytes from 2 bits. Source: zlib's technical details (<https://zlib.net/zlib_tech.html>),
+/// rounded up.
 const MAX_INFLATION: u64 = 1032;
 
-/// Where compressed data ends for us whatever it claims: a small file can inflate to more than a machine has.
+/// Limit for uncompressed data, whatever the file claims: a small file can inflate to more than a machine has.
 const MAX_INFLATED_BYTES: u64 = 4 << 30;
 
 /// A file (or bytes in memory), perhaps compressed with gzip, read from front to back.
@@ -21,15 +21,15 @@ pub(super) struct Source<'a> {
     reader: Box<dyn Read + 'a>,
     /// Bytes read so far.
     offset: u64,
-    /// No more bytes than this can come; exact unless compressed.
+    /// The most bytes that can follow; exact unless compressed.
     limit: u64,
 }
 
 impl Source<'static> {
-    /// Opens a file. Whether it is compressed is told by its first bytes, not by its name.
+    /// Opens a file. Its first bytes, not its name, tell whether it is compressed.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let io = |source| DataError::Io { path: path.to_path_buf(), source };
-        // Looked at before it is opened: opening a pipe would wait for a writer.
+        // Checked before opening: opening a pipe would wait for a writer.
         if !path.metadata().map_err(io)?.is_file() {
             return Err(io(std::io::Error::other("not a regular file")));
         }
@@ -45,7 +45,7 @@ impl Source<'static> {
 const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 
 impl<'a> Source<'a> {
-    /// Compressed bytes in memory; `path` is what errors call them.
+    /// Reads compressed bytes in memory; `path` names them in errors.
     pub(super) fn from_gzip(path: &Path, bytes: &'a [u8]) -> Self {
         Source::new(path, bytes, bytes.len() as u64, true)
     }
@@ -60,20 +60,20 @@ impl<'a> Source<'a> {
         Source { path: path.to_path_buf(), reader, offset: 0, limit }
     }
 
-    /// Where the next byte comes from.
+    /// Offset of the next byte.
     pub(super) fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// An error about what stands at `offset`.
+    /// Returns an error about the contents at `offset`.
     pub(super) fn wrong(&self, offset: u64, expected: impl Into<String>, found: impl Into<String>) -> DataError {
         DataError::Format { path: self.path.clone(), offset, expected: expected.into(), found: found.into() }
     }
 
-    /// The next `count` bytes; `what` says what they are.
+    /// Reads the next `count` bytes; `what` describes them in messages.
     ///
     /// # Errors
-    /// When fewer are left. Nothing is allocated for bytes that are not there.
+    /// If fewer are left. Nothing is allocated for bytes that do not exist.
     pub(super) fn take(&mut self, count: u64, what: &str) -> Result<Vec<u8>> {
         let start = self.offset;
         let bytes = self.up_to(count, what)?;
@@ -83,11 +83,11 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next `count` bytes, or as many as there are.
+    /// Reads the next `count` bytes, or as many as exist.
     pub(super) fn up_to(&mut self, count: u64, what: &str) -> Result<Vec<u8>> {
         let possible = self.limit.saturating_sub(self.offset);
         let mut bytes = Vec::new();
-        // The reader grows the vector as data arrives, so that a header that lies costs nothing.
+        // The reader grows the vector as data arrives, so that a false header costs nothing.
         let read = self.reader.by_ref().take(count.min(possible)).read_to_end(&mut bytes);
         self.offset += bytes.len() as u64;
         match read {
@@ -96,13 +96,13 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The next four bytes as a big-endian number.
+    /// Reads the next four bytes as a big-endian number.
     pub(super) fn take_u32_be(&mut self, what: &str) -> Result<u32> {
         let bytes = self.take(4, what)?;
         Ok(bytes.iter().fold(0, |value, byte| value << 8 | u32::from(*byte)))
     }
 
-    /// Makes sure that nothing follows; for compressed data this also checks its checksum.
+    /// Checks that nothing follows; for compressed data this also checks the checksum.
     pub(super) fn finish(&mut self, what: &str) -> Result<()> {
         let end = self.offset;
         let mut byte = [0];
@@ -114,7 +114,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Fills `buffer` as far as the data goes; returns how far.
+/// Fills `buffer` as far as the data reaches. Returns the number of bytes read.
 fn read_up_to(reader: &mut impl Read, buffer: &mut [u8]) -> std::io::Result<usize> {
     let mut filled = 0;
     while filled < buffer.len() {

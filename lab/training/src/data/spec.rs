@@ -1,4 +1,4 @@
-//! What `--data` says.
+//! The value of `--data`.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -11,10 +11,10 @@ use super::error::{DataError, Result};
 use super::idx::{is_idx_directory, is_idx_file, load_idx_directory, load_idx_file};
 use super::synthetic::Synthetic;
 
-/// Where data comes from, as the command line names it: `synthetic`, `digits` or a path.
+/// Source of data, as the command line names it: `synthetic`, `digits` or a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DataSpec {
-    /// Noise in the shape that the model wants.
+    /// Noise in the shape of the model's input.
     Synthetic,
     /// The embedded handwritten digits.
     Digits,
@@ -30,11 +30,10 @@ pub enum DataSpec {
 const CIFAR10_ARCHIVE: &str = "cifar-10-batches-bin";
 
 impl DataSpec {
-    /// Understands `synthetic`, `digits` or a path; looks at what is there to tell its format. A file that is itself
-    /// called `digits` is `./digits`.
+    /// Reads `synthetic`, `digits` or a path, and inspects the path for its format. A file that is itself called `digits` is `./digits`.
     ///
     /// # Errors
-    /// [`DataError::Io`] when the path cannot be read, [`DataError::UnknownFormat`] when nothing there is known.
+    /// [`DataError::Io`] if the path cannot be read, [`DataError::UnknownFormat`] if nothing there is known.
     pub fn parse(text: &str) -> Result<Self> {
         match text {
             "synthetic" => Ok(DataSpec::Synthetic),
@@ -66,10 +65,10 @@ impl DataSpec {
         Err(DataError::UnknownFormat { path: path.to_path_buf(), expected })
     }
 
-    /// Reads or makes the data; `synthetic` says what noise to make where that was asked for, and is ignored otherwise.
+    /// Reads or makes the data. `synthetic` describes the noise; it is ignored for other sources.
     ///
     /// # Errors
-    /// Whatever is wrong with the source, as [`DataError`].
+    /// A [`DataError`] for whatever is wrong with the source.
     pub fn load(&self, synthetic: &Synthetic) -> Result<Dataset> {
         match self {
             DataSpec::Synthetic => synthetic.generate(),

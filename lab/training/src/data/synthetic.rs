@@ -4,16 +4,16 @@ use super::dataset::{Dataset, Targets, example_len};
 use super::error::{DataError, Result};
 use super::rng::SplitMix64;
 
-/// Noise with random labels: what is needed where only memory and time matter.
+/// Noise with random labels, for runs in which only memory and time matter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Synthetic {
-    /// The shape of one example.
+    /// Sizes of one example.
     pub input_dims: Vec<usize>,
-    /// How many classes the labels are drawn from.
+    /// Number of classes that the labels are drawn from.
     pub n_classes: usize,
-    /// How many examples, in both splits together.
+    /// Number of examples in both splits together.
     pub len: usize,
-    /// Decides all values; the same seed gives the same data on every machine.
+    /// Seed of all values; the same seed gives the same data on every machine.
     pub seed: u64,
 }
 
@@ -21,7 +21,7 @@ impl Synthetic {
     /// Makes the data: inputs uniform in [0, 1), then classes, all independent.
     ///
     /// # Errors
-    /// [`DataError::Invalid`] when there would be no class or no value, or more values than this machine can hold.
+    /// [`DataError::Invalid`] if there would be no class or no value, or more values than this machine can hold.
     pub fn generate(&self) -> Result<Dataset> {
         let what = "synthetic data";
         let Ok(max_class) = i64::try_from(self.n_classes) else {

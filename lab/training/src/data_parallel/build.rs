@@ -15,15 +15,15 @@ use super::settings::{DataParallelSettings, Stage};
 use super::tally::Tally;
 use super::unit::{Gathered, Kind, Unit};
 
-/// What a rank trains.
+/// Model and optimizer of a rank.
 pub(super) struct Built {
     pub(super) model: Model,
     pub(super) optimizer: Box<dyn Optimizer>,
-    /// Empty where every rank has everything.
+    /// Units of parameters; empty if every rank has everything.
     pub(super) units: Vec<Arc<Unit>>,
 }
 
-/// Builds what rank `rank` has.
+/// Builds the model and optimizer of rank `rank`.
 ///
 /// # Errors
 /// Settings that the optimizer does not have; those of the device.
@@ -61,7 +61,7 @@ fn replicated(
     } else {
         run.optimizer.build(model.parameters.clone())?
     };
-    // A rank without others has nothing to reduce: that is the program as it was.
+    // A single rank has nothing to reduce and runs the program unchanged.
     if settings.ranks > 1 {
         let gradient_as_bucket_view = settings.gradient_as_bucket_view;
         let options = Options { gradient_as_bucket_view, passes: run.accumulate };
@@ -77,7 +77,7 @@ fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataPara
     let groups = grouped(&measured, &unit_of);
     let of_group = |sizes: &Vec<usize>| {
         let unit = Unit::new(kind, sizes)?;
-        // It is made whole and then cut, before the next one is made.
+        // The unit is made whole, then cut before the next one is made.
         unit.gather()?;
         unit.release()?;
         Ok(Arc::new(unit))
@@ -117,9 +117,11 @@ fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataPara
     Ok(Built { model, optimizer: Box::new(optimizer), units })
 }
 
-/// The number of the unit of each parameter, in the order of their creation: a unit for each piece of the network that has parameters. What comes
-/// and goes and is shared by the two ends has to be there from the first to the last: both are one unit (PyTorch's FSDP wants tied parameters
-/// within one). Where parameters are there all the time and are not made piece by piece, those of one type as they come, a bucket's worth each.
+/// Returns the unit of each parameter, in the order of their creation.
+///
+/// In general each piece of the network that has parameters is a unit. If the two ends share a parameter, and parameters are gathered and freed, both
+/// ends are one unit, since what they share has to stay from the first to the last (PyTorch's FSDP wants tied parameters within one). If parameters
+/// stay all the time and are not made piece by piece, units are a bucket's worth of parameters of one type, as they come.
 fn divided_together(architecture: &dyn Architecture, measured: &Measured, kind: &Kind<'_>) -> Vec<usize> {
     let divides = kind.stage.divides_parameters();
     let as_they_come = architecture.indivisible().is_some() || !measured.in_order();
@@ -146,7 +148,7 @@ fn grouped(measured: &Measured, unit_of: &[usize]) -> Vec<Vec<usize>> {
     groups
 }
 
-/// The network as a chain of pieces, each of which gathers its unit's parameters when it is used.
+/// The network as a chain of pieces, each of which gathers its unit's parameters before it is used.
 fn gathering(
     architecture: &dyn Architecture,
     init: &Init,
@@ -164,14 +166,14 @@ fn gathering(
     let last = pieces.len().saturating_sub(1);
     let gathered = pieces.into_iter().enumerate().map(|(piece, inner)| {
         let Some(unit) = unit_of(piece).and_then(|unit| units.get(unit)) else { return inner };
-        // What both ends use stays between them.
+        // The unit that both ends use stays gathered between them.
         let stays = architecture.shares_ends() && (piece == 0 || piece == last);
         Box::new(Gathered { inner, unit: unit.clone(), stays }) as Box<dyn Module>
     });
     Ok(Box::new(Sequential::of(gathered.collect())))
 }
 
-/// Where each parameter lies.
+/// Unit and offset of each parameter.
 fn places(measured: &Measured, unit_of: &[usize]) -> Vec<Place> {
     let mut filled = vec![0; measured.parameters.len()];
     let place = |((_, values), unit): (&(usize, usize), &usize)| {
@@ -182,7 +184,7 @@ fn places(measured: &Measured, unit_of: &[usize]) -> Vec<Place> {
     measured.parameters.iter().zip(unit_of).map(place).collect()
 }
 
-/// What is done with a gradient that is reduced as soon as its unit's are all there.
+/// Moves a gradient into its unit's bucket, and reduces the unit once all of its gradients are there.
 fn reduce_when_complete(unit: &Unit, offset: usize, leaf: &Leaf) -> memcore::Result<()> {
     let Some(gradient) = leaf.grad() else { return Ok(()) };
     unit.collect(offset, &gradient)?;

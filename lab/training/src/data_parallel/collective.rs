@@ -1,15 +1,15 @@
-//! What ranks send each other.
+//! Communication among ranks.
 
 use serde::Serialize;
 
-/// An operation that all ranks do together.
+/// An operation that all ranks take part in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Collective {
-    /// Everyone gets the sum of everyone's values.
+    /// Every rank gets the sum of all ranks' values.
     AllReduce,
-    /// Everyone gets its shard of that sum.
+    /// Every rank gets its shard of that sum.
     ReduceScatter,
-    /// Everyone gets everyone's shard.
+    /// Every rank gets all ranks' shards.
     AllGather,
 }
 
@@ -30,16 +30,16 @@ impl Collective {
 /// Bytes that one rank sent, by collective.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sent {
-    /// In all-reduces.
+    /// Bytes in all-reduces.
     pub all_reduce: u64,
-    /// In reduce-scatters.
+    /// Bytes in reduce-scatters.
     pub reduce_scatter: u64,
-    /// In all-gathers.
+    /// Bytes in all-gathers.
     pub all_gather: u64,
 }
 
 impl Sent {
-    /// In all.
+    /// Bytes in all collectives.
     pub fn total(self) -> u64 {
         self.all_reduce + self.reduce_scatter + self.all_gather
     }

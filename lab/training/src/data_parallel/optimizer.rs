@@ -1,4 +1,4 @@
-//! The optimizer's step on what a rank has of the parameters.
+//! The optimizer's step on a rank's part of the parameters.
 
 use std::sync::Arc;
 
@@ -19,30 +19,30 @@ pub(super) fn master(path: &str, value: &Array) -> Result<Parameter> {
     Ok(Parameter::new(path, copy))
 }
 
-/// What the optimizer works on, and what it is a copy of.
+/// A value to update.
 struct Target {
-    /// What the network computes with.
+    /// The value that the network computes with.
     value: Array,
-    /// Whether the optimizer has a float32 copy of it.
+    /// True if the optimizer has a float32 copy of it.
     wide: bool,
 }
 
-/// An optimizer with the values that it is to change.
+/// An optimizer with the values that it updates.
 struct Inner {
     optimizer: Box<dyn Optimizer>,
-    /// One for each of its parameters.
+    /// One for each of the optimizer's parameters.
     targets: Vec<Target>,
 }
 
 impl Inner {
-    /// `parameters` are those of the optimizer, in its order, each with what it is a copy of.
+    /// `values` are what the optimizer's parameters are, or are copies of, in their order.
     fn new(optimizer: Box<dyn Optimizer>, values: Vec<Array>) -> Self {
         let own = optimizer.parameters().iter();
         let targets = own.zip(values).map(|(p, value)| Target { wide: p.array().dtype() != value.dtype(), value });
         Self { targets: targets.collect(), optimizer }
     }
 
-    /// Takes a step with these gradients; those that were widened for it go after it, and the values are what the copies are.
+    /// Takes a step with these gradients. Gradients that were widened for it are freed after it, and the copies are written back to the values.
     fn step(&mut self, gradients: impl Iterator<Item = Option<Array>>) -> Result<()> {
         for ((own, target), gradient) in self.optimizer.parameters().iter().zip(&self.targets).zip(gradients) {
             let gradient = match gradient {
@@ -66,7 +66,7 @@ impl Inner {
     }
 }
 
-/// Every rank steps all parameters, through float32 copies of them.
+/// Every rank updates all parameters, through float32 copies of them.
 pub(super) struct Masters {
     inner: Inner,
     parameters: Vec<Parameter>,
@@ -102,29 +102,29 @@ impl Optimizer for Masters {
     }
 }
 
-/// Where a parameter lies.
+/// Place of a parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Place {
-    /// Number of its unit.
+    /// Index of its unit.
     pub(super) unit: usize,
-    /// Its first value there.
+    /// Offset of its first value in the unit.
     pub(super) offset: usize,
 }
 
-/// Each rank steps its shard of each unit.
+/// Each rank updates its shard of each unit.
 pub(super) struct Sharded {
     inner: Inner,
     units: Vec<Arc<Unit>>,
     parameters: Vec<Parameter>,
     places: Vec<Place>,
-    /// Whether every rank has all parameters, and so has to be given those that others stepped.
+    /// True if every rank has all parameters: those that other ranks updated have to be gathered.
     gathers: bool,
     /// Largest norm of the gradients of all ranks together.
     clip: Option<f64>,
 }
 
 impl Sharded {
-    /// `optimizer` works on the shards of `units` or on copies of them, in their order; `places` says where the network's parameters lie.
+    /// `optimizer` works on the shards of `units` or on copies of them, in their order; `places` gives the place of each of the network's parameters.
     pub(crate) fn new(
         optimizer: Box<dyn Optimizer>,
         units: Vec<Arc<Unit>>,
@@ -136,7 +136,7 @@ impl Sharded {
         Self { inner: Inner::new(optimizer, values), units, parameters, places, gathers, clip }
     }
 
-    /// This rank's shards of the gradients, clipped: each rank takes the norm of its own, and of their squares the sum over all ranks.
+    /// Returns this rank's shards of the gradients, clipped: each rank takes the norm of its own shards, and the squares are summed over all ranks.
     fn gradients(&self) -> Result<Vec<Option<Array>>> {
         let shards: Vec<Option<Array>> = self.units.iter().map(|unit| unit.take_gradient()).collect();
         if let (Some(norm), Some(unit)) = (self.clip, self.units.first()) {
@@ -151,7 +151,7 @@ impl Sharded {
         Ok(shards)
     }
 
-    /// Reduces what backward left whole (all gradients, in stage 1), unit by unit.
+    /// Reduces the gradients that backward left whole (all of them, in stage 1), unit by unit.
     fn reduce(&self) -> Result<()> {
         for (number, unit) in self.units.iter().enumerate() {
             let own = self.parameters.iter().zip(&self.places).filter(|(_, place)| place.unit == number);
@@ -180,7 +180,7 @@ impl Optimizer for Sharded {
         Ok(())
     }
 
-    /// None: what is kept is of shards, each of which holds parts of several parameters.
+    /// Always `None`: states belong to shards, each of which holds parts of several parameters.
     fn state(&self, _index: usize) -> Option<ParameterState> {
         None
     }
@@ -198,7 +198,7 @@ impl Optimizer for Sharded {
     }
 }
 
-/// Notes what the model states take, around each step of another optimizer.
+/// Records the bytes of the model states around each step of another optimizer.
 pub(super) struct Watched {
     pub(super) optimizer: Box<dyn Optimizer>,
     pub(super) device: Device,

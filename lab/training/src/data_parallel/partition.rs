@@ -1,6 +1,6 @@
-//! How values are divided among ranks.
+//! Partition of values among ranks.
 
-/// Values in equal shards, one per rank, padded so that they are.
+/// Values in shards of equal size, one per rank, with padding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Partition {
     /// Number of values.
@@ -10,7 +10,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Of `values` values among `ranks` ranks (0 counts as 1).
+    /// Divides `values` values among `ranks` ranks (0 counts as 1).
     pub fn new(values: u64, ranks: u64) -> Self {
         Self { values, ranks: ranks.max(1) }
     }
@@ -25,7 +25,7 @@ impl Partition {
         self.shard() * self.ranks
     }
 
-    /// Values that stand for nothing: fewer than there are ranks.
+    /// Padding values: fewer than there are ranks.
     pub fn padding(self) -> u64 {
         self.padded() - self.values
     }
@@ -35,7 +35,7 @@ impl Partition {
         rank * self.shard()
     }
 
-    /// Values of a rank's shard that stand for something. The last ranks have fewer, or none.
+    /// Values of a rank's shard without padding. The last ranks have fewer, or none.
     pub fn owned(self, rank: u64) -> u64 {
         self.values.saturating_sub(self.start(rank)).min(self.shard())
     }
@@ -54,7 +54,7 @@ mod tests {
             prop_assert_eq!((0..ranks).map(|rank| partition.owned(rank)).sum::<u64>(), values);
             prop_assert!(partition.padding() < ranks);
             prop_assert_eq!(partition.padded(), values + partition.padding());
-            // Each begins where the one before ends, as long as there is something left.
+            // Each shard begins where the previous one ends, as long as values are left.
             for rank in 1..ranks {
                 prop_assert_eq!(partition.start(rank), partition.start(rank - 1) + partition.shard());
                 prop_assert!(partition.owned(rank) <= partition.owned(rank - 1));

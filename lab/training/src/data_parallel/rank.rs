@@ -17,17 +17,17 @@ use crate::{Failed, ModelStep, Partial, Progress, Source, Steps, Trainer};
 /// What one rank held and sent.
 #[derive(Clone, Debug)]
 pub struct RankFigures {
-    /// Its number.
+    /// Number of the rank.
     pub rank: usize,
     /// Trained values of the whole network.
     pub parameters: u64,
-    /// Those that this rank's optimizer steps: all, or those of its shards.
+    /// Values that this rank's optimizer updates: all, or those of its shards.
     pub owned: u64,
-    /// Values that pad the network's to equal shards.
+    /// Padding values that make the shards equal.
     pub padding: u64,
-    /// How many groups of parameters are divided, each for itself; 0 where nothing is.
+    /// Number of groups of parameters, each divided by itself; 0 if nothing is divided.
     pub units: usize,
-    /// What is there of the model all the time.
+    /// Model states that stay allocated.
     pub states: ModelStates,
     /// The most bytes of parameters that were gathered at once.
     pub gathered_bytes: u64,
@@ -35,18 +35,18 @@ pub struct RankFigures {
     pub bucket_bytes: u64,
     /// Bytes sent in the last step.
     pub sent: Sent,
-    /// What the ledger says after the last step.
+    /// The ledger's account after the last step.
     pub account: Account,
-    /// One row per phase, as of a run on one device.
+    /// One row per phase, as for a run on one device.
     pub rows: Vec<Row>,
 }
 
-/// What a divided run gave.
+/// Result of a divided run.
 #[derive(Clone, Debug)]
 pub struct DataParallelResult {
     /// The ranks that were run.
     pub ranks: Vec<RankFigures>,
-    /// Whether it was stopped before the last step.
+    /// True if it was stopped before the last step.
     pub interrupted: bool,
 }
 
@@ -62,11 +62,11 @@ pub struct Rank {
 }
 
 impl Rank {
-    /// Builds what rank `number` has, on a device of its own.
+    /// Builds rank `number`, on a device of its own.
     ///
     /// # Errors
-    /// [`Error::Usage`] for settings that cannot go together, and on a device that computes: what ranks would tell each other is counted, not
-    /// told. Those of the device.
+    /// [`Error::Usage`] for settings that cannot be combined, and on a device that computes, because communication among ranks is counted, not done.
+    /// Those of the device.
     pub fn new(
         architecture: &dyn Architecture,
         device: &Device,
@@ -98,14 +98,14 @@ impl Rank {
         let mut run = settings.run.clone();
         run.batch = settings.share();
         if settings.stage != Stage::Replicated {
-            // Of shards the norm is taken where they are.
+            // The norm of shards is taken by the optimizer that has them.
             run.clip_grad_norm = None;
         }
         let trainer = Trainer::around(device, (model, optimizer), &run, source)?;
         Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })
     }
 
-    /// One optimizer step with this rank's share of a batch.
+    /// Takes one optimizer step with this rank's share of a batch.
     ///
     /// # Errors
     /// Those of the device; the data's.
@@ -114,12 +114,12 @@ impl Rank {
         self.trainer.step(step).map(drop)
     }
 
-    /// What the model takes all the time, as of the last step.
+    /// Model states as of the last step.
     pub fn states(&self) -> ModelStates {
         self.tally.counts().states
     }
 
-    /// Drops everything, and says what there was.
+    /// Drops everything. Returns what the rank held and sent.
     pub fn finish(self) -> RankFigures {
         let account = Account::take(&self.device);
         let counts = *self.tally.counts();
@@ -140,11 +140,10 @@ impl Rank {
 }
 
 /// Trains the ranks that are [shown](DataParallelSettings::shown), each on its device, from the first to the last step, calling `progress` after
-/// each; a
-/// break stops the run and keeps what was measured.
+/// each. A break stops the run and keeps what was measured.
 ///
 /// # Errors
-/// As [`Rank::new`] and [`Rank::step`]. What the devices held then, they still say.
+/// Those of [`Rank::new`] and [`Rank::step`]. The devices can still be asked what they held.
 pub fn train(
     architecture: &dyn Architecture,
     devices: &[Device],

@@ -1,10 +1,10 @@
 //! Gradients that every rank has whole, reduced in buckets: PyTorch's `DistributedDataParallel`.
 //!
-//! As its reducer does (`torch/csrc/distributed/c10d/reducer.cpp`; Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel
-//! Training*, 2020): each gradient is copied into its place in a bucket as soon as it is there; a bucket whose last gradient has come is
-//! all-reduced, and the sums are copied back. The first backward pass has one bucket of everything; then buckets are made anew in the order in which
-//! the gradients came, each closed by the parameter that reaches its limit, 1 MiB for the first and 25 MiB for the others. With
-//! `gradient_as_bucket_view` a gradient lives in the bucket, and there is no second copy of it.
+//! This follows its reducer (`torch/csrc/distributed/c10d/reducer.cpp`; Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel
+//! Training*, 2020): each gradient is copied into its place in a bucket as soon as it exists; a bucket whose last gradient has come is all-reduced,
+//! and the sums are copied back. The first backward pass has one bucket of everything. Then buckets are made anew in the order in which the gradients
+//! came; each ends with the parameter that reaches its limit, 1 MiB for the first and 25 MiB for the others. With `gradient_as_bucket_view` a
+//! gradient is a view of the bucket, and there is no second copy of it.
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,10 +20,10 @@ use super::tally::Tally;
 
 /// Limit of the first bucket: `_DEFAULT_FIRST_BUCKET_BYTES`.
 const FIRST_BUCKET_BYTES: u64 = 1 << 20;
-/// Limit of the others: `bucket_cap_mb`'s default.
+/// Limit of the other buckets: `bucket_cap_mb`'s default.
 pub(super) const BUCKET_BYTES: u64 = 25 << 20;
 
-/// Sizes in their order, cut behind each that makes its group reach the limit: the first limit, then the other one.
+/// Cuts sizes into groups, in order. A group ends with the size that reaches the limit: `first` for the first group, `others` after it.
 pub(super) fn groups(bytes: &[u64], first: u64, others: u64) -> Vec<Range<usize>> {
     let (mut groups, mut start, mut sum): (Vec<Range<usize>>, usize, u64) = (Vec::new(), 0, 0);
     for (index, bytes) in bytes.iter().enumerate() {
@@ -61,11 +61,11 @@ pub(super) struct Reducer {
 #[derive(Default)]
 struct State {
     buckets: Vec<Bucket>,
-    /// Where each parameter's gradient goes: number of its bucket, first value in it.
+    /// Bucket of each parameter's gradient, and its first value there.
     places: Vec<(usize, usize)>,
-    /// Backward passes that each parameter's gradient was in.
+    /// Number of backward passes in which each parameter had a gradient.
     seen: Vec<usize>,
-    /// The parameters, in the order in which their gradients came the first time; empty once buckets were made of it.
+    /// Parameters in the order in which their gradients first came; empty once buckets were made from it.
     order: Vec<usize>,
     rebuilt: bool,
 }
@@ -77,10 +77,10 @@ struct Bucket {
 }
 
 impl Reducer {
-    /// With one bucket of all parameters, whose gradients it is told of from now on.
+    /// Makes one bucket of all parameters, and registers for their gradients.
     ///
     /// # Errors
-    /// Those of the device; parameters that somebody else waits for.
+    /// Those of the device; parameters that already have another hook.
     pub(crate) fn new(
         device: &Device,
         parameters: &[Parameter],
@@ -107,7 +107,7 @@ impl Reducer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes buckets of these parameters, the old ones freed before.
+    /// Frees the old buckets, then makes buckets of these parameters.
     fn fill(&self, state: &mut State, order: &[usize], groups: &[Range<usize>]) -> memcore::Result<()> {
         let _op = context::op("bucket");
         for bucket in std::mem::take(&mut state.buckets) {
@@ -128,7 +128,7 @@ impl Reducer {
         Ok(())
     }
 
-    /// Before a forward pass: buckets in the order of the first backward pass, once it is known.
+    /// Called before a forward pass: makes buckets in the order of the first backward pass, once that order is known.
     fn rebuild(&self) -> memcore::Result<()> {
         let mut state = self.state();
         if state.rebuilt || state.order.len() < self.sizes.len() {
@@ -140,7 +140,7 @@ impl Reducer {
         self.fill(&mut state, &order, &groups(&bytes, FIRST_BUCKET_BYTES, BUCKET_BYTES))
     }
 
-    /// A parameter's gradient is there.
+    /// Called when a parameter's gradient exists.
     fn arrived(&self, parameter: usize, leaf: &Leaf) -> memcore::Result<()> {
         let mut state = self.state();
         let state = &mut *state;
@@ -154,7 +154,7 @@ impl Reducer {
         let (number, offset) = state.places[parameter];
         let (Some(bucket), Some(grad)) = (state.buckets.get_mut(number), leaf.grad()) else { return Ok(()) };
         let place = bucket.memory.narrow(0, offset, grad.numel())?.view(grad.dims())?;
-        // From the second micro-batch on the gradient may live there already.
+        // From the second micro-batch on the gradient may already be in the bucket.
         if !Arc::ptr_eq(place.storage(), grad.storage()) {
             place.copy_(&grad)?;
         }
@@ -171,7 +171,7 @@ impl Reducer {
     }
 }
 
-/// A network of which every rank has a copy.
+/// A network that every rank has a copy of.
 pub(super) struct Replica {
     pub(super) inner: Box<dyn Module>,
     pub(super) reducer: Arc<Reducer>,

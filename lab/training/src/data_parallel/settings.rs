@@ -1,4 +1,4 @@
-//! How a step is divided.
+//! Settings of a divided step.
 
 use lab_base::error::{Error, Result};
 use memcore::DType;
@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 use crate::RunSettings;
 
-/// What is divided among the ranks, beside the batch. Each stage divides what the one before does, and one thing more.
+/// What is divided among the ranks besides the batch. Each stage divides one thing more than the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Stage {
     /// Nothing: every rank has the whole model.
@@ -14,17 +14,17 @@ pub enum Stage {
     Replicated,
     /// The optimizer's states: the paper's `P_os`.
     OptimizerStates,
-    /// And the gradients: `P_os+g`.
+    /// The gradients as well: `P_os+g`.
     Gradients,
-    /// And the parameters: `P_os+g+p`.
+    /// The parameters as well: `P_os+g+p`.
     Parameters,
 }
 
 impl Stage {
-    /// All, by number.
+    /// All stages, by number.
     pub const ALL: [Self; 4] = [Self::Replicated, Self::OptimizerStates, Self::Gradients, Self::Parameters];
 
-    /// Its number: ZeRO-0 to ZeRO-3.
+    /// Number of the stage: ZeRO-0 to ZeRO-3.
     pub fn number(self) -> usize {
         self as usize
     }
@@ -51,23 +51,23 @@ impl Serialize for Stage {
     }
 }
 
-/// How a step is divided among ranks.
+/// Settings of a step that is divided among ranks.
 #[derive(Clone, Debug)]
 pub struct DataParallelSettings {
-    /// As on one device. `batch` is the whole one, of which each rank has an equal share.
+    /// Settings as on one device. `batch` is the whole batch; each rank has an equal share of it.
     pub run: RunSettings,
     /// Number of ranks.
     pub ranks: usize,
-    /// What is divided beside the batch.
+    /// What is divided besides the batch.
     pub stage: Stage,
-    /// The optimizer works on float32 copies of 16-bit parameters: mixed precision as in the ZeRO paper and in DeepSpeed.
+    /// True if the optimizer works on float32 copies of 16-bit parameters: mixed precision as in the ZeRO paper and in DeepSpeed.
     pub master_weights: bool,
-    /// Gradients are views of the buckets that they are reduced in (stage 0): the option of PyTorch's `DistributedDataParallel`.
+    /// True if gradients are views of the buckets that they are reduced in (stage 0): the option of PyTorch's `DistributedDataParallel`.
     pub gradient_as_bucket_view: bool,
 }
 
 impl DataParallelSettings {
-    /// Fails for what cannot go together.
+    /// Fails for settings that cannot be combined.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the flag and why.
@@ -99,13 +99,13 @@ impl DataParallelSettings {
         Ok(())
     }
 
-    /// Examples that each rank has.
+    /// Number of examples per rank.
     pub fn share(&self) -> usize {
         self.run.batch / self.ranks.max(1)
     }
 
-    /// The ranks that are run: the first and the last. The others hold what these hold, since shards are padded to one size; so any number
-    /// of ranks takes the time of two.
+    /// Ranks that really run: the first and the last. The others hold the same as these, since shards are padded to one size; so any number of ranks
+    /// takes the time of two.
     pub fn shown(&self) -> Vec<usize> {
         let mut shown = vec![0, self.ranks.saturating_sub(1)];
         shown.dedup();

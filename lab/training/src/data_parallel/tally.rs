@@ -1,4 +1,4 @@
-//! What a rank counts on the way.
+//! A rank's counters.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use super::collective::{Collective, Sent};
 
-/// The model states on one device, in bytes, by what they are.
+/// Model states on one device, in bytes, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ModelStates {
-    /// Parameters that are there all the time, when backward is done.
+    /// Parameters that stay allocated, measured after backward.
     pub parameter_bytes: u64,
-    /// Gradients, when backward is done.
+    /// Gradients, measured after backward.
     pub gradient_bytes: u64,
-    /// The optimizer's states, master weights among them, when its step is done.
+    /// The optimizer's states, including master weights, measured after its step.
     pub optimizer_bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl ModelStates {
     }
 }
 
-/// Bytes that are there from time to time, and the most there were.
+/// Bytes that come and go, and their maximum.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Gauge {
     now: u64,
@@ -44,20 +44,20 @@ impl Gauge {
     }
 }
 
-/// What a rank counts.
+/// A rank's counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
-    /// Sent in the step.
+    /// Bytes sent in the step.
     pub(super) sent: Sent,
     /// Parameters gathered from other ranks.
     pub(super) gathered: Gauge,
-    /// What gradients are collected in before they are reduced.
+    /// Buckets that gradients are collected in before they are reduced.
     pub(super) buckets: Gauge,
-    /// As of the last step.
+    /// Model states as of the last step.
     pub(super) states: ModelStates,
 }
 
-/// Shared by everything of a rank that counts.
+/// Counters shared by all parts of a rank.
 pub(super) struct Tally {
     ranks: u64,
     counts: Mutex<Counts>,
@@ -68,18 +68,18 @@ impl Tally {
         Self { ranks: ranks as u64, counts: Mutex::default() }
     }
 
-    /// For changing, and for a copy.
+    /// Locks the counters, to read or change them.
     pub(super) fn counts(&self) -> MutexGuard<'_, Counts> {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A collective over `values` values of `size` bytes.
+    /// Counts a collective over `values` values of `size` bytes.
     pub(super) fn collective(&self, collective: Collective, values: u64, size: u64) {
         let bytes = collective.ring_bytes(values, size, self.ranks);
         self.counts().sent.add(collective, bytes);
     }
 
-    /// Backward is done, the optimizer has not begun.
+    /// Called after backward, before the optimizer begins.
     pub(super) fn after_backward(&self, device: &Device) {
         let by_category = *device.usage().by_category();
         let mut counts = self.counts();
@@ -87,7 +87,7 @@ impl Tally {
         counts.states.gradient_bytes = by_category[Category::Gradient as usize];
     }
 
-    /// The optimizer is done.
+    /// Called after the optimizer's step.
     pub(super) fn after_step(&self, device: &Device) {
         let by_category = *device.usage().by_category();
         self.counts().states.optimizer_bytes = by_category[Category::OptimizerState as usize];

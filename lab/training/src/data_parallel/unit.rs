@@ -1,4 +1,4 @@
-//! Parameters that are divided together: a flat array of all, a shard for each rank.
+//! Parameters that are divided together: a flat array of all of them, and a shard for each rank.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,7 +12,7 @@ use super::partition::Partition;
 use super::settings::Stage;
 use super::tally::Tally;
 
-/// What every unit of a rank is made with.
+/// Settings shared by all units of a rank.
 pub(super) struct Kind<'a> {
     pub(super) device: &'a Device,
     pub(super) dtype: DType,
@@ -27,11 +27,11 @@ pub(super) struct Unit {
     device: Device,
     dtype: DType,
     pub(super) partition: Partition,
-    /// Number of parameters, each of which has a gradient in each backward pass.
+    /// Number of parameters. Each has a gradient in every backward pass.
     parameters: usize,
-    /// All values and the padding. In stage 3 its memory is there while the unit is gathered.
+    /// All values and the padding. In stage 3 its memory exists only while the unit is gathered.
     flat: Array,
-    /// What this rank keeps of the values: memory of its own in stage 3, a part of `flat` before.
+    /// Values that this rank keeps: memory of its own in stage 3, a part of `flat` in earlier stages.
     pub(super) shard: Array,
     divided: bool,
     tally: Arc<Tally>,
@@ -40,16 +40,16 @@ pub(super) struct Unit {
 
 #[derive(Default)]
 struct Gradients {
-    /// As `flat`: what the gradients are collected in, from the first one until they are reduced.
+    /// Flat array of gradients, laid out like `flat`. It exists from the first gradient until they are reduced.
     bucket: Option<Array>,
-    /// How many are in it.
+    /// Number of gradients in the bucket.
     arrived: usize,
-    /// This rank's shard of their sum over the ranks.
+    /// This rank's shard of the sum of gradients over the ranks.
     shard: Option<Array>,
 }
 
 impl Unit {
-    /// For parameters of these sizes. It is whole at first, for them to be filled; [`Unit::release`] leaves the shard.
+    /// Makes a unit for parameters of these sizes. It is whole at first, so that they can be initialized; [`Unit::release`] leaves only the shard.
     pub(crate) fn new(kind: &Kind<'_>, sizes: &[usize]) -> memcore::Result<Self> {
         let partition = Partition::new(sizes.iter().map(|size| *size as u64).sum(), kind.ranks);
         let (all, part) = ([partition.padded() as usize], [partition.shard() as usize]);
@@ -76,10 +76,10 @@ impl Unit {
         })
     }
 
-    /// The values without the padding: what the parameters are views of.
+    /// Returns the values without the padding; the parameters are views of them.
     ///
     /// # Errors
-    /// None that could happen: the values are there.
+    /// None in practice: the values exist.
     pub(super) fn values(&self) -> memcore::Result<Array> {
         self.flat.narrow(0, 0, self.partition.values as usize)
     }
@@ -88,7 +88,7 @@ impl Unit {
         self.gradients.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Before the unit is used: all-gathers the parameters where each rank has a shard only.
+    /// Called before the unit is used: all-gathers the parameters if each rank has only a shard.
     pub(super) fn gather(&self) -> memcore::Result<()> {
         let _op = context::op("all_gather_into_tensor");
         if self.divided && self.flat.storage().acquire()? {
@@ -98,10 +98,10 @@ impl Unit {
         Ok(())
     }
 
-    /// After it was used: what was gathered is freed.
+    /// Called after the unit was used: frees what was gathered.
     ///
     /// # Errors
-    /// None that could happen: in stage 3 the flat array's memory comes and goes.
+    /// None in practice: in stage 3 the flat array's memory comes and goes.
     pub(super) fn release(&self) -> memcore::Result<()> {
         let _op = context::op("reshard");
         if self.divided && self.flat.storage().release()? {
@@ -110,17 +110,17 @@ impl Unit {
         Ok(())
     }
 
-    /// Takes part in a collective with all its values.
+    /// Counts a collective over all of its values.
     pub(super) fn count(&self, collective: Collective) {
         self.tally.collective(collective, self.partition.values, self.dtype.size());
     }
 
-    /// Takes part in the sum over all ranks of one float32: the square of a norm.
+    /// Counts a sum over all ranks of one float32: the square of a norm.
     pub(super) fn count_norm(&self) {
         self.tally.collective(Collective::AllReduce, 1, DType::F32.size());
     }
 
-    /// Copies a parameter's gradient to its place in the bucket, which is taken with the first one.
+    /// Copies a parameter's gradient to its place in the bucket, which is allocated for the first gradient.
     pub(super) fn collect(&self, offset: usize, grad: &Array) -> memcore::Result<()> {
         let mut gradients = self.gradients();
         let bucket = match &gradients.bucket {
@@ -142,7 +142,7 @@ impl Unit {
         self.gradients().arrived == self.parameters
     }
 
-    /// Reduce-scatters what is in the bucket: the rank's shard of the sum stays, added to that of earlier micro-batches, and the bucket goes.
+    /// Reduce-scatters the bucket: the rank's shard of the sum stays, added to that of earlier micro-batches, and the bucket is freed.
     pub(super) fn reduce(&self) -> memcore::Result<()> {
         let mut gradients = self.gradients();
         gradients.arrived = 0;
@@ -158,7 +158,7 @@ impl Unit {
         Ok(())
     }
 
-    /// The rank's shard of the gradient, for the optimizer.
+    /// Takes the rank's shard of the gradient, for the optimizer.
     pub(super) fn take_gradient(&self) -> Option<Array> {
         self.gradients().shard.take()
     }
@@ -168,7 +168,7 @@ impl Unit {
 pub(super) struct Gathered {
     pub(super) inner: Box<dyn Module>,
     pub(super) unit: Arc<Unit>,
-    /// They stay behind the module's forward pass, for another one that needs them, until their gradients are there.
+    /// True if the parameters stay gathered after the module's forward pass, for another module that needs them, until their gradients exist.
     pub(super) stays: bool,
 }
 
@@ -183,7 +183,7 @@ impl Module for Gathered {
     }
 }
 
-/// Passes a gradient on; on the way a unit is gathered whose own nodes come next.
+/// Passes a gradient on unchanged, and gathers the unit whose own nodes come next in backward.
 struct BeforeBackward(Arc<Unit>);
 
 impl Function for BeforeBackward {

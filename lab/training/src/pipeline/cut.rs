@@ -1,4 +1,4 @@
-//! Where a network is cut.
+//! Cutting a network into stages.
 
 use std::ops::Range;
 
@@ -9,18 +9,18 @@ use serde::Serialize;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Cut {
-    /// So that the largest stage has as few bytes of parameters as it can; of several such cuts the one whose first stages are longest.
+    /// The largest stage has as few bytes of parameters as possible; of several such cuts, the one whose first stages are longest.
     #[default]
     Balanced,
-    /// Before these pieces: one fewer than there are stages, ascending.
+    /// Before these pieces: one number fewer than there are stages, ascending.
     Before(Vec<usize>),
 }
 
 impl Cut {
-    /// The pieces of each of `stages` stages, for pieces with these bytes of parameters.
+    /// Returns the pieces of each of `stages` stages, for pieces with these bytes of parameters.
     ///
     /// # Errors
-    /// [`Error::Usage`] when there are fewer pieces than stages, or a cut is where none can be.
+    /// [`Error::Usage`] if there are fewer pieces than stages, or a cut is at an impossible place.
     pub fn stages(&self, piece_bytes: &[u64], stages: usize) -> Result<Vec<Range<usize>>> {
         let pieces = piece_bytes.len();
         if stages == 0 || pieces < stages {
@@ -48,7 +48,7 @@ impl Cut {
     }
 }
 
-/// The first piece of each stage.
+/// Returns the first piece of each stage, for the balanced cut.
 fn balanced(bytes: &[u64], stages: usize) -> Vec<usize> {
     let mut limits: Vec<u64> = Vec::new();
     for start in 0..bytes.len() {
@@ -63,13 +63,13 @@ fn balanced(bytes: &[u64], stages: usize) -> Vec<usize> {
     limits.get(smallest).and_then(|&limit| filled(bytes, stages, limit)).unwrap_or_else(|| (0..stages).collect())
 }
 
-/// Stages filled from the first on up to `limit` bytes each; `None` when something is left over.
+/// Fills stages from the first on, up to `limit` bytes each; `None` if pieces are left over.
 fn filled(bytes: &[u64], stages: usize, limit: u64) -> Option<Vec<usize>> {
     let (mut starts, mut next) = (Vec::with_capacity(stages), 0);
     for stage in 0..stages {
         starts.push(next);
         let mut sum = 0u64;
-        // One piece at least is left for each stage behind.
+        // Leaves at least one piece for each later stage.
         while next < bytes.len() - (stages - 1 - stage) && sum.saturating_add(bytes[next]) <= limit {
             sum += bytes[next];
             next += 1;
@@ -97,7 +97,7 @@ mod tests {
         );
         assert_eq!(stages(&[0, 0, 0], 3), [0..1, 1..2, 2..3]);
         assert_eq!(stages(&[7], 1).first(), Some(&(0..1)));
-        // Against every cut there is.
+        // Compared with every possible cut.
         let bytes = [5u64, 3, 8, 1, 1, 9, 2, 4];
         let largest = |cuts: &[usize]| {
             let bounds: Vec<usize> = std::iter::once(0).chain(cuts.iter().copied()).chain([bytes.len()]).collect();

@@ -7,20 +7,20 @@ use memcore::{Error, Result, context};
 use super::stage::Stage;
 use crate::OptimizerSettings;
 
-/// An optimizer for each device, as one: PyTorch's optimizers, given parameters of several devices, work on each device's for themselves.
+/// One optimizer per device, used as one: PyTorch's optimizers also update the parameters of each device separately.
 ///
-/// Its parameters are those of the network. Copies are stepped beside their originals, with the originals' gradients; to
-/// [`state`](Optimizer::state) they come behind all others.
+/// Its parameters are those of the network. Copies are updated beside their originals, with the originals' gradients; for [`state`](Optimizer::state)
+/// they come after all others.
 pub(super) struct Joint {
     parts: Vec<Box<dyn Optimizer>>,
     parameters: Vec<Parameter>,
     copies: Vec<Copied>,
-    /// Part and number there of each parameter, then of each copy.
+    /// Index of the optimizer of each parameter, then of each copy, and its number there.
     places: Vec<(usize, usize)>,
 }
 
 impl Joint {
-    /// Over what `stages` hold: `parameters` in the order of the network's, and copies of some.
+    /// Builds optimizers for what `stages` hold: `parameters` in the network's order, and copies of some.
     ///
     /// # Errors
     /// A setting that the optimizer does not have; those of the devices.
@@ -49,7 +49,7 @@ impl Joint {
     }
 }
 
-/// Adds what backward gave each copy to its original's gradient. To be called behind the last backward pass of a step.
+/// Adds each copy's gradient to that of its original. To be called after the last backward pass of a step.
 pub(super) fn add_up(copies: &[Copied]) -> Result<()> {
     let _op = context::op("all_reduce");
     for Copied { original, copy } in copies {

@@ -1,14 +1,14 @@
-//! In which order the devices do their passes.
+//! Order of the passes on each device.
 
 use lab_base::named;
 
-/// When a device does the forward and backward passes of the micro-batches.
+/// When a device runs the forward and backward passes of the micro-batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Schedule {
     /// Every forward pass, then every backward pass (Huang et al., *GPipe*, 2019): the activations of all micro-batches are held at once.
     Gpipe,
-    /// As many forward passes as it takes to reach the last stage, then a backward pass for each further one (Narayanan et al., *PipeDream*,
-    /// 2019): a stage holds the activations of as many micro-batches as there are stages from it to the last.
+    /// As many forward passes as it takes to reach the last stage, then a backward pass for each further one (Narayanan et al., *PipeDream*, 2019): a
+    /// stage holds the activations of as many micro-batches as there are stages from it to the last.
     #[default]
     OneForwardOneBackward,
 }
@@ -16,28 +16,28 @@ pub enum Schedule {
 /// A pass of one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pass {
-    /// Through one stage.
+    /// Forward through one stage.
     Forward {
         /// The stage.
         stage: usize,
     },
-    /// Through all stages, from the last to the first: each stage's own order is as if it did its part alone.
+    /// Backward through all stages, from the last to the first. Each stage's own order is the same as if it did only its part.
     Backward,
 }
 
-/// A piece of work.
+/// One pass of one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Work {
-    /// Which micro-batch.
+    /// Number of the micro-batch.
     pub micro: usize,
-    /// What is done with it.
+    /// The pass.
     pub pass: Pass,
 }
 
 named!(Schedule, "order of passes", { Gpipe = "gpipe", OneForwardOneBackward = "1f1b" });
 
 impl Schedule {
-    /// How many micro-batches' activations stage `stage` of `stages` holds at most.
+    /// The most micro-batches whose activations stage `stage` of `stages` holds at once.
     pub fn in_flight(self, stage: usize, stages: usize, micro_batches: usize) -> usize {
         match self {
             Self::Gpipe => micro_batches,
@@ -45,7 +45,7 @@ impl Schedule {
         }
     }
 
-    /// All passes of a step, in an order in which each comes after what it needs.
+    /// Returns all passes of a step, each after the passes that it depends on.
     pub fn order(self, stages: usize, micro_batches: usize) -> Vec<Work> {
         let mut order = Vec::with_capacity((stages + 1) * micro_batches);
         // Number of forward passes done, by stage.
@@ -55,7 +55,7 @@ impl Schedule {
                 Self::Gpipe => micro_batches,
                 Self::OneForwardOneBackward => micro_batches.min(micro + stages - stage),
             };
-            // A micro-batch goes as far as it may before the next one starts: few results wait between stages.
+            // A micro-batch goes as far as it may before the next one starts, so that few results wait between stages.
             for next in micro..ahead(0) {
                 for (stage, done) in done.iter_mut().enumerate() {
                     if *done == next && next < ahead(stage) {
@@ -74,7 +74,7 @@ impl Schedule {
 mod tests {
     use super::*;
 
-    /// Stage `stage`'s own list: `F0 F1 B0 …`.
+    /// Order of stage `stage` alone: `F0 F1 B0 …`.
     fn own(schedule: Schedule, stage: usize, stages: usize, micro_batches: usize) -> String {
         let words = schedule.order(stages, micro_batches).into_iter().filter_map(|work| match work.pass {
             Pass::Forward { stage: at } => (at == stage).then(|| format!("F{}", work.micro)),

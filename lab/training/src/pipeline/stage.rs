@@ -16,25 +16,25 @@ pub(super) struct Stage {
     /// Numbers of the pieces.
     pub(super) pieces: Range<usize>,
     modules: Sequential,
-    /// What its optimizer steps.
+    /// Parameters that its optimizer updates.
     pub(super) parameters: Vec<Parameter>,
-    /// Micro-batches whose activations are held, and the most there were.
+    /// Number of micro-batches whose activations are held, and its maximum.
     in_flight: usize,
     pub(super) most_in_flight: usize,
     /// The most bytes that the graph held after a forward pass.
     pub(super) activation_bytes: u64,
-    /// The most bytes of gradients.
+    /// Peak of gradient bytes.
     pub(super) gradient_bytes: u64,
 }
 
 /// A network over devices.
 pub(super) struct Built {
     pub(super) stages: Vec<Stage>,
-    /// In the order of PyTorch's `model.parameters()`.
+    /// Parameters, in the order of PyTorch's `model.parameters()`.
     pub(super) parameters: Vec<Parameter>,
-    /// Those that two devices have.
+    /// Parameters that two devices have.
     pub(super) copies: Vec<Copied>,
-    /// Running statistics and the like, with their paths.
+    /// Buffers, such as running statistics, with their paths.
     pub(super) buffers: Vec<(String, Array)>,
     /// The switch between training and evaluation.
     pub(super) training: Training,
@@ -43,7 +43,7 @@ pub(super) struct Built {
 /// Builds a network over `devices`.
 ///
 /// # Errors
-/// [`Error::Usage`] for a network that cannot be split, for a cut where none can be; those of the devices.
+/// [`Error::Usage`] for a network that cannot be split, and for an impossible cut; those of the devices.
 pub(super) fn build(
     architecture: &dyn Architecture,
     devices: &[Device],
@@ -78,7 +78,7 @@ pub(super) fn build(
     Ok(Built { stages, parameters, copies, buffers, training })
 }
 
-/// Bytes of what each piece has of parameters, in float32.
+/// Bytes of each piece's parameters in float32.
 fn piece_bytes(architecture: &dyn Architecture) -> Result<Vec<u64>> {
     let measured = measured(architecture)?;
     let mut bytes = vec![0; measured.pieces];
@@ -102,28 +102,28 @@ impl Stage {
         }
     }
 
-    /// The result for what the stage before gave, moved here first.
+    /// Moves the previous stage's result here, and runs the stage on it.
     pub(super) fn forward(&self, x: Tensor) -> Result<Tensor> {
         let here = ops::to_device(&x, &self.device)?;
-        // What the stage before gave goes now, unless its own graph keeps it.
+        // The previous stage's result is freed now, unless its own graph keeps it.
         drop(x);
         Ok(self.modules.forward(&here)?)
     }
 
-    /// A micro-batch's forward pass is done.
+    /// Counts a micro-batch whose forward pass is done.
     pub(super) fn begun(&mut self) {
         self.in_flight += 1;
         self.most_in_flight = self.most_in_flight.max(self.in_flight);
         self.activation_bytes = self.activation_bytes.max(self.bytes(Category::Activation));
     }
 
-    /// Its backward pass is done.
+    /// Removes a micro-batch whose backward pass is done.
     pub(super) fn ended(&mut self) {
         self.in_flight -= 1;
         self.gradient_bytes = self.gradient_bytes.max(self.bytes(Category::Gradient));
     }
 
-    /// Bytes in use for this now.
+    /// Bytes of this category now in use.
     pub(super) fn bytes(&self, category: Category) -> u64 {
         self.device.with_ledger(|ledger| ledger.usage().by_category()[category as usize])
     }

@@ -21,12 +21,12 @@ use crate::{
     Trainer, Update, data_name, evaluate_with, take_steps,
 };
 
-/// How a split run goes.
+/// Settings of a split run.
 #[derive(Clone, Debug)]
 pub struct PipelineSettings {
-    /// As without a split. `batch` is what the micro-batches are cut from.
+    /// Settings as without a split. Micro-batches are cut from its `batch`.
     pub run: RunSettings,
-    /// Parts that a batch is cut into.
+    /// Number of micro-batches in a batch.
     pub micro_batches: usize,
     /// The order of passes.
     pub schedule: Schedule,
@@ -35,7 +35,7 @@ pub struct PipelineSettings {
 }
 
 impl PipelineSettings {
-    /// Fails for what cannot go together.
+    /// Fails for settings that cannot be combined.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the flag and why.
@@ -71,28 +71,28 @@ pub struct SplitStep {
     order: Vec<Work>,
     input: Option<Tensor>,
     target: Option<Tensor>,
-    /// Per micro-batch: what the last stage that had it gave, or its loss.
+    /// For each micro-batch, the result of the last stage that ran on it, or its loss.
     waiting: Vec<Option<Tensor>>,
-    /// The loss of the batch at hand.
+    /// Loss of the current batch.
     loss: Option<f64>,
 }
 
-/// What a pass reads.
+/// Takes a tensor that a pass reads.
 fn taken(tensor: Option<Tensor>) -> Result<Tensor> {
     tensor.ok_or_else(|| Error::usage("schedule", "a pass ran before the one that it needs"))
 }
 
-/// The phases of a step, for copies of parameters or without.
+/// Phases of a step, with or without those for copies of parameters.
 fn phases(copies: bool) -> crate::Schedule {
     let order = [Phase::Input, Phase::ZeroGrad, Phase::Passes, Phase::AllReduce, Phase::Step];
     let order = order.into_iter().filter(|phase| copies || *phase != Phase::AllReduce);
     crate::Schedule::of(order.collect(), "s")
 }
 
-/// Builds a network over `devices`, which are all different ones, and an optimizer on each.
+/// Builds a network over `devices`, which must all be different, and an optimizer on each.
 ///
 /// # Errors
-/// [`Error::Usage`] for settings that cannot go together; those of the devices.
+/// [`Error::Usage`] for settings that cannot be combined; those of the devices.
 pub fn trainer(
     architecture: &dyn Architecture,
     devices: &[Device],
@@ -136,12 +136,12 @@ pub fn trainer(
 }
 
 impl SplitStep {
-    /// The parameters of the network, in the order of PyTorch's `model.parameters()`.
+    /// Parameters of the network, in the order of PyTorch's `model.parameters()`.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    /// A micro-batch's share of a batch: a view.
+    /// Returns a micro-batch's part of a batch: a view.
     fn share(&self, batch: &Option<Tensor>, micro: usize) -> Result<Tensor> {
         let batch = taken(batch.clone())?;
         if self.settings.micro_batches == 1 {
@@ -196,7 +196,7 @@ impl TrainStep for SplitStep {
         &mut self.update
     }
 
-    /// Inputs to the first device, targets to the last.
+    /// Loads inputs to the first device, and targets to the last.
     fn input(&mut self, number: usize) -> Result<()> {
         let _op = context::op("to>_to_copy");
         let (run, dtype) = (&self.settings.run, self.settings.run.precision.dtype());
@@ -240,7 +240,7 @@ impl TrainStep for SplitStep {
         self.parameters.iter().map(|parameter| parameter.array().numel() as u64).sum()
     }
 
-    /// How many test examples are classified right, where there are some.
+    /// Accuracy on the test examples; `None` without test examples.
     fn accuracy(&self) -> Result<Option<Accuracy>> {
         let Source::Dataset { data, .. } = &self.source else { return Ok(None) };
         let Some(first) = self.stages.first() else { return Ok(None) };
@@ -262,14 +262,14 @@ impl TrainStep for SplitStep {
     }
 }
 
-/// Frees everything, and says what each device had. A last row is `end`.
+/// Frees everything. Returns what each device had, with a last row `end`.
 pub fn finish(trainer: Trainer<SplitStep>) -> Vec<StageFigures> {
     let figures: Vec<StageFigures> = trainer.phases().stages.iter().map(of_stage).collect();
     let rows = trainer.finish_each(Some("end"));
     figures.into_iter().zip(rows).map(|(figures, rows)| StageFigures { rows, ..figures }).collect()
 }
 
-/// All but the rows.
+/// Figures of a stage, without its rows.
 fn of_stage(stage: &Stage) -> StageFigures {
     let moved = stage.device.counters();
     StageFigures {
@@ -287,10 +287,10 @@ fn of_stage(stage: &Stage) -> StageFigures {
     }
 }
 
-/// Trains a split network from its first to its last step, calling `progress` after each; a break stops the run and keeps what was measured.
+/// Trains a split network from its first to its last step, calling `progress` after each. A break stops the run and keeps what was measured.
 ///
 /// # Errors
-/// As [`trainer`] and [`Trainer::step`], with the losses before. What the devices held then, they still say.
+/// Those of [`trainer`] and [`Trainer::step`], with the losses until then. The devices can still be asked what they held.
 pub fn train(
     architecture: &dyn Architecture,
     devices: &[Device],
@@ -301,8 +301,8 @@ pub fn train(
     train_from(architecture, devices, settings, source, &mut Continuation::default(), progress)
 }
 
-/// The same, with a beginning from a file, or with what the next run needs to go on. The file is the one that a run on one device writes, and
-/// has besides the random state of each further device.
+/// Trains as [`train`] does, and can begin from a file, or save the state for the next run. The file is the same as that of a run on one device, plus
+/// the random state of each further device.
 pub fn train_from(
     architecture: &dyn Architecture,
     devices: &[Device],

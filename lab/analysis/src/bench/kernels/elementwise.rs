@@ -32,7 +32,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         dtypes: F32,
         build: |o, d| Ok(Copy { src: o.read(d)?, out: o.write_as(DType::BF16, d)? }.into()),
     },
-    // Rows of a transposed matrix: every element from another cache line.
+    // Rows of a transposed matrix: every element is in another cache line.
     Kernel {
         family: FAMILY,
         name: "copy_transposed",

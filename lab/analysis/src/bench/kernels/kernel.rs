@@ -1,4 +1,4 @@
-//! A kernel that is measured, and its operands.
+//! A kernel to measure, and its operands.
 
 use lab_base::error::Result;
 use memcore::array::HostElement;
@@ -8,25 +8,25 @@ use memcore::{Array, DType, Device};
 use crate::bench::labels;
 use crate::bench::work::{Demand, Work};
 
-/// Sizes of one measurement; what each means is the kernel's.
+/// Sizes of one measurement; their meaning depends on the kernel.
 pub type Size = &'static [usize];
 
-/// A kernel and how it is measured.
+/// A kernel, and how it is measured.
 pub struct Kernel {
     /// The file of its definition: `elementwise`, `reduce`, …
     pub family: &'static str,
-    /// Its own name, with the variant where it has several.
+    /// Name of the kernel, with the variant if it has several.
     pub name: &'static str,
-    /// From launch-bound to as large as tells what limits it.
+    /// Sizes, from launch-bound to large enough to show what limits the kernel.
     pub sizes: &'static [Size],
-    /// Types that it is measured in; the first at every size, the others at the largest.
+    /// Types to measure; the first at every size, the others at the largest.
     pub dtypes: &'static [DType],
     pub(super) build: fn(&mut Operands, &[usize]) -> Result<KernelCall>,
 }
 
-/// In f32, and in the types of mixed precision.
+/// f32, and the types of mixed precision.
 pub(super) const FLOATS: &[DType] = &[DType::F32, DType::F16, DType::BF16];
-/// Where a type changes nothing but the width.
+/// For kernels in which the type changes only the width.
 pub(super) const F32: &[DType] = &[DType::F32];
 /// Numbers of elements.
 pub(super) const ELEMENTS: &[Size] = &[&[1 << 10], &[1 << 18], &[1 << 24]];
@@ -34,14 +34,14 @@ pub(super) const ELEMENTS: &[Size] = &[&[1 << 10], &[1 << 18], &[1 << 24]];
 pub(super) const ROWS: &[Size] = &[&[32, 32], &[512, 512], &[4096, 4096]];
 
 impl Kernel {
-    /// What is measured of it: type and sizes.
+    /// Returns the pairs of type and sizes that are measured.
     pub fn points(&self) -> impl Iterator<Item = (DType, Size)> + '_ {
         let largest = self.sizes.len().saturating_sub(1);
         let sizes = move |first: bool| self.sizes.iter().copied().skip(if first { 0 } else { largest });
         self.dtypes.iter().enumerate().flat_map(move |(i, dtype)| sizes(i == 0).map(move |size| (*dtype, size)))
     }
 
-    /// What it needs at least at a size, without any device.
+    /// Least cost at a size, computed without any device.
     ///
     /// # Errors
     /// Sizes that the kernel does not take.
@@ -49,7 +49,7 @@ impl Kernel {
         Ok(self.prepare(&Device::new(Meta::default()), dtype, size)?.demand())
     }
 
-    /// Why a backend cannot be asked for it, without asking: a type, the size of an operand, the kernel.
+    /// Why a backend cannot run it, found without running: a type, the size of an operand, or the kernel itself.
     pub fn refused_by(&self, backend: &dyn Backend, dtype: DType, size: &[usize]) -> Option<String> {
         let limits = backend.limits();
         let mut operands = Operands { device: Device::new(Meta::default()), dtype, arrays: Vec::new() };
@@ -70,7 +70,7 @@ impl Kernel {
         reason.or_else(|| (!backend.supports(&call)).then(lacks))
     }
 
-    /// The call with its operands on `device`, ready to run.
+    /// Makes the call with its operands on `device`, ready to run.
     ///
     /// # Errors
     /// What the device refuses: memory, operands beyond its limits, kernels and types that it does not have.
@@ -82,7 +82,7 @@ impl Kernel {
     }
 }
 
-/// Several calls on common operands, ready to run.
+/// Makes several calls on common operands, ready to run.
 pub fn prepare(
     device: &Device,
     dtype: DType,
@@ -93,7 +93,7 @@ pub fn prepare(
     Work::of_calls(device, calls, operands.arrays)
 }
 
-/// Sizes as people read them: `64x64`, `16Mi`.
+/// Formats sizes: `64x64`, `16Mi`.
 pub fn label(size: &[usize]) -> String {
     let number = |n: usize| match n {
         n if n >= 1 << 20 && n.is_multiple_of(1 << 20) => format!("{}Mi", n >> 20),
@@ -103,7 +103,7 @@ pub fn label(size: &[usize]) -> String {
     size.iter().map(|&n| number(n)).collect::<Vec<_>>().join("x")
 }
 
-/// Makes operands on a device, and keeps their memory.
+/// Makes operands on a device, and keeps their memory alive.
 pub struct Operands {
     device: Device,
     pub(super) dtype: DType,
@@ -111,48 +111,48 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// Values in [−1, 1).
+    /// Makes values in [−1, 1).
     ///
     /// # Errors
-    /// Those of the device; so have all of these.
+    /// Those of the device, as for all methods here.
     pub fn read(&mut self, dims: &[usize]) -> Result<Operand> {
         self.between(self.dtype, dims, -1.0, 1.0)
     }
 
-    /// Values of a float type in [low, high).
+    /// Makes values of a float type in [low, high).
     pub(super) fn between(&mut self, dtype: DType, dims: &[usize], low: f64, high: f64) -> Result<Operand> {
         let array = Array::uniform(&self.device, dims, dtype, low, high)?;
         Ok(self.keep(array))
     }
 
-    /// Statistics: positive values in the type that sums are taken in.
+    /// Makes statistics: positive values in the type that sums are computed in.
     pub(super) fn statistic(&mut self, dims: &[usize]) -> Result<Operand> {
         self.between(self.dtype.accumulator(), dims, 0.5, 1.0)
     }
 
-    /// One value of a type, everywhere.
+    /// Makes an array filled with one value.
     pub(super) fn full(&mut self, dtype: DType, dims: &[usize], value: f64) -> Result<Operand> {
         let array = Array::full(&self.device, dims, dtype, value)?;
         Ok(self.keep(array))
     }
 
-    /// A mask, every third element unset.
+    /// Makes a mask with every third element unset.
     pub(super) fn mask(&mut self, dims: &[usize]) -> Result<Operand> {
         let value = |i: usize| u8::from(!i.is_multiple_of(3));
         self.host(dims, &|numel| (0..numel).map(value).collect())
     }
 
-    /// `count` positions below `below`, in no order.
+    /// Makes `count` unsorted positions below `below`.
     pub(super) fn indices(&mut self, count: usize, below: usize) -> Result<Operand> {
         self.host(&[count], &|numel| labels(0, numel, below as u64))
     }
 
-    /// A class for each example, of `[examples, classes]`: `[examples, 1]`.
+    /// Makes a class for each example, `[examples, 1]`, from the sizes `[examples, classes]`.
     pub(super) fn classes(&mut self, d: &[usize]) -> Result<Operand> {
         self.host(&[d[0], 1], &|numel| labels(0, numel, d[1] as u64))
     }
 
-    /// Values from the host, which are made only where there are values.
+    /// Copies values from the host. They are made only if the device holds values.
     fn host<T: HostElement>(&mut self, dims: &[usize], values: &dyn Fn(usize) -> Vec<T>) -> Result<Operand> {
         let array = Array::empty(&self.device, dims, T::DTYPE)?;
         if self.device.computes() {
@@ -161,12 +161,12 @@ impl Operands {
         Ok(self.keep(array))
     }
 
-    /// Room for a result.
+    /// Allocates an operand for a result.
     pub fn write(&mut self, dims: &[usize]) -> Result<Operand> {
         self.write_as(self.dtype, dims)
     }
 
-    /// Room for a result of another type.
+    /// Allocates an operand for a result of another type.
     pub(super) fn write_as(&mut self, dtype: DType, dims: &[usize]) -> Result<Operand> {
         let array = Array::empty(&self.device, dims, dtype)?;
         Ok(self.keep(array))
@@ -178,7 +178,7 @@ impl Operands {
         operand
     }
 
-    /// The call with the workspace that the backend asks for.
+    /// Adds to the call the workspace that the backend asks for.
     fn with_workspace(&mut self, mut call: KernelCall) -> Result<KernelCall> {
         let bytes = self.device.backend().workspace_bytes(&call) as usize;
         if let Some(slot) = call.workspace_mut().filter(|_| bytes > 0) {

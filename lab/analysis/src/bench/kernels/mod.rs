@@ -1,7 +1,7 @@
-//! Kernels to measure: every family, from sizes that only the launch decides to sizes that memory or arithmetic decide.
+//! Kernels to measure: every family, from launch-bound sizes to sizes limited by memory or arithmetic.
 //!
-//! One file per kind; **to add a kernel**, add an entry to its table: name, sizes, and how the call is made. Contents are such
-//! that running it again and again keeps every number finite.
+//! One file per kind; **to add a kernel**, add an entry to its table: name, sizes, and how the call is made. The values are chosen so that every
+//! number stays finite however often the kernel runs.
 
 mod elementwise;
 mod kernel;
@@ -16,7 +16,7 @@ pub fn all() -> impl Iterator<Item = &'static Kernel> {
     [elementwise::KERNELS, rows::KERNELS, products::KERNELS, state::KERNELS].into_iter().flatten()
 }
 
-/// The kernel of that name.
+/// Returns the kernel with this name.
 pub fn named(name: &str) -> Option<&'static Kernel> {
     all().find(|kernel| kernel.name == name)
 }
@@ -30,7 +30,7 @@ mod tests {
 
     use super::*;
 
-    /// Kernels that say nothing of speed: a scalar's update.
+    /// Kernels whose speed does not matter: the update of a scalar.
     const UNMEASURED: [&str; 1] = ["update_scale"];
 
     #[test]

@@ -1,4 +1,4 @@
-//! Kernels that arithmetic decides: products, convolutions, attention, int8 weights.
+//! Compute-bound kernels: products, convolutions, attention, int8 weights.
 
 use lab_base::error::Result;
 use memcore::DType;
@@ -12,9 +12,9 @@ use super::kernel::{F32, FLOATS, Kernel, Operands, ROWS, Size};
 
 /// One side of a square.
 const SQUARES: &[Size] = &[&[64], &[512], &[1024], &[2048], &[4096], &[8192]];
-/// Also in double precision.
+/// Types that include double precision.
 const WITH_F64: &[DType] = &[DType::F32, DType::F16, DType::BF16, DType::F64];
-/// In which networks are trained.
+/// Types that networks are trained in.
 const TRAINED: &[DType] = &[DType::F32, DType::BF16];
 /// Examples, channels in and out, side; windows of 3 × 3.
 const CONVOLUTIONS: &[Size] = &[&[1, 16, 16, 16], &[8, 64, 64, 28], &[16, 64, 64, 56]];
@@ -35,7 +35,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         dtypes: F32,
         build: |o, d| product(o, [1, 1, d[0], d[1]]),
     },
-    // Heads of attention: many small ones.
+    // Attention heads: many small products.
     Kernel {
         family: "matmul",
         name: "matmul_batched",
@@ -136,13 +136,13 @@ fn square(o: &mut Operands, d: &[usize]) -> Result<KernelCall> {
     product(o, [1, d[0], d[0], d[0]])
 }
 
-/// Batch, rows, columns, inner size.
+/// A product of these sizes: batch, rows, columns, inner size.
 fn product(o: &mut Operands, [batch, m, n, k]: [usize; 4]) -> Result<KernelCall> {
     let (a, b, out) = (o.read(&[batch, m, k])?, o.read(&[batch, k, n])?, o.write(&[batch, m, n])?);
     Ok(Matmul { alpha: 1.0, beta: 0.0, a, b, bias: None, out, workspace: None }.into())
 }
 
-/// Sizes of input, weight and result.
+/// Sizes of a convolution's input, weight and result.
 fn convolved(d: &[usize]) -> [[usize; 4]; 3] {
     [[d[0], d[1], d[3], d[3]], [d[2], d[1], 3, 3], [d[0], d[2], d[3], d[3]]]
 }
@@ -155,7 +155,7 @@ fn attention_grad(o: &mut Operands, d: &[usize]) -> Result<KernelCall> {
     let statistic = o.dtype.accumulator();
     let [q, k, v] = [o.read(d)?, o.read(d)?, o.read(d)?];
     let [out, grad] = [o.read(d)?, o.read(d)?];
-    // Of rows of so many scores around 0.
+    // The log-sum-exp of rows with this many scores around 0.
     let logsumexp = o.full(statistic, &d[..3], (d[2] as f64).ln())?;
     let delta = o.write_as(statistic, &d[..3])?;
     let [dq, dk, dv]: [Operand; 3] = [o.write(d)?, o.write(d)?, o.write(d)?];
