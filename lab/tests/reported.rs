@@ -200,3 +200,19 @@ fn checkpointing_in_vain_at_other_sizes() {
         assert_eq!(verdicts(&run("checkpointing-in-vain", profile, &[]))[0], Depends, "{profile}");
     }
 }
+
+#[test]
+fn sizes_beyond_reason_are_refused() {
+    let open = || Ok(Device::new(Meta::new(DeviceProfile::default())));
+    for name in ["resume", "evaluation", "sharded-saving", "loader", "contexts", "checkpointing-in-vain"] {
+        for size in by_name(name).unwrap().sizes() {
+            for value in [0, usize::MAX] {
+                let sizes = BTreeMap::from([(size.name.to_string(), vec![value])]);
+                let progress = |_: &str, _: f64| ControlFlow::Break(());
+                let setup = Setup { open: &open, places: &[], model: None, sizes, seed: 0, progress: &progress };
+                let error = by_name(name).unwrap().run(&setup).unwrap_err().to_string();
+                assert!(error.contains(size.name), "{name} {}: {error}", size.name);
+            }
+        }
+    }
+}

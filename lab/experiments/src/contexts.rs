@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use lab_analysis::predict::rounded;
 use lab_base::cards::CONTEXT;
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
 use memcore::backend::Meta;
@@ -125,11 +125,11 @@ impl Experiment for Contexts {
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let sizes =
-            Sizes { ranks: setup.size("ranks", 8), width: setup.size("width", 512), layers: setup.size("layers", 4) };
-        if sizes.ranks < 2 || sizes.ranks > 64 || sizes.width == 0 || sizes.layers == 0 {
-            return Err(Error::usage("ranks, width, layers", "2 to 64 ranks, and at least 1 of the others"));
-        }
+        let sizes = Sizes {
+            ranks: setup.within("ranks", 8, 2..=64)?,
+            width: setup.within("width", 512, 1..=1 << 16)?,
+            layers: setup.within("layers", 4, 1..=1024)?,
+        };
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, CALLS.len());
         let mut trials = Vec::new();

@@ -3,7 +3,7 @@
 //! PyTorch 2.11 took the same bytes in each of these programs: measured with `vramlab rehearse`, the figures are in `lab/tests/reported.rs`.
 
 use lab_analysis::predict::rounded;
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
 use lab_models::{ModelOptions, architecture};
@@ -118,11 +118,11 @@ impl Experiment for Evaluation {
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let sizes =
-            Sizes { width: setup.size("width", 512), layers: setup.size("layers", 4), batch: setup.size("batch", 128) };
-        if sizes.width == 0 || sizes.layers == 0 || sizes.batch == 0 {
-            return Err(Error::usage("width, layers, batch", "each must be at least 1"));
-        }
+        let sizes = Sizes {
+            width: setup.within("width", 512, 1..=1 << 16)?,
+            layers: setup.within("layers", 4, 1..=1024)?,
+            batch: setup.within("batch", 128, 1..=1 << 20)?,
+        };
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, Way::ALL.len());
         let predictable = predictable(setup)?;

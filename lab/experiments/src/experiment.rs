@@ -1,9 +1,9 @@
 //! What an experiment is, and how it is asked to be run.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, RangeInclusive};
 
-use lab_base::error::Result;
+use lab_base::error::{Error, Result};
 use memcore::Device;
 
 use super::outcome::{Claim, Outcome};
@@ -38,6 +38,18 @@ impl Setup<'_> {
     /// The single value of a size, or the experiment's own.
     pub fn size(&self, name: &str, own: usize) -> usize {
         self.sizes.get(name).and_then(|values| values.first().copied()).unwrap_or(own)
+    }
+
+    /// The same, which must lie in a range.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the size and what it can be.
+    pub fn within(&self, name: &str, own: usize, range: RangeInclusive<usize>) -> Result<usize> {
+        let value = self.size(name, own);
+        if range.contains(&value) {
+            return Ok(value);
+        }
+        Err(Error::usage(name.to_string(), format!("from {} to {}, not {value}", range.start(), range.end())))
     }
 }
 

@@ -11,7 +11,7 @@
 
 use std::collections::BTreeMap;
 
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
 
@@ -191,19 +191,11 @@ impl Experiment for Loader {
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
         let sizes = Sizes {
-            workers: setup.size("workers", 16),
-            prefetch_factor: setup.size("prefetch_factor", 8),
-            batch_bytes: setup.size("batch_bytes", 4 * 8 * 3 * 224 * 224),
-            batches: setup.size("batches", 1000),
+            workers: setup.within("workers", 16, 1..=4096)?,
+            prefetch_factor: setup.within("prefetch_factor", 8, 1..=4096)?,
+            batch_bytes: setup.within("batch_bytes", 4 * 8 * 3 * 224 * 224, 1..=1 << 40)?,
+            batches: setup.within("batches", 1000, 1..=1_000_000)?,
         };
-        let Sizes { workers, prefetch_factor, batch_bytes, batches } = sizes;
-        let inside = |size: usize, most: usize| (1..=most).contains(&size);
-        if !(inside(workers, 4096) && inside(prefetch_factor, 4096) && inside(batches, 1_000_000)) {
-            return Err(Error::usage("workers, prefetch_factor, batches", "1 to 4096, 1 to 4096, and 1 to 1000000"));
-        }
-        if !inside(batch_bytes, 1 << 40) {
-            return Err(Error::usage("batch_bytes", "1 to 1099511627776"));
-        }
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, Workers::ALL.len());
         let mut trials = Vec::new();

@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use lab_analysis::predict::rounded;
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
 use lab_models::{ModelOptions, architecture};
@@ -146,11 +146,11 @@ impl Experiment for ShardedSaving {
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let sizes =
-            Sizes { ranks: setup.size("ranks", 8), width: setup.size("width", 512), layers: setup.size("layers", 4) };
-        if sizes.ranks < 2 || sizes.ranks > 4096 || sizes.width == 0 || sizes.layers == 0 {
-            return Err(Error::usage("ranks, width, layers", "2 to 4096 ranks, and at least 1 of the others"));
-        }
+        let sizes = Sizes {
+            ranks: setup.within("ranks", 8, 2..=4096)?,
+            width: setup.within("width", 512, 1..=1 << 16)?,
+            layers: setup.within("layers", 4, 1..=1024)?,
+        };
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, Way::ALL.len());
         let mut trials = Vec::new();

@@ -4,7 +4,7 @@
 //! `lab/tests/reported.rs`). Its reentrant kind runs a block under `no_grad` where no input requires a gradient, and leaves no node: that is done here.
 
 use lab_analysis::predict::rounded;
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
 use lab_models::Recompute;
@@ -104,10 +104,11 @@ impl Experiment for InVain {
     }
 
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome> {
-        let (blocks, batch, width) = (setup.size("blocks", 4), setup.size("batch", 8), setup.size("width", 256));
-        if blocks < 2 || batch == 0 || width == 0 {
-            return Err(Error::usage("blocks, batch, width", "at least two blocks, and at least 1 of the others"));
-        }
+        let (blocks, batch, width) = (
+            setup.within("blocks", 4, 2..=1024)?,
+            setup.within("batch", 8, 1..=1 << 20)?,
+            setup.within("width", 256, 1..=1 << 16)?,
+        );
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 3 * TOKENS.len() + 3);
         let predictable = predictable(setup)?;
