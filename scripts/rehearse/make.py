@@ -234,7 +234,7 @@ def whisper(folder, name="whisper-tiny"):
              "<|transcribe|>", "<|startoflm|>", "<|startofprev|>", "<|nospeech|>", "<|notimestamps|>"]
     files = {"vocab": str(folder / "vocab.json"), "merges": str(folder / "merges.txt")}
     files = files if transformers.__version__ >= "5" else {"vocab_file": files["vocab"], "merges_file": files["merges"]}
-    words = transformers.WhisperTokenizer(**files)
+    words = transformers.WhisperTokenizer(**files, pad_token=marks[0])
     words.add_special_tokens({"additional_special_tokens": marks})
     transformers.WhisperProcessor(transformers.WhisperFeatureExtractor(), words).save_pretrained(folder)
     network(folder, name, kind=None)

@@ -9,6 +9,8 @@ use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, Rehea
 
 /// Rows that are shown.
 const TOP: usize = 10;
+/// Characters of a line of an exception that are shown; the JSON has all of it.
+const LONGEST: usize = 300;
 
 impl Findings for RehearsalResult {
     const SCHEMA: &'static str = "vramlab-rehearsal-1";
@@ -185,10 +187,23 @@ fn stretch(found: &RehearsalResult) -> String {
     }
 }
 
+/// An exception in a sentence: its first line, and of one that carries a traceback of another process the last one too.
+fn in_short(exception: &str) -> String {
+    let mut lines = exception.lines().map(str::trim).filter(|line| !line.is_empty());
+    let first = lines.next().unwrap_or_default();
+    let carries_another = exception.contains("Traceback (most recent call last)");
+    let last = lines.next_back().filter(|_| carries_another);
+    let short = |line: &str| line.trim_end_matches(['.', ':']).chars().take(LONGEST).collect::<String>();
+    match last {
+        Some(last) => format!("{}: {}", short(first), short(last)),
+        None => short(first),
+    }
+}
+
 /// How it ended, where that is the reason for saying nothing.
 fn ended(found: &RehearsalResult) -> String {
     let failed = |code: i32| match &found.exception {
-        Some(exception) => format!("the script failed with {exception}"),
+        Some(exception) => format!("the script failed with {}", in_short(exception)),
         None => format!("the script failed with exit code {code}"),
     };
     match (found.stopped.as_str(), found.script_exit) {
@@ -387,6 +402,18 @@ mod tests {
         let Some(Section::Note(text)) = not_started(&world) else { panic!("five are missing") };
         assert!(text.starts_with("Of 8 ranks, 5 were not started: 1, 2, 4 to 6."), "{text}");
         assert!(not_started(&RehearsedWorld { size: 2, started: vec![0, 1] }).is_none());
+    }
+
+    #[test]
+    fn an_exception_is_told_in_a_sentence() {
+        let worker = "ValueError: Caught ValueError in DataLoader worker process 0.\nOriginal Traceback (most recent call last):\n  \
+                      File \"a.py\", line 3\nValueError: no padding token.\n";
+        assert_eq!(
+            in_short(worker),
+            "ValueError: Caught ValueError in DataLoader worker process 0: ValueError: no padding token"
+        );
+        assert_eq!(in_short("KeyError: 'x'.\nmore"), "KeyError: 'x'");
+        assert_eq!(in_short(""), "");
     }
 
     #[test]
