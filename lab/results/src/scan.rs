@@ -18,14 +18,14 @@ const MAX_LINES: usize = 8;
 /// A scan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct ScanResult {
-    /// The names of what was scanned, in order.
+    /// Names of the scanned options, in order.
     pub parameters: Vec<String>,
-    /// Whether it was stopped before the last point.
+    /// True if it was stopped before the last point.
     #[serde(default)]
     pub interrupted: bool,
-    /// The points that were run, in order.
+    /// Points that were run, in order.
     pub results: Vec<Point>,
-    /// What was taken from files instead of from flags.
+    /// Notes on values that were taken from files instead of flags.
     #[serde(default)]
     pub notes: Vec<String>,
 }
@@ -33,22 +33,22 @@ pub struct ScanResult {
 /// A point.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Point {
-    /// What was scanned, with what was in force there.
+    /// Scanned values, with the settings in force at the point.
     pub parameters: Map<String, Value>,
     /// The run, with its schema.
     #[serde(serialize_with = "with_schema")]
     pub run: TrainResult,
-    /// What the same run takes on paper; none where that was not asked, or cannot be said.
+    /// Memory of the same run on paper; null if it was not asked for, or cannot be predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
 }
 
-/// What a run takes on paper, with memory enough.
+/// Memory of a run on paper, with memory enough.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
-    /// Allocated at most.
+    /// Peak of allocated memory.
     pub peak_bytes: u64,
-    /// Reserved at most.
+    /// Peak of reserved memory.
     pub reserved_bytes: u64,
 }
 

@@ -8,22 +8,22 @@ use serde::{Deserialize, Serialize};
 use super::findings::{Findings, file_name};
 use super::snapshot::{TotalsResult, brief};
 
-/// What changed from one snapshot to another. Of each pair the first is before. Bytes.
+/// Changes from one snapshot to another. The first of each pair is the earlier one. Bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SnapshotDiff {
     /// The files.
     pub files: [String; 2],
-    /// Which device.
+    /// Index of the device.
     pub device: usize,
     /// Its sums.
     pub totals: [TotalsResult; 2],
-    /// The stacks that hold more or less than before, those that changed most first.
+    /// Stacks that hold more or less than before, those that changed most first.
     pub changes: Vec<ChangedStack>,
-    /// Segments that are in one alone.
+    /// Number of segments that only one snapshot has.
     pub segments_only_in: [usize; 2],
     /// Their bytes.
     pub segment_bytes_only_in: [u64; 2],
-    /// How many rows the table has.
+    /// Number of rows in the table.
     #[serde(skip, default = "usize::max_value")]
     pub top: usize,
 }
@@ -31,11 +31,11 @@ pub struct SnapshotDiff {
 /// A stack that holds more or less than before.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChangedStack {
-    /// The innermost frame first.
+    /// Stack with the innermost frame first.
     pub stack: Vec<String>,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub bytes: [u64; 2],
-    /// Blocks.
+    /// Number of blocks.
     pub allocations: [u64; 2],
 }
 

@@ -9,29 +9,29 @@ use super::command::quoted;
 use super::findings::{Findings, file_name};
 use super::self_check::SelfCheck;
 
-/// What a search found. What it searched for is null where the recorded settings do not reproduce the recording.
+/// Result of a search for settings. Its findings are null if the recorded settings do not reproduce the recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct TuneResult {
     /// The recorded settings.
     pub recorded: Option<Candidate>,
-    /// The best that is proposed; the recorded settings where none is better.
+    /// Best settings that are proposed; the recorded ones if none are better.
     pub best: Option<Candidate>,
-    /// What is better still, but is read by the later releases only that may have made the recording.
+    /// Still better settings that only the later of the possible releases can read.
     pub newer: Option<Candidate>,
-    /// What was better only on the part that the search saw.
+    /// Settings that were better only on the part that the search saw.
     pub overfitted: Option<Candidate>,
-    /// All that were tried, best first.
+    /// All settings that were tried, best first.
     pub tried: Vec<Candidate>,
     /// Operations that the search saw, and those that were held out.
     pub operations: Option<SearchedOperations>,
-    /// The most that lives at one time: no settings take less. Bytes.
+    /// The most bytes that are live at one time: no settings need less. Bytes.
     pub lower_bound_bytes: u64,
-    /// Of a snapshot: whether its own settings reproduce it.
+    /// For a snapshot: whether a replay under its own settings reproduces it.
     pub self_check: Option<SelfCheck>,
     /// The file.
     #[serde(skip)]
     pub file: String,
-    /// The releases that may have made the recording.
+    /// Releases that may have made the recording.
     #[serde(skip)]
     pub releases: Option<Releases>,
 }

@@ -1,4 +1,4 @@
-//! Who held memory at a moment of a trace, by line of the program.
+//! Holders of memory at a moment of a trace, by line of the program.
 
 use lab_base::figures::{percent, short};
 use lab_base::section::{Cell, Table};
@@ -6,74 +6,73 @@ use lab_traces::snapshot::{Snapshot, StackId};
 use lab_traces::stacks::{Guesses, HeldRow, Life, Line, Role, callers, held_at};
 use serde::{Deserialize, Serialize};
 
-/// A moment, and who held memory then. Bytes are those that were asked for.
+/// A moment, and the holders of memory then. Bytes are requested bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MomentResult {
-    /// Which: `out_of_memory`, `peak`, `end` (of a snapshot without a trace).
+    /// Kind of moment: `out_of_memory`, `peak`, `end` (of a snapshot without a trace).
     pub what: String,
-    /// The entry of the trace; null for what was there before the first.
+    /// Entry of the trace; null if the moment was before the first.
     pub entry: Option<usize>,
-    /// In which part of the program it was, as stacks suggest.
+    /// Part of the program that was running, as stacks suggest.
     pub phase: Option<String>,
-    /// In which step of training, from 1 on; null where steps are not known.
+    /// Step of training, from 1 on; null if steps are not known.
     pub step: Option<usize>,
-    /// Ranges of the program's own that were open then, the outermost first.
+    /// The program's own ranges that were open then, the outermost first.
     #[serde(default)]
     pub ranges: Vec<String>,
-    /// What was held.
+    /// Bytes held.
     pub requested_bytes: u64,
-    /// The lines that held most.
+    /// Lines that held most.
     pub by_line: Vec<LineResult>,
-    /// How many there are.
+    /// Number of lines.
     pub lines: usize,
-    /// By what it was for.
+    /// Bytes held, by category.
     pub by_category: Vec<CategoryResult>,
 }
 
-/// What a line of the program held for one purpose.
+/// Memory that a line of the program held for one purpose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LineResult {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
-    /// Allocations.
+    /// Number of allocations.
     pub count: u64,
-    /// File and line of the program; null where the stack has none (the backward pass).
+    /// File and line of the program; null if the stack has none (the backward pass).
     #[serde(rename = "where")]
     pub place: Option<String>,
     /// The same in a few words, or the library's line that it called; without a line, what else is known: a node of the backward pass, an operator.
     pub name: String,
     /// The innermost line outside of PyTorch, where it is another: a library's.
     pub inside: Option<String>,
-    /// PyTorch's operators or functions there, those with most first.
+    /// PyTorch's operators or functions there, those with the most bytes first.
     pub operators: Vec<OperatorBytes>,
-    /// What it was for: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`,
-    /// `temporary`, `other`.
+    /// Category: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`, `temporary`, `other`.
     pub category: String,
-    /// Whether that is a guess from stacks and lives.
+    /// True if the category is a guess from stacks and lifetimes.
     pub guessed: bool,
-    /// Whether it was there before the recording began.
+    /// True if it was allocated before the recording began.
     pub before: bool,
-    /// The lines that led there, the innermost first; PyTorch's and the interpreter's are left out.
+    /// Lines that led there, the innermost first; PyTorch's and the interpreter's are left out.
     pub callers: Vec<String>,
 }
 
-/// What an operator asked for.
+/// Bytes that an operator requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct OperatorBytes {
     /// Its name.
     pub operator: String,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
 }
 
-/// What was held for one purpose.
+/// Memory held for one purpose.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CategoryResult {
-    /// What it was for.
+    /// Category.
     pub category: String,
-    /// Bytes asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
-    /// Whether that is a guess.
+    /// True if the category is a guess.
     pub guessed: bool,
 }
 

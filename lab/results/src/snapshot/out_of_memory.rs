@@ -10,28 +10,28 @@ use crate::WhatIfResult;
 /// The last request that failed. Bytes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SnapshotOom {
-    /// The entry of the trace.
+    /// Entry of the trace.
     pub entry: usize,
-    /// How many requests failed in all.
+    /// Number of requests that failed in all.
     pub failed: usize,
-    /// What was asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// By which line, in a few words; null where no stack was recorded.
+    /// Line that requested them, in a few words; null if no stack was recorded.
     #[serde(rename = "where")]
     pub place: Option<String>,
-    /// What clients had asked for and held.
+    /// Requested bytes that were held.
     pub held: u64,
-    /// What PyTorch had reserved.
+    /// Bytes that PyTorch had reserved.
     pub reserved: u64,
-    /// What was left on the device.
+    /// Bytes left on the device.
     pub free_on_device: u64,
-    /// What was reserved and held by nobody: in pieces of segments that are partly in use.
+    /// Bytes reserved but not held: free parts of segments that are partly in use.
     pub free_in_reserved: u64,
     /// `full`: less was free than was asked for; `fragmented`: enough was, but not in one piece.
     pub verdict: String,
-    /// How much was missing at that moment at least; 0 where it was fragmented. The rest of the run may need more.
+    /// Bytes missing at that moment, at least; 0 if memory was fragmented. The rest of the run may need more.
     pub missing: u64,
-    /// What other settings of the allocator would have done until then; null where it was not tried.
+    /// Effects of other allocator settings until then; null if they were not tried.
     pub what_if: Option<WhatIfResult>,
 }
 
