@@ -63,7 +63,7 @@ pub fn conv1d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
     record(y.array().squeeze(2)?, &[&y], |_| Ok(Box::new(OneRow { added: false })))
 }
 
-/// A line as a picture of one row, inside of the convolution: PyTorch's has no node for it, and its gradients are no views.
+/// A line as a picture of one row, inside of the convolution: PyTorch has no node for it, and what comes back does not count as a view.
 fn row(op: &'static str, x: &Tensor) -> Result<Tensor> {
     if x.rank() != 3 {
         return Err(Error::shape(op, format!("{:?}: expected three dimensions", x.dims())));
