@@ -10,13 +10,13 @@
 
 mod grid;
 mod plan;
+mod sizes;
 mod stage;
 #[cfg(test)]
 mod tests;
 mod weight_grad;
 
-use memcore::backend::Operand;
-use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
+use memcore::backend::kernel::{Conv2d, Conv2dInputGrad, Conv2dWeightGrad};
 use memcore::error::Result;
 
 use crate::panels::pack::Packs;
@@ -24,6 +24,7 @@ use crate::panels::{Pair, Word, has_bf16_products};
 use crate::refusal::unsupported;
 use crate::view::{Context, SharedMut};
 use plan::Plan;
+use sizes::Sizes;
 use stage::Cells;
 
 /// Calls a function for the element type of a dtype, and the words that it is packed into.
@@ -95,41 +96,4 @@ fn weight_grad<W: Word, T: Packs<W> + Cells<<T as Packs<W>>::Piece>>(
         unsafe { (ctx.input::<T>(&call.x)?, ctx.input::<T>(&call.grad)?, ctx.output::<T>(&call.out)?) };
     weight_grad::run::<W, T>(ctx, &Plan::forward(&s), x, grad, out);
     Ok(())
-}
-
-/// Sizes of one convolution.
-#[derive(Clone, Copy, Debug)]
-struct Sizes {
-    images: usize,
-    groups: usize,
-    /// Channels and outputs of one group.
-    channels: usize,
-    outputs: usize,
-    input: [usize; 2],
-    window: [usize; 2],
-    output: [usize; 2],
-    geometry: Conv2dGeometry,
-}
-
-impl Sizes {
-    /// Of an input `[n, c, h, w]`, a weight `[o, c/groups, kh, kw]` and an output `[n, o, oh, ow]`.
-    fn new(geometry: Conv2dGeometry, x: &Operand, weight: &Operand, y: &Operand) -> Self {
-        let (x, w, y) = (x.dims(), weight.dims(), y.dims());
-        let groups = geometry.groups;
-        Self {
-            images: x[0],
-            groups,
-            channels: w[1],
-            outputs: w[0] / groups,
-            input: [x[2], x[3]],
-            window: [w[2], w[3]],
-            output: [y[2], y[3]],
-            geometry,
-        }
-    }
-
-    /// Rows of the matrix of patches: channels of a group times positions of the window.
-    fn patch(&self) -> usize {
-        self.channels * self.window[0] * self.window[1]
-    }
 }

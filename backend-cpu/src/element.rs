@@ -43,7 +43,6 @@ pub(crate) trait Real:
     + std::ops::Mul<Output = Self>
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
-    + crate::panels::StridedProduct
 {
     /// Its vectors in an instruction set.
     type Vector<S: Isa>: crate::vector::Vector<Self>;

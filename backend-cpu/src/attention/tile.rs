@@ -1,7 +1,7 @@
 //! Loops over tiles.
 
 use crate::element::{Float, Real};
-use crate::panels::{Strided, StridedProduct};
+use crate::panels::{Strided, strided_product};
 use crate::simd::{Isa, simd};
 
 /// Tiles are padded to multiples of so many columns: [`product`] works on that or twice as many together.
@@ -32,7 +32,7 @@ simd! {
 
 /// `c = a @ b`, or `c += a @ b` if `add`, with sizes `[m, n, k]`; rows of `b` and `c` are `b_row` and `c_row` apart.
 /// `m` and `n` are rounded up to [`ROWS`] and [`COLUMNS`]: such elements exist, and what is in them does not matter.
-pub(super) fn product<R: Real + StridedProduct>(
+pub(super) fn product<R: Real>(
     a: Left<'_, R>,
     b: &[R],
     b_row: usize,
@@ -52,7 +52,7 @@ pub(super) fn product<R: Real + StridedProduct>(
     let job =
         Strided { sizes: [m, n, k], left, row: a.row, step: a.column, right, width: b_row, to, to_row: c_row, add };
     // SAFETY: all elements lie in the slices (asserted).
-    unsafe { R::strided(&job) }
+    unsafe { strided_product(&job) }
 }
 
 #[inline(always)]

@@ -99,7 +99,7 @@ impl<T: Float> Pass<'_, T> {
     ) where
         T: Packs<W> + Cells<W>,
     {
-        let (plan, cut) = (self.plan, &self.cut);
+        let cut = &self.cut;
         let blocks = cut.words.div_ceil(cut.depth).max(1);
         let block = left_len(outputs.len());
         if cut.once {
@@ -113,48 +113,55 @@ impl<T: Float> Pass<'_, T> {
         let work = outputs.len() * cut.points * cut.words.max(1) / 4;
         ctx.for_pieces(points.div_ceil(cut.points), 1, work, |i, _| {
             let tile = i * cut.points..((i + 1) * cut.points).min(points);
-            let mut scratch = ctx.scratch();
-            let room = scratch.slice_mut::<W>(SCRATCH_BYTES / size_of::<W>());
-            let (right, room) = room.split_at_mut(right_len(cut.points) + WIDTH);
-            let (kept, room) = room.split_at_mut(outputs.len() * cut.points);
-            let (staged, own) = room.split_at_mut(cut.staged);
-            // SAFETY: sums have the size of words, and any bits are a value of theirs.
-            let (_, sums, _) = unsafe { kept.align_to_mut::<W::Sum>() };
-            let mut kept = Kept::new(sums, tile.len());
-            let layout = Stage::new(plan, tile.start, tile.end);
-            let mut end =
-                End { pass: self, group, outputs: outputs.clone(), tile: tile.clone(), runs: Runs::default() };
-            for i in 0..blocks {
-                let words = i * cut.depth..((i + 1) * cut.depth).min(cut.words);
-                self.pack_patches::<W>(group, &layout, tile.clone(), words.clone(), staged, right);
-                let left = if cut.once {
-                    shared[i * block..].as_ptr()
-                } else {
-                    self.pack_weights(group, outputs.clone(), i, own);
-                    own.as_ptr()
-                };
-                let (depth, right) = (words.len(), right.as_ptr());
-                let sizes = [outputs.len(), tile.len()];
-                let both = Blocks {
-                    left,
-                    turned: false,
-                    right,
-                    panel: depth * WIDTH,
-                    depth,
-                    rows: sizes[0],
-                    columns: sizes[1],
-                };
-                // SAFETY: both were just packed, or once for all tasks; the points of these outputs are this task's alone.
-                unsafe {
-                    multiply(&both, |row, column, tile| {
-                        let sizes = [ROWS.min(sizes[0] - row), WIDTH.min(sizes[1] - column)];
-                        if kept.join(tile, [row, column], sizes, i == 0, i + 1 == blocks) {
-                            end.write(tile, [row, column], sizes);
-                        }
-                    });
-                }
-            }
+            self.tile(ctx, group, outputs.clone(), tile, shared);
         });
+    }
+
+    /// The same at the points of one task. `shared` holds the weights where they are packed once.
+    fn tile<W: Word>(
+        &self,
+        ctx: &Context<'_>,
+        group: usize,
+        outputs: std::ops::Range<usize>,
+        tile: std::ops::Range<usize>,
+        shared: &[W],
+    ) where
+        T: Packs<W> + Cells<W>,
+    {
+        let cut = &self.cut;
+        let mut scratch = ctx.scratch();
+        let room = scratch.slice_mut::<W>(SCRATCH_BYTES / size_of::<W>());
+        let (right, room) = room.split_at_mut(right_len(cut.points) + WIDTH);
+        let (kept, room) = room.split_at_mut(outputs.len() * cut.points);
+        let (staged, own) = room.split_at_mut(cut.staged);
+        // SAFETY: sums have the size of words, and any bits are a value of theirs.
+        let (_, sums, _) = unsafe { kept.align_to_mut::<W::Sum>() };
+        let [rows, columns] = [outputs.len(), tile.len()];
+        let mut kept = Kept::new(sums, columns);
+        let layout = Stage::new(self.plan, tile.start, tile.end);
+        let mut end = End { pass: self, group, outputs: outputs.clone(), tile: tile.clone(), runs: Runs::default() };
+        let blocks = cut.words.div_ceil(cut.depth).max(1);
+        for i in 0..blocks {
+            let words = i * cut.depth..((i + 1) * cut.depth).min(cut.words);
+            self.pack_patches::<W>(group, &layout, tile.clone(), words.clone(), staged, right);
+            let left = if cut.once {
+                shared[i * left_len(rows)..].as_ptr()
+            } else {
+                self.pack_weights(group, outputs.clone(), i, own);
+                own.as_ptr()
+            };
+            let (depth, right) = (words.len(), right.as_ptr());
+            let both = Blocks { left, turned: false, right, panel: depth * WIDTH, depth, rows, columns };
+            // SAFETY: both were just packed, or once for all tasks; the points of these outputs are this task's alone.
+            unsafe {
+                multiply(&both, |row, column, tile| {
+                    let sizes = [ROWS.min(rows - row), WIDTH.min(columns - column)];
+                    if kept.join(tile, [row, column], sizes, i == 0, i + 1 == blocks) {
+                        end.write(tile, [row, column], sizes);
+                    }
+                });
+            }
+        }
     }
 
     /// Words of block `i` of the weights of some outputs, as a left block.
@@ -371,9 +378,9 @@ fn write_rows_body<S: Isa, T: Float>(w: &Written<'_, T>, tile: &Sums<T::Compute>
                     write_row(to, sums, bias);
                 }
             } else {
-                for j in 0..len {
+                for (j, &sum) in sums.iter().enumerate() {
                     // SAFETY: as above.
-                    unsafe { *to.add(j * w.every) = T::put(sums[j] + bias) };
+                    unsafe { *to.add(j * w.every) = T::put(sum + bias) };
                 }
             }
         }

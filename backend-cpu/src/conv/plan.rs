@@ -4,7 +4,7 @@
 //! The convolution's grid is its output. The input gradient of a stride `s` has a grid for each remainder of the input's rows and columns divided by
 //! `s`: of the window's places, only some reach such a row, and seen from its grid they move by whole steps over the gradient.
 
-use super::Sizes;
+use super::sizes::Sizes;
 
 /// Places of a window along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -108,8 +108,8 @@ fn real_block_body<S: Isa, T: Float>(op: BinaryOp, a: &[T], b: &[T], out: &mut [
         BinaryOp::Sub => each(a, b, out, |a, b| a - b),
         BinaryOp::Mul => each(a, b, out, |a, b| a * b),
         BinaryOp::Div => each(a, b, out, |a, b| a / b),
-        BinaryOp::Maximum => each(a, b, out, |a, b| larger(a, b)),
-        BinaryOp::Minimum => each(a, b, out, |a, b| smaller(a, b)),
+        BinaryOp::Maximum => each(a, b, out, larger),
+        BinaryOp::Minimum => each(a, b, out, smaller),
         BinaryOp::Pow => each(a, b, out, |a, b| a.pow(b)),
         BinaryOp::SquaredDifference => each(a, b, out, |a, b| (a - b) * (a - b)),
         // Comparisons write another type: `compare`.

@@ -108,7 +108,7 @@ fn real_block_body<S: Isa, T: Float>(op: UnaryOp, x: &[T], out: &mut [T]) {
     match op {
         UnaryOp::Neg => each(x, out, |x| -x),
         UnaryOp::Abs => each(x, out, |x| x.magnitude()),
-        UnaryOp::Sign => each(x, out, |x| sign(x)),
+        UnaryOp::Sign => each(x, out, sign),
         UnaryOp::Exp => each(x, out, |x| x.exp::<S>()),
         UnaryOp::Log => each(x, out, |x| x.ln::<S>()),
         UnaryOp::Sqrt => each(x, out, |x| x.sqrt()),
@@ -134,7 +134,7 @@ fn real_block_body<S: Isa, T: Float>(op: UnaryOp, x: &[T], out: &mut [T]) {
         UnaryOp::Softplus => each(x, out, |x| softplus::<S, T::Compute>(x)),
         UnaryOp::LogSigmoid => each(x, out, |x| -softplus::<S, T::Compute>(-x)),
         UnaryOp::Mish => each(x, out, |x| x * softplus::<S, T::Compute>(x).tanh::<S>()),
-        UnaryOp::Hardsigmoid => each(x, out, |x| hard_gate(x)),
+        UnaryOp::Hardsigmoid => each(x, out, hard_gate),
         UnaryOp::Hardswish => each(x, out, |x| x * hard_gate(x)),
         UnaryOp::Huber { delta } => {
             let (delta, half) = (c(delta), c(0.5));

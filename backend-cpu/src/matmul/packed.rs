@@ -6,7 +6,7 @@ use super::product::{Mat, MatMut};
 use super::tiles::{even, for_each_tile};
 use crate::element::Float;
 use crate::panels::pack::{self, Packs, Part};
-use crate::panels::{Blocks, DEPTH, Kept, ROW, ROWS, Sums, WIDTH, Word, multiply};
+use crate::panels::{Blocks, DEPTH, Kept, ROW, ROWS, Sums, WIDTH, Word, multiply, panel_len};
 use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::Context;
@@ -68,7 +68,7 @@ pub(super) fn run<W: Word<Sum = f32>, T: Packs<W>>(ctx: &Context<'_>, job: &Job<
                 let turned = pack::left(a.at(0, p).into(), [m, taken], left);
                 pack::right(b.at(p, 0).into(), [taken, n], right, &mut rest[..WIDTH * ROW]);
                 let (left, right) = (left.as_ptr(), right.as_ptr());
-                let blocks = Blocks { left, turned, right, panel: pack::panel_len(depth), depth, rows: m, columns: n };
+                let blocks = Blocks { left, turned, right, panel: panel_len(depth), depth, rows: m, columns: n };
                 let (first, last) = (p == 0, p + taken == k);
                 multiply(&blocks, |row, column, tile| {
                     let sizes = spans([m, n], [row, column]);

@@ -5,6 +5,7 @@
 
 use super::lanes::{Lanes, Numbers, PlainPair};
 use super::{Job, Left, Pair, ROW, ROWS, Sums, WIDTH, Word};
+use crate::element::Real;
 use crate::simd::{Level, level};
 use crate::vector::Plain4;
 
@@ -126,7 +127,6 @@ unsafe fn rows<L: Lanes, const V: usize>(rows: usize, at: Steps<L::Word>, to: *m
 }
 
 /// A product where its operands lie, without blocks: `to (+)= left @ right`.
-#[derive(Clone, Copy)]
 pub(crate) struct Strided<R> {
     /// Rows (a multiple of 4), columns (a multiple of 16) and terms.
     pub(crate) sizes: [usize; 3],
@@ -253,8 +253,32 @@ word!(
     avx2_strided_f64
 );
 
+/// A product of numbers of either real type.
+///
+/// # Safety
+/// The operands exist as described, and the result is the caller's alone.
+pub(crate) unsafe fn strided_product<R: Real>(job: &Strided<R>) {
+    // SAFETY: passed on to the caller; the type is the one that is asked for.
+    unsafe {
+        if std::any::TypeId::of::<R>() == std::any::TypeId::of::<f32>() {
+            f32::strided(&job.of_type());
+        } else {
+            assert!(std::any::TypeId::of::<R>() == std::any::TypeId::of::<f64>(), "a third real type");
+            f64::strided(&job.of_type());
+        }
+    }
+}
+
+impl<R> Strided<R> {
+    /// The same addresses, of numbers of another name.
+    fn of_type<Q>(&self) -> Strided<Q> {
+        let Self { sizes, left, row, step, right, width, to, to_row, add } = *self;
+        Strided { sizes, left: left.cast(), row, step, right: right.cast(), width, to: to.cast(), to_row, add }
+    }
+}
+
 /// Types with products that need no blocks.
-pub(crate) trait StridedProduct: Sized {
+trait StridedProduct: Sized {
     /// # Safety
     /// The operands exist as described, and the result is the caller's alone.
     unsafe fn strided(job: &Strided<Self>);

@@ -26,7 +26,7 @@ use crate::element::Real;
 use crate::parallel::Plain;
 
 pub(crate) use kept::Kept;
-pub(crate) use kernel::{Strided, StridedProduct, has_bf16_products};
+pub(crate) use kernel::{Strided, has_bf16_products, strided_product};
 
 /// Words along the sum that a block has at most.
 pub(crate) const DEPTH: usize = 256;
@@ -36,6 +36,17 @@ pub(crate) const ROW: usize = DEPTH + 16;
 pub(crate) const ROWS: usize = 12;
 /// Columns of a panel, and of a tile.
 pub(crate) const WIDTH: usize = 32;
+
+/// Words from one panel of a right block to the next, for panels that are written side by side, term by term: not a multiple of a page, so that they do not
+/// compete for one set of the cache.
+pub(crate) fn panel_len(depth: usize) -> usize {
+    depth * WIDTH + APART
+}
+
+/// The same for the panels of a turned left block.
+pub(crate) const TURNED_LEN: usize = ROWS * DEPTH + APART;
+
+const APART: usize = 16;
 
 /// What blocks consist of.
 pub(crate) trait Word: Plain + Default {
@@ -115,7 +126,7 @@ pub(crate) unsafe fn multiply<W: Word>(blocks: &Blocks<W>, mut tile: impl FnMut(
     for (panel, column) in (0..blocks.columns).step_by(WIDTH).enumerate() {
         for row in (0..blocks.rows).step_by(ROWS) {
             let left = if blocks.turned {
-                Left::Turned(blocks.left.wrapping_add(row / ROWS * pack::TURNED_LEN), ROWS)
+                Left::Turned(blocks.left.wrapping_add(row / ROWS * TURNED_LEN), ROWS)
             } else {
                 Left::Rows(blocks.left.wrapping_add(row * ROW))
             };

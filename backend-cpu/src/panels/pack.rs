@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::{DEPTH, Pair, ROW, ROWS, WIDTH, Word};
+use super::{DEPTH, Pair, ROW, ROWS, TURNED_LEN, WIDTH, Word, panel_len};
 use crate::element::{Element, Float};
 use crate::simd::{Isa, simd};
 
@@ -116,17 +116,6 @@ impl<T> Part<T> {
 pub(crate) fn left_len(rows: usize) -> usize {
     rows.next_multiple_of(ROWS) * ROW
 }
-
-/// Words from one panel of a right block to the next, for panels that are written side by side, term by term: not a multiple of a page, so that they do not
-/// compete for one set of the cache.
-pub(crate) fn panel_len(depth: usize) -> usize {
-    depth * WIDTH + APART
-}
-
-/// The same for the panels of a turned left block.
-pub(crate) const TURNED_LEN: usize = ROWS * DEPTH + APART;
-
-const APART: usize = 16;
 
 /// Elements of a right block of `columns` columns.
 pub(crate) fn right_len(columns: usize) -> usize {

@@ -49,11 +49,11 @@ fn check<W: Word, T: Packs<W>>(
     for (panel, column) in (0..n).step_by(WIDTH).enumerate() {
         for row in (0..m).step_by(ROWS) {
             let left = if turned {
-                Left::Turned(left[row / ROWS * pack::TURNED_LEN..].as_ptr(), ROWS)
+                Left::Turned(left[row / ROWS * TURNED_LEN..].as_ptr(), ROWS)
             } else {
                 Left::Rows(left[row * ROW..].as_ptr())
             };
-            let right = right[panel * pack::panel_len(depth)..].as_ptr();
+            let right = right[panel * panel_len(depth)..].as_ptr();
             let job = Job { left, right, depth, rows: ROWS.min(m - row), columns: WIDTH.min(n - column) };
             let mut sums = Sums::new();
             // SAFETY: the blocks were just packed; the caller gives an instruction set that the processor has.

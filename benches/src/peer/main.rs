@@ -1,7 +1,7 @@
 //! The workloads of the comparison with candle, burn and PyTorch, written with vramlab.
 //!
-//! `peer-vramlab [--device cpu|cuda[:N]|wgpu[:N]] [--seconds 2] [--steps 30] WORKLOAD… | all` prints one JSON line per
-//! workload. Networks, weights, inputs and losses are those of the other programs, so `losses_head` must agree.
+//! `peer-vramlab [--device cpu|cuda[:N]|wgpu[:N]] [--precision fp32|bf16|autocast-bf16] [--seconds 2] [--steps 30] WORKLOAD… | all` prints one JSON line per workload: the same networks, weights,
+//! inputs and losses as in the other peers' programs, so that `losses_head` must agree.
 
 mod device;
 mod measure;
@@ -10,17 +10,20 @@ mod work;
 use anyhow::{Context, Result, bail};
 
 use device::Chosen;
+use lab::training::Precision;
 use measure::Limits;
 
 fn main() -> Result<()> {
     let mut limits = Limits { seconds: 2.0, steps: 30 };
     let mut names = Vec::new();
     let mut chosen = Chosen::Cpu;
+    let mut precision = Precision::Fp32;
     let mut args = std::env::args().skip(1);
     while let Some(arg) = args.next() {
         let mut value = || args.next().with_context(|| format!("{arg} needs a value"));
         match arg.as_str() {
             "--device" => chosen = Chosen::parse(&value()?)?,
+            "--precision" => precision = value()?.parse().map_err(anyhow::Error::msg).context("--precision")?,
             "--seconds" => limits.seconds = value()?.parse().context("--seconds: a number")?,
             "--steps" => limits.steps = value()?.parse().context("--steps: an integer")?,
             "all" => names.extend(work::NAMES.iter().map(ToString::to_string)),
@@ -29,12 +32,12 @@ fn main() -> Result<()> {
     }
     if names.is_empty() {
         bail!(
-            "usage: peer-vramlab [--device cpu|cuda[:N]|wgpu[:N]] [--seconds 2] [--steps 30] WORKLOAD… | all\nworkloads: {}",
+            "usage: peer-vramlab [--device cpu|cuda[:N]|wgpu[:N]] [--precision fp32|bf16|autocast-bf16] [--seconds 2] [--steps 30] WORKLOAD… | all\nworkloads: {}",
             work::NAMES.join(", ")
         );
     }
     for name in names {
-        println!("{}", work::run(&name, chosen, &limits)?);
+        println!("{}", work::run(&name, chosen, precision, &limits)?);
     }
     Ok(())
 }

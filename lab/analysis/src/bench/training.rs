@@ -5,7 +5,7 @@
 
 use lab_base::error::Result;
 use lab_models::{Input, Loss, Model, ModelOptions, architecture};
-use lab_training::{ModelStep, OptimizerKind, OptimizerSettings, RunSettings, Source, TrainStep, Update};
+use lab_training::{ModelStep, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, TrainStep, Update};
 use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Tensor};
 
@@ -24,7 +24,7 @@ pub struct Workload {
 }
 
 /// Every workload; `linear` is the smallest network, the others are compared with other programs.
-pub static ALL: [Workload; 6] = [
+pub static ALL: [Workload; 7] = [
     Workload {
         name: "linear",
         batch: 32,
@@ -71,6 +71,13 @@ pub static ALL: [Workload; 6] = [
         },
         optimizer: || OptimizerSettings { weight_decay: Some(0.01), ..fused(OptimizerKind::AdamW, 1e-3) },
     },
+    Workload {
+        name: "resnet18-b8",
+        batch: 8,
+        model: "resnet18",
+        options: ModelOptions::default,
+        optimizer: || fused(OptimizerKind::Sgd, 0.01),
+    },
 ];
 
 fn fused(kind: OptimizerKind, lr: f64) -> OptimizerSettings {
@@ -88,12 +95,23 @@ pub struct Training {
 }
 
 impl Workload {
-    /// Makes the network on a device, with its batch.
+    /// The network in float32 on a device, with its batch.
+    ///
+    /// # Errors
+    /// Those of the device.
     pub fn prepare(&self, device: &Device) -> Result<Training> {
+        self.prepare_in(device, Precision::Fp32)
+    }
+
+    /// The network on a device, with its batch.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn prepare_in(&self, device: &Device, precision: Precision) -> Result<Training> {
         let architecture = architecture(self.model, &(self.options)())?;
-        let model = Model::build(&*architecture, device, DType::F32, 0)?;
+        let model = Model::build(&*architecture, device, precision.dtype(), 0)?;
         set_parameters(&model)?;
-        let settings = RunSettings::new(self.batch, 1, (self.optimizer)());
+        let settings = RunSettings { precision, ..RunSettings::new(self.batch, 1, (self.optimizer)()) };
         let update = Update::new(&settings, &model.parameters)?;
         let (input, target) = batch(device, &model, self.batch)?;
         let mut phases = ModelStep::new(device, model, update, &settings, Source::Synthetic { seed: 0 });
@@ -125,17 +143,17 @@ impl Training {
 }
 
 /// Fills the parameters with the common values: each takes the next stream, within 1/√fan-in; tables within 0.035; normalisations keep 1 and 0 and
-/// take no stream.
+/// take no stream. A vector is a normalisation's unless it stands beside a matrix of its layer.
 fn set_parameters(model: &Model) -> Result<()> {
-    let (mut stream, mut fan_in) = (0, 1);
+    let (mut stream, mut fan_in, mut layer) = (0, 1, "");
     for parameter in &model.parameters {
         let path = parameter.path();
-        if path.split('.').any(|part| part.starts_with("ln")) {
-            continue;
-        }
+        let of = path.rsplit_once('.').map_or("", |(of, _)| of);
         let dims = parameter.array().dims();
         if dims.len() > 1 {
-            fan_in = dims[1..].iter().product();
+            (fan_in, layer) = (dims[1..].iter().product(), of);
+        } else if layer != of {
+            continue;
         }
         let table = path.starts_with("tok.") || path.starts_with("pos.");
         let bound = if table { 0.035 } else { (1.0 / (fan_in as f64).sqrt()) as f32 };
@@ -149,7 +167,10 @@ fn batch(device: &Device, model: &Model, batch: usize) -> Result<(Tensor, Tensor
     let (x, rows) = match &model.task.input {
         Input::Values(dims) => {
             let dims: Vec<usize> = std::iter::once(batch).chain(dims.iter().copied()).collect();
-            (Tensor::from_slice(device, &dims, &uniform(INPUTS, dims.iter().product(), 1.0))?, vec![batch])
+            let values = Array::from_slice(device, &dims, &uniform(INPUTS, dims.iter().product(), 1.0))?;
+            // In the type of the parameters, which autocast leaves as it is.
+            let dtype = model.parameters.first().map_or(DType::F32, |parameter| parameter.array().dtype());
+            (Tensor::from_array(if dtype == DType::F32 { values } else { values.cast(dtype)? }), vec![batch])
         }
         Input::Tokens { length, vocabulary } => {
             let tokens = labels(INPUTS, batch * length, *vocabulary as u64);
