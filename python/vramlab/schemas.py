@@ -67,6 +67,7 @@ class ExperimentV1(TypedDict, total=False):
     interrupted: bool
     settings: RunSpec
     device: DeviceInfo
+    shard: Optional[Shard]
 
 
 class ExperimentScanV1(TypedDict, total=False):
@@ -75,6 +76,7 @@ class ExperimentScanV1(TypedDict, total=False):
     parameters: list[str]
     interrupted: bool
     results: list[ExperimentPoint]
+    shard: Optional[Shard]
 
 
 class ExplainV1(TypedDict, total=False):
@@ -158,6 +160,7 @@ class RehearsalScanV1(TypedDict, total=False):
     points: list[RehearsalPoint]
     law: list[LawPiece]
     largest: Optional[LargestValue]
+    shard: Optional[Shard]
 
 
 class ReplayV1(TypedDict, total=False):
@@ -177,6 +180,7 @@ class ScanV1(TypedDict, total=False):
     interrupted: bool
     results: list[Point]
     notes: list[str]
+    shard: Optional[Shard]
 
 
 class SnapshotV1(TypedDict, total=False):
@@ -1176,6 +1180,15 @@ class Setting(TypedDict, total=False):
 
     alloc_conf: str
     cost: Cost
+
+
+class Shard(TypedDict, total=False):
+    """Which part of many runs a result is: part I of N has the runs I, I + N, I + 2 N … of the whole."""
+
+    index: int
+    count: int
+    asked: dict[str, Any]
+    whole: list[str]
 
 
 class ShortAnswer(TypedDict, total=False):
