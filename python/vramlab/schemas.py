@@ -26,7 +26,7 @@ class CardsV1(TypedDict, total=False):
 
 
 class CheckV1(TypedDict, total=False):
-    """What a check came to."""
+    """Result of a check."""
 
     baseline: str
     lock_schema: str
@@ -54,7 +54,7 @@ class DevicesV1(TypedDict, total=False):
 
 
 class ExperimentV1(TypedDict, total=False):
-    """What an experiment found."""
+    """Result of an experiment."""
 
     experiment: str
     question: str
@@ -67,6 +67,7 @@ class ExperimentV1(TypedDict, total=False):
     interrupted: bool
     settings: RunSpec
     device: DeviceInfo
+    shard: Optional[Shard]
 
 
 class ExperimentScanV1(TypedDict, total=False):
@@ -75,6 +76,7 @@ class ExperimentScanV1(TypedDict, total=False):
     parameters: list[str]
     interrupted: bool
     results: list[ExperimentPoint]
+    shard: Optional[Shard]
 
 
 class ExplainV1(TypedDict, total=False):
@@ -90,7 +92,7 @@ class ExplainV1(TypedDict, total=False):
 
 
 class FitV1(TypedDict, total=False):
-    """What fits. Bytes unless a name says otherwise; sizes are examples or tokens."""
+    """Result of a search for the largest size. Bytes unless a name says otherwise; sizes are examples or tokens."""
 
     settings: RunSpec
     premises: list[Premise]
@@ -116,7 +118,7 @@ class ListV1(TypedDict, total=False):
 
 
 class MonitorV1(TypedDict, total=False):
-    """What was there at one look."""
+    """Devices and trainings at one moment."""
 
     devices: list[DeviceMemory]
     runs: list[RunStatus]
@@ -158,10 +160,11 @@ class RehearsalScanV1(TypedDict, total=False):
     points: list[RehearsalPoint]
     law: list[LawPiece]
     largest: Optional[LargestValue]
+    shard: Optional[Shard]
 
 
 class ReplayV1(TypedDict, total=False):
-    """A recording, and what policies took for it. Bytes unless a name says otherwise."""
+    """A recording, and the memory of each policy. Bytes unless a name says otherwise."""
 
     trace: TraceResult
     settings: RunSpec
@@ -177,6 +180,7 @@ class ScanV1(TypedDict, total=False):
     interrupted: bool
     results: list[Point]
     notes: list[str]
+    shard: Optional[Shard]
 
 
 class SnapshotV1(TypedDict, total=False):
@@ -203,7 +207,7 @@ class SnapshotV1(TypedDict, total=False):
 
 
 class SnapshotDiffV1(TypedDict, total=False):
-    """What changed from one snapshot to another. Of each pair the first is before. Bytes."""
+    """Changes from one snapshot to another. The first of each pair is the earlier one. Bytes."""
 
     files: list[str]
     device: int
@@ -214,7 +218,7 @@ class SnapshotDiffV1(TypedDict, total=False):
 
 
 class TrainV1(TypedDict, total=False):
-    """What a run gave. What a device without values cannot give is null, with the reason."""
+    """Result of a run. What a device without values cannot measure is null, with the reason."""
 
     settings: RunSpec
     description: Optional[str]
@@ -253,7 +257,7 @@ class TrainV1(TypedDict, total=False):
 
 
 class TuneV1(TypedDict, total=False):
-    """What a search found. What it searched for is null where the recorded settings do not reproduce the recording."""
+    """Result of a search for settings. Its findings are null if the recorded settings do not reproduce the recording."""
 
     recorded: Optional[Candidate]
     best: Optional[Candidate]
@@ -266,7 +270,7 @@ class TuneV1(TypedDict, total=False):
 
 
 class AccuracyResult(TypedDict, total=False):
-    """What of the test examples is classified right."""
+    """Test examples that are classified correctly."""
 
     right: int
     of: int
@@ -293,7 +297,7 @@ class BenchedAllocator(TypedDict, total=False):
 
 
 class BenchedDevice(TypedDict, total=False):
-    """A device, or why there is none."""
+    """A device, or the reason why it is absent."""
 
     backend: str
     index: Optional[int]
@@ -331,14 +335,14 @@ class BenchedKernel(TypedDict, total=False):
 
 
 class Both(TypedDict, total=False):
-    """A figure as recorded, and here."""
+    """A figure of the recording, and of the replay."""
 
     recorded: int
     replayed: int
 
 
 class BoundResult(TypedDict, total=False):
-    """What no allocator can do without."""
+    """Lower bound: memory that every allocator needs."""
 
     bytes: int
     operation: int
@@ -346,7 +350,7 @@ class BoundResult(TypedDict, total=False):
 
 
 class Calls(TypedDict, total=False):
-    """What was asked of the driver, by kind."""
+    """Calls to the driver, by kind."""
 
     total: int
     segment_allocs: int
@@ -381,7 +385,7 @@ class CardResult(TypedDict, total=False):
 
 
 class CategoryResult(TypedDict, total=False):
-    """What was held for one purpose."""
+    """Memory held for one purpose."""
 
     category: str
     requested_bytes: int
@@ -418,7 +422,7 @@ class CheckedClaim(TypedDict, total=False):
 
 
 class CheckedRun(TypedDict, total=False):
-    """A run of the file, and what it takes now."""
+    """A run of the file, and its memory now."""
 
     name: str
     model: str
@@ -470,7 +474,7 @@ class DataParallelFigures(TypedDict, total=False):
 
 
 class DeviceInfo(TypedDict, total=False):
-    """What is known of a device. Bytes; null where the device does not say."""
+    """A device. Bytes; null if the device does not say."""
 
     backend: str
     index: int
@@ -494,21 +498,21 @@ class DeviceMemory(TypedDict, total=False):
 
 
 class EventList(TypedDict, total=False):
-    """A list of events, told apart from others."""
+    """A list of events, identified by its length and a hash."""
 
     count: int
     hash: str
 
 
 class ExperimentPoint(TypedDict, total=False):
-    """A point."""
+    """A point of the scan."""
 
     parameters: dict[str, Any]
     experiments: list[ExperimentV1]
 
 
 class ExplainedAdvice(TypedDict, total=False):
-    """Something to try."""
+    """A piece of advice."""
 
     what: str
     command: Optional[str]
@@ -532,14 +536,14 @@ class ExplainedSum(TypedDict, total=False):
 
 
 class FirstFailure(TypedDict, total=False):
-    """The first request that failed although the recorded program got it."""
+    """The first request that failed although it succeeded in the recorded program."""
 
     operation: int
     bytes: int
 
 
 class Footprint(TypedDict, total=False):
-    """What a run took of memory, in bytes. Of one profile and one list of settings it is the same on every machine."""
+    """Memory of a run, in bytes. It is the same on every machine, for one profile and one list of settings."""
 
     peak: Peak
     held: int
@@ -550,7 +554,7 @@ class Footprint(TypedDict, total=False):
 
 
 class Fragmentation(TypedDict, total=False):
-    """What was reserved and of no use."""
+    """Reserved memory that was not used."""
 
     unused_bytes_at_peak: int
     unused_share_at_peak: float
@@ -561,7 +565,7 @@ class Fragmentation(TypedDict, total=False):
 
 
 class GrowingStack(TypedDict, total=False):
-    """What is more after every step."""
+    """A stack that holds more after every step."""
 
     bytes: int
     more: int
@@ -570,14 +574,14 @@ class GrowingStack(TypedDict, total=False):
 
 
 class Heights(TypedDict, total=False):
-    """Allocated and reserved at one moment."""
+    """Allocated and reserved bytes at one moment."""
 
     allocated: int
     reserved: int
 
 
 class HeldResult(TypedDict, total=False):
-    """What a stack holds."""
+    """Memory that a stack holds."""
 
     bytes: int
     allocations: int
@@ -585,7 +589,7 @@ class HeldResult(TypedDict, total=False):
 
 
 class HeldSum(TypedDict, total=False):
-    """What several stacks hold."""
+    """Memory that several stacks hold."""
 
     stacks: int
     bytes: int
@@ -627,7 +631,7 @@ LawPiece = TypedDict(
 
 
 class LawResult(TypedDict, total=False):
-    """The law of the peak: what is asked for at the highest moment, by size."""
+    """Law of the peak: requested bytes at the highest moment, by size."""
 
     complete: bool
     runs: int
@@ -636,7 +640,7 @@ class LawResult(TypedDict, total=False):
 
 
 class Leak(TypedDict, total=False):
-    """Memory that grows."""
+    """Growing memory."""
 
     steps: int
     growth_bytes_per_step: int
@@ -649,7 +653,7 @@ class Leak(TypedDict, total=False):
 
 
 class LineResult(TypedDict, total=False):
-    """What a line of the program held for one purpose."""
+    """Memory that a line of the program held for one purpose."""
 
     requested_bytes: int
     count: int
@@ -687,7 +691,7 @@ class ListedExperiment(TypedDict, total=False):
 
 
 class LocalPeak(TypedDict, total=False):
-    """A moment at which more was allocated than a while before and a while after."""
+    """A moment at which more was allocated than some time before and after."""
 
     allocated_bytes: int
     phase: str
@@ -698,7 +702,7 @@ class LocalPeak(TypedDict, total=False):
 
 
 class Locked(TypedDict, total=False):
-    """A run that is held fast."""
+    """A locked run."""
 
     flags: dict[str, Any]
     settings: dict[str, Any]
@@ -715,7 +719,7 @@ class Measurement(TypedDict, total=False):
 
 
 class MomentResult(TypedDict, total=False):
-    """A moment, and who held memory then. Bytes are those that were asked for."""
+    """A moment, and the holders of memory then. Bytes are requested bytes."""
 
     what: str
     entry: Optional[int]
@@ -736,14 +740,14 @@ class NamedRange(TypedDict, total=False):
 
 
 class Needed(TypedDict, total=False):
-    """What a run takes with memory enough."""
+    """Memory of a run with memory enough."""
 
     allocated_bytes: int
     reserved_bytes: int
 
 
 class NeedsResult(TypedDict, total=False):
-    """What a run takes with memory enough, and in what there is. Bytes."""
+    """Memory of a run, with memory enough and within a limit. Bytes."""
 
     allocated_bytes: int
     reserved_bytes: int
@@ -760,14 +764,14 @@ class NotAsOnACard(TypedDict, total=False):
 
 
 class OperatorBytes(TypedDict, total=False):
-    """What an operator asked for."""
+    """Bytes that an operator requested."""
 
     operator: str
     requested_bytes: int
 
 
 class OutOfMemoryResult(TypedDict, total=False):
-    """Why a run ended for lack of memory, and what is missing. What a run that was refused before its first allocation cannot say is null."""
+    """Why a run ran out of memory, and how much it lacks. A run that was refused before its first allocation has nulls."""
 
     message: str
     verdict: Optional[str]
@@ -787,7 +791,7 @@ class OutOfMemoryResult(TypedDict, total=False):
 
 
 class OverheadPart(TypedDict, total=False):
-    """A part of them."""
+    """A part of the overheads."""
 
     name: str
     bytes: int
@@ -801,7 +805,7 @@ class OverheadsResult(TypedDict, total=False):
 
 
 class Part(TypedDict, total=False):
-    """What somebody held at the peak, before and now."""
+    """A part of the peak, before and now."""
 
     category: str
     name: str
@@ -810,7 +814,7 @@ class Part(TypedDict, total=False):
 
 
 class Peak(TypedDict, total=False):
-    """The highest moment."""
+    """The peak."""
 
     allocated: int
     reserved: int
@@ -855,7 +859,7 @@ class PeakShares(TypedDict, total=False):
 
 
 class PlanResult(TypedDict, total=False):
-    """What is known of a plan, proven without trusting whoever made it."""
+    """Properties of a plan, proven independently of the algorithm that made it."""
 
     bytes: int
     packing: str
@@ -876,7 +880,7 @@ class Point(TypedDict, total=False):
 
 
 class PolicyResult(TypedDict, total=False):
-    """What a policy took."""
+    """Figures of a policy that replayed a recording."""
 
     policy: str
     peak: Heights
@@ -895,14 +899,14 @@ class PolicyResult(TypedDict, total=False):
 
 
 class Predicted(TypedDict, total=False):
-    """What a run takes on paper, with memory enough."""
+    """Memory of a run on paper, with memory enough."""
 
     peak_bytes: int
     reserved_bytes: int
 
 
 class Premise(TypedDict, total=False):
-    """The type, the tokens or the batch, and where it came from."""
+    """A premise: the type, the tokens or the batch, with its source."""
 
     name: str
     value: str
@@ -995,7 +999,7 @@ class RehearsedWorld(TypedDict, total=False):
 
 
 class RingBytes(TypedDict, total=False):
-    """Five figures, each larger than the one before, in bytes."""
+    """Five figures, each at least as large as the previous one, in bytes."""
 
     requested: int
     allocated: int
@@ -1005,7 +1009,7 @@ class RingBytes(TypedDict, total=False):
 
 
 class RoofResult(TypedDict, total=False):
-    """What a device reaches."""
+    """Highest measured speeds of a device."""
 
     copy_gb_per_s: float
     gemm_gflop_per_s: Optional[float]
@@ -1083,7 +1087,7 @@ RunSpec = TypedDict(
 
 
 class RunStatus(TypedDict, total=False):
-    """What a running training says of itself."""
+    """Status of a running training."""
 
     schema: str
     pid: int
@@ -1101,7 +1105,7 @@ class RunStatus(TypedDict, total=False):
 
 
 class ScopeBytes(TypedDict, total=False):
-    """What a module held."""
+    """Bytes that a module held."""
 
     scope: str
     by_category: dict[str, int]
@@ -1115,7 +1119,7 @@ class SearchedOperations(TypedDict, total=False):
 
 
 class SeenDevice(TypedDict, total=False):
-    """A device, or why there is none: then what is known of devices is null."""
+    """A device, or the reason why it is absent; then its properties are null."""
 
     backend: str
     index: Optional[int]
@@ -1149,7 +1153,7 @@ class SegmentResult(TypedDict, total=False):
 
 
 class SelfCheck(TypedDict, total=False):
-    """How far a replay under the recorded settings repeats a recording."""
+    """Result of comparing a replay under the recorded settings with the recording."""
 
     exact: bool
     segments: int
@@ -1163,7 +1167,7 @@ class SelfCheck(TypedDict, total=False):
 
 
 class SentBytes(TypedDict, total=False):
-    """What a rank sends in a step, in bytes."""
+    """Bytes that a rank sends in a step."""
 
     all_reduce: int
     reduce_scatter: int
@@ -1178,6 +1182,15 @@ class Setting(TypedDict, total=False):
     cost: Cost
 
 
+class Shard(TypedDict, total=False):
+    """Which part of many runs a result is: part I of N has the runs I, I + N, I + 2 N … of the whole."""
+
+    index: int
+    count: int
+    asked: dict[str, Any]
+    whole: list[str]
+
+
 class ShortAnswer(TypedDict, total=False):
     """What was found, in short."""
 
@@ -1186,7 +1199,7 @@ class ShortAnswer(TypedDict, total=False):
 
 
 class Site(TypedDict, total=False):
-    """Where memory grows."""
+    """Place where memory grows."""
 
     op: str
     scope: str
@@ -1197,7 +1210,7 @@ class Site(TypedDict, total=False):
 
 
 class SkippedKernel(TypedDict, total=False):
-    """What a device could not do."""
+    """A measurement that a device could not do."""
 
     name: str
     reason: str
@@ -1240,7 +1253,7 @@ class StageResult(TypedDict, total=False):
 
 
 class StatesResult(TypedDict, total=False):
-    """What a model takes all the time, in bytes."""
+    """Model states, in bytes."""
 
     parameter_bytes: int
     gradient_bytes: int
@@ -1264,7 +1277,7 @@ StretchResult = TypedDict(
 
 
 class TechniqueResult(TypedDict, total=False):
-    """A technique, and what the run takes with it; null with the reason where the network cannot have it. Bytes."""
+    """A technique, and the memory of the run with it; null, with the reason, if the network cannot have it. Bytes."""
 
     name: str
     peak_bytes: Optional[int]
@@ -1278,7 +1291,7 @@ class TechniqueResult(TypedDict, total=False):
 
 
 class TopScope(TypedDict, total=False):
-    """What a module held, in all."""
+    """All bytes that a module held."""
 
     scope: str
     bytes: int
@@ -1308,7 +1321,7 @@ class TraceResult(TypedDict, total=False):
 
 
 class TriedSize(TypedDict, total=False):
-    """A size that was run on a device of the budget."""
+    """A size that was run under the budget."""
 
     size: int
     fits: bool
@@ -1322,7 +1335,7 @@ class TriedSize(TypedDict, total=False):
 
 
 class Tries(TypedDict, total=False):
-    """What to change in a run, the best first."""
+    """Changes to a run, the best first."""
 
     order: str
     entries: list[Try]
@@ -1331,7 +1344,7 @@ class Tries(TypedDict, total=False):
 
 
 class Try(TypedDict, total=False):
-    """A change. What nothing was run for has no figures."""
+    """A change. It has no figures if nothing was run for it."""
 
     change: str
     script: str
@@ -1358,7 +1371,7 @@ class UnknownRead(TypedDict, total=False):
 
 
 class WhatIfResult(TypedDict, total=False):
-    """What a run would have taken under other settings of the allocator, by replay of its events. Bytes."""
+    """Memory of a run under other allocator settings, by replay of its events. Bytes."""
 
     self_check: SelfCheck
     capacity_bytes: Optional[int]

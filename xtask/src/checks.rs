@@ -69,3 +69,15 @@ pub(crate) fn program(root: &Path, mut cargo: Command, name: &str) -> anyhow::Re
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     Ok(target.join("debug").join(format!("vramlab{}", std::env::consts::EXE_SUFFIX)))
 }
+
+/// The cargo that started us, so that a `+toolchain` is kept; or that of another toolchain.
+pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
+    match toolchain {
+        None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
+        Some(toolchain) => {
+            let mut command = Command::new("rustup");
+            command.args(["run", toolchain, "cargo"]);
+            command
+        }
+    }
+}

@@ -11,7 +11,7 @@ use clap::Args;
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 
-use crate::{licences, steps};
+use crate::{checks, licences};
 
 /// The oldest C library that a build by zig runs with.
 const GLIBC: &str = "2.28";
@@ -51,7 +51,7 @@ fn build(root: &Path, args: &DistArgs) -> anyhow::Result<PathBuf> {
     packages.extend(args.is_linux().then_some("rehearsal"));
     // One after the other, as maturin builds the first: together they would be built with other features.
     for package in packages {
-        let mut command = if args.zig { Command::new("cargo-zigbuild") } else { steps::cargo(None) };
+        let mut command = if args.zig { Command::new("cargo-zigbuild") } else { checks::cargo(None) };
         let target = if args.zig { format!("{}.{GLIBC}", args.target) } else { args.target.clone() };
         command.arg(if args.zig { "zigbuild" } else { "build" });
         command.args(["--locked", "--profile", "dist", "--target", &target, "-p", package]).current_dir(root);

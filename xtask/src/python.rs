@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::{checks, steps};
+use crate::checks;
 
 /// What is installed into an environment of the build's own.
 const TOOLS: [&str; 3] = ["pytest", "mypy", "ruff"];
@@ -47,7 +47,7 @@ pub(crate) fn package(root: &Path, cargo: Command, full: bool) -> anyhow::Result
 /// # Errors
 /// As [`package`].
 pub(crate) fn alone(root: &Path, full: bool) -> anyhow::Result<()> {
-    let skipped = package(root, steps::cargo(None), full)?;
+    let skipped = package(root, checks::cargo(None), full)?;
     skipped.iter().for_each(|what| println!("==> skipped: {what}"));
     Ok(())
 }

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::checks::cargo;
 use crate::software_gpu;
 
 /// One command that must succeed.
@@ -259,16 +260,4 @@ fn succeeds(root: &Path, toolchain: Option<&str>, args: &[&str]) -> bool {
         .stderr(Stdio::null())
         .status();
     quiet.is_ok_and(|status| status.success())
-}
-
-/// The cargo that started us, so that a `+toolchain` is kept; or that of another toolchain.
-pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
-    match toolchain {
-        None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
-        Some(toolchain) => {
-            let mut command = Command::new("rustup");
-            command.args(["run", toolchain, "cargo"]);
-            command
-        }
-    }
 }

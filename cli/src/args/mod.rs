@@ -24,6 +24,7 @@ mod report;
 mod run;
 mod scan;
 mod settings;
+mod shard;
 mod snapshot;
 mod training;
 mod values;
@@ -55,6 +56,7 @@ pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, RunArgs};
 pub(crate) use scan::ScanArgs;
+pub(crate) use shard::Part;
 pub(crate) use snapshot::{
     ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange, TuneArgs,
 };

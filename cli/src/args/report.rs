@@ -46,9 +46,12 @@ pub(crate) struct ReportArgs {
     /// Results that `--json` wrote (of train, predict, run, fit, bench, replay, explain, cards, devices, scans), and recordings of `--events`; packed by gzip or not.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The page.
-    #[arg(short, long, value_name = "OUT.html", value_parser = file, required_unless_present_any = ["export_trace", "export_folded", "export_minimalloc"])]
+    /// The page. Parts of a scan (--shard) are put together, shown, and need none.
+    #[arg(short, long, value_name = "OUT.html", value_parser = file)]
     pub output: Option<Destination>,
+    /// Write the results as JSON, with parts put together; `-` for standard output.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<Destination>,
     #[command(flatten)]
     pub exports: ExportArgs,
 }

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::ArgAction;
 
+use super::Part;
+
 /// What is to be scanned.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Scan")]
@@ -22,4 +24,8 @@ pub(crate) struct ScanArgs {
     /// Go on with a scan that was interrupted: take the points that are done in its --json, and run the others.
     #[arg(long = "continue", value_name = "RESULTS.json")]
     pub go_on: Option<PathBuf>,
+    /// Do part I of N only, for one machine of several: of a scan every N-th combination, of `run` every N-th experiment. `auto` takes both from a
+    /// Slurm array, auto/N the number from an indexed job of Kubernetes. `vramlab report` puts the parts together.
+    #[arg(long, value_name = "I/N")]
+    pub shard: Option<Part>,
 }

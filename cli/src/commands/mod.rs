@@ -23,9 +23,11 @@ mod rehearse;
 mod rehearse_scan;
 mod replay;
 mod report;
+mod report_parts;
 mod run;
 mod run_scan;
 mod scan;
+mod shard;
 pub(crate) mod snapshot;
 mod train;
 mod tries;
@@ -53,6 +55,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     }
     if invocation.axes.is_empty() {
         scan::check_alone(&invocation.cli)?;
+        shard::check_alone(&invocation.cli)?;
     }
     match &invocation.cli.command {
         Command::Devices(args) => devices::run(args, ui),

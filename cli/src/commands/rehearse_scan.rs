@@ -2,8 +2,10 @@
 
 use lab::rehearse::{Next, Request, Tried, at_point, next, rehearse};
 use lab::results::{LargestValue, RehearsalPoint, RehearsalScanResult};
+use serde_json::{Map, Value};
 
 use super::rehearse::{request, told};
+use super::shard;
 use crate::args::{Invocation, RehearseArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -22,7 +24,9 @@ pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Resu
     for point in &points {
         at_point(&request, point)?;
     }
-    let mut scan = Scan { request, ui, found: RehearsalScanResult::default() };
+    let shard = shard::of(&args.scan, asked(args), points.iter().map(|point| shard::named(point)).collect());
+    let points = shard::mine(args.scan.shard, points);
+    let mut scan = Scan { request, ui, found: RehearsalScanResult { shard, ..RehearsalScanResult::default() } };
     scan.found.parameters = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
     scan.found.command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     for point in &points {
@@ -30,15 +34,37 @@ pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Resu
             break;
         }
     }
+    // Of a part neither the largest value nor the law can be told.
     if let [axis] = invocation.axes.as_slice()
         && !scan.found.interrupted
+        && scan.found.shard.is_none()
         && axis.values.iter().all(|value| value.parse::<u64>().is_ok())
     {
         scan.found.largest = scan.largest(&axis.name)?;
     }
-    scan.found.law = scan.found.law_of_points();
+    if scan.found.shard.is_none() {
+        scan.found.law = scan.found.law_of_points();
+    }
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &scan.found)?;
     Ok(code(&scan.found))
+}
+
+/// What every part is asked: the command, and the flags that decide what it takes.
+fn asked(args: &RehearseArgs) -> Map<String, Value> {
+    let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
+    let flags = [
+        ("command", command.into()),
+        ("gpu", format!("{:?}", args.gpu).into()),
+        ("gpus", args.gpus().into()),
+        ("world", args.world.into()),
+        ("ranks", args.ranks.clone().into()),
+        ("steps", args.steps().into()),
+        ("seconds", args.seconds.into()),
+        ("until-seen", format!("{:?}", args.until_seen).into()),
+        ("late-events", args.late_events.into()),
+        ("no-values", args.no_values.into()),
+    ];
+    flags.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
 /// What is of a single rehearsal.

@@ -1,8 +1,10 @@
 //! `vramlab report`: pages from results and recordings; and how other commands write theirs.
 
 use lab::report::{Part, Recording, Source, export, html, read};
+use lab::results::merge;
 use serde_json::Value;
 
+use super::report_parts;
 use crate::args::{ExportArgs, ReportArgs};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -15,13 +17,17 @@ use crate::visible;
 /// # Errors
 /// Files that are neither results nor recordings, files that cannot be written.
 pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
-    output::check(args.output.iter().chain(args.exports.destinations()))?;
+    output::check(args.output.iter().chain(&args.json).chain(args.exports.destinations()))?;
     let (mut results, mut recordings): (Vec<Value>, Vec<Recording>) = (Vec::new(), Vec::new());
     for path in &args.files {
         match read::open(path)? {
             Source::Results(found) => results.extend(found),
             Source::Recording(recording) => recordings.push(*recording),
         }
+    }
+    let merged = merge(results)?;
+    if args.output.is_none() && args.json.is_none() && !args.exports.any() && merged.wholes.is_empty() {
+        return Err(Failure::usage("nothing to write: say -o OUT.html, --json FILE or an --export-…"));
     }
     let recording = match recordings.as_slice() {
         [recording] => Some(recording),
@@ -33,12 +39,15 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
         _ => None,
     };
     if let Some(destination) = &args.output {
-        page(destination, &parts(&results, &recordings), ui)?;
+        page(destination, &parts(&merged.results, &recordings), ui)?;
     }
     if let Some(recording) = recording {
         exports(&args.exports, recording, ui)?;
     }
-    Ok(Code::Done)
+    if let Some(destination) = &args.json {
+        report_parts::json(&merged.results, destination, ui)?;
+    }
+    report_parts::show(&merged, args.json == Some(Destination::Stdout), ui)
 }
 
 /// The result of a single run goes with its recording, where there is one of each.

@@ -5,11 +5,12 @@ use std::collections::BTreeMap;
 
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup};
-use lab::results::{ClaimsResult, DeviceInfo, ExperimentResult, Settings};
+use lab::results::{ClaimsResult, DeviceInfo, ExperimentResult, Settings, Shard};
 use lab::run::{self, RunSpec, Target};
 use memcore::{Deviations, Device};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
+use super::shard;
 use crate::args::{RunArgs, config_text};
 use crate::backends;
 use crate::exit::{Code, Failure, Result};
@@ -49,7 +50,14 @@ pub(super) fn run(args: &RunArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let asked = Asked { spec: spec.clone(), sizes: args.sizes() };
     let chosen = checked(args, &asked)?;
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let measured = measured(&asked, &chosen, ui)?;
+    let whole = chosen.iter().map(|experiment| experiment.name().to_string()).collect();
+    let shard = shard::of(&args.scan, asked_of(args, spec), whole);
+    let chosen = shard::mine(args.scan.shard, chosen);
+    if chosen.is_empty() {
+        ui.tell("no experiment is this part's");
+        return Ok(Code::Done);
+    }
+    let measured = Measured { shard, ..measured(&asked, &chosen, ui)? };
     if args.claims {
         deliver_claims(args, ui, &measured)?;
         return ended(measured.failures);
@@ -66,6 +74,13 @@ pub(super) struct Asked {
     pub sizes: BTreeMap<String, Vec<usize>>,
 }
 
+/// The same for the result of a part: what every part is asked.
+pub(super) fn asked_of(args: &RunArgs, spec: &RunSpec) -> Map<String, Value> {
+    let sizes = args.sizes().into_iter().map(|(name, values)| (format!("set {name}"), joined(&values).into()));
+    let names = ("names".to_string(), args.names.clone().into());
+    spec.said().into_iter().chain(sizes).chain([names]).collect()
+}
+
 /// What came of the experiments.
 pub(super) struct Measured {
     /// In the order in which they were asked for; the last one may be missing.
@@ -74,12 +89,16 @@ pub(super) struct Measured {
     pub failures: Vec<Failure>,
     settings: Settings,
     device: DeviceInfo,
+    shard: Option<Shard>,
 }
 
 impl Measured {
     /// Of each experiment.
     pub(super) fn results(&self) -> Vec<ExperimentResult> {
-        let result = |(e, outcome): &Found| ExperimentResult::of(*e, outcome, &self.settings, &self.device);
+        let result = |(e, outcome): &Found| ExperimentResult {
+            shard: self.shard.clone(),
+            ..ExperimentResult::of(*e, outcome, &self.settings, &self.device)
+        };
         self.found.iter().map(result).collect()
     }
 }
@@ -124,7 +143,7 @@ pub(super) fn measured(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &U
             break;
         }
     }
-    Ok(Measured { found, failures, settings, device })
+    Ok(Measured { found, failures, settings, device, shard: None })
 }
 
 /// The exit code: of the first failure, if there is one.

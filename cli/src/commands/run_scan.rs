@@ -4,7 +4,7 @@ use lab::results::{ExperimentPoint, ExperimentScanResult};
 use lab::run::RunSpec;
 
 use super::run::{self, Asked, Measured};
-use super::scan;
+use super::{scan, shard};
 use crate::args::{Invocation, RunArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -32,15 +32,18 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
         let chosen = run::checked(args, &asked)?;
         plans.push((asked, chosen));
     }
+    let asked = run::asked_of(args, &invocation.run);
+    let shard = shard::of(&args.scan, asked, points.iter().map(|point| shard::named(point)).collect());
+    let (points, plans) = (shard::mine(args.scan.shard, points), shard::mine(args.scan.shard, plans));
     let mut done: Vec<Measured> = Vec::new();
     for ((asked, chosen), point) in plans.iter().zip(&points) {
-        ui.note(named(point));
+        ui.note(shard::named(point));
         done.push(run::measured(asked, chosen, ui)?);
         if interrupt::asked() {
             break;
         }
     }
-    let found = result(invocation, &points, &done);
+    let found = ExperimentScanResult { shard, ..result(invocation, &points, &done) };
     if let Some(destination) = &args.page.html {
         // A page has every experiment in full.
         let all: Vec<_> = done.iter().flat_map(Measured::results).collect();
@@ -63,10 +66,6 @@ fn asked(args: &RunArgs, spec: &RunSpec, point: &[(String, String)]) -> Result<A
     Ok(asked)
 }
 
-fn named(point: &[(String, String)]) -> String {
-    point.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
-}
-
 fn result(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Measured]) -> ExperimentScanResult {
     let point = |(point, measured): (&Vec<(String, String)>, &Measured)| ExperimentPoint {
         parameters: point.iter().map(|(name, value)| (name.clone(), value.as_str().into())).collect(),
@@ -77,5 +76,6 @@ fn result(invocation: &Invocation, points: &[Vec<(String, String)>], done: &[Mea
         parameters: invocation.axes.iter().map(|axis| axis.name.clone()).collect(),
         interrupted: interrupt::asked() || done.iter().any(stopped),
         results: points.iter().zip(done).map(point).collect(),
+        shard: None,
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::outcome::{execute, out_of_memory};
 use super::plan::{Plan, on_paper};
-use super::profile;
+use super::{profile, shard};
 use crate::args::{Cli, Command, HtmlArgs, Invocation, OutputArgs, RecordArgs, ScanArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -55,6 +55,12 @@ pub(super) fn run(
     let specs = specs(&invocation.run, &points, like.as_ref())?;
     let note = like.as_ref().and_then(|like| profile::taken_from("the scan that goes on", Some(like)));
     note.iter().for_each(|note| ui.tell(note));
+    let asked = invocation.run.said();
+    let args_of_scan = scan_args(&invocation.cli);
+    let shard =
+        args_of_scan.and_then(|scan| shard::of(scan, asked, points.iter().map(|point| shard::named(point)).collect()));
+    let part = args_of_scan.and_then(|scan| scan.shard);
+    let (points, specs) = (shard::mine(part, points), shard::mine(part, specs));
     // All plans before the first run: a bad value is found while nothing is done.
     let silent = ui.silenced();
     let plans = specs.iter().enumerate().map(|(i, spec)| {
@@ -69,22 +75,22 @@ pub(super) fn run(
     {
         let progress = Progress::new(ui, plans.len() as u64);
         for (plan, point) in plans.iter().zip(&points) {
-            let name: Vec<String> = point.iter().map(|(name, value)| format!("{name} {value}")).collect();
-            progress.set(done.len() as u64, name.join(", "));
+            let name = shard::named(point);
+            progress.set(done.len() as u64, name.clone());
             if let Some(point) = taken(&earlier, plan) {
-                ui.note(format!("{}: taken from the earlier result", name.join(", ")));
+                ui.note(format!("{name}: taken from the earlier result"));
                 done.push(point);
                 continue;
             }
-            ui.note(name.join(", "));
-            done.push(one(plan, ui).map_err(|failure| at(&name.join(", "), failure))?);
+            ui.note(&name);
+            done.push(one(plan, ui).map_err(|failure| at(&name, failure))?);
             if interrupt::asked() {
                 break;
             }
         }
     }
     let failed: Vec<Option<Code>> = done.iter().map(|done| done.failed).collect();
-    let found = result(invocation, &specs, done, note, page.html.is_some());
+    let found = ScanResult { shard, ..result(invocation, &specs, done, note, page.html.is_some()) };
     tell_warnings(&found, ui);
     output::deliver_findings(ui, args, page.html.as_ref(), &found)?;
     end(&failed, ui, points.len())
@@ -222,7 +228,7 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
         Point { parameters: names.iter().map(value).collect(), predicted, run }
     };
     let results = done.into_iter().zip(specs).map(point).collect();
-    ScanResult { results, interrupted, notes: note.into_iter().collect(), parameters: names.clone() }
+    ScanResult { results, interrupted, notes: note.into_iter().collect(), parameters: names.clone(), shard: None }
 }
 
 /// Allocated and reserved bytes at most, of a run that computes nothing, with memory enough.

@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::command;
 use super::device::DeviceInfo;
 use super::findings::{Findings, Settings, again, plain};
+use super::shard::Shard;
 
 /// Result of an experiment.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -38,6 +39,9 @@ pub struct ExperimentResult {
     pub settings: Settings,
     /// The device.
     pub device: DeviceInfo,
+    /// Of which part of several experiments it is; absent where they were not divided.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
 }
 
 /// Settings, in the order of the command line.
@@ -86,6 +90,7 @@ impl ExperimentResult {
             interrupted,
             settings: settings.clone(),
             device: device.clone(),
+            shard: None,
         }
     }
 

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 
 use super::experiment::ExperimentResult;
 use super::findings::{Findings, plain};
+use super::shard::Shard;
 
 /// A scan of experiments.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -16,6 +17,9 @@ pub struct ExperimentScanResult {
     pub interrupted: bool,
     /// Points that were run, in order.
     pub results: Vec<ExperimentPoint>,
+    /// Which part of a scan it is; absent of a whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
 }
 
 /// A point of the scan.

@@ -16,6 +16,7 @@ mod explain;
 mod findings;
 mod fit;
 mod list;
+mod merge;
 mod monitor;
 mod premise;
 mod rehearsal;
@@ -26,6 +27,7 @@ pub mod report;
 mod run;
 mod scan;
 mod self_check;
+mod shard;
 mod snapshot;
 mod snapshot_diff;
 mod tune;
@@ -42,6 +44,7 @@ pub use explain::ExplainResult;
 pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use list::{ListResult, ListedClaim, ListedExperiment};
+pub use merge::{Merged, Whole, merge};
 pub use monitor::{MonitorResult, RunStatus};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
@@ -57,6 +60,7 @@ pub use run::{
 };
 pub use scan::{Point, Predicted, ScanResult};
 pub use self_check::SelfCheck;
+pub use shard::Shard;
 pub use snapshot::{
     CategoryResult, GrowingStack, HeldResult, HeldSum, LineResult, Looked, MomentResult, NamedRange, OperatorBytes,
     PeakOfTrace, SegmentResult, SnapshotOom, SnapshotResult, TotalsResult,

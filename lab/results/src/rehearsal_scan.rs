@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
 use super::rehearsal::{RehearsalResult, RehearsedGpu, RehearsedRank};
+use super::shard::Shard;
 
 /// A scan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -24,6 +25,9 @@ pub struct RehearsalScanResult {
     pub law: Vec<LawPiece>,
     /// The largest value that fits; null where it was not looked for.
     pub largest: Option<LargestValue>,
+    /// Which part of a scan it is; absent of a whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
 }
 
 /// A point.

@@ -11,6 +11,7 @@ use super::command;
 use super::findings::{Findings, plain, settings_table};
 use super::premise::{self, Premise};
 use super::run::TrainResult;
+use super::shard::Shard;
 
 /// Lines of a chart; of more, none is drawn.
 const MAX_LINES: usize = 8;
@@ -28,6 +29,9 @@ pub struct ScanResult {
     /// Notes on values that were taken from files instead of flags.
     #[serde(default)]
     pub notes: Vec<String>,
+    /// Which part of a scan it is; absent of a whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shard: Option<Shard>,
 }
 
 /// A point.

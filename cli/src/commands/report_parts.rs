@@ -1,0 +1,59 @@
+//! `vramlab report` of parts: the whole put together, and what is missing of it.
+
+use lab::results::{Merged, Whole, read};
+use serde_json::Value;
+
+use crate::destination::Destination;
+use crate::exit::{Code, Result};
+use crate::render::sections;
+use crate::ui::Ui;
+use crate::visible;
+
+/// Runs that are named, at most, unless all is asked for.
+const NAMED: usize = 12;
+
+/// Shows what was put together, unless standard output is taken; a whole that is not whole is a check that failed.
+///
+/// # Errors
+/// Results that lack a figure.
+pub(super) fn show(merged: &Merged, stdout_taken: bool, ui: &Ui) -> Result<Code> {
+    for whole in &merged.wholes {
+        if stdout_taken {
+            ui.tell(in_words(whole, ui.view.full));
+            continue;
+        }
+        ui.print(&format!("{}\n", in_words(whole, ui.view.full)))?;
+        for result in &whole.results {
+            let (title, parts) = read(result)?;
+            ui.print(&sections::text(&title, &parts, ui.view))?;
+        }
+    }
+    let whole = merged.wholes.iter().all(|whole| whole.missing.is_empty());
+    Ok(if whole { Code::Done } else { Code::Check })
+}
+
+fn in_words(whole: &Whole, all: bool) -> String {
+    let (parts, of) = whole.parts;
+    if whole.missing.is_empty() {
+        return format!("Whole: all {} runs, from {parts} of {of} parts", whole.runs);
+    }
+    let named = if all { whole.missing.len() } else { NAMED.min(whole.missing.len()) };
+    let more = match whole.missing.len() - named {
+        0 => String::new(),
+        more => format!("; and {more} more (--full)"),
+    };
+    let (missing, named) = (whole.missing.len(), whole.missing[..named].join("; "));
+    format!("Missing: {missing} of {} runs; {parts} of {of} parts are here: {named}{more}", whole.runs)
+}
+
+/// Writes all results as JSON: one as an object, several as a list.
+///
+/// # Errors
+/// A file that cannot be written.
+pub(super) fn json(results: &[Value], destination: &Destination, ui: &Ui) -> Result<()> {
+    let text = match results {
+        [one] => one.to_string(),
+        several => Value::from(several.to_vec()).to_string(),
+    };
+    destination.write(ui, (visible::json(&text) + "\n").as_bytes())
+}
