@@ -122,7 +122,7 @@ fn a_configuration_and_flags_make_one_run() {
     let typed = settings("batch = \"16\"\nbackend = \"meta\"\nmemory-limit = 1073741824\ncheckpoint = 1\n", &["train"]);
     assert_eq!((&typed["batch"], &typed["backend"], &typed["checkpoint"]), (&16.into(), &"meta".into(), &"1".into()));
     for (text, words, message) in [
-        ("micro-batches = 2\n", &["train"][..], "--micro-batches: it goes only with devices"),
+        ("micro-batches = 2\n", &["train"][..], "run.toml: micro-batches: it goes only with devices"),
         ("devices = \"meta:0,meta:1\"\n", &["predict", "--data-parallel", "2", "--zero", "1", "--load"], "--load"),
         ("load = \"a\"\nresume = \"b\"\n", &["train"], "run.toml: resume: it does not go with load"),
         (

@@ -34,8 +34,8 @@ class Network:
         return self.held_bytes in (None, categories.get("parameter", 0) + categories.get("buffer", 0))
 
 
-def network(model: Any, args: tuple[Any, ...], inputs: Optional[Mapping[str, Any]], fcheckpointinger: Path) -> Network:
-    """The flags for a network; a module is written into ``fcheckpointinger``.
+def network(model: Any, args: tuple[Any, ...], inputs: Optional[Mapping[str, Any]], folder: Path) -> Network:
+    """The flags for a network; a module is written into ``folder``.
 
     Raises :class:`VramlabError` where it cannot be.
     """
@@ -44,10 +44,10 @@ def network(model: Any, args: tuple[Any, ...], inputs: Optional[Mapping[str, Any
             raise VramlabError("example inputs belong to a module; a file or a name has its own")
         return Network(_named(os.fspath(model)))
     if args or inputs:
-        path = export(model, *args, path=fcheckpointinger / "model.pt2", **(inputs or {}))
+        path = export(model, *args, path=folder / "model.pt2", **(inputs or {}))
         return Network({"model_file": path})
     if is_transformers(model):
-        return _configured(model, fcheckpointinger)
+        return _configured(model, folder)
     raise VramlabError(f"{type(model).__name__}: an example of its inputs is needed: predict(model, torch.randn(…), batch=…)")
 
 
@@ -61,7 +61,7 @@ def is_transformers(model: Any) -> bool:
     return type(model).__module__.startswith("transformers.") and hasattr(model, "config")
 
 
-def _configured(model: Any, fcheckpointinger: Path) -> Network:
+def _configured(model: Any, folder: Path) -> Network:
     """A network of transformers by its configuration, as far as that describes the module."""
     name = type(model).__name__
     parameters = list(model.parameters())
@@ -77,7 +77,7 @@ def _configured(model: Any, fcheckpointinger: Path) -> Network:
     # As the module is now, whatever it was loaded as. A Trainer's own bf16 stands above it.
     config["dtype"] = config["torch_dtype"] = types.pop().removeprefix("torch.")
     config.setdefault("transformers_version", importlib.import_module("transformers").__version__)
-    path = fcheckpointinger / "config.json"
+    path = folder / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     flags: dict[str, Any] = {"model_file": path}
     # Named so from transformers 5 on.

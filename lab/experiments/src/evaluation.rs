@@ -212,7 +212,8 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     let batch = way.batch(sizes);
     let parameters: Vec<u64> = session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
     let hidden = of(batch * sizes.width);
-    if hidden > MIB || parameters.iter().any(|bytes| *bytes > MIB) || sizes.width < FEATURES {
+    // Where a layer's result is a block or two, other blocks make the peak.
+    if hidden < 8 * of(1) || hidden > MIB || parameters.iter().any(|bytes| *bytes > MIB) || sizes.width < FEATURES {
         return None;
     }
     let model: u64 = parameters.iter().map(|bytes| rounded(*bytes)).sum();
