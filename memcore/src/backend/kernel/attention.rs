@@ -30,7 +30,7 @@ pub struct Attention {
     /// f32 (f64 for f64 inputs), `[b, h, t]`, contiguous. Only [`AttentionGrad`] needs it.
     pub logsumexp: Option<Operand>,
 }
-kernel!(Attention, "attention", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Write, logsumexp: Write }, flops: |k| flops(&k.q, &k.v));
+kernel!(Attention, "attention", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Write, logsumexp: Write }, flops: |k| flops(&k.q, &k.v, k.causal));
 impl Attention {
     fn check_shapes(&self, c: &Check) -> Result<()> {
         check_qkv(c, &self.q, &self.k, &self.v)?;
@@ -80,7 +80,7 @@ pub struct AttentionGrad {
     /// Scratch that core allocated for this call.
     pub workspace: Option<Operand>,
 }
-kernel!(AttentionGrad, "attention_grad", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, dmask: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v) / 2);
+kernel!(AttentionGrad, "attention_grad", in_place: false, [scale, causal], { q: Read, k: Read, v: Read, mask: Read, out: Read, logsumexp: Read, grad: Read, delta: Write, dq: Write, dk: Write, dv: Write, dmask: Write, workspace: Workspace }, flops: |k| 5 * flops(&k.q, &k.v, k.causal) / 2);
 impl AttentionGrad {
     /// −2²⁴. Masks also hide with large negative numbers (−1e9, the lowest of a type). If they hide a whole row, its
     /// scores are so low that f32 cannot represent the logarithm of their count beside them, and `p` could be anything
@@ -137,9 +137,13 @@ impl Rope {
     }
 }
 
-fn flops(q: &Operand, v: &Operand) -> u64 {
+/// Of the scores that are seen: with `causal`, query `i` sees `i + 1` keys.
+fn flops(q: &Operand, v: &Operand, causal: bool) -> u64 {
     let (q, v) = (q.dims(), v.dims());
-    2 * (q[0] * q[1] * q[2] * v[2] * (q[3] + v[3])) as u64
+    let (t, s) = (q[2], v[2]);
+    let least = t.min(s);
+    let seen = if causal { least * (least + 1) / 2 + (t - least) * s } else { t * s };
+    2 * (q[0] * q[1] * seen * (q[3] + v[3])) as u64
 }
 
 fn check_qkv(c: &Check, q: &Operand, k: &Operand, v: &Operand) -> Result<()> {
@@ -172,4 +176,25 @@ fn check_mask(c: &Check, name: &'static str, mask: &Option<Operand>, q: &Operand
 fn check_rows(c: &Check, name: &'static str, x: &Operand, q: &Operand) -> Result<()> {
     c.dtype(name, x, if q.dtype == DType::F64 { DType::F64 } else { DType::F32 })?;
     c.dense(name, x, &q.dims()[..3])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::flops;
+    use crate::backend::{Operand, Region, SegmentId};
+    use crate::{DType, Layout};
+
+    #[test]
+    fn what_is_hidden_is_not_counted() {
+        let operand = |dims: [usize; 4]| {
+            let layout = Layout::contiguous(&dims).unwrap();
+            Operand { region: Region { segment: SegmentId(0), offset: 0, len: 0 }, dtype: DType::F32, layout }
+        };
+        for (t, s) in [(5, 5), (7, 3), (3, 8), (1, 1)] {
+            let (q, v) = (operand([2, 3, t, 4]), operand([2, 3, s, 6]));
+            let seen: usize = (0..t).map(|i| (i + 1).min(s)).sum();
+            assert_eq!(flops(&q, &v, true), (2 * 2 * 3 * seen * 10) as u64, "{t} {s}");
+            assert_eq!(flops(&q, &v, false), (2 * 2 * 3 * t * s * 10) as u64);
+        }
+    }
 }
