@@ -95,7 +95,7 @@ pub(crate) fn is_size(name: &str) -> bool {
     experiments::ALL.iter().any(|experiment| experiment.sizes().iter().any(|size| size.name == name))
 }
 
-/// Returns the values from `min` to `max`, both included if a step ends at `max`.
+/// Returns the values from `min` to `max`; `max` is included if a step ends there.
 fn range(min: &str, max: &str, step: &str) -> Result<Vec<String>, String> {
     if let (Ok(min), Ok(max), Ok(step)) = (min.parse::<i64>(), max.parse::<i64>(), step.parse::<i64>()) {
         if step < 1 || min > max {

@@ -48,7 +48,7 @@ impl Totals {
 /// The moment of a trace's peak.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// Entry after which memory was at its peak; `None` for the beginning of the trace.
+    /// Entry after which memory was at its peak; `None` for before the first.
     pub event: Option<usize>,
     /// Sum of the requested bytes.
     pub bytes: u64,

@@ -12,7 +12,7 @@ use memcore::memory::{
 
 use super::value::{Document, Value};
 
-/// Category of entries without memory. The viewer needs a category on every entry if any entry has one.
+/// Category of entries without memory. The viewer needs one entry of this category if any entry has a category.
 const UNKNOWN: &str = "unknown";
 
 /// Data of a snapshot that the history lacks.
