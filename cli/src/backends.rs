@@ -8,20 +8,20 @@ use lab::backends::{About, DeviceMemory, Entry, PAPER};
 use memcore::backend::Meta;
 use memcore::{Error, Result};
 
-/// The table in force.
+/// Table of backends of this process.
 static IN_FORCE: OnceLock<&'static [Entry]> = OnceLock::new();
 
-/// Takes a table; the first one stays.
+/// Sets the table; the first one stays.
 pub(crate) fn set(backends: &'static [Entry]) {
     IN_FORCE.get_or_init(|| backends);
 }
 
-/// The backends of this process, the one to prefer first.
+/// Returns the backends of this process, in order of preference.
 pub(crate) fn all() -> &'static [Entry] {
     IN_FORCE.get().copied().unwrap_or(BACKENDS)
 }
 
-/// Every backend of this build, the one to prefer first.
+/// Every backend of this build, in order of preference.
 pub const BACKENDS: &[Entry] = &[
     #[cfg(feature = "cuda")]
     Entry {
@@ -37,7 +37,7 @@ pub const BACKENDS: &[Entry] = &[
         count: wgpu_count,
         open: |i| Ok(Arc::new(backend_wgpu::Wgpu::open(i)?)),
         about: wgpu_about,
-        // WebGPU has no figure for it.
+        // WebGPU does not report it.
         memory: Vec::new,
     },
     #[cfg(feature = "cpu")]
@@ -48,14 +48,14 @@ pub const BACKENDS: &[Entry] = &[
         about: |_| About { kind: PROCESSOR, ..About::default() },
         memory: cpu_memory,
     },
-    // After the processor, so that it is taken only when it is named: its kernels are the slow ones.
+    // After the processor, so that it is used only when named: its kernels are the slow ones.
     #[cfg(feature = "opencl")]
     Entry {
         name: "opencl",
         count: backend_opencl::OpenCl::count,
         open: |i| Ok(Arc::new(backend_opencl::OpenCl::open(i)?)),
         about: opencl_about,
-        // OpenCL has no figure for it.
+        // OpenCL does not report it.
         memory: Vec::new,
     },
     Entry {
@@ -85,7 +85,7 @@ fn cpu_memory() -> Vec<DeviceMemory> {
     vec![DeviceMemory { backend: "cpu".into(), name: "host".into(), used_bytes, total_bytes }]
 }
 
-/// What NVML says: without a context, which would take memory itself.
+/// Returns the memory that NVML reports, without making a context, which would take memory itself.
 #[cfg(feature = "cuda")]
 fn cuda_memory() -> Vec<DeviceMemory> {
     let device = |(name, figures): (String, backend_cuda::NvmlFigures)| DeviceMemory {
@@ -97,7 +97,7 @@ fn cuda_memory() -> Vec<DeviceMemory> {
     backend_cuda::nvml_devices().unwrap_or_default().into_iter().map(device).collect()
 }
 
-/// Adapters of all drivers.
+/// Counts the adapters of all drivers.
 #[cfg(feature = "wgpu")]
 fn wgpu_count() -> Result<usize> {
     match backend_wgpu::adapters().len() {
@@ -124,7 +124,7 @@ fn opencl_about(index: usize) -> About {
     })
 }
 
-/// What `--backend` takes.
+/// Returns the values of `--backend`.
 pub(crate) fn names() -> Vec<&'static str> {
     std::iter::once(lab::backends::AUTO).chain(all().iter().map(|entry| entry.name)).collect()
 }

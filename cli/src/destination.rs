@@ -1,9 +1,9 @@
-//! Where a result goes, as typed.
+//! Destination of a result, as typed.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
-/// Where a result goes.
+/// Destination of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Destination {
     /// `-`

@@ -1,21 +1,21 @@
-//! Failures, sorted by whose they are: the exit code follows from that.
+//! Failures by their cause, from which the exit code follows.
 
 use std::process::ExitCode;
 
 use memcore::memory::{Needs, OutOfMemory};
 
-/// How the program ends. The numbers are a contract with scripts.
+/// Exit code of the program. The numbers are a contract with scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Code {
-    /// Everything was done, whatever came out.
+    /// Everything was done, whatever the result.
     Done = 0,
-    /// A check failed, a prediction was not borne out, or it does not fit the given limit.
+    /// A check failed, a measurement contradicted a prediction, or the run does not fit the given limit.
     Check = 1,
     /// Bad usage or input; nothing was written.
     Usage = 2,
-    /// The device failed, is absent, or ran out of memory without a limit having been given; the host ran out of memory.
+    /// The device failed, is absent, or ran out of memory without a given limit; or the host ran out of memory.
     Device = 3,
-    /// Stopped by the user; what was measured until then was delivered.
+    /// Stopped by the user; the measurements until then were delivered.
     Interrupted = 130,
 }
 
@@ -25,30 +25,30 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// Why a command did not end well.
+/// Failure of a command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     /// The exit code.
     pub code: Code,
-    /// What happened, outermost context first.
+    /// Error, outermost context first.
     pub error: anyhow::Error,
 }
 
-/// A result whose failure knows its exit code.
+/// Result whose failure has an exit code.
 pub(crate) type Result<T, E = Failure> = std::result::Result<T, E>;
 
 impl Failure {
-    /// A failure with this code.
+    /// Makes a failure with this code.
     pub(crate) fn new(code: Code, error: impl Into<anyhow::Error>) -> Self {
         Self { code, error: error.into() }
     }
 
-    /// Bad usage or input: names what, and what would be right.
+    /// Bad usage or input: the message names what is wrong, and what would be right.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, anyhow::Error::msg(message.into()))
     }
 
-    /// The failure of a device that has a limit set by the user (or not): running out of memory is then the answer to the user's question.
+    /// Changes the code of a failure on a device with a limit set by the user: running out of memory is then the answer to the user's question.
     pub(crate) fn limited(mut self, limited: bool) -> Self {
         if limited && (self.is_out_of_memory() || self.is_too_large()) {
             self.code = Code::Check;
@@ -56,7 +56,7 @@ impl Failure {
         self
     }
 
-    /// The account of who held the memory when it ran out.
+    /// Returns the account of the holders of memory when it ran out.
     pub(crate) fn out_of_memory(&self) -> Option<&OutOfMemory> {
         match self.core_error() {
             Some(memcore::Error::OutOfMemory(report)) => Some(report),
@@ -64,7 +64,7 @@ impl Failure {
         }
     }
 
-    /// The same, with the account judged by what the whole run takes with memory enough.
+    /// Judges an out-of-memory account by the needs of the whole run with enough memory.
     pub(crate) fn judged_by(mut self, needs: Needs) -> Self {
         let core = match self.error.downcast_mut::<lab::Error>() {
             Some(lab::Error::Core(core)) => Some(core),
@@ -76,7 +76,7 @@ impl Failure {
         self
     }
 
-    /// Bytes that the whole run needs beyond what there is, where memory ran out and that is known.
+    /// Returns the bytes that the whole run needs beyond what is available, if memory ran out and that is known.
     pub(crate) fn missing_bytes(&self) -> Option<u64> {
         let before = || match self.error.downcast_ref::<lab::Error>() {
             Some(lab::Error::TooLarge { missing_bytes, .. }) => *missing_bytes,
@@ -85,12 +85,12 @@ impl Failure {
         self.out_of_memory().map_or_else(before, OutOfMemory::missing_bytes)
     }
 
-    /// Whether memory ran out.
+    /// True if memory ran out.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         self.core_error().is_some_and(memcore::Error::is_out_of_memory)
     }
 
-    /// Whether it was refused before anything was made, because it needs more memory than there is.
+    /// True if the run was refused before anything was made, because it needs more memory than is available.
     pub(crate) fn is_too_large(&self) -> bool {
         self.error.chain().any(|cause| matches!(cause.downcast_ref(), Some(lab::Error::TooLarge { .. })))
     }
@@ -115,14 +115,14 @@ impl From<lab::Error> for Failure {
             lab::Error::Core(core) => Self::new(core_code(&core), lab::Error::Core(core)),
             lab::Error::Interrupted => Self::new(Code::Interrupted, error),
             lab::Error::TooLarge { .. } | lab::Error::Host { .. } => Self::new(Code::Device, error),
-            // The laboratory names the field of a run; here it is a flag.
+            // `lab` names the field of a run; on the command line the field is a flag.
             lab::Error::Usage { what, problem } if is_flag(&what) => Self::usage(format!("--{what}: {problem}")),
             _ => Self::new(Code::Usage, error),
         }
     }
 }
 
-/// Fields of no run that are flags all the same.
+/// Flags that are not fields of a run.
 const FURTHER_FLAGS: [&str; 3] = ["save", "of", "maximum"];
 
 fn is_flag(what: &str) -> bool {
@@ -137,7 +137,7 @@ impl From<lab::data::DataError> for Failure {
     }
 }
 
-/// Shapes, types and options are the user's; the rest is the device's.
+/// Shapes, types and options are the user's errors; all others are the device's.
 fn core_code(error: &memcore::Error) -> Code {
     match error {
         memcore::Error::Invalid { .. } | memcore::Error::Shape { .. } | memcore::Error::DType { .. } => Code::Usage,

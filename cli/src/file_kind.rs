@@ -1,4 +1,4 @@
-//! What a file is, told by its beginning: so that one of the wrong kind is named for what it is, with what to do with it instead.
+//! Tells the kind of a file by its beginning, so that a file of the wrong kind is refused by name, with what to do with it instead.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,13 +8,13 @@ use serde_json::Value;
 
 use crate::exit::{Failure, Result};
 
-/// What takes what nothing else here does.
+/// Advice for files that no other command reads.
 const ANY_SCRIPT: &str = "rehearse your script: vramlab rehearse --gpu rtx4090 -- python train.py";
 
-/// Bytes that are looked at.
+/// Bytes read to tell the kind.
 const HEAD: u64 = 64 << 10;
 
-/// What a file can be told to be.
+/// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A directory.
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Snapshot,
     /// A trace of allocations in the format of recorded ones.
     Trace,
-    /// What a command wrote with `--json`.
+    /// Output of a command with `--json`.
     Finding,
     /// A memory lock file.
     Lock,
@@ -39,25 +39,25 @@ pub(crate) enum Kind {
     Diffusers,
     /// `tokenizer_config.json`.
     Tokenizer,
-    /// Which file has which weights: `*.index.json`.
+    /// Index of the files that hold the weights: `*.index.json`.
     WeightIndex,
-    /// What `torch.save` writes.
+    /// Output of `torch.save`.
     Weights,
     /// Weights as `safetensors`.
     Safetensors,
-    /// What `torch.export.save` writes.
+    /// Output of `torch.export.save`.
     Exported,
-    /// A program in Python.
+    /// A Python script.
     Script,
 }
 
 impl Kind {
-    /// Of an existing file; `None` where its beginning does not tell.
+    /// Returns the kind of an existing file; `None` if its beginning does not tell.
     fn of(path: &Path) -> Option<Self> {
         if path.is_dir() {
             return Some(Kind::Directory);
         }
-        // Looked at first: opening a pipe would wait for a writer.
+        // Checked first: opening a pipe would wait for a writer.
         if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return None;
         }
@@ -74,7 +74,7 @@ impl Kind {
         }
     }
 
-    /// What it is called.
+    /// Returns the name of the kind.
     fn name(self) -> &'static str {
         match self {
             Kind::Directory => "a directory",
@@ -96,7 +96,7 @@ impl Kind {
         }
     }
 
-    /// What to do with it.
+    /// Returns what to do with such a file.
     fn instead(self, path: &Path) -> String {
         let path = path.display();
         match self {
@@ -125,7 +125,7 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
     bytes.windows(wanted.len()).any(|window| window == wanted)
 }
 
-/// By a key that only this kind has. A long document is cut, so it is not read as JSON unless it is whole.
+/// Tells the kind by a key that only this kind has. A long document is cut, so it is parsed as JSON only if it is whole.
 fn of_json(head: &[u8]) -> Option<Kind> {
     let has = |key: &str| contains(head, format!("\"{key}\"").as_bytes());
     if let Ok(Value::Object(map)) = serde_json::from_slice(head)
@@ -159,7 +159,7 @@ fn of_schema(schema: &str) -> Option<Kind> {
     }
 }
 
-/// Refuses a file that is told to be of a kind other than these; what it should be is said as `wanted`.
+/// Refuses a file whose kind is known and not allowed; `wanted` says what the file should be.
 ///
 /// # Errors
 /// Such a file, with what to do with it instead.

@@ -1,4 +1,4 @@
-//! A file that one process at a time changes.
+//! A lock that lets one process at a time change a file.
 
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions, TryLockError};
@@ -11,20 +11,20 @@ use anyhow::Context;
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
 
-/// Between two looks at whether the lock is free.
+/// Time between two attempts to take the lock.
 const PERIOD: Duration = Duration::from_millis(5);
 
-/// Held while a file is read, changed and replaced; whoever else changes it waits.
+/// Held while a file is read, changed and replaced; other processes that change it wait.
 ///
-/// The lock is the system's, on a sibling `.NAME.lock`: the file itself is replaced by renaming, which would leave a lock on the old one. It ends with
-/// the process, however that ends, so a sibling that a killed process left is in nobody's way.
+/// The lock is the system's, on a sibling `.NAME.lock`: the file itself is replaced by renaming, which would leave a lock on the old one. The lock
+/// ends with the process in any case, so a sibling left by a killed process blocks nobody.
 pub(crate) struct FileLock {
     path: PathBuf,
     _locked: File,
 }
 
 impl FileLock {
-    /// Waits until nobody else changes `file`, which need not exist.
+    /// Waits until no other process changes `file`, which need not exist.
     ///
     /// # Errors
     /// With code 2, a sibling that cannot be made or locked; with code 130, Ctrl-C while waiting.
@@ -44,14 +44,15 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // While it is still locked: who waits for it sees that it is no longer the one in the folder. Elsewhere an open file cannot be removed so.
+        // Removed while still locked: a waiting process then sees that its file is no longer the one in the folder. On other systems an open file
+        // cannot be removed in this way.
         if cfg!(unix) {
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Beside the file that `file` points to, so that every way to it has one lock.
+/// Returns the lock's path beside the target of `file`, so that every link to the file has one lock.
 fn sibling(file: &Path) -> PathBuf {
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());
     let mut name = OsString::from(".");
@@ -60,7 +61,7 @@ fn sibling(file: &Path) -> PathBuf {
     target.with_file_name(name)
 }
 
-/// The file with its lock; `None` while somebody else has it, or when it was removed before the lock was ours.
+/// Returns the locked file; `None` while another process holds the lock, or if the file was removed before the lock was taken.
 fn locked(path: &Path) -> io::Result<Option<File>> {
     let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
     match file.try_lock() {
@@ -70,7 +71,7 @@ fn locked(path: &Path) -> io::Result<Option<File>> {
     }
 }
 
-/// Whether the open file is the one that is called so now.
+/// True if the open file is still the one at `path`.
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     use std::os::unix::fs::MetadataExt;

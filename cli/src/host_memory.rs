@@ -1,6 +1,6 @@
-//! What happens when the host has no more memory: a sentence and exit code 3, where the standard library would abort.
+//! Ends the program with a sentence and exit code 3 when the host runs out of memory; the standard library would abort.
 //!
-//! Devices that run out are another matter: they answer with an error, and the run's report says who held what.
+//! Devices that run out of memory return an error instead, and the run's report names the holders.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::Write;
@@ -44,7 +44,7 @@ fn or_end(pointer: *mut u8, bytes: usize) -> *mut u8 {
     if pointer.is_null() { end(bytes) } else { pointer }
 }
 
-/// Ends the process without another allocation: what is under way is left as it is, and files that are being written were never under their names.
+/// Ends the process without another allocation. Work in progress is left as it is; files being written do not have their names yet.
 #[cold]
 fn end(bytes: usize) -> ! {
     let mut sentence = [0; 160];

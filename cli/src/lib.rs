@@ -55,7 +55,7 @@ pub use crate::backends::BACKENDS;
 #[doc = include_str!("../../docs/backend.md")]
 struct AddingABackend;
 
-/// The program: with these backends, on the words that the process was started with.
+/// Runs the program with these backends on the process's arguments.
 pub fn main_with(backends: &'static [Entry]) -> ExitCode {
     ui::show_panics();
     backends::prepare();
@@ -63,7 +63,7 @@ pub fn main_with(backends: &'static [Entry]) -> ExitCode {
     run(std::env::args_os().collect(), backends)
 }
 
-/// Does what these words say, the program's name first, with these backends. The first table of a process stays.
+/// Runs the program with these words (the program's name first) and these backends. The first table of a process stays.
 pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
     backends::set(backends);
     let ui = ui::Ui::colored(args::color(&words));
@@ -84,7 +84,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
             }
         }
         Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),
-        // Help and version are not failures. A reader that has enough has what it wants.
+        // Help and version are not failures; nor is a reader that closes the pipe.
         Err(args::Refusal::Clap(error)) => match error.print() {
             Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,
             _ => Code::Done,
@@ -94,7 +94,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
     code.into()
 }
 
-/// Whether these words say a run of the program, with what their configuration file adds. Nothing is run.
+/// True if these words, with their configuration file, form a valid command. Nothing is run.
 pub fn understands(words: Vec<OsString>, backends: &'static [Entry]) -> bool {
     backends::set(backends);
     args::parse(words).is_ok()

@@ -1,4 +1,4 @@
-//! Files that are there whole or not at all.
+//! Writes results to files that appear whole or not at all.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufWriter, Write};
@@ -18,10 +18,10 @@ use crate::ui::Ui;
 use crate::visible;
 use crate::whole_file::WholeFile;
 
-/// Checks, before anything is run, that everything can be written in the end.
+/// Checks, before anything is run, that all destinations can be written.
 ///
 /// # Errors
-/// A directory that is absent or closed to us, a file that is a directory, two results for one place.
+/// A directory that is absent or not writable, a file that is a directory, two results for one destination.
 pub(crate) fn check<'a>(destinations: impl IntoIterator<Item = &'a Destination>) -> Result<()> {
     let mut seen: Vec<&Destination> = Vec::new();
     for destination in destinations {
@@ -43,22 +43,22 @@ fn writable(path: &Path) -> anyhow::Result<()> {
     let cannot = || format!("cannot write {}", path.display());
     match fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => anyhow::bail!("cannot write {}: it is a directory", path.display()),
-        // Devices and pipes are written as they are.
+        // Devices and pipes are written directly.
         Ok(metadata) if !metadata.is_file() => return Ok(()),
-        // Replacing a read-only file would work, and would not be what its owner wants.
+        // Replacing a read-only file would work, but its owner would not want it.
         Ok(_) => drop(OpenOptions::new().append(true).open(path).with_context(cannot)?),
         Err(_) => {}
     }
     beside(path).map(drop).with_context(cannot)
 }
 
-/// An empty file in the same directory, gone when dropped.
+/// Makes an empty file in the same directory; it is removed when dropped.
 fn beside(path: &Path) -> io::Result<WholeFile> {
-    // Its own error may name a random name; the directory is what is wrong.
+    // The error may name a random temporary name; the directory is what is wrong.
     WholeFile::beside(path).map_err(|error| io::Error::new(error.kind(), io_message(&error)))
 }
 
-/// What the system said, without the path that is named already.
+/// Returns the system's message, without the path that the context names already.
 fn io_message(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such directory".into(),
@@ -68,7 +68,7 @@ fn io_message(error: &io::Error) -> String {
 }
 
 impl Destination {
-    /// Writes it: a file appears complete, under its own name, or not at all.
+    /// Writes the contents: a file appears complete, under its own name, or not at all.
     ///
     /// # Errors
     /// The system's, naming the file.
@@ -84,7 +84,7 @@ impl Destination {
 }
 
 impl Destination {
-    /// Writes it piece by piece: a file appears complete, under its own name, or not at all. To standard output goes JSON only.
+    /// Writes piece by piece: a file appears complete, under its own name, or not at all. Standard output takes JSON only.
     ///
     /// # Errors
     /// The system's, naming the file.
@@ -101,13 +101,13 @@ impl Destination {
     }
 }
 
-/// Bytes that standard output gets at once.
+/// Bytes written to standard output at once.
 const PIECE: usize = 1 << 16;
 
-/// Text on its way to somewhere that takes whole characters only.
+/// Passes text on in whole characters.
 struct Pieces<F> {
     shown: F,
-    /// The beginning of a character that is not whole yet.
+    /// Beginning of an incomplete character.
     rest: Vec<u8>,
 }
 
@@ -133,7 +133,7 @@ fn write_file(path: &Path, contents: &[u8]) -> anyhow::Result<()> {
     fill_file(path, &mut |out| out.write_all(contents))
 }
 
-/// What fills a file.
+/// Function that writes a file's contents.
 type Filling<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 
 /// Writes a file piece by piece: it appears complete, under its own name, or not at all.
@@ -149,7 +149,7 @@ fn fill_file(path: &Path, filling: Filling<'_>) -> anyhow::Result<()> {
     if fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
         return Ok(filling(&mut OpenOptions::new().write(true).open(path)?)?);
     }
-    // A link stays one: what it points to is replaced.
+    // A link stays a link: its target is replaced.
     let target = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
     let mut file = beside(&target)?;
     let mut out = BufWriter::new(file.file());
@@ -160,10 +160,10 @@ fn fill_file(path: &Path, filling: Filling<'_>) -> anyhow::Result<()> {
     Ok(file.appear(&target)?)
 }
 
-/// Title and sections of results: said once, for all outputs.
+/// Title and sections of results, made once for all outputs.
 pub(crate) struct Shown {
     each: Vec<(String, Vec<Section>)>,
-    /// Several of them as one answer.
+    /// Several results combined as one answer.
     together: Option<(String, Vec<Section>)>,
 }
 
@@ -173,7 +173,7 @@ impl Shown {
         Self { each: found.iter().map(|one| (one.title(), one.sections())).collect(), together }
     }
 
-    /// Writes a page, a part for each.
+    /// Writes a page, with a part for each result.
     pub(crate) fn page(&self, ui: &Ui, destination: &Destination) -> Result<()> {
         let parts: Vec<Part<'_>> =
             self.each.iter().map(|(title, sections)| Part::Sections { title, sections, recording: None }).collect();
@@ -189,7 +189,7 @@ impl Shown {
     }
 }
 
-/// Writes what a command found where it was asked for, in every form.
+/// Writes a command's findings to every requested destination, in every format.
 pub(crate) fn deliver_findings<F: Findings>(
     ui: &Ui,
     args: &OutputArgs,
@@ -199,7 +199,7 @@ pub(crate) fn deliver_findings<F: Findings>(
     deliver_all(ui, args, page, std::slice::from_ref(found), true)
 }
 
-/// Writes what a command found, several of a kind: as JSON a list, unless a `single` one is what was asked for.
+/// Writes several findings of a kind: as a list in JSON, unless a `single` one was requested.
 pub(crate) fn deliver_all<F: Findings>(
     ui: &Ui,
     args: &OutputArgs,
@@ -211,7 +211,7 @@ pub(crate) fn deliver_all<F: Findings>(
     if args.takes_stdout() { Ok(()) } else { shown.print(ui) }
 }
 
-/// Writes what a command found to the files that were asked for, and returns it for people.
+/// Writes findings to the requested files, and returns them in the form for people.
 pub(crate) fn write_all<F: Findings>(
     ui: &Ui,
     args: &OutputArgs,
@@ -243,7 +243,7 @@ pub(crate) fn write_all<F: Findings>(
     Ok(shown)
 }
 
-/// JSON in one line.
+/// Returns JSON in one line.
 pub(crate) fn json_line(value: &Value) -> Result<Vec<u8>> {
     let text = serde_json::to_string(value).map_err(|error| Failure::new(Code::Usage, error))?;
     Ok((visible::json(&text) + "\n").into_owned().into_bytes())

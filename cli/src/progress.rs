@@ -1,4 +1,4 @@
-//! A progress bar on stderr, where somebody watches.
+//! A progress bar on stderr, if it is a terminal.
 
 use std::fmt::Write;
 use std::io::IsTerminal;
@@ -9,7 +9,7 @@ use indicatif::{HumanDuration, ProgressBar, ProgressDrawTarget, ProgressState, P
 use crate::ui::Ui;
 use crate::visible::visible;
 
-/// Between two drawings.
+/// Time between two drawings.
 const TICK: Duration = Duration::from_millis(200);
 
 /// A bar, or nothing at all when stderr is not a terminal or `-q` was given.
@@ -18,30 +18,30 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// A bar of `length` steps.
+    /// Makes a bar of `length` steps; 0 for an unknown length.
     pub(crate) fn new(ui: &Ui, length: u64) -> Self {
         let visible = !ui.quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        // Of what has no known length, that it goes on is all there is to say.
+        // Without a known length, the bar can only show that work goes on.
         let template = if length == 0 { "{spinner} {msg} ({elapsed})" } else { "{wide_bar} {pos}/{len} {msg} {left}" };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {
-                // Of nothing done, nothing is known.
+                // The remaining time is unknown before the first step is done.
                 if state.pos() > 0 {
                     let _ = write!(out, "ETA {:#}", HumanDuration(state.eta()));
                 }
             }));
         }
         if visible {
-            // Something is there at once, however long the first step takes.
+            // Shows a message at once, however long the first step takes.
             bar.set_message("starting");
             bar.enable_steady_tick(TICK);
         }
         Self { bar }
     }
 
-    /// So many are done.
+    /// Sets the number of steps done.
     pub(crate) fn set(&self, done: u64, message: impl Into<String>) {
         self.bar.set_message(visible(&message.into()).into_owned());
         self.bar.set_position(done);

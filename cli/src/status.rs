@@ -1,7 +1,7 @@
-//! What a running training says of itself, in a small file that `vramlab monitor` reads.
+//! Status of a running training, in a small file that `vramlab monitor` reads.
 //!
-//! One file per process in a directory of the user's, replaced whole, at most five times a second, removed at the end. A run of less than a fifth
-//! of a second writes none. That it cannot be written is no reason to stop a training: then there is nothing to watch.
+//! There is one file per process in a directory of the user's. It is replaced whole, at most five times a second, and removed at the end. A run of
+//! less than a fifth of a second writes none. A status that cannot be written does not stop a training: then there is nothing to watch.
 
 use std::fs;
 use std::io::Write;
@@ -17,16 +17,16 @@ use serde::Deserialize;
 use crate::exit::{Failure, Result};
 use crate::whole_file::WholeFile;
 
-/// Names the directory instead of the usual one.
+/// Environment variable that names another directory.
 const DIRECTORY: &str = "VRAMLAB_RUNTIME_DIR";
-/// Between two writings.
+/// Time between two writes.
 const PERIOD: Duration = Duration::from_millis(200);
-/// Where one cannot ask whether a process lives: its silence after which it is taken for dead.
+/// Age after which a silent process counts as dead, on systems where one cannot ask whether it lives.
 const SILENCE: Duration = Duration::from_secs(120);
 /// Largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Where the files are: `$VRAMLAB_RUNTIME_DIR`, or `vramlab` in `$XDG_RUNTIME_DIR`, or a directory named after the user among the temporary ones.
+/// Returns the directory of the files: `$VRAMLAB_RUNTIME_DIR`, or `vramlab` in `$XDG_RUNTIME_DIR`, or a temporary directory named after the user.
 pub(crate) fn directory() -> PathBuf {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     set(DIRECTORY)
@@ -34,7 +34,7 @@ pub(crate) fn directory() -> PathBuf {
         .unwrap_or_else(|| std::env::temp_dir().join(format!("vramlab-{}", user())))
 }
 
-/// The number of the user who runs this; two users have different ones, whatever their environment says.
+/// Returns the number of the user who runs this; two users have different ones, whatever their environment says.
 #[cfg(unix)]
 fn user() -> String {
     rustix::process::geteuid().as_raw().to_string()
@@ -45,7 +45,7 @@ fn user() -> String {
     std::env::var("USERNAME").unwrap_or_default().chars().filter(|c| c.is_ascii_alphanumeric()).collect()
 }
 
-/// Refuses a directory in which others can put files: what stands in them would be shown, and what we write could be read by whoever made it.
+/// Refuses a directory in which others can put files: their contents would be shown, and our files could be read by the directory's owner.
 ///
 /// # Errors
 /// What is wrong with it, or the system's error.
@@ -76,12 +76,12 @@ pub(crate) struct Publisher {
     status: RunStatus,
     last: Instant,
     written: bool,
-    /// It failed once: nobody will read.
+    /// True after a write failed: no further one is tried.
     silent: bool,
 }
 
 impl Publisher {
-    /// Of a training that begins now.
+    /// Makes the publisher of a training that begins now.
     pub(crate) fn new(model: &str, device: &DeviceInfo) -> Self {
         let status = RunStatus {
             schema: RunStatus::SCHEMA.into(),
@@ -142,7 +142,7 @@ fn write(path: &Path, status: &RunStatus) -> std::io::Result<()> {
     file.appear(path)
 }
 
-/// A directory that only its owner may enter.
+/// Makes a directory that only its owner may enter.
 fn make_private(directory: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -151,7 +151,7 @@ fn make_private(directory: &Path) -> std::io::Result<()> {
     builder.create(directory)
 }
 
-/// The statuses of the processes that are alive, by process number. Files of dead ones are removed; what cannot be read is left out.
+/// Returns the statuses of live processes, by process number. Files of dead ones are removed; unreadable files are left out.
 ///
 /// # Errors
 /// A directory in which others can put files.
@@ -168,7 +168,7 @@ pub(crate) fn running() -> Result<Vec<RunStatus>> {
     Ok(statuses)
 }
 
-/// What is looked at before the rest: a dead one's file may be anything.
+/// Fields that are read before the rest: the file of a dead process may hold anything.
 #[derive(Deserialize)]
 struct Head {
     schema: String,
@@ -178,7 +178,7 @@ struct Head {
 
 fn read(path: &Path) -> Option<RunStatus> {
     let pid: u32 = path.file_name()?.to_str()?.strip_suffix(".json")?.parse().ok()?;
-    // Looked at before it is opened: opening a pipe would wait for a writer. A link may point anywhere.
+    // Checked before it is opened: opening a pipe would wait for a writer. A link may point anywhere.
     let metadata = fs::symlink_metadata(path).ok()?;
     if !metadata.is_file() || metadata.len() > MAX_BYTES {
         return None;

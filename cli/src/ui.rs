@@ -12,29 +12,29 @@ use crate::exit::{Code, Failure, Result};
 use crate::render::{View, style::Style};
 use crate::visible;
 
-/// Whether the reader of standard output has gone.
+/// True if the reader of standard output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
-/// How to talk to the user.
+/// Output to the user.
 pub(crate) struct Ui {
-    /// No progress and no notes.
+    /// True for no progress and no notes.
     pub quiet: bool,
-    /// Notes on what was chosen, and why.
+    /// True for notes on choices and their reasons.
     pub verbose: bool,
-    /// Of results, on stdout.
+    /// View of results on stdout.
     pub view: View,
     errors: Style,
 }
 
 impl Ui {
-    /// As the flags say.
+    /// Makes it from the flags.
     pub(crate) fn new(global: &GlobalArgs) -> Self {
         let mut ui = Self::colored(global.color);
         ui.view.full = global.full;
         Self { quiet: global.quiet, verbose: global.verbose, ..ui }
     }
 
-    /// With notes as usual.
+    /// Makes it with the usual notes.
     pub(crate) fn colored(when: ColorWhen) -> Self {
         let colored = |terminal: bool| match when {
             ColorWhen::Always => true,
@@ -49,60 +49,60 @@ impl Ui {
         }
     }
 
-    /// Without colours.
+    /// Makes it without colours.
     #[cfg(test)]
     pub(crate) fn plain() -> Self {
         Self::colored(ColorWhen::Never)
     }
 
-    /// The same, without notes.
+    /// Returns a copy without notes.
     pub(crate) fn silenced(&self) -> Self {
         Self { quiet: true, verbose: false, ..*self }
     }
 
-    /// A result for people.
+    /// Prints a result for people.
     ///
     /// # Errors
-    /// When stdout cannot be written. A reader that has read enough (`| head`) is not an error.
+    /// If stdout cannot be written. A reader that closes it early (`| head`) is not an error.
     pub(crate) fn print(&self, text: &str) -> Result<()> {
         to_stdout(visible::for_terminal(text).as_bytes())
     }
 
-    /// A result for programs.
+    /// Prints a result for programs.
     pub(crate) fn document(&self, contents: &[u8]) -> Result<()> {
         to_stdout(&visible::document(contents))
     }
 
-    /// A piece of JSON for programs, on standard output.
+    /// Prints a piece of JSON for programs.
     pub(crate) fn json(&self, piece: &str) -> Result<()> {
         to_stdout(visible::json(piece).as_bytes())
     }
 
-    /// Whether a reader had read enough when something was printed: who prints for ever ends then.
+    /// True if the reader closed standard output: commands that print without end stop then.
     pub(crate) fn nobody_reads(&self) -> bool {
         CLOSED.load(Relaxed)
     }
 
-    /// A note, with `-v` only.
+    /// Prints a note, with `-v` only.
     pub(crate) fn note(&self, text: impl Display) {
         if self.verbose && !self.quiet {
             line(text);
         }
     }
 
-    /// Something that the user should know although all is well, unless `-q`.
+    /// Prints what the user should know although all is well, unless `-q`.
     pub(crate) fn tell(&self, text: impl Display) {
         if !self.quiet {
             line(text);
         }
     }
 
-    /// What should be said of a choice.
+    /// Prints a remark on a choice.
     pub(crate) fn remark(&self, remark: &Remark) {
         if remark.important { self.tell(&remark.text) } else { self.note(&remark.text) }
     }
 
-    /// Says what went wrong; returns the exit code.
+    /// Prints a failure; returns the exit code.
     pub(crate) fn fail(&self, failure: &Failure) -> Code {
         let text = match failure.out_of_memory() {
             Some(report) => match failure.error.to_string() {
@@ -115,27 +115,27 @@ impl Ui {
         failure.code
     }
 
-    /// Says what is wrong with the command line.
+    /// Prints what is wrong with the command line.
     pub(crate) fn refuse(&self, error: &clap::Error) -> Code {
-        // Clap's own colours are left out: they could not be told from an argument's.
+        // Clap's own colours are removed: they could not be told from an argument's.
         let mut text = plain(&error.render().to_string());
         if error.kind() == ErrorKind::InvalidValue && text.contains("'--model <NAME>'") {
             text += OWN_NETWORK;
         }
         match text.trim_end().strip_prefix("error:") {
             Some(problem) => line(format!("{}{problem}", self.errors.red("error:"))),
-            // The help, where a command is missing.
+            // Without a command clap returns the help.
             None => line(text.trim_end()),
         }
         Code::Usage
     }
 }
 
-/// For who names a network that is not among ours.
+/// Advice for a user who names an unknown network.
 const OWN_NETWORK: &str = "\nA network of your own: `vramlab rehearse -- python train.py` runs its script on a card that is not \
     there;\n`--model-file` takes a config.json, a .pt2 of torch.export, or a TOML file.\n";
 
-/// What parsers of numbers say, in other words.
+/// Replaces the messages of number parsers by plainer ones.
 fn plain(text: &str) -> String {
     const WORDS: [(&str, &str); 5] = [
         (": invalid digit found in string", ": a whole number, 0 or more, is expected"),
@@ -147,7 +147,7 @@ fn plain(text: &str) -> String {
     WORDS.iter().fold(text.to_string(), |text, (theirs, ours)| text.replace(theirs, ours))
 }
 
-/// The message and its causes, those left out that the message before says already.
+/// Returns the message and its causes, except those that the message before contains.
 fn chain(error: &anyhow::Error) -> String {
     let mut text = String::new();
     let mut before = String::new();
@@ -176,12 +176,12 @@ fn to_stdout(contents: &[u8]) -> Result<()> {
     }
 }
 
-/// One line on stderr; when that is closed there is nobody to tell.
+/// Prints one line on stderr; errors are ignored, as there is nobody to tell.
 fn line(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{}", visible::for_terminal(&text.to_string()));
 }
 
-/// Panics are mistakes of ours, but what they quote may come from outside.
+/// Installs a panic hook: panics are errors of this program, but they may quote text from outside.
 pub(crate) fn show_panics() {
     std::panic::set_hook(Box::new(|info| {
         let backtrace = std::backtrace::Backtrace::capture();
@@ -190,7 +190,7 @@ pub(crate) fn show_panics() {
     }));
 }
 
-/// <https://no-color.org>: any value but the empty one; and terminals that cannot.
+/// <https://no-color.org>: colours unless the variable has a value that is not empty, or the terminal has none.
 fn wants_color() -> bool {
     let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb")

@@ -1,35 +1,35 @@
-//! Text from outside (files, paths, other processes) as a terminal may show it.
+//! Makes text from outside (files, paths, other processes) safe to show on a terminal.
 //!
-//! A control character can set a terminal's title, clear it, or hide what stands there; a bidirectional one can show text in another order than it
-//! has. None is printed: each stands as its escape, `\u{1b}`. Our own colours carry a mark that nobody outside knows.
+//! A control character can set a terminal's title, clear it, or hide its contents; a bidirectional one can show text in another order. None is
+//! printed: each is shown as its escape, `\u{1b}`. Our own colours carry a mark that nobody outside knows.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
 
-/// Behind the escape character of our own sequences, until they are printed: another one in each process.
+/// Follows the escape character in our own sequences until they are printed; it differs in each process.
 static MARK: LazyLock<String> = LazyLock::new(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
 
 const ESCAPE: char = '\u{1b}';
 
-/// A control sequence of our own, such as `1m` or `H`, which [`for_terminal`] passes on.
+/// Returns a control sequence of our own, such as `1m` or `H`, which [`for_terminal`] passes on.
 pub(crate) fn sequence(code: &str) -> String {
     format!("{ESCAPE}{}[{code}", *MARK)
 }
 
-/// Whether a terminal would act on it: control characters but line ends and tabs, and what Unicode calls `Bidi_Control`.
+/// True if a terminal would act on it: control characters except line ends and tabs, and Unicode's `Bidi_Control`.
 fn is_hidden(c: char) -> bool {
     let bidirectional =
         matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     bidirectional || (c.is_control() && !matches!(c, '\n' | '\t'))
 }
 
-/// The text with everything hidden made visible.
+/// Escapes everything hidden in a text.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| out.extend(c.escape_unicode()))
 }
 
-/// JSON with everything hidden in the escapes of JSON: the same values.
+/// Escapes everything hidden in JSON by JSON's own escapes: the values stay the same.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| out.push_str(&format!("\\u{:04x}", u32::from(c))))
 }
@@ -45,7 +45,7 @@ fn replaced(text: &str, replace: impl Fn(char, &mut String)) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The text for a terminal: as [`visible`], with our own sequences in force.
+/// Prepares text for a terminal: like [`visible`], with our own sequences in force.
 pub(crate) fn for_terminal(text: &str) -> Cow<'_, str> {
     if !text.contains(ESCAPE) {
         return visible(text);
@@ -61,7 +61,7 @@ pub(crate) fn for_terminal(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A document for programs that goes to standard output, which may be a terminal. What is not text is passed on as it is.
+/// Prepares a document for standard output, which may be a terminal. Data that is not text is passed on as it is.
 pub(crate) fn document(contents: &[u8]) -> Cow<'_, [u8]> {
     let Ok(text) = std::str::from_utf8(contents) else { return Cow::Borrowed(contents) };
     match if text.starts_with(['{', '[']) { json(text) } else { visible(text) } {

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A file that is being written, and has no name of its own yet.
+/// A file that is being written and does not have its name yet.
 ///
-/// Where the system has files without any name (Linux), nothing of it is left however the process ends, unless that is in the moment between the two
-/// calls that replace an earlier file. Elsewhere it has a temporary name, which stays when the process is killed.
+/// Where the system has files without a name (Linux), nothing of it is left however the process ends, except between the two calls that replace an
+/// earlier file. Elsewhere it has a temporary name, which stays when the process is killed.
 pub(crate) struct WholeFile {
     file: Place,
     directory: PathBuf,
@@ -20,7 +20,7 @@ enum Place {
 }
 
 impl WholeFile {
-    /// Empty, in the directory of `target`.
+    /// Makes an empty file in the directory of `target`.
     ///
     /// # Errors
     /// The system's, for the directory.
@@ -32,7 +32,7 @@ impl WholeFile {
         Ok(Self { file: Place::open(directory)?, directory: directory.to_path_buf() })
     }
 
-    /// What to write to.
+    /// Returns the file to write to.
     pub(crate) fn file(&mut self) -> &mut File {
         match &mut self.file {
             #[cfg(target_os = "linux")]
@@ -41,16 +41,16 @@ impl WholeFile {
         }
     }
 
-    /// Gives it its name, in the place of what was called so.
+    /// Gives the file its name, replacing an earlier file of that name.
     ///
     /// # Errors
-    /// The system's; what was there before is still there then.
+    /// The system's; the earlier file then still exists.
     pub(crate) fn appear(self, target: &Path) -> io::Result<()> {
         let named = match self.file {
             Place::Named(file) => file,
             #[cfg(target_os = "linux")]
             Place::Unnamed(file) => match unnamed::link(&file, target) {
-                // A name in use is taken over by renaming only.
+                // A name in use can be taken over only by renaming.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let named = names().make_in(&self.directory, |path| unnamed::link(&file, path))?;
                     return named.persist(target).map(drop).map_err(|error| error.error);
@@ -62,11 +62,11 @@ impl WholeFile {
     }
 }
 
-/// Of temporary files.
+/// Returns the builder of temporary files.
 fn names() -> tempfile::Builder<'static, 'static> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".vramlab-").suffix(".tmp");
-    // As any program's files: readable as the user's mask says, not only by the owner as temporary files are.
+    // Permissions follow the user's mask, as for any program's files; temporary files would be readable by the owner only.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder
@@ -92,10 +92,10 @@ mod unnamed {
 
     use super::*;
 
-    /// Where a process finds its open files by name.
+    /// Directory in which a process finds its open files by name.
     const OPEN_FILES: &str = "/proc/self/fd";
 
-    /// `None` where the file system has no such files, or no name can be given to them.
+    /// Opens a file without a name; `None` if the file system does not support it, or no name can be given to such files.
     pub(super) fn open(directory: &Path) -> Option<File> {
         let flags = OFlags::TMPFILE.bits() as i32;
         let file = OpenOptions::new().read(true).write(true).mode(0o666).custom_flags(flags).open(directory).ok()?;

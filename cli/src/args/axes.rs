@@ -1,4 +1,4 @@
-//! What a scan goes over: options with their values, and the points that they make.
+//! Axes of a scan: options with their values, and the points that they form.
 
 use clap::{ArgMatches, CommandFactory};
 use lab::experiments;
@@ -8,7 +8,7 @@ use super::Cli;
 use super::words::given;
 use crate::exit::{Failure, Result};
 
-/// How many points a scan may have: beyond, it is a slip of the finger.
+/// Largest number of points of a scan: more is a mistake in typing.
 const MAX_POINTS: usize = 10_000;
 
 /// One option and the values that it takes.
@@ -20,12 +20,12 @@ pub(crate) struct Axis {
     pub values: Vec<String>,
 }
 
-/// The axes that a command line asks for, in its order.
+/// Returns the axes of a command line, in its order.
 ///
 /// # Errors
-/// Options that the command does not have or that cannot be scanned; ranges that are none; too many points.
+/// Options that the command lacks or that cannot be scanned; invalid ranges; too many points.
 pub(super) fn axes(command: &str, matches: &ArgMatches) -> Result<Vec<Axis>> {
-    // Commands that do not scan do not know the options; asking for their values would be a panic.
+    // Commands that do not scan lack these options; asking clap for their values would panic.
     if matches.ids().all(|id| id != "parameter_list" && id != "parameter_scan" && id != "parameter_step_size") {
         return Ok(Vec::new());
     }
@@ -57,7 +57,7 @@ pub(super) fn axes(command: &str, matches: &ArgMatches) -> Result<Vec<Axis>> {
     Ok(axes)
 }
 
-/// The words of each occurrence of an option with `n` values, and where it stands.
+/// Returns the words of each occurrence of an option with `n` values, and its position.
 fn occurrences(matches: &ArgMatches, id: &str, n: usize) -> Vec<(Vec<String>, usize)> {
     if !given(matches, id) {
         return Vec::new();
@@ -74,7 +74,7 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
         let name = axis.name.as_str();
         let known =
             root.find_subcommand(command).is_some_and(|sub| sub.get_arguments().any(|a| a.get_long() == Some(name)));
-        // What a rehearsal scans is in the user's own command: there it is looked for.
+        // A rehearsal scans the user's own command: the name is looked up there.
         let scannable = command == "rehearse" || known && RunSpec::has_field(name) || command == "run" && is_size(name);
         if !scannable {
             return Err(Failure::usage(format!("scan: {command} has no option --{name} that can be scanned")));
@@ -90,12 +90,12 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
     }
 }
 
-/// Whether some experiment has a size of that name.
+/// True if an experiment has a size of that name.
 pub(crate) fn is_size(name: &str) -> bool {
     experiments::ALL.iter().any(|experiment| experiment.sizes().iter().any(|size| size.name == name))
 }
 
-/// The values from `min` to `max`, both included where a step leads there.
+/// Returns the values from `min` to `max`; `max` is included if a step ends there.
 fn range(min: &str, max: &str, step: &str) -> Result<Vec<String>, String> {
     if let (Ok(min), Ok(max), Ok(step)) = (min.parse::<i64>(), max.parse::<i64>(), step.parse::<i64>()) {
         if step < 1 || min > max {
@@ -113,7 +113,7 @@ fn range(min: &str, max: &str, step: &str) -> Result<Vec<String>, String> {
     if step <= 0.0 || min > max {
         return Err("needs MIN up to MAX and a step above 0".into());
     }
-    // The last value belongs to the range although its sum may be off by a rounding.
+    // The last value belongs to the range even if its sum is off by a rounding error.
     let count = ((max - min) / step * (1.0 + 1e-9)).floor() + 1.0;
     if count > MAX_POINTS as f64 {
         return Err(format!("more than {MAX_POINTS} values"));
@@ -121,13 +121,13 @@ fn range(min: &str, max: &str, step: &str) -> Result<Vec<String>, String> {
     Ok((0..count as u64).map(|i| trimmed(min + i as f64 * step)).collect())
 }
 
-/// Without the digits that adding up made: 0.3, not 0.30000000000000004.
+/// Formats a value without the digits of rounding errors: 0.3, not 0.30000000000000004.
 fn trimmed(value: f64) -> String {
     let text = format!("{value:.12}");
     text.trim_end_matches('0').trim_end_matches('.').to_string()
 }
 
-/// Every combination, the last axis fastest.
+/// Returns every combination, the last axis fastest.
 pub(crate) fn points(axes: &[Axis]) -> Vec<Vec<(String, String)>> {
     let mut points = vec![Vec::new()];
     for axis in axes {

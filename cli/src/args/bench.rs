@@ -1,4 +1,4 @@
-//! `bench`: how fast the devices are.
+//! Flags of `bench`, which measures the speed of the devices.
 
 use clap::builder::PossibleValuesParser;
 

@@ -1,4 +1,4 @@
-//! `check`: a run held against what it took before.
+//! Flags of `check`, which compares runs with their earlier memory.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -41,7 +41,7 @@ pub(crate) struct CheckArgs {
 }
 
 impl CheckArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
         let mut spec = self.paper.spec();
         (spec.device.backend, spec.device.device) = (self.backend.clone(), self.device);

@@ -1,4 +1,4 @@
-//! The whole command line: the commands, made of the groups of flags.
+//! The whole command line: the commands, composed of the groups of flags.
 
 use clap::{Parser, Subcommand};
 

@@ -1,6 +1,6 @@
-//! `--config FILE.toml` and `--hf-args FILE`: what files say, below what is typed.
+//! `--config FILE.toml` and `--hf-args FILE`: settings of files, which typed flags override.
 //!
-//! Fields of the run change the [`RunSpec`] by name. The other flags, where results go above all, are given to clap before the typed words; the
+//! Fields of the run change the [`RunSpec`] by name. The other flags, mostly destinations of results, are passed to clap before the typed words; the
 //! last of equal flags wins.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use super::words::{Refusal, first_line, given};
 use super::{Cli, hf_args};
 use crate::exit::Failure;
 
-/// The largest file that is read.
+/// Largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Fields of the run that stand in a file, with its path.
@@ -45,7 +45,7 @@ impl Files {
         let Some(command) = root.find_subcommand(name) else { return Ok(Self::default()) };
         let typed = Typed { command, matches };
         let mut files = Self::default();
-        // What the configuration says, it says itself: it decides what the rest of the arguments means.
+        // The configuration is read first: it decides the meaning of the other arguments.
         let own = path("config").map(|path| read(path)).transpose()?.unwrap_or_default();
         if let Some(path) = path("hf_args") {
             let hf_args::Asked { fields, notes } = hf_args::read(path, &own, matches)?;
@@ -59,7 +59,7 @@ impl Files {
         Ok(files)
     }
 
-    /// The words, with the flags that are not of the run before the typed ones; `None` where there are none.
+    /// Returns the words, with the flags of files that are not fields of the run before the typed ones; `None` if there are no such flags.
     pub(super) fn before(&self, words: &[OsString], matches: &ArgMatches) -> Option<Vec<OsString>> {
         let name = matches.subcommand_name().filter(|_| !self.words.is_empty())?;
         let at = words.iter().skip(1).position(|word| *word == *name).map_or(words.len(), |i| i + 2);
@@ -72,7 +72,7 @@ impl Files {
         self.fields.extend(fields);
     }
 
-    /// A configuration file's entries. It is checked by itself: an error is the file's.
+    /// Adds the entries of a configuration file. It is checked by itself, so that an error names the file.
     fn add(&mut self, path: &Path, table: &toml::Table, typed: &Typed<'_>) -> Result<(), Failure> {
         let refused = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
         let (mut fields, mut words) = (Map::new(), Vec::new());
@@ -111,7 +111,7 @@ struct Typed<'a> {
 }
 
 impl Typed<'_> {
-    /// The flag that a key of a file stands for.
+    /// Returns the flag of a key in a file.
     fn flag(&self, key: &str) -> Option<&Arg> {
         let usable = !matches!(key, "config" | "hf-args" | "help" | "version");
         self.command.get_arguments().find(|flag| usable && flag.get_long() == Some(key))
@@ -124,7 +124,7 @@ impl Typed<'_> {
         known
     }
 
-    /// Whether what was typed stands in a flag's place: the flag itself, or one that does not go with it, such as a model in place of a model file.
+    /// True if a typed flag replaces a flag of the file: the flag itself, or one that conflicts with it, such as a model in place of a model file.
     fn replaces(&self, flag: &Arg) -> bool {
         let conflict =
             |a: &Arg, b: &Arg| self.command.get_arg_conflicts_with(a).iter().any(|other| other.get_id() == b.get_id());
@@ -149,7 +149,7 @@ fn read(path: &Path) -> Result<toml::Table, Failure> {
     })
 }
 
-/// An entry as the value of a field of the run; `None` where it says nothing.
+/// Returns an entry as the value of a field of the run; `None` if the entry sets nothing.
 fn field(value: &Value, flag: &Arg) -> Result<Option<Json>, String> {
     if matches!(flag.get_action(), ArgAction::SetTrue) {
         return Ok(truth(value)?.then_some(Json::Bool(true)));
@@ -174,7 +174,7 @@ fn plain(value: &Value) -> Result<Json, String> {
     }
 }
 
-/// An entry as words.
+/// Returns an entry as words.
 fn entry(key: &str, value: &Value, flag: &Arg) -> Result<Vec<OsString>, String> {
     if matches!(flag.get_action(), ArgAction::SetTrue) {
         return Ok(if truth(value)? { vec![format!("--{key}").into()] } else { Vec::new() });
@@ -213,7 +213,7 @@ fn not_a_value(value: &Value) -> String {
     format!("{} is not a value of this option", value.type_str())
 }
 
-/// Settings of a result as a configuration file, a line each; what is not set has none.
+/// Formats the settings of a result as a configuration file, a line each; unset ones are left out.
 pub(crate) fn from_result(settings: &Map<String, Json>) -> String {
     let lines = settings.iter().filter(|(_, value)| !value.is_null());
     lines.map(|(key, value)| format!("{key} = {value}\n")).collect()

@@ -1,4 +1,4 @@
-//! Which device, how large, and how its memory is handed out.
+//! Flags of the device, its size, and its allocator.
 
 use clap::builder::PossibleValuesParser;
 use lab::bytes::MemorySize;
@@ -37,7 +37,7 @@ pub(crate) struct AllocatorArgs {
 }
 
 impl AllocatorArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> AllocatorSpec {
         let Self { memory_limit, memory_fraction, alloc_conf, allocator } = self.clone();
         AllocatorSpec { memory_limit, memory_fraction, alloc_conf, allocator }

@@ -1,4 +1,4 @@
-//! `--hf-args FILE`: what transformers' arguments ask for, as flags that stand below the typed ones.
+//! `--hf-args FILE`: arguments of transformers as flags, which typed flags override.
 
 use std::path::{Path, PathBuf};
 
@@ -17,9 +17,9 @@ pub(super) struct Asked {
     pub(super) notes: Vec<String>,
 }
 
-/// Reads the file. What is typed is not the file's matter, nor what `own`, a configuration, says; both decide what the rest means.
+/// Reads the file. Typed flags and the entries of `own`, a configuration, override it; both decide the meaning of its other arguments.
 pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Result<Asked, Failure> {
-    // What else has these endings; a script's own arguments may have a `model_type`.
+    // Other kinds of files have these endings; a script's own arguments may have a `model_type`.
     let own_kinds = [Kind::Arguments, Kind::Config, Kind::Weights, Kind::Snapshot];
     file_kind::check(path, &own_kinds, "arguments of transformers")?;
     let model_file = typed::<PathBuf>(matches, "model_file").cloned();
@@ -46,12 +46,12 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     Ok(Asked { fields, notes })
 }
 
-/// The value of an option that this command has, if it was typed.
+/// Returns the value of an option that this command has, if it was typed.
 fn typed<'a, T: Clone + Send + Sync + 'static>(matches: &'a ArgMatches, id: &str) -> Option<&'a T> {
     matches.try_get_one::<T>(id).ok().flatten().filter(|_| given(matches, id))
 }
 
-/// Whether a flag that was typed stands for what cannot be represented.
+/// True if a typed flag replaces an argument that cannot be represented.
 fn stands(refused: &Refused, matches: &ArgMatches) -> bool {
     refused.field.is_some_and(|field| given(matches, &field.replace('-', "_")))
 }

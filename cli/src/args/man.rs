@@ -1,4 +1,4 @@
-//! `man`.
+//! Flags of `man`.
 
 use std::path::PathBuf;
 

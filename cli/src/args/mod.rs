@@ -1,7 +1,7 @@
-//! What was typed, as data.
+//! The command line as data.
 //!
-//! One file per group of flags; the command line (`cli`) is made of them. Flags that say what is run make a [`RunSpec`]: it is what a configuration
-//! file (`config`), arguments of transformers (`hf_args`), scans (`axes`) and lock files edit.
+//! There is one file per group of flags; the command line (`cli`) is composed of them. Flags that describe the run make a [`RunSpec`], which
+//! configuration files (`config`), arguments of transformers (`hf_args`), scans (`axes`) and lock files edit.
 
 pub(crate) mod axes;
 mod bench;
@@ -81,7 +81,7 @@ pub(crate) struct Invocation {
 }
 
 impl Invocation {
-    /// The failure, naming the file where it is about a value that stands in one: nobody typed the flag.
+    /// Adds the file's name to a failure about a value from a file: nobody typed the flag.
     pub(crate) fn at_its_source(&self, failure: Failure) -> Failure {
         at_its_source(failure, &self.sources)
     }
@@ -97,7 +97,7 @@ fn at_its_source(failure: Failure, sources: &config::Sources) -> Failure {
     }
 }
 
-/// Understands a command line, its configuration file included.
+/// Parses a command line, with its configuration file.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let command = command(&words);
     let mut matches = command.clone().try_get_matches_from(&words)?;
@@ -112,7 +112,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     Ok(Invocation { cli, run, axes, sources: files.sources, notes: files.notes })
 }
 
-/// The run that a command is about: its flags, and these fields of files, which nothing typed replaces.
+/// Returns the run of a command: its flags, and the fields of files that no typed flag overrides.
 fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
     let (typed, on_device) = match command {
         Command::Run(args) => (args.spec(), true),
@@ -122,7 +122,7 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
         Command::Check(args) => (args.spec(), false),
         _ => return Ok(RunSpec::default()),
     };
-    // A number that is none would be lost in the table of fields.
+    // Checked here: a value that is not a number would be lost in the table of fields.
     typed.check_part()?;
     let mut run = typed.with(files.iter().map(|(name, value)| (name.as_str(), value)))?;
     if on_device && run.parallel.devices.is_none() {
@@ -133,7 +133,7 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
     Ok(run)
 }
 
-/// A value may begin with a minus: what is wrong with it, its own flag says best.
+/// Lets values begin with a minus: the flag's own parser explains best what is wrong with one.
 fn any_number(command: clap::Command) -> clap::Command {
     let command = command.mut_args(|arg| match arg.get_action().takes_values() {
         true => arg.allow_negative_numbers(true),
@@ -142,7 +142,7 @@ fn any_number(command: clap::Command) -> clap::Command {
     command.mut_subcommands(any_number)
 }
 
-/// When to use colours, as the words say before they are parsed.
+/// Returns when to use colours, read from the words before they are parsed.
 pub(crate) fn color(words: &[OsString]) -> ColorWhen {
     let word = |i: usize| words.get(i).and_then(|word| word.to_str());
     let choice = (1..words.len()).find_map(|i| match word(i)?.strip_prefix("--color")? {
@@ -156,7 +156,7 @@ pub(crate) fn color(words: &[OsString]) -> ColorWhen {
     }
 }
 
-/// The long help of `predict` ends with what settings are called elsewhere.
+/// Appends to the long help of `predict` the names of settings in other programs.
 fn with_settings(command: clap::Command) -> clap::Command {
     command.mut_subcommand("predict", |predict| {
         let example = predict.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -164,7 +164,7 @@ fn with_settings(command: clap::Command) -> clap::Command {
     })
 }
 
-/// The whole command, coloured as the flags say: clap writes before they are parsed.
+/// Returns the whole command, coloured as the flags say: clap may print before they are parsed.
 fn command(words: &[OsString]) -> clap::Command {
     with_settings(any_number(Cli::command())).color(match color(words) {
         ColorWhen::Always => clap::ColorChoice::Always,

@@ -1,4 +1,4 @@
-//! Which network, and how it differs from its default form.
+//! Flags of the network, and of its variants.
 
 use std::path::PathBuf;
 
@@ -93,7 +93,7 @@ pub(crate) struct ModelArgs {
 }
 
 impl ModelArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> ModelSpec {
         let args = self.clone();
         ModelSpec {

@@ -1,4 +1,4 @@
-//! `monitor`: what runs and what it holds.
+//! Flags of `monitor`, which shows running trainings and their memory.
 
 use super::values;
 use crate::destination::Destination;

@@ -1,4 +1,4 @@
-//! Where results go besides the terminal.
+//! Flags of destinations of results besides the terminal.
 
 use crate::destination::Destination;
 
@@ -18,12 +18,12 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// All that were given.
+    /// Returns all given destinations.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
         [&self.json, &self.export_csv, &self.export_markdown].into_iter().flatten()
     }
 
-    /// Whether standard output belongs to a file format.
+    /// True if standard output is taken by a file format.
     pub(crate) fn takes_stdout(&self) -> bool {
         self.destinations().any(|destination| *destination == Destination::Stdout)
     }

@@ -1,4 +1,4 @@
-//! `predict` and `fit`: runs on paper, on a card that need not be there.
+//! Flags of `predict` and `fit`: runs on paper, on a card that need not be present.
 
 use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
 
@@ -24,7 +24,7 @@ pub(crate) struct PaperArgs {
 }
 
 impl PaperArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
         RunSpec {
             model: self.model.spec(),
@@ -55,7 +55,7 @@ pub(crate) struct PredictArgs {
 }
 
 impl PredictArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
         RunSpec { parallel: self.parallel.spec(), ..self.paper.spec() }
     }

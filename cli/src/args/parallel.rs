@@ -38,7 +38,7 @@ pub(crate) struct ParallelArgs {
 }
 
 impl ParallelArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> ParallelSpec {
         let args = self.clone();
         ParallelSpec {

@@ -1,4 +1,4 @@
-//! `replay`
+//! Flags of `replay`.
 
 use std::path::PathBuf;
 
@@ -69,7 +69,7 @@ pub(crate) enum ReplayPolicy {
 }
 
 impl ReplayPolicy {
-    /// As the laboratory calls it.
+    /// Returns the name in `lab`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             ReplayPolicy::Caching => "caching",
@@ -104,7 +104,7 @@ pub(crate) enum Compared {
 }
 
 impl Compared {
-    /// As the laboratory calls them.
+    /// Returns the names in `lab`.
     pub(crate) fn names(self) -> &'static [&'static str] {
         match self {
             Compared::Caching => &["caching"],

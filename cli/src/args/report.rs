@@ -1,4 +1,4 @@
-//! `report`, and what other commands draw or export.
+//! Flags of `report`, and of the pages and exports of other commands.
 
 use std::path::PathBuf;
 
@@ -29,12 +29,12 @@ pub(crate) struct ExportArgs {
 }
 
 impl ExportArgs {
-    /// All that were given.
+    /// Returns all given destinations.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = &Destination> {
         [&self.export_trace, &self.export_folded, &self.export_minimalloc].into_iter().flatten()
     }
 
-    /// Whether any was given.
+    /// True if any was given.
     pub(crate) fn any(&self) -> bool {
         self.destinations().next().is_some()
     }
@@ -56,7 +56,7 @@ pub(crate) struct ReportArgs {
     pub exports: ExportArgs,
 }
 
-/// A file: these are not for reading on a terminal.
+/// Parses a file's name: these formats are not for reading on a terminal.
 pub(super) fn file(text: &str) -> Result<Destination, String> {
     match text {
         "" | "-" => Err("expected the name of a file".into()),

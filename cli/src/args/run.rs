@@ -1,4 +1,4 @@
-//! `devices`, `list` and `run`.
+//! Flags of `devices`, `list` and `run`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -72,7 +72,7 @@ pub(crate) struct RunArgs {
 }
 
 impl RunArgs {
-    /// What says on which network and devices: as fields of a run.
+    /// Returns the flags of the network and devices as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
         let DeviceArgs { backend, device } = self.device.clone();
         RunSpec {
@@ -86,7 +86,7 @@ impl RunArgs {
         }
     }
 
-    /// The sizes to replace; of one that is given twice, the last.
+    /// Returns the sizes to replace; the last one of a size that is given twice.
     pub(crate) fn sizes(&self) -> BTreeMap<String, Vec<usize>> {
         self.set.iter().cloned().collect()
     }

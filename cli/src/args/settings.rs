@@ -1,12 +1,12 @@
-//! What people's settings are called elsewhere, and by which flags here: the source of the guide's table and of the list in `--help`.
+//! Names of settings in other programs, with the flags here: the source of the guide's table and of the list in `--help`.
 
 /// A setting under its names.
 pub(crate) struct Setting {
-    /// In a script of PyTorch.
+    /// Name in a PyTorch script.
     pub(crate) pytorch: &'static str,
-    /// Of `TrainingArguments`, or of the scripts around them: name and, as JSON, a value that `--hf-args` makes the flag of.
+    /// Name in `TrainingArguments`, or in the scripts around them, and a JSON value that `--hf-args` turns into the flag.
     pub(crate) transformers: Option<(&'static str, &'static str)>,
-    /// Of Accelerate, DeepSpeed, FSDP.
+    /// Names in Accelerate, DeepSpeed, FSDP.
     pub(crate) others: &'static str,
     pub(crate) flags: &'static str,
 }
@@ -45,7 +45,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("torch.cuda.set_per_process_memory_fraction(0.5)", None, "", "--memory-fraction 0.5"),
 ];
 
-/// The end of the long help: flag and what it stands for, two lines a setting.
+/// Returns the end of the long help: flag and other names, two lines a setting.
 pub(crate) fn help() -> String {
     let mut text = String::from("Your settings as flags (--hf-args FILE takes those of transformers as they are):\n");
     for Setting { pytorch, transformers, others, flags } in SETTINGS {
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
     use crate::args::cli::Cli;
 
-    /// The table of `docs/guide.md`.
+    /// Returns the table of `docs/guide.md`.
     fn markdown() -> String {
         let code = |text: &str| if text.is_empty() { String::new() } else { format!("`{text}`") };
         let mut table =
@@ -81,7 +81,7 @@ mod tests {
         for flags in SETTINGS.iter().map(|setting| setting.flags) {
             let words = ["vramlab", "predict"].into_iter().chain(flags.split(' '));
             let parsed = Cli::command().try_get_matches_from(words);
-            // What a flag needs beside it is not its name's matter.
+            // A flag that needs another one is known all the same.
             let unknown = parsed.err().filter(|error| error.kind() != clap::error::ErrorKind::MissingRequiredArgument);
             assert!(unknown.is_none(), "{flags}: {unknown:?}");
         }

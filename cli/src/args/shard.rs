@@ -9,11 +9,11 @@ pub(crate) struct Part {
     pub count: usize,
 }
 
-/// The most parts; beyond, it is a slip of the finger.
+/// Largest number of parts: more is a mistake in typing.
 const MOST: usize = 10_000;
 
 impl Part {
-    /// Whether this part has the run at a position of the whole, from 0.
+    /// True if this part has the run at a position of the whole, from 0.
     pub(crate) fn has(self, position: usize) -> bool {
         position % self.count + 1 == self.index
     }
@@ -27,7 +27,7 @@ impl FromStr for Part {
     }
 }
 
-/// What a text says, with these variables of the environment.
+/// Parses a part from a text, with these variables of the environment.
 fn part(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Part, String> {
     let (index, count) = match text.split_once('/') {
         Some(("auto", count)) => (None, Some(number("N", count)?)),
@@ -48,7 +48,7 @@ fn part(text: &str, variable: &dyn Fn(&str) -> Option<String>) -> Result<Part, S
     Ok(part)
 }
 
-/// What a scheduler told this process.
+/// Returns the part that a scheduler assigned to this process.
 fn scheduled(count: Option<usize>, variable: &dyn Fn(&str) -> Option<String>) -> Result<Part, String> {
     let told = |name: &str| variable(name).map(|text| number(name, &text)).transpose();
     if let Some(id) = told("SLURM_ARRAY_TASK_ID")? {
@@ -56,7 +56,7 @@ fn scheduled(count: Option<usize>, variable: &dyn Fn(&str) -> Option<String>) ->
         let step = told("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
         let tasks = told("SLURM_ARRAY_TASK_COUNT")?.ok_or("SLURM_ARRAY_TASK_COUNT is not set")?;
         let spread = told("SLURM_ARRAY_TASK_MAX")?.is_some_and(|last| last < from || (last - from) / step + 1 != tasks);
-        // Two tasks would run one part, and nobody another one.
+        // Otherwise two tasks would run one part, and nobody another one.
         if spread || id < from || (id - from) % step != 0 || count.is_some_and(|count| count != tasks) {
             return Err(format!("the array's {tasks} tasks are not numbered one after the other: say --shard I/N"));
         }

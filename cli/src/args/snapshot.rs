@@ -1,4 +1,4 @@
-//! `snapshot`, `tune`, `explain`
+//! Flags of `snapshot`, `tune`, `explain`.
 
 use std::path::PathBuf;
 use std::str::FromStr;

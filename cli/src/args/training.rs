@@ -1,4 +1,4 @@
-//! `train`: one run on a device.
+//! Flags of `train`: one run on a device.
 
 use std::path::PathBuf;
 
@@ -111,7 +111,7 @@ pub(crate) struct ProfileArgs {
 }
 
 impl TrainingArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> TrainingSpec {
         let args = self.clone();
         TrainingSpec {
@@ -137,7 +137,7 @@ impl TrainingArgs {
 }
 
 impl ProfileArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> ProfileSpec {
         let Self { like, cudnn_workspace, env, multiprocessors } = self.clone();
         ProfileSpec { like, cudnn_workspace, env: (!env.is_empty()).then_some(env), multiprocessors }
@@ -145,7 +145,7 @@ impl ProfileArgs {
 }
 
 impl TrainArgs {
-    /// As fields of a run.
+    /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
         let DeviceArgs { backend, device } = self.device.clone();
         RunSpec {
@@ -166,7 +166,7 @@ impl TrainArgs {
     }
 }
 
-/// A profile's name, one of our own kernels' by backend, or a release's.
+/// Parses a profile's name: one of our own kernels' by backend, or a release's.
 fn profile_name(text: &str) -> Result<String, String> {
     let ours: Vec<String> =
         backends::all().iter().filter(|entry| entry.computes()).map(|entry| format!("native:{}", entry.name)).collect();

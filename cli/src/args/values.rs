@@ -4,13 +4,13 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 
-/// The heading of the flags of a run that nearly everybody types.
+/// Heading of the flags of a run that nearly everybody types.
 pub(super) const MOST_USED: &str = "Most used";
 
-/// The largest size of one dimension. Products of two stay within 64 bits.
+/// Largest size of one dimension. Products of two stay within 64 bits.
 const MAX_SIZE: u64 = 1 << 30;
 
-/// One of a few names.
+/// Parses one of a few names.
 pub(super) fn one_of<T>(names: &'static [&'static str]) -> impl TypedValueParser<Value = T>
 where
     T: FromStr<Err = String> + Clone + Send + Sync + 'static,
@@ -18,12 +18,12 @@ where
     PossibleValuesParser::new(names).try_map(|name| name.parse::<T>())
 }
 
-/// Where a search ends.
+/// Parses the end of a search.
 pub(super) fn at_least_2() -> impl TypedValueParser<Value = usize> {
     RangedU64ValueParser::<usize>::new().range(2..=MAX_SIZE)
 }
 
-/// A number that is one: neither infinite nor undefined.
+/// Parses a finite number.
 pub(super) fn finite(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() => Ok(value),
@@ -32,7 +32,7 @@ pub(super) fn finite(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A finite number, 0 or above.
+/// Parses a finite number, 0 or above.
 pub(super) fn non_negative(text: &str) -> Result<f64, String> {
     match finite(text)? {
         value if value >= 0.0 => Ok(value),
@@ -40,7 +40,7 @@ pub(super) fn non_negative(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A finite number above 0.
+/// Parses a finite number above 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     match finite(text)? {
         value if value > 0.0 => Ok(value),
@@ -48,7 +48,7 @@ pub(super) fn positive(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A number from 0 to 1.
+/// Parses a number from 0 to 1.
 pub(super) fn fraction(text: &str) -> Result<f64, String> {
     match finite(text)? {
         value if (0.0..=1.0).contains(&value) => Ok(value),

@@ -1,4 +1,4 @@
-//! Where a training begins, and where it leaves its state.
+//! Flags of the beginning of a training, and of the destination of its state.
 
 use std::path::PathBuf;
 

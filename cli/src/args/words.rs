@@ -1,4 +1,4 @@
-//! What was wrong with words, and which there were.
+//! Errors of the command line, and options that were typed.
 
 use clap::ArgMatches;
 
@@ -24,14 +24,14 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// What clap objects to, without its hints.
+/// Returns clap's message without its hints.
 pub(super) fn first_line(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let line = text.lines().next().unwrap_or_default();
     line.strip_prefix("error: ").unwrap_or(line).to_string()
 }
 
-/// Whether an option was given in words, not by default.
+/// True if an option was given in words, not by default.
 pub(super) fn given(matches: &ArgMatches, id: &str) -> bool {
     matches.value_source(id) == Some(clap::parser::ValueSource::CommandLine)
 }

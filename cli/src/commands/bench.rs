@@ -1,4 +1,4 @@
-//! `vramlab bench`: every device beside its own roofs, in less than a minute.
+//! `vramlab bench`: measures every device beside its own roofs, in less than a minute.
 
 use std::time::Instant;
 
@@ -17,7 +17,7 @@ use lab::backends::Entry;
 
 /// Steps of the progress bar.
 const PROGRESS: u64 = 100;
-/// The part of the time that the allocators get.
+/// Share of the time for measuring allocators.
 const OF_ALLOCATORS: f64 = 0.1;
 
 /// Measures the devices of every backend, or of one.
@@ -32,7 +32,7 @@ pub(super) fn run(args: &BenchArgs, ui: &Ui) -> Result<Code> {
     let seconds = args.seconds * (1.0 - OF_ALLOCATORS) / there as f64;
     let progress = Progress::new(ui, PROGRESS);
     let start = Instant::now();
-    // By the clock: how many measurements fit the time is not known before.
+    // Progress follows the clock: the number of measurements is not known in advance.
     let done = || ((start.elapsed().as_secs_f64() / args.seconds * PROGRESS as f64) as u64).min(PROGRESS - 1);
     let stop = interrupt::asked;
     let mut devices = Vec::new();
@@ -61,7 +61,7 @@ pub(super) fn run(args: &BenchArgs, ui: &Ui) -> Result<Code> {
     deliver(&found, args, ui)
 }
 
-/// Those that compute, or the one that was named.
+/// Returns the backends that compute, or the one that was named.
 fn entries(args: &BenchArgs) -> Result<Vec<&'static Entry>> {
     let asked = |entry: &&Entry| args.backend.as_deref().map_or(entry.computes(), |name| entry.name == name);
     let entries: Vec<&'static Entry> = backends::all().iter().filter(asked).collect();

@@ -15,7 +15,7 @@ pub(super) fn run(args: &CardsArgs, ui: &Ui) -> Result<Code> {
     Ok(Code::Done)
 }
 
-/// A card for other programs; none for a size.
+/// Returns the card for results; `None` for a plain size.
 pub(crate) fn of_gpu(gpu: Option<Gpu>) -> Option<CardResult> {
     gpu.and_then(Gpu::card).map(CardResult::from)
 }

@@ -20,10 +20,10 @@ use crate::output;
 use crate::render::sections;
 use crate::ui::Ui;
 
-/// The run's name, unless said.
+/// Default name of a run.
 const DEFAULT: &str = "default";
 
-/// The largest file that is read, in bytes.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Repeats the runs of a lock file and compares, or writes the file.
@@ -51,7 +51,7 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
         let spec = spec.with(over.iter().map(|(name, value)| (name.as_str(), value)))?;
         let (spec, note) = under_its_profile(&name, spec, settings.as_ref());
         let Some(found) = measured(&name, spec, flags, note, ui).map_err(at)? else {
-            // Neither the file nor a result was written.
+            // Neither the file nor a result has been written.
             return Err(lab::Error::Interrupted.into());
         };
         let comparison =
@@ -71,7 +71,7 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
     Err(Failure::new(Code::Check, anyhow::Error::msg(failures.join("; "))))
 }
 
-/// Writes these runs into the file. It is read again, and nobody else changes it meanwhile: what other processes wrote since the runs began stays.
+/// Writes these runs into the file. The file is read again under a lock, so what other processes wrote since the runs began stays.
 fn update(path: &Path, checked: &[CheckedRun], ui: &Ui) -> Result<()> {
     let _alone = FileLock::of(path)?;
     let mut lock = read(path)?.unwrap_or_else(|| Lock::new(env!("CARGO_PKG_VERSION")));
@@ -84,13 +84,13 @@ fn update(path: &Path, checked: &[CheckedRun], ui: &Ui) -> Result<()> {
 /// A run to be made.
 struct Wanted {
     name: String,
-    /// The typed ones with `--update`, those of the file otherwise.
+    /// Flags: the typed ones with `--update`, those of the file otherwise.
     flags: Map<String, Value>,
-    /// What was in force when it was locked; `None` for a run whose flags are typed.
+    /// Settings in force when the run was locked; `None` for a run whose flags are typed.
     settings: Option<Map<String, Value>>,
 }
 
-/// The runs to be made.
+/// Returns the runs to be made.
 fn wanted(args: &CheckArgs, lock: &Lock, typed: &Map<String, Value>) -> Result<Vec<Wanted>> {
     let of = |(name, run): (&String, &Locked)| Wanted {
         name: name.clone(),
@@ -116,14 +116,14 @@ fn wanted(args: &CheckArgs, lock: &Lock, typed: &Map<String, Value>) -> Result<V
     Ok(runs.into_iter().map(of).collect())
 }
 
-/// A locked run on a device whose flags name no profile is measured under the one that it was locked under, and that is said.
+/// Measures a locked run whose flags name no profile under the profile that it was locked under, and says so.
 fn under_its_profile(
     name: &str,
     mut spec: RunSpec,
     settings: Option<&Map<String, Value>>,
 ) -> (RunSpec, Option<String>) {
     let (Some(settings), None) = (settings, &spec.profile.like) else { return (spec, None) };
-    // On paper the default is the named card's, as it always was.
+    // On paper the named card's profile is the default.
     if spec.is_on_paper() {
         return (spec, None);
     }
@@ -137,7 +137,7 @@ fn in_file(args: &CheckArgs, failure: Failure) -> Failure {
     Failure { code: failure.code, error: failure.error.context(file) }
 }
 
-/// The file, if there is one.
+/// Reads the file, if it exists.
 fn read(path: &Path) -> Result<Option<Lock>> {
     let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
     let file = match File::open(path) {

@@ -1,4 +1,4 @@
-//! `train` and `predict` with `--data-parallel`: a step divided among ranks, and a ledger of the first and the last.
+//! `train` and `predict` with `--data-parallel`: a step divided among ranks, with a ledger for the first and the last.
 
 use std::ops::ControlFlow;
 
@@ -103,7 +103,7 @@ fn trained(
     result.map_err(|Failed { error, .. }| error)
 }
 
-/// Says on which rank memory ran out.
+/// Adds to an out-of-memory error the rank on which it happened.
 fn failed(error: lab::Error, session: &Session, devices: &[Device], shown: &[usize]) -> Failure {
     let failure = Failure::from(error).limited(session.target.limited());
     let full = devices.iter().zip(shown).find(|(device, _)| device.usage().n_oom() > 0);

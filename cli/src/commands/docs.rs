@@ -13,7 +13,7 @@ use crate::exit::{Code, Failure, Result};
 use crate::output;
 use crate::ui::Ui;
 
-/// How the program ends, for a manual page.
+/// Exit codes, for a manual page.
 const EXIT: [(&str, &str); 5] = [
     ("0", "Everything was done, whatever came out."),
     ("1", "It does not fit, a check failed, or a prediction was not borne out."),
@@ -24,9 +24,9 @@ const EXIT: [(&str, &str); 5] = [
     ),
     ("130", "Stopped by Ctrl-C; what was measured until then was delivered."),
 ];
-/// What every command does with files.
+/// How every command writes files.
 const OUTPUTS: &str = "Files that a command writes appear whole or not at all; \"-\" is standard output.";
-/// What single commands do with files beside those that are named: the command, the file, what it is.
+/// Further files of single commands: command, file, purpose.
 const FILES: [(&[&str], &str, &str); 4] = [
     (
         &["train", "predict", "run", "fit", "check"],
@@ -61,7 +61,7 @@ pub(super) fn completions(shell: clap_complete::Shell, ui: &Ui) -> Result<Code> 
     Ok(Code::Done)
 }
 
-/// The command line as shells should offer it: with the names of experiments and cards, beside which other words are taken too.
+/// Returns the command line as shells should offer it: with the names of experiments and cards, which other values may accompany.
 fn offering(command: Command) -> Command {
     let questions = experiments::ALL.iter().map(|one| PossibleValue::new(one.name()).help(one.question()));
     let questions: Vec<PossibleValue> = questions.chain([PossibleValue::new("all").help("all of them")]).collect();
@@ -75,7 +75,7 @@ fn offering(command: Command) -> Command {
     })
 }
 
-/// What clap_complete leaves out of its script for fish: words that are not options.
+/// Completes words that are not options, which clap_complete leaves out of its script for fish.
 fn experiments_in_fish() -> String {
     let quoted = |text: &str| text.replace(['\\', '\''], "");
     let lines = experiments::ALL.iter().map(|one| {
@@ -89,10 +89,10 @@ fn known_cards() -> impl Iterator<Item = PossibleValue> {
     cards::ALL.iter().map(|card| PossibleValue::new(card.name).help(card.title))
 }
 
-/// Prints a manual page: the program's, or a command's; or writes all of them.
+/// Prints a manual page, the program's or a command's; or writes all pages to a folder.
 ///
 /// # Errors
-/// A command that is unknown; a folder or standard output that cannot be written.
+/// An unknown command; a folder or standard output that cannot be written.
 pub(super) fn man(args: &ManArgs, ui: &Ui) -> Result<Code> {
     let mut root = Cli::command();
     root.build();
@@ -116,7 +116,7 @@ fn subcommands(command: &Command) -> impl Iterator<Item = &Command> {
     command.get_subcommands().filter(|sub| sub.get_name() != "help")
 }
 
-/// The page of a command and those of its own commands, each under its name.
+/// Writes the page of a command and those of its subcommands.
 fn write_all(command: &Command, folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
         .map_err(|error| Failure::usage(format!("--write {}: {error}", folder.display())))?;
@@ -125,12 +125,12 @@ fn write_all(command: &Command, folder: &Path) -> Result<()> {
     subcommands(command).try_for_each(|sub| write_all(sub, folder))
 }
 
-/// As the page is called: `vramlab-snapshot-show`.
+/// Returns the name of a page: `vramlab-snapshot-show`.
 fn name(command: &Command) -> String {
     command.get_display_name().unwrap_or(command.get_name()).replace(' ', "-")
 }
 
-/// A page of the manual: what clap knows, then examples, exit codes and files.
+/// Makes a manual page: clap's content, then examples, exit codes and files.
 fn page(command: &Command) -> Result<String> {
     let mut text = Vec::new();
     render(command, &mut text).map_err(|error| Failure::new(Code::Usage, error))?;
@@ -161,7 +161,7 @@ fn render(command: &Command, text: &mut Vec<u8>) -> std::io::Result<()> {
     roff.to_writer(text)
 }
 
-/// What the help shows after the flags: a line that says what for, then what to type.
+/// Adds the examples of the help: a line with the purpose, then the command.
 fn examples(roff: &mut Roff, command: &Command) {
     let Some(help) = command.get_after_help() else { return };
     roff.control("SH", ["EXAMPLES"]);
@@ -198,7 +198,7 @@ fn section(roff: &mut Roff, title: &str, entries: &[(&str, &str)]) {
     }
 }
 
-/// The pages above and below.
+/// Adds links to the pages above and below.
 fn see_also(roff: &mut Roff, command: &Command) {
     let own = name(command);
     let above = own.rsplit_once('-').map(|(above, _)| above.to_string());

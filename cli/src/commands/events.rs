@@ -1,13 +1,13 @@
-//! A device's history in the columns of the recorded PyTorch scripts.
+//! Writes a device's history in the columns of the recorded PyTorch scripts.
 //!
-//! `ev` has a character per event: `a` alloc, `f` free, `S`/`F` segment taken and given back, `M`/`U` pages mapped and unmapped, `o` out of memory.
-//! `ev_size`: sizes of all events but `f`, in order (an alloc's is what was requested). `ev_addr512`: addresses of the same events, relative to the
-//! first segment, in units of 512 bytes; -1 for `o`. `ev_free_ref`: for each `f`, which alloc it frees. `op_names`, `ev_op`: for each `a` and `f`,
-//! who made it.
+//! `ev` has a character per event: `a` alloc, `f` free, `S`/`F` segment allocated and freed, `M`/`U` pages mapped and unmapped, `o` out of memory.
+//! `ev_size`: sizes of all events except `f`, in order (an alloc's is the requested size). `ev_addr512`: addresses of the same events, relative to
+//! the first segment, in units of 512 bytes; -1 for `o`. `ev_free_ref`: for each `f`, the alloc that it frees. `op_names`, `ev_op`: for each `a` and
+//! `f`, the operator that made it.
 //!
-//! Further columns say what PyTorch's recordings do not. For each `a`: `ev_bytes`, what it was given; `ev_category`, an index into `categories`;
-//! `ev_scope`, one into `scope_names`. `retag_at`, `retag_ref`, `retag_category`: before which event which alloc got which category.
-//! `phase_at`, `phase_retags`, `phase`: before which event, and after how many changes of category, which of `phase_names` began.
+//! Further columns are not in PyTorch's recordings. For each `a`: `ev_bytes`, the size of its block; `ev_category`, an index into `categories`;
+//! `ev_scope`, an index into `scope_names`. `retag_at`, `retag_ref`, `retag_category`: before which event which alloc got which category. `phase_at`,
+//! `phase_retags`, `phase`: before which event, and after how many changes of category, which of `phase_names` began.
 
 use std::collections::HashMap;
 
@@ -28,16 +28,16 @@ struct Columns {
     categories: Vec<usize>,
     scopes: Vec<u32>,
     most_scope: u32,
-    /// Before which event, which alloc, which category.
+    /// Changes of category: before which event, which alloc, which category.
     retags: [Vec<u64>; 3],
-    /// Before which event, after how many retags, which phase.
+    /// Beginnings of phases: before which event, after how many retags, which phase.
     phases: [Vec<u64>; 3],
     most_phase: u32,
     /// Address of the first segment.
     base: u64,
 }
 
-/// The events as `vramlab-events-1`.
+/// Returns the events as `vramlab-events-1`.
 pub(super) fn recording(ledger: &Ledger) -> Value {
     let events = ledger.history();
     let base = events.iter().filter_map(|event| match event {

@@ -1,4 +1,4 @@
-//! `vramlab explain`: what PyTorch said when memory ran out.
+//! `vramlab explain`: explains PyTorch's message when memory ran out.
 
 use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -12,17 +12,16 @@ use crate::exit::{Code, Failure, Result};
 use crate::output;
 use crate::ui::Ui;
 
-/// How much is read: the end of a log, where its last message is. A third of what is looked at, as a byte that is not
-/// text becomes three. Bytes.
+/// Bytes read: the end of a log, where its last message is. A third of the longest text that is read, as a byte that is not text becomes three.
 const MAX_READ: usize = (1 << 20) / 3;
 
-/// Where reading ends that would go on for ever. Bytes.
+/// Largest stream that is read, so that an endless one ends. Bytes.
 const MAX_STREAM: u64 = 1 << 30;
 
 /// Explains a message.
 ///
 /// # Errors
-/// A text without one; a file that cannot be read; results that cannot be written.
+/// A text without a message; a file that cannot be read; results that cannot be written.
 pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let text = match args.text.as_slice() {
@@ -41,10 +40,10 @@ fn stdin() -> Result<String> {
     Ok(decoded(&text.map_err(|error| Failure::usage(format!("standard input: {error}")))?))
 }
 
-/// The end of the file of that name; `None`: there is none, and it is the message itself.
+/// Returns the end of the file of that name; `None` if there is no such file, and the argument is the message itself.
 ///
 /// # Errors
-/// A file that cannot be read; no file, of a name that a message cannot be.
+/// A file that cannot be read; a missing file whose name cannot be a message.
 fn file(name: &str) -> Result<Option<String>> {
     let unreadable = |error: io::Error| Failure::usage(format!("{name}: {error}"));
     let metadata = match Path::new(name).metadata() {
@@ -65,14 +64,14 @@ fn file(name: &str) -> Result<Option<String>> {
     Ok(Some(decoded(&last(file.take(MAX_STREAM)).map_err(unreadable)?)))
 }
 
-/// One word with a directory or an ending: no message is that.
+/// True for one word with a directory or an ending: a message does not look like that.
 fn is_file_name(text: &str) -> bool {
     let ending = text.rsplit_once('.').map_or("", |(_, ending)| ending);
     let has_ending = (1..=5).contains(&ending.len()) && ending.bytes().all(|byte| byte.is_ascii_alphanumeric());
     !text.contains(char::is_whitespace) && (text.contains(['/', '\\']) || has_ending)
 }
 
-/// The last bytes of a stream.
+/// Returns the last bytes of a stream.
 fn last(mut reader: impl Read) -> io::Result<Vec<u8>> {
     let (mut kept, mut chunk) = (Vec::new(), vec![0; 1 << 16]);
     loop {
@@ -89,7 +88,7 @@ fn last(mut reader: impl Read) -> io::Result<Vec<u8>> {
     Ok(kept.split_off(kept.len().saturating_sub(MAX_READ)))
 }
 
-/// UTF-8, or UTF-16 as PowerShell redirects it.
+/// Decodes UTF-8, or UTF-16 as PowerShell redirects it.
 fn decoded(bytes: &[u8]) -> String {
     match bytes {
         [0xff, 0xfe, text @ ..] => {

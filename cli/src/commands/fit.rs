@@ -30,7 +30,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     session.network.warnings().iter().for_each(|warning| ui.tell(warning));
     let found = {
-        // Spins: how many runs it takes is not known.
+        // A spinner: the number of runs is not known.
         let progress = Progress::new(ui, 0);
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
         Search { of, spec: spec.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?

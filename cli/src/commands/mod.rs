@@ -44,10 +44,10 @@ use crate::exit::{Code, Result};
 use crate::file_kind::{self, Kind};
 use crate::ui::Ui;
 
-/// Does what was asked.
+/// Runs a command.
 ///
 /// # Errors
-/// As the command fails; the failure knows the exit code.
+/// Those of the command; the failure has the exit code.
 pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     check_files(&invocation.cli.command)?;
     if let Some(code) = split(invocation, ui) {
@@ -87,10 +87,10 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
     }
 }
 
-/// Refuses files of a kind that a command does nothing with.
+/// Refuses files of a kind that the command cannot use.
 ///
 /// # Errors
-/// Such a file, named for what it is, with what to do with it instead.
+/// Such a file, with its kind and what to do with it instead.
 fn check_files(command: &Command) -> Result<()> {
     const SNAPSHOT: &str = "a snapshot (torch.cuda.memory._dump_snapshot writes one)";
     let all = |paths: &[&PathBuf], allowed: &[Kind], wanted: &str| {
@@ -126,7 +126,7 @@ fn check_files(command: &Command) -> Result<()> {
     }
 }
 
-/// A run over several devices, where one was asked for.
+/// Runs over several devices, if requested.
 fn split(invocation: &Invocation, ui: &Ui) -> Option<Result<Code>> {
     let run = &invocation.run;
     if run.parallel == ParallelSpec::default() || !invocation.axes.is_empty() {

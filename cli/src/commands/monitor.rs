@@ -19,9 +19,9 @@ use crate::visible::sequence;
 /// Shows devices and running trainings, once or until Ctrl-C.
 ///
 /// # Errors
-/// A result that cannot be written; a directory of statuses that others can write. That nothing runs, or that a driver is absent, is not a failure.
+/// A result that cannot be written; a directory of statuses that others can write to. An absent driver, or no running training, is not an error.
 pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
-    // That is how one leaves it.
+    // Ctrl-C is the way to leave a monitor.
     interrupt::silence();
     output::check(&args.json)?;
     let to_file = matches!(args.json, Some(Destination::File(_)));
@@ -38,7 +38,7 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
                 let json = seen.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
                 destination.write(ui, &output::json_line(&json)?)?
             }
-            // To the upper left corner, and what was below is gone.
+            // Moves to the upper left corner and erases everything below.
             None if live => ui.print(&format!("{}{}{}", sequence("H"), sequence("J"), text(&seen, ui)))?,
             None => ui.print(&text(&seen, ui))?,
         }
@@ -48,7 +48,7 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
     }
 }
 
-/// Until the next look; `false` when an end was asked for, which is how one leaves a monitor.
+/// Waits until the next look; `false` when Ctrl-C was pressed, which is how to leave a monitor.
 fn wait(period: Duration) -> bool {
     let start = Instant::now();
     while start.elapsed() < period {
@@ -60,7 +60,7 @@ fn wait(period: Duration) -> bool {
     !interrupt::asked()
 }
 
-/// What there is now.
+/// Collects the devices and running trainings.
 fn look() -> Result<MonitorResult> {
     let runs = status::running()?;
     Ok(MonitorResult { devices: backends::all().iter().flat_map(|entry| (entry.memory)()).collect(), runs })

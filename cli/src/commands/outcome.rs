@@ -1,4 +1,4 @@
-//! One run, done: its result, and what else was asked for.
+//! Runs one plan, and collects its result and the other outputs requested.
 
 use std::ops::ControlFlow;
 
@@ -23,41 +23,41 @@ use crate::render::{View, oom};
 use crate::status::Publisher;
 use crate::ui::Ui;
 
-/// How many moments below the peak are named.
+/// Number of moments below the peak that are named.
 const TOP_PEAKS: usize = 5;
 
-/// A run and what came of it.
+/// A run's results.
 pub(crate) struct Report {
-    /// Its figures; of a run that ran out of memory, those until then.
+    /// Figures of the run; if it ran out of memory, those until then.
     pub result: TrainResult,
-    /// The failure for lack of memory.
+    /// Failure for lack of memory.
     pub failure: Option<Failure>,
-    /// The peak and the highest moments below it; `None` of a run that failed, or whose events were not kept.
+    /// Peak and the highest moments below it; `None` for a run that failed, or whose events were not kept.
     pub peaks: Option<Vec<LocalPeak>>,
-    /// What was done otherwise than the program that the run stands for would.
+    /// Deviations from the program that the run stands for.
     pub deviations: Deviations,
-    /// PyTorch's table, if asked for: after the last step.
+    /// PyTorch's table after the last step, if requested.
     pub summary: Option<String>,
-    /// Every event, if asked for.
+    /// Every event, if requested.
     pub events: Option<Value>,
-    /// The run as PyTorch's snapshot, if asked for.
+    /// The run as PyTorch's snapshot, if requested.
     pub snapshot: Option<Document>,
-    /// The same for exports and pages, if asked for.
+    /// Every event for exports and pages, if requested.
     pub recording: Option<Recording>,
-    /// What a page draws of a run that ran out of memory: the same run with memory enough.
+    /// Recording that a page draws for a run that ran out of memory: the same run with enough memory.
     pub drawn: Option<Recording>,
-    /// Weights and state after the last step, if asked for.
+    /// Weights and state after the last step, if requested.
     pub saved: Option<TrainingState>,
 }
 
-/// What is looked at after each step.
+/// Observer of each step.
 struct Seen<'a> {
     plan: &'a Plan,
     device: &'a Device,
     index: usize,
     summary: Option<String>,
     stats: Option<Vec<(String, i64)>>,
-    /// The segments after the last step, and how many events there were by then.
+    /// Segments after the last step, and the number of events at that time.
     last: Option<(Segments, usize)>,
     watch: Watch,
     publisher: Publisher,
@@ -76,7 +76,7 @@ impl<'a> Seen<'a> {
         let flow = interrupt::flow();
         if step.done == step.steps || flow.is_break() {
             self.watch.look();
-            // The run's values go when it ends: what it holds is what it holds after its last step.
+            // The run's values are freed when it ends: a snapshot shows the memory after the last step.
             let wanted = self.plan.snapshot.is_some();
             self.last = wanted.then(|| (self.device.snapshot(), events_so_far(self.device)));
         }
@@ -93,7 +93,7 @@ impl<'a> Seen<'a> {
         }
     }
 
-    /// A run without a step is looked at too.
+    /// Takes the observation also for a run without a step.
     fn end(mut self) -> Self {
         if self.summary.is_none() && self.stats.is_none() {
             self.figures();
@@ -105,7 +105,7 @@ impl<'a> Seen<'a> {
 /// Runs a plan on a fresh device.
 ///
 /// # Errors
-/// All but running out of memory in the run itself, which is part of the report.
+/// All except running out of memory in the run itself, which is part of the report.
 pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
     let session = &plan.session;
     session.warnings().iter().for_each(|warning| ui.tell(warning));
@@ -155,7 +155,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     Ok(Report { result, failure, peaks, deviations, summary, events, snapshot, recording, drawn, saved })
 }
 
-/// What is known of a run before it begins.
+/// Returns the parts of a result that are known before the run begins.
 pub(super) fn described(session: &Session, device: DeviceInfo) -> TrainResult {
     TrainResult {
         description: Some(session.description()),
@@ -165,7 +165,7 @@ pub(super) fn described(session: &Session, device: DeviceInfo) -> TrainResult {
     }
 }
 
-/// The failure of a run after so many steps, judged by what the same run takes with memory enough.
+/// Judges the failure of a run after `finished` steps by the needs of the same run with enough memory.
 fn judged(failure: Failure, session: &Session, finished: usize) -> Failure {
     match session.needs(SETTLED.max(finished + 1), &interrupt::asked) {
         Ok(needs) => failure.judged_by(needs),
@@ -173,14 +173,14 @@ fn judged(failure: Failure, session: &Session, finished: usize) -> Failure {
     }
 }
 
-/// Every event, for pages and exports.
+/// Returns every event, for pages and exports.
 fn history(session: &Session, device: &Device) -> Recording {
     let mut recording = device.with_ledger(|ledger| Recording::of_ledger(session.name(), ledger));
     recording.of_capacity(device.memory_info().map(|memory| memory.total_bytes));
     recording
 }
 
-/// Every event, as `vramlab-events-1`.
+/// Returns every event, as `vramlab-events-1`.
 fn recorded(session: &Session, result: &TrainResult, device: &Device) -> Value {
     let mut recording = device.with_ledger(events::recording);
     let allocator = &session.in_force.allocator;
@@ -193,7 +193,7 @@ fn recorded(session: &Session, result: &TrainResult, device: &Device) -> Value {
     recording
 }
 
-/// The run as PyTorch would have written it.
+/// Returns the run as PyTorch's snapshot.
 fn snapshot(device: &Device, plan: &Plan, (segments, events): (Segments, usize)) -> Document {
     let recording = lab::snapshot::Recording {
         segments,
@@ -212,7 +212,7 @@ fn memory_summary(device: &Device, index: usize) -> String {
     memcore::memory::caching::memory_summary(&device.stats(), index, false)
 }
 
-/// Why a run ended for lack of memory, and what is missing.
+/// Returns why a run ended for lack of memory, and how much is missing.
 pub(super) fn out_of_memory(failure: &Failure) -> OutOfMemoryResult {
     match failure.out_of_memory() {
         Some(report) => OutOfMemoryResult::of(report, oom::text(report, View::of_document())),

@@ -1,4 +1,4 @@
-//! `train` and `predict` with `--devices`: a network split over several devices, and a ledger of each.
+//! `train` and `predict` with `--devices`: a network split over several devices, with a ledger for each.
 
 use std::ops::ControlFlow;
 
@@ -54,7 +54,7 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui
     Split::of(spec.clone(), names, WeightsArgs::default(), &args.output, ui)?.run(&args.output, ui)
 }
 
-/// Refuses what shows the memory of one device; `several` says why there are more.
+/// Refuses flags that show the memory of one device; `several` says why there are more.
 ///
 /// # Errors
 /// Naming the flag.
@@ -73,7 +73,8 @@ pub(super) fn one_device_only(record: &RecordArgs, page: &HtmlArgs, several: &st
     }
 }
 
-/// Refuses what a run over several devices does not have of a `config.json`'s: results that are held, a mask, another loop, another way of being made.
+/// Refuses features of a `config.json` that runs over several devices lack: kept outputs, a mask, another training loop, another way of making the
+/// network.
 ///
 /// # Errors
 /// Naming the flag.
@@ -102,7 +103,7 @@ impl<'a> Split<'a> {
                 "with --devices the order of phases is fixed; --pipeline-schedule orders the micro-batches' passes";
             return Err(Failure::usage(format!("--schedule: {problem}")));
         }
-        // A card on paper stays one: each of several has its memory.
+        // On paper one card name stands for several cards, each with its memory.
         let on_paper = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == Meta::NAME);
         let rows = if output.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
         let session = |name: &DeviceName| -> Result<Session> {
@@ -157,7 +158,7 @@ impl<'a> Split<'a> {
         Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
     }
 
-    /// As fields that repeat the run.
+    /// Returns the settings in force as fields that repeat the run.
     fn in_force(&self, settings: &PipelineSettings) -> RunSpec {
         let mut spec = self.sessions[0].in_force.clone();
         (spec.device.backend, spec.device.device) = (None, None);
@@ -169,7 +170,7 @@ impl<'a> Split<'a> {
         spec
     }
 
-    /// As `vramlab-train-1`: what is one device's is under `devices`, in the order of the network.
+    /// Returns the result as `vramlab-train-1`: figures of single devices are under `devices`, in the order of the network.
     fn found(&self, in_force: &RunSpec, infos: Vec<DeviceInfo>, result: &PipelineResult) -> TrainResult {
         let computes = infos.iter().all(|info| info.computes);
         let mut reason = "the network is split: each of `devices` has its own account".to_string();
@@ -191,7 +192,7 @@ impl<'a> Split<'a> {
         }
     }
 
-    /// Says on which device memory ran out.
+    /// Adds to an out-of-memory error the device on which it happened.
     fn failed(&self, error: lab::Error, devices: &[Device]) -> Failure {
         let failure = Failure::from(error).limited(self.sessions[0].target.limited());
         let full = devices.iter().zip(&self.names.0).find(|(device, _)| device.usage().n_oom() > 0);

@@ -1,4 +1,4 @@
-//! A run that is ready, and what is to be written of it.
+//! A run that is ready, with the outputs to be written.
 
 use lab::record::RowsKept;
 use lab::run::{Paper, RunSpec, Session, resolve};
@@ -13,30 +13,30 @@ use crate::interrupt;
 use crate::ui::Ui;
 
 pub(super) struct Plan {
-    /// What was asked for.
+    /// Settings as requested.
     pub spec: RunSpec,
-    /// What that comes to.
+    /// Session made from the settings.
     pub session: Session,
-    /// Where the events go.
+    /// Destination of the events.
     pub events: Option<Destination>,
-    /// Where the snapshot goes, and how.
+    /// Destination of the snapshot, and its format.
     pub snapshot: Option<(Destination, SnapshotFormat)>,
-    /// Whether PyTorch's table is wanted.
+    /// True if PyTorch's table is requested.
     pub summary: bool,
-    /// Whether PyTorch's counters are wanted.
+    /// True if PyTorch's counters are requested.
     pub stats: bool,
-    /// What happened to memory, for other programs.
+    /// Exports of the history for other programs.
     pub exports: ExportArgs,
-    /// Where the page goes.
+    /// Destination of the page.
     pub page: HtmlArgs,
-    /// Where it begins, and where it leaves its state.
+    /// Files of weights and state to begin with and to save.
     pub weights: WeightsArgs,
 }
 
-/// A run on the devices of this build. Says what should be said of the choice.
+/// Makes a session on the devices of this build, and prints remarks on what was chosen.
 ///
 /// # Errors
-/// Settings that cannot work; a device that is absent.
+/// Settings that cannot work; an absent device.
 pub(super) fn session(spec: &RunSpec, ui: &Ui) -> Result<Session> {
     let session = resolve(spec, backends::all())?;
     session.remarks.iter().for_each(|remark| ui.remark(remark));
@@ -49,10 +49,10 @@ pub(super) fn on_paper() -> Paper<'static> {
 }
 
 impl Plan {
-    /// `train`; `spec` is its run, or a point of its scan.
+    /// Plans `train`; `spec` is its run, or a point of its scan.
     ///
     /// # Errors
-    /// Settings that cannot work; a device that is absent.
+    /// Settings that cannot work; an absent device.
     pub(super) fn train(args: &TrainArgs, spec: RunSpec, ui: &Ui) -> Result<Self> {
         weights::check(&args.weights)?;
         let (spec, note) = weights::under_its_profile(spec)?;
@@ -61,7 +61,7 @@ impl Plan {
         Ok(Self { weights: weights::of(&spec, &args.weights), ..plan })
     }
 
-    /// `predict`; `spec` is its run, or a point of its scan.
+    /// Plans `predict`; `spec` is its run, or a point of its scan.
     pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Self> {
         Self::of(spec, &args.record, ui)
     }
@@ -79,24 +79,24 @@ impl Plan {
         Ok(Self { spec: spec.clone(), session, events, snapshot, summary, stats, exports, page, weights })
     }
 
-    /// The same, keeping every event on the way.
+    /// Keeps every event of the run.
     pub(super) fn with_history(self) -> Self {
         Self { session: self.session.with_history(), ..self }
     }
 
-    /// The same, shown on a page.
+    /// Keeps what a page needs.
     pub(super) fn for_page(self, page: &HtmlArgs) -> Self {
         let plan = Self { page: page.clone(), ..self };
         if plan.page.html.is_some() { plan.with_history() } else { plan }
     }
 
-    /// Keeps the figures of every step only where they are to be written: those of a long run take more memory than all else.
+    /// Keeps the figures of every step only if they are to be written: those of a long run take more memory than all else.
     pub(super) fn rows_for(mut self, output: &OutputArgs) -> Self {
         self.session.run.rows = if self.writes_steps(output) { RowsKept::Every } else { RowsKept::Ends };
         self
     }
 
-    /// Whether a file is to have every step, or what happened in it.
+    /// True if a file is to contain every step, or the events in it.
     pub(super) fn writes_steps(&self, output: &OutputArgs) -> bool {
         let further =
             self.events.is_some() || self.snapshot.is_some() || self.exports.any() || self.page.html.is_some();

@@ -1,4 +1,4 @@
-//! `vramlab predict`: one run on paper, whether it fits, and what would change it.
+//! `vramlab predict`: runs once on paper; says whether it fits, and what would change that.
 
 use lab::figures::short;
 use lab::results::{AS_IT_IS, NeedsResult, Prediction};
@@ -11,7 +11,7 @@ use crate::args::PredictArgs;
 use crate::exit::Result;
 use crate::ui::Ui;
 
-/// Micro-batches up to which the peaks below the highest are looked for, unless every step is to be written.
+/// Largest number of micro-batches for which the moments below the peak are searched, unless every step is to be written.
 const MAX_STEPS: usize = 256;
 
 /// Predicts and reports.
@@ -33,7 +33,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
     let (mut report, mut techniques) = (report?, techniques?);
     let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
     let needs = match rows.next() {
-        // One run, one line: the table says of it what the verdict says.
+        // One run is one line: the table says the same as the verdict.
         Some(Ok(row)) => {
             *row = of_run(*row, &report);
             *row
@@ -58,14 +58,14 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         local_peaks: report.peaks.take(),
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
     });
-    // The answer says why; here is only what is missing.
+    // The answer gives the reason; the error says only how much is missing.
     if let (Some(failure), Some(missing)) = (&mut report.failure, needs.missing_bytes()) {
         failure.error = anyhow::anyhow!("out of memory: {} more than there is", short(missing));
     }
     train::deliver(&plan, report, &args.output, ui)
 }
 
-/// Does both, at the same time where another thread can be had.
+/// Runs both closures, in parallel if another thread is available.
 fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) -> (A, B) {
     std::thread::scope(|scope| match std::thread::Builder::new().spawn_scoped(scope, &there) {
         Ok(thread) => (here(), thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))),
@@ -73,13 +73,13 @@ fn beside<A, B: Send>(here: impl FnOnce() -> A, there: impl Fn() -> B + Sync) ->
     })
 }
 
-/// Whether every event of the run can be kept in memory, for the moments below the peak.
+/// True if every event of the run can be kept in memory, for the moments below the peak.
 fn is_short(plan: &Plan) -> bool {
     let run = &plan.session.run;
     run.steps.saturating_mul(run.accumulate) <= MAX_STEPS
 }
 
-/// What the run takes with memory enough, and how it went in what there is: as it did go, not as the shorter one of the table.
+/// Combines the figures of the run with enough memory with the actual run's outcome, not that of the shorter run of the table.
 fn of_run(mut figures: Figures, report: &Report) -> Figures {
     match (&report.failure, &report.result.peak) {
         (None, Some(peak)) => {

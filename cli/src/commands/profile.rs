@@ -1,11 +1,11 @@
-//! The memory profile of runs that files of earlier versions say.
+//! Memory profiles of runs in files of earlier versions.
 
 use lab::run::DEFAULT_PROFILE;
 
-/// The default of runs on a device until 2026: files of that time that name no profile mean it.
+/// Default of runs on a device until 2026: files of that time without a profile mean it.
 pub(super) const FORMER_DEFAULT: &str = "native";
 
-/// Says that a file's profile is in force because no flag named one; nothing where it is the default anyway.
+/// Returns a remark that a file's profile is in force because no flag named one; `None` if it is the default anyway.
 pub(super) fn taken_from(file: &str, recorded: Option<&str>) -> Option<String> {
     match recorded {
         Some(DEFAULT_PROFILE) => None,

@@ -1,4 +1,4 @@
-//! Recordings: traces of their own format, and PyTorch's snapshots.
+//! Opens recordings: traces of their own format, and PyTorch's snapshots.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,24 +10,24 @@ use memcore::memory::AllocatorConfig;
 
 use crate::exit::{Failure, Result};
 
-/// Standard input is kept, as it may have to be read twice.
+/// Largest standard input that is kept, as it may have to be read twice.
 const MAX_STDIN: u64 = 1 << 30;
 
-/// What can be replayed.
+/// A recording that can be replayed.
 pub(super) struct Recording {
     /// The program.
     pub trace: Trace,
-    /// The settings in the file.
+    /// Settings in the file.
     pub config: AllocatorConfig,
-    /// If it was a snapshot: what the replay must repeat.
+    /// For a snapshot: what the replay must repeat.
     source: Option<(Snapshot, usize, Program)>,
 }
 
 impl Recording {
-    /// Reads any recording; `device` is which of a snapshot's.
+    /// Reads any recording; `device` chooses one of a snapshot's devices.
     ///
     /// # Errors
-    /// Files that are none, naming the byte or the operation.
+    /// Files that are not recordings, naming the byte or the operation.
     pub(super) fn open(file: &Path, device: Option<usize>) -> Result<Self> {
         let name = match file.to_str() {
             Some("-") => "standard input".to_string(),
@@ -49,7 +49,7 @@ impl Recording {
             match trace() {
                 Ok(trace) if device.is_none() => return Self::of_trace(trace, file),
                 Ok(_) => return Err(Failure::usage("--device: only a snapshot has several devices")),
-                // It may be a snapshot: as JSON, or packed.
+                // The file may be a snapshot: as JSON, or packed.
                 Err(problem) => {
                     let Ok(snapshot) = snapshot() else { return Err(problem.into()) };
                     return Self::of_snapshot(snapshot, &name, device);
@@ -74,12 +74,12 @@ impl Recording {
         Ok(Self { trace, config, source: Some((snapshot, device, program)) })
     }
 
-    /// The releases of PyTorch that may have made it.
+    /// Returns the releases of PyTorch that may have made it.
     pub(super) fn releases(&self) -> Releases {
         self.source.as_ref().map_or_else(Releases::default, |(snapshot, ..)| snapshot.releases)
     }
 
-    /// Whether a snapshot's own settings reproduce its segments.
+    /// Checks whether a snapshot's own settings reproduce its segments.
     pub(super) fn self_check(&self) -> Result<Option<Agreement>> {
         let Some((snapshot, device, program)) = &self.source else { return Ok(None) };
         let machine = Machine {
@@ -91,10 +91,10 @@ impl Recording {
     }
 }
 
-/// The device that was asked for, or the main one.
+/// Returns the requested device, or the main one.
 ///
 /// # Errors
-/// A device that the snapshot does not speak of.
+/// A device that the snapshot does not contain.
 pub(super) fn chosen_device(snapshot: &Snapshot, name: &str, device: Option<usize>) -> Result<usize> {
     match device {
         None => Ok(snapshot.main_device()),
@@ -106,7 +106,7 @@ pub(super) fn chosen_device(snapshot: &Snapshot, name: &str, device: Option<usiz
     }
 }
 
-/// The first byte, of files that can be read twice.
+/// Returns the first byte of a file that can be read twice.
 fn head(file: &Path, kept: Option<&[u8]>) -> Option<[u8; 1]> {
     let mut head = [0];
     match kept {

@@ -16,8 +16,8 @@ use crate::ui::Ui;
 /// Replays a recording through one policy, or several side by side.
 ///
 /// # Errors
-/// A file that is not a recording, settings that cannot be, results that cannot be written; with code 1, a limit given by
-/// flags under which requests fail that the recorded program got.
+/// A file that is not a recording; invalid settings; results that cannot be written; with code 1, a limit given by flags under which requests fail
+/// that the recorded program was granted.
 pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.columns).chain(&args.page.html))?;
     let config = given_config(args)?;
@@ -67,7 +67,7 @@ fn deliver(found: &ReplayResult, args: &ReplayArgs, ui: &Ui) -> Result<Code> {
     }
 }
 
-/// The settings on the command line, understood before a file is read.
+/// Returns the settings on the command line, parsed before a file is read.
 fn given_config(args: &ReplayArgs) -> Result<Option<AllocatorConfig>> {
     let Some(text) = &args.memory.alloc_conf else { return Ok(None) };
     let any = |name: &str| chosen(args).contains(&name);

@@ -1,4 +1,4 @@
-//! `vramlab report`: pages from results and recordings; and how other commands write theirs.
+//! `vramlab report`: makes pages from results and recordings; other commands write their pages with it.
 
 use lab::report::{Part, Recording, Source, export, html, read};
 use lab::results::merge;
@@ -12,7 +12,7 @@ use crate::output;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Reads what was written before, and shows it.
+/// Reads results and recordings, and shows them.
 ///
 /// # Errors
 /// Files that are neither results nor recordings, files that cannot be written.
@@ -31,7 +31,7 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
     }
     let recording = match recordings.as_slice() {
         [recording] => Some(recording),
-        // Before anything is written.
+        // Checked before anything is written.
         several if args.exports.any() => {
             let found = several.len();
             return Err(Failure::usage(format!("exports are of one recording (--events), here are {found}")));
@@ -50,7 +50,7 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
     report_parts::show(&merged, args.json == Some(Destination::Stdout), ui)
 }
 
-/// The result of a single run goes with its recording, where there is one of each.
+/// Pairs the result of a single run with its recording, if there is one of each.
 fn parts<'a>(results: &'a [Value], recordings: &'a [Recording]) -> Vec<Part<'a>> {
     let is_run = |result: &&Value| result["schema"] == "vramlab-train-1";
     let together = results.iter().filter(is_run).count() == 1 && recordings.len() == 1;
@@ -71,7 +71,7 @@ pub(super) fn page(destination: &Destination, parts: &[Part<'_>], ui: &Ui) -> Re
     destination.write(ui, html(parts)?.as_bytes())
 }
 
-/// Writes what happened to memory for other programs.
+/// Writes the history of memory for other programs.
 pub(super) fn exports(args: &ExportArgs, recording: &Recording, ui: &Ui) -> Result<()> {
     if let Some(destination) = &args.export_trace {
         destination.write(ui, visible::json(&export::chrome_trace(recording)).as_bytes())?;

@@ -1,4 +1,4 @@
-//! `vramlab report` of parts: the whole put together, and what is missing of it.
+//! `vramlab report` of parts: merges them, and says what is missing.
 
 use lab::results::{Merged, Whole, read};
 use serde_json::Value;
@@ -9,10 +9,10 @@ use crate::render::sections;
 use crate::ui::Ui;
 use crate::visible;
 
-/// Runs that are named, at most, unless all is asked for.
+/// Largest number of missing runs that are named, unless all are requested.
 const NAMED: usize = 12;
 
-/// Shows what was put together, unless standard output is taken; a whole that is not whole is a check that failed.
+/// Shows the merged result, unless standard output is taken. An incomplete one is a failed check.
 ///
 /// # Errors
 /// Results that lack a figure.

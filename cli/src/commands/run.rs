@@ -22,7 +22,7 @@ use crate::ui::Ui;
 /// Steps of a progress bar that knows only shares.
 const PROGRESS: f64 = 100.0;
 
-/// The fields of a run that experiments have, in the order in which they are shown.
+/// Fields of a run that experiments use, in the order in which they are shown.
 const IN_FORCE: [&str; 13] = [
     "model",
     "seed",
@@ -39,13 +39,13 @@ const IN_FORCE: [&str; 13] = [
     "memory-fraction",
 ];
 
-/// The size of an experiment that spreads a network: how many devices there are.
+/// Size of an experiment that spreads a network: the number of devices.
 const DEVICES: &str = "devices";
 
 /// Runs experiments, one after the other, and judges their claims.
 ///
 /// # Errors
-/// Unknown names or sizes, a device that fails, a prediction that the measurement does not bear out.
+/// Unknown names or sizes, a device that fails, a prediction that the measurement contradicts.
 pub(super) fn run(args: &RunArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let asked = Asked { spec: spec.clone(), sizes: args.sizes() };
     let chosen = checked(args, &asked)?;
@@ -66,26 +66,26 @@ pub(super) fn run(args: &RunArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     ended(measured.failures)
 }
 
-/// What is asked of experiments.
+/// Settings requested for experiments.
 pub(super) struct Asked {
-    /// The network, seed, devices, profile and allocator.
+    /// Network, seed, devices, profile and allocator.
     pub spec: RunSpec,
-    /// Sizes in place of the experiments' own.
+    /// Sizes in place of the experiments' defaults.
     pub sizes: BTreeMap<String, Vec<usize>>,
 }
 
-/// The same for the result of a part: what every part is asked.
+/// Returns the request that all parts share, for the result of a part.
 pub(super) fn asked_of(args: &RunArgs, spec: &RunSpec) -> Map<String, Value> {
     let sizes = args.sizes().into_iter().map(|(name, values)| (format!("set {name}"), joined(&values).into()));
     let names = ("names".to_string(), args.names.clone().into());
     spec.said().into_iter().chain(sizes).chain([names]).collect()
 }
 
-/// What came of the experiments.
+/// Results of the experiments.
 pub(super) struct Measured {
-    /// In the order in which they were asked for; the last one may be missing.
+    /// Outcomes in the requested order; the last one may be missing.
     pub found: Vec<Found>,
-    /// What failed, or was predicted otherwise.
+    /// Failures, and contradicted predictions.
     pub failures: Vec<Failure>,
     settings: Settings,
     device: DeviceInfo,
@@ -93,7 +93,7 @@ pub(super) struct Measured {
 }
 
 impl Measured {
-    /// Of each experiment.
+    /// Returns the result of each experiment.
     pub(super) fn results(&self) -> Vec<ExperimentResult> {
         let result = |(e, outcome): &Found| ExperimentResult {
             shard: self.shard.clone(),
@@ -103,10 +103,10 @@ impl Measured {
     }
 }
 
-/// The experiments that are asked for, all of which take what is asked of them.
+/// Returns the requested experiments, after checking that each supports the settings.
 ///
 /// # Errors
-/// Unknown names, sizes that cannot be, a model where the question is about networks of its own.
+/// Unknown names, impossible sizes, a model for an experiment that has networks of its own.
 pub(super) fn checked(args: &RunArgs, asked: &Asked) -> Result<Vec<&'static dyn Experiment>> {
     let chosen = chosen(&args.names)?;
     check_sizes(asked, &chosen)?;
@@ -114,10 +114,10 @@ pub(super) fn checked(args: &RunArgs, asked: &Asked) -> Result<Vec<&'static dyn 
     Ok(chosen)
 }
 
-/// Runs them.
+/// Runs the experiments.
 ///
 /// # Errors
-/// A device that is absent; settings that cannot work.
+/// An absent device; settings that cannot work.
 pub(super) fn measured(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Measured> {
     let targets = targets(asked, chosen, ui)?;
     let settings = settings(asked, &targets[0]);
@@ -146,7 +146,7 @@ pub(super) fn measured(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &U
     Ok(Measured { found, failures, settings, device, shard: None })
 }
 
-/// The exit code: of the first failure, if there is one.
+/// Returns the exit code: that of the first failure, if there is one.
 pub(super) fn ended(failures: Vec<Failure>) -> Result<Code> {
     match failures.into_iter().next() {
         _ if interrupt::asked() => Ok(Code::Interrupted),
@@ -155,7 +155,7 @@ pub(super) fn ended(failures: Vec<Failure>) -> Result<Code> {
     }
 }
 
-/// One table of all claims.
+/// Writes one table of all claims.
 fn deliver_claims(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
     let named: Vec<(&str, &Outcome)> = measured.found.iter().map(|(e, outcome)| (e.name(), outcome)).collect();
     let found = ClaimsResult {
@@ -167,10 +167,10 @@ fn deliver_claims(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &found)
 }
 
-/// An experiment and what it found.
+/// An experiment and its outcome.
 pub(super) type Found = (&'static dyn Experiment, Outcome);
 
-/// One result is an object, several are a list.
+/// Writes the results: one as an object, several as a list.
 fn deliver(args: &RunArgs, ui: &Ui, measured: &Measured) -> Result<()> {
     let results = measured.results();
     if results.is_empty() {
@@ -187,8 +187,8 @@ fn chosen(names: &[String]) -> Result<Vec<&'static dyn Experiment>> {
     names.iter().map(|name| experiments::by_name(name).map_err(Failure::from)).collect()
 }
 
-/// All sizes, before the first experiment: nothing is written when one cannot be. A size that no chosen experiment has is a slip that would
-/// go unnoticed.
+/// Checks all sizes before the first experiment: nothing is written if one is impossible. A size that no chosen experiment has is a mistake that
+/// would go unnoticed.
 fn check_sizes(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> {
     let known: Vec<&str> = chosen.iter().flat_map(|e| e.sizes().iter().map(|size| size.name)).collect();
     match asked.sizes.iter().find(|(name, _)| !known.contains(&name.as_str())) {
@@ -204,7 +204,7 @@ fn check_sizes(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> 
     })
 }
 
-/// Refuses another network where the question is about the experiment's own.
+/// Refuses a model for an experiment that has networks of its own.
 fn check_model(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> {
     let own = chosen.iter().find(|experiment| !experiment.takes_model());
     match (&asked.spec.model.model, own) {
@@ -218,7 +218,7 @@ fn check_model(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> 
     }
 }
 
-/// The device, or those that a network is spread over; at least one.
+/// Returns the device, or those that a network is spread over; at least one.
 fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result<Vec<Target>> {
     let target = |spec: &RunSpec| -> Result<Target> {
         let (target, remarks) = run::target(spec, backends::all())?;
@@ -236,7 +236,7 @@ fn targets(asked: &Asked, chosen: &[&'static dyn Experiment], ui: &Ui) -> Result
     names.0.iter().map(|name| target(&asked.spec.on(name, backends::all()))).collect()
 }
 
-/// One of them; `place`: which of how many, for the progress bar.
+/// Runs one experiment; `place` is its position among all, for the progress bar.
 fn one(experiment: &dyn Experiment, place: &str, asked: &Asked, targets: &[Target], ui: &Ui) -> Result<Outcome> {
     let progress = Progress::new(ui, PROGRESS as u64);
     let last = RefCell::new(String::new());
@@ -272,7 +272,7 @@ fn one(experiment: &dyn Experiment, place: &str, asked: &Asked, targets: &[Targe
     Ok(outcome)
 }
 
-/// What an experiment's devices did otherwise than the program that they stand for would. Of each it is asked when the next one is opened, so that
+/// Collects the deviations of an experiment's devices from the program that they stand for. Each device is asked when the next one is opened, so that
 /// none is kept while another one needs the memory.
 #[derive(Default)]
 struct Watch {
@@ -303,7 +303,7 @@ fn unexplained(experiment: &dyn Experiment, outcome: &Outcome) -> Option<Failure
     Some(Failure::new(Code::Check, anyhow::Error::msg(text)))
 }
 
-/// What is in force, under the names of the flags.
+/// Returns the settings in force, under the names of the flags.
 fn settings(asked: &Asked, target: &Target) -> Settings {
     let mut spec = asked.spec.clone();
     if spec.device.backend.is_some() {

@@ -1,4 +1,4 @@
-//! `run` with `-L` and `-P`: the same experiments for every combination, a row for each claim.
+//! `run` with `-L` and `-P`: runs the same experiments for every combination, a row for each claim.
 
 use lab::results::{ExperimentPoint, ExperimentScanResult};
 use lab::run::RunSpec;
@@ -14,7 +14,7 @@ use crate::ui::Ui;
 /// Runs the experiments at every point.
 ///
 /// # Errors
-/// As a single run; everything that can be checked is, before the first one.
+/// As a single run; whatever can be checked is checked before the first run.
 pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Code> {
     if args.scan.go_on.is_some() {
         return Err(Failure::usage(
@@ -45,7 +45,7 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
     }
     let found = ExperimentScanResult { shard, ..result(invocation, &points, &done) };
     if let Some(destination) = &args.page.html {
-        // A page has every experiment in full.
+        // A page shows every experiment in full.
         let all: Vec<_> = done.iter().flat_map(Measured::results).collect();
         output::Shown::of(&all).page(ui, destination)?;
     }
@@ -53,7 +53,7 @@ pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Co
     run::ended(done.into_iter().flat_map(|measured| measured.failures).collect())
 }
 
-/// What a point asks: sizes of experiments, and fields of a run.
+/// Returns the request of a point: sizes of experiments, and fields of a run.
 fn asked(args: &RunArgs, spec: &RunSpec, point: &[(String, String)]) -> Result<Asked> {
     let (sizes, fields): (Vec<_>, Vec<_>) = point.iter().cloned().partition(|(name, _)| axes::is_size(name));
     let mut asked = Asked { spec: spec.clone(), sizes: args.sizes() };

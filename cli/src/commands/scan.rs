@@ -17,13 +17,13 @@ use crate::output;
 use crate::progress::Progress;
 use crate::ui::Ui;
 
-/// The largest file that is read, in bytes.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// What a point gave.
+/// Result of a point.
 struct Done {
     run: TrainResult,
-    /// Where it ran out of memory.
+    /// Exit code, if it ran out of memory.
     failed: Option<Code>,
 }
 
@@ -61,13 +61,13 @@ pub(super) fn run(
         args_of_scan.and_then(|scan| shard::of(scan, asked, points.iter().map(|point| shard::named(point)).collect()));
     let part = args_of_scan.and_then(|scan| scan.shard);
     let (points, specs) = (shard::mine(part, points), shard::mine(part, specs));
-    // All plans before the first run: a bad value is found while nothing is done.
+    // All plans are made before the first run: a bad value is found before anything is done.
     let silent = ui.silenced();
     let plans = specs.iter().enumerate().map(|(i, spec)| {
         if interrupt::asked() {
             return Err(lab::Error::Interrupted.into());
         }
-        // The same choices are made for each point: told once.
+        // The same choices are made for each point: they are told once.
         plan(&invocation.cli, spec.clone(), if i == 0 { ui } else { &silent })
     });
     let plans: Vec<Plan> = plans.collect::<Result<_>>()?;
@@ -96,7 +96,7 @@ pub(super) fn run(
     end(&failed, ui, points.len())
 }
 
-/// A point; one without memory enough is one too.
+/// Runs a point; running out of memory is a result.
 fn one(plan: &Plan, ui: &Ui) -> Result<Done> {
     match execute(plan, ui, None) {
         Ok(report) => Ok(Done { run: report.result, failed: report.failure.map(|failure| failure.code) }),
@@ -112,20 +112,20 @@ fn one(plan: &Plan, ui: &Ui) -> Result<Done> {
     }
 }
 
-/// Each warning of any run, once.
+/// Prints each warning of any run once.
 fn tell_warnings(found: &ScanResult, ui: &Ui) {
     let all = found.results.iter().flat_map(|point| &point.run.warnings);
     let different: std::collections::BTreeSet<&String> = all.collect();
     different.iter().for_each(|warning| ui.tell(warning));
 }
 
-/// The runs of the scan that this one goes on with.
+/// Returns the runs of the scan that this one continues.
 fn earlier(invocation: &Invocation) -> Result<Vec<TrainResult>> {
     let Some(path) = scan_args(&invocation.cli).and_then(|scan| scan.go_on.as_deref()) else { return Ok(Vec::new()) };
     read(path).map_err(|problem| Failure::usage(format!("--continue {}: {problem}", path.display())))
 }
 
-/// The profile of the training runs that this scan goes on with: its own, unless a flag names another one.
+/// Returns the profile of the training runs that this scan continues, unless a flag names another one.
 fn like_before(invocation: &Invocation, earlier: &[TrainResult]) -> Option<String> {
     let Command::Train(_) = &invocation.cli.command else { return None };
     let named = invocation.run.profile.like.is_some() || invocation.axes.iter().any(|axis| axis.name == "like");
@@ -142,7 +142,7 @@ fn scan_args(cli: &Cli) -> Option<&ScanArgs> {
     }
 }
 
-/// Refuses `--continue` where there is nothing to go on with.
+/// Refuses `--continue` for a command that has nothing to continue.
 ///
 /// # Errors
 /// A command that is not a scan.
@@ -167,13 +167,13 @@ fn read(path: &Path) -> Result<Vec<TrainResult>, String> {
     Ok(found.results.into_iter().map(|point| with_profile(point.run)).collect())
 }
 
-/// A run that names no profile has the default of its time.
+/// Gives a run that names no profile the default of its time.
 fn with_profile(mut run: TrainResult) -> TrainResult {
     run.settings.entry("like").or_insert_with(|| profile::FORMER_DEFAULT.into());
     run
 }
 
-/// A finished run with these very settings. A run without memory enough is finished too.
+/// Returns a finished run with the same settings. A run that ran out of memory is finished too.
 fn taken(earlier: &[TrainResult], plan: &Plan) -> Option<Done> {
     let is_it = |run: &&TrainResult| {
         !run.interrupted && RunSpec::of_fields(&run.settings).is_ok_and(|spec| spec == plan.session.in_force)
@@ -184,7 +184,7 @@ fn taken(earlier: &[TrainResult], plan: &Plan) -> Option<Done> {
     Some(Done { run, failed })
 }
 
-/// The run of each point.
+/// Returns the run of each point.
 fn specs(run: &RunSpec, points: &[Vec<(String, String)>], like: Option<&String>) -> Result<Vec<RunSpec>> {
     let mut base = run.clone();
     base.profile.like = base.profile.like.or(like.cloned());
@@ -199,7 +199,7 @@ fn on_one_device(spec: RunSpec) -> Result<RunSpec> {
     Ok(spec)
 }
 
-/// The run of a point.
+/// Returns the run of a point.
 pub(super) fn spec(base: &RunSpec, point: &[(String, String)]) -> Result<RunSpec> {
     let values: Vec<(&str, Value)> = point.iter().map(|(name, value)| (name.as_str(), value.as_str().into())).collect();
     base.with(values.iter().map(|(name, value)| (*name, value))).map_err(|error| {
@@ -217,7 +217,7 @@ fn plan(cli: &Cli, spec: RunSpec, ui: &Ui) -> Result<Plan> {
     Ok(if page.html.is_some() { plan } else { plan.rows_for(output) })
 }
 
-/// Beside what was measured, on a page, what the same run takes on paper; nothing where that cannot be said.
+/// Makes the result. On a page, the prediction on paper stands beside each measurement; it is left out where it cannot be made.
 fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Option<String>, page: bool) -> ScanResult {
     let names: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
     let interrupted = done.len() < specs.len() || done.iter().any(|done| done.run.interrupted);
@@ -231,11 +231,11 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
     ScanResult { results, interrupted, notes: note.into_iter().collect(), parameters: names.clone(), shard: None }
 }
 
-/// Allocated and reserved bytes at most, of a run that computes nothing, with memory enough.
+/// Predicts the peaks of allocated and reserved bytes on paper, with enough memory.
 fn predicted_on(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     let mut spec = spec.endless();
     spec.device = DeviceSpec::default();
-    // On paper a backend's own workspaces are asked for by its name.
+    // On paper a backend's own workspaces are selected by its name.
     if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));
     }

@@ -1,4 +1,4 @@
-//! `--shard`: which runs of the whole are this machine's, and what the result says of it.
+//! `--shard`: selects this machine's share of the runs, and records it in the result.
 
 use lab::results::Shard;
 use serde_json::{Map, Value};
@@ -6,25 +6,25 @@ use serde_json::{Map, Value};
 use crate::args::{Cli, Command, Part, ScanArgs};
 use crate::exit::{Failure, Result};
 
-/// What a part's result says; `None` where nothing was divided.
+/// Returns the description of a part for its result; `None` if nothing was divided.
 pub(super) fn of(scan: &ScanArgs, asked: Map<String, Value>, whole: Vec<String>) -> Option<Shard> {
     let part = scan.shard?;
     let version = ("version".to_string(), env!("CARGO_PKG_VERSION").into());
     Some(Shard { index: part.index, count: part.count, asked: asked.into_iter().chain([version]).collect(), whole })
 }
 
-/// Those of the whole that are this part's; all where nothing was divided.
+/// Returns the items of this part; all if nothing was divided.
 pub(super) fn mine<T>(part: Option<Part>, whole: Vec<T>) -> Vec<T> {
     let has = |position: usize| part.is_none_or(|part| part.has(position));
     whole.into_iter().enumerate().filter(|(position, _)| has(*position)).map(|(_, run)| run).collect()
 }
 
-/// A point by its values.
+/// Names a point by its values.
 pub(super) fn named(point: &[(String, String)]) -> String {
     point.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses `--shard` where there is one run only.
+/// Refuses `--shard` for a single run.
 ///
 /// # Errors
 /// A command that is neither a scan nor a run of experiments.

@@ -1,4 +1,4 @@
-//! `vramlab snapshot`: PyTorch's memory snapshots, looked at, compared, converted, replayed.
+//! `vramlab snapshot`: shows, compares, converts and replays PyTorch's memory snapshots.
 
 use std::io::ErrorKind;
 
@@ -14,7 +14,7 @@ use crate::exit::{Code, Failure, Result};
 use crate::output;
 use crate::ui::Ui;
 
-/// Does what was asked of a snapshot.
+/// Runs a subcommand.
 ///
 /// # Errors
 /// Files that are not snapshots, naming the byte; results that cannot be written.
@@ -50,10 +50,10 @@ fn show(args: &ShowArgs, ui: &Ui) -> Result<Code> {
     Ok(Code::Done)
 }
 
-/// The first and the last entry of a range.
+/// Returns the first and the last entry of a range.
 ///
 /// # Errors
-/// A range in which there is none; a time where the recording has none.
+/// A range without entries; a range in time if the recording has no times.
 fn entries(snapshot: &Snapshot, device: usize, range: TraceRange) -> Result<(usize, usize)> {
     let trace = snapshot.trace(device);
     let (from, end) = match range {
@@ -97,16 +97,16 @@ fn convert(args: &ConvertArgs, ui: &Ui) -> Result<Code> {
     let format = format_of(&args.out, args.to)?;
     let (document, _) = Document::open(&args.file)?;
     let name = args.file.display().to_string();
-    // What is not a snapshot is not passed on as one.
+    // A file that is not a snapshot is not converted.
     document.check(&name)?;
     write(&args.out, &document, format, &name, ui)?;
     Ok(Code::Done)
 }
 
-/// As asked, or as the name ends.
+/// Returns the requested format, else the format of the name's ending.
 ///
 /// # Errors
-/// A name that ends otherwise; a pickle for a terminal.
+/// A name with another ending; a pickle for a terminal.
 pub(super) fn format_of(out: &Destination, asked: Option<SnapshotFormat>) -> Result<SnapshotFormat> {
     let path = match out {
         Destination::Stdout if asked == Some(SnapshotFormat::Pickle) => {
@@ -124,10 +124,10 @@ pub(super) fn format_of(out: &Destination, asked: Option<SnapshotFormat>) -> Res
     }
 }
 
-/// Writes a document in a format, piece by piece. `name` is what errors of the data call it.
+/// Writes a document in a format, piece by piece. Errors of the data call it `name`.
 ///
 /// # Errors
-/// Data that the format does not have; a file that cannot be written.
+/// Data that the format cannot express; a file that cannot be written.
 pub(super) fn write(out: &Destination, document: &Document, format: SnapshotFormat, name: &str, ui: &Ui) -> Result<()> {
     let mut refused = None;
     let filled = out.fill(ui, &mut |out| {

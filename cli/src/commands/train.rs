@@ -1,4 +1,4 @@
-//! `vramlab train`: one run; and how the report of a run is handed over.
+//! `vramlab train`: runs once, and delivers the report.
 
 use lab::report::Part;
 use lab::results::Findings;
@@ -19,7 +19,7 @@ use crate::ui::Ui;
 /// Runs a plan and reports.
 ///
 /// # Errors
-/// Settings that cannot work, a device that fails, memory that runs out (what is known then is written), files that cannot be written.
+/// Settings that cannot work; a device that fails; memory that runs out (the figures until then are written); files that cannot be written.
 pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Result<Code> {
     let plan = plan.for_page(page).rows_for(args);
     let mut report = measured(&plan, args, ui)?;
@@ -29,7 +29,7 @@ pub(super) fn run(plan: Plan, args: &OutputArgs, page: &HtmlArgs, ui: &Ui) -> Re
     deliver(&plan, report, args, ui)
 }
 
-/// Checks that everything can be written in the end, and runs.
+/// Checks that every output can be written in the end, and runs.
 pub(super) fn measured(plan: &Plan, args: &OutputArgs, ui: &Ui) -> Result<Report> {
     let snapshot = plan.snapshot.as_ref().map(|(out, _)| out);
     let pages = plan.page.html.iter().chain(plan.exports.destinations());
@@ -74,7 +74,7 @@ pub(super) fn deliver(plan: &Plan, report: Report, args: &OutputArgs, ui: &Ui) -
     }
 }
 
-/// PyTorch's own table and counters, if asked for.
+/// Returns PyTorch's own table and counters, if requested.
 fn as_pytorch(report: &Report) -> String {
     let mut out = report.summary.as_ref().map_or(String::new(), |summary| format!("\n{summary}"));
     if let Some(stats) = &report.result.memory_stats {

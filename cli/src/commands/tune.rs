@@ -14,8 +14,8 @@ use crate::ui::Ui;
 /// Searches and reports.
 ///
 /// # Errors
-/// A file that is not a recording; results that cannot be written; with code 1, a snapshot that its own settings do not
-/// reproduce: what others would take is not known then.
+/// A file that is not a recording; results that cannot be written; with code 1, a snapshot that its own settings do not reproduce: the costs of other
+/// settings are not known then.
 pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let recording = Recording::open(&args.file, args.device)?;

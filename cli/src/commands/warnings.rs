@@ -1,20 +1,20 @@
-//! What a run does otherwise than the program that it stands for, and what to do about it.
+//! Warnings: deviations of a run from the program that it stands for, and what to do about each.
 
 use memcore::{Deviation, Deviations, Device};
 
 use crate::ui::Ui;
 
-/// Where figures, or results, may not be what was asked for: of what the network's file says and nobody here knows, then of what a run did.
+/// Returns warnings about figures, or results, that may differ from the request: first unknown keys of the network's file, then the run's deviations.
 pub(super) fn all(of_file: &[String], deviations: Deviations) -> Vec<String> {
     of_file.iter().cloned().chain(of(deviations)).collect()
 }
 
-/// Of a run on several devices.
+/// Returns the deviations of a run on several devices.
 pub(super) fn of_all(devices: &[Device]) -> Deviations {
     devices.iter().fold(Deviations::default(), |all, device| all.union(device.deviations()))
 }
 
-/// Says what a run did; what is known before it is said before it.
+/// Prints the deviations of a run; warnings known earlier are printed earlier.
 pub(super) fn tell(deviations: Deviations, ui: &Ui) {
     of(deviations).for_each(|warning| ui.tell(warning));
 }
@@ -23,7 +23,7 @@ fn of(deviations: Deviations) -> impl Iterator<Item = String> {
     deviations.iter().map(|deviation| format!("warning: {}", of_one(deviation)))
 }
 
-/// What is otherwise, and what to do about it.
+/// Returns the text of one deviation: what differs, and what to do about it.
 pub(crate) fn of_one(deviation: Deviation) -> String {
     format!("{deviation}{}", advice(deviation))
 }

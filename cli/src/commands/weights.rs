@@ -13,10 +13,10 @@ use crate::destination::Destination;
 use crate::exit::{Failure, Result};
 use crate::output;
 
-/// Refuses what would not be a file.
+/// Refuses destinations that are not files.
 ///
 /// # Errors
-/// Standard output: it belongs to text.
+/// Standard output, which is for text.
 pub(super) fn check(args: &WeightsArgs) -> Result<()> {
     match &args.save {
         Some(Destination::Stdout) => Err(Failure::usage("--save: needs a file")),
@@ -24,16 +24,16 @@ pub(super) fn check(args: &WeightsArgs) -> Result<()> {
     }
 }
 
-/// Where a run begins, which a file or a scan may say too, and where it leaves its state.
+/// Combines the beginning of a run, which a file or a scan may also set, with the destination of its state.
 pub(super) fn of(spec: &RunSpec, args: &WeightsArgs) -> WeightsArgs {
     let BeginSpec { load, resume } = spec.begin.clone();
     WeightsArgs { load, resume, save: args.save.clone() }
 }
 
-/// Trains from where a run is to begin: `train` is given the beginning. Returns what came of it, and the state at the end where it is wanted.
+/// Trains from the beginning that was requested, which `train` receives. Returns the result, and the final state if requested.
 ///
 /// # Errors
-/// A file to begin with that is none, or is damaged.
+/// A file to begin with that is not a state or weights, or is damaged.
 pub(super) fn train<T>(
     args: &WeightsArgs,
     train: impl FnOnce(&mut Continuation<'_>) -> T,
@@ -55,7 +55,7 @@ pub(super) fn train<T>(
     Ok((result, continuation.saved))
 }
 
-/// A run that resumes a state, under the profile that the state was made under, where no other one is named; and what to say of that.
+/// Resumes a state under the profile that it was made under, unless another one is named. Returns the run and a remark on that.
 ///
 /// # Errors
 /// A file that is not a state, or is damaged.
@@ -69,7 +69,7 @@ pub(super) fn under_its_profile(mut spec: RunSpec) -> Result<(RunSpec, Option<St
     Ok((spec, note))
 }
 
-/// A file's bytes, where they lie.
+/// Maps a file's bytes into memory.
 fn mapped(path: &Path) -> Result<Mmap> {
     let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
     let file = File::open(path).map_err(|error| failed(error.to_string()))?;

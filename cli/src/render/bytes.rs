@@ -1,3 +1,3 @@
-//! Bytes, written.
+//! Formats bytes.
 
 pub(crate) use lab::figures::{both, short, signed};

@@ -1,4 +1,4 @@
-//! Curves drawn with characters.
+//! Draws charts with characters.
 
 use lab::section::{Chart, Series, Shape};
 
@@ -11,7 +11,7 @@ const EIGHTHS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇'
 const LIMIT: char = '┄';
 const MARKERS: [char; 12] = ['●', '○', '▲', '△', '■', '□', '◆', '◇', '▼', '▽', '★', '☆'];
 
-/// A chart of a result: areas filled, other series with a mark each. Nothing where nothing can be drawn.
+/// Draws a chart: areas filled, other series with a mark each. Returns an empty text if there is nothing to draw.
 pub(crate) fn text(chart: &Chart, view: View) -> String {
     let columns = view.width - MARGIN;
     let Some((low, high)) = chart.ends() else { return String::new() };
@@ -58,7 +58,7 @@ pub(crate) fn text(chart: &Chart, view: View) -> String {
     out + &legend(chart, view)
 }
 
-/// The line of the limit in its colour.
+/// Colours the line of the limit.
 fn limit_marked(line: &str, view: View) -> String {
     let cells: Vec<char> = line.chars().collect();
     let parts = cells.chunk_by(|a, b| (*a == LIMIT) == (*b == LIMIT));
@@ -69,7 +69,7 @@ fn limit_marked(line: &str, view: View) -> String {
     parts.map(marked).collect()
 }
 
-/// What each mark stands for.
+/// Returns the legend of the marks.
 fn legend(chart: &Chart, view: View) -> String {
     let mut out = String::new();
     for (index, series) in chart.series.iter().enumerate().filter(|(_, series)| !series.name.is_empty()) {
@@ -86,7 +86,7 @@ fn legend(chart: &Chart, view: View) -> String {
     out
 }
 
-/// The highest of a series in a stretch of the axis; between its points, what its shape says.
+/// Returns the highest value of a series in a range of the axis; between its points the series' shape decides.
 fn value_in(series: &Series, from: f64, to: f64) -> Option<f64> {
     let points = &series.points;
     let inside = points.iter().filter(|(x, _)| (from..to).contains(x)).map(|(_, y)| *y).reduce(f64::max);

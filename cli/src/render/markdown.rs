@@ -1,11 +1,11 @@
-//! Tables as Markdown and CSV.
+//! Formats tables as Markdown and CSV.
 
 use lab::section::{Cell, Table};
 
 use super::bytes;
 use crate::visible::visible;
 
-/// The table with its title, as Markdown. Bytes have both forms.
+/// Formats a table with its title as Markdown. Bytes are shown both rounded and exact.
 pub(crate) fn markdown(table: &Table) -> String {
     let line = |cells: &mut dyn Iterator<Item = String>| format!("| {} |\n", cells.collect::<Vec<_>>().join(" | "));
     let mut out = if table.title.is_empty() { String::new() } else { format!("**{}**\n\n", escaped(&table.title)) };
@@ -26,18 +26,18 @@ pub(crate) fn markdown(table: &Table) -> String {
     out
 }
 
-/// Text in which nothing ends a cell or a line.
+/// Escapes text so that it does not end a cell or a line.
 pub(crate) fn escaped(text: &str) -> String {
     visible(text).replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ")
 }
 
-/// The table as CSV, with the names of the columns; bytes are plain numbers.
+/// Formats a table as CSV, with a header line; bytes are plain numbers.
 pub(crate) fn csv(table: &Table) -> Result<Vec<u8>, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(&table.columns)?;
     for row in &table.rows {
         writer.write_record(row.iter().map(|cell| match cell {
-            // What is not known is nothing.
+            // Unknown values are empty.
             Cell::Text(text) if text == "–" => String::new(),
             Cell::Text(text) => visible(text).into_owned(),
             Cell::Bytes(n) | Cell::Count(n) => n.to_string(),

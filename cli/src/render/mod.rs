@@ -1,4 +1,4 @@
-//! Results for people: no line is longer than the terminal.
+//! Formats results for people: no line is longer than the terminal.
 
 pub(crate) mod bytes;
 pub(crate) mod chart;
@@ -13,25 +13,25 @@ use std::io::{IsTerminal, stdout};
 
 use style::Style;
 
-/// How much of a result is shown, and on what.
+/// Amount of detail, width and style of a shown result.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct View {
-    /// Columns that no line exceeds.
+    /// Largest width of a line, in characters.
     pub width: usize,
-    /// Also what few readers want: every table, every exact byte.
+    /// True to show also what few readers want: every table, every exact byte.
     pub full: bool,
-    /// With colours, or without.
+    /// Style: with colours, or without.
     pub style: Style,
 }
 
-/// Columns where nothing says how many there are.
+/// Width where none is known.
 const USUAL: usize = 80;
-/// Columns that are made use of: fewer cannot hold a table, more are hard to read along.
+/// Range of widths used: less cannot hold a table, more is hard to read along.
 const NARROWEST: usize = 40;
 const WIDEST: usize = 200;
 
 impl View {
-    /// Of standard output: as wide as the terminal, or as the variable COLUMNS says where there is none.
+    /// View of standard output: as wide as the terminal, or as the variable COLUMNS says without a terminal.
     pub(crate) fn of_stdout(full: bool, style: Style) -> Self {
         let terminal = || stdout().is_terminal().then(terminal_size::terminal_size).flatten();
         let said = || std::env::var("COLUMNS").ok()?.trim().parse().ok();
@@ -39,24 +39,24 @@ impl View {
         Self { width: width.clamp(NARROWEST, WIDEST), full, style }
     }
 
-    /// Of a document: all of it, in 80 columns without colours.
+    /// View of a document: all details, in 80 columns without colours.
     pub(crate) fn of_document() -> Self {
         Self { width: USUAL, full: true, style: Style::new(false) }
     }
 
-    /// Text as it is shown: the exact bytes beside rounded ones only in full.
+    /// Formats figures in a text: exact bytes stand beside rounded ones only in full.
     fn figures(self, text: &str) -> String {
         if self.full { text.to_string() } else { lab::figures::rounded(text) }
     }
 
-    /// A heading, in as many lines as it needs.
+    /// Formats a heading, in as many lines as it needs.
     fn heading(self, text: &str, indent: usize) -> String {
         let lines = wrapped(&self.figures(text), self.width, indent);
         lines.lines().map(|line| format!("{}\n", self.style.bold(line))).collect()
     }
 }
 
-/// Breaks text into lines of at most `width` characters, all but the first indented by `indent` (which counts). A word that no line has room for
+/// Breaks text into lines of at most `width` characters, all except the first indented by `indent` (which counts). A word that is longer than a line
 /// is broken too.
 pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
@@ -71,7 +71,7 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
             out.push(' ');
             used += 1;
         }
-        // What was kept together for this is a space again.
+        // The glue becomes a space again.
         for c in word.chars().map(|c| if c == GLUE { ' ' } else { c }) {
             if used >= width.max(indent + 1) {
                 out.push('\n');
@@ -85,16 +85,16 @@ pub(crate) fn wrapped(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
-/// Between a number and its unit, while lines are broken.
+/// Stands for the space between a number and its unit while lines are broken.
 const GLUE: char = '\u{1e}';
 const UNITS: [&str; 8] = ["%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "µs"];
 
-/// The words of a text; a number and its unit are one.
+/// Splits a text into words; a number and its unit are one word.
 fn words(text: &str) -> impl Iterator<Item = String> {
     let mut words = text.split_whitespace().peekable();
     std::iter::from_fn(move || {
         let mut word = words.next()?.to_string();
-        // Three digits more of a number: `124 439 808`.
+        // A further group of three digits of a number: `124 439 808`.
         let is_group = |next: &&str| {
             let digits = next.trim_end_matches([',', ';', '.']);
             digits.len() == 3 && digits.bytes().all(|b| b.is_ascii_digit())
@@ -110,7 +110,7 @@ fn words(text: &str) -> impl Iterator<Item = String> {
     })
 }
 
-/// Text in a line: what it has no room for is cut.
+/// Cuts text to one line of `width` characters.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_string();
@@ -119,7 +119,7 @@ pub(crate) fn cut(text: &str, width: usize) -> String {
     format!("{}…", kept.trim_end())
 }
 
-/// A number in groups of three digits: `124 439 808`.
+/// Formats a number in groups of three digits: `124 439 808`.
 pub(crate) fn grouped(n: u64) -> String {
     lab::figures::grouped(n, ' ')
 }

@@ -1,13 +1,13 @@
-//! The account of an out-of-memory error.
+//! Formats the account of an out-of-memory error.
 
 use memcore::memory::OutOfMemory;
 
 use super::{View, wrapped};
 
-/// Sentences of a short account: what was asked for, what is missing, what is held.
+/// Sentences of a short account: the request, the missing bytes, the holders.
 const BRIEF: usize = 3;
 
-/// The report, a sentence to a paragraph, within the width of a terminal. The caller's `error: ` comes before the first.
+/// Formats the report, a sentence to a paragraph, within the width of a terminal. The caller puts `error: ` before the first.
 pub(crate) fn text(report: &OutOfMemory, view: View) -> String {
     let text = view.figures(&report.to_string());
     let mut sentences: Vec<&str> = text.trim_end_matches('.').split(". ").collect();
@@ -16,7 +16,7 @@ pub(crate) fn text(report: &OutOfMemory, view: View) -> String {
         sentences.push("Who holds it, byte by byte: --full");
     }
     let paragraphs = sentences.iter().enumerate().map(|(i, sentence)| match i {
-        // Room for what the caller puts before it.
+        // Leaves room for the caller's `error: `.
         0 => wrapped(sentence, view.width - "error: ".len(), 2),
         _ => format!("  {}", wrapped(sentence, view.width - 2, 2)),
     });

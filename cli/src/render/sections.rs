@@ -1,14 +1,14 @@
-//! Sections on a terminal and in Markdown.
+//! Formats sections for a terminal and as Markdown.
 
 use lab::section::{Bars, Cell, Figure, Judged, Section, Verdict};
 
 use super::{View, chart, cut, markdown, table, tries, wrapped};
 
-/// Characters of a bar's name at most, and of the bar where the line has room.
+/// Largest width of a bar's name, and of a bar.
 const NAME: usize = 28;
 const BAR: usize = 30;
 
-/// A result on a terminal.
+/// Formats a result for a terminal.
 pub(crate) fn text(title: &str, sections: &[Section], view: View) -> String {
     let mut parts = Vec::new();
     if !title.is_empty() {
@@ -22,7 +22,7 @@ fn collect(out: &mut Vec<String>, sections: &[Section], view: View) {
     for section in sections {
         let (apart, text) = match section {
             Section::Answer(text) | Section::Note(text) => (false, paragraphs(text, view)),
-            // Standard error has them.
+            // These go to standard error.
             Section::Warning(_) | Section::Failure(_) => continue,
             Section::Heading(text) => (true, view.heading(text, 0)),
             Section::Figures(list) => (false, list.iter().map(|one| figure(one, view)).collect()),
@@ -56,17 +56,17 @@ fn collect(out: &mut Vec<String>, sections: &[Section], view: View) {
     }
 }
 
-/// Each line of the text, broken where it is too long.
+/// Formats each line of the text, broken where it is too long.
 fn paragraphs(text: &str, view: View) -> String {
     view.figures(text).lines().map(|line| format!("{}\n", wrapped(line, view.width, 2))).collect()
 }
 
-/// A command, which stays one command for a shell where the line breaks: between words, never in one.
+/// Formats a command so that it stays one command for a shell: lines break between words only.
 fn command(text: &str, view: View) -> String {
     let mut lines = vec![String::from(" ")];
     for word in shell_words(text) {
         let line = lines.last_mut().map_or(0, |line| line.chars().count());
-        // Room for the mark that it goes on.
+        // Leaves room for the continuation mark.
         if line > 4 && line + 1 + word.chars().count() + 2 > view.width {
             lines.push(String::from("   "));
         }
@@ -78,7 +78,7 @@ fn command(text: &str, view: View) -> String {
     lines.join(" \\\n") + "\n"
 }
 
-/// A command's words, with the quotes about them.
+/// Splits a command into words, with their quotes.
 fn shell_words(text: &str) -> impl Iterator<Item = &str> {
     let mut quote = None;
     let ends = move |c: char| match (quote, c) {
@@ -109,9 +109,9 @@ fn verdict(judged: &Judged, view: View) -> String {
     format!("{}  {}\n", view.style.verdict(word), wrapped(&rest, view.width - word.len() - 2, 2))
 }
 
-/// The word, how far it is so, and the claim as far as the line goes.
+/// Formats a verdict, its extent, and as much of the claim as the line holds.
 fn verdict_in_a_line(judged: &Judged, view: View) -> String {
-    /// Of the longest word.
+    /// Width of the longest verdict.
     const WORD: usize = Verdict::NotTested.name().len();
     let word = judged.verdict.name();
     let claim = cut(&format!("{}{}", lead(judged), judged.text), view.width - WORD - 2);
@@ -131,17 +131,17 @@ fn bars(bars: &Bars, view: View) -> String {
     let longest = longest.min(NAME).min(view.width.saturating_sub(width) / 2);
     let room = BAR.min(view.width.saturating_sub(longest + width + 2)).max(1);
     let line = |((name, cell), share): (&(String, Cell), f64)| {
-        // Something is never drawn as nothing.
+        // A positive share is drawn with at least one character.
         let filled = ((share * room as f64).round() as usize).max(usize::from(share > 0.0));
         let (bar, gap) = ("█".repeat(filled), " ".repeat(room - filled));
-        // The longest stands out.
+        // The longest bar is coloured.
         let bar = if share == 1.0 { view.style.yellow(&bar) } else { bar };
         format!("{:<longest$} {bar}{gap} {:>width$}\n", shortened(name, longest), table::cell_text(cell))
     };
     bars.rows.iter().zip(bars.shares()).map(line).collect()
 }
 
-/// A name that fits: of a long one, its end says more than its beginning.
+/// Shortens a name to its end, which is more informative than its beginning.
 fn shortened(name: &str, most: usize) -> String {
     match name.chars().count() {
         length if length <= most => name.into(),
@@ -149,12 +149,12 @@ fn shortened(name: &str, most: usize) -> String {
     }
 }
 
-/// A result as Markdown; what is drawn is drawn with characters.
+/// Formats a result as Markdown; charts are drawn with characters.
 pub(crate) fn as_markdown(title: &str, sections: &[Section]) -> String {
     below("##", title, sections)
 }
 
-/// Under a heading of that level.
+/// Formats sections under a heading of the given level.
 fn below(level: &str, title: &str, sections: &[Section]) -> String {
     format!("{level} {}\n{}", markdown::escaped(title), parts(level, sections))
 }
@@ -197,7 +197,7 @@ fn titled(title: &str, drawn: &str) -> String {
     if drawn.is_empty() { String::new() } else { format!("**{}**\n\n{}", markdown::escaped(title), fenced(drawn)) }
 }
 
-/// Text as it is; no line of it ends the block.
+/// Puts text into a code block that none of its lines ends.
 fn fenced(text: &str) -> String {
     format!("```text\n{}\n```\n", text.trim_end().replace("```", "'''"))
 }

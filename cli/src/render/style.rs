@@ -1,8 +1,8 @@
-//! Colours, or none.
+//! Colours for a terminal, or none.
 
 use crate::visible::sequence;
 
-/// Marks text for a terminal; where it is off, text stays as it is.
+/// Adds colours to text; if off, text stays as it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
     on: bool,
@@ -29,7 +29,7 @@ impl Style {
         self.mark("32", text)
     }
 
-    /// A word that tells how something came out: in its colour, or as it is.
+    /// Colours the word of a verdict.
     pub(crate) fn verdict(self, word: &str) -> String {
         match word {
             "yes" | "holds" | "fits" => self.green(word),

@@ -1,4 +1,4 @@
-//! Tables on a terminal.
+//! Formats tables for a terminal.
 
 use std::collections::HashSet;
 
@@ -9,20 +9,20 @@ use lab::section::{Cell, Table};
 use super::{View, bytes, cut, grouped, wrapped};
 use crate::visible::visible;
 
-/// Between two columns, until colours are put in: no cell holds it, since what a terminal would act on is shown as an escape.
+/// Marks the boundary of two columns until colours are added. A cell cannot contain it, since control characters are shown as escapes.
 const BOUNDARY: char = '\u{1f}';
-/// Columns beside a cell's text: the boundary, and a space before it.
+/// Width of a cell beside its text: the boundary, and a space before it.
 const GAP: usize = 2;
-/// Letters of a word that a column must have room for. Where not every column has, a table becomes a list.
+/// Letters of a word that a column must hold. A table with a narrower column becomes a list.
 const LEGIBLE: usize = 9;
 
-/// Letters of a list's last column, before others are cut too.
+/// Least letters of a list's last column; below that, other columns are cut too.
 const SHORT: usize = 24;
 
-/// Letters of a cell that is kept in one line of a list.
+/// Letters of a cell that stays in one line of a list.
 const UNBROKEN: usize = 14;
 
-/// Which byte figures show the exact number too.
+/// Byte figures that show the exact number too.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Exact {
     All,
@@ -30,8 +30,8 @@ enum Exact {
     None,
 }
 
-/// The table, without its title. In full, exact numbers stand beside rounded ones where the width allows it. A line too narrow for
-/// the columns has them one below the other.
+/// Formats a table without its title. In full, exact numbers stand beside rounded ones where the width allows it. If the line is too narrow for the
+/// columns, they stand one below the other.
 pub(crate) fn text(table: &Table, view: View) -> String {
     let all = [Exact::All, Exact::FirstColumn, Exact::None];
     let rendered = all[if view.full { 0 } else { 2 }..].iter().map(|exact| cells(table, *exact, view));
@@ -43,13 +43,13 @@ pub(crate) fn text(table: &Table, view: View) -> String {
     if breaks_words(table, rows, &usual) { arranged(table, rows, &words, view) } else { usual }
 }
 
-/// The columns as wide as their contents want, within the line, but no narrower than so.
+/// Formats the columns as wide as their contents want, within the line, but at least `at_least` wide.
 fn arranged(table: &Table, rows: &[Vec<String>], at_least: &[u16], view: View) -> String {
     let line = ContentLineStyle::none().junction(BOUNDARY);
     let mut out = comfy_table::Table::new();
     out.load_style(TableStyle::new().header_lines(line).content_lines(line))
         .set_content_arrangement(ContentArrangement::Dynamic)
-        // The last column has its gap too, beyond the line's end.
+        // The last column has its gap beyond the line's end.
         .set_width((view.width + 1) as u16)
         .set_header(&table.columns)
         .add_rows(rows);
@@ -65,7 +65,7 @@ fn arranged(table: &Table, rows: &[Vec<String>], at_least: &[u16], view: View) -
     out.lines().enumerate().map(|(i, line)| shown_line(table, &line, i == 0, view)).collect()
 }
 
-/// A line of a table, whose cells have their boundaries: names of columns in bold, verdicts in their colours.
+/// Formats a line of a table whose cells have their boundaries: column names in bold, verdicts in colour.
 fn shown_line(table: &Table, line: &str, is_header: bool, view: View) -> String {
     let cells: Vec<&str> = line.split(BOUNDARY).collect();
     let shown = |(i, cell): (usize, &&str)| {
@@ -84,7 +84,7 @@ fn shown_line(table: &Table, line: &str, is_header: bool, view: View) -> String 
     format!("{}\n", line.join(" ").trim_end())
 }
 
-/// A row a line: the longest columns are cut as far as the line asks for.
+/// Formats a row as a line; the longest columns are cut to fit.
 pub(crate) fn lines(table: &Table, view: View) -> String {
     let rows = cells(table, Exact::None, view);
     let all: Vec<&[String]> = std::iter::once(&table.columns[..]).chain(rows.iter().map(Vec::as_slice)).collect();
@@ -94,7 +94,7 @@ pub(crate) fn lines(table: &Table, view: View) -> String {
     while widths.iter().map(|width| width + GAP).sum::<usize>() > view.width + GAP {
         let (last, others) = widths.split_last_mut().map_or((None, &mut [][..]), |(last, others)| (Some(last), others));
         let widest = others.iter_mut().max_by_key(|width| **width);
-        // What stands last is said besides: it is cut first.
+        // The contents of the last column are also shown elsewhere: it is cut first.
         match (last.filter(|last| **last > SHORT), widest) {
             (Some(last), _) => *last -= 1,
             (None, Some(widest)) if *widest > 1 => *widest -= 1,
@@ -114,7 +114,7 @@ pub(crate) fn lines(table: &Table, view: View) -> String {
     all.iter().enumerate().skip(first).map(line).collect()
 }
 
-/// Each row by itself: its first cell, and below it the others with their names.
+/// Formats each row by itself: its first cell, and below it the others with their names.
 fn list(table: &Table, rows: &[Vec<String>], view: View) -> String {
     let mut out = String::new();
     for row in rows {
@@ -123,7 +123,7 @@ fn list(table: &Table, rows: &[Vec<String>], view: View) -> String {
         let first = if first.is_empty() { name } else { first };
         out += &format!("{}\n", wrapped(first, view.width, 2));
         let known = cells.filter(|(_, cell)| !cell.is_empty());
-        // A figure keeps its unit.
+        // A figure and its unit stay together.
         let whole = |cell: &String| {
             if cell.chars().count() <= UNBROKEN { cell.replace(' ', &BOUNDARY.to_string()) } else { cell.clone() }
         };
@@ -137,7 +137,7 @@ fn list(table: &Table, rows: &[Vec<String>], view: View) -> String {
     out
 }
 
-/// Whether a word of the table is not in what became of it.
+/// True if a word of the table was broken in `rendered`.
 fn breaks_words(table: &Table, rows: &[Vec<String>], rendered: &str) -> bool {
     let figures = rows.iter().flatten().filter(|cell| cell.contains(' ') && cell.chars().count() <= UNBROKEN);
     if figures.into_iter().any(|cell| !rendered.contains(cell.as_str())) {
@@ -148,7 +148,7 @@ fn breaks_words(table: &Table, rows: &[Vec<String>], rendered: &str) -> bool {
     words.any(|word| !there.contains(word))
 }
 
-/// With its title above.
+/// Formats a table with its title.
 pub(crate) fn titled(table: &Table, view: View) -> String {
     view.heading(&table.title, 0) + &text(table, view)
 }
@@ -164,12 +164,12 @@ fn cells(table: &Table, exact: Exact, view: View) -> Vec<Vec<String>> {
     table.rows.iter().map(|row| row.iter().enumerate().map(|(i, cell)| shown(i, cell)).collect()).collect()
 }
 
-/// A cell for people, with the exact number where it is rounded.
+/// Formats a cell for people, with the exact number if it is rounded.
 pub(super) fn exact(cell: &Cell) -> String {
     if let Cell::Bytes(n) = cell { bytes::both(*n) } else { cell_text(cell) }
 }
 
-/// A cell for people, in short.
+/// Formats a cell for people, briefly.
 pub(super) fn cell_text(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) => visible(text).into_owned(),
@@ -180,10 +180,10 @@ pub(super) fn cell_text(cell: &Cell) -> String {
     }
 }
 
-/// The longest word of each column, so that none is broken; where the line is too narrow for that, so many letters of the longest words as
-/// leave the others whole. `None` where those are too few to be read.
+/// Returns the width of each column's longest word, so that none is broken. If the line is too narrow for that, the longest words get as many letters
+/// as leave the others whole; `None` if those are too few to be read.
 fn whole_words(table: &Table, rows: &[Vec<String>], width: usize) -> Option<Vec<u16>> {
-    // A figure keeps its unit.
+    // A figure and its unit stay together.
     let longest = |text: &str| match text.chars().count() {
         short if short <= UNBROKEN => short,
         _ => text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0),

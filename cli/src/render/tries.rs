@@ -1,38 +1,38 @@
-//! What to change, on a terminal: in nine lines, or whole.
+//! Formats the changes to try for a terminal: in nine lines, or in full.
 
 use lab::figures::short;
 use lab::section::{Tries, Try};
 
 use super::{View, wrapped};
 
-/// Lines of an answer.
+/// Lines of a short answer.
 const LINES: usize = 9;
 /// Characters of a figure, with the space before it.
 const FIGURE: usize = 11;
-/// Columns from which on figures stand beside the change; else they stand below it.
+/// Least width with which figures stand beside the change; below it they stand under the change.
 const ROOMY: usize = 64;
-/// Characters before a line of an entry.
+/// Indentation of an entry's lines.
 const INDENT: usize = 4;
 
-/// What is said below an entry.
+/// Line below an entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Below {
-    /// The command that repeats it.
+    /// Command that repeats the run with the change.
     Command,
-    /// The flags that it changes.
+    /// Flags that the change sets.
     Flags,
-    /// What to write in the script alone.
+    /// Change of the script only.
     Script,
 }
 
-/// The entries that nine lines have room for, with as much as there is room for; all of it where `whole`.
+/// Formats as many entries as nine lines hold, with as much detail as there is room for; everything if `whole`.
 pub(super) fn text(tries: &Tries, view: View) -> String {
     let all = tries.entries.len();
     if view.full || all == 0 {
         return lines(tries, all, Below::Command, view).concat();
     }
     let forms = (1..=all).rev().flat_map(|n| [Below::Command, Below::Flags, Below::Script].map(|below| (n, below)));
-    // Three with little are more than two with much.
+    // Three entries with little detail are better than two with much.
     let mut fitting = forms.map(|(n, below)| lines(tries, n, below, view)).filter(|lines| lines.len() <= LINES);
     fitting.next().unwrap_or_else(|| lines(tries, 1, Below::Script, view)).concat()
 }
@@ -65,7 +65,7 @@ fn heading(tries: &Tries, empty: bool, with_room: bool, view: View) -> String {
     format!("{}{names}\n", view.style.bold(&format!("{:<width$}", tries.order)))
 }
 
-/// The change, and its figures at the end of its last line.
+/// Formats the change, with its figures at the end of its last line.
 fn first_line(number: usize, entry: &Try, with_room: bool, columns: usize) -> Vec<String> {
     let figures = [entry.peak_bytes, entry.reserved_bytes].into_iter().chain(with_room.then_some(entry.left_bytes));
     if columns < ROOMY {
@@ -99,7 +99,7 @@ fn under(entry: &Try, below: Below, columns: usize) -> Vec<String> {
     out
 }
 
-/// Broken where it is too long.
+/// Indents a text, broken where it is too long.
 fn indented(text: &str, indent: usize, columns: usize) -> Vec<String> {
     if text.is_empty() {
         return Vec::new();
@@ -108,7 +108,7 @@ fn indented(text: &str, indent: usize, columns: usize) -> Vec<String> {
     text.lines().map(|line| format!("{:indent$}{line}\n", "")).collect()
 }
 
-/// A command that can be pasted as it is.
+/// Formats a command that can be pasted as it is.
 fn continued(command: &str, columns: usize) -> Vec<String> {
     let text = wrapped(command, columns - INDENT - 2, 2);
     let n = text.lines().count();
@@ -116,7 +116,7 @@ fn continued(command: &str, columns: usize) -> Vec<String> {
     text.lines().enumerate().map(line).collect()
 }
 
-/// In Markdown: a list.
+/// Formats the changes as a Markdown list.
 pub(super) fn as_markdown(tries: &Tries, escaped: impl Fn(&str) -> String) -> String {
     let mut out = format!("**{}**\n\n", escaped(&tries.order));
     for entry in &tries.entries {

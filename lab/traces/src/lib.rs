@@ -1,10 +1,10 @@
-//! Where memory came from, from recordings: ours, PyTorch's, and messages that people post.
+//! Reads recordings of memory: this program's, PyTorch's, and the messages that people post.
 //!
-//! It is given bytes of files and histories of allocations, and gives: [`replay`], a history through any policy of an
-//! allocator; [`snapshot`], what `torch.cuda.memory._dump_snapshot` writes, read, written, compared, tuned; [`stacks`], the
-//! program's line of an allocation, and what its memory was for; [`explain`], an out-of-memory message understood.
+//! The modules take bytes of files and histories of allocations. [`replay`] runs a history through any allocation policy; [`snapshot`] reads, writes,
+//! compares and tunes what `torch.cuda.memory._dump_snapshot` writes; [`stacks`] finds an allocation's line in the program and the purpose of its
+//! memory; [`explain`] explains an out-of-memory message.
 //!
-//! Whatever is read from a file is bounded, and nothing in it is run.
+//! Everything read from a file is bounded, and nothing in a file is executed.
 
 pub mod explain;
 pub mod replay;

@@ -1,4 +1,4 @@
-//! What the arguments come to beside a network's file: the training loop, the release, and the types.
+//! Settles what the arguments mean together with the network's file: the training loop, the release, and the types.
 
 use std::path::Path;
 
@@ -12,31 +12,31 @@ use super::keys::{OF_SFT, OF_TRAINER, ONLY_4, ONLY_5};
 use super::meaning::plain_dtype;
 use crate::huggingface::{MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, Written, trainer_optimizer};
 
-/// The release of transformers that stands for arguments of release 4 where nothing says which: its last.
+/// Release of transformers assumed for arguments of release 4 if nothing names one: the last of release 4.
 const LAST_4: &str = "4.57";
 
-/// What stands beside a file of arguments: it decides which training loop, which release and which types they mean.
+/// Context of a file of arguments: it decides which training loop, which release and which types they mean.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Around<'a> {
     /// The network's `config.json`.
     pub config: Option<&'a Path>,
-    /// The release that a flag names.
+    /// Release that a flag names.
     pub release: Option<Release>,
-    /// The training loop that a flag names.
+    /// Training loop that a flag names.
     pub script: Option<Script>,
 }
 
-/// The type of the weights, before autocast.
+/// Type of the weights, before autocast.
 #[derive(Clone, Copy)]
 enum Weights {
-    /// The arguments name it.
+    /// Named by the arguments.
     Named(DType),
-    /// The release and the network's file say it.
+    /// Given by the release and the network's file.
     Loaded(DType),
 }
 
 impl Around<'_> {
-    /// Adds what the arguments come to together.
+    /// Adds the fields that follow from the arguments together.
     pub(super) fn settle(&self, arguments: &Map<String, Value>, found: &mut HfArgs) {
         let has = |names: &[&str]| names.iter().any(|name| arguments.contains_key(*name));
         let written = self.config.and_then(|path| Written::read(path).ok());
@@ -56,7 +56,7 @@ impl Around<'_> {
             (Some("float32"), _) => Weights::Named(DType::F32),
             (Some("bfloat16"), _) => Weights::Named(DType::BF16),
             (Some("float16"), _) => Weights::Named(DType::F16),
-            // TRL's own default, where it loads the network.
+            // TRL's own default, if it loads the network.
             (None, _) if has(OF_SFT) => Weights::Named(DType::F32),
             (None, _) if of_4 => Weights::Loaded(DType::F32),
             (_, Some(SavedType::Named(dtype))) => Weights::Loaded(dtype),
@@ -65,7 +65,7 @@ impl Around<'_> {
         precision(arguments, weights, found);
     }
 
-    /// The library's own loop where it is represented, else the plain one with the settings that the library's has.
+    /// Chooses the library's own loop if it is represented, else the plain loop with the settings of the library's.
     fn choose_loop(&self, of_4: bool, written: Option<&Written>, found: &mut HfArgs) {
         let written = written.and_then(|written| written.release);
         if self.config.is_some() && self.script != Some(Script::Plain) && !of_4 {
@@ -105,7 +105,7 @@ impl Around<'_> {
     }
 }
 
-/// What `TrainingArguments` have unless told, for a loop that has other settings of its own.
+/// Adds the defaults of `TrainingArguments`, for a loop with other defaults.
 fn usual(of_4: bool, found: &mut HfArgs) {
     let adamw = trainer_optimizer(OptimizerKind::AdamW);
     let fused = adamw.implementation == Implementation::Fused && !of_4;
@@ -123,13 +123,13 @@ fn usual(of_4: bool, found: &mut HfArgs) {
     }
 }
 
-/// Whether a release 4 checkpoints with `use_reentrant=True`: its `gradient_checkpointing_enable` does where no arguments are given.
+/// True if release 4 checkpoints with `use_reentrant=True`: its `gradient_checkpointing_enable` does so without arguments.
 fn is_reentrant(arguments: &Map<String, Value>) -> bool {
     let kwargs = arguments.get("gradient_checkpointing_kwargs").filter(|kwargs| !kwargs.is_null());
     arguments.get("gradient_checkpointing") == Some(&Value::Bool(true)) && kwargs.is_none()
 }
 
-/// The type of the weights that the arguments name, or `auto`.
+/// Returns the type of the weights that the arguments name, or `auto`.
 fn weights(arguments: &Map<String, Value>) -> Option<String> {
     let named = |arguments: &Map<String, Value>| {
         let name = ["dtype", "torch_dtype"].iter().find_map(|name| arguments.get(*name)?.as_str());
@@ -138,7 +138,7 @@ fn weights(arguments: &Map<String, Value>) -> Option<String> {
     arguments.get("model_init_kwargs").and_then(Value::as_object).and_then(named).or_else(|| named(arguments))
 }
 
-/// One precision of the weights' type and `bf16` or `fp16`. Without any of them it is the file's matter, and the release's.
+/// Combines the weights' type and `bf16` or `fp16` into one precision. Without any of them the file and the release decide.
 fn precision(arguments: &Map<String, Value>, weights: Weights, found: &mut HfArgs) {
     let on = |name: &str| arguments.get(name) == Some(&Value::Bool(true));
     let (bf16, fp16) = (on("bf16"), on("fp16") && !on("bf16"));

@@ -1,4 +1,4 @@
-//! The files that arguments come in: JSON, YAML, and what `torch.save` made of a `TrainingArguments`.
+//! Reads files of arguments: JSON, YAML, and a `TrainingArguments` saved with `torch.save`.
 
 use std::io::{Cursor, Read};
 use std::path::Path;
@@ -7,13 +7,13 @@ use lab_base::error::{Error, Result};
 use lab_traces::snapshot::read_objects;
 use serde_json::{Map, Value};
 
-/// The largest file that is read, in bytes.
+/// Largest file that is read, in bytes.
 const MAX_BYTES: u64 = 4 << 20;
 
-/// The arguments in a file, by name.
+/// Reads the arguments in a file, by name.
 ///
 /// # Errors
-/// [`Error::Usage`] naming the file: not there, longer, or none of the kinds that are read.
+/// [`Error::Usage`] naming the file: missing, too large, or of a kind that is not read.
 pub(super) fn read(path: &Path) -> Result<Map<String, Value>> {
     let name = path.display().to_string();
     let bytes = lab_base::files::bytes(path, MAX_BYTES, "a file of arguments")?;
@@ -28,7 +28,7 @@ pub(super) fn read(path: &Path) -> Result<Map<String, Value>> {
     }
 }
 
-/// What `torch.save` pickled: `data.pkl` in an archive without compression.
+/// Extracts the pickle of `torch.save`: `data.pkl` in an archive without compression.
 fn pickle(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
     let damaged = |error: zip::result::ZipError| Error::usage(name, error.to_string());
     let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
@@ -47,7 +47,7 @@ fn pickle(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
     Ok(pickle)
 }
 
-/// What an object consists of: its state; of an enumeration, which is made of one text, that text.
+/// Returns the contents of an object: its state; for an enumeration, which is made of one text, that text.
 fn object(value: Value) -> Value {
     match value {
         Value::Object(mut record) if record.contains_key("class") => {

@@ -1,22 +1,22 @@
-//! What a file of arguments asks for, argument by argument.
+//! Collects the meaning of a file of arguments, argument by argument.
 
 use lab_base::error::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::meaning::{Meaning, meaning};
 
-/// What a file of arguments asks for.
+/// Meaning of a file of arguments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HfArgs {
     /// Fields of a run, by name.
     pub fields: Map<String, Value>,
-    /// What decides memory and cannot be represented.
+    /// Arguments that decide memory and cannot be represented.
     pub refusals: Vec<Refused>,
-    /// What the run does not have, though the script will, or has otherwise: sentences.
+    /// Sentences on what the script does and the run lacks or does differently.
     pub left_out: Vec<String>,
-    /// Names that are not known: nothing was made of them.
+    /// Unknown names: they are ignored.
     pub unknown: Vec<String>,
-    /// `max_grad_norm` is 0 or null.
+    /// True if `max_grad_norm` is 0 or null.
     pub(super) clips_nothing: bool,
 }
 
@@ -25,15 +25,15 @@ pub struct HfArgs {
 pub struct Refused {
     /// The argument with its value.
     pub argument: String,
-    /// The field of a run that would stand for it: said otherwise, it is not refused.
+    /// Field of a run that could replace it: if that field is set, the argument is not refused.
     pub field: Option<&'static str>,
 }
 
 impl HfArgs {
-    /// Takes what each argument means.
+    /// Takes the meaning of each argument.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the argument whose value makes no sense.
+    /// [`Error::Usage`] naming an argument with a senseless value.
     pub(super) fn take(&mut self, arguments: &Map<String, Value>, file: &str) -> Result<()> {
         for (name, value) in arguments {
             let said = || said(name, value);
@@ -64,7 +64,7 @@ impl HfArgs {
     }
 }
 
-/// An argument as it is written; of a long value its beginning.
+/// Formats an argument as it is written; a long value is cut.
 fn said(name: &str, value: &Value) -> String {
     const MOST: usize = 80;
     let text = match value {

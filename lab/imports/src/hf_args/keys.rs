@@ -1,6 +1,6 @@
-//! Which names there are, and what memory makes of them.
+//! Names of arguments, by their effect on memory.
 
-/// Arguments that take no part in what a training step takes on the device.
+/// Arguments without effect on the device memory of a training step.
 #[rustfmt::skip]
 pub(super) const WITHOUT_WEIGHT: &[&str] = &[
     "output_dir", "overwrite_output_dir", "num_train_epochs", "max_steps", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "warmup_ratio",
@@ -22,11 +22,11 @@ pub(super) const WITHOUT_WEIGHT: &[&str] = &[
     "tpu_num_cores", "tpu_metrics_debug", "torchdynamo", "ray_scope", "dispatch_batches", "split_batches", "full_determinism", "use_mps_device",
     "fsdp_config", "fsdp_min_num_params", "fsdp_transformer_layer_cls_to_wrap", "use_legacy_prediction_loop",
     "include_optimizer_state", "distributed_state", "deepspeed_plugin", "hf_deepspeed_config", "fsdp_plugin_args",
-    // What `bf16` and `fp16` came to, which are read themselves.
+    // Results of `bf16` and `fp16`, which are read themselves.
     "mixed_precision",
-    // Of Seq2SeqTrainingArguments: all but the first are about generating.
+    // From Seq2SeqTrainingArguments: all except the first are about generation.
     "sortish_sampler", "predict_with_generate", "generation_max_length", "generation_num_beams", "generation_config",
-    // Of scripts: which network, which data; of TRL: how the data are made ready, and adapters where there are any.
+    // From scripts: the network and the data; from TRL: the preparation of the data, and adapters.
     "tokenizer_name", "cache_dir", "use_fast_tokenizer", "model_revision", "token", "trust_remote_code", "dataset_name", "dataset_config_name",
     "dataset_config", "train_file", "validation_file", "test_file", "overwrite_cache", "preprocessing_num_workers", "max_train_samples",
     "max_eval_samples", "max_predict_samples", "dataset_text_field", "dataset_num_proc", "dataset_train_split", "dataset_test_split", "lora_r",
@@ -37,7 +37,7 @@ pub(super) const WITHOUT_WEIGHT: &[&str] = &[
     "gradient_checkpointing_use_reentrant",
 ];
 
-/// Arguments that decide memory where they are on, that no run here has, and the field that would stand for them.
+/// Arguments that decide memory when on and that are not represented, with the field that would replace each.
 #[rustfmt::skip]
 pub(super) const NOT_HERE: &[(&str, Option<&str>)] = &[
     ("torch_compile", None), ("deepspeed", Some("data-parallel")), ("fsdp", Some("data-parallel")), ("use_liger_kernel", None), ("use_liger", None),
@@ -48,18 +48,18 @@ pub(super) const NOT_HERE: &[(&str, Option<&str>)] = &[
     ("adafactor", Some("optimizer")), ("quantization_config", None),
 ];
 
-/// Arguments of trainers that have other steps, most with a second network: TRL's for preferences, rewards and reinforcement learning.
+/// Arguments of trainers with other steps, most with a second network: TRL's for preferences, rewards and reinforcement learning.
 #[rustfmt::skip]
 pub(super) const OTHER_TRAINERS: &[&str] = &[
     "beta", "num_generations", "max_completion_length", "max_prompt_length", "precompute_ref_log_probs", "ref_model_init_kwargs", "reward_model_path",
     "teacher_model_name_or_path", "center_rewards_coefficient", "num_ppo_epochs", "desirable_weight", "rpo_alpha",
 ];
 
-/// Arguments that TRL's `SFTConfig` has beside those of `TrainingArguments`, by which a file of it is known.
+/// Arguments of TRL's `SFTConfig` that `TrainingArguments` lacks, by which its files are recognised.
 pub(super) const OF_SFT: &[&str] =
     &["dataset_text_field", "packing", "model_init_kwargs", "dataset_kwargs", "completion_only_loss"];
 
-/// Arguments that release 4 has and release 5 does not: a file with one of them is for release 4.
+/// Arguments that only release 4 has: a file with one of them is for release 4.
 #[rustfmt::skip]
 pub(super) const ONLY_4: &[&str] = &[
     "fp16_backend", "fp16_opt_level", "fsdp_min_num_params", "half_precision_backend", "include_inputs_for_metrics", "include_tokens_per_second",
@@ -67,7 +67,7 @@ pub(super) const ONLY_4: &[&str] = &[
     "push_to_hub_token", "save_safetensors", "torchdynamo", "tpu_metrics_debug", "use_legacy_prediction_loop", "evaluation_strategy", "group_by_length",
 ];
 
-/// Arguments that release 5 has and release 4 does not.
+/// Arguments that only release 5 has.
 #[rustfmt::skip]
 pub(super) const ONLY_5: &[&str] = &[
     "activation_checkpointing", "activation_checkpointing_kwargs", "dataloader_in_order", "dataloader_multiprocessing_context", "ddp_static_graph",

@@ -1,14 +1,14 @@
-//! What each argument means for the memory of a training step.
+//! Meaning of each argument for the memory of a training step.
 
 use serde_json::Value;
 
 use super::keys::{NOT_HERE, OTHER_TRAINERS, WITHOUT_WEIGHT};
 
-/// What an argument comes to.
+/// Meaning of an argument.
 pub(super) enum Meaning {
-    /// Nothing: as it is, or of no weight in memory.
+    /// No effect on memory, or the default.
     Nothing,
-    /// It is not known here.
+    /// Unknown.
     Unknown,
     /// A field of a run.
     Field(&'static str, Value),
@@ -16,18 +16,18 @@ pub(super) enum Meaning {
     Optimizer(&'static str, &'static str),
     /// Gradients are not clipped.
     ClipsNothing,
-    /// Arguments of its own, each of which has a meaning.
+    /// An object of arguments, each of which has a meaning.
     Nested,
-    /// It decides memory, and no run here has it; the field that would stand for it.
+    /// Decides memory and is not represented; the field that would replace it.
     Refused(Option<&'static str>),
-    /// The script does it, a run here does not: in a few words.
+    /// Done by the script, not by a run here: in a few words.
     LeftOut(&'static str),
-    /// Its value makes no sense: what was expected.
+    /// A senseless value: what was expected.
     Wrong(&'static str),
 }
 
 pub(super) fn meaning(name: &str, value: &Value) -> Meaning {
-    // Before all else: of the records of a pickle, it alone has weight.
+    // Checked first: of the records of a pickle, only this one has an effect.
     if name == "_n_gpu" && value.as_u64() > Some(1) {
         return Meaning::LeftOut("nn.DataParallel is not counted: one device takes the whole batch here");
     }
@@ -53,7 +53,7 @@ pub(super) fn meaning(name: &str, value: &Value) -> Meaning {
     }
 }
 
-/// Whether an argument whose value is null is one that is read.
+/// True if an argument whose value is null is a known one.
 fn is_known(name: &str) -> bool {
     !matches!(of_value(name, &Value::from(0)), Meaning::Unknown)
 }
@@ -79,7 +79,7 @@ fn of_value(name: &str, value: &Value) -> Meaning {
         },
         "tf32" => flag(value, Meaning::Nothing),
         "optim" => optimizer(value),
-        // Put together by the caller: one precision of several arguments.
+        // Combined by the caller: several arguments make one precision.
         "bf16" | "fp16" => flag(value, Meaning::Nothing),
         "torch_dtype" | "dtype" => match value.as_str().map(plain_dtype) {
             Some("auto" | "bfloat16" | "float16" | "float32") => Meaning::Nothing,
@@ -122,7 +122,7 @@ fn of_value(name: &str, value: &Value) -> Meaning {
     }
 }
 
-/// A dtype's name without its module's.
+/// Returns a dtype's name without its module's.
 pub(super) fn plain_dtype(name: &str) -> &str {
     name.strip_prefix("torch.").unwrap_or(name)
 }
@@ -154,7 +154,7 @@ fn whole(field: &'static str, value: &Value) -> Meaning {
 }
 
 fn number(field: &'static str, value: &Value) -> Meaning {
-    // YAML knows `2e-5` as a text, as Python's does.
+    // YAML reads `2e-5` as a text, as Python's loader does.
     let number = value.as_f64().or_else(|| value.as_str()?.parse().ok()).filter(|number: &f64| number.is_finite());
     match number {
         Some(number) => Meaning::Field(field, number.into()),
@@ -162,7 +162,7 @@ fn number(field: &'static str, value: &Value) -> Meaning {
     }
 }
 
-/// Names of `OptimizerNames`. Where torch has the choice, the lists of `foreach` are its own.
+/// Reads a name of `OptimizerNames`. Where torch chooses the form, it chooses `foreach`.
 fn optimizer(value: &Value) -> Meaning {
     match value.as_str() {
         Some("adamw_torch") => Meaning::Optimizer("adamw", "foreach"),

@@ -1,9 +1,9 @@
-//! The arguments that people have: transformers' `TrainingArguments`, and what scripts take beside them.
+//! Reads transformers' `TrainingArguments`, and the further arguments of scripts.
 //!
-//! It reads what `TrainingArguments.to_json_string()` writes, the JSON and YAML of `HfArgumentParser`, and `training_args.bin`,
-//! in which nothing is run. What decides memory becomes a field of a run, or is refused by name; what has no part in
-//! the memory of a training step is left alone; the rest is named. The names are those of transformers 4.40 to 5.23
-//! (`training_args.py`, `training_args_seq2seq.py`), of its example scripts, and of TRL 0.9 to 1.16 (`SFTConfig`, `ModelConfig`).
+//! The files may be the output of `TrainingArguments.to_json_string()`, the JSON and YAML of `HfArgumentParser`, and `training_args.bin`, in which
+//! nothing is executed. Arguments that decide memory become fields of a run, or are refused by name; those without effect on the memory of a training
+//! step are ignored; the rest is named. The names are those of transformers 4.40 to 5.23 (`training_args.py`, `training_args_seq2seq.py`), of its
+//! example scripts, and of TRL 0.9 to 1.16 (`SFTConfig`, `ModelConfig`).
 
 mod around;
 mod file;
@@ -19,10 +19,10 @@ use serde_json::{Map, Value};
 pub use around::Around;
 pub use found::{HfArgs, Refused};
 
-/// Reads a file. What it comes to depends on the network's file, and on the flags beside it.
+/// Reads a file. Its meaning depends on the network's file, and on the flags beside it.
 ///
 /// # Errors
-/// [`Error::Usage`] naming the file that cannot be read, or the argument whose value makes no sense.
+/// [`Error::Usage`] naming a file that cannot be read, or an argument with a senseless value.
 pub fn read(path: &Path, around: &Around<'_>) -> Result<HfArgs> {
     of(&file::read(path)?, &path.display().to_string(), around)
 }

@@ -1,4 +1,4 @@
-//! The attention functions that a configuration's `attn_implementation` chooses from.
+//! Attention functions that a configuration's `attn_implementation` chooses from.
 
 use memcore::nn::{Linear, Module};
 use memcore::{Array, DType, Result, Tensor, ops};
@@ -6,21 +6,21 @@ use memcore::{Array, DType, Result, Tensor, ops};
 use super::mask;
 use super::options::Attention;
 
-/// In which type a model's written-out attention computes its weights, and what it converts them to.
+/// Type of the weights in written-out attention, and the conversion of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Softmax {
-    /// In that of the scores.
+    /// Computed in the scores' type.
     OwnType,
-    /// In that of the scores, then converted to the values' type.
+    /// Computed in the scores' type, then converted to the values' type.
     ThenValues,
-    /// In f32, then converted to the queries' type.
+    /// Computed in f32, then converted to the queries' type.
     F32ThenQueries,
 }
 
-/// Elements of a head with which the fused kernel is given groups of queries.
+/// Largest head, in elements, for which the fused kernel is given groups of queries.
 const WIDEST_GROUPED: usize = 256;
 
-/// Batch, time and width of hidden states.
+/// Returns batch, time and width of hidden states.
 ///
 /// # Errors
 /// [`memcore::Error::Shape`] for anything but three dimensions.
@@ -29,7 +29,7 @@ pub(super) fn sizes(hidden: &Tensor) -> Result<[usize; 3]> {
     dims.try_into().map_err(|_| memcore::Error::shape("attention", format!("{dims:?}: expected three dimensions")))
 }
 
-/// `[b, t, heads·d]` as `[b, heads, t, d]`: a view.
+/// Returns `[b, t, heads·d]` as `[b, heads, t, d]`: a view.
 ///
 /// # Errors
 /// Shapes that do not fit.
@@ -41,29 +41,29 @@ pub(super) fn heads(x: &Tensor, heads: usize) -> Result<Tensor> {
 /// The weights of a written-out attention, `[b, h, t, s]`.
 pub(super) type Weights = Option<Tensor>;
 
-/// What one call of an attention function is told besides queries, keys and values.
+/// Arguments of an attention function besides queries, keys and values.
 pub(super) struct Call<'a> {
     pub(super) kind: Attention,
-    /// What is added to the scores of every example before a mask: a learned bias, `[1, h, t, s]`.
+    /// Learned bias `[1, h, t, s]`, added to the scores of every example before a mask.
     pub(super) bias: Option<&'a Tensor>,
-    /// The mask, for `eager` added to the scores, for `sdpa` what is seen; none where the kernel's own causal form does.
+    /// Mask: added to the scores for `eager`, true where a key is seen for `sdpa`; `None` where the kernel's own causal form suffices.
     pub(super) mask: Option<&'a Tensor>,
-    /// Whether position `i` sees positions up to `i` only.
+    /// True if position `i` sees only positions up to `i`.
     pub(super) causal: bool,
     /// Factor of the scores.
     pub(super) scale: f64,
-    /// Probability of dropping a weight. (The fused kernel drops nothing: it takes the memory, and computes without.)
+    /// Probability of dropping a weight. (The fused kernel drops nothing here: it takes the memory, and computes without dropout.)
     pub(super) dropout: f64,
-    /// In which type the written-out weights are computed.
+    /// Type in which the written-out weights are computed.
     pub(super) softmax: Softmax,
-    /// Whether the fused kernel is given a key for each query head, and everything contiguous.
+    /// True if the fused kernel is given a key for each query head, and contiguous inputs.
     pub(super) repeats_keys: bool,
-    /// Whether the written-out result is made contiguous position by position at once.
+    /// True if the written-out result is made contiguous, position by position, at once.
     pub(super) contiguous: bool,
 }
 
 impl Call<'_> {
-    /// The usual one for heads of `head` elements: every position sees all, scores divided by √head, weights computed in f32.
+    /// Makes the usual call for heads of `head` elements: every position sees all, scores are divided by √head, weights are computed in f32.
     pub(crate) fn new(kind: Attention, head: usize, dropout: f64) -> Self {
         let scale = (head as f64).powf(-0.5);
         Self {
@@ -79,8 +79,8 @@ impl Call<'_> {
         }
     }
 
-    /// Queries `[b, h, t, d]`, keys and values `[b, hk, s, d]` give `[b, t, h, d]`, and the weights where they exist: the library returns them too, and
-    /// a block holds them until it is done.
+    /// Computes `[b, t, h, d]` from queries `[b, h, t, d]`, keys and values `[b, hk, s, d]`. Also returns the weights if they exist: the library
+    /// returns them too, and a block holds them until its end.
     pub(super) fn attend(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Weights)> {
         match self.kind {
             Attention::Eager => self.eager(q, k, v).map(|(y, weights)| (y, Some(weights))),
@@ -88,7 +88,7 @@ impl Call<'_> {
         }
     }
 
-    /// The same with the heads of each position joined and given to `output`: `[b, t, width]`. Frees in the order of the library's variables.
+    /// Computes attention, joins the heads of each position and applies `output`: `[b, t, width]`. Frees in the order of the library's variables.
     pub(super) fn project(&self, [q, k, v]: [Tensor; 3], output: &Linear) -> Result<(Tensor, Weights)> {
         let (y, weights) = self.attend(&q, &k, &v)?;
         let joined = join(&y)?;
@@ -131,7 +131,7 @@ impl Call<'_> {
     fn fused(&self, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<Tensor> {
         let biased = self.bias.map(|bias| self.position_bias_mask(bias)).transpose()?;
         let causal = self.causal && self.mask.is_none() && biased.is_none();
-        // The library leaves groups of queries to the kernel only without a mask, and where heads are not too wide for it.
+        // The library passes groups of queries to the kernel only without a mask, and if heads are not too wide for it.
         let by_kernel = !self.repeats_keys && self.mask.is_none() && q.dims()[3] <= WIDEST_GROUPED;
         let repeated = match q.dims()[1] / k.dims()[1].max(1) {
             groups if groups > 1 && !by_kernel => Some((repeat_kv(k, groups)?, repeat_kv(v, groups)?)),
@@ -152,8 +152,8 @@ impl Call<'_> {
         ops::contiguous(&transposed)
     }
 
-    /// `create_position_bias_mask`: a bias as what the fused kernel adds; the most negative number instead where the mask, or a causal form without one,
-    /// hides a key.
+    /// `create_position_bias_mask`: a bias in the form that the fused kernel adds, with the most negative number where the mask, or a causal form
+    /// without one, hides a key.
     fn position_bias_mask(&self, bias: &Tensor) -> Result<Tensor> {
         let (device, dtype, time) = (bias.device(), bias.dtype(), bias.dims()[2]);
         let only = |seen: &Tensor| {
@@ -181,7 +181,7 @@ impl Call<'_> {
     }
 }
 
-/// `[b, t, h, d]` as `[b, t, h·d]`.
+/// Returns `[b, t, h, d]` as `[b, t, h·d]`.
 pub(super) fn join(y: &Tensor) -> Result<Tensor> {
     let [batch, time, heads, head] = *y.dims() else {
         return Err(memcore::Error::shape("attention", format!("{:?}: expected four dimensions", y.dims())));
@@ -189,13 +189,13 @@ pub(super) fn join(y: &Tensor) -> Result<Tensor> {
     ops::reshape(y, &[batch, time, heads * head])
 }
 
-/// The weights from scores of any type, computed in f32 and converted to `to`.
+/// Computes the weights from scores of any type in f32, and converts them to `to`.
 fn softmax_in_f32(scores: &Tensor, to: DType) -> Result<Tensor> {
     let weights = ops::softmax_as(scores, 3, DType::F32)?;
     ops::cast(&weights, to)
 }
 
-/// Each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, copied unless `times` is 1.
+/// Repeats each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, copied unless `times` is 1.
 pub(super) fn repeat_kv(x: &Tensor, times: usize) -> Result<Tensor> {
     let [b, h, s, d] = *x.dims() else {
         return Err(memcore::Error::shape("repeat_kv", format!("{:?}: expected four dimensions", x.dims())));

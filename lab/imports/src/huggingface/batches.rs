@@ -1,4 +1,4 @@
-//! The batches that such a network is given.
+//! Makes the batches of a network.
 
 use lab_base::error::Result;
 use lab_models::{Architecture, Input, Task};
@@ -11,14 +11,14 @@ use super::inputs::Inputs;
 use super::mask::attention_mask;
 use super::options::AttentionMask;
 
-/// Makes batches on a device. On one that computes nothing, only their sizes.
+/// Makes batches on a device. On a device that computes nothing, only the sizes are real.
 pub(super) struct Batches {
     device: Device,
     source: Source,
     task: Task,
     ending: Ending,
     mask: AttentionMask,
-    /// Examples in each.
+    /// Examples per batch.
     size: usize,
     dtype: DType,
     seed: u64,
@@ -38,17 +38,17 @@ impl Batches {
         }
     }
 
-    /// Where they come from.
+    /// Returns the source of the data.
     pub(super) fn source(&self) -> &Source {
         &self.source
     }
 
-    /// What the network is trained to do.
+    /// Returns the task of the network.
     pub(super) fn task(&self) -> &Task {
         &self.task
     }
 
-    /// The batch of this number. Its labels are made first, or last.
+    /// Makes the batch of this number. Its labels are made first, or last.
     pub(super) fn make(&self, number: usize, labels_first: bool) -> Result<Inputs> {
         let _op = context::op("to>_to_copy");
         let data = self.on_host(number)?;
@@ -59,7 +59,7 @@ impl Batches {
         Ok(Inputs { input, attention_mask, labels, items: None })
     }
 
-    /// These examples, each with its class.
+    /// Copies given examples to the device, each with its class.
     pub(super) fn upload(&self, batch: &Batch) -> Result<Inputs> {
         let input = batch.upload_inputs(&self.device, self.dtype)?;
         let labels = vec![batch.upload_targets(&self.device, self.dtype)?];
@@ -71,7 +71,7 @@ impl Batches {
         self.source.batch(&self.task, rows, number, self.device.computes())
     }
 
-    /// What the head compares with, or else the targets of the data.
+    /// Makes the labels of the head, or else the targets of the data.
     fn labels(&self, data: &Batch, number: usize) -> Result<Vec<Tensor>> {
         let length = if let Input::Tokens { length, .. } = self.task.input { length } else { 1 };
         let seed = self.seed.wrapping_add(number as u64);

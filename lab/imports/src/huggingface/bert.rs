@@ -19,25 +19,25 @@ use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, O
 use super::options::Options;
 use super::stage::Stage;
 
-/// Which of the two.
+/// BERT or RoBERTa.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// `bert`
     Bert,
-    /// `roberta`: counts its positions from the tokens, behind the one that pads.
+    /// `roberta`: counts its positions from the tokens, starting after the padding token.
     Roberta {
-        /// The token that pads.
+        /// The padding token.
         padding: usize,
     },
 }
 
 impl Form {
-    /// All but the output layer.
+    /// Returns the name of everything except the output layer.
     fn body(self) -> &'static str {
         if self == Self::Bert { "bert" } else { "roberta" }
     }
 
-    /// Rows of the table of positions that no token has.
+    /// Returns the number of rows of the position table that no token uses.
     fn unused_positions(self) -> usize {
         match self {
             Self::Bert => 0,
@@ -46,15 +46,15 @@ impl Form {
     }
 }
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     form: Form,
-    /// Types of tokens.
+    /// Number of token types.
     types: usize,
 }
 
-/// What its configuration says.
+/// Configuration of this family.
 pub(super) type Config = config::Config<Own>;
 
 impl Config {
@@ -70,7 +70,7 @@ impl Config {
         common.attention_dropout = keys.probability("attention_probs_dropout_prob", 0.1)?;
         common.eps = keys.number("layer_norm_eps", 1e-12)?;
         common.tied = keys.flag("tie_word_embeddings", true)?;
-        // An encoder caches nothing.
+        // An encoder has no cache.
         keys.get("use_cache");
         if keys.flag("is_decoder", false)? {
             return Err(keys.error("is_decoder", "an encoder as a decoder is not represented"));
@@ -103,7 +103,7 @@ impl Config {
             Head::NextSentence | Head::MultipleChoice | Head::BaseModel => true,
             _ => false,
         };
-        // The body's own, before what the classifier adds.
+        // The body's own, before the classifier's additions.
         let pooler = pools.then(pooler).transpose()?;
         match head.head {
             Head::SequenceClassification if bert => {
@@ -112,7 +112,7 @@ impl Config {
             }
             Head::SequenceClassification => {
                 let classifier = init.at("classifier");
-                // A module of its own: what its layers are given goes with it.
+                // A module of its own: the inputs of its layers are freed with it.
                 let mut inside = head_config::pooler(&classifier, "dense", width, ops::tanh, Some(classifier_dropout))?;
                 inside.push(Dropout::new(&classifier.at("dropout"), classifier_dropout)?);
                 inside.push(head_config::linear(&classifier.at("out_proj"), width, head.labels, true)?);
@@ -164,7 +164,8 @@ impl Family for Config {
         Ok(())
     }
 
-    /// The output's bias is one of the module that holds the rest of the head, so the optimizer sees it first.
+    /// Returns the parameters in the optimizer's order: the output's bias belongs to the module that holds the rest of the head, so it comes first
+    /// there.
     fn optimizer_order(&self, head: Head, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
         if head == Head::MaskedLm
             && let Some(bias) = parameters.pop()
@@ -241,7 +242,7 @@ impl Embeddings {
     }
 }
 
-/// `create_position_ids_from_input_ids`: how many tokens that do not pad there are up to each one, counted from `padding`; i64 `[batch, time]`.
+/// `create_position_ids_from_input_ids`: the number of tokens up to each one that are not padding, counted from `padding`; i64 `[batch, time]`.
 fn counted(ids: &Tensor, padding: usize) -> Result<Array> {
     let device = ids.device();
     let array = |dtype| Array::empty(device, ids.dims(), dtype);
@@ -318,8 +319,8 @@ fn masked_head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead>
     Ok(MaskedHead { scope: init.scope(), activation, dense, norm, decoder, bias })
 }
 
-/// Made on the device, the output layer has weights and a bias of its own until they are tied, and tying pads either bias by nothing, which copies
-/// it: what is there when the last copy, which stays, is made.
+/// Returns the bias that exists when the last copy, which stays, is made. Made on the device, the output layer has weights and a bias of its own until
+/// they are tied, and tying pads either bias by nothing, which copies it.
 fn untied_bias(init: &Init, c: &Config) -> Result<Array> {
     let array = |dims: &[usize]| Array::empty(init.device(), dims, init.dtype());
     let weight = array(&[c.vocabulary, c.width])?;

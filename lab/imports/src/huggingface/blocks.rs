@@ -1,4 +1,4 @@
-//! A network's blocks, checkpointed or not.
+//! Runs a network's blocks, checkpointed or not.
 
 use std::sync::Arc;
 
@@ -8,31 +8,31 @@ use memcore::{Result, Tensor};
 use super::cache::DynamicCache;
 use super::rotary::Angles;
 
-/// What every block of one forward pass is given besides the hidden states.
+/// Inputs of every block of one forward pass besides the hidden states.
 #[derive(Clone, Default)]
 pub(super) struct BlockInputs {
-    /// The positions: blocks do not use them, but a checkpointed block keeps all that it is given.
+    /// Positions: blocks do not use them, but a checkpointed block keeps all its inputs.
     pub(super) _positions: Option<Tensor>,
-    /// The mask to add to the scores, or of what is seen; none where the kernel's own causal form does.
+    /// Mask, added to the scores or true where a key is seen; `None` where the kernel's own causal form suffices.
     pub(super) mask: Option<Tensor>,
-    /// The same for blocks with a window.
+    /// Mask for blocks with a window.
     pub(super) window_mask: Option<Tensor>,
-    /// Tokens that a position sees in this block, where not all before it.
+    /// Number of tokens that a position sees in this block, if not all before it.
     pub(super) window: Option<usize>,
-    /// Where keys and values go.
+    /// Cache that receives keys and values.
     pub(super) cache: Option<Arc<DynamicCache>>,
-    /// Of the positions, `[batch or 1, time, rotated]`.
+    /// Sines and cosines of the positions, `[batch or 1, time, rotated]`.
     pub(super) rotary: Option<Angles>,
 }
 
 impl BlockInputs {
-    /// What a block with this window, or without one, is given.
+    /// Returns the inputs of a block with this window, or without one.
     fn for_window(&self, window: Option<usize>) -> Self {
         let mask = if window.is_some() { &self.window_mask } else { &self.mask };
         Self { mask: mask.clone(), window_mask: None, window, ..self.clone() }
     }
 
-    /// Keys and values with those that are cached, where a cache is filled.
+    /// Adds keys and values to the cache and returns all of them, if a cache is filled.
     pub(super) fn cached(&self, keys: Tensor, values: Tensor) -> Result<(Tensor, Tensor)> {
         match &self.cache {
             Some(cache) => cache.update(keys, values, self.window),
@@ -45,18 +45,18 @@ impl BlockInputs {
 pub(super) trait Block: Send + Sync + 'static {
     fn forward(&self, hidden: &Tensor, context: &BlockInputs) -> Result<Tensor>;
 
-    /// Tokens that a position sees, itself included; `None`: all before it.
+    /// Returns the number of tokens that a position sees, itself included; `None` for all before it.
     fn window(&self) -> Option<usize> {
         None
     }
 }
 
-/// `count` blocks, made in their order.
+/// Makes `count` blocks, in order.
 pub(super) fn stack<B: Block>(count: usize, new: impl Fn(usize) -> Result<B>) -> Result<Vec<Arc<dyn Block>>> {
     (0..count).map(|i| Ok(Arc::new(new(i)?) as Arc<dyn Block>)).collect()
 }
 
-/// The hidden states after a block. `checkpointed`, it keeps its input and computes itself again for its gradient
+/// Returns the hidden states after a block. If `checkpointed`, the block keeps its input and is recomputed for its gradient
 /// (`gradient_checkpointing_enable`, `use_reentrant=False`).
 pub(super) fn through(
     block: &Arc<dyn Block>,

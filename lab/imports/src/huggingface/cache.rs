@@ -1,4 +1,4 @@
-//! The cache of keys and values that a decoder fills, used or not: `DynamicCache`.
+//! Cache of keys and values that a decoder fills, used or not: `DynamicCache`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -6,29 +6,29 @@ use memcore::{Array, DType, Result, Tensor, ops};
 
 use super::options::Options;
 
-/// What the cache holds of one layer.
+/// One layer's part of the cache.
 #[derive(Clone)]
 pub struct LayerCache {
     /// `[batch, heads, time, head]`
     pub keys: Tensor,
     /// `[batch, heads, time, head]`
     pub values: Tensor,
-    /// The length of the window, a scalar i64, of a layer with one. (Such a layer keeps the last keys and values as views: all of their memory.)
+    /// Length of the window, a scalar i64, for a layer with one. (Such a layer keeps the last keys and values as views: all of their memory.)
     pub window: Option<Array>,
 }
 
-/// Keys and values of each layer so far. With `use_cache` (the default) a forward pass fills it even in training, and the result holds it.
+/// Keys and values of each layer so far. With `use_cache` (the default) a forward pass fills the cache even in training, and the result holds it.
 #[derive(Default)]
 pub(super) struct DynamicCache {
     layers: Mutex<Vec<LayerCache>>,
-    /// Whether it holds what it is given as it is.
+    /// True if keys and values are held without a copy.
     as_is: bool,
 }
 
 impl DynamicCache {
-    /// Adds a layer's keys and values, `[batch, heads, time, head]`, and returns all of them. They are concatenated with what was there, which
-    /// copies them also when that is nothing; and that nothing has the keys' type, which widens values of a narrower one (autocast computes
-    /// values in 16 bits, and turns keys in 32).
+    /// Adds a layer's keys and values, `[batch, heads, time, head]`, and returns all of them. They are concatenated with the earlier ones, which
+    /// copies them even if there are none. The empty tensor has the keys' type, which widens values of a narrower type (autocast computes values in
+    /// 16 bits, and rotates keys in 32).
     pub(super) fn update(&self, keys: Tensor, values: Tensor, window: Option<usize>) -> Result<(Tensor, Tensor)> {
         if self.as_is {
             self.push(LayerCache { keys: keys.clone(), values: values.clone(), window: None });
@@ -54,13 +54,13 @@ impl DynamicCache {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(layer);
     }
 
-    /// An empty one, where the configuration wants one and blocks are not computed twice.
+    /// Returns an empty cache if the configuration wants one and blocks are not recomputed.
     pub(super) fn wanted(use_cache: bool, options: &Options) -> Option<Arc<Self>> {
         let cache = || Arc::new(Self { as_is: options.rules().caches_as_is, ..Self::default() });
         options.caches(use_cache).then(cache)
     }
 
-    /// What it holds, the last layer first: the order in which Python frees a list.
+    /// Returns the contents, the last layer first: the order in which Python frees a list.
     pub(super) fn take(&self) -> Vec<LayerCache> {
         let mut layers = std::mem::take(&mut *self.layers.lock().unwrap_or_else(PoisonError::into_inner));
         layers.reverse();

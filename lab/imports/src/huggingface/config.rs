@@ -1,4 +1,4 @@
-//! What every family's configuration says, under whatever keys.
+//! Settings that every family's configuration has, under various keys.
 
 use std::ops::Deref;
 
@@ -11,9 +11,9 @@ use super::options::{Options, Sizes};
 /// Sizes and rates that all families have.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
-    /// Tokens of the vocabulary, or classes of pictures.
+    /// Tokens of the vocabulary, or classes of images.
     pub(super) vocabulary: usize,
-    /// Most tokens per example.
+    /// Largest number of tokens per example.
     pub(super) positions: usize,
     pub(super) width: usize,
     pub(super) layers: usize,
@@ -21,17 +21,17 @@ pub(super) struct Common {
     /// Features between the layers of a feed-forward part.
     pub(super) inner: usize,
     pub(super) activation: Activation,
-    /// Of hidden states.
+    /// Dropout of hidden states.
     pub(super) dropout: f64,
     pub(super) attention_dropout: f64,
     pub(super) eps: f64,
-    /// Whether the output layer has the weights of the token table.
+    /// True if the output layer shares the weights of the token table.
     pub(super) tied: bool,
     pub(super) use_cache: bool,
     pub(super) options: Options,
 }
 
-/// The keys of most families' sizes: vocabulary, positions, width, layers, heads, features between feed-forward layers.
+/// Keys of most families' sizes: vocabulary, positions, width, layers, heads, features between feed-forward layers.
 pub(super) const SIZES: [&str; 6] = [
     "vocab_size",
     "max_position_embeddings",
@@ -42,7 +42,7 @@ pub(super) const SIZES: [&str; 6] = [
 ];
 
 impl Common {
-    /// Sizes under these keys, or what stands for absent ones; no dropout, and nothing tied or cached.
+    /// Reads sizes under these keys, or takes the defaults of absent ones; no dropout, and nothing tied or cached.
     ///
     /// # Errors
     /// Keys of another type.
@@ -83,7 +83,7 @@ impl Common {
     }
 }
 
-/// What a family's configuration says: what all say, and what is its own.
+/// Configuration of a family: the common settings, and its own.
 #[derive(Clone, Debug)]
 pub(super) struct Config<Own> {
     pub(super) common: Common,

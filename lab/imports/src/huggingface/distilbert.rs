@@ -18,14 +18,14 @@ use super::network::{EmbeddingOutput, InputEmbeddings, MaskedHead, NormedHead, O
 use super::options::Options;
 use super::stage::Stage;
 
-/// What is its own: dropouts of heads.
+/// Settings of this family: dropouts of heads.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     answer_dropout: f64,
     class_dropout: f64,
 }
 
-/// What its configuration says.
+/// Configuration of this family.
 pub(super) type Config = config::Config<Own>;
 
 const KEYS: [&str; 6] = ["vocab_size", "max_position_embeddings", "dim", "n_layers", "n_heads", "hidden_dim"];
@@ -51,7 +51,7 @@ impl Config {
             answer_dropout: keys.probability("qa_dropout", 0.1)?,
             class_dropout: keys.probability("seq_classif_dropout", 0.2)?,
         };
-        // An encoder caches nothing.
+        // An encoder has no cache.
         keys.get("use_cache");
         if keys.flag("sinusoidal_pos_embds", false)? {
             return Err(keys.error("sinusoidal_pos_embds", "positions that are not trained are not represented"));
@@ -113,7 +113,7 @@ impl Family for Config {
     }
 }
 
-/// All but the output layer.
+/// Name of everything except the output layer.
 const BODY: &str = "distilbert";
 
 struct Embeddings {
@@ -160,7 +160,7 @@ impl InputEmbeddings for Embeddings {
     }
 }
 
-/// From hidden states to the scores of tokens.
+/// Makes the head from hidden states to the scores of tokens.
 fn masked_head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead> {
     let dense = Linear::with_fill(&init.at("vocab_transform"), c.width, c.width, true, SMALL)?;
     let norm = LayerNorm::new(&init.at("vocab_layer_norm"), c.width, c.eps)?;

@@ -1,11 +1,11 @@
-//! The type in which `from_pretrained` loads a checkpoint's weights.
+//! Type in which `from_pretrained` loads a checkpoint's weights.
 
 use lab_base::error::{Error, Result};
 use memcore::DType;
 
 use super::keys::Keys;
 
-/// What `from_pretrained` is given as `dtype`.
+/// The `dtype` argument of `from_pretrained`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LoadAs {
     /// `"auto"`, the default of transformers 5: the type that the configuration names.
@@ -15,23 +15,23 @@ pub enum LoadAs {
     Float32,
 }
 
-/// The type that a configuration names for its weights.
+/// Type that a configuration names for its weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SavedType {
-    /// None: the library then takes that of the first weights in the checkpoint, which a configuration does not show.
+    /// None: the library then takes the type of the first weights in the checkpoint, which a configuration does not show.
     Unnamed,
-    /// A type that is represented.
+    /// A represented type.
     Named(DType),
-    /// A type that is not, as it is written.
+    /// Another type, as it is written.
     NotRepresented(String),
 }
 
 impl SavedType {
-    /// From `dtype`, or from `torch_dtype` where that is absent or null. Checked with `from_pretrained` of release 5.23: of both, `dtype` is taken;
-    /// the names are attributes of `torch`, aliases included.
+    /// Reads `dtype`, or `torch_dtype` if that is absent or null. Checked with `from_pretrained` of release 5.23: of both, `dtype` is taken; the
+    /// names are attributes of `torch`, aliases included.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what is not a name.
+    /// [`Error::Usage`] for a value that is not a name.
     pub(super) fn read(keys: &Keys<'_>) -> Result<Self> {
         let old = keys.name("torch_dtype", "")?;
         Ok(match keys.name("dtype", old)? {
@@ -43,7 +43,7 @@ impl SavedType {
         })
     }
 
-    /// The type of the weights that `from_pretrained` makes: float32 where the configuration names none. `file` is the configuration's name.
+    /// Returns the type of the weights that `from_pretrained` makes: float32 if the configuration names none. `file` is the configuration's name.
     ///
     /// # Errors
     /// [`Error::Usage`] naming a type that is not represented.

@@ -1,4 +1,4 @@
-//! What becomes of a head's scores: what of them is compared with which labels, and what is returned.
+//! Endings of a network's call: how scores are compared with labels, and what is returned.
 
 use lab_models::Loss;
 use lab_training::data::SplitMix64;
@@ -11,48 +11,48 @@ use super::head_config::{HeadConfig, Problem};
 use super::inputs::Inputs;
 use super::mask;
 
-/// How a network's call ends.
+/// Ending of a network's call.
 #[derive(Clone, Debug)]
 pub(super) enum Ending {
-    /// Scores of tokens, or of pictures, with the loss that the task names.
+    /// Scores of tokens, or of images, with the loss that the task names.
     Scores(Loss),
     /// Classes or values of an example.
     Example {
         labels: usize,
         problem: Problem,
-        /// Whether every position has scores, of which the last one's count; as a decoder has them.
+        /// True if every position has scores, of which the last one's count, as in a decoder.
         last: bool,
-        /// The token that pads.
+        /// The padding token.
         padding: Option<i64>,
     },
     /// Classes of each token.
     Tokens {
         labels: usize,
-        /// Whether scores are converted to f32 first.
+        /// True if scores are converted to f32 first.
         wide: bool,
     },
-    /// One of several texts, which lie in the batch one behind the other.
+    /// One of several texts, which follow one another in the batch.
     Choice { choices: usize },
-    /// Where an answer begins and ends.
+    /// Beginning and end of an answer.
     Span { positions: usize },
-    /// No loss: the script takes the mean of the hidden states. `pooled`: whether the result holds what was made of the first token too.
+    /// No loss: the script takes the mean of the hidden states. `pooled`: the result also holds the first token's pooled state.
     Mean { pooled: bool },
 }
 
-/// What a call gives.
+/// Result of a call.
 pub(super) struct Ended {
     pub(super) loss: Tensor,
-    /// The result's other tensors, in its order.
+    /// Other tensors of the result, in its order.
     pub(super) outputs: Vec<Tensor>,
-    /// Whether the result holds keys and values.
+    /// True if the result holds keys and values.
     pub(super) holds_cache: bool,
     /// Local variables of the library's function, which live until it returns.
     pub(super) variables: Vec<Tensor>,
 }
 
 impl Ending {
-    /// Of a head other than a language model's or of pictures. `decoder`: whether positions see only what came before; `wide`: whether the loss of
-    /// tokens converts their scores to f32; `positions`: tokens of an example.
+    /// Returns the ending of a head other than a language model's or an image classifier's. `decoder`: positions see only earlier ones; `wide`: the
+    /// loss of tokens converts their scores to f32; `positions`: tokens of an example.
     pub(super) fn of(head: &HeadConfig, decoder: bool, wide: bool, positions: usize) -> Self {
         match head.head {
             Head::SequenceClassification => {
@@ -69,12 +69,12 @@ impl Ending {
         }
     }
 
-    /// Rows of the batch that an example has.
+    /// Returns the rows of the batch that an example has.
     pub(super) fn rows_per_example(&self) -> usize {
         if let Self::Choice { choices } = self { *choices } else { 1 }
     }
 
-    /// Labels for `batch` examples of so many tokens; `None` where they come with the data.
+    /// Makes labels for `batch` examples of so many tokens; `None` if they come with the data.
     pub(super) fn labels(
         &self,
         device: &Device,
@@ -97,7 +97,7 @@ impl Ending {
         Ok(Some(labels))
     }
 
-    /// The loss of a head's scores, for these last hidden states.
+    /// Computes the loss of a head's scores, for these last hidden states.
     pub(super) fn finish(&self, last: &Tensor, scores: Tensor, inputs: &Inputs) -> Result<Ended> {
         match self {
             Self::Scores(loss) => {
@@ -134,13 +134,13 @@ impl Ending {
     }
 }
 
-/// The squared error, cross entropy or binary cross entropy of `[batch, labels]`.
+/// Computes the squared error, cross entropy or binary cross entropy of `[batch, labels]`.
 fn example_loss(scores: &Tensor, given: &Tensor, labels: usize, problem: Problem) -> Result<Tensor> {
     match problem {
         Problem::SingleLabel => ops::cross_entropy(scores, given, Reduction::Mean),
         Problem::MultiLabel => ops::binary_cross_entropy_with_logits(scores, given, Reduction::Mean),
         Problem::Regression if labels == 1 => {
-            // One example becomes a number without dimensions.
+            // A single element becomes a scalar.
             let dims: &[usize] = if scores.numel() == 1 { &[] } else { given.dims() };
             ops::mse_loss(&ops::view(scores, dims)?, &ops::view(given, dims)?, Reduction::Mean)
         }
@@ -148,7 +148,7 @@ fn example_loss(scores: &Tensor, given: &Tensor, labels: usize, problem: Problem
     }
 }
 
-/// `logits[torch.arange(batch), last_non_pad_token]` of `[batch, time, labels]`, and the variables that this leaves.
+/// `logits[torch.arange(batch), last_non_pad_token]` of `[batch, time, labels]`, and the variables that remain.
 fn last_token(logits: &Tensor, ids: &Tensor, padding: Option<i64>) -> Result<(Tensor, Vec<Tensor>)> {
     let (device, [batch, time]) = (ids.device(), [ids.dims()[0], ids.dims()[1]]);
     let Some(padding) = padding else {
@@ -176,7 +176,7 @@ fn last_token(logits: &Tensor, ids: &Tensor, padding: Option<i64>) -> Result<(Te
     Ok((chosen, vec![Tensor::from_array(tokens), Tensor::from_array(positions)]))
 }
 
-/// The mean of two cross entropies over positions, of scores `[batch, time, 2]`.
+/// Computes the mean of two cross entropies over positions, of scores `[batch, time, 2]`.
 fn span(scores: Tensor, inputs: &Inputs, positions: usize) -> Result<Ended> {
     let mut parts = ops::split(&scores, 1, 2)?.into_iter();
     let mut part = || {
@@ -195,7 +195,7 @@ fn span(scores: Tensor, inputs: &Inputs, positions: usize) -> Result<Ended> {
     Ok(Ended { loss, outputs: vec![start, end], holds_cache: false, variables })
 }
 
-/// `labels.clamp(0, positions)`: places behind the text count for nothing; here there are none.
+/// `labels.clamp(0, positions)`: places after the text count for nothing; here there are none.
 fn clamped(labels: &Tensor, positions: usize) -> Result<Tensor> {
     let clamped = Array::empty(labels.device(), labels.dims(), DType::I64)?;
     if labels.device().computes() {

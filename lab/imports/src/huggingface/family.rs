@@ -1,4 +1,4 @@
-//! What is particular to a family of architectures.
+//! Properties of a family of architectures.
 
 use std::ops::Deref;
 
@@ -13,16 +13,16 @@ use super::head_config::HeadConfig;
 use super::network::{Body, Chain, Parts};
 use super::options::Sizes;
 
-/// How a family's positions see each other, and what the library's losses and `Trainer` do for it.
+/// How a family's positions see each other, and how the library's losses and `Trainer` treat it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Tokens that see all others. `pools`: the base model returns a pooled state besides.
+    /// Tokens that see all others. `pools`: the base model also returns a pooled state.
     Encoder { pools: bool },
     /// Tokens that see those before. `wide`: its loss is computed in float32. `shifted`: the library's `Trainer` counts its labels without the first.
     Decoder { wide: bool, shifted: bool },
     /// An encoder beside a decoder.
     EncoderDecoder,
-    /// Patches of pictures of so many channels and pixels a side.
+    /// Patches of images with so many channels, and pixels a side.
     Pictures { channels: usize, side: usize },
 }
 
@@ -30,17 +30,17 @@ pub(super) enum Kind {
 pub(super) trait Family: Deref<Target = Common> + Send + Sync {
     fn kind(&self) -> Kind;
 
-    /// Its parts, with parameters made in the order in which `model.to(device)` moves them.
+    /// Returns its parts, with parameters made in the order in which `model.to(device)` moves them.
     fn parts(&self, at: &Places<'_>, head: &HeadConfig) -> Result<Parts>;
 
-    /// The network on one device, but for its loss.
+    /// Returns the network on one device, without its loss.
     fn body(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
         let parts = self.parts(&|_| init.clone(), head)?;
         let chain = Chain::new(parts, init).ok_or_else(|| Error::invalid("network", "it has no blocks"))?;
         Ok(Box::new(chain))
     }
 
-    /// The sizes that one line about it says.
+    /// Returns the sizes for a line about it.
     fn sizes(&self) -> Sizes {
         Common::sizes(self)
     }
@@ -53,7 +53,7 @@ pub(super) trait Family: Deref<Target = Common> + Send + Sync {
         Ok(())
     }
 
-    /// The parameters, given in the order of [`Family::parts`], as `model.parameters()` has them.
+    /// Returns the parameters, given in the order of [`Family::parts`], in the order of `model.parameters()`.
     fn optimizer_order(&self, _head: Head, parameters: Vec<Parameter>) -> Vec<Parameter> {
         parameters
     }

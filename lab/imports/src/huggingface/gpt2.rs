@@ -17,7 +17,7 @@ use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variab
 use super::options::{Attention, Options};
 use super::stage::{self, Stage};
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     embedding_dropout: f64,
@@ -25,7 +25,7 @@ pub(super) struct Own {
     scale_by_layer: bool,
 }
 
-/// What its configuration says.
+/// Configuration of this family.
 pub(super) type Config = config::Config<Own>;
 
 const KEYS: [&str; 6] = ["vocab_size", "n_positions", "n_embd", "n_layer", "n_head", "n_inner"];
@@ -50,12 +50,12 @@ impl Config {
         if keys.flag("reorder_and_upcast_attn", false)? && options.attention == Attention::Eager {
             return Err(keys.error("reorder_and_upcast_attn", "attention scores in f32 are not represented"));
         }
-        // Heads for other tasks, and where the library once kept what it now keeps elsewhere.
+        // Heads for other tasks, and earlier places of keys that the library has moved.
         for key in ["n_ctx", "summary_activation", "summary_first_dropout", "summary_proj_to_labels", "summary_type"] {
             keys.get(key);
         }
         keys.get("summary_use_proj");
-        // The library takes these as other names of the same sizes.
+        // The library accepts these as other names of the same sizes.
         for (alias, name) in [
             ("hidden_size", "n_embd"),
             ("max_position_embeddings", "n_positions"),
@@ -98,18 +98,18 @@ impl Family for Config {
     }
 }
 
-/// All but the output layer.
+/// Name of everything except the output layer.
 const BODY: &str = "transformer";
 
 struct Embeddings {
     wte: Embedding,
     wpe: Embedding,
     drop: Dropout,
-    /// Whether the configuration names the token that pads.
+    /// True if the configuration names the padding token.
     looks_for_padding: bool,
 }
 
-/// `pad_token_id in input_ids[:, [-1, 0]]`: without a mask the library looks whether an example begins or ends with it, and only warns.
+/// `pad_token_id in input_ids[:, [-1, 0]]`: without a mask the library checks whether an example begins or ends with padding, and only warns.
 fn look_for_padding(ids: &Tensor) -> Result<()> {
     let device = ids.device();
     let array = |dims: &[usize], dtype| Array::empty(device, dims, dtype);

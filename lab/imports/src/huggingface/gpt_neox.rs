@@ -18,7 +18,7 @@ use super::options::Options;
 use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::stage::{self, Stage};
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     parallel_residual: bool,
@@ -26,7 +26,7 @@ pub(super) struct Own {
     rope: Rope,
 }
 
-/// What its configuration says.
+/// Configuration of this family.
 pub(super) type Config = config::Config<Own>;
 
 impl Config {
@@ -53,7 +53,7 @@ impl Config {
             rope: Rope::read(keys, rope, options)?,
         };
         let config = Self { common, own };
-        // Says what the model is, not how it computes.
+        // Describes the model, not its computation.
         keys.get("is_decoder");
         keys.check_no_window()?;
         keys::divides(keys, "num_attention_heads", config.heads, config.width)?;
@@ -62,7 +62,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Elements of a head that are rotated.
+    /// Returns the number of rotated elements of a head.
     fn rotated(&self) -> usize {
         ((self.width / self.heads) as f64 * self.own.rope.share) as usize
     }
@@ -89,7 +89,7 @@ impl Family for Config {
     }
 }
 
-/// All but the output layer.
+/// Name of everything except the output layer.
 const BODY: &str = "gpt_neox";
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
@@ -169,7 +169,7 @@ impl Layer {
         call.project([q, k, v], &self.dense)
     }
 
-    /// The input lives as long as the call, as an argument of a module does.
+    /// Applies the feed-forward layers. The input lives as long as the call, as an argument of a module does.
     fn mlp(&self, input: &Tensor) -> Result<Tensor> {
         let mut hidden = self.dense_h_to_4h.forward(input)?;
         hidden = self.config.activation.apply(&hidden)?;
@@ -177,11 +177,11 @@ impl Layer {
     }
 }
 
-/// Queries and keys with the first elements of each head rotated, the others as they were.
+/// Rotates the first elements of each head of queries and keys; the others stay.
 fn partly_rotated(q: Tensor, k: Tensor, cos: &Tensor, sin: &Tensor) -> Result<(Tensor, Tensor)> {
     let (cos, sin) = (ops::unsqueeze(cos, 1)?, ops::unsqueeze(sin, 1)?);
     let (rotated, d) = (cos.dims()[3], q.dims()[3]);
-    // All of a head is the head itself, by another name.
+    // All of a head is the head itself under another name.
     let first = |x: &Tensor| if rotated == d { ops::alias(x) } else { ops::narrow(x, 3, 0, rotated) };
     let cut = |x: &Tensor| Ok::<_, memcore::Error>((first(x)?, ops::narrow(x, 3, rotated, d - rotated)?));
     let (q_rot, q_pass) = cut(&q)?;

@@ -1,19 +1,19 @@
-//! The two groups of parameters that the library's `Trainer` gives its optimizer: those that decay, and norms and biases, which do not.
+//! The two groups of parameters that the library's `Trainer` gives its optimizer: those with weight decay, and norms and biases, without.
 
 use lab_base::error::Result;
 use lab_training::OptimizerSettings;
 use memcore::nn::Parameter;
 use memcore::optim::{Optimizer, ParameterState};
 
-/// An optimizer with groups of parameters: each is gone through by itself.
+/// An optimizer with groups of parameters, each updated by itself.
 pub(super) struct Groups {
     groups: Vec<Box<dyn Optimizer>>,
-    /// Those of all groups, one group after the other.
+    /// Parameters of all groups, one group after the other.
     parameters: Vec<Parameter>,
 }
 
 impl Groups {
-    /// Over `parameters`, in the order of `model.named_parameters()`. The weight decay is that of the first group.
+    /// Makes groups of `parameters`, in the order of `model.named_parameters()`. The weight decay is that of the first group.
     ///
     /// # Errors
     /// A setting that the optimizer does not have.
@@ -26,14 +26,14 @@ impl Groups {
         Ok(Self { groups, parameters })
     }
 
-    /// The group of the parameter of this number, and its number there.
+    /// Returns the group of the parameter of this number, and its number there.
     fn place(&self, index: usize) -> (usize, usize) {
         let first = self.groups.first().map_or(0, |group| group.parameters().len());
         if index < first { (0, index) } else { (1, index - first) }
     }
 }
 
-/// `get_decay_parameter_names`: no bias, and nothing in a norm. (Only GPT-2's norms, `ln_1`, are known by their type alone.)
+/// `get_decay_parameter_names`: no bias, and nothing in a norm. (Only GPT-2's norms, `ln_1`, are recognised by their type alone.)
 fn decays(path: &str) -> bool {
     let path = path.to_lowercase();
     let of_norm = |part: &str| part == "norm" || part.ends_with("_norm") || part.starts_with("ln_");

@@ -1,4 +1,4 @@
-//! What stands on a network's last hidden states: the classes that `architectures` names, by family.
+//! Heads on a network's last hidden states: the classes that `architectures` names, by family.
 
 use lab_base::named;
 
@@ -9,23 +9,23 @@ pub enum Head {
     CausalLm,
     /// Scores of the hidden tokens, at every position.
     MaskedLm,
-    /// Scores of a decoder's next token, beside an encoder.
+    /// Scores of a decoder's next token, with an encoder.
     ConditionalGeneration,
     /// Classes of an example, or one value.
     SequenceClassification,
     /// Classes of each token.
     TokenClassification,
-    /// Which of several texts.
+    /// Choice among several texts.
     MultipleChoice,
-    /// Where an answer begins and ends.
+    /// Beginning and end of an answer.
     QuestionAnswering,
     /// Whether one sentence follows the other.
     NextSentence,
-    /// Classes of a picture.
+    /// Classes of an image.
     ImageClassification,
-    /// The hidden states alone.
+    /// Only the hidden states.
     BaseModel,
-    /// The hidden states of the encoder alone.
+    /// Only the hidden states of the encoder.
     EncoderModel,
 }
 
@@ -59,7 +59,7 @@ impl Head {
         Self::EncoderModel,
     ];
 
-    /// What follows the family's name in the class's.
+    /// Returns the part of the class's name after the family's.
     const fn suffix(self) -> &'static str {
         match self {
             Self::CausalLm => "ForCausalLM",
@@ -76,22 +76,22 @@ impl Head {
         }
     }
 
-    /// Whether it is what the family was trained with: scores of tokens.
+    /// True if it is a language model's: scores of tokens.
     pub(super) const fn is_language_model(self) -> bool {
         matches!(self, Self::CausalLm | Self::MaskedLm | Self::ConditionalGeneration)
     }
 
-    /// Whether it reads labels as classes or values of an example.
+    /// True if it reads labels as classes or values of an example.
     pub(super) const fn has_labels(self) -> bool {
         matches!(self, Self::SequenceClassification | Self::TokenClassification | Self::QuestionAnswering)
     }
 }
 
-/// How classes begin in a family, and which heads of it are represented; the first is assumed where a file names none.
+/// Prefix of a family's classes, and its represented heads; the first head is assumed if a file names none.
 pub(super) struct Family {
     prefix: &'static str,
     pub(super) heads: &'static [Head],
-    /// What an absent `pad_token_id` is.
+    /// Default of `pad_token_id`.
     pub(super) padding: Option<u64>,
 }
 
@@ -121,7 +121,7 @@ const PAIRS: &[Head] =
     &[Head::ConditionalGeneration, Head::TokenClassification, Head::QuestionAnswering, Head::EncoderModel];
 
 impl Family {
-    /// `None` for a `model_type` that is not represented.
+    /// Returns the family; `None` for a `model_type` that is not represented.
     pub(super) fn of(model_type: &str) -> Option<Self> {
         let (prefix, heads, padding) = match model_type {
             "bert" => ("Bert", ENCODERS, Some(0)),
@@ -149,7 +149,7 @@ impl Family {
         format!("{}{suffix}", self.prefix)
     }
 
-    /// The head whose class is called so; by its old name too.
+    /// Returns the head of a class, also by its old name.
     pub(super) fn head(&self, class: &str) -> Option<Head> {
         if self.prefix == "T5" && class == "T5WithLMHeadModel" {
             return Some(Head::ConditionalGeneration);

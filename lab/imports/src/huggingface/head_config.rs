@@ -1,4 +1,4 @@
-//! The head that a configuration and the options ask for, and its layers.
+//! Head that a configuration and the options request, and its layers.
 
 use lab_base::error::{self, Error};
 use memcore::nn::{Activation, Dropout, Fill, Init, Linear, Module, Sequential};
@@ -10,7 +10,7 @@ use super::keys::Keys;
 use super::options::Options;
 use super::releases::{REPRESENTED, Release};
 
-/// What the labels of an example are.
+/// Kind of an example's labels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Problem {
     /// `regression`: values; the squared error.
@@ -21,39 +21,39 @@ pub(super) enum Problem {
     MultiLabel,
 }
 
-/// The head that a configuration and the options ask for.
+/// Head that a configuration and the options request.
 #[derive(Clone, Debug)]
 pub(super) struct HeadConfig {
     pub(super) head: Head,
-    /// The library's name of the network with it.
+    /// Library's name of the network with this head.
     pub(super) class: String,
-    /// Whether the file names no class, and nobody chose a head.
+    /// True if neither the file nor an option names the head.
     assumed: bool,
-    /// Classes, or values.
+    /// Number of classes, or values.
     pub(super) labels: usize,
     pub(super) problem: Problem,
-    /// The token that pads.
+    /// The padding token.
     pub(super) padding: Option<i64>,
-    /// Texts to choose from.
+    /// Number of texts to choose from.
     pub(super) choices: usize,
-    /// `classifier_dropout`, where said.
+    /// `classifier_dropout`, if given.
     classifier_dropout: Option<f64>,
-    /// `hidden_dropout`, where said.
+    /// `hidden_dropout`, if given.
     hidden_dropout: Option<f64>,
     /// `token_classification_bias`
     token_bias: bool,
-    /// Whose rules are used.
+    /// Release whose rules are used.
     release: Release,
 }
 
-/// Texts to choose from, unless said.
+/// Default number of texts to choose from.
 const CHOICES: usize = 4;
 
 impl HeadConfig {
-    /// Of a family. `None` for a `model_type` that is not represented.
+    /// Reads the head for a family. `None` for a `model_type` that is not represented.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a class or a head that the family has not, or that is not represented; the message lists what is.
+    /// [`Error::Usage`] for a class or a head that the family lacks, or that is not represented; the message lists those that are.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Option<Self>> {
         let Some(family) = Family::of(model_type) else { return Ok(None) };
         let named = named(keys)?;
@@ -105,12 +105,12 @@ impl HeadConfig {
         }))
     }
 
-    /// `classifier_dropout`, or what stands for it.
+    /// Returns `classifier_dropout`, or its default.
     pub(super) fn dropout(&self, otherwise: f64) -> f64 {
         self.classifier_dropout.unwrap_or(otherwise)
     }
 
-    /// One line: the class, the sizes of the body, what is particular to the head.
+    /// Describes the network in one line: the class, the sizes of the body, the head's settings.
     pub(super) fn describe(&self, sizes: &str) -> String {
         let assumed = if self.assumed { " (assumed: the file names no architectures)" } else { "" };
         let counted = |n: usize, one: &str| if n == 1 { format!("1 {one}") } else { format!("{n} {one}s") };
@@ -133,7 +133,7 @@ impl HeadConfig {
         format!("{}{assumed} of {sizes}{particular}, by transformers {}", self.class, self.release)
     }
 
-    /// What a decoder's class has on the hidden states; `classifier` names the layer of tokens, `lm_head` makes the language model's.
+    /// Makes the head of a decoder's class on the hidden states; `classifier` names the layer of tokens, `lm_head` makes the language model's.
     pub(super) fn on_decoder(
         &self,
         init: &Init,
@@ -157,12 +157,12 @@ impl HeadConfig {
     }
 }
 
-/// The classes that the file names.
+/// Returns the classes that the file names.
 fn named(keys: &Keys<'_>) -> error::Result<Vec<String>> {
     Ok(keys.names("architectures")?.unwrap_or_default().into_iter().map(String::from).collect())
 }
 
-/// The number of labels, and what they are.
+/// Returns the number of labels and their kind.
 fn labels(keys: &Keys<'_>, head: Head) -> error::Result<(usize, Problem)> {
     let labels = keys.size("num_labels", keys.map_len("id2label").or(keys.map_len("label2id")).unwrap_or(2))?;
     let problem = match keys.get("problem_type").map(Value::as_str) {
@@ -181,7 +181,7 @@ fn labels(keys: &Keys<'_>, head: Head) -> error::Result<(usize, Problem)> {
     Ok((labels, problem))
 }
 
-/// Weights as the library draws them.
+/// Initial weights of the library's heads.
 pub(super) const SMALL: Fill = Fill::Normal { std: 0.02 };
 
 pub(super) fn linear(init: &Init, inputs: usize, outputs: usize, bias: bool) -> Result<Linear> {
@@ -197,8 +197,8 @@ impl Module for First {
     }
 }
 
-/// `hidden[:, 0]` through a layer as wide and a function: a pooler, or the first layer of a classifier that does the same. With a probability, values
-/// are dropped before the layer.
+/// Makes a layer on `hidden[:, 0]`, as wide, with a function: a pooler, or the equivalent first layer of a classifier. With a probability, values are
+/// dropped before the layer.
 pub(super) fn pooler(
     init: &Init,
     layer: &str,

@@ -1,4 +1,4 @@
-//! Reading a `config.json`: keys with the library's defaults, and what became of the others.
+//! Reads a `config.json`: keys with the library's defaults, and what happens to the others.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use lab_base::error::{Error, Result};
 use serde_json::{Map, Value};
 
-/// Keys that say nothing about the memory of a training step: identity, tokens, generation, initial values, labels where the head has none.
+/// Keys without effect on the memory of a training step: identity, tokens, generation, initial values, labels if the head has none.
 const IRRELEVANT: &[&str] = &[
     "_attn_implementation_autoset",
     "_name_or_path",
@@ -46,7 +46,7 @@ const IRRELEVANT: &[&str] = &[
     "use_bfloat16",
 ];
 
-/// Keys whose presence (unless null, false, 0 or empty) means another computation than the one that is read here.
+/// Keys whose presence (unless null, false, 0 or empty) means a computation that is not represented.
 const REFUSED: &[(&str, &str)] = &[
     ("quantization_config", "quantized weights are not represented"),
     ("add_cross_attention", "cross-attention is not represented"),
@@ -59,7 +59,7 @@ const REFUSED: &[(&str, &str)] = &[
     ("attention_chunk_size", "attention in chunks is not represented"),
 ];
 
-/// The keys of a configuration, each read by name; what nobody asked for is known in the end.
+/// Keys of a configuration, each read by name; keys never read are reported in the end.
 pub(super) struct Keys<'a> {
     file: &'a str,
     map: &'a Map<String, Value>,
@@ -67,12 +67,12 @@ pub(super) struct Keys<'a> {
 }
 
 impl<'a> Keys<'a> {
-    /// Of a configuration in `file`.
+    /// Makes the reader of a configuration in `file`.
     pub(crate) fn new(file: &'a str, map: &'a Map<String, Value>) -> Self {
         Self { file, map, asked: RefCell::default() }
     }
 
-    /// Refuses what no network here does, but for the keys that this one reads by itself.
+    /// Refuses keys that no network here supports, except those that this network reads itself.
     ///
     /// # Errors
     /// [`Error::Usage`] with the reason.
@@ -85,23 +85,23 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// The file's name.
+    /// Returns the file's name.
     pub(super) fn file(&self) -> &str {
         self.file
     }
 
-    /// An error about a key.
+    /// Makes an error about a key.
     pub(super) fn error(&self, key: &str, problem: impl Into<String>) -> Error {
         Error::usage(format!("{}: {key}", self.file), problem)
     }
 
-    /// The value under `key`; null is none.
+    /// Returns the value under `key`; `None` for null.
     pub(super) fn get(&self, key: &'static str) -> Option<&'a Value> {
         self.asked.borrow_mut().insert(key);
         self.map.get(key).filter(|value| !value.is_null())
     }
 
-    /// A number of things, at least 1.
+    /// Reads a size of at least 1.
     ///
     /// # Errors
     /// [`Error::Usage`] for anything else; so do the others.
@@ -109,7 +109,7 @@ impl<'a> Keys<'a> {
         Ok(self.optional_size(key)?.unwrap_or(default))
     }
 
-    /// The same, or none.
+    /// Reads a size of at least 1, or none.
     pub(super) fn optional_size(&self, key: &'static str) -> Result<Option<usize>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let number = value.as_u64().filter(|&n| (1..=1 << 40).contains(&n));
@@ -119,7 +119,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A number that may be 0 or a fraction.
+    /// Reads a number that may be 0 or a fraction.
     pub(super) fn number(&self, key: &'static str, default: f64) -> Result<f64> {
         let Some(value) = self.get(key) else { return Ok(default) };
         value.as_f64().ok_or_else(|| self.error(key, format!("{value} is not a number")))
@@ -140,34 +140,34 @@ impl<'a> Keys<'a> {
         value.as_str().ok_or_else(|| self.error(key, format!("{value} is not a name")))
     }
 
-    /// A number of things that may be 0.
+    /// Reads a whole number that may be 0.
     pub(super) fn count(&self, key: &'static str, default: usize) -> Result<usize> {
         let Some(value) = self.get(key) else { return Ok(default) };
         let number = value.as_u64().and_then(|n| usize::try_from(n).ok());
         number.ok_or_else(|| self.error(key, format!("{value} is not a number from 0")))
     }
 
-    /// A list of names, or none.
+    /// Reads a list of names, or none.
     pub(super) fn names(&self, key: &'static str) -> Result<Option<Vec<&'a str>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let names = value.as_array().and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
         names.map(Some).ok_or_else(|| self.error(key, format!("{value} is not a list of names")))
     }
 
-    /// Whether `key` is there and null.
+    /// True if `key` exists and is null.
     pub(super) fn is_null(&self, key: &str) -> bool {
         self.map.get(key).is_some_and(Value::is_null)
     }
 
-    /// The number of entries of an object.
+    /// Returns the number of entries of an object.
     pub(super) fn map_len(&self, key: &'static str) -> Option<usize> {
         self.get(key)?.as_object().map(Map::len)
     }
 
-    /// What the library takes from the file and is chosen beside it here: the file may say the same, or nothing.
+    /// Checks the settings that the library takes from the file and that are chosen by options here: the file may agree or leave them out.
     ///
     /// # Errors
-    /// [`Error::Usage`] for what says another thing.
+    /// [`Error::Usage`] for a file that contradicts them.
     pub(super) fn check_choices(&self, attention: &str, checkpoint: bool) -> Result<()> {
         if self.flag("gradient_checkpointing", false)? && !checkpoint {
             return Err(self.error("gradient_checkpointing", "true: say --checkpoint blocks, as the library then does"));
@@ -177,10 +177,10 @@ impl<'a> Keys<'a> {
         self.expect("is_causal", &Value::from(true), "attention in both directions is not represented for this key")
     }
 
-    /// Layers that see everything, for an architecture without windows.
+    /// Checks that all layers see everything, for an architecture without windows.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a configuration that asks for others: the library would keep a cache for them.
+    /// [`Error::Usage`] for a configuration with other layers: the library would keep a cache for them.
     pub(super) fn check_no_window(&self) -> Result<()> {
         if self.get("sliding_window").is_some() {
             return Err(self.error("sliding_window", "this model's attention has no window"));
@@ -193,7 +193,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// `key` must be what is represented, when it is there.
+    /// Checks that `key` is absent or has the represented value.
     ///
     /// # Errors
     /// [`Error::Usage`] with the reason.
@@ -204,7 +204,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// What nobody asked for and is not known to be irrelevant, one sentence each.
+    /// Returns a sentence for each key that was never read and is not known to be irrelevant.
     pub(super) fn unknown(&self) -> Vec<String> {
         let asked = self.asked.borrow();
         let known =
@@ -225,7 +225,7 @@ fn is_nothing(value: &Value) -> bool {
     }
 }
 
-/// [`Error::Usage`] unless `parts` divides `whole`.
+/// Checks that `parts` divides `whole`; [`Error::Usage`] otherwise.
 pub(super) fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) -> Result<()> {
     if whole.is_multiple_of(parts) {
         return Ok(());
@@ -233,7 +233,7 @@ pub(super) fn divides(keys: &Keys<'_>, key: &str, parts: usize, whole: usize) ->
     Err(keys.error(key, format!("{parts} does not divide {whole}")))
 }
 
-/// [`Error::Usage`] for more tokens than there are positions.
+/// Checks that there are positions for all tokens; [`Error::Usage`] otherwise.
 pub(super) fn fits(keys: &Keys<'_>, sequence: Option<usize>, positions: usize) -> Result<()> {
     match sequence {
         Some(n) if n > positions => {

@@ -8,7 +8,7 @@ use memcore::{Array, Result, Tensor, context, ops};
 use super::keys::Keys;
 use super::options::Options;
 
-/// `Conv1D`: `bias + x @ weight` with the weight `[in, out]`, the other way round than a linear layer's.
+/// `Conv1D`: `bias + x @ weight` with the weight `[in, out]`, transposed from a linear layer's.
 pub(super) struct Conv1d {
     scope: ScopeId,
     weight: Parameter,
@@ -16,7 +16,7 @@ pub(super) struct Conv1d {
 }
 
 impl Conv1d {
-    /// From `inputs` to `outputs` features.
+    /// Makes a layer from `inputs` to `outputs` features.
     pub(crate) fn new(init: &Init, outputs: usize, inputs: usize) -> Result<Self> {
         Ok(Self {
             scope: init.scope(),
@@ -25,7 +25,7 @@ impl Conv1d {
         })
     }
 
-    /// `[batch, time, in]` gives `[batch, time, out]`.
+    /// Computes `[batch, time, out]` from `[batch, time, in]`.
     pub(super) fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
         let width = x.dims().last().copied().unwrap_or(1);
@@ -39,7 +39,7 @@ impl Conv1d {
     }
 }
 
-/// The layer from features to scores of tokens, `[width, vocabulary]` of them, without bias: with weights of its own, or those of the token table.
+/// Makes the layer from features to scores of tokens, `[width, vocabulary]`, without bias: with weights of its own, or those of the token table.
 /// (Made on the device, it has weights of its own until they are tied.)
 pub(super) fn lm_head(
     init: &Init,
@@ -57,7 +57,7 @@ pub(super) fn lm_head(
     Linear::with_fill(init, width, vocabulary, false, Fill::Normal { std: 0.02 })
 }
 
-/// An activation function by the name that configurations use.
+/// Activation function, by the name that configurations use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Activation {
     /// `gelu`: one operator, with erf.
@@ -75,7 +75,7 @@ pub(super) enum Activation {
 }
 
 impl Activation {
-    /// Under `key`, or the one called `default`.
+    /// Reads the function under `key`; `default` if absent.
     pub(super) fn read(keys: &Keys<'_>, key: &'static str, default: &'static str) -> Result<Self, Error> {
         Self::named(key, keys.name(key, default)?)
     }

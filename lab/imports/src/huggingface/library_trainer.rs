@@ -29,10 +29,10 @@ use super::inputs::Inputs;
 use super::network::{Counting, Output};
 use super::prepared::Prepared;
 
-/// The largest norm of the gradients, unless said: `max_grad_norm`.
+/// Default of `max_grad_norm`, the largest norm of the gradients.
 pub const MAX_GRAD_NORM: f64 = 1.0;
 
-/// The optimizer of this kind as `TrainingArguments` make it unless told: AdamW fused (`adamw_torch_fused`, the default from PyTorch 2.8 on), others in
+/// Returns the default optimizer of this kind in `TrainingArguments`: AdamW fused (`adamw_torch_fused`, the default from PyTorch 2.8 on), others in
 /// PyTorch's form, learning rate 5e-5, no weight decay.
 pub fn trainer_optimizer(kind: OptimizerKind) -> OptimizerSettings {
     let usual = OptimizerSettings::new(kind, 5e-5);
@@ -44,7 +44,7 @@ pub fn trainer_optimizer(kind: OptimizerKind) -> OptimizerSettings {
 pub struct LibraryStep {
     run: Prepared,
     counting: Counting,
-    /// What is bound from one step to the next.
+    /// Variables that live from one step to the next.
     names: Names,
 }
 
@@ -52,20 +52,20 @@ pub struct LibraryStep {
 #[derive(Default)]
 struct Names {
     batches: Vec<Inputs>,
-    /// The number of the one whose turn it is.
+    /// Number of the current micro-batch.
     micro: usize,
     items: Option<Tensor>,
     inputs: Option<Inputs>,
     loss: Option<Tensor>,
-    /// The loss that `training_step` returns, detached, before it takes the name `step_loss`.
+    /// Loss that `training_step` returns, detached, before it is bound to `step_loss`.
     detached: Option<Array>,
     step_loss: Option<Array>,
-    /// What the losses add up to; read when something is logged.
+    /// Sum of the losses; read when something is logged.
     _total: Option<Array>,
     grad_norm: Option<Array>,
 }
 
-/// The order of its phases.
+/// Order of the phases.
 const ORDER: [Phase; 7] =
     [Phase::Inputs, Phase::Forward, Phase::Backward, Phase::AddLoss, Phase::Clip, Phase::Step, Phase::ZeroGrad];
 
@@ -97,19 +97,19 @@ pub fn library_trainer(
 }
 
 impl LibraryStep {
-    /// The batches of a step, and how many labels they have.
+    /// Makes the batches of a step, and counts their labels.
     fn load(&mut self, first: usize) -> Result<()> {
         let count = self.run.settings.accumulate;
         let batches: Vec<Inputs> = (0..count).map(|micro| self.batch(first + micro)).collect::<Result<_>>()?;
         let items = if self.counting.counts { Some(counted(&batches, self.counting.shifted)?) } else { None };
-        // Lists are emptied from their end, as Python's are.
+        // Lists are emptied from the end, as Python's are.
         let before = std::mem::replace(&mut self.names.batches, batches);
         before.into_iter().rev().for_each(|batch| self.free(batch));
         self.names.items = items;
         Ok(())
     }
 
-    /// The loss of the batch at hand; all else that the network returns goes here.
+    /// Returns the loss of the current batch; the network's other results are freed here.
     fn call(&self) -> Result<Tensor> {
         let inputs = bound(&self.names.inputs)?.clone();
         let items = self.names.items.clone().filter(|_| self.counting.passed);
@@ -118,30 +118,30 @@ impl LibraryStep {
         let casts = autocast.is_some();
         let Output { loss, logits, past_key_values, encoder_last_hidden_state } = self.run.network.forward(&inputs)?;
         drop(autocast);
-        // convert_outputs_to_fp32: of what autocast returns.
+        // convert_outputs_to_fp32: applied to results under autocast.
         let widened = |tensor: &Tensor| if casts { ops::cast(tensor, DType::F32) } else { Ok(tensor.clone()) };
         let converted: Vec<Tensor> = logits.iter().map(widened).collect::<DeviceResult<_>>()?;
         let converted = (converted, encoder_last_hidden_state.as_ref().map(widened).transpose()?);
         drop((logits, past_key_values, encoder_last_hidden_state));
-        // By the number of processes, where labels were counted.
+        // Times the number of processes, if labels were counted.
         let loss = if self.counting.counts { ops::times_one_(&loss)? } else { loss };
         drop(converted);
         Ok(loss)
     }
 
     fn batch(&self, number: usize) -> Result<Inputs> {
-        // The library's collator puts what is called `labels` first.
+        // The library's collator puts `labels` first.
         self.run.batches.make(number, self.counting.counts)
     }
 
-    /// The batch whose turn it is takes the name.
+    /// Binds the current batch to its name.
     fn bind(&mut self) {
         let next = self.names.batches.get(self.names.micro).cloned();
         let before = std::mem::replace(&mut self.names.inputs, next);
         before.into_iter().for_each(|batch| self.free(batch));
     }
 
-    /// Drops a batch in the order of its dictionary.
+    /// Frees a batch in the order of its dictionary.
     fn free(&self, batch: Inputs) {
         let Inputs { input, attention_mask, labels, items: _ } = batch;
         if self.counting.counts {
@@ -152,7 +152,7 @@ impl LibraryStep {
     }
 }
 
-/// `num_items_in_batch`: how many labels count in all batches together, a float32 scalar. All do here.
+/// `num_items_in_batch`: the number of labels that count in all batches together, a float32 scalar. Here all of them count.
 fn counted(batches: &[Inputs], shifted: bool) -> DeviceResult<Tensor> {
     let mut total: Option<Array> = None;
     let mut count = 0;
@@ -210,12 +210,12 @@ impl TrainStep for LibraryStep {
             loss = ops::div_scalar(&loss, self.run.settings.accumulate as f64)?;
         }
         self.run.update.backward(&ops::div_scalar(&loss, 1.0)?)?;
-        // Detached when `training_step` returns it: the graph goes.
+        // Detached when `training_step` returns it: the graph is freed.
         self.names.detached = Some(loss.array().clone());
         Ok(())
     }
 
-    /// `tr_loss += loss`, after `torch.isnan(loss) or torch.isinf(loss)`. The loss of before goes first.
+    /// `tr_loss += loss`, after `torch.isnan(loss) or torch.isinf(loss)`. The previous loss is freed first.
     fn add_loss(&mut self) -> Result<()> {
         let loss = bound(&self.names.detached)?.clone();
         self.names.detached = None;

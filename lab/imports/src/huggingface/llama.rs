@@ -1,4 +1,4 @@
-//! `llama`, `mistral`, `qwen2`, `qwen3` and `gemma`: `LlamaForCausalLM`, what differs from it in a bias, a window, or its norms, and their other heads.
+//! `llama`, `mistral`, `qwen2`, `qwen3` and `gemma`: `LlamaForCausalLM`, its variants with another bias, window or norms, and their other heads.
 
 use lab_base::error;
 use lab_models::Places;
@@ -35,7 +35,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// What stands for absent sizes, in the order of [`SIZES`].
+    /// Returns the defaults of absent sizes, in the order of [`SIZES`].
     fn sizes(self) -> [usize; 6] {
         match self {
             Self::Gemma => [256_000, 8192, 3072, 28, 16, 24_576],
@@ -45,7 +45,7 @@ impl Form {
         }
     }
 
-    /// Heads of keys and values where the file does not say: as many as there are heads, where none.
+    /// Returns the default number of heads of keys and values; `None` for as many as there are heads.
     fn key_heads(self) -> Option<usize> {
         match self {
             Self::Gemma => Some(16),
@@ -55,7 +55,7 @@ impl Form {
         }
     }
 
-    /// Elements of a head where the file does not say: the width divided by the heads, where none.
+    /// Returns the default elements of a head; `None` for the width divided by the heads.
     fn head(self) -> Option<usize> {
         match self {
             Self::Gemma => Some(256),
@@ -75,12 +75,12 @@ impl Form {
         }
     }
 
-    /// The activation of the feed-forward layers. Gemma's files say `gelu` and mean its approximation.
+    /// Reads the activation of the feed-forward layers. Gemma's files name `gelu` and mean its approximation.
     fn activation(self, keys: &Keys<'_>) -> error::Result<Activation> {
         if self != Self::Gemma {
             return Activation::read(keys, "hidden_act", "silu");
         }
-        // Of older releases.
+        // A key of older releases.
         keys.get("hidden_activation");
         let name = keys.name("hidden_act", "gelu_pytorch_tanh")?;
         Activation::named("hidden_act", if name == "gelu" { "gelu_pytorch_tanh" } else { name })
@@ -91,20 +91,20 @@ impl Form {
     }
 }
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     form: Form,
     key_heads: usize,
     /// Elements of a head.
     head: usize,
-    /// Of the projections to queries, keys and values; of the output's; of the feed-forward layer's.
+    /// Biases of the projections to queries, keys and values; of the output's; of the feed-forward layers.
     bias: [bool; 3],
     rope: Rope,
     windows: Windows,
 }
 
-/// What its configuration says.
+/// Configuration of this family.
 pub(super) type Config = config::Config<Own>;
 
 impl Config {
@@ -115,7 +115,7 @@ impl Config {
         let Common { positions, width, layers, heads, .. } = common;
         let key_heads = match keys.optional_size("num_key_value_heads")? {
             Some(n) => n,
-            // A null means as many as there are query heads; an absent key the family's default.
+            // Null means as many as there are query heads; an absent key means the family's default.
             None if keys.is_null("num_key_value_heads") => heads,
             None => form.key_heads().unwrap_or(heads),
         };
@@ -163,7 +163,7 @@ impl Config {
         rms::Norm::new(init, width, self.eps, self.own.form.norm())
     }
 
-    /// Gemma's are multiplied with the root of the width.
+    /// Gemma's embeddings are multiplied by the root of the width.
     fn embeddings(&self, init: &Init) -> Result<Embeddings> {
         let table = Embedding::with_fill(init, self.vocabulary, self.width, SMALL)?;
         if self.own.form != Form::Gemma {
@@ -174,7 +174,7 @@ impl Config {
             return Ok(Embeddings { table, scale: Scale::Number(root) });
         }
         let _scope = context::scope(init.scope());
-        // No part of what is saved.
+        // A buffer that is not saved.
         let scale = Array::empty_as(init.device(), &[], init.dtype(), Category::Buffer)?;
         scale.fill_(root)?;
         Ok(Embeddings { table, scale: Scale::Tensor(Tensor::from_array(scale)) })
@@ -204,7 +204,7 @@ impl Family for Config {
     }
 }
 
-/// All but the output layer.
+/// Name of everything except the output layer.
 const BODY: &str = "model";
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
@@ -214,7 +214,7 @@ pub(super) struct Embeddings {
     pub(super) scale: Scale,
 }
 
-/// What embeddings are multiplied with.
+/// Factor of the embeddings.
 pub(super) enum Scale {
     None,
     Number(f64),
@@ -232,7 +232,7 @@ impl InputEmbeddings for Embeddings {
             None => BlockInputs::default(),
         };
         let hidden = match &self.scale {
-            // The embeddings live on beside it.
+            // The embeddings live on beside the product.
             Scale::Number(scale) => ops::mul_scalar(&embeds, *scale)?,
             _ => embeds.clone(),
         };
@@ -320,7 +320,7 @@ impl Layer {
     }
 }
 
-/// Queries and keys rotated by their positions' angles.
+/// Rotates queries and keys by their positions' angles.
 fn rotated(q: Tensor, k: Tensor, context: &BlockInputs) -> Result<(Tensor, Tensor)> {
     let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));

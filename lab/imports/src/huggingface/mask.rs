@@ -1,4 +1,4 @@
-//! Masks and positions as the library makes them, with what that allocates on the way.
+//! Makes masks and positions as the library does, with all allocations on the way.
 
 use memcore::memory::Category;
 use memcore::{Array, DType, Device, Result, Tensor};
@@ -20,54 +20,54 @@ pub(super) fn range(device: &Device, n: usize) -> Result<Array> {
     Ok(out)
 }
 
-/// How releases before 4.53 make the mask that is added.
+/// Way in which releases before 4.53 make the mask that is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Triangle {
-    /// The triangle of a full matrix is another matrix.
+    /// The triangle of a full matrix is a second matrix.
     Copied,
-    /// What is seen is zeroed in the matrix itself.
+    /// Seen keys are zeroed in the matrix itself.
     InPlace {
-        /// Whether a window is looked at, which no sequence reaches here.
+        /// True if a window is checked, which no sequence reaches here.
         window: bool,
     },
 }
 
-/// What a model knows when it makes its mask.
+/// Inputs of a model's mask.
 pub(super) struct Request<'a> {
     /// How attention is computed.
     pub(super) attention: Attention,
-    /// The embedded tokens, `[batch, time, width]`: sizes and type of the mask follow.
+    /// Embedded tokens, `[batch, time, width]`: they determine the mask's sizes and type.
     pub(super) embeds: &'a Tensor,
-    /// `attention_mask`, where one is passed.
+    /// `attention_mask`, if one is passed.
     pub(super) attention_mask: Option<&'a Tensor>,
-    /// Whether it hides anything.
+    /// True if `attention_mask` hides anything.
     pub(super) padded: bool,
-    /// Whether keys and values are cached.
+    /// True if keys and values are cached.
     pub(super) cached: bool,
-    /// Whether the model passes its positions, from which packed sequences are recognised.
+    /// True if the model passes its positions, from which packed sequences are recognised.
     pub(super) positions: bool,
-    /// In releases before 4.53: how the mask that is added is made. They look for padding alone.
+    /// Way of making the added mask in releases before 4.53, which check only for padding.
     pub(super) triangle: Option<Triangle>,
 }
 
-/// Which keys a position sees, padding apart.
+/// Keys that a position sees, apart from padding.
 #[derive(Clone, Copy)]
 enum Pattern {
-    /// Those up to its own, or the last so many of them.
+    /// Keys up to the position itself, or the last `window` of them.
     Causal { window: Option<usize> },
-    /// All.
+    /// All keys.
     All,
 }
 
 impl Request<'_> {
     /// `create_causal_mask`: nothing for the fused kernel without padding, which is causal by itself (no batch here has packed sequences, but the
-    /// library looks); else what is seen in bool; for the written-out form a matrix to add to the scores.
+    /// library checks); else true where a key is seen; for written-out attention a matrix to add to the scores.
     pub(super) fn causal(&self) -> Result<Option<Tensor>> {
         self.windowed(None)
     }
 
-    /// The same for positions that see `window` tokens, themselves included: `create_sliding_window_causal_mask`. The fused kernel knows no
-    /// window: where a sequence reaches it, it is given what is seen, `[batch, 1, time, time]` in bool.
+    /// `create_sliding_window_causal_mask`, for positions that see `window` tokens, themselves included. The fused kernel has no window: if a
+    /// sequence reaches it, the kernel gets a mask `[batch, 1, time, time]` in bool, true where a key is seen.
     pub(super) fn windowed(&self, window: Option<usize>) -> Result<Option<Tensor>> {
         if let Some(triangle) = self.triangle {
             return self.triangular(triangle);
@@ -88,14 +88,14 @@ impl Request<'_> {
                 if !self.padded {
                     return Ok(None);
                 }
-                // Padding that lies behind all tokens in hand would do no harm: a second look.
+                // The library checks again: padding after all current tokens would do no harm.
                 look_for_padding(mask)?;
                 self.in_bool(pattern).map(Some)
             }
         }
     }
 
-    /// `_update_causal_mask`: nothing for the fused kernel, after a look for padding; a matrix to add to the scores for the written-out form.
+    /// `_update_causal_mask`: nothing for the fused kernel, after a check for padding; a matrix to add to the scores for written-out attention.
     fn triangular(&self, triangle: Triangle) -> Result<Option<Tensor>> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
@@ -131,7 +131,7 @@ impl Request<'_> {
         Ok(Some(Tensor::from_array(seen)))
     }
 
-    /// `create_bidirectional_mask`: nothing without padding; else what is seen in bool, or, for the written-out form, a matrix to add.
+    /// `create_bidirectional_mask`: nothing without padding; else true where a key is seen, or, for written-out attention, a matrix to add.
     pub(super) fn bidirectional(&self) -> Result<Option<Tensor>> {
         let Some(mask) = self.attention_mask else { return Ok(None) };
         let _mask = as_bool(mask)?;
@@ -144,7 +144,7 @@ impl Request<'_> {
         }
     }
 
-    /// `find_packed_sequence_indices`: the differences of neighbouring positions, summed.
+    /// `find_packed_sequence_indices`: sums the differences of neighbouring positions.
     fn look_for_packed_sequences(&self) -> Result<()> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
@@ -168,13 +168,13 @@ impl Request<'_> {
         Ok(())
     }
 
-    /// What is seen, in bool `[batch, 1, time, time]`.
+    /// Returns bool `[batch, 1, time, time]`, true where a key is seen.
     fn in_bool(&self, pattern: Pattern) -> Result<Tensor> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         Ok(Tensor::from_array(self.seen(pattern)?.broadcast_to(&[batch, 1, time, time])?))
     }
 
-    /// Whether a key is seen: bool `[batch or 1, 1, time, time]`, made of ranges of positions.
+    /// Computes bool `[batch or 1, 1, time, time]`, true where a key is seen, from ranges of positions.
     fn seen(&self, pattern: Pattern) -> Result<Array> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
@@ -199,7 +199,7 @@ impl Request<'_> {
         Ok(seen)
     }
 
-    /// What the pattern alone lets a position see, `[1, 1, time, time]`, or `[1, 1, time, 1]` where that is all.
+    /// Returns the pattern's mask, `[1, 1, time, time]`, or `[1, 1, time, 1]` if every position sees all.
     fn pattern(&self, pattern: Pattern) -> Result<Array> {
         let time = self.embeds.dims()[1];
         let device = self.embeds.device();
@@ -215,7 +215,7 @@ impl Request<'_> {
         }
     }
 
-    /// `padding_mask[batch_idx, kv_idx]`, `[batch, 1, 1, time]`: indices that are repeated are copied first.
+    /// `padding_mask[batch_idx, kv_idx]`, `[batch, 1, 1, time]`: repeated indices are copied first.
     fn of_padding(&self) -> Result<Array> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let device = self.embeds.device();
@@ -230,7 +230,7 @@ impl Request<'_> {
         Ok(found)
     }
 
-    /// `and_masks`: one true, and-ed with each condition in turn.
+    /// `and_masks`: starts with true, and-ed with each condition in turn.
     fn all_of(&self, conditions: [&dyn Fn() -> Result<Array>; 2]) -> Result<Array> {
         let device = self.embeds.device();
         let mut all = Array::empty(device, &[1, 1, 1, 1], DType::Bool)?;
@@ -244,7 +244,7 @@ impl Request<'_> {
         Ok(all)
     }
 
-    /// 0 where a key is seen, the type's most negative number elsewhere: `[batch, 1, time, time]`.
+    /// Returns `[batch, 1, time, time]`: 0 where a key is seen, the type's most negative number elsewhere.
     fn additive(&self, pattern: Pattern) -> Result<Tensor> {
         let (batch, time) = (self.embeds.dims()[0], self.embeds.dims()[1]);
         let (device, dtype) = (self.embeds.device(), self.embeds.dtype());
@@ -259,7 +259,7 @@ impl Request<'_> {
     }
 }
 
-/// The `attention_mask` of tokens `[batch, time]`, i64.
+/// Makes the `attention_mask` of tokens `[batch, time]`, i64.
 pub(super) fn attention_mask(kind: AttentionMask, input: &Tensor) -> Result<Option<Tensor>> {
     if kind == AttentionMask::None {
         return Ok(None);
@@ -274,13 +274,13 @@ pub(super) fn attention_mask(kind: AttentionMask, input: &Tensor) -> Result<Opti
     Ok(Some(Tensor::from_array(array)))
 }
 
-/// Tokens of a padded example of `time` positions: the first half and one.
+/// Returns the tokens of a padded example of `time` positions: half of them and one.
 fn tokens(time: usize) -> usize {
     (time / 2 + 1).min(time)
 }
 
-/// What `cumsum` over the rows of `[rows, time]` takes meanwhile: for a single row CUB's scan does it, whose scratch is a word and a flag for each
-/// tile and 32 more, aligned (sizes as recorded with compute capability 9.0); for more rows nothing.
+/// Allocates the scratch of `cumsum` over the rows of `[rows, time]`. A single row is scanned by CUB, whose scratch is a word and a flag for each
+/// tile and 32 more, aligned (sizes as recorded with compute capability 9.0); more rows need none.
 pub(super) fn scan(sums: &Array, [rows, time]: [usize; 2]) -> Result<()> {
     if rows == 1 && sums.device().profile().torch_temporaries {
         let descriptors = 2 * sums.dtype().size() as usize * (time.div_ceil(SCAN_TILE) + 32);
@@ -289,15 +289,15 @@ pub(super) fn scan(sums: &Array, [rows, time]: [usize; 2]) -> Result<()> {
     Ok(())
 }
 
-/// Elements that a tile of CUB's scan takes.
+/// Elements per tile of CUB's scan.
 const SCAN_TILE: usize = 2048;
 
-/// The mask as bool.
+/// Converts the mask to bool.
 fn as_bool(mask: &Tensor) -> Result<Array> {
     Array::empty(mask.device(), mask.dims(), DType::Bool)
 }
 
-/// `fast_all`: a sum in i64, for which the mask is converted, compared with the number of elements.
+/// `fast_all`: compares a sum in i64, for which the mask is converted, with the number of elements.
 fn look_for_padding(mask: &Tensor) -> Result<()> {
     let device = mask.device();
     let sum = {
@@ -310,7 +310,7 @@ fn look_for_padding(mask: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// Which keys a position sees that sees those up to its own, a bool `[queries, keys]`.
+/// Returns a bool `[queries, keys]`, true for keys up to the position itself.
 pub(super) fn past(device: &Device, [queries, keys]: [usize; 2]) -> Result<Array> {
     let seen = Array::empty(device, &[queries, keys], DType::Bool)?;
     if device.computes() {
@@ -319,7 +319,7 @@ pub(super) fn past(device: &Device, [queries, keys]: [usize; 2]) -> Result<Array
     Ok(seen)
 }
 
-/// The most negative finite number.
+/// Returns the most negative finite number.
 pub(super) fn least(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => -65504.0,

@@ -1,4 +1,4 @@
-//! By which release's rules a network is predicted, and how far the release that is meant was from them.
+//! Release whose rules predict a network, and the distance of the requested release from them.
 
 use lab_base::error;
 
@@ -6,16 +6,16 @@ use super::keys::Keys;
 use super::options::{Attention, Options, Script};
 use super::releases::{EARLIER, REPRESENTED, Release, TURN};
 
-/// The families whose recorded programs of [`EARLIER`] are represented, equal in every row.
+/// Families whose recorded programs of [`EARLIER`] are represented, equal in every row.
 const EARLIER_FAMILIES: [&str; 5] = ["gemma", "llama", "mistral", "qwen2", "qwen3"];
 
-/// The release whose rules stand for this one's.
+/// Returns the release whose rules stand for this one's.
 fn rules_for(release: Release, model_type: &str) -> Release {
     if release < TURN && EARLIER_FAMILIES.contains(&model_type) { EARLIER } else { REPRESENTED }
 }
 
-/// How far the recorded peaks of a release were from those of the release whose rules stand for it, in per mille: the lowest and the highest of three
-/// programs of a family, in float32, in bfloat16 with checkpointing, under autocast with written-out attention.
+/// Recorded peaks of a release relative to those of the release whose rules stand for it, in per mille: the lowest and the highest of three programs
+/// of a family, in float32, in bfloat16 with checkpointing, under autocast with written-out attention.
 struct Measured {
     release: Release,
     rules: Release,
@@ -83,18 +83,18 @@ const MEASURED: &[Measured] = &[
     },
 ];
 
-/// The release that a network is meant for, and what is said where that is not the one whose rules are used.
+/// Release requested for a network, and a note if it is not the one whose rules are used.
 pub(super) struct Meant {
-    /// Options as the release has them; its rules stand for `transformers`.
+    /// Options with the release whose rules are used in `transformers`.
     pub(super) options: Options,
     pub(super) warning: Option<String>,
 }
 
 impl Meant {
-    /// What the options say, else the file, else [`REPRESENTED`].
+    /// Reads the release from the options, else from the file, else takes [`REPRESENTED`].
     ///
     /// # Errors
-    /// [`error::Error::Usage`] for what is not a release.
+    /// [`error::Error::Usage`] for a value that is not a release.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Self> {
         let written = keys.name("transformers_version", "")?;
         let (of, release) = match options.transformers {
@@ -119,12 +119,12 @@ impl Meant {
     }
 }
 
-/// Whether a release has no other attention for this family.
+/// True if a release has only written-out attention for this family.
 fn written_out_only(release: Release, model_type: &str) -> bool {
     matches!(model_type, "t5" | "mt5") && release.major < 5
 }
 
-/// By which rules a network of this release is predicted, and how far from them the nearest recorded release was.
+/// Describes the rules that predict a network of this release, and the distance of the nearest recorded release from them.
 fn deviation(release: Release, rules: Release, model_type: &str) -> String {
     let eager =
         if written_out_only(release, model_type) { " with written-out attention, the only one it has" } else { "" };

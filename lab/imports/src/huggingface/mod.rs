@@ -1,8 +1,8 @@
 //! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and freed, so
 //! that their memory is what PyTorch takes for them.
 //!
-//! One architecture per file. What is read is release 5.23 of the library (`meant.rs` says how far others are from it); its defaults stand for keys
-//! that are absent. What a configuration asks for and no network here does is refused by name.
+//! There is one architecture per file. The rules are those of release 5.23 of the library (`meant.rs` says how far others are from it); its defaults
+//! stand for absent keys. Features of a configuration that no network here supports are refused by name.
 
 mod attention;
 mod batches;
@@ -74,14 +74,14 @@ use lab_models::{Architecture, Defaults, Input, Loss, Places, Task};
 /// Largest file that is read.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Most layers that a configuration may ask for: a hundred times as many as any has.
+/// Largest number of layers that a configuration may have: a hundred times as many as any has.
 const MAX_LAYERS: usize = 10_000;
 
-/// Why a network with another head is trained as a whole.
+/// Reason why a network with another head is trained as a whole.
 const OWN_LOSS: &str =
     "only language models and classes of pictures are split or divided: this head computes its own loss";
 
-/// A network as its configuration describes it.
+/// A network as described by its configuration.
 pub struct Pretrained {
     name: String,
     file: String,
@@ -89,7 +89,7 @@ pub struct Pretrained {
     family: Box<dyn Family>,
     head: HeadConfig,
     options: Options,
-    /// What the file says and nobody here knows; one sentence each.
+    /// Keys of the file that are not known here; one sentence each.
     pub warnings: Vec<String>,
 }
 
@@ -187,7 +187,7 @@ impl Pretrained {
         self.family.sizes()
     }
 
-    /// Whether examples are pictures, not tokens.
+    /// True if examples are images, not tokens.
     fn sees_pictures(&self) -> bool {
         matches!(self.family.kind(), Kind::Pictures { .. })
     }
@@ -212,17 +212,17 @@ impl Pretrained {
         Err(Error::usage("attention_mask", problem))
     }
 
-    /// What was chosen beside the configuration.
+    /// Returns the options beside the configuration.
     pub fn options(&self) -> &Options {
         &self.options
     }
 
-    /// The type that the configuration names for its weights.
+    /// Returns the type that the configuration names for its weights.
     pub fn saved_type(&self) -> &SavedType {
         &self.saved_type
     }
 
-    /// The type that `from_pretrained` loads the weights in, unless a script asks for another.
+    /// Returns the type in which `from_pretrained` loads the weights, unless a script names another.
     ///
     /// # Errors
     /// [`Error::Usage`] naming a type that is not represented.
@@ -230,17 +230,17 @@ impl Pretrained {
         self.saved_type.loaded(self.options.load_as, &self.file)
     }
 
-    /// Most tokens per example, as the configuration says; `None` for images.
+    /// Returns the largest number of tokens per example in the configuration; `None` for images.
     pub fn positions(&self) -> Option<usize> {
         (!self.sees_pictures()).then(|| self.sizes().positions)
     }
 
-    /// Whether it is a language model, or the classes of pictures: a chain of blocks with scores that are compared with the batch's targets.
+    /// True for a language model or an image classifier: a chain of blocks whose scores are compared with the batch's targets.
     fn scores_targets(&self) -> bool {
         self.head.head.is_language_model() || self.head.head == Head::ImageClassification
     }
 
-    /// How its call ends.
+    /// Returns the ending of its call.
     fn ending(&self) -> Ending {
         if self.scores_targets() {
             return Ending::Scores(self.task().loss);
@@ -259,10 +259,10 @@ impl Pretrained {
         }
     }
 
-    /// What the library's `Trainer` does with its labels.
+    /// Returns how the library's `Trainer` counts its labels.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a network that it cannot train, or was not recorded training.
+    /// [`Error::Usage`] for a network that it cannot train, or that was not recorded with it.
     fn counting(&self) -> Result<Counting> {
         let ending = self.ending();
         let kind = self.family.kind();
@@ -277,12 +277,12 @@ impl Pretrained {
         }
         let scores = matches!(ending, Ending::Scores(_));
         Ok(Counting {
-            // Where an answer begins and ends is not under `labels`.
+            // The beginning and end of an answer are not under `labels`.
             counts: !matches!(ending, Ending::Span { .. }),
             // `_loss_shifts_labels`. GPT-2 names no `loss_type`, and is counted like the encoders.
             shifted: matches!(ending, Ending::Scores(Loss::NextToken { .. }))
                 && !matches!(kind, Kind::Decoder { shifted: false, .. }),
-            // These call a cross entropy of their own, as other heads do, which knows of no count.
+            // These call a cross entropy of their own, as other heads do, without the count.
             passed: scores && !matches!(kind, Kind::Encoder { .. } | Kind::EncoderDecoder),
         })
     }
@@ -293,7 +293,7 @@ impl Pretrained {
     }
 }
 
-/// A script around it that has a result and computes the loss itself; what is cached goes with the forward pass.
+/// Network in a script that holds the result and computes the loss itself; the cache is freed with the forward pass.
 impl Architecture for Pretrained {
     /// The `model_type`.
     fn name(&self) -> &str {
@@ -328,7 +328,8 @@ impl Architecture for Pretrained {
         Defaults { batch, optimizer: "adamw", lr: 1e-4 }
     }
 
-    /// Not represented: batches that the library refuses, or whose temporaries are not recorded; token types of one position for several examples; weights that the library clamps for or keeps in another type.
+    /// Refuses what is not represented: batches that the library refuses, or whose temporaries are not recorded; token types of one position for
+    /// several examples; weights that the library clamps for or keeps in another type.
     fn check(&self, batch: usize, weights: DType) -> Result<()> {
         self.family.check(batch)?;
         if self.family.kind() == Kind::EncoderDecoder && weights == DType::F16 {

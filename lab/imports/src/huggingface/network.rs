@@ -1,4 +1,4 @@
-//! A network of the `transformers` library: what comes before its blocks, the blocks, what comes after, and its loss, which is computed inside.
+//! A network of the `transformers` library: embeddings, blocks, output layers, and its loss, which is computed inside.
 
 use std::sync::Arc;
 
@@ -16,46 +16,47 @@ use super::inputs::Inputs;
 use super::layers::{self, Activation};
 use super::stage::Stage;
 
-/// What the library's `Trainer` counts and passes as `num_items_in_batch` for a network.
+/// How the library's `Trainer` counts labels and passes `num_items_in_batch`.
 #[derive(Clone, Copy)]
 pub(super) struct Counting {
-    /// Whether there are `labels` to count. Where there are none, a loss is divided by the number of micro-batches.
+    /// True if there are `labels` to count. Without them, a loss is divided by the number of micro-batches.
     pub(super) counts: bool,
-    /// Whether labels are shifted by one inside the loss, and counted so.
+    /// True if labels are shifted by one inside the loss, and counted shifted.
     pub(super) shifted: bool,
-    /// Whether the loss is divided by the count, which it is given in any case.
+    /// True if the loss is divided by the count, which it receives in any case.
     pub(super) passed: bool,
 }
 
-/// What a call returns. What a script holds of it decides how long it lives.
+/// Result of a call. What a script holds of it decides how long it lives.
 pub struct Output {
     /// The loss, a scalar.
     pub loss: Tensor,
-    /// Scores before the softmax; of a base model its hidden states.
+    /// Scores before the softmax; for a base model its hidden states.
     pub logits: Vec<Tensor>,
     /// Keys and values of each layer, the last one first, with `use_cache`.
     pub past_key_values: Vec<LayerCache>,
-    /// What an encoder gave to the decoder behind it.
+    /// Output of the encoder for the decoder after it.
     pub encoder_last_hidden_state: Option<Tensor>,
 }
 
-/// All of a network but its output layer and loss.
+/// A network without its output layer and loss.
 pub(super) trait Body: Send + Sync + 'static {
     fn forward(&self, inputs: &Inputs) -> Result<Hidden>;
 
-    /// The output layer: scores of the last hidden states.
+    /// Applies the output layer: scores of the last hidden states.
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 
-/// What a head gives.
+/// Result of a head.
 pub(super) struct Scores {
     pub(super) scores: Tensor,
-    /// What its last layer was given: a local variable of the library's function, which lives until that returns.
+    /// Input of its last layer: a local variable of the library's function, which lives until the function returns.
     pub(super) input: Tensor,
 }
 
 impl Scores {
-    /// Of layers, whose results on the way have the same name in the library, so that each goes with the next one; the last layer's has its own.
+    /// Applies layers. In the library their intermediate results share one name, so each is freed when the next one exists; the last layer's has its
+    /// own.
     pub(super) fn of(layers: &Sequential, hidden: &Tensor) -> Result<Self> {
         let mut input = hidden.clone();
         let Some((last, before)) = layers.modules().split_last() else {
@@ -68,23 +69,23 @@ impl Scores {
     }
 }
 
-/// What a body returns.
+/// Result of a body.
 pub(super) struct Hidden {
     /// The last hidden states.
     pub(super) last: Tensor,
-    /// What a pooler made of them: the head reads it in their place.
+    /// Result of a pooler, which the head reads instead.
     pub(super) pooled: Option<Tensor>,
-    /// What was cached, in the order in which it is freed.
+    /// Caches, in the order in which they are freed.
     pub(super) caches: Vec<Arc<DynamicCache>>,
-    /// The last hidden states of the encoder, where there is one beside the decoder.
+    /// Last hidden states of the encoder, if there is one beside the decoder.
     pub(super) encoder: Option<Tensor>,
-    /// What the library's function holds until the loss is there.
+    /// Variables of the library's function, which live until the loss exists.
     pub(super) variables: Variables,
 }
 
-/// What comes before the blocks: embeddings.
+/// Embeddings, which come before the blocks.
 pub(super) trait InputEmbeddings: Send + Sync + 'static {
-    /// `stage` makes what the blocks are given, where some lie on the same device.
+    /// Computes the embeddings; `stage` makes the inputs of the blocks, if some lie on the same device.
     fn forward(
         &self,
         input: &Tensor,
@@ -93,33 +94,33 @@ pub(super) trait InputEmbeddings: Send + Sync + 'static {
     ) -> Result<EmbeddingOutput>;
 }
 
-/// What is there when the first block begins.
+/// Output of the embeddings, and the inputs that all blocks share.
 pub(super) struct EmbeddingOutput {
     /// The hidden states.
     pub(super) hidden: Tensor,
-    /// What the blocks are given besides.
+    /// Further inputs of the blocks.
     pub(super) context: BlockInputs,
-    /// Local variables of the library's function, in the order of their assignment: they live until it returns, behind the last norm.
+    /// Local variables of the library's function, in the order of their assignment: they live until it returns, after the last norm.
     pub(super) variables: Variables,
 }
 
 impl EmbeddingOutput {
-    /// Of hidden states that a variable of the library's function holds.
+    /// Makes it of hidden states that a variable of the library's function holds.
     pub(super) fn held(hidden: Tensor, context: BlockInputs) -> Self {
         Self { hidden: hidden.clone(), context, variables: Variables(vec![hidden]) }
     }
 }
 
-/// Tensors that are freed from the first to the last.
+/// Tensors that are freed from first to last.
 #[derive(Default)]
 pub(super) struct Variables(#[expect(dead_code, reason = "it holds them, no more")] pub(super) Vec<Tensor>);
 
-/// What comes after the blocks.
+/// Layers after the blocks.
 pub(super) trait OutputHead: Send + Sync + 'static {
-    /// What is still the body's: the last norm.
+    /// Applies the body's last norm.
     fn norm(&self, hidden: Tensor) -> Result<Tensor>;
 
-    /// And what a pooler makes of that, where the body has one.
+    /// Applies the body's pooler, if it has one.
     fn pooled(&self, _: &Tensor) -> Result<Option<Tensor>> {
         Ok(None)
     }
@@ -127,7 +128,7 @@ pub(super) trait OutputHead: Send + Sync + 'static {
     fn scores(&self, hidden: &Tensor) -> Result<Scores>;
 }
 
-/// The usual end: a norm, where there is one a pooler, and layers that give the scores.
+/// The usual end: a norm, a pooler if there is one, and layers that compute the scores.
 pub(super) struct NormedHead<N> {
     pub(super) norm: N,
     pub(super) pooler: Option<Sequential>,
@@ -135,7 +136,7 @@ pub(super) struct NormedHead<N> {
 }
 
 impl<N: Module + 'static> NormedHead<N> {
-    /// A decoder's end, at `init`: the scores of tokens, or what the head makes of them; `classifier` is the name of the layer that classifies tokens.
+    /// Makes a decoder's end, at `init`: the scores of tokens, or another head; `classifier` is the name of the layer that classifies tokens.
     pub(super) fn of_decoder(
         init: &Init,
         common: &Common,
@@ -164,7 +165,7 @@ impl<N: Module + 'static> OutputHead for NormedHead<N> {
     }
 }
 
-/// The end of an encoder that guesses hidden tokens: a transform, a norm, and the scores of all tokens.
+/// End of an encoder that predicts masked tokens: a transform, a norm, and the scores of all tokens.
 pub(super) struct MaskedHead {
     pub(super) scope: ScopeId,
     pub(super) activation: Activation,
@@ -189,19 +190,19 @@ impl OutputHead for MaskedHead {
     }
 }
 
-/// A network's parts, each on its device.
+/// Parts of a network, each on its device.
 pub(super) struct Parts {
     pub(super) embeddings: Box<dyn InputEmbeddings>,
     pub(super) blocks: Vec<Arc<dyn Block>>,
     pub(super) output: Box<dyn OutputHead>,
-    /// One for each device that has blocks, in their order.
+    /// One stage for each device that has blocks, in order.
     pub(super) stages: Vec<Stage>,
-    /// The path of the module around all but the output layer.
+    /// Path of the module around everything except the output layer.
     pub(super) body: &'static str,
 }
 
 impl Parts {
-    /// One for each device that has some of `layers` blocks, made through the place of the first one there.
+    /// Makes a stage for each device that has some of `layers` blocks, through the place of the first block there.
     pub(super) fn stages(at: &Places<'_>, layers: usize, stage: impl Fn(&Init) -> Result<Stage>) -> Result<Vec<Stage>> {
         let mut first: Vec<Init> = (1..=layers).map(at).collect();
         first.dedup_by(|next, last| last.device().is_same(next.device()));
@@ -216,12 +217,12 @@ pub struct Network {
 }
 
 impl Network {
-    /// Of a body that was made.
+    /// Makes it of a body.
     pub(super) fn new(body: Box<dyn Body>, ending: Ending) -> Self {
         Self { body, ending }
     }
 
-    /// One forward pass.
+    /// Runs one forward pass.
     pub fn forward(&self, inputs: &Inputs) -> Result<Output> {
         let Hidden { last, pooled, caches, encoder, variables } = self.body.forward(inputs)?;
         let Scores { scores, input } = self.body.scores(pooled.as_ref().unwrap_or(&last))?;
@@ -236,7 +237,7 @@ impl Network {
     }
 }
 
-/// The body of a network that is a chain of blocks.
+/// Body of a network that is a chain of blocks.
 pub(super) struct Chain {
     scope: ScopeId,
     embeddings: Box<dyn InputEmbeddings>,
@@ -246,7 +247,7 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    /// Of parts that were made through `init`. `None` for a network without blocks.
+    /// Makes it of parts that were made through `init`. `None` for a network without blocks.
     pub(crate) fn new(parts: Parts, init: &Init) -> Option<Self> {
         let Parts { embeddings, blocks, output, stages, body } = parts;
         let stage = stages.into_iter().next()?;

@@ -21,7 +21,7 @@ use super::stage::Stage;
 /// Rows of the position table that no position uses.
 const OFFSET: usize = 2;
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     embedding_width: usize,
@@ -30,7 +30,7 @@ pub(super) struct Own {
     bias: bool,
 }
 
-/// What its configuration says.
+/// Configuration of this family.
 pub(super) type Config = config::Config<Own>;
 
 impl Config {
@@ -98,7 +98,7 @@ impl Family for Config {
     }
 }
 
-/// All but the output layer.
+/// Name of everything except the output layer.
 const BODY: &str = "model.decoder";
 
 fn linear(init: &Init, inputs: usize, outputs: usize, bias: bool) -> Result<Linear> {
@@ -112,7 +112,7 @@ struct Embeddings {
 }
 
 impl Embeddings {
-    /// Positions from the mask: `(cumsum(mask)·mask − 1).long()`, and the mask, of ones in f32 where none is passed.
+    /// Computes positions from the mask, `(cumsum(mask)·mask − 1).long()`, and returns them with the mask: ones in f32 if none is passed.
     fn positions(ids: &Tensor, attention_mask: Option<&Tensor>) -> Result<(Tensor, Tensor)> {
         let (device, dims) = (ids.device(), [ids.dims()[0], ids.dims()[1]]);
         let mask = match attention_mask {

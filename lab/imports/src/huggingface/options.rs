@@ -1,4 +1,4 @@
-//! What is chosen beside a configuration, and what is said of a network.
+//! Options beside a configuration, and the sizes shown of a network.
 
 use lab_base::named;
 
@@ -6,39 +6,39 @@ use super::dtype::LoadAs;
 use super::head::Head;
 use super::releases::{REPRESENTED, Release, Rules};
 
-/// What is chosen beside the configuration.
+/// Options beside the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Tokens per example; as many as there are positions unless said. Images have none.
+    /// Tokens per example; by default as many as there are positions. Images have none.
     pub sequence: Option<usize>,
     /// How attention is computed.
     pub attention: Attention,
     /// `gradient_checkpointing_enable(use_reentrant=False)`.
     pub checkpoint: bool,
-    /// Whether batches come with an `attention_mask`.
+    /// The `attention_mask` of batches.
     pub attention_mask: AttentionMask,
-    /// Which head stands on the hidden states; that of `architectures` unless said.
+    /// Head on the hidden states; by default that of `architectures`.
     pub head: Option<Head>,
-    /// Texts that an example of multiple choice has; 4 unless said.
+    /// Texts per example of multiple choice; 4 by default.
     pub choices: Option<usize>,
-    /// The library's release; that of `transformers_version` unless said.
+    /// Release of the library; by default that of `transformers_version`.
     pub transformers: Option<Release>,
-    /// Whether the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
+    /// True if the library makes the network on the device itself (`with torch.device("cuda")`), not in main memory to move it there.
     pub built_on_device: bool,
-    /// What `from_pretrained` is given as `dtype`.
+    /// The `dtype` argument of `from_pretrained`.
     pub load_as: LoadAs,
-    /// Whose training loop is around it.
+    /// Training loop.
     pub script: Script,
 }
 
 impl Options {
-    /// Whether a network whose configuration says `use_cache` fills a cache: not where blocks are computed twice, and not in the library's
-    /// `Trainer`, which sets `use_cache` to false (release 5.23; `TrainingArguments.use_cache`).
+    /// True if a network whose configuration has `use_cache` fills a cache: not if blocks are recomputed, nor in the library's `Trainer`, which sets
+    /// `use_cache` to false (release 5.23; `TrainingArguments.use_cache`).
     pub(super) fn caches(&self, use_cache: bool) -> bool {
         use_cache && !self.checkpoint && self.script == Script::Plain
     }
 
-    /// In what the release differs from others.
+    /// Returns the rules of the release.
     pub(super) fn rules(&self) -> Rules {
         Rules::of(self.transformers.unwrap_or(REPRESENTED))
     }
@@ -80,13 +80,13 @@ pub enum Attention {
     Sdpa,
 }
 
-/// The sizes that one line about a network says.
+/// Sizes for a line about a network.
 pub(super) struct Sizes {
     pub(super) layers: usize,
     pub(super) width: usize,
     pub(super) heads: usize,
     /// Tokens of the vocabulary, or classes.
     pub(super) classes: usize,
-    /// Most tokens per example.
+    /// Largest number of tokens per example.
     pub(super) positions: usize,
 }

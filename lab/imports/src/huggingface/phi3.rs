@@ -21,7 +21,7 @@ use super::rotary::{self, Angles, Rope, RopeKeys, RotaryEmbedding};
 use super::stage::Stage;
 use super::windows::{WindowKeys, Windows};
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     key_heads: usize,
@@ -31,7 +31,7 @@ pub(super) struct Own {
     windows: Windows,
 }
 
-/// What its configuration says.
+/// Configuration of this family.
 pub(super) type Config = config::Config<Own>;
 
 impl Config {
@@ -67,7 +67,7 @@ impl Config {
         if !config.own.rope.is_default() && !config.own.rope.is_longrope() {
             return Err(keys.error("rope_scaling", "this model knows default and longrope"));
         }
-        // An odd number of elements is rotated with one more.
+        // An odd number of rotated elements is rounded up.
         if config.rotated() == 0 || config.rotated().next_multiple_of(2) > config.own.head {
             let problem = format!("{} of {} elements rotated is not represented", config.rotated(), config.own.head);
             return Err(keys.error("partial_rotary_factor", problem));
@@ -78,7 +78,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Elements of a head that are rotated.
+    /// Returns the number of rotated elements of a head.
     fn rotated(&self) -> usize {
         (self.own.head as f64 * self.own.rope.share) as usize
     }
@@ -109,7 +109,7 @@ impl Family for Config {
     }
 }
 
-/// All but the output layer.
+/// Name of everything except the output layer.
 const BODY: &str = "model";
 
 const SMALL: Fill = Fill::Normal { std: 0.02 };
@@ -146,7 +146,7 @@ impl Layer {
     fn attention(&self, hidden: &Tensor, context: &BlockInputs) -> Result<(Tensor, Weights)> {
         let c = &self.config;
         let qkv = self.qkv_proj.forward(hidden)?;
-        // All three are cut out before any is seen as heads: backward goes the other way.
+        // All three are sliced before any is viewed as heads: the backward pass runs in reverse order.
         let part = |before: usize, heads: usize| ops::narrow(&qkv, 2, before * c.own.head, heads * c.own.head);
         let (q, k) = (part(0, c.heads)?, part(c.heads, c.own.key_heads)?);
         let v = part(c.heads + c.own.key_heads, c.own.key_heads)?;
@@ -175,7 +175,7 @@ impl Layer {
     }
 }
 
-/// Queries and keys, of which the first elements are rotated by their positions' angles.
+/// Rotates the first elements of queries and keys by their positions' angles.
 fn rotated(q: &Tensor, k: &Tensor, context: &BlockInputs) -> Result<(Tensor, Tensor)> {
     let Some(Angles { sin, cos }) = &context.rotary else {
         return Err(memcore::Error::shape("rotary", "positions without angles"));
@@ -187,7 +187,7 @@ fn rotated(q: &Tensor, k: &Tensor, context: &BlockInputs) -> Result<(Tensor, Ten
         let turning = if part == head { ops::alias(x)? } else { ops::narrow(x, 3, 0, part)? };
         Ok::<_, memcore::Error>([turning, ops::narrow(x, 3, part, head - part)?])
     };
-    // Both are taken apart before either is rotated: backward goes the other way.
+    // Both are sliced before either is rotated: the backward pass runs in reverse order.
     let (q, k) = (parts(q)?, parts(k)?);
     let turn = |[turning, passing]: &[Tensor; 2]| {
         let rotated = rotary::rotated(turning, &cos, &sin)?;

@@ -11,13 +11,13 @@ use super::blocks::{self, Block, BlockInputs};
 use super::network::{EmbeddingOutput, InputEmbeddings, OutputHead, Parts, Variables};
 use super::stage::Stage;
 
-/// What the pieces of one device share: what its blocks are given, from the first piece there to the last.
+/// Shared state of the pieces on one device: the inputs of its blocks, from the first piece there to the last.
 struct OpenStage {
     stage: Stage,
     open: Mutex<Option<Arc<StageInputs>>>,
 }
 
-/// Freed as a whole: what is given first, then the variables.
+/// Freed as a whole: inputs first, then variables.
 struct StageInputs {
     blocks: BlockInputs,
     _variables: Variables,
@@ -42,7 +42,7 @@ impl OpenStage {
     }
 }
 
-/// The pieces of parts that were made through `at`: the embeddings, the blocks, the output.
+/// Makes the pieces of parts that were made through `at`: the embeddings, the blocks, the output.
 pub(super) fn of(parts: Parts, at: &Places<'_>) -> Vec<Box<dyn Module>> {
     let Parts { embeddings, blocks, output, stages, body } = parts;
     let last = blocks.len() + 1;
@@ -71,7 +71,7 @@ pub(super) fn of(parts: Parts, at: &Places<'_>) -> Vec<Box<dyn Module>> {
 struct EmbeddingsPiece {
     scope: ScopeId,
     embeddings: Box<dyn InputEmbeddings>,
-    /// Where the first block lies on the same device.
+    /// Set if the first block is on the same device.
     stage: Option<Arc<OpenStage>>,
 }
 
@@ -90,9 +90,9 @@ impl Module for EmbeddingsPiece {
 struct BlockPiece {
     block: Arc<dyn Block>,
     stage: Arc<OpenStage>,
-    /// Whether it is the first piece on its device.
+    /// True for the first piece on its device.
     opens: bool,
-    /// Whether it is the last one there.
+    /// True for the last piece on its device.
     closes: bool,
 }
 
@@ -115,7 +115,7 @@ impl Module for BlockPiece {
 struct OutputPiece {
     scope: ScopeId,
     output: Box<dyn OutputHead>,
-    /// Where the last block lies on the same device.
+    /// Set if the last block is on the same device.
     stage: Option<Arc<OpenStage>>,
 }
 

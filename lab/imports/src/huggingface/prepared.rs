@@ -1,4 +1,4 @@
-//! What every training loop of such a network has: the network, its optimizer, and where batches come from.
+//! Common part of every training loop of such a network: the network, its optimizer, and the source of batches.
 
 use lab_base::error::{Error, Result};
 use lab_models::Architecture;
@@ -11,23 +11,23 @@ use super::Pretrained;
 use super::batches::Batches;
 use super::network::Network;
 
-/// A network on its device, ready for the first batch. Dropped in the order of a script's variables.
+/// A network on its device, ready for the first batch. Freed in the order of a script's variables.
 pub(super) struct Prepared {
     pub(super) device: Device,
     pub(super) network: Network,
-    /// As `model.parameters()` gives them.
+    /// Parameters in the order of `model.parameters()`.
     pub(super) parameters: Vec<Parameter>,
-    /// As the optimizer has them.
+    /// Parameters in the optimizer's order.
     optimized: Vec<Parameter>,
     pub(super) update: Update,
     pub(super) batches: Batches,
     pub(super) settings: RunSettings,
-    /// The switch between training and evaluation.
+    /// Switch between training and evaluation.
     training: Training,
 }
 
 impl Prepared {
-    /// Builds the network, in the phase `model`, and what updates its parameters.
+    /// Builds the network, in the phase `model`, and its optimizer.
     ///
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work; those of the device.
@@ -51,7 +51,7 @@ impl Prepared {
         Ok(Self { device, network, parameters, optimized, update, batches, settings, training })
     }
 
-    /// What its future depends on. These networks have no buffers that a file holds.
+    /// Returns the state that its future depends on. These networks have no buffers that a file holds.
     pub(super) fn parts(&mut self) -> Parts<'_> {
         Parts {
             devices: vec![&self.device],
@@ -69,7 +69,7 @@ impl Prepared {
         self.parameters.iter().map(|p| p.array().numel() as u64).sum()
     }
 
-    /// How much of the test data it gets right, where there are some.
+    /// Returns the accuracy on the test data, if there are any.
     pub(super) fn accuracy(&self) -> Result<Option<Accuracy>> {
         let Source::Dataset { data, .. } = self.batches.source() else { return Ok(None) };
         self.training.set(false);

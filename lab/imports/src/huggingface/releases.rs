@@ -1,4 +1,4 @@
-//! Releases of the transformers library, and in what they differ.
+//! Releases of the transformers library, and their differences.
 
 use std::fmt;
 use std::str::FromStr;
@@ -24,12 +24,12 @@ pub(super) const EARLIER: Release = Release { major: 4, minor: 51 };
 pub(super) const TURN: Release = Release { major: 4, minor: 53 };
 
 impl Release {
-    /// Whether the library's own `Trainer` is represented as this release has it.
+    /// True if the library's own `Trainer` is represented for this release.
     pub fn has_trainer(self) -> bool {
         self.major >= REPRESENTED.major
     }
 
-    /// What `from_pretrained` is given as `dtype` unless a script says it: release 5 made `"auto"` the default.
+    /// Returns the default `dtype` of `from_pretrained`: release 5 made it `"auto"`.
     pub fn loads_as(self) -> LoadAs {
         if self.major < 5 { LoadAs::Float32 } else { LoadAs::Saved }
     }
@@ -44,7 +44,7 @@ impl fmt::Display for Release {
 impl FromStr for Release {
     type Err = String;
 
-    /// `4.51`, or with what may follow: `4.51.3`, `5.0.0.dev0`.
+    /// Parses `4.51`, or a longer form: `4.51.3`, `5.0.0.dev0`.
     fn from_str(text: &str) -> Result<Self, String> {
         let mut numbers = text.split('.').map(str::parse);
         match (numbers.next(), numbers.next()) {
@@ -56,25 +56,25 @@ impl FromStr for Release {
 
 as_text!(Release);
 
-/// In what releases differ, as far as it is represented.
+/// Differences between releases, as far as represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rules {
-    /// The cache holds keys and values as they are; later ones concatenate them with what was there, which is nothing.
+    /// The cache holds keys and values without a copy; later releases concatenate them with the earlier ones, even if there are none.
     pub(super) caches_as_is: bool,
     /// The fused kernel is given a key for each query head, and everything contiguous.
     pub(super) repeats_keys: bool,
-    /// Positions are a range; later ones add how many tokens were seen before.
+    /// Positions are a range; later releases add the number of tokens seen before.
     pub(super) plain_positions: bool,
-    /// Angles are a product of matrices, of frequencies that the device holds once.
+    /// Angles are a product of matrices, from frequencies that the device holds once.
     pub(super) multiplies_matrices: bool,
-    /// A mask that is added is a triangle, one key longer than the sequence; batches are not searched for packed sequences.
+    /// An added mask is a triangle, one key longer than the sequence; batches are not searched for packed sequences.
     pub(super) triangular_mask: bool,
     /// Gemma's embeddings are scaled by a number, not by a tensor on the device.
     pub(super) scales_by_number: bool,
 }
 
 impl Rules {
-    /// Of [`EARLIER`] or of [`REPRESENTED`].
+    /// Returns the rules of [`EARLIER`] or of [`REPRESENTED`].
     pub(super) fn of(release: Release) -> Self {
         let earlier = release < TURN;
         Self {

@@ -4,14 +4,14 @@ use memcore::memory::ScopeId;
 use memcore::nn::{Fill, Init, Module, Parameter};
 use memcore::{DType, Result, Tensor, context, ops};
 
-/// In what the families differ.
+/// Variant of the norm, by family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
-    /// `LlamaRMSNorm`: normalised in f32, converted output, then times the weight.
+    /// `LlamaRMSNorm`: normalised in f32, converted, then multiplied by the weight.
     Weight,
-    /// `T5LayerNorm`: the root in f32, the product with it in the type that comes of that, converted only to a narrow weight's.
+    /// `T5LayerNorm`: the root in f32, the product with it in the resulting type, converted only to a narrow weight's type.
     WideRoot,
-    /// `GemmaRMSNorm`: normalised in f32, times one more than the weight in f32, then converted output.
+    /// `GemmaRMSNorm`: normalised in f32, multiplied by 1 + weight in f32, then converted.
     OnePlusWeight,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Norm {
 }
 
 impl Norm {
-    /// Of `width` elements.
+    /// Makes a norm of `width` elements.
     pub(crate) fn new(init: &Init, width: usize, eps: f64, form: Form) -> Result<Self> {
         let first = if form == Form::OnePlusWeight { 0.0 } else { 1.0 };
         let weight = init.parameter("weight", &[width], Fill::Constant(first))?;

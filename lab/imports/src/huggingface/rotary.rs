@@ -19,25 +19,25 @@ pub(super) struct Rope {
     /// Share of each head that is rotated.
     pub(super) share: f64,
     scaling: Scaling,
-    /// Whether the module is made on the device itself.
+    /// True if the module is made on the device itself.
     built_there: bool,
-    /// Whether angles are a product of matrices, and the frequencies are on the device once.
+    /// True if angles are a product of matrices, and the device holds the frequencies once.
     matrices: bool,
 }
 
-/// How a model's configuration calls things, and what stands for what it does not say.
+/// RoPE's keys in a configuration, and their defaults.
 pub(super) struct RopeKeys {
     pub(super) theta: &'static str,
     pub(super) share: &'static str,
-    /// Share of each head that is rotated.
+    /// Default share of each head that is rotated.
     pub(super) usual_share: f64,
     pub(super) positions: usize,
-    /// Positions at first, where the model has a key of its own for them.
+    /// Original number of positions, if the model has a key of its own for it.
     pub(super) original: Option<usize>,
 }
 
 impl Rope {
-    /// `rope_parameters`, or the older `rope_theta` and `rope_scaling`.
+    /// Reads `rope_parameters`, or the older `rope_theta` and `rope_scaling`.
     pub(super) fn read(keys: &Keys<'_>, names: RopeKeys, options: &Options) -> error::Result<Self> {
         let theta = keys.number(names.theta, 10_000.0)?;
         let share = keys.number(names.share, names.usual_share)?;
@@ -48,7 +48,7 @@ impl Rope {
             (None, None) => ("rope_parameters", &nothing),
         };
         let number = |name: &str| given.get(name).and_then(Value::as_f64);
-        // A key of its own has precedence.
+        // The model's own key has precedence.
         let outside = keys.optional_size("original_max_position_embeddings")?.or(names.original);
         let inside = given.get("original_max_position_embeddings").and_then(Value::as_u64).map(|n| n as usize);
         let original = outside.or(inside).unwrap_or(names.positions);
@@ -74,12 +74,12 @@ impl Rope {
         })
     }
 
-    /// Whether frequencies are as they are.
+    /// True if frequencies are unchanged.
     pub(super) fn is_default(&self) -> bool {
         matches!(self.scaling, Scaling::None)
     }
 
-    /// Whether they are divided by lists of numbers.
+    /// True if they are divided by lists of numbers.
     pub(super) fn is_longrope(&self) -> bool {
         matches!(self.scaling, Scaling::LongRope(_))
     }
@@ -96,19 +96,19 @@ pub(super) struct Angles {
     pub(super) cos: Tensor,
 }
 
-/// The module: two equal buffers of frequencies, one for each pair of rotated elements, in f32.
+/// The module: two equal buffers of frequencies in f32, one frequency for each pair of rotated elements.
 pub(super) struct RotaryEmbedding {
     scope: ScopeId,
     rope: Rope,
     rotated: usize,
     frequencies: Array,
     original: Array,
-    /// The frequencies of long sequences, where there are some: made by the first forward pass.
+    /// Frequencies of long sequences, if any: made by the first forward pass.
     long: Mutex<Option<Array>>,
 }
 
 impl RotaryEmbedding {
-    /// For heads of which `rotated` elements are rotated.
+    /// Makes the module for heads of which `rotated` elements are rotated.
     pub(crate) fn new(init: &Init, rope: &Rope, rotated: usize) -> Result<Self> {
         let _scope = context::scope(init.scope());
         let buffer = || {
@@ -126,7 +126,7 @@ impl RotaryEmbedding {
         Ok(Self { scope, rope, rotated, frequencies, original, long: Mutex::default() })
     }
 
-    /// Those of positions `[1, time]`, `[1, time, rotated]` each in `dtype`.
+    /// Returns sines and cosines of positions `[1, time]`: `[1, time, rotated]` each in `dtype`.
     pub(super) fn forward(&self, positions: &Tensor, dtype: DType) -> Result<Angles> {
         let _scope = context::scope(self.scope);
         match &self.rope.scaling {
@@ -159,7 +159,7 @@ impl RotaryEmbedding {
         Ok(Angles { sin: narrow_sin, cos: narrow_cos })
     }
 
-    /// `longrope_frequency_update`: the frequencies of this sequence, chosen on the device and copied over those there are.
+    /// `longrope_frequency_update`: copies the frequencies of this sequence, chosen on the device, over the current ones.
     fn choose(&self, is_long: bool) -> Result<()> {
         let device = self.frequencies.device();
         let _length = length(device)?;
@@ -172,7 +172,7 @@ impl RotaryEmbedding {
         self.frequencies.copy_(&chosen)
     }
 
-    /// The frequencies of long sequences, made when they are asked for first: `_compute_longrope_parameters`.
+    /// `_compute_longrope_parameters`: makes the frequencies of long sequences at their first use.
     fn long_frequencies(&self) -> Result<Array> {
         let mut slot = self.long.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(long) = &*slot {
@@ -209,7 +209,8 @@ impl RotaryEmbedding {
     }
 }
 
-/// What `1.0 / (base ** (torch.arange(0, dim, 2) / dim))` makes before its result, and frees after it: the reciprocal of the power, and the power.
+/// Allocates the temporaries of `1.0 / (base ** (torch.arange(0, dim, 2) / dim))`, freed after its result exists: the reciprocal of the power, and
+/// the power.
 fn temporaries(device: &Device, rotated: usize) -> Result<[Array; 2]> {
     let floats = || Array::empty(device, &[rotated.div_ceil(2)], DType::F32);
     let power = {
@@ -224,7 +225,7 @@ fn temporaries(device: &Device, rotated: usize) -> Result<[Array; 2]> {
     Ok([floats()?, power])
 }
 
-/// A number to the power of a tensor of `len` elements: the result, and meanwhile the number as a scalar on the device.
+/// Raises a number to the power of a tensor of `len` elements; meanwhile the number is a scalar on the device.
 fn powers(device: &Device, len: usize) -> Result<Array> {
     let power = Array::empty(device, &[len], DType::F32)?;
     Array::empty(device, &[], DType::F64)?;
@@ -237,7 +238,7 @@ fn length(device: &Device) -> Result<Array> {
     Array::empty(device, &[], DType::I64)
 }
 
-/// `dynamic_frequency_update`: whether the sequence is longer than the frequencies are for, and whether shorter. Neither changes anything here.
+/// `dynamic_frequency_update`: checks whether the sequence is longer than the frequencies allow, and whether shorter. Neither changes anything here.
 fn look_for_growth(device: &Device) -> Result<()> {
     let _length = length(device)?;
     Array::empty(device, &[], DType::Bool)?;
@@ -245,7 +246,7 @@ fn look_for_growth(device: &Device) -> Result<()> {
     Ok(())
 }
 
-/// `x` `[b, h, t, d]` rotated: `x·cos + rotate_half(x)·sin`, with `cos` and `sin` `[1, 1, t, d]`.
+/// Rotates `x` `[b, h, t, d]`: `x·cos + rotate_half(x)·sin`, with `cos` and `sin` `[1, 1, t, d]`.
 pub(super) fn rotated(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> {
     let direct = ops::mul(x, cos)?;
     let mut crossed = rotate_half(x)?;
@@ -255,7 +256,7 @@ pub(super) fn rotated(x: &Tensor, cos: &Tensor, sin: &Tensor) -> Result<Tensor> 
     Ok(y)
 }
 
-/// The second half of the last dimension negated, then the first.
+/// Returns the second half of the last dimension negated, then the first.
 fn rotate_half(x: &Tensor) -> Result<Tensor> {
     let d = x.dims()[3];
     let first = ops::narrow(x, 3, 0, d / 2)?;

@@ -1,4 +1,4 @@
-//! How the frequencies of a rotary embedding are changed for longer contexts.
+//! Changes of a rotary embedding's frequencies for longer contexts.
 
 use lab_base::error;
 use serde_json::Value;
@@ -18,47 +18,47 @@ pub(super) enum Scaling {
         original: f64,
     },
     Yarn(Yarn),
-    /// `dynamic`: for sequences that are longer than the positions, which are not read here; only that the library looks is left.
+    /// `dynamic`: changes frequencies for sequences longer than the positions. Such sequences are not read here; only the library's check remains.
     Dynamic,
     LongRope(LongRope),
 }
 
-/// `longrope`: each pair's frequency divided by a number of its own, another one for sequences longer than `original`.
+/// `longrope`: each pair's frequency is divided by a number of its own, and by another one in sequences longer than `original`.
 #[derive(Clone, Debug)]
 pub(super) struct LongRope {
     short: Vec<f64>,
     long: Vec<f64>,
-    /// Positions that the network was made for at first.
+    /// Positions that the network was first made for.
     pub(super) original: usize,
-    /// What cosines and sines are multiplied with.
+    /// Factor of cosines and sines.
     attention: f64,
 }
 
-/// `yarn`: between `low` and `high` rotations within the original positions, frequencies go over from divided to unchanged ones.
+/// `yarn`: between `low` and `high` rotations within the original positions, frequencies change gradually from divided to unchanged.
 #[derive(Clone, Debug)]
 pub(super) struct Yarn {
     factor: f64,
     /// Rotations above which a frequency stays, and below which it is divided.
     fast: f64,
     slow: f64,
-    /// Positions that the network was made for at first.
+    /// Positions that the network was first made for.
     original: f64,
-    /// Whether the bounds are pairs of elements, not fractions of them.
+    /// True if the bounds are whole pairs of elements, not fractions.
     truncate: bool,
-    /// What cosines and sines are multiplied with.
+    /// Factor of cosines and sines.
     attention: f64,
 }
 
-/// What a configuration says of positions.
+/// Numbers of positions in a configuration.
 pub(super) struct Positions {
-    /// How many there are.
+    /// Current number.
     pub(super) now: usize,
-    /// How many there were at first.
+    /// Original number.
     pub(super) original: usize,
 }
 
 impl Scaling {
-    /// From the object `given` under `key`.
+    /// Reads the object `given` under `key`.
     ///
     /// # Errors
     /// A kind that takes other memory, or whose values are not known here.
@@ -88,7 +88,7 @@ impl Scaling {
         })
     }
 
-    /// What cosines and sines are multiplied with.
+    /// Returns the factor of cosines and sines.
     pub(super) fn attention(&self) -> f64 {
         match self {
             Self::Yarn(yarn) => yarn.attention,
@@ -97,8 +97,8 @@ impl Scaling {
         }
     }
 
-    /// The numbers of a sequence that is short enough, for heads of which `rotated` elements are rotated, or of a `long` one: radians per position of
-    /// each pair.
+    /// Returns the frequencies for heads of which `rotated` elements are rotated, in radians per position of each pair: those of a short sequence, or
+    /// of a `long` one.
     pub(super) fn frequencies(&self, theta: f64, rotated: usize, long: bool) -> Vec<f32> {
         let plain = |i: usize| theta.powf(-2.0 * i as f64 / rotated as f64);
         let scaled = |i: usize| match self {
@@ -147,7 +147,7 @@ impl LongRope {
     }
 }
 
-/// A frequency by the rule of Llama 3.
+/// Changes a frequency by the rule of Llama 3.
 fn llama3(frequency: f64, [factor, low, high, original]: [f64; 4]) -> f64 {
     let wavelength = std::f64::consts::TAU / frequency;
     if wavelength < original / high {
@@ -162,7 +162,7 @@ fn llama3(frequency: f64, [factor, low, high, original]: [f64; 4]) -> f64 {
 
 impl Yarn {
     fn read(factor: f64, given: &Value, original: f64) -> Self {
-        // As the library: 0 is as absent.
+        // As in the library, 0 counts as absent.
         let number = |name: &str| given.get(name).and_then(Value::as_f64);
         let some = |name: &str| number(name).filter(|&n| n != 0.0);
         let scale = |mscale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * mscale * factor.ln() + 1.0 };
@@ -180,7 +180,7 @@ impl Yarn {
         }
     }
 
-    /// What becomes of the frequency of pair `i` of `rotated` elements: from 1 for fast ones to 1/factor for slow ones.
+    /// Returns the factor of the frequency of pair `i` of `rotated` elements: from 1 for fast ones to 1/factor for slow ones.
     fn share_of(&self, i: usize, rotated: usize, theta: f64) -> f64 {
         let pair_with = |rotations: f64| {
             rotated as f64 * (self.original / (rotations * std::f64::consts::TAU)).ln() / (2.0 * theta.ln())

@@ -1,4 +1,4 @@
-//! What the blocks of one device are given besides hidden states: mask, positions, angles, cache.
+//! Inputs of the blocks on one device besides hidden states: mask, positions, angles, cache.
 
 use std::sync::Arc;
 
@@ -11,34 +11,34 @@ use super::options::{AttentionMask, Options};
 use super::rotary::{Angles, RotaryEmbedding};
 use super::windows::Windows;
 
-/// Makes what all blocks are given, once per forward pass; on each device anew, where a network is split.
+/// Makes the inputs that all blocks share, once per forward pass; if a network is split, on each device anew.
 pub(super) struct Stage {
     pub(super) options: Options,
-    /// `None` for an encoder, whose blocks are given nothing.
+    /// `None` for an encoder, whose blocks have no further inputs.
     decoder: Option<Decoder>,
 }
 
-/// What a decoder's blocks are given.
+/// Inputs of a decoder's blocks.
 struct Decoder {
     use_cache: bool,
-    /// Whether the model passes its positions to the mask, from which packed sequences are recognised.
+    /// True if the model passes its positions to the mask, from which packed sequences are recognised.
     passes_positions: bool,
     rotary: Option<RotaryEmbedding>,
-    /// Tokens that a position sees in the blocks with a window, where there are such blocks.
+    /// Number of tokens that a position sees in blocks with a window, if there are such blocks.
     window: Option<usize>,
-    /// Whether blocks without a window are given a mask: always, but where all blocks have one.
+    /// True if blocks without a window get a mask: always, unless all blocks have a window.
     masks_all: bool,
-    /// How early releases make the mask that is added.
+    /// Way in which early releases make the mask that is added.
     triangle: Triangle,
 }
 
 impl Stage {
-    /// For blocks that see every position.
+    /// Makes a stage for blocks that see every position.
     pub(super) fn encoder(options: &Options) -> Self {
         Self { options: options.clone(), decoder: None }
     }
 
-    /// For blocks that see what came before.
+    /// Makes a stage for blocks that see earlier positions.
     pub(super) fn decoder(options: &Options, use_cache: bool, passes_positions: bool) -> Self {
         let decoder = Decoder {
             use_cache,
@@ -51,7 +51,7 @@ impl Stage {
         Self { options: options.clone(), decoder: Some(decoder) }
     }
 
-    /// The same where some blocks may have a window.
+    /// Adds windows, which some blocks may have.
     pub(super) fn windowed(mut self, windows: &Windows) -> Self {
         if let Some(decoder) = &mut self.decoder {
             (decoder.window, decoder.masks_all) = (windows.used(), windows.masks_all());
@@ -60,7 +60,7 @@ impl Stage {
         self
     }
 
-    /// The same, of a model that copies the triangle of its mask.
+    /// Sets whether the model copies the triangle of its mask.
     pub(super) fn copying_triangle(mut self, copies: bool) -> Self {
         if let Some(decoder) = self.decoder.as_mut().filter(|_| copies) {
             decoder.triangle = Triangle::Copied;
@@ -68,7 +68,7 @@ impl Stage {
         self
     }
 
-    /// The same, of a model that turns queries and keys by their positions.
+    /// Adds the rotation of queries and keys by their positions.
     pub(super) fn with_rotary(mut self, rotary: RotaryEmbedding) -> Self {
         if let Some(decoder) = &mut self.decoder {
             decoder.rotary = Some(rotary);
@@ -76,13 +76,13 @@ impl Stage {
         self
     }
 
-    /// An empty cache, where one is filled.
+    /// Returns an empty cache, if one is filled.
     pub(super) fn cache(&self) -> Option<Arc<DynamicCache>> {
         let use_cache = self.decoder.as_ref().is_some_and(|decoder| decoder.use_cache);
         DynamicCache::wanted(use_cache, &self.options)
     }
 
-    /// The mask for these embeddings, `[batch, time, width]`, where one is needed.
+    /// Returns the mask for these embeddings, `[batch, time, width]`, if one is needed.
     pub(super) fn mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         let Some(decoder) = &self.decoder else {
             let (attention, padded) = (self.options.attention, self.padded());
@@ -96,7 +96,7 @@ impl Stage {
         self.request(decoder, embeds, attention_mask).causal()
     }
 
-    /// The mask of blocks with a window.
+    /// Returns the mask of blocks with a window.
     fn window_mask(&self, embeds: &Tensor, attention_mask: Option<&Tensor>) -> Result<Option<Tensor>> {
         match &self.decoder {
             Some(decoder) if decoder.window.is_some() => {
@@ -106,7 +106,7 @@ impl Stage {
         }
     }
 
-    /// Whether masks hide anything.
+    /// True if masks hide anything.
     fn padded(&self) -> bool {
         self.options.attention_mask == AttentionMask::Padded
     }
@@ -123,13 +123,13 @@ impl Stage {
         mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
     }
 
-    /// Cosines and sines of these positions, `[1, time]`, where queries and keys are rotated.
+    /// Returns cosines and sines of these positions, `[1, time]`, if queries and keys are rotated.
     pub(super) fn angles(&self, positions: &Tensor, dtype: DType) -> Result<Option<Angles>> {
         let rotary = self.decoder.as_ref().and_then(|decoder| decoder.rotary.as_ref());
         rotary.map(|rotary| rotary.forward(positions, dtype)).transpose()
     }
 
-    /// Everything, for hidden states `[batch, time, width]` that nothing else is known of.
+    /// Makes all inputs for hidden states `[batch, time, width]` without further information.
     pub(super) fn block_inputs(&self, hidden: &Tensor, attention_mask: Option<&Tensor>) -> Result<BlockInputs> {
         if self.decoder.is_none() {
             return Ok(BlockInputs::default());
@@ -148,7 +148,7 @@ impl Stage {
     }
 }
 
-/// The positions of `[batch, time, ..]`: i64 `[1, time]`.
+/// Returns the positions of `[batch, time, ..]`: i64 `[1, time]`.
 pub(super) fn positions(x: &Tensor) -> Result<Tensor> {
     let time = x.dims().get(1).copied().unwrap_or(0);
     ops::unsqueeze(&Tensor::from_array(mask::positions(x.device(), time)?), 0)

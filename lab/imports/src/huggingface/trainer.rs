@@ -1,10 +1,11 @@
-//! A network in training by a script of one's own.
+//! Trains a network by a user's own script.
 //!
 //! ```python
 //! b = batch(); opt.zero_grad(); out = model(**b); loss = out.loss; loss.backward(); opt.step()
 //! ```
 //!
-//! Nothing is deleted, unless the schedule says so: the batch, the result with its logits and cache, and the loss live until the names are bound again.
+//! Nothing is deleted, unless the schedule says so: the batch, the result with its logits and cache, and the loss live until the names are bound
+//! again.
 
 use std::ops::ControlFlow;
 
@@ -24,7 +25,7 @@ use super::network::Output;
 use super::options::Script;
 use super::prepared::Prepared;
 
-/// What of the result the script holds until the next one is there.
+/// Part of the result that the script holds until the next one exists.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Keep {
     /// `out = model(**b)`: loss, logits, cache.
@@ -43,11 +44,12 @@ pub struct PretrainedStep {
     batch: Option<Inputs>,
     output: Option<Output>,
     loss: Option<Tensor>,
-    /// The region of autocast that the step is in.
+    /// Autocast region of the step.
     autocast: Option<Autocast>,
 }
 
-/// In the usual order the loss takes its name in the forward pass, where it is computed. Phases of layers that these networks do not have are refused.
+/// Makes the schedule. In the usual order the loss is bound in the forward pass, where it is computed. Phases of layers that these networks lack are
+/// refused.
 fn schedule(settings: &RunSettings) -> Result<Schedule> {
     if settings.schedule == Schedule::default() {
         let order = Phase::USUAL.into_iter().filter(|phase| *phase != Phase::Loss);
@@ -81,7 +83,7 @@ impl PretrainedStep {
         self.run.settings.schedule.names(phase)
     }
 
-    /// `out = model(**b)`, or what of it is kept; returns the loss.
+    /// `out = model(**b)`, or the part of it that is kept; returns the loss.
     fn call(&mut self) -> Result<Tensor> {
         let output = self.run.network.forward(bound(&self.batch)?)?;
         let loss = output.loss.clone();
@@ -92,7 +94,7 @@ impl PretrainedStep {
         Ok(loss)
     }
 
-    /// The loss has its name: the region of autocast ends, unless the schedule says where, and micro-batches take their share.
+    /// Runs once the loss is bound: the autocast region ends, unless the schedule says where, and micro-batches take their share.
     fn named_loss(&mut self) -> Result<()> {
         if !self.names(Phase::ExitAutocast) {
             self.autocast = None;
@@ -120,10 +122,10 @@ impl TrainStep for PretrainedStep {
     }
 
     fn forward(&mut self) -> Result<()> {
-        // What was held before goes in the region.
+        // Results held from before are freed in the region.
         self.autocast = self.run.settings.precision.autocast().map(Autocast::new);
         let loss = self.call()?;
-        // `loss = model(**b).loss` names it at once; so does a schedule that has no phase for it, but a backward pass.
+        // `loss = model(**b).loss` binds it at once; so does a schedule that has no phase for it, but a backward pass.
         let has_own_phase = self.names(Phase::Loss);
         if self.keep == Keep::Loss || !has_own_phase && self.names(Phase::Backward) {
             self.loss = Some(loss);
@@ -131,7 +133,7 @@ impl TrainStep for PretrainedStep {
         if has_own_phase { Ok(()) } else { self.named_loss() }
     }
 
-    /// It is there with the result: a name for it.
+    /// Binds the loss, which exists with the result.
     fn loss(&mut self) -> Result<()> {
         if let Some(output) = &self.output {
             self.loss = Some(output.loss.clone());
@@ -190,7 +192,7 @@ pub fn train(
     train_from(model, device, settings, source, keep, &mut Continuation::default(), progress)
 }
 
-/// The same, with a beginning from a file, or with what the next run needs to go on.
+/// Trains a network like [`train`], beginning from a file, or returning what the next run needs to continue.
 pub fn train_from(
     model: &Pretrained,
     device: &Device,

@@ -20,7 +20,7 @@ use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts};
 use super::options::Options;
 use super::stage::Stage;
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(super) struct Own {
     channels: usize,
@@ -35,7 +35,7 @@ impl Own {
     }
 }
 
-/// What its configuration says; its vocabulary are its classes.
+/// Configuration of this family; its vocabulary are its classes.
 pub(super) type Config = config::Config<Own>;
 
 impl Config {
@@ -67,7 +67,7 @@ impl Config {
         }
         keys.expect("pooler_output_size", &Value::from(common.width), "a pooler narrower or wider than the model")?;
         keys.expect("pooler_act", &Value::from("tanh"), "only tanh is represented")?;
-        // Of a head for another task.
+        // A key of a head for another task.
         keys.get("encoder_stride");
         keys::divides(keys, "patch_size", own.patch, own.image)?;
         keys::divides(keys, "num_attention_heads", common.heads, common.width)?;
@@ -103,7 +103,7 @@ impl Family for Config {
         })
     }
 
-    /// A module's own come before those of its parts, class token and positions before the patches' projection.
+    /// Returns a module's own parameters before those of its parts: class token and positions before the patches' projection.
     fn optimizer_order(&self, _: Head, mut parameters: Vec<Parameter>) -> Vec<Parameter> {
         if parameters.len() >= 4 {
             parameters[..4].rotate_left(2);
@@ -112,7 +112,7 @@ impl Family for Config {
     }
 }
 
-/// All but the classifier.
+/// Name of everything except the classifier.
 const BODY: &str = "vit";
 
 struct Embeddings {

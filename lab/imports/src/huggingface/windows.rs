@@ -1,31 +1,31 @@
-//! Windows of attention: in which layers a position sees only the tokens just before it.
+//! Sliding windows of attention: layers in which a position sees only the tokens just before it.
 
 use lab_base::error;
 
 use super::keys::Keys;
 use super::options::Options;
 
-/// Which keys of a configuration say it.
+/// Keys of a configuration for windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WindowKeys {
-    /// `sliding_window`, of all layers or none.
+    /// `sliding_window`, for all layers or none.
     One,
-    /// `use_sliding_window` with `sliding_window`, of layers from `max_window_layers` on, or as `layer_types` says.
+    /// `use_sliding_window` with `sliding_window`, for layers from `max_window_layers` on, or by `layer_types`.
     PerLayer,
-    /// `sliding_window`, of all layers, or none where it is absent.
+    /// `sliding_window`, for all layers, or none if it is absent.
     OneIfSaid,
 }
 
-/// Which positions the layers see.
+/// Windows of the layers.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Windows {
-    /// Tokens that a position sees in a layer with a window.
+    /// Number of tokens that a position sees in a layer with a window.
     length: Option<usize>,
-    /// What the configuration says of that, whether a layer has one or not.
+    /// Length in the configuration, whether a layer has a window or not.
     said: Option<usize>,
-    /// The layers that have one.
+    /// True for layers that have one.
     layers: Vec<bool>,
-    /// Whether the model makes the mask of layers that see everything, even where there are none.
+    /// True if the model makes the mask of layers without a window, even if there are none.
     mixed: bool,
 }
 
@@ -61,22 +61,22 @@ impl Windows {
         self.length.filter(|_| self.layers.get(layer).is_some_and(|&slides| slides))
     }
 
-    /// What the configuration says, used or not.
+    /// Returns the length in the configuration, used or not.
     pub(super) fn said(&self) -> Option<usize> {
         self.said
     }
 
-    /// The length, where a layer has one.
+    /// Returns the length, if a layer has a window.
     pub(super) fn used(&self) -> Option<usize> {
         self.length.filter(|_| self.layers.contains(&true))
     }
 
-    /// Whether the mask of layers that see everything is made.
+    /// True if the mask of layers without a window is made.
     pub(super) fn masks_all(&self) -> bool {
         self.mixed || self.used().is_none()
     }
 
-    /// Whether a sequence of `time` tokens reaches one.
+    /// True if a sequence of `time` tokens reaches the window.
     pub(super) fn reached_by(&self, time: usize) -> bool {
         self.layers.contains(&true) && self.length.is_some_and(|length| time >= length)
     }

@@ -1,4 +1,4 @@
-//! What a `config.json` says of how it was written: the release, and the type of the weights.
+//! Origin of a `config.json`: the release that wrote it, and the type of the weights.
 
 use std::path::Path;
 
@@ -11,17 +11,17 @@ use super::dtype::SavedType;
 use super::keys::Keys;
 use super::releases::Release;
 
-/// What a configuration says of how it was written.
+/// Origin of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// `transformers_version`: the release that wrote it, most often not the one that loads it.
+    /// `transformers_version`: the release that wrote it, which is most often not the one that loads it.
     pub release: Option<Release>,
     /// The type of the weights.
     pub saved_type: SavedType,
 }
 
 impl Written {
-    /// Reads a `config.json`, whatever network it is of.
+    /// Reads a `config.json` of any network.
     ///
     /// # Errors
     /// [`Error::Usage`] for a file that cannot be read, or whose release or type is not a name.

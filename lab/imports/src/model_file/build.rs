@@ -1,4 +1,4 @@
-//! The network of a model file: its layers as modules.
+//! Builds the network of a model file: its layers as modules.
 
 use lab_models::{Architecture, Defaults, Places, Task, causal_mask};
 use memcore::memory::ScopeId;
@@ -98,7 +98,7 @@ fn push(modules: &mut Sequential, init: &Init, op: &Op) -> memcore::Result<()> {
         }
         Op::Attention { length, width, heads, options } => {
             let attention = MultiHeadAttention::new(init, *width, *heads, *options)?;
-            // The fused kernel needs no matrix to know what is hidden.
+            // The fused kernel needs no matrix for a causal mask.
             let mask = if options.causal && !options.fused { Some(causal_mask(init, *length)?) } else { None };
             modules.push(SelfAttention { attention, mask });
         }
@@ -110,7 +110,7 @@ fn push(modules: &mut Sequential, init: &Init, op: &Op) -> memcore::Result<()> {
     Ok(())
 }
 
-/// A function with a number of its own.
+/// A function with a parameter of its own.
 struct Function<F> {
     scope: ScopeId,
     of: F,

@@ -1,4 +1,4 @@
-//! Layers of a model file: what each type takes, and what size of result comes out.
+//! Layers of a model file: the keys of each type, and the size of its result.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use super::reader::Section;
 
 /// A layer with all its sizes.
 pub(super) struct Layer {
-    /// Its part of the module path.
+    /// Name in the module path.
     pub(super) name: String,
     pub(super) op: Op,
 }
@@ -20,7 +20,7 @@ pub(super) struct Layer {
 /// An activation function.
 type Function = fn(&Tensor) -> memcore::Result<Tensor>;
 
-/// What a layer does.
+/// Operation of a layer.
 pub(super) enum Op {
     Conv2d { inputs: usize, outputs: usize, kernel: usize, geometry: Conv2dGeometry, bias: bool },
     Linear { inputs: usize, outputs: usize, bias: bool },
@@ -45,7 +45,7 @@ pub(super) enum Op {
     Variable(Vec<Layer>),
 }
 
-/// What goes from layer to layer, without the batch.
+/// Shape of the data between layers, without the batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     Values(Vec<usize>),
@@ -61,13 +61,13 @@ impl fmt::Display for Shape {
     }
 }
 
-/// Layers that a file may have in all, repetitions counted: more is a mistake in a `repeat`.
+/// Largest number of layers in a file, repetitions counted: more is a mistake in a `repeat`.
 const MAX_LAYERS: usize = 10_000;
 
-/// Elements of one tensor, and parameters of one model: far beyond any device, and far from overflow.
+/// Largest number of elements of a tensor, and of parameters of a model: far beyond any device, and far from overflow.
 pub(super) const MAX_ELEMENTS: u64 = 1 << 48;
 
-/// What the layers read so far add up to.
+/// Totals of the layers read so far.
 #[derive(Default)]
 pub(super) struct Totals {
     layers: usize,
@@ -107,7 +107,7 @@ fn product(sizes: &[usize]) -> Option<u64> {
 }
 
 impl Shape {
-    /// Sizes of one example.
+    /// Returns the sizes of one example.
     pub(super) fn dims(&self) -> Vec<usize> {
         match self {
             Shape::Values(dims) => dims.clone(),
@@ -117,7 +117,7 @@ impl Shape {
 }
 
 impl Op {
-    /// Sizes of its own parameters, those of layers inside not counted.
+    /// Returns the sizes of its own parameters, without those of layers inside.
     fn parameters(&self) -> Vec<Vec<usize>> {
         match self {
             Op::Conv2d { inputs, outputs, kernel, geometry, .. } => {
@@ -136,7 +136,7 @@ impl Op {
     }
 }
 
-/// Reads layers in order, each from what the one before gives; `path` is the place of the list in the file: `""`, or `2.` inside layer 2.
+/// Reads layers in order, each from the shape that the one before returns; `path` is the place of the list in the file: `""`, or `2.` inside layer 2.
 pub(super) fn read_layers(
     sections: Vec<Section<'_>>,
     path: &str,
@@ -167,7 +167,7 @@ pub(super) fn read_layers(
     Ok((layers, shape))
 }
 
-/// The types of layers, with the keys that each takes besides `type`, `name` and `repeat`.
+/// Types of layers, with the keys of each besides `type`, `name` and `repeat`.
 const TYPES: &[(&str, &[&str])] = &[
     ("conv2d", &["out", "kernel", "stride", "padding", "dilation", "groups", "bias"]),
     ("linear", &["out", "bias"]),
@@ -253,7 +253,7 @@ fn read_op(s: &Section<'_>, kind: &str, path: &str, x: &Shape, totals: &mut Tota
     }
 }
 
-/// Sizes of an example of floats.
+/// Returns the sizes of an example of floats.
 fn values<'x>(s: &Section<'_>, x: &'x Shape) -> Result<&'x [usize]> {
     match x {
         Shape::Values(dims) => Ok(dims),
@@ -263,12 +263,12 @@ fn values<'x>(s: &Section<'_>, x: &'x Shape) -> Result<&'x [usize]> {
     }
 }
 
-/// The last size of an example.
+/// Returns the last size of an example.
 fn last(s: &Section<'_>, x: &Shape) -> Result<usize> {
     Ok(values(s, x)?.last().copied().unwrap_or(1))
 }
 
-/// Channels, height and width.
+/// Returns channels, height and width.
 fn image(s: &Section<'_>, x: &Shape) -> Result<[usize; 3]> {
     match values(s, x)? {
         [channels, height, width] => Ok([*channels, *height, *width]),
@@ -276,7 +276,7 @@ fn image(s: &Section<'_>, x: &Shape) -> Result<[usize; 3]> {
     }
 }
 
-/// Tokens and width.
+/// Returns tokens and width.
 fn sequence(s: &Section<'_>, x: &Shape) -> Result<[usize; 2]> {
     match values(s, x)? {
         [length, width] => Ok([*length, *width]),

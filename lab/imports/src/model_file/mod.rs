@@ -47,10 +47,10 @@ use memcore::optim::Implementation;
 use reader::{Section, Text};
 use toml::de::DeTable;
 
-/// Largest file that is read: a network of ten thousand layers has less.
+/// Largest file that is read: a network of ten thousand layers takes less.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// What a model file says. What it does not say is `None`; the network's [`Defaults`] hold the rest.
+/// Contents of a model file. Absent settings are `None`; the network's [`Defaults`] hold the rest.
 pub struct FileModel {
     /// The network.
     pub architecture: Box<dyn Architecture>,
@@ -66,7 +66,7 @@ pub struct FileModel {
     pub clip_grad_norm: Option<f64>,
     /// Types of parameters, inputs and products.
     pub precision: Option<Precision>,
-    /// Whether gradients are freed (`"none"`) or zeroed (`"zero"`).
+    /// True if gradients are freed (`"none"`), false if zeroed (`"zero"`).
     pub set_to_none: Option<bool>,
     /// Seed of parameters and data.
     pub seed: Option<u64>,
@@ -75,7 +75,7 @@ pub struct FileModel {
 }
 
 impl FileModel {
-    /// A network of which no file says how it is trained.
+    /// Makes a model of a network without training settings of a file.
     pub fn of(architecture: Box<dyn Architecture>) -> Self {
         Self {
             architecture,
@@ -91,7 +91,7 @@ impl FileModel {
         }
     }
 
-    /// How the file says that its network is trained; for what it does not say, the network's defaults and `steps`.
+    /// Returns the training settings of the file; absent ones are the network's defaults, and `steps`.
     ///
     /// # Errors
     /// [`Error::Usage`] when the network's default optimizer is unknown.
@@ -114,7 +114,7 @@ impl FileModel {
     }
 }
 
-/// Reads a model file. A file without a `name` is called after itself.
+/// Reads a model file. A model without a `name` is named after its file.
 ///
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
@@ -311,7 +311,7 @@ fn read_schedule(s: &Section<'_>) -> Result<Schedule> {
     Ok(schedule)
 }
 
-/// What is wrong, without the name of the flag that a file does not have.
+/// Returns the problem without the name of the flag, which a file does not have.
 fn problem_of(error: Error) -> String {
     match error {
         Error::Usage { problem, .. } => problem,

@@ -1,4 +1,4 @@
-//! Tables of a model file, read with the line of every mistake.
+//! Reads the tables of a model file; errors name the line.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use lab_base::error::{Error, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// Largest size that a file may ask for: products of two of them still fit 64 bits.
+/// Largest size in a file: products of two of them still fit 64 bits.
 const MAX_NUMBER: u64 = 1 << 31;
 
 /// A file's name and text.
@@ -17,7 +17,7 @@ pub(super) struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// An error at a byte of the text: `name:line: what: problem`.
+    /// Makes an error at a byte of the text: `name:line: what: problem`.
     pub(super) fn error(self, at: usize, what: &str, problem: impl Into<String>) -> Error {
         let before = self.text.as_bytes().get(..at).unwrap_or(self.text.as_bytes());
         let line = 1 + before.iter().filter(|&&b| b == b'\n').count();
@@ -26,7 +26,7 @@ impl Text<'_> {
     }
 }
 
-/// One table: what it is called in errors, where it begins, what it holds.
+/// One table: its name in errors, its beginning, its contents.
 pub(super) struct Section<'a> {
     text: Text<'a>,
     at: usize,
@@ -39,17 +39,17 @@ impl<'a> Section<'a> {
         Self { text, at, title: title.into(), table }
     }
 
-    /// The same table under another name.
+    /// Returns the same table under another name.
     pub(super) fn titled(self, title: String) -> Self {
         Self { title, ..self }
     }
 
-    /// An error about the table as a whole.
+    /// Makes an error about the table as a whole.
     pub(super) fn error(&self, problem: impl Into<String>) -> Error {
         self.text.error(self.at, &self.title, problem)
     }
 
-    /// An error about a key; about the table where the key is absent.
+    /// Makes an error about a key; about the table if the key is absent.
     pub(super) fn key_error(&self, key: &str, problem: impl Into<String>) -> Error {
         let at = self.table.get(key).map_or(self.at, |value| value.span().start);
         let what = if self.title.is_empty() { format!("key {key}") } else { format!("{}, key {key}", self.title) };
@@ -68,7 +68,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// What a key must be there for.
+    /// Returns the value of a key that must exist.
     pub(super) fn required<T>(&self, key: &str, value: Option<T>, example: &str) -> Result<T> {
         value.ok_or_else(|| self.error(format!("key {key} is missing; for example: {key} = {example}")))
     }
@@ -90,7 +90,7 @@ impl<'a> Section<'a> {
             .transpose()
     }
 
-    /// `true` or `false`.
+    /// Reads `true` or `false`.
     pub(super) fn flag(&self, key: &str) -> Result<Option<bool>> {
         self.value(key)
             .map(|value| match value.get_ref() {
@@ -100,7 +100,7 @@ impl<'a> Section<'a> {
             .transpose()
     }
 
-    /// A finite number of at least 0.
+    /// Reads a finite number of at least 0.
     pub(super) fn number(&self, key: &str) -> Result<Option<f64>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let number: Option<f64> = match value.get_ref() {
@@ -114,7 +114,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// An integer of at least `least`.
+    /// Reads an integer of at least `least`.
     pub(super) fn whole(&self, key: &str, least: u64) -> Result<Option<u64>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         self.whole_value(key, value.get_ref(), least).map(Some)
@@ -130,12 +130,12 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A size: an integer of at least 1.
+    /// Reads a size: an integer of at least 1.
     pub(super) fn size(&self, key: &str) -> Result<Option<usize>> {
         Ok(self.whole(key, 1)?.map(|i| i as usize))
     }
 
-    /// Height and width: one integer for both, or two.
+    /// Reads height and width: one integer for both, or two.
     pub(super) fn pair(&self, key: &str, least: u64) -> Result<Option<[usize; 2]>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref() {
@@ -154,7 +154,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A list of sizes, not empty.
+    /// Reads a list of sizes, not empty.
     pub(super) fn sizes(&self, key: &str) -> Result<Option<Vec<usize>>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref() {
@@ -166,7 +166,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// A list of strings.
+    /// Reads a list of strings.
     pub(super) fn strings(&self, key: &str) -> Result<Option<Vec<String>>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         let DeValue::Array(list) = value.get_ref() else {
@@ -179,7 +179,7 @@ impl<'a> Section<'a> {
         list.iter().map(string).collect::<Result<Vec<String>>>().map(Some)
     }
 
-    /// A table inside this one.
+    /// Reads a table inside this one.
     pub(super) fn table(&self, key: &'static str) -> Result<Option<Section<'a>>> {
         let Some(value) = self.value(key) else { return Ok(None) };
         match value.get_ref() {
@@ -188,7 +188,7 @@ impl<'a> Section<'a> {
         }
     }
 
-    /// The tables of a list, in order.
+    /// Reads the tables of a list, in order.
     pub(super) fn tables(&self, key: &'static str) -> Result<Vec<Section<'a>>> {
         let Some(value) = self.value(key) else { return Ok(Vec::new()) };
         let DeValue::Array(list) = value.get_ref() else {
@@ -211,7 +211,7 @@ fn integer(value: &DeValue<'_>) -> Option<i128> {
     i128::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
-/// A value in an error message.
+/// Formats a value for an error message.
 fn described(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("the string {text:?}"),

@@ -1,4 +1,4 @@
-//! What a mistake in a model file is answered with: the file, the line, the key, and what would fit.
+//! Mistakes in a model file: the message names the file, the line, the key, and what would fit.
 
 use super::*;
 

@@ -1,14 +1,14 @@
-//! What to try, first things first.
+//! Advice for an out-of-memory message, the most promising first.
 
 use super::holders::Holders;
 use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
 use super::verdict::Verdict;
 
-/// Something to try.
+/// One piece of advice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advice {
-    /// What, and why.
+    /// The advice and its reason.
     pub what: String,
     /// The command that checks it.
     pub command: Option<String>,
@@ -22,7 +22,7 @@ fn checked(what: impl Into<String>, command: impl Into<String>) -> Advice {
     Advice { what: what.into(), command: Some(command.into()) }
 }
 
-/// What to try for a message and its verdict.
+/// Returns advice for a message and its verdict, the most promising first.
 pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdict>) -> Vec<Advice> {
     match verdict {
         _ if message.wording == Wording::Mps => mps(message),
@@ -50,14 +50,15 @@ fn hopeless(message: &Message) -> Vec<Advice> {
     }]
 }
 
-/// The limit of the process, where it was that and not the device.
+/// Advice for a process that reached its own limit, not the device's.
 fn limit(message: &Message) -> Vec<Advice> {
     let raise = "Raise the limit of set_per_process_memory_fraction (or per_process_memory_fraction): the device itself \
                  had room.";
     if message.is_limited() { vec![plain(raise)] } else { Vec::new() }
 }
 
-/// Other processes, where what they hold would have been enough; what nobody accounts for; what other libraries hold.
+/// Advice about memory outside of PyTorch: other processes, if what they hold would have been enough; memory that no process accounts for; other
+/// libraries in this process.
 fn others(message: &Message, holders: &Holders) -> Vec<Advice> {
     if message.is_limited() {
         return Vec::new();
@@ -94,7 +95,7 @@ fn others(message: &Message, holders: &Holders) -> Vec<Advice> {
     advice
 }
 
-/// Less memory is needed: what always helps.
+/// Advice that always helps: need less memory.
 fn need_less(message: &Message) -> Vec<Advice> {
     let what = "Need less: a smaller batch or a shorter sequence, recomputation (gradient checkpointing), 16-bit types, \
                 accumulation.";
@@ -112,7 +113,8 @@ fn need_less(message: &Message) -> Vec<Advice> {
     ]
 }
 
-/// A recording of who held the memory. Releases from 2.1 on make it; those for Apple and older ones for Intel do not.
+/// Advice to record a memory snapshot, which shows who holds the memory. Releases from 2.1 on can record one; releases for Apple's GPUs and older
+/// ones for Intel's cannot.
 fn who_holds(message: &Message) -> Vec<Advice> {
     let records = matches!(message.wording, Wording::Sentences | Wording::Preemptive)
         && matches!(message.backend, Backend::Cuda | Backend::Hip);
@@ -126,13 +128,13 @@ fn who_holds(message: &Message) -> Vec<Advice> {
     )]
 }
 
-/// Below this, a limit on splitting leaves no block whole that would serve the request. Bytes.
+/// Smallest request for which a limit on splitting is proposed: below it, the limit keeps no block whole that would serve the request. Bytes.
 const MIN_SPLIT_REQUEST: u64 = 32 << 20;
 
-/// The largest limit on splitting that is proposed. Bytes.
+/// Largest limit on splitting that is proposed. Bytes.
 const MAX_SPLIT: u64 = 512 << 20;
 
-/// A setting of the allocator that this release reads and that can win something.
+/// Advice for an allocator setting that this release reads and that can help.
 fn settings(message: &Message) -> Vec<Advice> {
     let variable = message.variable.unwrap_or("PYTORCH_CUDA_ALLOC_CONF");
     let most = message.all_unallocated().map_or(String::new(), |cached| format!("; it can win {cached} at most"));
@@ -173,7 +175,7 @@ fn settings(message: &Message) -> Vec<Advice> {
     }
 }
 
-/// A limit on splitting, below the request: larger blocks stay whole.
+/// Advice to limit splitting to blocks smaller than the request, so that larger blocks stay whole.
 fn split_limit(message: &Message, variable: &str) -> Vec<Advice> {
     let Some(requested) = message.requested.filter(|size| size.bytes > MIN_SPLIT_REQUEST) else { return Vec::new() };
     let limit = 1u64 << requested.bytes.min(MAX_SPLIT).ilog2();
@@ -184,7 +186,7 @@ fn split_limit(message: &Message, variable: &str) -> Vec<Advice> {
     ))]
 }
 
-/// The driver had more than was asked for, and refused.
+/// Advice for a driver that refused although it had more free than was asked for.
 fn refused(message: &Message, holders: &Holders) -> Vec<Advice> {
     let mut advice = Vec::new();
     if holders.others_bytes() > 0 {

@@ -1,23 +1,23 @@
-//! Who holds the device's memory, as far as a message tells.
+//! Holders of the device's memory, as far as a message names them.
 
 use super::message::{Message, Wording};
 use super::size::Size;
 
-/// More than a context, kernels and libraries take: 0.3 to 1.5 GiB are usual. Bytes.
+/// Upper bound of what a context, kernels and libraries take: 0.3 to 1.5 GiB are usual. Bytes.
 const MAX_CONTEXT: u64 = 2 << 30;
 
-/// Who holds the device's memory.
+/// Holders of the device's memory.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holders {
-    /// This process, with what is not PyTorch's.
+    /// Memory of this process, PyTorch's and other.
     pub(super) own: Option<Size>,
-    /// The number of this process where PyTorch did not recognize it as its own.
+    /// Pid of this process if PyTorch did not recognize it as its own.
     pub(super) own_pid: Option<u64>,
-    /// Other processes.
+    /// Other processes: pid and memory.
     pub(super) others: Vec<(u64, Size)>,
-    /// What the message accounts to nobody; negative by rounding.
+    /// Bytes that the message attributes to no process; negative by rounding.
     pub(super) unnamed: Option<i64>,
-    /// PyTorch holds more than the device has.
+    /// True if PyTorch holds more than the device has.
     pub(super) borrowed: bool,
 }
 
@@ -38,8 +38,8 @@ impl Holders {
         holders
     }
 
-    /// In a container PyTorch does not know its own number on the host, and lists itself as `Process …`. If all that it
-    /// lists were others', more than the device would be in use: the one that fits its own segments is itself.
+    /// Finds this process among those listed. In a container PyTorch does not know its own pid on the host, and lists itself as `Process …`. If
+    /// counting all listed processes as others would exceed the memory in use, the one whose size fits PyTorch's segments is this process.
     fn recognize(&mut self, reserved: Size) {
         let fits = |size: &Size| size.bytes + size.tolerance + reserved.tolerance >= reserved.bytes;
         let candidates = self.others.iter().enumerate().filter(|(_, (_, size))| fits(size));
@@ -66,13 +66,13 @@ impl Holders {
         self.others.iter().map(|(_, size)| size.bytes).fold(0, u64::saturating_add)
     }
 
-    /// Memory that no process accounts for and that is too much for this process's context.
+    /// Memory that no process accounts for, if it is too much for this process's context.
     pub(super) fn unexplained(&self) -> Option<Size> {
         let bytes = u64::try_from(self.unnamed?).ok()?;
         (bytes > MAX_CONTEXT).then_some(Size::of(bytes))
     }
 
-    /// What this process holds beside PyTorch's segments, where that is more than a context.
+    /// Memory of this process outside of PyTorch's segments, if it is more than a context takes.
     pub(super) fn beside_pytorch(&self, reserved: Option<Size>) -> Option<Size> {
         let beside = self.own?.minus(reserved?);
         (beside.bytes > MAX_CONTEXT).then_some(beside)

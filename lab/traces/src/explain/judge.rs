@@ -5,10 +5,10 @@ use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
 use super::verdict::Verdict;
 
-/// A surplus below this share of the device is not to be had: page tables and contexts grow with what is allocated.
+/// Smallest surplus that counts as obtainable, in percent of the device: page tables and contexts grow with what is allocated.
 const DRIVER_PERCENT: u64 = 1;
 
-/// The verdict and its reason; no verdict where the message has too few figures.
+/// Returns the verdict and its reason; no verdict if the message has too few figures.
 pub(super) fn judge(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
     match message.wording {
         Wording::Huge => {
@@ -97,7 +97,7 @@ fn mps(message: &Message) -> (Option<Verdict>, String) {
     (Some(Verdict::Full), format!("{arithmetic}, and {allowed} are allowed: {why}."))
 }
 
-/// From the figures of an allocator for a device.
+/// Judges by the figures of a device allocator.
 fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
     let Some(requested) = message.requested else {
         return (None, "The message does not say how much was asked for.".into());

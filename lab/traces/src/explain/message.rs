@@ -1,9 +1,9 @@
-//! What a message says.
+//! Contents of an out-of-memory message.
 
 use super::size::Size;
 use super::verdict::Verdict;
 
-/// Which message it is.
+/// Kind of message, by its wording.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wording {
     /// 1.0 to 2.0: `(GPU 0; 10.76 GiB total capacity; …)`.
@@ -12,30 +12,30 @@ pub enum Wording {
     Sentences,
     /// From 2.15 on: refused because of the limit of the process, without asking the driver.
     Preemptive,
-    /// More than an exbibyte.
+    /// A request of more than an exbibyte.
     Huge,
-    /// The request alone: the rest of the line is missing.
+    /// Only the request: the rest of the line is missing.
     Request,
-    /// Of the backend `cudaMallocAsync`: `Allocation on device 0 would exceed allowed memory`.
+    /// From the backend `cudaMallocAsync`: `Allocation on device 0 would exceed allowed memory`.
     Async,
-    /// Of Apple's GPUs: `MPS backend out of memory`.
+    /// From Apple's GPUs: `MPS backend out of memory`.
     Mps,
     /// Up to 0.4: `cuda runtime error (2) : out of memory`.
     Thc,
-    /// `CUDA error: out of memory`: the driver's own.
+    /// `CUDA error: out of memory`: from the driver itself.
     Driver,
-    /// A library's own: cuBLAS, cuDNN, NCCL and others.
+    /// From a library: cuBLAS, cuDNN, NCCL and others.
     Library,
     /// `DefaultCPUAllocator: can't allocate memory`.
     HostAllocator,
     /// `DataLoader worker (pid 1) is killed by signal: …`.
     Loader,
-    /// This program's.
+    /// From this program.
     Own,
 }
 
 impl Wording {
-    /// For people.
+    /// Returns a name to show to people.
     pub fn name(self) -> &'static str {
         match self {
             Wording::Parentheses => "PyTorch 1.0 to 2.0",
@@ -55,7 +55,7 @@ impl Wording {
     }
 }
 
-/// Whose devices the message is about.
+/// Backend whose devices the message is about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Backend {
     #[default]
@@ -65,24 +65,24 @@ pub(super) enum Backend {
     Mps,
 }
 
-/// What failed outside of PyTorch's allocator for the device.
+/// Component that failed outside of PyTorch's device allocator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Failure {
     /// A library could not create its handle or take its buffers.
     Library(&'static str),
-    /// The same, with a status that other causes have as well.
+    /// A library, with a status that other causes have as well.
     Uninitialized(&'static str),
     /// The state of PyTorch's random generator.
     Generator,
-    /// The driver, for whatever asked it.
+    /// The driver, whatever called it.
     Driver,
-    /// The system killed a worker.
+    /// A worker, killed by the system.
     Killed,
-    /// A worker found no room in shared memory.
+    /// A worker that found no room in shared memory.
     SharedMemory,
 }
 
-/// What a message says.
+/// Contents of an out-of-memory message.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
     pub(super) wording: Wording,
@@ -96,23 +96,23 @@ pub(super) struct Message {
     pub(super) private: Option<Size>,
     pub(super) unallocated: Option<Size>,
     pub(super) reserved: Option<Size>,
-    /// What Metal holds for this process outside of PyTorch's allocator.
+    /// Memory that Metal holds for this process outside of PyTorch's allocator.
     pub(super) beside: Option<Size>,
-    /// What NVML says of this process.
+    /// Memory of this process, as NVML reports it.
     pub(super) process: Option<Size>,
-    /// The processes that the message does not recognize as this one, and what they hold.
+    /// Processes that the message does not recognize as this one: pid and memory.
     pub(super) processes: Vec<(u64, Size)>,
     /// The variable that the message names: `PYTORCH_CUDA_ALLOC_CONF` or its like.
     pub(super) variable: Option<&'static str>,
-    /// The hint says that expandable segments are on.
+    /// True if the hint says that expandable segments are on.
     pub(super) expandable: bool,
     pub(super) failure: Option<Failure>,
-    /// The verdict that the message states itself.
+    /// Verdict that the message states itself.
     pub(super) stated: Option<Verdict>,
 }
 
 impl Message {
-    /// One that says nothing yet.
+    /// Returns a message without figures.
     pub(crate) fn new(wording: Wording, backend: Backend) -> Self {
         Self {
             wording,
@@ -136,18 +136,17 @@ impl Message {
         }
     }
 
-    /// All segments: printed, or the sum of their parts.
+    /// Bytes of all segments: as printed, or the sum of their parts.
     pub(super) fn all_reserved(&self) -> Option<Size> {
         self.reserved.or_else(|| Some(self.allocated?.plus(self.unallocated?)))
     }
 
-    /// Free blocks: printed, or what is reserved and not allocated.
+    /// Bytes of free blocks: as printed, or reserved minus allocated.
     pub(super) fn all_unallocated(&self) -> Option<Size> {
         self.unallocated.or_else(|| Some(self.reserved?.minus(self.allocated?)))
     }
 
-    /// What the driver had left. Older releases for Intel's devices do not print it: it is at most what PyTorch's
-    /// segments leave of the device.
+    /// Upper bound of the driver's free memory. Older releases for Intel's devices do not print it: it is at most the device less PyTorch's segments.
     pub(super) fn free_at_most(&self) -> Option<Size> {
         match (self.free, self.backend) {
             (None, Backend::Xpu) => Some(self.total?.minus(self.all_reserved().unwrap_or(Size::of(0)))),
@@ -155,19 +154,19 @@ impl Message {
         }
     }
 
-    /// What the process could ever have: the device, or its share of it.
+    /// Most that the process could ever have: the device, or its share of the device.
     pub(super) fn limit(&self) -> Option<Size> {
         [self.total, self.allowed].into_iter().flatten().min_by_key(|size| size.bytes)
     }
 
-    /// What the process could still have had from the driver.
+    /// Most that the process could still have had from the driver.
     pub(super) fn obtainable(&self) -> Option<Size> {
         let free = self.free_at_most()?;
         let share = self.allowed.map(|allowed| allowed.minus(self.all_reserved().unwrap_or(Size::of(0))));
         Some(share.filter(|share| share.bytes < free.bytes).unwrap_or(free))
     }
 
-    /// Whether the limit of the process stands in the way, and not the device.
+    /// True if the process's limit stands in the way, not the device's size.
     pub(super) fn is_limited(&self) -> bool {
         let held_back = || Some(self.obtainable()?.bytes < self.free_at_most()?.bytes);
         self.wording == Wording::Preemptive || self.allowed.is_some() && held_back().unwrap_or(false)

@@ -1,8 +1,8 @@
-//! What PyTorch says when memory runs out, read.
+//! Reads PyTorch's out-of-memory messages and explains them.
 //!
-//! The wordings of all releases are known, those for AMD's, Intel's and Apple's devices among them, and so are the errors
-//! of libraries and of the host that mean the same. Figures are printed with two decimals: each is known to half a unit
-//! of its last one, and sums are checked to that.
+//! The wordings of all releases are known, those for AMD's, Intel's and Apple's devices among them, and so are the errors of libraries and of the
+//! host that mean the same. Messages print figures with two decimals: each is known to half a unit of its last decimal, and sums are checked to that
+//! tolerance.
 
 mod advice;
 mod holders;
@@ -24,48 +24,48 @@ use lab_base::error::Result;
 /// One figure of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// What it is called here.
+    /// Name of the figure in this program.
     pub name: &'static str,
-    /// How much.
+    /// Its value.
     pub size: Size,
-    /// What it means.
+    /// Its meaning.
     pub meaning: String,
 }
 
-/// A relation between figures, worked out.
+/// A relation between figures, computed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sum {
-    /// What is added up: `9.6 GiB allocated + 40 MiB cached = 9.64 GiB reserved`.
+    /// The equation: `9.6 GiB allocated + 40 MiB cached = 9.64 GiB reserved`.
     pub text: String,
-    /// What is left over, in bytes: nothing, where the figures should agree.
+    /// Difference between the two sides in bytes; 0 if the figures agree.
     pub remainder: i64,
-    /// How exactly the figures are known, in bytes.
+    /// Uncertainty of the figures by rounding, in bytes.
     pub tolerance: u64,
 }
 
-/// A message, explained.
+/// An out-of-memory message, explained.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Which wording it is.
+    /// Kind of message.
     pub wording: Wording,
-    /// The device, where the message says so.
+    /// Index of the device, if the message names it.
     pub device: Option<u32>,
-    /// Its figures, in the order of reading.
+    /// Figures, in the order in which to read them.
     pub figures: Vec<Figure>,
-    /// How they hang together.
+    /// Relations between the figures.
     pub sums: Vec<Sum>,
-    /// Why it failed, in a word; `None`: the message has too few figures to say.
+    /// Cause of the failure in one word; `None` if the message has too few figures.
     pub verdict: Option<Verdict>,
-    /// Why, in arithmetic.
+    /// Arithmetic behind the verdict.
     pub reason: String,
-    /// What to try, first things first.
+    /// Advice, the most promising first.
     pub advice: Vec<Advice>,
 }
 
-/// Reads a message, wherever it stands in the text.
+/// Explains the message in a text, wherever it stands in it.
 ///
 /// # Errors
-/// [`Error::Usage`](lab_base::Error::Usage) for a text without one.
+/// [`Error::Usage`](lab_base::Error::Usage) for a text without a message.
 pub fn explain(text: &str) -> Result<Explanation> {
     let message = read::read(text)?;
     let holders = Holders::of(&message);
@@ -132,7 +132,7 @@ fn figures(message: &Message, holders: &Holders) -> Vec<Figure> {
     figures
 }
 
-/// The figures as sums.
+/// Computes the relations between the figures.
 fn sums(message: &Message, holders: &Holders) -> Vec<Sum> {
     let mut sums = Vec::new();
     let Some(reserved) = message.all_reserved() else { return sums };

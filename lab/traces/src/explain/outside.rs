@@ -1,10 +1,9 @@
-//! Errors that come from a lack of memory and not from PyTorch's allocator for the device: of libraries, of the driver,
-//! of the host. They have no figures.
+//! Errors caused by a lack of memory outside of PyTorch's device allocator: in libraries, the driver, the host. They print no figures.
 
 use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
 
-/// Statuses that mean a failed allocation, and those that often do.
+/// Statuses that mean a failed allocation, and statuses that often do.
 const STATUSES: [(&str, Failure); 10] = [
     ("CUBLAS_STATUS_ALLOC_FAILED", Failure::Library("cuBLAS")),
     ("CUDNN_STATUS_ALLOC_FAILED", Failure::Library("cuDNN")),
@@ -18,10 +17,10 @@ const STATUSES: [(&str, Failure); 10] = [
     ("UR_RESULT_ERROR_OUT_OF_RESOURCES", Failure::Driver),
 ];
 
-/// TensorFlow creates handles of the same libraries.
+/// Marks of TensorFlow, which creates handles of the same libraries.
 const FOREIGN: [&str; 3] = ["stream_executor", "failed to create cublas handle", "Could not create cudnn handle"];
 
-/// Finds such an error in a text whose blanks are single.
+/// Finds such an error in a text with single blanks.
 pub(super) fn read(text: &str, lower: &str) -> Option<Message> {
     if FOREIGN.iter().any(|foreign| text.contains(foreign)) {
         return None;
@@ -33,7 +32,7 @@ fn failed(wording: Wording, backend: Backend, failure: Failure) -> Message {
     Message { failure: Some(failure), ..Message::new(wording, backend) }
 }
 
-/// The host's memory, of this process or of a worker.
+/// Finds an error about the host's memory, in this process or in a worker.
 fn host(text: &str) -> Option<Message> {
     if let Some(at) = text.rfind("is killed by signal: ").filter(|_| text.contains("DataLoader worker")) {
         let signal = &text[at + "is killed by signal: ".len()..];
@@ -67,7 +66,7 @@ fn library(text: &str, lower: &str) -> Option<Message> {
     Some(failed(wording, backend, failure))
 }
 
-/// The driver's own errors, and those of PyTorch up to 0.4.
+/// Finds the driver's own errors, and those of PyTorch up to 0.4.
 fn driver(lower: &str) -> Option<Message> {
     if let Some(at) = lower.rfind("cuda runtime error (2) : out of memory") {
         let generator = lower[at..].contains("random");

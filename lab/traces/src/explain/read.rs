@@ -1,4 +1,4 @@
-//! Finds the message in a text, and its figures.
+//! Finds an out-of-memory message in a text and reads its figures.
 
 use lab_base::error::{Error, Result};
 
@@ -7,20 +7,20 @@ use super::outside;
 use super::size::Size;
 use super::verdict::Verdict;
 
-/// The longest text that is looked at. Bytes.
+/// Longest text that is read. Bytes.
 const MAX_TEXT: usize = 1 << 20;
 
-/// What every message about device memory has.
+/// Words that every message about device memory contains.
 const MARKER: &str = "out of memory";
 
-/// Finds the last message in a text: a traceback may stand around it, and a terminal may have broken its lines. One with
-/// figures goes before those without, which often are its consequences.
+/// Finds the last message in a text. A traceback may surround it, and a terminal may have broken its lines. Messages with figures take precedence
+/// over those without, which often are their consequences.
 pub(super) fn read(text: &str) -> Result<Message> {
     if text.len() > MAX_TEXT {
         return Err(Error::usage("message", format!("is longer than {MAX_TEXT} bytes")));
     }
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    // The same length: found in one, cut from the other.
+    // `lower` has the length of `text`: positions found in one are valid in the other.
     let lower = text.to_ascii_lowercase();
     let mut end = text.len();
     for (at, _) in lower.rmatch_indices(MARKER) {
@@ -39,7 +39,7 @@ fn unknown() -> Error {
     )
 }
 
-/// The backend whose name stands right before the marker.
+/// Returns the backend whose name stands right before the marker.
 fn backend(lower_head: &str) -> Option<Backend> {
     [("cuda ", Backend::Cuda), ("hip ", Backend::Hip), ("xpu ", Backend::Xpu), ("mps backend ", Backend::Mps)]
         .into_iter()
@@ -47,7 +47,7 @@ fn backend(lower_head: &str) -> Option<Backend> {
         .map(|(_, backend)| backend)
 }
 
-/// A message of an allocator, from its marker on; `None`: it is none, or has no figures.
+/// Reads an allocator's message from its marker on; `None` if the text is not one or has no figures.
 fn allocator_message(lower_head: &str, head: &str, text: &str) -> Option<Message> {
     if text[MARKER.len()..].starts_with(": tried to allocate") {
         return Some(own(text));
@@ -74,18 +74,18 @@ fn allocator_message(lower_head: &str, head: &str, text: &str) -> Option<Message
     Some(figures(wording, backend.unwrap_or_default(), text))
 }
 
-/// Intel's extension has a wording for requests above the limit of one allocation.
+/// Reads the message of Intel's extension for requests above the limit of one allocation.
 fn oversized_block(text: &str) -> Option<Message> {
     let at = text.rfind("can NOT allocate memory block with size larger than")?;
     Some(figures(Wording::Parentheses, Backend::Xpu, &text[at..]))
 }
 
-/// The size that follows a marker.
+/// Returns the size that follows a marker.
 fn after(text: &str, marker: &str) -> Option<Size> {
     text.find(marker).and_then(|at| Size::at_start(&text[at + marker.len()..]))
 }
 
-/// The size that stands before a marker.
+/// Returns the size that precedes a marker.
 fn before(text: &str, marker: &str) -> Option<Size> {
     let head = &text[..text.find(marker)?];
     let number = head.rmatch_indices(' ').nth(1).map_or(0, |(at, _)| at + 1);
@@ -100,7 +100,7 @@ fn figures(wording: Wording, backend: Backend, text: &str) -> Message {
     Message {
         device,
         requested: after(text, "Tried to allocate ").or_else(|| after(text, "Requested size: ")),
-        // 2.1 misspelt it.
+        // 2.1 prints a misspelt form.
         total: before(text, " total capacity;")
             .or_else(|| after(text, "total capacity of "))
             .or_else(|| after(text, "total capacty of ")),
@@ -108,7 +108,7 @@ fn figures(wording: Wording, backend: Backend, text: &str) -> Message {
         allowed: before(text, " allowed;"),
         allocated: before(text, " already allocated;").or_else(|| before(text, " is allocated by PyTorch")),
         private: before(text, " allocated in private pools"),
-        // Releases 1.0 to 1.3 print what is reserved and not allocated as "cached".
+        // Releases 1.0 to 1.3 print the memory that is reserved and not allocated as "cached".
         unallocated: before(text, " is reserved by PyTorch but unallocated").or_else(|| before(text, " cached)")),
         reserved: before(text, " reserved in total by PyTorch"),
         process: after(text, "this process has "),
@@ -121,7 +121,7 @@ fn figures(wording: Wording, backend: Backend, text: &str) -> Message {
     }
 }
 
-/// `Process 123 has 1.50 GiB memory in use.`, as often as it stands there.
+/// Reads every `Process 123 has 1.50 GiB memory in use.` in the text.
 fn processes(text: &str) -> Vec<(u64, Size)> {
     let mut processes = Vec::new();
     for (at, marker) in text.match_indices("Process ") {
@@ -158,7 +158,7 @@ fn cuda_malloc_async(head: &str, text: &str) -> Message {
     }
 }
 
-/// The message that this program prints, whose figures are exact.
+/// Reads the message that this program prints; its figures are exact.
 fn own(text: &str) -> Message {
     let exact_after = |marker: &str| text.find(marker).and_then(|at| Size::exact_at_start(&text[at + marker.len()..]));
     let exact_before = |marker: &str| {

@@ -4,7 +4,7 @@ use std::fmt;
 
 use memcore::memory::TorchSize;
 
-/// A size as printed: two decimals of a unit.
+/// A size as printed: two decimals and a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
     /// The printed figure, in bytes.
@@ -18,22 +18,22 @@ impl Size {
         Self { bytes, tolerance: 0 }
     }
 
-    /// The sum; its tolerance is that of both.
+    /// Returns the sum; the tolerances add up.
     pub(super) fn plus(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_add(other.bytes), tolerance: self.tolerance + other.tolerance }
     }
 
-    /// The difference, at least 0; its tolerance is that of both.
+    /// Returns the difference, at least 0; the tolerances add up.
     pub(super) fn minus(self, other: Self) -> Self {
         Self { bytes: self.bytes.saturating_sub(other.bytes), tolerance: self.tolerance + other.tolerance }
     }
 
-    /// Whether it exceeds another by more than the rounding of both.
+    /// True if it exceeds `other` by more than the rounding of both.
     pub(super) fn surely_exceeds(self, other: Self) -> bool {
         self.bytes > other.bytes.saturating_add(self.tolerance + other.tolerance)
     }
 
-    /// As `--gpu` and `--memory-limit` read it.
+    /// Formats the size as `--gpu` and `--memory-limit` read it.
     pub(super) fn as_flag(self) -> String {
         self.to_string().replace(' ', "").replace("bytes", "B")
     }

@@ -1,19 +1,19 @@
-//! Why a request failed, in a word.
+//! Verdict: the cause of a failed request, in one word.
 
 use std::fmt;
 
-/// Why a request failed.
+/// Cause of a failed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// The request exceeds what the device, or the limit set on it, can ever give.
     Hopeless,
-    /// Too little was left, however it is cut.
+    /// Too few bytes were left, in whatever pieces.
     Full,
     /// Enough bytes were left, in PyTorch's segments and on the device, but not in one piece.
     Fragmented,
     /// The driver refused although it had more than was asked for.
     Refused,
-    /// Device memory ran out for something beside PyTorch's allocator: a library, the driver.
+    /// Device memory ran out for a component outside of PyTorch's allocator: a library, the driver.
     Outside,
     /// The host's memory ran out, not the device's.
     Host,

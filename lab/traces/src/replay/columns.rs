@@ -1,4 +1,4 @@
-//! A replay in the columns of the recordings (format `oracle-trace-1`).
+//! Writes a replay in the columns of the recordings (format `oracle-trace-1`).
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -9,7 +9,7 @@ use super::run::Observer;
 
 const MIB2: u64 = 2 << 20;
 
-/// The columns of changes, in the order in which they are written.
+/// Columns of changes, in the order in which they are written.
 const CHANGES: [&str; 10] = [
     "d_alloc512",
     "d_active512",
@@ -23,11 +23,11 @@ const CHANGES: [&str; 10] = [
     "d_rpeak2m",
 ];
 
-/// Writes down where everything lands and how the statistics change, in the encoding of the recordings: places count
-/// segments in order of creation and offsets in units of 512 bytes, `d_…` are changes from operation to operation (an
-/// empty list: always 0), the driver's figures are in units of 2 MiB, rounded down where a policy has odd sizes.
+/// Records the place of every block and the changes of the statistics, in the encoding of the recordings. Places count segments in order of creation
+/// and offsets in units of 512 bytes. `d_…` are changes from operation to operation (an empty list: always 0). The driver's figures are in units of 2
+/// MiB, rounded down where a policy has odd sizes.
 ///
-/// The text grows as the run goes: some 30 bytes per operation.
+/// The text grows during the run by some 30 bytes per operation.
 #[derive(Debug, Default)]
 pub struct Recorder {
     seg: List,
@@ -39,7 +39,7 @@ pub struct Recorder {
     driver_size: List,
     /// Address of the first segment.
     base: Option<u64>,
-    /// Number of each segment that is there, by its address.
+    /// Number of each existing segment, by its address.
     segments: BTreeMap<u64, u64>,
     made: u64,
 }
@@ -58,7 +58,7 @@ impl List {
     }
 }
 
-/// How a statistic changes.
+/// Changes of one statistic.
 #[derive(Debug, Default)]
 struct Changes {
     list: List,
@@ -103,7 +103,7 @@ impl Recorder {
         }
     }
 
-    /// All columns as one JSON object, with the allocator's statistics at the end of the run.
+    /// Returns all columns as one JSON object, with the allocator's statistics at the end of the run.
     pub fn finish<A: Allocator + ?Sized>(self, allocator: &A) -> Vec<u8> {
         let mut out = b"{".to_vec();
         let mut column = |name: &str, list: &[u8]| {

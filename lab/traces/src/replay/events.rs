@@ -1,8 +1,8 @@
-//! Events of a recorded training script, as operations.
+//! Turns the events of a recorded training script into operations.
 //!
-//! Such a recording has what came of each call, not the calls: an allocation that failed is an event without one, and
-//! memory given back to the driver may be the program's wish or the allocator's. Streams are not recorded: everything
-//! counts as one stream's, and a free that had to wait waits here for a second one.
+//! Such a recording holds the results of calls, not the calls. A failed allocation is an event without a result, and memory returned to the driver
+//! may have been requested by the program or decided by the allocator. Streams are not recorded: all events count as one stream's, and a free that
+//! had to wait waits here for a second stream.
 
 use super::fields::{Columns, ended, unknown};
 use super::trace::{Fault, Operation, Settings};
@@ -10,7 +10,7 @@ use super::trace::{Fault, Operation, Settings};
 /// The stream that pending frees wait for.
 const OTHER_STREAM: u16 = 1;
 
-/// What the columns `ev…` say.
+/// Returns the operations that the columns `ev…` describe.
 pub(super) fn operations(columns: &Columns, settings: &Settings) -> Result<Vec<Operation>, Fault> {
     let mut reader = Reader { columns, settings, sizes: 0, frees: 0, reserved_bytes: 0, lives: Vec::new() };
     let mut operations = Vec::with_capacity(columns.kinds.len());
@@ -67,7 +67,7 @@ struct Reader<'a> {
     frees: usize,
     /// Segments and pages, as recorded.
     reserved_bytes: u64,
-    /// The number of each `a` among the allocations, failed ones included, and whether it lives.
+    /// For each `a`, its number among the allocations (failed ones included), and whether it lives.
     lives: Vec<(u32, bool)>,
 }
 
@@ -92,8 +92,8 @@ impl Reader<'_> {
         }
     }
 
-    /// Events `at..end` give memory back. Whether the program asked for that: the allocator does by itself only when
-    /// the driver refuses, or when it collects old segments.
+    /// True if the program itself asked for events `at..end`, which return memory to the driver. The allocator returns memory by itself only when the
+    /// driver refuses, or when it collects old segments.
     fn given_back(&mut self, at: usize, end: usize) -> Result<bool, Fault> {
         let before = self.reserved_bytes;
         for event in at..end {

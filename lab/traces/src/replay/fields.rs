@@ -1,20 +1,20 @@
-//! What a file says, before it is understood.
+//! Columns of a file, before they are interpreted.
 
 use super::trace::Fault;
 
 /// A column of numbers as it stands in the file.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// The numbers; 0 for what is none.
+    /// The numbers; 0 for entries that are not a number.
     pub(super) values: Vec<i64>,
-    /// The first entry that is none, and what it says.
+    /// First entry that is not a number, and its text.
     pub(super) fault: Option<(usize, String)>,
-    /// Whether the file has the column.
+    /// True if the file has the column.
     pub(super) present: bool,
 }
 
 impl Numbers {
-    /// An entry, whose operation is told if it is wrong.
+    /// Returns an entry; an error names its operation.
     pub(super) fn at(&self, entry: usize, operation: usize, what: &str) -> Result<i64, Fault> {
         match (&self.fault, self.values.get(entry)) {
             (Some((at, text)), _) if *at == entry => {
@@ -25,14 +25,14 @@ impl Numbers {
         }
     }
 
-    /// An entry that must not be negative.
+    /// Returns an entry that must not be negative.
     pub(super) fn natural(&self, entry: usize, operation: usize, what: &str) -> Result<u64, Fault> {
         let value = self.at(entry, operation, what)?;
         u64::try_from(value).map_err(|_| Fault::new(operation, format!("{what} {value} is negative")))
     }
 }
 
-/// What a file says, before it is understood.
+/// Columns of a file, before they are interpreted.
 #[derive(Debug, Default)]
 pub(super) struct Columns {
     pub(super) format: String,
@@ -48,16 +48,16 @@ pub(super) struct Columns {
     pub(super) stream: Numbers,
     pub(super) seg: Numbers,
     pub(super) free_ref: Numbers,
-    /// The column being read and how many of its entries were.
+    /// Column being read, and the number of entries read.
     pub(super) reading: Option<(&'static str, usize)>,
 }
 
-/// An operation that no format has.
+/// Error for an operation that no format has.
 pub(super) fn unknown(at: usize, kind: u8) -> Fault {
     Fault::new(at, format!("{:?} is not an operation", char::from(kind)))
 }
 
-/// A column that goes on after the last operation belongs to another file.
+/// Checks that no column continues after the last operation: such a column belongs to another file.
 pub(super) fn ended(columns: &[(&str, &Numbers, usize)], operations: usize) -> Result<(), Fault> {
     match columns.iter().find(|(_, column, used)| column.values.len() != *used) {
         None => Ok(()),

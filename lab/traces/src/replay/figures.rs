@@ -1,4 +1,4 @@
-//! What a policy took for a trace.
+//! Figures of a policy that replayed a trace.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,86 +11,86 @@ use super::policy::{Certificate, Machine, Policy};
 use super::run::{Observer, Silent, replay};
 use super::trace::{Operation, Trace};
 
-/// At most so many samples over the run.
+/// Largest number of samples over the run.
 const SAMPLES: usize = 256;
 
-/// A stretch of operations.
+/// Peaks over a range of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Its last operation.
+    /// Last operation of the range.
     pub operation: usize,
-    /// The most that was allocated after an operation in it.
+    /// Peak of allocated bytes in the range.
     pub allocated_bytes: u64,
-    /// The most that was reserved.
+    /// Peak of reserved bytes.
     pub reserved_bytes: u64,
-    /// The most that was reserved and not in use.
+    /// Peak of bytes reserved and not in use.
     pub unused_bytes: u64,
-    /// The most of it in segments that are partly in use, which cannot be given back.
+    /// Peak of unused bytes in partly used segments, which cannot be returned to the driver.
     pub inactive_split_bytes: u64,
 }
 
-/// What was asked of the driver, by kind.
+/// Calls of the driver, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DriverCalls {
-    /// Segments taken.
+    /// Segments allocated.
     pub segment_allocs: u64,
-    /// Segments given back.
+    /// Segments freed.
     pub segment_frees: u64,
-    /// Mappings of pages, and reservations of addresses.
+    /// Mappings of pages, and reservations of address ranges.
     pub maps: u64,
-    /// Pages given back, and reservations given up.
+    /// Pages unmapped, and address ranges freed.
     pub unmaps: u64,
-    /// Requests that the driver had no room for.
+    /// Requests that the driver refused for lack of memory.
     pub refusals: u64,
 }
 
 impl DriverCalls {
-    /// All of them.
+    /// Sum of all calls.
     pub fn total(&self) -> u64 {
         self.segment_allocs + self.segment_frees + self.maps + self.unmaps + self.refusals
     }
 }
 
-/// What a policy took for a trace. Bytes unless a name says otherwise.
+/// Figures of a policy that replayed a trace. Bytes unless a name says otherwise.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figures {
-    /// The most that was allocated, over the whole run, whatever the program reset.
+    /// Peak of allocated bytes over the whole run, even if the program reset its statistics.
     pub peak_allocated: u64,
-    /// The most that was reserved.
+    /// Peak of reserved bytes over the whole run.
     pub peak_reserved: u64,
-    /// At the end.
+    /// Allocated bytes at the end.
     pub final_allocated: u64,
-    /// At the end.
+    /// Reserved bytes at the end.
     pub final_reserved: u64,
-    /// The least that was not allocated while `peak_reserved` was reserved: what placement cost.
+    /// Least bytes not allocated while `peak_reserved` was reserved: the cost of placement.
     pub unused_at_peak: u64,
-    /// The operation after which it was.
+    /// Operation after which `unused_at_peak` was measured.
     pub peak_operation: usize,
     /// The share of reserved memory that was not allocated, from 0 to 1: mean over all operations after which any was.
     pub mean_unused_share: f64,
-    /// Free blocks at the end: their sum and the largest.
+    /// Sum of the free blocks at the end.
     pub final_free: u64,
-    /// The largest of them.
+    /// Largest free block at the end.
     pub final_largest_free: u64,
-    /// What was asked of the driver.
+    /// Calls of the driver.
     pub driver: DriverCalls,
-    /// Times that everything cached was given back to try once more.
+    /// Number of times that all cached memory was returned to the driver to retry a request.
     pub retries: u64,
     /// Requests that failed.
     pub out_of_memory: u64,
-    /// Those of them that the recorded program got.
+    /// Requests that failed here and that the recorded program was granted.
     pub newly_failed: u64,
-    /// The first of those: operation and bytes.
+    /// First request counted in `newly_failed`: operation and bytes.
     pub first_failure: Option<(usize, u64)>,
     /// PyTorch's message for the last request that failed, if the policy is PyTorch's.
     pub last_message: Option<String>,
-    /// Requests that a plan did not foresee.
+    /// Requests that a plan did not contain.
     pub unforeseen: u64,
-    /// Time of the whole run, without looking at it; the least of several.
+    /// Time of the whole run without an observer; the least of several runs.
     pub elapsed: Duration,
-    /// Over the run.
+    /// Samples over the run.
     pub samples: Vec<Sample>,
-    /// Of a plan.
+    /// Certificate of a plan.
     pub certificate: Option<Certificate>,
 }
 
@@ -100,23 +100,23 @@ impl Figures {
         self.elapsed.as_nanos() as f64 / trace.operations().len().max(1) as f64
     }
 
-    /// The same as a share of `peak_reserved`: 0 to 1.
+    /// `unused_at_peak` as a share of `peak_reserved`, from 0 to 1.
     pub fn unused_share_at_peak(&self) -> f64 {
         self.unused_at_peak as f64 / self.peak_reserved.max(1) as f64
     }
 }
 
-/// Runs a trace on fresh devices: once to look at it, and then to time it.
+/// Runs a trace on fresh devices: once to collect the figures, then again to time it.
 ///
 /// # Errors
-/// Those of the policy and of the device; a request that fails for lack of memory is a result.
+/// Those of the policy and of the device. A request that fails for lack of memory is a result, not an error.
 pub fn measure(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Figures> {
     let mut figures = run_once(trace, policy, machine)?;
     figures.elapsed = time(trace, policy, machine)?;
     Ok(figures)
 }
 
-/// Runs a trace on a fresh device, once: all figures but the time.
+/// Runs a trace on a fresh device, once: all figures except the time.
 pub fn run_once(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Figures> {
     let mut watch = Watch::new(trace);
     let mut opened = policy.open(trace, machine, &mut |event| watch.driver(0, event))?;
@@ -133,7 +133,7 @@ pub fn run_once(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Fig
 const LONG_ENOUGH: Duration = Duration::from_millis(20);
 const MAX_RUNS: usize = 16;
 
-/// The fastest of some runs: what slows the others is not the policy's.
+/// Returns the time of the fastest run: what slows the others is not the policy.
 fn time(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Duration> {
     let (mut fastest, mut all) = (Duration::MAX, Duration::ZERO);
     for _ in 0..MAX_RUNS {
@@ -150,7 +150,7 @@ fn time(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Duration> {
     Ok(fastest)
 }
 
-/// Collects the figures.
+/// Observer that collects the figures.
 struct Watch<'a> {
     trace: &'a Trace,
     figures: Figures,
@@ -160,9 +160,9 @@ struct Watch<'a> {
     shared: u64,
     /// The size of the request that just failed.
     failed: Option<u64>,
-    /// Requests that were served and that the recorded program did not get.
+    /// Requests served here that the recorded program was not granted.
     unforeseen: u64,
-    /// What PyTorch's message is made of, where there is one.
+    /// Sources of PyTorch's message, for a policy that has one.
     messages: Option<(Arc<Meta>, &'a AllocatorConfig)>,
 }
 
@@ -239,7 +239,7 @@ impl Observer for Watch<'_> {
         let unused = reserved - allocated;
         let figures = &mut self.figures;
         figures.peak_allocated = figures.peak_allocated.max(allocated);
-        // Within one operation memory may be given back and other memory taken: the statistics know the highest point.
+        // One operation may both return and take memory: only the statistics know the peak within it.
         let peak = match self.trace.operations()[operation] {
             Operation::ResetPeak => reserved,
             _ => stats.reserved_bytes.all.peak.max(reserved),

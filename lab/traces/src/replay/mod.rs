@@ -1,4 +1,4 @@
-//! A recorded run through any allocation policy.
+//! Replays a recorded run through any allocation policy.
 //!
 //! ```text
 //! file ─ read ─► Columns ─┬─ trace ──► Trace ─ run ─► Observer: Figures (for people), Recorder (the file's own columns)
@@ -6,9 +6,8 @@
 //!                                        └─ Policy: an allocator on a device that accounts and stores nothing
 //! ```
 //!
-//! A [`Trace`] holds only what the program did: sizes, order, streams. Where a policy puts things, and what that takes,
-//! is found by running it. Reading streams through the file: a trace takes 16 bytes per operation here, however it was
-//! written, and files and traces beyond stated limits are refused.
+//! A [`Trace`] holds only the program's requests: sizes, order, streams. Running it shows where a policy places blocks and how much memory it takes.
+//! Files are read as a stream: a trace takes 16 bytes per operation here in any format, and files and traces beyond stated limits are refused.
 
 mod columns;
 mod events;

@@ -9,15 +9,15 @@ use memcore::memory::{Allocator, AllocatorConfig, Bfc, Buddy, Caching, Direct, D
 
 use super::trace::Trace;
 
-/// The names of all policies, as they are compared.
+/// Names of all policies, in the order in which they are compared.
 pub const POLICY_NAMES: [&str; 7] = ["caching", "expandable", "direct", "bfc", "buddy", "tlsf", "planned"];
 
-/// Who places the blocks.
+/// Allocation policy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Policy {
     /// PyTorch's allocator, with settings.
     Caching(Box<AllocatorConfig>),
-    /// Every request straight from the driver.
+    /// No cache: every request goes to the driver.
     Direct,
     /// Best fit with coalescing.
     Bfc,
@@ -32,48 +32,48 @@ pub enum Policy {
 /// The device that a replay pretends to run on.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Machine {
-    /// Its memory in bytes; `None`: more than anything takes.
+    /// Memory of the device in bytes; `None` for no limit.
     pub capacity_bytes: Option<u64>,
-    /// The share of it that the process may use. Policies without such a limit get a device of that size.
+    /// Share of the memory that the process may use. Policies without such a limit get a device of that size.
     pub memory_fraction: Option<f64>,
 }
 
-/// What is known of a plan, proven without trusting whoever made it.
+/// Proven properties of a plan; they do not depend on how it was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificate {
-    /// Size of the plan: everything has its place in that many bytes, and no two that live together overlap.
+    /// Size of the plan: all allocations have a place within that many bytes, and no two that live at one time overlap.
     pub plan_bytes: u64,
-    /// How it was packed.
+    /// Packing method.
     pub packing: &'static str,
-    /// No plan is smaller: so many bytes live together.
+    /// Lower bound: this many bytes live at one time, so no plan is smaller.
     pub bound_bytes: u64,
-    /// The operation after which they do.
+    /// Operation after which `bound_bytes` live.
     pub bound_operation: u64,
-    /// How many allocations they are.
+    /// Number of allocations that live then.
     pub bound_allocations: usize,
-    /// Whether the device has room for the plan. It is followed in any case: it says what the best placement takes.
+    /// True if the device has room for the plan. The plan is followed in any case: it shows what the best placement takes.
     pub fits: bool,
 }
 
 impl Certificate {
-    /// Whether no allocator can do better.
+    /// True if no allocator can do better.
     pub fn is_optimal(&self) -> bool {
         self.plan_bytes == self.bound_bytes
     }
 }
 
-/// A policy, ready to serve.
+/// An allocator of a policy, ready to serve.
 pub struct Opened {
-    /// The device that it takes memory from.
+    /// Device from which the allocator takes memory.
     pub device: Arc<Meta>,
     /// The allocator.
     pub allocator: Box<dyn Allocator>,
-    /// Of a plan, what is known of it.
+    /// Certificate of a plan; `None` for other policies.
     pub certificate: Option<Certificate>,
 }
 
 impl Policy {
-    /// The policy of that name; `config` is what the caching allocator is set to.
+    /// Returns the policy of a name; `config` holds the settings of the caching allocator.
     ///
     /// # Errors
     /// [`Error::Usage`] listing the names.
@@ -94,10 +94,10 @@ impl Policy {
         })
     }
 
-    /// An allocator of this policy, for a run of `trace`.
+    /// Opens an allocator of this policy for a run of `trace`.
     ///
     /// # Errors
-    /// Settings that the device does not bear out.
+    /// Settings that the device does not support.
     pub fn open(&self, trace: &Trace, machine: &Machine, driver: &mut dyn FnMut(DriverEvent)) -> Result<Opened> {
         let capacity = machine.capacity_bytes.unwrap_or(DeviceProfile::default().total_bytes);
         let share = |fraction: f64| (capacity as f64 * fraction) as u64;
@@ -149,6 +149,6 @@ fn plan(
         bound_allocations: bound.live.len(),
         fits: plan.bytes <= allowed,
     };
-    // The plan is checked there.
+    // `Planned::new` checks the plan.
     Ok((Planned::new(memory, plan, &lifetimes, driver)?, certificate))
 }

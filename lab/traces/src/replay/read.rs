@@ -1,6 +1,6 @@
-//! Reading recordings, in one pass and in bounded memory.
+//! Reads recordings in one pass and in bounded memory.
 //!
-//! The columns that say what the program did are kept; everything else in the file is skipped as it goes by.
+//! Columns of the program's requests are kept; everything else in the file is skipped.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -15,13 +15,13 @@ use super::events;
 use super::fields::{Columns, Numbers, ended, unknown};
 use super::trace::{Fault, Operation, Settings, Trace};
 
-/// The largest file that is read, in bytes (unpacked, if it is packed).
+/// Largest file that is read, in bytes (unpacked, if it is packed).
 pub const MAX_BYTES: u64 = 4 << 30;
 
-/// The longest recording that is read, in operations.
+/// Longest recording that is read, in operations.
 pub const MAX_OPERATIONS: usize = 32 << 20;
 
-/// The longest text outside of the columns.
+/// Longest text outside of the columns.
 const MAX_TEXT: u64 = 1 << 16;
 
 /// Allocator traces of PyTorch.
@@ -30,10 +30,10 @@ const TRACE: &str = "oracle-trace-1";
 const EVENTS: [&str; 2] = ["oracle-script-1", "vramlab-events-1"];
 
 impl Trace {
-    /// Reads a file, packed by gzip or not.
+    /// Reads a file, gzipped or not.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the file and, where it is one operation's fault, the operation.
+    /// [`Error::Usage`] naming the file and, for an error in one operation, the operation.
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let cannot = |error: io::Error| Error::usage(&name, error.to_string());
@@ -49,7 +49,7 @@ impl Trace {
         Self::read(&name, file)
     }
 
-    /// Reads a recording; `name` is what errors call it.
+    /// Reads a recording; errors call it `name`.
     pub fn read(name: &str, source: impl Read) -> Result<Self> {
         let cannot = |error: io::Error| Error::usage(name, error.to_string());
         let mut source = BufReader::with_capacity(1 << 16, source);
@@ -82,7 +82,7 @@ impl<R: Read> Read for Ending<R> {
 
 impl Columns {
     fn read(&mut self, source: impl Read) -> Result<(), String> {
-        // Positions in columns are told by name and entry; paths would cost more than the reading.
+        // Errors name the column and entry; tracking paths would cost more than the reading.
         let settings = ReaderSettings { track_path: false, ..ReaderSettings::default() };
         let mut json = JsonStreamReader::new_custom(source, settings);
         json.begin_object().map_err(problem)?;
@@ -117,7 +117,7 @@ impl Columns {
         Ok(())
     }
 
-    /// What stopped the reading, with the operation where one is known.
+    /// Describes a problem, with the operation where one is known.
     fn located(&self, problem: &str) -> String {
         let Some((column, entries)) = self.reading else { return problem.to_string() };
         let kth = |counts: fn(u8) -> bool| {
@@ -176,7 +176,7 @@ impl Columns {
         Ok(Trace::new(file, settings, operations)?.said_to_be(name, format))
     }
 
-    /// What the columns of an allocator trace say.
+    /// Returns the operations that the columns of an allocator trace describe.
     fn operations(&self) -> Result<Vec<Operation>, Fault> {
         let mut operations = Vec::with_capacity(self.kinds.len());
         let (mut made, mut streamed) = (0, 0);
@@ -221,7 +221,7 @@ impl Columns {
     }
 }
 
-/// The release: but for 2.12, what is newer than 2.11 counts as the newest that is known.
+/// Returns the release. Except for 2.12, releases after 2.11 count as the newest that is known.
 fn version(torch: &str) -> TorchVersion {
     let mut numbers = torch.split(['.', '+']).map(|part| part.parse::<u32>().unwrap_or(0));
     let release = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -244,7 +244,7 @@ fn in_text(name: &str, error: &io::Error) -> String {
     format!("{name}: no JSON, or not all of it: {error}")
 }
 
-/// A short text; `null` is none.
+/// Reads a short text; `None` for `null`.
 fn text<R: Read>(name: &str, json: &mut JsonStreamReader<R>) -> Result<String, String> {
     if json.peek().map_err(problem)? == ValueType::Null {
         return json.next_null().map_err(problem).map(|()| String::new());
@@ -255,7 +255,7 @@ fn text<R: Read>(name: &str, json: &mut JsonStreamReader<R>) -> Result<String, S
     if text.len() as u64 > MAX_TEXT { Err(format!("{name} is longer than {MAX_TEXT} bytes")) } else { Ok(text) }
 }
 
-/// A number; `null` is none.
+/// Reads a number; `None` for `null`.
 fn number<R: Read>(name: &str, json: &mut JsonStreamReader<R>) -> Result<Option<f64>, String> {
     if json.peek().map_err(problem)? == ValueType::Null {
         return json.next_null().map_err(problem).map(|()| None);

@@ -1,29 +1,29 @@
-//! Running a trace.
+//! Runs a trace through an allocator.
 
 use lab_base::error::Result;
 use memcore::memory::{Allocator, Block, BlockId, DriverEvent, Stream};
 
 use super::trace::{Operation, Trace};
 
-/// Told what happens during a replay. All do nothing unless overridden.
+/// Observer of a replay. All methods do nothing unless overridden.
 pub trait Observer {
-    /// During an operation, this was asked of the driver.
+    /// A call of the driver during an operation.
     fn driver(&mut self, operation: usize, event: DriverEvent) {
         let _ = (operation, event);
     }
 
-    /// What came of an allocation; `None`: it failed for lack of memory, or it was of no bytes.
+    /// The result of an allocation; `None` if it failed for lack of memory, or was of no bytes.
     fn allocated(&mut self, operation: usize, block: Option<&Block>) {
         let _ = (operation, block);
     }
 
-    /// An operation is over.
+    /// The end of an operation.
     fn after<A: Allocator + ?Sized>(&mut self, operation: usize, allocator: &A) {
         let _ = (operation, allocator);
     }
 }
 
-/// Sees nothing: for timing.
+/// Observer that does nothing, for timing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 
@@ -32,11 +32,11 @@ impl Observer for Silent {}
 /// No block: not served, or freed.
 const NONE: u32 = u32::MAX;
 
-/// Runs all operations through an allocator. Requests that fail for lack of memory are part of a replay: the program
-/// goes on without them. What the recorded program did not get and a policy serves goes back at once, and is in no peak;
-/// the peaks of the allocator's statistics then begin anew.
+/// Runs all operations through an allocator. Requests that fail for lack of memory are part of a replay: the program continues without them. A
+/// request that failed in the recording and that the policy serves is freed at once and is in no peak; the peaks of the allocator's statistics then
+/// begin anew.
 ///
-/// A plan keeps its one segment: it would serve nothing after having given it back.
+/// A plan keeps its one segment: without it, it would serve nothing.
 pub fn replay<A, O>(trace: &Trace, allocator: &mut A, observer: &mut O) -> Result<()>
 where
     A: Allocator + ?Sized,
@@ -64,7 +64,7 @@ where
                         observer.allocated(at, Some(&block));
                         if !served {
                             allocator.free(block.id, &mut |event| observer.driver(at, event));
-                            // The program never held it: it is in no peak.
+                            // The program never held the block: it is in no peak.
                             allocator.reset_peak_stats();
                         }
                         blocks.push(if served { block.id.0 } else { NONE });

@@ -1,4 +1,4 @@
-//! What a program did with memory.
+//! Trace: a program's operations on memory.
 
 use std::collections::HashMap;
 
@@ -9,89 +9,89 @@ use memcore::memory::{AllocId, Event, TorchVersion};
 /// One operation of a program. Allocations are named by their number: the k-th [`Allocate`](Self::Allocate), from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
-    /// Memory was asked for.
+    /// An allocation.
     Allocate {
-        /// How much. 0: nothing is allocated, as in PyTorch.
+        /// Requested bytes. 0: nothing is allocated, as in PyTorch.
         bytes: u64,
-        /// For which stream.
+        /// Stream.
         stream: u16,
-        /// From which private pool, as of a CUDA graph; 0: none.
+        /// Private pool, as of a CUDA graph; 0 for none.
         pool: u16,
-        /// Whether the recorded program got it. What it did not get it cannot have used: a policy that serves such a
-        /// request gets it back at once.
+        /// Whether the request was granted in the recording. If not, the program cannot have used the memory: a policy that serves such a request
+        /// gets it back at once.
         served: bool,
     },
-    /// An allocation was freed.
+    /// A free.
     Free {
-        /// Which.
+        /// Number of the allocation.
         allocation: u32,
     },
     /// `empty_cache()`
     EmptyCache,
     /// `reset_peak_memory_stats()`
     ResetPeak,
-    /// Another stream uses an allocation.
+    /// Another stream uses an allocation (`record_stream`).
     RecordStream {
-        /// Which.
+        /// Number of the allocation.
         allocation: u32,
         /// The stream.
         stream: u16,
     },
-    /// From here on, the work that frees wait for stays unfinished.
+    /// From here on, the work that pending frees wait for does not finish.
     HoldEvents,
-    /// All work that frees wait for so far is finished.
+    /// All work that pending frees wait for so far finishes.
     CompleteEvents,
 }
 
-/// What a recording says of its allocator and device.
+/// The recording's allocator and device.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
-    /// In the syntax of `PYTORCH_ALLOC_CONF`.
+    /// Allocator settings, in the syntax of `PYTORCH_ALLOC_CONF`.
     pub alloc_conf: String,
-    /// The device's memory in bytes.
+    /// Memory of the device in bytes.
     pub capacity_bytes: Option<u64>,
-    /// The share of it that the process might use.
+    /// Share of the device's memory that the process might use.
     pub memory_fraction: Option<f64>,
-    /// The release that was recorded.
+    /// PyTorch release that was recorded.
     pub version: TorchVersion,
 }
 
-/// A recorded program, and what it ran on.
+/// A recorded program, with its allocator and device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
-    /// The recording's own name, or that of its file.
+    /// Name of the recording, else of its file.
     pub name: String,
-    /// The format it was read from.
+    /// Format of the file.
     pub format: &'static str,
-    /// Its allocator and device.
+    /// Allocator and device.
     pub settings: Settings,
     operations: Vec<Operation>,
     allocations: usize,
 }
 
-/// The most bytes that live at one time: no allocator takes less from the driver.
+/// Largest sum of bytes that live at one time: no allocator takes less from the driver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LowerBound {
     /// Sum of the live requests, each rounded up to 512 bytes.
     pub bytes: u64,
-    /// The first operation after which they live.
+    /// First operation after which they live.
     pub operation: usize,
-    /// How many they are.
+    /// Number of live allocations then.
     pub allocations: u64,
 }
 
 impl Trace {
-    /// A program that was made, not read.
+    /// Makes a trace from operations.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the operation: one that frees or uses what does not live.
+    /// [`Error::Usage`] naming an operation that frees or uses an allocation that does not live.
     pub fn new(name: impl Into<String>, settings: Settings, operations: Vec<Operation>) -> Result<Self> {
         let (name, format) = (name.into(), "program");
         let allocations = check(&operations).map_err(|fault| fault.error(&name))?;
         Ok(Self { name, format, settings, operations, allocations })
     }
 
-    /// What a device's history says that its program did: a new program from its first event on.
+    /// Makes a trace from a device's history, as a new program from its first event on.
     ///
     /// # Errors
     /// [`Error::Usage`] for a history that frees what it did not allocate: one that began in the middle of a run.
@@ -120,22 +120,22 @@ impl Trace {
         Self::new(name, Settings::default(), operations)
     }
 
-    /// The same with the name that the recording gives itself, and its format.
+    /// Replaces the name by the one that the recording gives itself, and sets its format.
     pub(super) fn said_to_be(self, name: String, format: &'static str) -> Self {
         Self { name, format, ..self }
     }
 
-    /// What the program did, in order.
+    /// Operations, in order.
     pub fn operations(&self) -> &[Operation] {
         &self.operations
     }
 
-    /// How many allocations were tried.
+    /// Number of allocations tried, failed ones included.
     pub fn allocations(&self) -> usize {
         self.allocations
     }
 
-    /// The most that lives at one time, of what the recorded program got.
+    /// Returns the largest sum of bytes live at one time, of requests granted in the recording.
     pub fn lower_bound(&self) -> LowerBound {
         let mut sizes: Vec<u64> = Vec::with_capacity(self.allocations);
         let (mut best, mut live, mut count) = (LowerBound::default(), 0, 0);
@@ -161,8 +161,8 @@ impl Trace {
         best
     }
 
-    /// From where to where each allocation lives, in operations: what a plan is made from. Those that the recorded
-    /// program did not get take no bytes.
+    /// Returns the lifetime of each allocation in operations, from which a plan is made. Requests that were not granted in the recording take no
+    /// bytes.
     pub fn lifetimes(&self) -> Vec<Lifetime> {
         let mut lifetimes: Vec<Lifetime> = Vec::with_capacity(self.allocations);
         for (at, operation) in self.operations.iter().enumerate() {
@@ -187,7 +187,7 @@ fn rounded(bytes: u64) -> u64 {
     bytes.next_multiple_of(ALIGNMENT_BYTES)
 }
 
-/// What is wrong with an operation.
+/// Fault in an operation.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) operation: usize,
@@ -199,16 +199,16 @@ impl Fault {
         Self { operation, problem: problem.into() }
     }
 
-    /// As the error of a file, or of whatever the program is called.
+    /// Turns the fault into the error of a file or program called `name`.
     pub(super) fn error(self, name: &str) -> Error {
         Error::usage(name, format!("operation {}: {}", self.operation, self.problem))
     }
 }
 
-/// No request is larger: the sum of as many as there may be stays within 64 bits.
+/// Largest request: the sum of as many as there may be stays within 64 bits.
 const MAX_REQUEST_BYTES: u64 = 1 << 62;
 
-/// Every operation concerns what exists and lives; returns how many allocations there are.
+/// Checks that every operation concerns a live allocation; returns the number of allocations.
 fn check(operations: &[Operation]) -> Result<usize, Fault> {
     let mut lives: Vec<bool> = Vec::new();
     let mut held_bytes = 0u64;

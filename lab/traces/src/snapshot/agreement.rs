@@ -1,4 +1,4 @@
-//! Whether a replay repeats the recording: the proof that a what-if starts from what was.
+//! Checks whether a replay repeats the recording: the proof that a what-if starts from what happened.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,29 +9,29 @@ use super::model::{Action, Snapshot, total};
 use super::program::Program;
 use crate::replay::{Machine, Observer, Operation, Policy, replay};
 
-/// How far a replay under the recorded settings repeats the recording.
+/// Agreement of a replay under the recorded settings with the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
-    /// Allocations of the trace, without those that failed and those that lived before it.
+    /// Allocations of the trace, except those that failed and those that lived before it.
     pub allocations: usize,
-    /// Those that landed where they were: at the same place of the same segment.
+    /// Allocations placed as recorded: at the same offset of the same segment.
     pub placed: usize,
     /// Segments in the recording at the end.
     pub segments: usize,
-    /// Those that the replay has too, block by block.
+    /// Segments that the replay has too, block by block.
     pub equal_segments: usize,
-    /// The most that was reserved: as recorded, and here. Bytes.
+    /// Peak of reserved bytes: recorded, replayed.
     pub peak_reserved: (u64, u64),
-    /// What is reserved at the end. Bytes.
+    /// Reserved bytes at the end: recorded, replayed.
     pub final_reserved: (u64, u64),
-    /// Allocations that lived before the trace began, which are placed anew.
+    /// Allocations that lived before the trace began; they are placed anew.
     pub before: usize,
-    /// Requests that failed in the recording, and here.
+    /// Requests that failed: in the recording, in the replay.
     pub failed: (usize, usize),
 }
 
 impl Agreement {
-    /// Whether nothing differs.
+    /// True if nothing differs.
     pub fn is_exact(&self) -> bool {
         self.placed == self.allocations
             && self.equal_segments == self.segments
@@ -41,7 +41,7 @@ impl Agreement {
     }
 }
 
-/// Replays a program through a policy and lays the result beside the recording.
+/// Replays a program through a policy and compares the result with the recording.
 pub fn agreement(
     snapshot: &Snapshot,
     device: usize,
@@ -78,7 +78,7 @@ pub fn agreement(
 /// Size, pool and blocks.
 type Shape = (u64, bool, Vec<(u64, u64, &'static str)>);
 
-/// What a free block's last client asked for is not compared.
+/// The last request of a free block is not compared.
 fn part(bytes: u64, requested_bytes: u64, state: BlockState) -> (u64, u64, &'static str) {
     (bytes, if state == BlockState::Inactive { 0 } else { requested_bytes }, state.name())
 }
@@ -99,9 +99,9 @@ fn peak_reserved(snapshot: &Snapshot, device: usize) -> u64 {
 
 struct Watch<'a> {
     program: &'a Program,
-    /// Segments and reserved ranges here, by address: how far the recording's addresses are from ours, once known.
+    /// Segments and reserved ranges of the replay, by address: their distance from the recording's addresses, once known.
     ranges: BTreeMap<u64, Option<u64>>,
-    /// The next allocation.
+    /// Index of the next allocation.
     next: usize,
     found: Agreement,
 }

@@ -1,42 +1,42 @@
-//! Two snapshots side by side.
+//! Compares two snapshots.
 
 use std::collections::{BTreeMap, HashSet};
 
 use super::held::Totals;
 use super::model::{Snapshot, StackId, total};
 
-/// What a stack holds in two snapshots.
+/// Memory of one stack in two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The stack, a line per frame, innermost first; empty: it was not recorded.
     pub stack: Vec<String>,
-    /// Bytes asked for: before and after.
+    /// Requested bytes: before, after.
     pub bytes: (u64, u64),
-    /// Allocations: before and after.
+    /// Allocations: before, after.
     pub allocations: (u64, u64),
 }
 
-/// What differs.
+/// Differences of two snapshots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Comparison {
-    /// All in all: before and after.
+    /// Totals: before, after.
     pub totals: (Totals, Totals),
-    /// Stacks that hold more or less than before, by the size of the difference.
+    /// Stacks that hold more or less than before, the largest difference first.
     pub changes: Vec<Change>,
-    /// Segments, by address and size, that are only in the first; only in the second.
+    /// Segments (by address and size) that are only in the first snapshot; only in the second.
     pub segments: (usize, usize),
-    /// Bytes of these.
+    /// Bytes of these segments.
     pub segment_bytes: (u64, u64),
 }
 
 impl Snapshot {
-    /// A stack, a line per frame, innermost first: `module.py:1370 convert`.
+    /// Formats a stack, a line per frame, innermost first: `module.py:1370 convert`.
     pub fn stack_lines(&self, stack: StackId) -> Vec<String> {
         self.stack(stack).map(|frame| format!("{}:{} {}", frame.filename, frame.line, frame.name)).collect()
     }
 }
 
-/// Compares what is held on a device. Stacks are the same if their frames read the same.
+/// Compares the memory held on a device. Stacks are equal if their frames have the same text.
 pub fn compare(before: &Snapshot, after: &Snapshot, device: usize) -> Comparison {
     let mut by_stack: BTreeMap<Vec<String>, Change> = BTreeMap::new();
     for (snapshot, second) in [(before, false), (after, true)] {

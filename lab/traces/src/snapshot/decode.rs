@@ -1,4 +1,4 @@
-//! From a document to a snapshot.
+//! Decodes a document into a snapshot.
 
 mod events;
 mod stacks;
@@ -14,17 +14,17 @@ use super::release::{Keys, Releases};
 use super::sound;
 use super::value::{Document, Kind, TextId, Value};
 
-/// More devices than any machine has.
+/// Limit on devices: more than any machine has.
 const MAX_DEVICES: u32 = 1024;
 
-/// Understands a document.
+/// Decodes a document.
 pub(super) fn decode(document: Document) -> Result<Snapshot> {
     let mut snapshot = without_texts(&document)?;
     snapshot.texts = document.texts;
     Ok(snapshot)
 }
 
-/// Understands a document, all but what its texts say.
+/// Decodes a document, without its texts.
 pub(super) fn without_texts(document: &Document) -> Result<Snapshot> {
     sound::check(document)?;
     let mut decoder = Decoder { reader: Reader::new(document), document, used: HashSet::new() };
@@ -42,7 +42,7 @@ pub(super) fn without_texts(document: &Document) -> Result<Snapshot> {
 struct Decoder<'a> {
     document: &'a Document,
     reader: Reader<'a>,
-    /// Lists that were decoded: what a file shares a thousand times is not made a thousand times.
+    /// Lists that were decoded: a list that a file shares a thousand times is decoded once.
     used: HashSet<u32>,
 }
 
@@ -90,12 +90,12 @@ impl<'a> Decoder<'a> {
         has(event, "pool_id") && settings.is_some() && !has(settings, "max_round_threshold")
     }
 
-    /// The first dict of a list.
+    /// Returns the first dict of a list.
     fn first(&self, value: Value) -> Option<u32> {
         self.document.items(value.as_list()?).first().and_then(|item| item.as_dict())
     }
 
-    /// The first entry of the first trace that has one.
+    /// Returns the first entry of the first trace that has one.
     fn first_event(&self, root: u32) -> Option<u32> {
         let traces = self.document.get(root, "device_traces").and_then(|traces| traces.as_list())?;
         self.document.items(traces).iter().find_map(|trace| self.first(*trace))
@@ -113,7 +113,7 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The items of a list that may not stand at two places.
+    /// Returns the items of a list that may not occur twice.
     fn once(&mut self, value: Value, what: &str) -> Result<&'a [Value]> {
         let items = self.items(value, what)?;
         if let Some(list) = value.as_list().filter(|_| !items.is_empty())
@@ -190,7 +190,7 @@ impl<'a> Decoder<'a> {
                 other => return self.fail(*item, format!("a block in state {:?}", other.unwrap_or("none"))),
             };
             let stack = self.reader.stacks.of(document, document.get(dict, "frames"))?;
-            // Blocks tile their segment in order; the viewer counts addresses so too.
+            // Blocks tile their segment in order; the viewer computes addresses in the same way.
             blocks.push(Block { address, bytes, requested_bytes, state, stack });
             address = match address.checked_add(bytes) {
                 Some(next) => next,
@@ -200,7 +200,7 @@ impl<'a> Decoder<'a> {
         Ok(blocks)
     }
 
-    /// An annotation that says when and what; others are not understood, and are in the document.
+    /// Decodes an annotation that has a time and a name. Others are not decoded, but stay in the document.
     fn annotation(&self, value: Value) -> Result<Option<Annotation>> {
         let document = self.document;
         let dict = self.dict(value, "an annotation")?;

@@ -1,18 +1,17 @@
-//! Whether two documents say the same.
+//! Compares two documents for equality.
 
 use std::collections::HashMap;
 
 use super::value::{Document, Kind, Value};
 
 impl Document {
-    /// Whether two documents hold equal data, as Python's `==` sees it: what is shared does not matter, nor the order
-    /// of keys.
+    /// True if two documents hold equal data, as Python's `==` compares it: sharing and the order of keys do not matter.
     pub fn equals(&self, other: &Document) -> bool {
         Equal { one: self, two: other, known: HashMap::new() }.values(self.root, other.root)
     }
 }
 
-/// Compares two documents; pairs that were found equal are not compared again.
+/// Compares two documents; pairs found equal are not compared again.
 struct Equal<'a> {
     one: &'a Document,
     two: &'a Document,

@@ -1,46 +1,46 @@
-//! What is left over: live at the end, and growing from step to step.
+//! Finds leftovers: memory live at the end, and memory that grows from step to step.
 
 use std::collections::HashMap;
 
 use super::held::{Held, by_stack};
 use super::model::{Action, Snapshot, StackId};
 
-/// What a trace leaves behind.
+/// Memory that a trace leaves behind.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Leftovers {
-    /// Made within the trace and live at its end, by stack, most first.
+    /// Allocated within the trace and live at its end, by stack, largest first.
     pub live: Vec<Held>,
-    /// Bytes that were live when each step ended; empty unless the recording tells steps.
+    /// Bytes live at the end of each step; empty if the recording has no steps.
     pub steps: Vec<u64>,
-    /// What is more at the end of every step than at the end of the one before, from the second step on, where that is at
-    /// least twice and all together is not less: by stack and size of the allocation, most first.
+    /// Memory that grows, by stack and size of the allocation, largest first: from the second step on, its allocations are more at the end of every step
+    /// than at the end of the one before, at least twice. Empty if all live memory together shrank since the second step.
     pub growing: Vec<Growth>,
 }
 
-/// Something that becomes more with every step.
+/// Memory that grows with the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
-    /// Who asks for it.
+    /// Stack that allocates it.
     pub stack: StackId,
     /// Bytes of each allocation.
     pub bytes: u64,
-    /// Allocations more after the last step than after the first that counts.
+    /// Allocations after the last step less those after the first step that counts.
     pub more: u64,
-    /// Over how many steps.
+    /// Number of steps over which it grew.
     pub steps: u64,
 }
 
-/// The first steps make what stays: optimizer states, workspaces.
+/// Number of first steps in which memory that stays may be allocated: optimizer states, workspaces.
 const SETTLING: usize = 2;
 
-/// One rise is not a leak: a tensor may be held over the end of a step, and freed in the next.
+/// Least number of rises. One rise is not a leak: a tensor may be held over the end of a step and freed in the next.
 const MIN_RISES: usize = 2;
 
-/// From so many steps on, growth can be told.
+/// Least number of steps at which growth can be told.
 pub const MIN_STEPS: usize = SETTLING + MIN_RISES;
 
 impl Snapshot {
-    /// When each step of training ended, as far as ranges tell: those of optimizers' steps or of the profiler.
+    /// Returns the end of each training step, if ranges name them: ranges of optimizers' steps or of the profiler.
     pub(crate) fn step_ends(&self, device: usize) -> Vec<i64> {
         let ends = |wanted: fn(&str) -> bool| -> Vec<i64> {
             let ends = self.annotations.iter().filter(|a| !a.start && a.device as usize == device);
@@ -53,7 +53,7 @@ impl Snapshot {
         ends(|name| name.starts_with("Optimizer.step#") || name == "step")
     }
 
-    /// What was made and not freed, and what grows.
+    /// Returns what was allocated and not freed, and what grows.
     pub fn leftovers(&self, device: usize) -> Leftovers {
         let trace = self.trace(device);
         let last = trace.len().checked_sub(1);
@@ -77,7 +77,7 @@ impl Snapshot {
         Leftovers { live, steps, growing }
     }
 
-    /// At the end of each step: the bytes that were live, and how many allocations of each stack and size.
+    /// Returns, for the end of each step, the live bytes and the number of allocations of each stack and size.
     fn at_step_ends(&self, device: usize) -> (Vec<u64>, Vec<Counts>) {
         let ends = self.step_ends(device);
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
@@ -118,7 +118,7 @@ impl Snapshot {
     }
 }
 
-/// Live allocations of each stack and size.
+/// Number of live allocations of each stack and size.
 type Counts = HashMap<(StackId, u64), u64>;
 
 fn count(counts: &Counts, stack: StackId, bytes: u64) -> u64 {

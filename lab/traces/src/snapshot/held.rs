@@ -1,4 +1,4 @@
-//! Who holds what: at the end, at the peak, and what is left over.
+//! Holders of memory: at the end, at the peak, and after each entry.
 
 use std::collections::HashMap;
 
@@ -6,58 +6,58 @@ use memcore::memory::BlockState;
 
 use super::model::{Action, Snapshot, StackId, total};
 
-/// What one stack holds.
+/// Memory of one stack.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Held {
-    /// Who asked for it.
+    /// Stack that allocated it.
     pub stack: StackId,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// In how many allocations.
+    /// Number of allocations.
     pub allocations: u64,
 }
 
-/// A device's memory as it is at the end. Bytes.
+/// Totals of a device at the end. Bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
-    /// Segments.
+    /// Number of segments.
     pub segments: usize,
     /// Bytes of segments.
     pub reserved: u64,
-    /// Blocks that clients hold.
+    /// Bytes of blocks that clients hold.
     pub allocated: u64,
-    /// Blocks that clients hold, and those whose free waits.
+    /// Bytes of blocks that clients hold, or whose free waits for a stream.
     pub active: u64,
-    /// What clients asked for, of active blocks.
+    /// Bytes that clients requested, of active blocks.
     pub requested: u64,
-    /// Free blocks.
+    /// Bytes of free blocks.
     pub free: u64,
-    /// Of these, in segments that are partly in use: what cannot be given back.
+    /// Free bytes in partly used segments, which cannot be returned to the driver.
     pub free_split: u64,
-    /// The largest free block.
+    /// Bytes of the largest free block.
     pub largest_free: u64,
 }
 
 impl Totals {
-    /// The share of free memory that is not in the largest free block, from 0 to 1.
+    /// Share of free memory that is not in the largest free block, from 0 to 1.
     pub fn fragmentation(&self) -> f64 {
         if self.free == 0 { 0.0 } else { 1.0 - self.largest_free as f64 / self.free as f64 }
     }
 }
 
-/// The moment at which a trace held most.
+/// The moment of a trace's peak.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Peak {
-    /// The entry after which it did; `None`: before the first.
+    /// Entry after which memory was at its peak; `None` for before the first.
     pub event: Option<usize>,
-    /// The sum of what clients had asked for.
+    /// Sum of the requested bytes.
     pub bytes: u64,
-    /// Who held it, most first.
+    /// Holders then, largest first.
     pub by_stack: Vec<Held>,
 }
 
 impl Snapshot {
-    /// A device's memory in figures.
+    /// Returns the totals of a device at the end.
     pub fn totals(&self, device: usize) -> Totals {
         let mut totals = Totals::default();
         for segment in self.segments_of(device) {
@@ -75,15 +75,15 @@ impl Snapshot {
         totals
     }
 
-    /// Who holds the allocated blocks, most first. Blocks whose free waits for a stream are held by nobody.
+    /// Returns the holders of the allocated blocks, largest first. Blocks whose free waits for a stream have no holder.
     pub fn held(&self, device: usize) -> Vec<Held> {
         let blocks = self.segments_of(device).flat_map(|segment| &segment.blocks);
         let allocated = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
         by_stack(allocated.map(|block| (block.stack, block.requested_bytes)))
     }
 
-    /// What is live after each entry: its index and the sum of what clients had asked for. Frees count when they are
-    /// requested, as the clients freed them then.
+    /// Returns the live bytes after each entry: its index, and the sum of the requested bytes. A free counts from its request, as the client freed
+    /// the memory then.
     pub fn live_bytes(&self, device: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
         let mut live: HashMap<u64, u64> = HashMap::new();
         let mut sum = 0u64;
@@ -106,7 +106,7 @@ impl Snapshot {
         })
     }
 
-    /// The moment at which most was live, and who held it.
+    /// Returns the moment at which most was live, and its holders.
     pub fn peak(&self, device: usize) -> Peak {
         let before = total(self.before(device).into_iter().map(|(_, bytes, _)| bytes));
         let mut peak = Peak { event: None, bytes: before, by_stack: Vec::new() };
@@ -120,8 +120,7 @@ impl Snapshot {
         peak
     }
 
-    /// What is live after an entry (`None`: before the first): address, the entry that made it, its stack, bytes. By
-    /// address.
+    /// Returns the allocations live after an entry (`None`: before the first), by address: address, the entry that made it, its stack, bytes.
     pub fn live_after(&self, device: usize, event: Option<usize>) -> Vec<(u64, Option<usize>, StackId, u64)> {
         let stacks = self.stacks_at_the_end(device);
         let mut live: HashMap<u64, (Option<usize>, StackId, u64)> = HashMap::new();
@@ -141,14 +140,14 @@ impl Snapshot {
         live
     }
 
-    /// The stacks of blocks that are there at the end, by address.
+    /// Returns the stacks of the blocks at the end, by address.
     pub(crate) fn stacks_at_the_end(&self, device: usize) -> HashMap<u64, StackId> {
         let blocks = self.segments_of(device).flat_map(|segment| &segment.blocks);
         blocks.filter(|block| block.state != BlockState::Inactive).map(|block| (block.address, block.stack)).collect()
     }
 }
 
-/// Sums by stack, most first.
+/// Sums by stack, largest first.
 pub(super) fn by_stack(held: impl Iterator<Item = (StackId, u64)>) -> Vec<Held> {
     let mut sums: HashMap<StackId, Held> = HashMap::new();
     for (stack, bytes) in held {

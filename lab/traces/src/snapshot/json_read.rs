@@ -1,7 +1,7 @@
-//! Reading JSON of the same structure as the pickles.
+//! Reads JSON of the same structure as the pickles.
 //!
-//! JSON repeats what a pickle shares: stacks are put together again as they go by. It has no tuples: the ids of pools,
-//! which PyTorch writes as such, become tuples.
+//! JSON repeats what a pickle shares: equal stacks are merged while reading. JSON has no tuples: the ids of pools, which PyTorch writes as tuples,
+//! become tuples.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -11,10 +11,10 @@ use super::sound::MAX_DEPTH;
 use super::source::Source;
 use super::value::{Document, TextId, Value};
 
-/// The longest number, in characters.
+/// Longest number, in characters.
 const LONGEST_NUMBER: usize = 400;
 
-/// Reads one JSON value, which is the file.
+/// Reads one JSON value, which must be the whole file.
 pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Document> {
     let mut document = Document::default();
     let mut intern = |text: &str| document.texts.intern(text);
@@ -29,16 +29,16 @@ pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Document> {
     }
 }
 
-/// Keys whose values are special.
+/// Keys whose values are treated specially.
 struct Keys {
     frames: TextId,
     pools: [TextId; 2],
 }
 
-/// Where a value stands.
+/// Position of a value.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
-    /// The list of frames, or in it.
+    /// The list of frames, or a value in it.
     Frames,
     /// The id of a pool.
     Pool,
@@ -49,7 +49,7 @@ struct Reader<'a, R> {
     source: &'a mut Source<R>,
     document: Document,
     keys: Keys,
-    /// What containers that are not complete hold.
+    /// Values of the containers that are not complete.
     items: Vec<Value>,
     text: Vec<u8>,
     /// Frames and lists of them, by their contents.
@@ -62,7 +62,7 @@ impl<R: Read> Reader<'_, R> {
         Err(ParseError::new(self.source.offset(), problem))
     }
 
-    /// Leaves out white space; the byte behind it, which stays.
+    /// Skips white space; returns the byte after it without consuming it.
     fn blanks(&mut self) -> Result<u8> {
         loop {
             match self.source.peek()? {
@@ -199,7 +199,7 @@ impl<R: Read> Reader<'_, R> {
         }
     }
 
-    /// Whether a comma follows, or the end.
+    /// True if a comma follows; false at the end.
     fn more(&mut self, end: u8) -> Result<bool> {
         match self.blanks()? {
             b',' => {

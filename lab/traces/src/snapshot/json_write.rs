@@ -1,17 +1,17 @@
-//! Writing JSON of the same structure as the pickles.
+//! Writes JSON of the same structure as the pickles.
 
 use std::io::{self, Write};
 
 use super::sound;
 use super::value::{Document, Kind, Value};
 
-/// The largest JSON that is written: what a pickle shares JSON repeats.
+/// Largest JSON that is written: JSON repeats what a pickle shares.
 pub const MAX_JSON_BYTES: u64 = 2 << 30;
 
 /// Writes a document as JSON. Tuples become lists.
 ///
 /// # Errors
-/// Those of `out`; numbers that JSON has not (not a number, infinity); a text larger than [`MAX_JSON_BYTES`].
+/// Those of `out`; numbers that JSON does not have (not a number, infinity); a text larger than [`MAX_JSON_BYTES`].
 pub fn write_json(document: &Document, out: &mut dyn Write) -> io::Result<()> {
     sound::check(document).map_err(|error| refused(error.error("document").to_string()))?;
     let bytes = Sizes::new(document).of(document.root);
@@ -30,10 +30,10 @@ fn refused(problem: impl Into<String>) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, problem.into())
 }
 
-/// About how many bytes values take as JSON, each container looked at once however often it stands there.
+/// Approximate sizes of values as JSON, in bytes. Each container is measured once, however often it occurs.
 struct Sizes<'a> {
     document: &'a Document,
-    /// Of tuples, lists and dicts, by their numbers; 0: not known yet.
+    /// Sizes of tuples, lists and dicts, by their numbers; 0 if not known yet.
     known: [Vec<u64>; 3],
 }
 
@@ -53,7 +53,7 @@ impl<'a> Sizes<'a> {
         self.known[of].get_mut(number as usize)
     }
 
-    /// Nested no deeper than was checked.
+    /// Recursion is safe: the depth was checked before.
     fn of(&mut self, value: Value) -> u64 {
         let document = self.document;
         match document.kind(value) {
@@ -92,7 +92,7 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Nested no deeper than was checked.
+    /// Recursion is safe: the depth was checked before.
     fn value(&mut self, value: Value) -> io::Result<()> {
         let document = self.document;
         match document.kind(value) {
@@ -100,7 +100,7 @@ impl Writer<'_> {
             Kind::Bool(value) => write!(self.out, "{value}"),
             Kind::Int(value) => write!(self.out, "{value}"),
             Kind::Float(value) if value.is_finite() => {
-                // A whole one keeps its point, and so stays a float.
+                // A whole number keeps its point, so that it is read as a float again.
                 write!(self.out, "{value:?}")
             }
             Kind::Float(value) => {

@@ -6,9 +6,8 @@
 //! file ◄─ pickle, json_write ─────────┘  └─ encode ◄─ record: our own runs
 //! ```
 //!
-//! A [`Document`] is everything that a file says, known or not: converting loses nothing. A [`Snapshot`] is what is
-//! understood of it, with texts and stacks kept once. Reading executes nothing, and takes time and memory in proportion
-//! to the file whatever the file claims; what is wrong is told with its byte.
+//! A [`Document`] holds everything in a file, known or not: converting loses nothing. A [`Snapshot`] is the decoded part, with texts and stacks kept
+//! once. Reading executes nothing, and takes time and memory in proportion to the file whatever lengths the file claims. Errors name the byte.
 
 mod agreement;
 mod compare;

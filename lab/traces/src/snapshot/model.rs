@@ -1,28 +1,28 @@
-//! A snapshot of PyTorch's allocator, understood.
+//! A decoded snapshot of PyTorch's allocator.
 
 use memcore::memory::BlockState;
 
 use super::release::Releases;
 use super::value::{TextId, Texts};
 
-/// What `torch.cuda.memory._dump_snapshot` writes: segments and their blocks as they are at the end, and what led there.
+/// Contents of a `torch.cuda.memory._dump_snapshot` file: segments and their blocks at the end, and the events that led there.
 ///
-/// Texts, frames and stacks are kept once and named by number; [`text`](Self::text) and [`stack`](Self::stack) give them.
+/// Texts, frames and stacks are kept once and named by number; [`text`](Self::text) and [`stack`](Self::stack) return them.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
-    /// The segments of all devices, by device and address.
+    /// Segments of all devices, by device and address.
     pub segments: Vec<Segment>,
-    /// What was recorded, by device, oldest first.
+    /// Recorded events by device, oldest first.
     pub traces: Vec<Vec<TraceEvent>>,
-    /// The allocator's settings; `None` where the file has none.
+    /// Settings of the allocator; `None` if the file has none.
     pub settings: Option<AllocatorSettings>,
     /// Ranges that the program named: profiler ranges, steps of optimizers.
     pub annotations: Vec<Annotation>,
-    /// Whether the file has keys that releases after 2.11 write.
+    /// True if the file has keys that releases after 2.11 write.
     pub newer: bool,
-    /// The releases that may have written it.
+    /// Releases that may have written the file.
     pub releases: Releases,
-    /// Whether it is one of PyTorch 2.12: its events name their pool, which later releases do as well, and its settings lack what these have.
+    /// True if the file is from PyTorch 2.12: its events name their pool, as in later releases, and its settings lack what later releases add.
     pub of_2_12: bool,
     pub(super) texts: Texts,
     pub(super) frames: Vec<Frame>,
@@ -31,7 +31,7 @@ pub struct Snapshot {
     pub(super) pools: Vec<(u64, u64)>,
 }
 
-/// A run of memory that the driver gave, tiled by blocks. An expandable segment shows as one per run of mapped pages.
+/// A segment: memory from the driver, tiled by blocks. An expandable segment appears as one per run of mapped pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Index of the device.
@@ -40,32 +40,32 @@ pub struct Segment {
     pub address: u64,
     /// Size in bytes: the sum of its blocks.
     pub bytes: u64,
-    /// Whose blocks it holds.
+    /// Stream of its blocks.
     pub stream: StreamId,
-    /// Whether it belongs to the pool of small blocks.
+    /// True for the pool of small blocks.
     pub small: bool,
-    /// Whether it can grow.
+    /// True if the segment can grow.
     pub expandable: bool,
-    /// The private pool; (0, 0): none.
+    /// Private pool; (0, 0) for none.
     pub pool: PoolId,
-    /// Who made it grow, where that was recorded.
+    /// Stack that made it grow, if recorded.
     pub stack: StackId,
-    /// In order of address.
+    /// Blocks, in order of address.
     pub blocks: Vec<Block>,
 }
 
-/// A part of a segment.
+/// A block: a part of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// First address.
     pub address: u64,
     /// Size in bytes.
     pub bytes: u64,
-    /// What the client asked for.
+    /// Bytes that the client requested.
     pub requested_bytes: u64,
-    /// What it is in.
+    /// State of the block.
     pub state: BlockState,
-    /// Who asked for it.
+    /// Stack that allocated it.
     pub stack: StackId,
 }
 
@@ -74,27 +74,27 @@ pub struct Block {
 pub struct TraceEvent {
     /// What happened.
     pub action: Action,
-    /// Where; for [`Action::Oom`] what was free on the device.
+    /// Address; for [`Action::Oom`] the device's free bytes.
     pub address: u64,
     /// Bytes: as requested for allocations and frees, as taken for segments.
     pub bytes: u64,
-    /// When, in microseconds since 1970; 0 where the file does not say.
+    /// Time in microseconds since 1970; 0 if the file has none.
     pub time_us: i64,
-    /// For which stream.
+    /// Stream.
     pub stream: StreamId,
-    /// By whom.
+    /// Stack.
     pub stack: StackId,
-    /// What the program says of it; `""`: nothing.
+    /// The program's own description; `""` for none.
     pub metadata: TextId,
-    /// What was being compiled; `N/A`: nothing.
+    /// What was being compiled; `N/A` for nothing.
     pub context: TextId,
-    /// What the memory is for, where that is known; `""`: it is not.
+    /// Purpose of the memory, if known; `""` if not.
     pub category: TextId,
-    /// The private pool; (0, 0): none.
+    /// Private pool; (0, 0) for none.
     pub pool: PoolId,
 }
 
-/// What happened to memory. The names are PyTorch's.
+/// Kind of an entry. The names are PyTorch's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Action {
     /// A block was given to a client.
@@ -105,22 +105,22 @@ pub enum Action {
     FreeCompleted,
     /// A segment was taken from the driver.
     SegmentAlloc,
-    /// A segment was given back.
+    /// A segment was returned to the driver.
     SegmentFree,
     /// Pages of an expandable segment were mapped.
     SegmentMap,
-    /// Pages of an expandable segment were given back.
+    /// Pages of an expandable segment were unmapped.
     SegmentUnmap,
     /// A request failed for lack of memory.
     Oom,
     /// A snapshot was taken.
     Snapshot,
-    /// Something else, in a release that is newer than this program.
+    /// An action of a release that is newer than this program.
     Other,
 }
 
 impl Action {
-    /// All but [`Other`](Self::Other).
+    /// All actions except [`Other`](Self::Other).
     pub const ALL: [Action; 9] = [
         Action::Alloc,
         Action::FreeRequested,
@@ -133,7 +133,7 @@ impl Action {
         Action::Snapshot,
     ];
 
-    /// As it stands in the file.
+    /// Returns the name as it stands in the file.
     pub fn name(self) -> &'static str {
         match self {
             Action::Alloc => "alloc",
@@ -150,35 +150,35 @@ impl Action {
     }
 }
 
-/// The allocator's settings, as the file has them.
+/// Settings of the allocator, as in the file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AllocatorSettings {
-    /// The text that was parsed last, in the syntax of `PYTORCH_ALLOC_CONF`.
+    /// Text that was parsed last, in the syntax of `PYTORCH_ALLOC_CONF`.
     pub alloc_conf: String,
-    /// Larger blocks are not split; `None`: all are. Bytes.
+    /// Blocks larger than this are not split; `None` if all are. Bytes.
     pub max_split_bytes: Option<u64>,
-    /// 0: off.
+    /// Threshold of garbage collection; 0 for off.
     pub garbage_collection_threshold: f64,
-    /// Whether segments can grow.
+    /// True if segments can grow.
     pub expandable_segments: bool,
-    /// For each power of two from 1 MiB, in how many steps it is divided.
+    /// Number of steps into which each power of two from 1 MiB on is divided.
     pub roundup_power2_divisions: Vec<(u64, u64)>,
 }
 
-/// One end of a range that the program named.
+/// Beginning or end of a range that the program named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Annotation {
-    /// Its name.
+    /// Name of the range.
     pub name: TextId,
-    /// Whether it begins here, or ends.
+    /// True at the beginning, false at the end.
     pub start: bool,
     /// Index of the device.
     pub device: u32,
-    /// When, in microseconds since 1970.
+    /// Time in microseconds since 1970.
     pub time_us: i64,
 }
 
-/// A line of a program.
+/// A stack frame: a line of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame {
     /// The file.
@@ -193,7 +193,7 @@ pub struct Frame {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FrameId(pub u32);
 
-/// Number of a stack; 0: none was recorded.
+/// Number of a stack; 0 if none was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StackId(pub u32);
 
@@ -201,11 +201,11 @@ pub struct StackId(pub u32);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct StreamId(pub u32);
 
-/// Number of a private pool, in order of appearance; 0: none.
+/// Number of a private pool, in order of appearance; 0 for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct PoolId(pub u32);
 
-/// A frame in words.
+/// A frame with its texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameText<'a> {
     /// The file.
@@ -216,7 +216,7 @@ pub struct FrameText<'a> {
     pub name: &'a str,
 }
 
-/// A sum that a file's absurd sizes do not break.
+/// Saturating sum: absurd sizes in a file do not overflow it.
 pub fn total(bytes: impl IntoIterator<Item = u64>) -> u64 {
     bytes.into_iter().fold(0, u64::saturating_add)
 }
@@ -227,12 +227,12 @@ impl Segment {
         self.sum(|block| (block.state == BlockState::ActiveAllocated).then_some(block.bytes))
     }
 
-    /// The same, and of those whose free waits.
+    /// Bytes of blocks that clients hold, or whose free waits for a stream.
     pub fn active_bytes(&self) -> u64 {
         self.sum(|block| (block.state != BlockState::Inactive).then_some(block.bytes))
     }
 
-    /// What clients asked for, of active blocks.
+    /// Bytes that clients requested, of active blocks.
     pub fn requested_bytes(&self) -> u64 {
         self.sum(|block| (block.state != BlockState::Inactive).then_some(block.requested_bytes))
     }
@@ -249,17 +249,17 @@ impl Segment {
 }
 
 impl Snapshot {
-    /// A text.
+    /// Returns a text.
     pub fn text(&self, id: TextId) -> &str {
         self.texts.get(id)
     }
 
-    /// Whether a stack was recorded.
+    /// True if a stack was recorded.
     pub fn has_stack(&self, stack: StackId) -> bool {
         self.stacks.get(stack.0 as usize).is_some_and(|frames| !frames.is_empty())
     }
 
-    /// The frames of a stack, innermost first; none for a stack that was not recorded.
+    /// Returns the frames of a stack, innermost first; none for a stack that was not recorded.
     pub fn stack(&self, stack: StackId) -> impl DoubleEndedIterator<Item = FrameText<'_>> {
         let frames = self.stacks.get(stack.0 as usize).map_or(&[][..], |frames| frames);
         frames.iter().filter_map(|frame| self.frames.get(frame.0 as usize)).map(|frame| FrameText {
@@ -269,28 +269,28 @@ impl Snapshot {
         })
     }
 
-    /// How many different stacks there are; their ids count from 0.
+    /// Number of different stacks; their ids count from 0.
     pub fn stack_count(&self) -> usize {
         self.stacks.len()
     }
 
-    /// The stream as CUDA names it.
+    /// Returns the stream as CUDA names it.
     pub fn stream(&self, stream: StreamId) -> u64 {
         self.streams.get(stream.0 as usize).copied().unwrap_or(0)
     }
 
-    /// The private pool's id.
+    /// Returns the id of a private pool.
     pub fn pool(&self, pool: PoolId) -> (u64, u64) {
         self.pools.get(pool.0 as usize).copied().unwrap_or_default()
     }
 
-    /// How many devices it speaks of.
+    /// Number of devices in the snapshot.
     pub fn devices(&self) -> usize {
         let segments = self.segments.iter().map(|segment| segment.device as usize + 1).max().unwrap_or(0);
         segments.max(self.traces.len())
     }
 
-    /// The device with the longest trace, as the viewer chooses; without a trace, the first with a segment.
+    /// Returns the device with the longest trace, as the viewer chooses; without a trace, the first with a segment.
     pub fn main_device(&self) -> usize {
         let longest = self.traces.iter().enumerate().rev().max_by_key(|(_, trace)| trace.len());
         match longest {
@@ -299,12 +299,12 @@ impl Snapshot {
         }
     }
 
-    /// The segments of a device.
+    /// Returns the segments of a device.
     pub fn segments_of(&self, device: usize) -> impl Iterator<Item = &Segment> {
         self.segments.iter().filter(move |segment| segment.device as usize == device)
     }
 
-    /// What was recorded on a device.
+    /// Returns the recorded events of a device.
     pub fn trace(&self, device: usize) -> &[TraceEvent] {
         self.traces.get(device).map_or(&[], Vec::as_slice)
     }

@@ -1,4 +1,4 @@
-//! A pickle with objects of classes, as data: what each would be made of, and nothing made.
+//! Reads a pickle with objects of classes as data: each object becomes a record of its class and arguments, and no object is made.
 
 use lab_base::error::{Error, Result};
 use serde_json::{Map, Number, Value as Json};
@@ -7,11 +7,10 @@ use super::source::Source;
 use super::value::{Document, Kind, Value};
 use super::{sound, unpickle};
 
-/// Values that are given; what a file shares is counted as often as it is reached.
+/// Largest number of values returned; what a file shares counts as often as it is reached.
 const MAX_VALUES: usize = 1 << 20;
 
-/// Reads a pickle of at most so many bytes. An object is `{"class": "module name", "args": …, "state": …}`; tuples are
-/// lists. `name` is what errors call it.
+/// Reads a pickle. An object becomes `{"class": "module name", "args": …, "state": …}`; tuples become lists. Errors call the file `name`.
 ///
 /// # Errors
 /// [`Error::Usage`] naming the file, and the byte where something is wrong.
@@ -23,7 +22,7 @@ pub fn read_objects(name: &str, pickle: &[u8]) -> Result<Json> {
     json(&document, document.root, &mut left).ok_or_else(|| Error::usage(name, "holds more than a million values"))
 }
 
-/// `None` once there are too many.
+/// Converts a value; `None` once there are too many.
 fn json(document: &Document, value: Value, left: &mut usize) -> Option<Json> {
     *left = left.checked_sub(1)?;
     let list = |items: &[Value], left: &mut usize| -> Option<Json> {

@@ -1,4 +1,4 @@
-//! Pickle's opcodes: those that plain data is made of, and the names of those that are refused.
+//! Pickle's opcodes: those that build plain data, and the names of those that are refused.
 
 pub(super) const MARK: u8 = b'(';
 pub(super) const STOP: u8 = b'.';
@@ -42,7 +42,7 @@ pub(super) const REDUCE: u8 = b'R';
 pub(super) const NEWOBJ: u8 = 0x81;
 pub(super) const BUILD: u8 = b'b';
 
-/// What stands where an opcode was expected, if it is one that builds no plain data: why it is refused.
+/// Explains why an opcode is refused that builds no plain data.
 pub(super) fn refusal(opcode: u8) -> String {
     let (name, why) = match opcode {
         GLOBAL => ("GLOBAL", CALLS),

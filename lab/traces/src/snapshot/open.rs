@@ -1,4 +1,4 @@
-//! Files.
+//! Opens files of snapshots.
 
 use std::fs::File;
 use std::io::{BufReader, Read};
@@ -13,10 +13,10 @@ use super::source::Source;
 use super::value::Document;
 use super::{decode, json_read, opcodes, unpickle};
 
-/// The largest file that is read, in bytes (unpacked, if it is packed).
+/// Largest file that is read, in bytes (unpacked, if it is packed).
 pub const MAX_BYTES: u64 = u32::MAX as u64;
 
-/// How a snapshot is written.
+/// Format of a snapshot's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// Python's pickle.
@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 impl Document {
-    /// Reads a pickle or JSON, packed by gzip or not.
+    /// Reads a pickle or JSON, gzipped or not.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the file and, where something in it is wrong, the byte.
@@ -40,7 +40,7 @@ impl Document {
         Self::read(&name, file)
     }
 
-    /// Reads a pickle or JSON; `name` is what errors call it.
+    /// Reads a pickle or JSON; errors call it `name`.
     pub fn read(name: &str, mut reader: impl Read) -> Result<(Self, Format)> {
         let mut head = [0; 2];
         let mut there = 0;
@@ -61,12 +61,12 @@ impl Document {
         read.map_err(|error| error.error(name))
     }
 
-    /// Whether it is a snapshot; `name` is what errors call it.
+    /// Checks that the document is a snapshot; errors call it `name`.
     pub fn check(&self, name: &str) -> Result<()> {
         decode::without_texts(self).map(drop).map_err(|error| error.error(name))
     }
 
-    /// Understands it; `name` is what errors call it.
+    /// Decodes the document; errors call it `name`.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the file and the byte.
@@ -76,7 +76,7 @@ impl Document {
 }
 
 impl Snapshot {
-    /// Reads a pickle or JSON, packed by gzip or not.
+    /// Reads a pickle or JSON, gzipped or not.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the file and, where something in it is wrong, the byte.
@@ -85,14 +85,14 @@ impl Snapshot {
         document.into_snapshot(&path.display().to_string())
     }
 
-    /// Reads a pickle or JSON; `name` is what errors call it.
+    /// Reads a pickle or JSON; errors call it `name`.
     pub fn read(name: &str, reader: impl Read) -> Result<Self> {
         let (document, _) = Document::read(name, reader)?;
         document.into_snapshot(name)
     }
 }
 
-/// By the first byte.
+/// Tells the format by the first byte.
 fn read<R: Read>(source: &mut Source<R>) -> parse_error::Result<(Document, Format)> {
     match source.peek()? {
         Some(b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n') => Ok((json_read::read(source)?, Format::Json)),

@@ -1,16 +1,16 @@
-//! What is wrong with a file, and where.
+//! Errors in a file, with the byte.
 
 use lab_base::error::Error;
 
-/// Why an input cannot be read.
+/// Reason why an input cannot be read.
 #[derive(Debug)]
 pub(super) struct ParseError {
-    /// The byte at which it was found, from 0.
+    /// Offset of the byte at which it was found, from 0.
     offset: u64,
     problem: String,
 }
 
-/// A result whose failure knows the byte.
+/// Result whose error names the byte.
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
 impl ParseError {
@@ -19,7 +19,7 @@ impl ParseError {
         Self { offset, problem: problem.into() }
     }
 
-    /// As the error of a file.
+    /// Turns it into the error of the file `name`.
     pub(super) fn error(self, name: &str) -> Error {
         Error::usage(name, format!("byte {}: {}", self.offset, self.problem))
     }

@@ -1,7 +1,7 @@
-//! Writing pickles that Python and the viewer of pytorch.org/memory_viz open.
+//! Writes pickles that Python and the viewer of pytorch.org/memory_viz open.
 //!
-//! Protocol 4, of which the viewer knows a part: no opcode is written that its loader lacks, and lists are appended to in
-//! batches of at most 1000, since it spreads them as arguments of a call.
+//! The viewer knows a part of protocol 4: no opcode is written that its loader lacks. Lists are appended to in batches of at most 1000, since the
+//! viewer spreads them as arguments of a call.
 
 use std::io::{self, Write};
 
@@ -9,10 +9,10 @@ use super::opcodes as op;
 use super::sound;
 use super::value::{Document, Kind, Value};
 
-/// As CPython does.
+/// Size of a batch, as in CPython.
 const BATCH: usize = 1000;
 
-/// Writes a document as a pickle. What is shared in it is shared in the pickle.
+/// Writes a document as a pickle. Containers shared in the document are shared in the pickle.
 pub fn write_pickle(document: &Document, out: &mut dyn Write) -> io::Result<()> {
     let refused = |error: super::parse_error::ParseError| {
         io::Error::new(io::ErrorKind::InvalidData, error.error("document").to_string())
@@ -24,7 +24,7 @@ pub fn write_pickle(document: &Document, out: &mut dyn Write) -> io::Result<()> 
     writer.out.write_all(&[op::STOP])
 }
 
-/// For each text, tuple, list and dict: whether it is met more than once, and its number in the memo once it was written.
+/// For each text, tuple, list and dict: whether it occurs more than once, and its number in the memo once it was written.
 struct Memo {
     texts: Vec<u32>,
     tuples: Vec<u32>,
@@ -32,7 +32,7 @@ struct Memo {
     dicts: Vec<u32>,
 }
 
-/// Met never, once, more often; a number in the memo is stored above these.
+/// Occurs never, once, more often; numbers in the memo are stored above these.
 const NEVER: u32 = 0;
 const ONCE: u32 = 1;
 const OFTEN: u32 = 2;
@@ -47,7 +47,7 @@ impl Memo {
         memo
     }
 
-    /// Nested no deeper than was checked.
+    /// Recursion is safe: the depth was checked before.
     fn meet(&mut self, document: &Document, value: Value) {
         let Some(seen) = self.entry(document, value) else { return };
         let first = *seen == NEVER;
@@ -86,7 +86,7 @@ struct Writer<'a> {
     document: &'a Document,
     out: &'a mut dyn Write,
     memo: Memo,
-    /// The memo's next number.
+    /// Next number of the memo.
     next: u32,
 }
 
@@ -137,7 +137,7 @@ impl Writer<'_> {
         }
     }
 
-    /// What is met again gets a number.
+    /// Numbers a value that occurs again.
     fn memoize(&mut self, value: Value) -> io::Result<()> {
         let number = self.next;
         match self.memo.entry(self.document, value) {
@@ -162,7 +162,7 @@ impl Writer<'_> {
         }
         let bytes = value.to_le_bytes();
         let sign = if value < 0 { 0xff } else { 0 };
-        // As short as the sign allows.
+        // As few bytes as the sign allows.
         let length = (1..bytes.len())
             .rev()
             .find(|&last| bytes[last] != sign || (bytes[last - 1] ^ sign) & 0x80 != 0)

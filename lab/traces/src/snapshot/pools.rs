@@ -1,21 +1,20 @@
-//! The private pool of each allocation, as far as a recording tells.
+//! Finds the private pool of each allocation, as far as a recording names it.
 //!
-//! Releases up to 2.11 name the pool of a segment only, and only of those that are there at the end. What was given back
-//! before counts as nobody's.
+//! Releases up to 2.11 name the pool only of segments that exist at the end. Allocations in segments freed before count as in no private pool.
 
 use std::collections::BTreeMap;
 
 use super::model::{Action, PoolId, Snapshot};
 
-/// Where the segments at the end are, since when, and whose.
+/// Segments at the end, by address: since when they exist, and their pool.
 #[derive(Debug)]
 pub(super) struct Homes(BTreeMap<u64, Home>);
 
 #[derive(Debug)]
 struct Home {
-    /// The first address behind it.
+    /// First address after the segment.
     end: u64,
-    /// The entry that took it from the driver; `None`: it was there before, or grows.
+    /// Entry that took it from the driver; `None` if it existed before, or grows.
     since: Option<usize>,
     pool: PoolId,
 }
@@ -36,10 +35,10 @@ impl Homes {
         Self(snapshot.segments_of(device).map(home).collect())
     }
 
-    /// The pool of what an entry of the trace allocates at an address; `None` for what lived before it.
+    /// Returns the pool of an allocation made by an entry of the trace (`None`: before the trace) at an address.
     pub(super) fn pool(&self, address: u64, at: Option<usize>) -> PoolId {
         let home = self.0.range(..=address).next_back().map(|(_, home)| home);
-        // Addresses come back: a segment that was there earlier may have been another pool's.
+        // Addresses are reused: an earlier segment at this address may have been another pool's.
         let there = |home: &&Home| address < home.end && home.since.is_none_or(|since| at.is_some_and(|at| since < at));
         home.filter(there).map_or(PoolId::default(), |home| home.pool)
     }

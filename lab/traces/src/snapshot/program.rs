@@ -1,8 +1,7 @@
-//! The program behind a trace: what it asked for, in order, for a replay under other settings.
+//! Program behind a trace: its requests, in order, for a replay under other settings.
 //!
-//! A trace has what came of each call, not the calls. What lived before it began is allocated first, in order of
-//! address; memory given back to the driver may be the program's wish or the allocator's, and is told apart by what
-//! follows it.
+//! A trace holds the results of calls, not the calls. Allocations that lived before the trace are made first, in order of address. Memory returned to
+//! the driver may have been requested by the program or decided by the allocator; the entries that follow tell them apart.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -13,26 +12,26 @@ use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent, total};
 use super::pools::Homes;
 use crate::replay::{Operation, Settings, Trace};
 
-/// A trace as a program, and where its allocations were.
+/// A trace as a program, with the recorded addresses of its allocations.
 #[derive(Clone, Debug)]
 pub struct Program {
     /// The program.
     pub trace: Trace,
-    /// For each allocation its address in the recording; `None`: it failed.
+    /// Recorded address of each allocation; `None` if it failed.
     pub addresses: Vec<Option<u64>>,
-    /// For each operation the entry of the trace that it is from; for what lived before, 0.
+    /// Entry of the trace from which each operation is; 0 for allocations that lived before.
     pub events: Vec<u32>,
-    /// Allocations that lived before the trace began: where they were placed is not known to be repeated.
+    /// Number of allocations that lived before the trace began: their placement is not known to be repeated.
     pub before: usize,
-    /// Entries that do not agree with those before them.
+    /// Number of entries that contradict those before them.
     pub gaps: usize,
 }
 
-/// The stream that pending frees wait for, if the recording has no other.
+/// Stream that pending frees wait for, if the recording has no other.
 const OTHER_STREAM: u16 = u16::MAX;
 
 impl Snapshot {
-    /// The settings of the allocator, and of the release that wrote them.
+    /// Returns the settings of the allocator and the release that wrote them.
     ///
     /// # Errors
     /// [`Error::Usage`] for settings that PyTorch would not take either.
@@ -41,7 +40,7 @@ impl Snapshot {
         let Some(settings) = &self.settings else { return Ok(config) };
         let update = config.update(&settings.alloc_conf);
         update.map_err(|error| Error::usage("allocator_settings", error.to_string()))?;
-        // The fields are what was in force, whoever set it.
+        // The fields hold the settings in force, however they were set.
         config.max_split_size_bytes = settings.max_split_bytes.unwrap_or(u64::MAX);
         config.garbage_collection_threshold = settings.garbage_collection_threshold;
         config.expandable_segments = settings.expandable_segments;
@@ -54,7 +53,7 @@ impl Snapshot {
         Ok(config)
     }
 
-    /// The release that wrote it, as far as the allocator's behaviour depends on it.
+    /// Returns the release that wrote the snapshot, as far as the allocator's behaviour depends on it.
     fn version(&self) -> TorchVersion {
         match self.newer {
             true => TorchVersion::V2_15,
@@ -63,7 +62,7 @@ impl Snapshot {
         }
     }
 
-    /// What the program did on a device.
+    /// Returns the program of a device.
     ///
     /// # Errors
     /// [`Error::Usage`] without a trace, and for one with more streams than a replay has.
@@ -91,7 +90,7 @@ impl Snapshot {
         Ok(Program { trace, addresses, events, before: before.len(), gaps })
     }
 
-    /// What lived when the trace began: address, bytes asked for, stream. By address.
+    /// Returns what lived when the trace began, by address: address, requested bytes, stream.
     pub(super) fn before(&self, device: usize) -> Vec<(u64, u64, StreamId)> {
         let mut made: HashMap<u64, bool> = HashMap::new();
         let mut before = BTreeMap::new();
@@ -114,7 +113,7 @@ impl Snapshot {
         before.into_iter().map(|(address, (bytes, stream))| (address, bytes, stream)).collect()
     }
 
-    /// Bytes of segments when the trace began.
+    /// Returns the bytes of segments when the trace began.
     pub fn reserved_before(&self, device: usize) -> u64 {
         let end = total(self.segments_of(device).map(|segment| segment.bytes));
         let (mut taken, mut given) = (0u64, 0u64);
@@ -135,9 +134,9 @@ struct Maker<'a> {
     events: Vec<u32>,
     addresses: Vec<Option<u64>>,
     homes: Homes,
-    /// The allocation at each address that lives.
+    /// Live allocation at each address.
     lives: HashMap<u64, u32>,
-    /// Addresses whose free waits.
+    /// Addresses whose free waits for a stream.
     pending: HashMap<u64, u32>,
     reserved: u64,
     capacity: Option<u64>,
@@ -174,7 +173,7 @@ impl<'a> Maker<'a> {
         Ok(maker)
     }
 
-    /// What was free when memory ran out, and what was reserved then, is what the program could have had.
+    /// Returns the memory that the program could have had: free plus reserved memory at the moment memory ran out.
     fn capacity(&self) -> Option<u64> {
         let mut reserved = self.reserved;
         for event in self.trace {
@@ -207,7 +206,7 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
-    /// Whether the free that is requested here is done at once.
+    /// True if the free requested here completes at once.
     fn completes(&self, at: usize) -> bool {
         let next = self.trace.get(at + 1);
         next.is_some_and(|next| next.action == Action::FreeCompleted && next.address == self.trace[at].address)
@@ -255,7 +254,7 @@ impl<'a> Maker<'a> {
                 self.push(at, Operation::CompleteEvents);
             }
         } else if at == 0 || !self.completes(at - 1) || self.trace[at - 1].action != Action::FreeRequested {
-            // The request was before the trace began.
+            // The free was requested before the trace began.
             match self.lives.remove(&address) {
                 Some(allocation) => self.push(at, Operation::Free { allocation }),
                 None => self.gaps += 1,
@@ -263,8 +262,8 @@ impl<'a> Maker<'a> {
         }
     }
 
-    /// A run of segments given back: by the program, or by the allocator, which does it when the driver refuses and when
-    /// it collects old segments.
+    /// Handles a run of segments returned to the driver: by the program, or by the allocator, which returns them when the driver refuses and when it
+    /// collects old segments.
     fn given_back(&mut self, at: usize) {
         let gives = |event: &TraceEvent| matches!(event.action, Action::SegmentFree | Action::SegmentUnmap);
         let first = at == 0 || !gives(&self.trace[at - 1]);

@@ -1,19 +1,19 @@
-//! Ranges that a program named, put together from where each began and ended.
+//! Pairs the beginnings and ends of ranges that a program named.
 
 use super::model::Snapshot;
 
 /// A range in time, in microseconds since 1970.
 pub struct TimeRange<'a> {
-    /// As the program wrote it.
+    /// Name as the program wrote it.
     pub name: &'a str,
-    /// When it began.
+    /// Beginning.
     pub from: i64,
-    /// `None`: it is open when the recording ends.
+    /// End; `None` if the range is open when the recording ends.
     pub to: Option<i64>,
 }
 
 impl Snapshot {
-    /// The ranges of a device, by when they began. Of several with one name the last that is open ends first.
+    /// Returns the ranges of a device in order of their beginning. Of open ranges with one name, the last one begun ends first.
     pub fn time_ranges(&self, device: usize) -> Vec<TimeRange<'_>> {
         let mut found: Vec<TimeRange<'_>> = Vec::new();
         let mut open: Vec<usize> = Vec::new();

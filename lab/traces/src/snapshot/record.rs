@@ -1,7 +1,7 @@
-//! Snapshots of our own runs, as PyTorch would have written them.
+//! Writes our own runs as PyTorch's snapshots.
 //!
-//! A stack is what stood where PyTorch has lines of Python: the operator, the modules around it from the inside out, and
-//! the phase of the step. There is no clock in a device's history, so that times count entries.
+//! PyTorch's lines of Python are replaced by frames for the operator, the modules around it (innermost first) and the phase of the step. A device's
+//! history has no clock, so times count entries.
 
 use std::collections::HashMap;
 
@@ -12,23 +12,23 @@ use memcore::memory::{
 
 use super::value::{Document, Value};
 
-/// Of entries that are nobody's memory. The viewer needs one entry of this category if any has one.
+/// Category of entries without memory. The viewer needs one entry of this category if any entry has a category.
 const UNKNOWN: &str = "unknown";
 
-/// What a snapshot says beside the history.
+/// Data of a snapshot that the history lacks.
 #[derive(Clone, Debug, Default)]
 pub struct Recording<'a> {
-    /// The segments at the end.
+    /// Segments at the end.
     pub segments: Segments,
-    /// How many events had happened then; later ones are left out.
+    /// Number of events at that time; later ones are left out.
     pub events: usize,
-    /// The device's memory in bytes, where the driver says so.
+    /// Memory of the device in bytes, if the driver reports it.
     pub capacity_bytes: Option<u64>,
-    /// The allocator's settings, if it is PyTorch's.
+    /// Settings of the allocator, if it is PyTorch's.
     pub config: Option<&'a AllocatorConfig>,
 }
 
-/// A device's history as a snapshot. It must have been kept from the device's first allocation on.
+/// Makes a snapshot of a device's history, which must have been kept from the device's first allocation on.
 pub fn record(ledger: &Ledger, recording: &Recording<'_>) -> Document {
     let history = ledger.history();
     let history = &history[..recording.events.min(history.len())];
@@ -57,16 +57,16 @@ struct Writer<'a> {
     document: Document,
     capacity: Option<u64>,
     reserved: u64,
-    /// Entries and annotations so far.
+    /// Number of entries and annotations so far.
     time: i64,
     annotations: Vec<Value>,
     phase: PhaseId,
     stacks: HashMap<Origin, Value>,
     frames: HashMap<(&'static str, String), Value>,
-    /// What each allocation became: a role is often known only later.
+    /// Final category of each allocation: it is often known only later.
     roles: HashMap<AllocId, Category>,
     live: HashMap<AllocId, Lives>,
-    /// The stack of the live allocation at each address.
+    /// Stack of the live allocation at each address.
     owners: HashMap<u64, Value>,
     no_stack: Value,
 }
@@ -107,7 +107,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// The entries of an event: a free is two, most of the book-keeping none.
+    /// Returns the entries of an event: two for a free, none for most of the book-keeping.
     fn event(&mut self, event: &Event) -> Vec<Value> {
         match *event {
             Event::Alloc { id, requested_bytes, address, stream, ref origin, .. } => {
@@ -184,7 +184,7 @@ impl<'a> Writer<'a> {
         document.dict(items)
     }
 
-    /// A phase ends and another begins; 0: none.
+    /// Ends a phase and begins another; 0 for none.
     fn phase(&mut self, next: PhaseId) {
         for (phase, stage) in [(self.phase, "END"), (next, "START")] {
             let name = self.ledger.phase_name(phase).to_string();
@@ -204,7 +204,7 @@ impl<'a> Writer<'a> {
         self.phase = next;
     }
 
-    /// The operator, the modules from the inside out, the phase.
+    /// Returns the frames: the operator, the modules from the inside out, the phase.
     fn stack(&mut self, origin: &Origin) -> Value {
         if let Some(&known) = self.stacks.get(origin) {
             return known;

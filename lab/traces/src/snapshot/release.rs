@@ -1,4 +1,4 @@
-//! Releases of PyTorch, and which of them read which settings of the allocator.
+//! PyTorch's releases, and the allocator settings that each reads.
 
 use std::fmt;
 
@@ -12,38 +12,38 @@ impl fmt::Display for Release {
     }
 }
 
-/// The releases that may have made a recording, as far as its keys tell.
+/// Range of releases that may have made a recording, by its keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Releases {
-    /// The oldest.
+    /// Oldest release.
     pub oldest: Release,
-    /// The newest.
+    /// Newest release.
     pub newest: Release,
 }
 
 impl Default for Releases {
-    /// The release whose allocator is reproduced unless something else is asked for.
+    /// Returns the release whose allocator is reproduced by default.
     fn default() -> Self {
         Self { oldest: Release(2, 11), newest: Release(2, 11) }
     }
 }
 
-/// Keys that tell releases apart, as far as a snapshot has them.
+/// Keys of a snapshot that tell releases apart.
 pub(super) struct Keys<'a> {
-    /// Tables of pinned memory at the root.
+    /// True if the root has tables of pinned memory.
     pub(super) host: bool,
-    /// Settings of the allocator that are named.
+    /// True for an allocator setting that the snapshot names.
     pub(super) settings: &'a dyn Fn(&str) -> bool,
-    /// Those that were set.
+    /// Settings that were set.
     pub(super) alloc_conf: &'a str,
-    /// Whether a segment says that it is expandable or not.
+    /// True if segments have the key for expandable.
     pub(super) expandable: bool,
-    /// Whether an entry of a trace has a time; `None` without entries.
+    /// True if entries of a trace have a time; `None` without entries.
     pub(super) time: Option<bool>,
 }
 
 impl Releases {
-    /// From the keys: entries have times from 2.2 on (pytorch#112266), a snapshot names the settings from 2.3 on (pytorch#119404).
+    /// Tells the releases by the keys: entries have times from 2.2 on (pytorch#112266), a snapshot names the settings from 2.3 on (pytorch#119404).
     pub(super) fn of_keys(keys: &Keys<'_>) -> Self {
         let (oldest, newest) = if keys.host {
             (Release(2, 12), Release(2, 15))
@@ -65,7 +65,7 @@ impl Releases {
     }
 }
 
-/// The first release that reads a setting such as `max_split_size_mb:128`.
+/// Returns the first release that reads a setting such as `max_split_size_mb:128`.
 pub(super) fn since(setting: &str) -> Release {
     match setting.split(':').next() {
         Some("large_segment_size_mb") => Release(2, 10),

@@ -1,9 +1,9 @@
-//! Whether a document can be walked: nothing contains itself, and nothing is nested too deeply.
+//! Checks that a document can be walked: no container contains itself, and none is nested too deeply.
 
 use super::parse_error::{ParseError, Result};
 use super::value::{Document, Kind, Value};
 
-/// Containers within containers. A snapshot has eight.
+/// Largest depth of containers within containers. A snapshot has eight.
 pub(super) const MAX_DEPTH: u8 = 100;
 
 /// Not seen yet; being looked at.
@@ -28,7 +28,7 @@ pub(super) fn check(document: &Document) -> Result<()> {
     Ok(())
 }
 
-/// A container that is being looked at, how far, and the deepest of its parts so far.
+/// A container on the path, the position in it, and the largest depth of its parts so far.
 struct Step {
     value: Value,
     place: usize,
@@ -37,7 +37,7 @@ struct Step {
 
 struct Walk<'a> {
     document: &'a Document,
-    /// How deep each container goes: tuples, then lists, then dicts.
+    /// Depth of each container: tuples, then lists, then dicts.
     depths: Vec<u8>,
     lists_from: usize,
     dicts_from: usize,
@@ -60,7 +60,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Begins with a value, unless it is known or has no parts.
+    /// Enters a value, unless its depth is known or it has no parts.
     fn enter(&mut self, value: Value) -> Result<()> {
         let Some(place) = self.place(value) else { return Ok(()) };
         let document = self.document;
@@ -86,14 +86,14 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// What is being looked at holds something so deep.
+    /// Raises the depth of the container on top of the path.
     fn above(&mut self, depth: u8) {
         if let Some(last) = self.path.last_mut() {
             last.deepest = last.deepest.max(depth);
         }
     }
 
-    /// The next part that is a container, from a place on; and the place behind it. `None`: there are no more parts.
+    /// Returns the next part that is a container, from a position on, and the position after it; `None` if there are no more.
     fn next(&self, value: Value, from: usize) -> Option<(Value, usize)> {
         let document = self.document;
         let among = |items: &[Value]| {
@@ -116,7 +116,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// All parts of the container at the end of the path are known.
+    /// Leaves the container at the end of the path: the depths of all its parts are known.
     fn leave(&mut self) {
         let Some(Step { value, deepest, .. }) = self.path.pop() else { return };
         if let Some(place) = self.place(value) {

@@ -1,17 +1,17 @@
-//! Bytes of a file, a window at a time.
+//! Reads a file in windows.
 
 use std::io::Read;
 
 use super::parse_error::{ParseError, Result};
 
-/// How much is read at once. A length that a file claims is never trusted beyond this: memory follows what is there.
+/// Bytes read at once. A length that a file claims is never trusted beyond this: memory use follows the data that exists.
 const WINDOW: usize = 1 << 18;
 
-/// A window on a file that moves forward only.
+/// Window on a file; it moves forward only.
 pub(super) struct Source<R> {
     reader: R,
     window: Vec<u8>,
-    /// The next byte in the window, and where the window ends.
+    /// Position of the next byte in the window, and the window's end.
     next: usize,
     end: usize,
     /// Offset of the window's first byte in the file.
@@ -20,18 +20,18 @@ pub(super) struct Source<R> {
 }
 
 impl<R: Read> Source<R> {
-    /// At most `most` bytes of a reader.
+    /// Reads at most `most` bytes of a reader.
     pub(crate) fn new(reader: R, most: u64) -> Self {
         Self { reader, window: vec![0; WINDOW], next: 0, end: 0, base: 0, most }
     }
 
-    /// Offset of the next byte.
+    /// Returns the offset of the next byte.
     #[inline]
     pub(super) fn offset(&self) -> u64 {
         self.base + self.next as u64
     }
 
-    /// The next byte, which stays; `None` at the end of the file.
+    /// Returns the next byte without consuming it; `None` at the end of the file.
     #[inline]
     pub(super) fn peek(&mut self) -> Result<Option<u8>> {
         if self.next == self.end && self.refill(1)? == 0 {
@@ -50,7 +50,7 @@ impl<R: Read> Source<R> {
         Ok(byte)
     }
 
-    /// The next `N` bytes.
+    /// Reads the next `N` bytes.
     #[inline]
     pub(super) fn array<const N: usize>(&mut self, what: &str) -> Result<[u8; N]> {
         let mut array = [0; N];
@@ -58,7 +58,7 @@ impl<R: Read> Source<R> {
         Ok(array)
     }
 
-    /// The next `length` bytes.
+    /// Reads the next `length` bytes.
     #[inline]
     pub(super) fn take(&mut self, length: usize, what: &str) -> Result<&[u8]> {
         if self.end - self.next < length && self.refill(length)? < length {
@@ -69,13 +69,13 @@ impl<R: Read> Source<R> {
         Ok(&self.window[start..self.next])
     }
 
-    /// Leaves out what [`peek`](Self::peek) showed.
+    /// Skips the byte that [`peek`](Self::peek) returned.
     #[inline]
     pub(super) fn skip(&mut self) {
         self.next = (self.next + 1).min(self.end);
     }
 
-    /// Reads on until `length` bytes are in the window or the file ends; returns how many are.
+    /// Reads until `length` bytes are in the window or the file ends; returns the number of bytes there.
     #[cold]
     fn refill(&mut self, length: usize) -> Result<usize> {
         self.window.copy_within(self.next..self.end, 0);

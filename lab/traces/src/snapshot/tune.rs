@@ -1,7 +1,7 @@
-//! The best settings of the allocator for a recorded run, found by replay.
+//! Finds the best allocator settings for a recorded run, by replay.
 //!
-//! The search sees the first part of the trace; what it found is checked on the rest. Both start with an empty
-//! allocator: what lives at the seam is allocated first.
+//! The search replays the first part of the trace; its result is checked on the rest. Both parts start with an empty allocator: allocations that live
+//! across the split are made first.
 
 use lab_base::error::Result;
 use memcore::memory::{AllocatorConfig, TorchVersion};
@@ -9,54 +9,53 @@ use memcore::memory::{AllocatorConfig, TorchVersion};
 use super::release::{Releases, since};
 use crate::replay::{Figures, Machine, Operation, Policy, Trace, run_once};
 
-/// One choice of settings and what it takes.
+/// One choice of settings and its cost.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Candidate {
-    /// In the syntax of `PYTORCH_ALLOC_CONF`; empty: the defaults.
+    /// Settings in the syntax of `PYTORCH_ALLOC_CONF`; empty for the defaults.
     pub alloc_conf: String,
-    /// On the part that the search saw.
+    /// Cost on the part that the search replays.
     pub searched: Cost,
-    /// On the rest; only of the recorded settings, and of those that were checked there.
+    /// Cost on the rest; only for the recorded settings and for candidates that were checked there.
     pub held_out: Option<Cost>,
-    /// On all of the trace; only of the same.
+    /// Cost on the whole trace; only for the same candidates.
     pub whole: Option<Cost>,
 }
 
-/// What a run takes. Less is better, in this order.
+/// Cost of a run. Less is better, in the order of the fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub struct Cost {
-    /// Requests that fail and were served in the recording.
+    /// Requests that fail here and were served in the recording.
     pub failed: u64,
-    /// The most that is reserved. Bytes.
+    /// Peak of reserved bytes.
     pub peak_reserved: u64,
-    /// Calls of the driver: each takes time, and those that give memory back stop the device.
+    /// Calls of the driver. Each takes time, and those that free memory stop the device.
     pub driver_calls: u64,
 }
 
-/// What a search found.
+/// Result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tuned {
-    /// The recorded settings.
+    /// Recorded settings.
     pub recorded: Candidate,
-    /// The best that every release reads which may have made the recording; the recorded ones if none is better on both
-    /// parts.
+    /// Best settings that every release reads which may have made the recording; the recorded ones if none is better on both parts.
     pub best: Candidate,
-    /// What is better still, but has options that only the later ones of these releases read.
+    /// Settings that are better still, but have options that only the later ones of these releases read.
     pub newer: Option<Candidate>,
-    /// All that were tried, best first.
+    /// All candidates tried, best first.
     pub tried: Vec<Candidate>,
-    /// Operations that the search saw, and those that were held out.
+    /// Number of operations that the search replayed, and number held out.
     pub operations: (usize, usize),
-    /// The best of those that were better on the part that the search saw, but not on the rest.
+    /// Best candidate that was better on the part that the search replayed, but not on the rest.
     pub overfitted: Option<Candidate>,
-    /// The most that lives at one time in the whole trace: no settings take less. Bytes.
+    /// Largest sum of bytes live at one time in the whole trace: no settings take less.
     pub lower_bound: u64,
 }
 
-/// The share of the trace that the search sees.
+/// Share of the trace that the search replays.
 const SEARCHED: f64 = 0.6;
 
-/// What each option may be.
+/// Values tried for each option.
 pub(super) const EXPANDABLE: [&str; 1] = ["expandable_segments:True"];
 pub(super) const SPLIT: [&str; 6] = [
     "max_split_size_mb:20",
@@ -82,8 +81,8 @@ pub(super) const SEGMENT: [&str; 5] = [
 ];
 const COLLECT: [&str; 2] = ["garbage_collection_threshold:0.6", "garbage_collection_threshold:0.8"];
 
-/// Searches the settings for a run on a machine, among those that the releases read which may have recorded it. Calls
-/// `interrupted` between replays and stops when it says so.
+/// Searches the settings for a run on a machine, among those read by the releases that may have recorded it. Calls `interrupted` between replays and
+/// stops when it returns true.
 ///
 /// # Errors
 /// Recorded settings that cannot be parsed; those of a replay.
@@ -138,7 +137,7 @@ pub fn tune(
     })
 }
 
-/// The option that a setting sets.
+/// Returns the option of a setting.
 fn key(setting: &str) -> &str {
     setting.split(':').next().unwrap_or(setting)
 }
@@ -149,7 +148,7 @@ pub(super) fn config(version: TorchVersion, alloc_conf: &str) -> Result<Allocato
     Ok(config)
 }
 
-/// What a trace takes under settings.
+/// Returns the cost of a trace under settings.
 pub(super) fn cost(trace: &Trace, config: &AllocatorConfig, machine: &Machine) -> Result<Cost> {
     let figures: Figures = run_once(trace, &Policy::Caching(Box::new(config.clone())), machine)?;
     Ok(Cost {
@@ -167,9 +166,9 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Tries every option that is read alone, and adds to the best the best of the others, as long as that helps.
+    /// Tries every option alone that the releases read, then adds to the best the best of the others, as long as that helps.
     fn greedily(&mut self, interrupted: &mut dyn FnMut() -> bool, reads: impl Fn(&str) -> bool) -> Result<()> {
-        // Collection does nothing unless the process has a share of the device.
+        // Collection does nothing unless the process is limited to a share of the device.
         let shared = self.machine.memory_fraction.is_some_and(|fraction| fraction < 1.0);
         let collect: &[&str] = if shared { &COLLECT } else { &[] };
         let groups: [&[&str]; 5] = [&EXPANDABLE, &SPLIT, &ROUNDUP, &SEGMENT, collect];
@@ -198,8 +197,7 @@ impl Search<'_> {
         }
     }
 
-    /// What settings take; `None` for some that PyTorch does not take together, such as blocks larger than a segment
-    /// that are split.
+    /// Returns the cost of settings; `None` for combinations that PyTorch refuses, such as split blocks larger than a segment.
     fn candidate(&mut self, alloc_conf: &str) -> Result<Option<Cost>> {
         if let Some(known) = self.tried.iter().find(|known| known.alloc_conf == alloc_conf) {
             return Ok(Some(known.searched));
@@ -211,7 +209,7 @@ impl Search<'_> {
     }
 }
 
-/// The part that the search sees, and the rest, which begins with what lives at the seam.
+/// Splits a trace into the part that the search replays and the rest, which begins with the allocations that live across the split.
 fn split(trace: &Trace) -> Result<(Trace, Trace)> {
     let operations = trace.operations();
     let seam = (operations.len() as f64 * SEARCHED) as usize;
@@ -235,7 +233,7 @@ fn split(trace: &Trace) -> Result<(Trace, Trace)> {
     }
     let mut number = lives.len();
     for operation in &operations[seam..] {
-        // What failed before the seam is nothing to free behind it.
+        // An allocation that failed before the split is not freed after it.
         let there = |allocation: u32| renamed[allocation as usize] != u32::MAX;
         rest.push(match *operation {
             Operation::Free { allocation } | Operation::RecordStream { allocation, .. } if !there(allocation) => {

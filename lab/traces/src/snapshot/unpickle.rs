@@ -1,8 +1,8 @@
-//! Reading pickles of protocol 2 to 5 that hold plain data, and nothing else.
+//! Reads pickles of protocol 2 to 5 that hold plain data, and nothing else.
 //!
-//! A stack machine whose opcodes build dicts, lists, tuples, texts and numbers. Nothing is looked up, called or made:
-//! the opcodes that would are refused by name, or, where that was asked for, kept as records (`inert`). Every opcode costs what its own bytes pay for, so a file of n bytes takes
-//! time and memory in proportion to n, whatever lengths it claims.
+//! A stack machine whose opcodes build dicts, lists, tuples, texts and numbers. Nothing is looked up, called or made: opcodes that would are refused
+//! by name, or kept as records on request (`inert`). The cost of an opcode is bounded by its own bytes, so a file of n bytes takes time and memory in
+//! proportion to n, whatever lengths it claims.
 
 mod inert;
 
@@ -14,12 +14,12 @@ use super::parse_error::{ParseError, Result};
 use super::source::Source;
 use super::value::{Document, Value};
 
-/// Reads a pickle to its end, which is the file's.
+/// Reads a pickle to its end, which must be the file's.
 pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Document> {
     run(Machine::new(source))
 }
 
-/// The same with objects of classes as dicts that say what would be called, with what: nothing is.
+/// Reads a pickle with objects of classes as dicts: what would be called and its arguments. Nothing is called.
 pub(super) fn read_inert<R: Read>(source: &mut Source<R>) -> Result<Document> {
     run(Machine { inert: true, ..Machine::new(source) })
 }
@@ -34,20 +34,20 @@ struct Machine<'a, R> {
     source: &'a mut Source<R>,
     document: Document,
     stack: Vec<Value>,
-    /// Heights of the stack at each mark.
+    /// Height of the stack at each mark.
     marks: Vec<usize>,
     memo: Vec<Value>,
-    /// Entries of the memo with numbers far beyond those before: a number costs no memory.
+    /// Entries of the memo with numbers far beyond those before: a large number costs no memory.
     far: HashMap<u32, Value>,
-    /// Where the frame ends.
+    /// End of the frame.
     frame_end: u64,
-    /// Where the opcode stands.
+    /// Offset of the opcode.
     at: u64,
-    /// Whether objects are kept as records.
+    /// True if objects are kept as records.
     inert: bool,
 }
 
-/// No entry of the memo.
+/// Absent entry of the memo.
 const ABSENT: Value = Value::NO_VALUE;
 
 impl<'a, R: Read> Machine<'a, R> {
@@ -77,7 +77,7 @@ impl<'a, R: Read> Machine<'a, R> {
         Err(ParseError::new(self.at, problem))
     }
 
-    /// One opcode; whether there are more.
+    /// Runs one opcode; returns whether there are more.
     #[inline]
     fn step(&mut self) -> Result<bool> {
         self.at = self.source.offset();
@@ -119,7 +119,7 @@ impl<'a, R: Read> Machine<'a, R> {
         Ok(true)
     }
 
-    /// The opcodes that most files have few of.
+    /// Runs an opcode that is rare in most files.
     fn rare(&mut self, opcode: u8) -> Result<()> {
         match opcode {
             op::BINPUT => {
@@ -184,7 +184,7 @@ impl<'a, R: Read> Machine<'a, R> {
         Ok(())
     }
 
-    /// Where the last mark left the stack.
+    /// Removes the last mark; returns the height of the stack there.
     fn mark(&mut self) -> Result<usize> {
         match self.marks.pop() {
             Some(mark) => Ok(mark),
@@ -192,7 +192,7 @@ impl<'a, R: Read> Machine<'a, R> {
         }
     }
 
-    /// The height of the stack below its last values, all of which must stand above the last mark.
+    /// Returns the height of the stack below its last values, all of which must stand above the last mark.
     fn below(&self, values: usize) -> Result<usize> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match self.stack.len().checked_sub(values) {
@@ -206,7 +206,7 @@ impl<'a, R: Read> Machine<'a, R> {
         Ok(self.stack[below])
     }
 
-    /// What stands right below a place of the stack, to be added to.
+    /// Returns the value right below a position of the stack, to be added to.
     fn under(&self, place: usize) -> Result<Value> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match place.checked_sub(1) {
@@ -257,7 +257,7 @@ impl<'a, R: Read> Machine<'a, R> {
             let mut bytes = [0; 8];
             let given = self.source.take(length, "LONG1")?;
             bytes[8 - length..].copy_from_slice(given);
-            // The sign comes down with the shift.
+            // The arithmetic shift extends the sign.
             let number = if length == 0 { 0 } else { i64::from_le_bytes(bytes) >> (64 - 8 * length) };
             let value = self.document.int(i128::from(number));
             self.stack.push(value);
@@ -327,7 +327,7 @@ impl<'a, R: Read> Machine<'a, R> {
         Ok(())
     }
 
-    /// A list or a dict of everything above the mark.
+    /// Builds a list or a dict of everything above the mark.
     fn collect(&mut self, opcode: u8) -> Result<()> {
         let mark = self.mark()?;
         let items = self.stack.split_off(mark);

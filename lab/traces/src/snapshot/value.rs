@@ -1,23 +1,22 @@
-//! What a snapshot's file holds, before it is understood: Python's plain data.
+//! Contents of a snapshot's file before decoding: Python's plain data.
 //!
-//! A file of a million events has millions of values and few different texts, keys and stacks. So a [`Value`] is eight
-//! bytes, texts are kept once, a dict is a number of its *shape* (its keys, in order) and a run of fields in one list
-//! of all fields, and what the file shares stays shared. Everything a file says is here, known or not: converting goes
-//! from document to document and loses nothing.
+//! A file of a million events has millions of values and few different texts, keys and stacks. A [`Value`] is therefore eight bytes, texts are kept
+//! once, a dict is the number of its *shape* (its keys, in order) and a run of fields in one list of all fields, and what the file shares stays
+//! shared. Everything in a file is here, known or not: converting goes from document to document and loses nothing.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::parse_error::{ParseError, Result};
 
-/// The largest whole number that stands in a value itself.
+/// Largest whole number that a value holds itself.
 const INLINE: i128 = 1 << 60;
 
-/// A value of a [`Document`]: itself if small, otherwise a number of something in the document.
+/// A value of a [`Document`]: itself if small, otherwise the number of an item in the document.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Value(u64);
 
-/// What a value is.
+/// Type and contents of a value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     /// `None`
@@ -55,7 +54,7 @@ impl Value {
     /// `None`
     pub const NONE: Value = Value(CONSTANT);
 
-    /// Stands where there is no value: no constant has this number.
+    /// Marks the absence of a value: no constant has this number.
     pub(super) const NO_VALUE: Value = Value(u64::MAX << 3);
 
     /// `True` or `False`
@@ -63,7 +62,7 @@ impl Value {
         Self((1 + u64::from(value)) << 3)
     }
 
-    /// A small whole number: any of 32 bits is.
+    /// A small whole number: any of 32 bits is small.
     #[inline]
     pub fn small(value: i64) -> Self {
         Self(((value << 3) as u64) | INT)
@@ -90,31 +89,31 @@ impl Value {
         (self.0 >> 3) as u32
     }
 
-    /// Whether it has parts.
+    /// True if it has parts.
     #[inline]
     pub(super) fn is_container(self) -> bool {
         self.tag() >= TUPLE
     }
 
-    /// The dict's number.
+    /// Returns the number of the dict.
     #[inline]
     pub(super) fn as_dict(self) -> Option<u32> {
         (self.tag() == DICT).then(|| self.index())
     }
 
-    /// The list's number.
+    /// Returns the number of the list.
     #[inline]
     pub(super) fn as_list(self) -> Option<u32> {
         (self.tag() == LIST).then(|| self.index())
     }
 
-    /// The text's number.
+    /// Returns the number of the text.
     #[inline]
     pub(super) fn as_text(self) -> Option<TextId> {
         (self.tag() == TEXT).then(|| TextId(self.index()))
     }
 
-    /// The number, if it is a small whole one.
+    /// Returns the number, if it is a small whole one.
     #[inline]
     pub(super) fn as_small(self) -> Option<i64> {
         (self.tag() == INT).then_some((self.0 as i64) >> 3)
@@ -129,7 +128,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// The number of a text.
+    /// Returns the number of a text, adding the text if it is new.
     pub fn intern(&mut self, text: &str) -> TextId {
         if let Some(&id) = self.ids.get(text) {
             return TextId(id);
@@ -140,12 +139,12 @@ impl Texts {
         TextId(id)
     }
 
-    /// The number of a text that is there.
+    /// Returns the number of a text that exists.
     pub fn find(&self, text: &str) -> Option<TextId> {
         self.ids.get(text).copied().map(TextId)
     }
 
-    /// A text; `""` for a number that is not from here.
+    /// Returns a text; `""` for a number from elsewhere.
     pub fn get(&self, id: TextId) -> &str {
         self.texts.get(id.0 as usize).map_or("", |text| text)
     }
@@ -157,7 +156,7 @@ struct List {
     offset: u32,
 }
 
-/// A dict: a run of `fields`, one per key of its shape; or, if it was put together from pieces, one of `wide`.
+/// A dict: a run of `fields`, one per key of its shape; or, if it was built from pieces, one of `wide`.
 #[derive(Clone, Copy, Debug)]
 struct Dict {
     shape: u32,
@@ -171,9 +170,9 @@ struct Wide {
     places: HashMap<Value, usize>,
 }
 
-/// The shape of dicts in `wide`.
+/// Shape of dicts in `wide`.
 const WIDE: u32 = u32::MAX;
-/// The shape without keys.
+/// Shape without keys.
 const EMPTY: u32 = 0;
 
 /// Python's plain data: see the head of this file.
@@ -192,9 +191,9 @@ pub struct Document {
     wide: Vec<Wide>,
     shapes: Vec<Box<[Value]>>,
     known_shapes: HashMap<Box<[Value]>, u32>,
-    /// The two shapes used last: a dict's is mostly one of them.
+    /// The two shapes used last: most dicts have one of them.
     recent: [u32; 2],
-    /// The whole.
+    /// Root value.
     pub root: Value,
 }
 
@@ -219,13 +218,13 @@ impl Default for Document {
     }
 }
 
-/// A number for the next thing of a kind.
+/// Returns a number for the next item of a kind.
 fn number(length: usize, offset: u64) -> Result<u32> {
     u32::try_from(length).map_err(|_| ParseError::new(offset, "more values than 32 bits count"))
 }
 
 impl Document {
-    /// What a value is.
+    /// Returns the type and contents of a value.
     pub fn kind(&self, value: Value) -> Kind {
         let index = value.index();
         match value.tag() {
@@ -243,7 +242,7 @@ impl Document {
         }
     }
 
-    /// A whole number.
+    /// Makes a whole number.
     pub fn int(&mut self, value: i128) -> Value {
         if (-INLINE..INLINE).contains(&value) {
             return Value::small(value as i64);
@@ -252,18 +251,18 @@ impl Document {
         Value::of(LARGE, (self.large.len() - 1) as u32)
     }
 
-    /// A number.
+    /// Makes a number.
     pub fn float(&mut self, value: f64) -> Value {
         self.floats.push(value);
         Value::of(FLOAT, (self.floats.len() - 1) as u32)
     }
 
-    /// A text.
+    /// Makes a text.
     pub fn text(&mut self, text: &str) -> Value {
         Value::text(self.texts.intern(text))
     }
 
-    /// A tuple. Equal ones are one, as nothing can change them.
+    /// Makes a tuple. Equal tuples are kept once, as they cannot change.
     pub fn tuple(&mut self, items: &[Value]) -> Value {
         if self.tuples.get(self.last_tuple as usize).is_some_and(|last| **last == *items) {
             return Value::of(TUPLE, self.last_tuple);
@@ -280,14 +279,14 @@ impl Document {
         Value::of(TUPLE, self.last_tuple)
     }
 
-    /// An empty list that begins at this byte.
+    /// Makes an empty list that begins at a byte of the file.
     pub(super) fn new_list(&mut self, offset: u64) -> Result<Value> {
         let new = number(self.lists.len(), offset)?;
         self.lists.push(List { items: Vec::new(), offset: offset as u32 });
         Ok(Value::of(LIST, new))
     }
 
-    /// An empty dict that begins at this byte.
+    /// Makes an empty dict that begins at a byte of the file.
     #[inline]
     pub(super) fn new_dict(&mut self, offset: u64) -> Result<Value> {
         let new = number(self.dicts.len(), offset)?;
@@ -295,13 +294,13 @@ impl Document {
         Ok(Value::of(DICT, new))
     }
 
-    /// A list of these.
+    /// Makes a list.
     pub fn list(&mut self, items: Vec<Value>) -> Value {
         self.lists.push(List { items, offset: 0 });
         Value::of(LIST, (self.lists.len() - 1) as u32)
     }
 
-    /// A dict of these, in order.
+    /// Makes a dict, in order.
     pub fn dict<'a>(&mut self, items: impl IntoIterator<Item = (&'a str, Value)>) -> Value {
         let items: Vec<Value> = items.into_iter().flat_map(|(key, value)| [self.text(key), value]).collect();
         self.dicts.push(Dict { shape: EMPTY, start: 0, offset: 0 });
@@ -310,35 +309,35 @@ impl Document {
         Value::of(DICT, dict)
     }
 
-    /// The items of a list.
+    /// Returns the items of a list.
     #[inline]
     pub fn items(&self, list: u32) -> &[Value] {
         self.lists.get(list as usize).map_or(&[], |list| &list.items)
     }
 
-    /// The items of a list, to add to.
+    /// Returns the items of a list, to add to.
     #[inline]
     pub(super) fn items_mut(&mut self, list: u32) -> &mut Vec<Value> {
         &mut self.lists[list as usize].items
     }
 
-    /// The items of a tuple.
+    /// Returns the items of a tuple.
     pub fn tuple_items(&self, tuple: u32) -> &[Value] {
         self.tuples.get(tuple as usize).map_or(&[], |items| items)
     }
 
-    /// How many lists and dicts there are.
+    /// Returns the numbers of tuples, lists and dicts.
     pub(super) fn counts(&self) -> (usize, usize, usize) {
         (self.tuples.len(), self.lists.len(), self.dicts.len())
     }
 
-    /// How many keys a dict has.
+    /// Returns the number of keys of a dict.
     pub fn len(&self, dict: u32) -> usize {
         let Dict { shape, start, .. } = self.dicts[dict as usize];
         if shape == WIDE { self.wide[start as usize].items.len() } else { self.shapes[shape as usize].len() }
     }
 
-    /// The key and the value at a place of a dict.
+    /// Returns the key and the value at a position of a dict.
     pub fn entry(&self, dict: u32, place: usize) -> (Value, Value) {
         let Dict { shape, start, .. } = self.dicts[dict as usize];
         if shape == WIDE {
@@ -347,18 +346,18 @@ impl Document {
         (self.shapes[shape as usize][place], self.fields[start as usize + place])
     }
 
-    /// The keys and values of a dict, in order.
+    /// Returns the keys and values of a dict, in order.
     pub fn entries(&self, dict: u32) -> impl Iterator<Item = (Value, Value)> + '_ {
         (0..self.len(dict)).map(move |place| self.entry(dict, place))
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, dict: u32, key: &str) -> Option<Value> {
         let key = Value::text(self.texts.find(key)?);
         self.entries(dict).find(|(name, _)| *name == key).map(|(_, value)| value)
     }
 
-    /// The dict's shape and its fields, if it is one that has both: dicts of one shape have their keys at one place.
+    /// Returns the shape and the fields of a dict that has both: dicts of one shape have their keys at the same positions.
     #[inline]
     pub(super) fn shaped(&self, dict: u32) -> Option<(u32, &[Value])> {
         let Dict { shape, start, .. } = self.dicts[dict as usize];
@@ -366,7 +365,7 @@ impl Document {
         Some((shape, &self.fields[start as usize..start as usize + keys.len()]))
     }
 
-    /// The byte at which a container begins; 0 for anything else.
+    /// Returns the byte at which a container begins; 0 for anything else.
     pub(super) fn offset(&self, value: Value) -> u64 {
         let index = value.index() as usize;
         match value.tag() {
@@ -376,7 +375,7 @@ impl Document {
         }
     }
 
-    /// Adds keys and values, one after the other, to a dict; a key that is there gets the new value.
+    /// Sets keys and values, given alternately, in a dict; an existing key gets the new value.
     #[inline]
     pub(super) fn set(&mut self, dict: u32, items: &[Value], offset: u64) -> Result<()> {
         if self.dicts[dict as usize].shape == EMPTY {
@@ -427,7 +426,7 @@ impl Document {
         }
     }
 
-    /// The number of a shape; `None` if a key is there twice.
+    /// Returns the number of a shape; `None` if a key occurs twice.
     fn shape(&mut self, keys: Box<[Value]>) -> Option<u32> {
         let shape = match self.known_shapes.get(&keys) {
             Some(&known) => known,
@@ -447,7 +446,7 @@ impl Document {
         Some(shape)
     }
 
-    /// The dict in pieces.
+    /// Turns a dict into one built from pieces.
     fn widen(&mut self, dict: u32) -> &mut Wide {
         let index = dict as usize;
         if self.dicts[index].shape != WIDE {
@@ -462,7 +461,7 @@ impl Document {
         &mut self.wide[self.dicts[index].start as usize]
     }
 
-    /// What a value is, for messages.
+    /// Returns the name of a value's type, for messages.
     pub(super) fn name(&self, value: Value) -> &'static str {
         match self.kind(value) {
             Kind::None => "None",

@@ -1,6 +1,6 @@
-//! What a recorded run would have taken under other settings of the allocator, by replay of all of it.
+//! Replays a whole recorded run under other allocator settings.
 //!
-//! Nothing is said where a replay under the recorded settings does not repeat the recording.
+//! There is no answer if a replay under the recorded settings does not repeat the recording.
 
 use lab_base::error::Result;
 
@@ -10,28 +10,28 @@ use super::release::since;
 use super::tune::{Cost, EXPANDABLE, ROUNDUP, SEGMENT, SPLIT, config, cost};
 use crate::replay::{Machine, Policy};
 
-/// Settings, and what the run takes under them.
+/// Settings, and the cost of the run under them.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Setting {
-    /// In the syntax of `PYTORCH_ALLOC_CONF`; empty: the defaults.
+    /// Settings in the syntax of `PYTORCH_ALLOC_CONF`; empty for the defaults.
     pub alloc_conf: String,
-    /// What the run takes.
+    /// Cost of the run.
     pub cost: Cost,
 }
 
-/// What other settings would have done.
+/// Costs under other settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
-    /// The self-check: how far a replay under the recorded settings repeats the recording.
+    /// Self-check: agreement of a replay under the recorded settings with the recording.
     pub check: Agreement,
-    /// The recorded settings, with as much memory as was asked about.
+    /// Recorded settings, with as much memory as was asked about.
     pub recorded: Option<Setting>,
-    /// All others that were tried, the best first; none where the self-check failed.
+    /// All other settings tried, best first; empty if the self-check failed.
     pub tried: Vec<Setting>,
 }
 
-/// Replays a device's trace under each setting alone that the releases read which may have recorded it, on a card with
-/// `capacity_bytes` for PyTorch (`None`: as much as it wants).
+/// Replays a device's trace under each single setting that the releases read which may have recorded it, on a card with `capacity_bytes` for PyTorch
+/// (`None` for no limit).
 ///
 /// # Errors
 /// A snapshot without a trace; those of a replay.
@@ -54,7 +54,7 @@ pub fn what_if(snapshot: &Snapshot, device: usize, capacity_bytes: Option<u64>) 
         if !reads || option == now.alloc_conf {
             continue;
         }
-        // What PyTorch would not take is not a setting.
+        // Combinations that PyTorch refuses are skipped.
         let Ok(config) = config(settings.version, option) else { continue };
         tried.push(Setting { alloc_conf: option.into(), cost: cost(&program.trace, &config, &machine)? });
     }

@@ -1,28 +1,28 @@
-//! Whose a frame is.
+//! Origin of a frame: the program, a library, PyTorch, or the interpreter.
 
 use crate::snapshot::FrameText;
 
-/// Whose a frame is.
+/// Origin of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A file of the program.
     Own,
-    /// Code without a file: `python -c`, an interactive session, but also what a library makes from text.
+    /// Code without a file: `python -c`, an interactive session, but also code that a library makes from text.
     Text,
-    /// A package that is installed.
+    /// An installed package.
     Library,
     /// PyTorch, and the Python that its compiler writes.
     Torch,
-    /// The interpreter and its own library.
+    /// The interpreter and its standard library.
     Interpreter,
     /// C and C++: PyTorch's, the interpreter's, the system's.
     Native,
 }
 
-/// Endings of what is not Python.
+/// File endings of code that is not Python.
 const NATIVE_ENDINGS: [&str; 13] = ["c", "cc", "cpp", "cxx", "cu", "cuh", "h", "hh", "hpp", "inc", "inl", "so", "S"];
 
-/// Parts of the paths of PyTorch's own Python where it is not installed as a package.
+/// Path parts of PyTorch's own Python where it is not installed as a package.
 const TORCH_FOLDERS: [&str; 8] = [
     "/torch/nn/",
     "/torch/optim/",
@@ -34,7 +34,7 @@ const TORCH_FOLDERS: [&str; 8] = [
     "/torch/cuda/",
 ];
 
-/// Whose a frame is, as its file tells.
+/// Returns the origin of a frame, by its file.
 pub fn origin(frame: &FrameText<'_>) -> Origin {
     let file = frame.filename.replace('\\', "/");
     if is_native(&file, frame) {
@@ -63,7 +63,7 @@ pub fn origin(frame: &FrameText<'_>) -> Origin {
 fn is_native(file: &str, frame: &FrameText<'_>) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     let ending = name.rsplit_once('.').map_or("", |(_, ending)| ending);
-    // Since 2.12 the file is the library that the code is in, and the line an offset in it.
+    // From 2.12 on the file is the library of the code, and the line an offset in it.
     frame.line <= 0
         || matches!(file, "" | "??")
         || NATIVE_ENDINGS.contains(&ending)
@@ -79,7 +79,7 @@ fn is_torch(file: &str) -> bool {
         || is_made_by_inductor(file)
 }
 
-/// What the compiler writes is called by a hash, in a folder named by its first letters.
+/// True for a file that PyTorch's compiler wrote: its name is a hash, in a folder named by the hash's first letters.
 fn is_made_by_inductor(file: &str) -> bool {
     let mut parts = file.rsplit('/');
     let (Some(name), Some(folder)) = (parts.next(), parts.next()) else { return false };
@@ -90,7 +90,7 @@ fn is_made_by_inductor(file: &str) -> bool {
         && stem.get(1..3) == Some(folder)
 }
 
-/// A script that an installation puts beside the interpreter: torchrun, accelerate.
+/// True for a script that an installation puts beside the interpreter: torchrun, accelerate.
 fn is_launcher(file: &str) -> bool {
     let mut parts = file.rsplit('/');
     parts.next().is_some_and(|name| !name.contains('.')) && matches!(parts.next(), Some("bin" | "Scripts"))

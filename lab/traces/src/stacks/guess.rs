@@ -1,8 +1,8 @@
-//! What each allocation was for, as its stack and its life suggest.
+//! Guesses the purpose of each allocation from its stack and its lifetime.
 //!
-//! A trace does not say what memory is for. What is said here is a guess, and is marked as one: memory that is
-//! allocated in the forward pass and freed in the backward pass was saved for it; what a step of the optimizer
-//! leaves behind is its state; what the backward pass leaves behind is a gradient.
+//! A trace does not record the purpose of memory. The answer here is a guess, and is marked as one. Memory allocated in the forward pass and freed in
+//! the backward pass was saved for it; memory that an optimizer step leaves behind is its state; memory that the backward pass leaves behind is a
+//! gradient.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,14 +10,14 @@ use super::lives::{Life, lives};
 use super::phase::Phase;
 use crate::snapshot::{Action, Snapshot, StackId};
 
-/// What memory was for.
+/// Purpose of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
     /// A weight.
     Parameter,
-    /// Its gradient.
+    /// The gradient of a weight.
     Gradient,
-    /// What an optimizer keeps for it.
+    /// Optimizer state of a weight.
     Optimizer,
     /// Saved for the backward pass.
     Activation,
@@ -35,7 +35,7 @@ impl Role {
     pub const ALL: [Role; 7] =
         [Role::Parameter, Role::Gradient, Role::Optimizer, Role::Activation, Role::Input, Role::Temporary, Role::Other];
 
-    /// As it stands in results.
+    /// Returns the name used in results.
     pub fn name(self) -> &'static str {
         match self {
             Role::Parameter => "parameter",
@@ -48,7 +48,7 @@ impl Role {
         }
     }
 
-    /// The category of a history of our own that means the same, where there is one.
+    /// Returns the category of our own histories with the same meaning, if there is one.
     pub fn category(self) -> Option<memcore::memory::Category> {
         use memcore::memory::Category;
         Some(match self {
@@ -63,24 +63,24 @@ impl Role {
     }
 }
 
-/// A device's trace, with what its stacks suggest.
+/// A device's trace with the guesses about it.
 pub struct Guesses {
-    /// All allocations, in the order in which they were made.
+    /// All allocations, in order.
     pub lives: Vec<Life>,
-    /// What each of them was for.
+    /// Purpose of each allocation.
     pub roles: Vec<Role>,
-    /// Whether the recording says what memory is for: nothing is guessed then.
+    /// True if the recording states the purposes: nothing is guessed then.
     pub roles_are_told: bool,
-    /// The part of the program in which each entry was; `None` where nothing tells.
+    /// Part of the program of each entry; `None` if nothing tells it.
     pub phases: Vec<Option<Phase>>,
-    /// The entry with which each step of training ended.
+    /// Last entry of each training step.
     pub step_ends: Vec<usize>,
-    /// Whether steps were told by the recording (ranges), and not by stacks.
+    /// True if steps are from recorded ranges, not from stacks.
     pub steps_are_told: bool,
 }
 
 impl Guesses {
-    /// Of a device.
+    /// Guesses for a device.
     pub fn of(snapshot: &Snapshot, device: usize) -> Self {
         let phases = phases(snapshot, device);
         let told = told_step_ends(snapshot, device);
@@ -90,7 +90,7 @@ impl Guesses {
         let parts = Parts::of(&phases);
         let told = |life: &Life| told_role(snapshot, device, life);
         let roles_are_told = lives.iter().any(|life| told(life).is_some());
-        // What goes when the failure of a request ends the program says nothing of what it was for.
+        // Frees after the failure that ended the program tell nothing about the purpose.
         let failure = last_failure(snapshot, device);
         let of_life = |life: &Life| match roles_are_told {
             true => told(life).unwrap_or_default(),
@@ -106,22 +106,22 @@ impl Guesses {
         Self { lives, roles, roles_are_told, phases, step_ends, steps_are_told }
     }
 
-    /// The part of the program in which an entry was.
+    /// Returns the part of the program of an entry.
     pub fn phase(&self, entry: usize) -> Option<Phase> {
         self.phases.get(entry).copied().flatten()
     }
 
-    /// How many steps had ended before an entry.
+    /// Returns the number of steps that ended before an entry.
     pub fn steps_before(&self, entry: usize) -> usize {
         self.step_ends.partition_point(|end| *end < entry)
     }
 }
 
-/// The part of the program of each entry: as its stack says, else as the entry before.
+/// Returns the part of the program of each entry: by its stack, else that of the entry before.
 fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
     let trace = snapshot.trace(device);
     let has = |action: Action| trace.iter().any(|event| event.action == action && snapshot.has_stack(event.stack));
-    // The threads of the backward pass run no Python: with stacks of Python alone theirs are empty.
+    // The threads of the backward pass run no Python: if only Python was recorded, their stacks are empty.
     let (allocs_have, frees_have) = (has(Action::Alloc), has(Action::FreeRequested));
     let ranges = optimizer_ranges(snapshot, device);
     let mut known: HashMap<StackId, Option<Phase>> = HashMap::new();
@@ -140,10 +140,10 @@ fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
             (false, false) => None,
         };
         match (own, within) {
-            // A range says more than a stack of the program's own lines.
+            // A range outranks a stack of the program's own lines.
             (None | Some(Phase::Forward), Some((.., phase))) => now = Some(*phase),
             (Some(own), _) => now = Some(own),
-            // Without any stacks nobody says when a range's part is over but its end.
+            // Without any stacks, only the range's end tells that its part is over.
             (None, None) if !allocs_have => now = None,
             (None, None) => {}
         }
@@ -152,7 +152,7 @@ fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
     trace.iter().map(of_event).collect()
 }
 
-/// Steps of optimizers, and clearings of gradients, as the recording names them: from, to, what.
+/// Returns the recorded ranges of optimizer steps and of clearing gradients: from, to, part.
 fn optimizer_ranges(snapshot: &Snapshot, device: usize) -> Vec<(i64, i64, Phase)> {
     let phase = |name: &str| match name {
         name if name.starts_with("Optimizer.step#") => Some(Phase::Optimizer),
@@ -163,7 +163,7 @@ fn optimizer_ranges(snapshot: &Snapshot, device: usize) -> Vec<(i64, i64, Phase)
     ranges.filter_map(|range| Some((range.from, range.to?, phase(range.name)?))).collect()
 }
 
-/// The last entry of each step that a range ends.
+/// Returns the last entry of each step that a range ends.
 fn told_step_ends(snapshot: &Snapshot, device: usize) -> Vec<usize> {
     let trace = snapshot.trace(device);
     let entry = |time: &i64| trace.partition_point(|event| event.time_us <= *time).checked_sub(1);
@@ -172,7 +172,7 @@ fn told_step_ends(snapshot: &Snapshot, device: usize) -> Vec<usize> {
     ends
 }
 
-/// The last entry of each run of entries in the optimizer; where it makes none, of each backward pass.
+/// Returns the last entry of each run of entries in the optimizer; if the optimizer has none, of each backward pass.
 fn step_ends(phases: &[Option<Phase>]) -> Vec<usize> {
     let ends = |is: fn(Phase) -> bool, after: fn(Phase) -> bool| {
         let (mut found, mut last) = (Vec::new(), None);
@@ -192,14 +192,14 @@ fn step_ends(phases: &[Option<Phase>]) -> Vec<usize> {
     if !optimizer.is_empty() {
         return optimizer;
     }
-    // The last one may not have come to its end.
+    // The last step may be incomplete.
     ends(|p| matches!(p, Phase::Backward | Phase::Recompute), |p| matches!(p, Phase::Forward | Phase::Input)).0
 }
 
-/// What the backward pass leaves behind and is as large as no parameter is not a gradient: a workspace, a buffer.
+/// Keeps as gradients only memory of the backward pass that has the size of a parameter: the rest is a workspace or a buffer.
 fn only_gradients_of_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut [Role]) {
     let known = lives.iter().zip(roles.iter());
-    // What was there before the recording may be one.
+    // Memory from before the recording may be a parameter.
     let parameters = known.filter(|(life, role)| **role == Role::Parameter || life.made.is_none());
     let sizes: HashSet<u64> = parameters.map(|(life, _)| life.bytes).collect();
     let mut workspaces: HashMap<StackId, bool> = HashMap::new();
@@ -213,14 +213,14 @@ fn only_gradients_of_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut
     }
 }
 
-/// The entry of a failure after which nothing was allocated.
+/// Returns the entry of a failure after which nothing was allocated.
 fn last_failure(snapshot: &Snapshot, device: usize) -> Option<usize> {
     let trace = snapshot.trace(device);
     let last = trace.iter().rposition(|event| matches!(event.action, Action::Oom | Action::Alloc))?;
     (trace[last].action == Action::Oom).then_some(last)
 }
 
-/// What the recording says that an allocation is for; histories of our own do.
+/// Returns the purpose that the recording states; our own histories do.
 fn told_role(snapshot: &Snapshot, device: usize, life: &Life) -> Option<Role> {
     let event = snapshot.trace(device).get(life.made?)?;
     let name = snapshot.text(event.category);
@@ -228,11 +228,11 @@ fn told_role(snapshot: &Snapshot, device: usize, life: &Life) -> Option<Role> {
     role.or_else(|| matches!(name, "buffer" | "workspace").then_some(Role::Other))
 }
 
-/// What an allocation was for.
+/// Guesses the purpose of an allocation.
 fn role(snapshot: &Snapshot, life: &Life, parts: &Parts<'_>, step_ends: &[usize]) -> Role {
     let made = match life.made {
         Some(made) => parts.phase(made),
-        // There before the recording: its stack may be told by the block at the end.
+        // It existed before the recording: the block at the end may tell its stack.
         None if snapshot.has_stack(life.stack) => Phase::of(snapshot, life.stack),
         None => None,
     };
@@ -259,12 +259,12 @@ fn role(snapshot: &Snapshot, life: &Life, parts: &Parts<'_>, step_ends: &[usize]
     }
 }
 
-/// The parts of the program of all entries, and where each ends.
+/// Parts of the program of all entries, and their ends.
 struct Parts<'a> {
     phases: &'a [Option<Phase>],
-    /// For each entry the first one after it that is in another part.
+    /// For each entry, the first one after it in another part.
     ends: Vec<usize>,
-    /// For each entry the next one, or itself, that is in the backward pass.
+    /// For each entry, the next one (or itself) in the backward pass.
     backward: Vec<usize>,
 }
 
@@ -272,7 +272,7 @@ impl<'a> Parts<'a> {
     fn of(phases: &'a [Option<Phase>]) -> Self {
         let n = phases.len();
         let (mut ends, mut backward) = (vec![n; n], vec![n; n]);
-        // What is computed again belongs to the backward pass.
+        // Recomputation belongs to the backward pass.
         let part = |phase: Option<Phase>| if phase == Some(Phase::Recompute) { Some(Phase::Backward) } else { phase };
         for entry in (0..n).rev() {
             let next = entry + 1;
@@ -291,13 +291,13 @@ impl<'a> Parts<'a> {
         self.phases.get(entry).copied().flatten()
     }
 
-    /// Whether it lives on after the part that made it, or at least until the trace ends in that part.
+    /// True if an allocation outlives the part that made it, or lives until the trace ends in that part.
     fn outlived_by(&self, life: &Life) -> bool {
         let end = self.ends.get(life.made.unwrap_or(0)).copied().unwrap_or(0);
         life.freed.is_none_or(|freed| freed >= end)
     }
 
-    /// Whether a backward pass begins while it lives.
+    /// True if a backward pass begins while the allocation lives.
     fn meets_backward(&self, life: &Life) -> bool {
         let next = self.backward.get(life.made.unwrap_or(0)).copied().unwrap_or(usize::MAX);
         next < life.freed.unwrap_or(usize::MAX) && next < self.phases.len()

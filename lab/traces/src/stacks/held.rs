@@ -1,4 +1,4 @@
-//! Who held what at a moment, by line of the program.
+//! Holders of memory at a moment, by line of the program.
 
 use std::collections::HashMap;
 
@@ -8,30 +8,29 @@ use super::phase::Phase;
 use super::place::{Line, Place};
 use crate::snapshot::{Snapshot, StackId};
 
-/// What one line held for one purpose.
+/// Memory of one line for one purpose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeldRow {
-    /// Where it was allocated; of its operators the one with most.
+    /// Place of the allocation, with the operator that has most.
     pub place: Place,
-    /// What it was for.
+    /// Purpose.
     pub role: Role,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// In how many allocations.
+    /// Number of allocations.
     pub allocations: u64,
-    /// Operators with their bytes, most first.
+    /// Operators with their bytes, largest first.
     pub operators: Vec<(String, u64)>,
-    /// Whether it was there before the recording began.
+    /// True if it existed before the recording began.
     pub before: bool,
-    /// The stack of the most of it.
+    /// Stack of its largest part.
     pub stack: StackId,
 }
 
-/// What has a sum of its own: who asked, what for, whether before the recording, and in which part of the program.
+/// Key of a sum: stack, purpose, whether before the recording, and part of the program.
 type Part = (StackId, Role, bool, Option<Phase>);
 
-/// What lives at a moment, and what it was for: rows by line and purpose, most first. Stacks that `wanted` refuses are
-/// left out.
+/// Returns the memory live at a moment with its purpose: rows by line and purpose, largest first. Stacks that `wanted` refuses are left out.
 pub fn held_at<'a>(
     snapshot: &Snapshot,
     live: impl Iterator<Item = (&'a Life, Role, Option<Phase>)>,
@@ -39,13 +38,13 @@ pub fn held_at<'a>(
 ) -> Vec<HeldRow> {
     let mut by_stack: HashMap<Part, (u64, u64)> = HashMap::new();
     for (life, role, phase) in live {
-        // Of a stack without frames the part of the program is all that is known.
+        // For a stack without frames, the part of the program is all that is known.
         let phase = phase.filter(|_| !snapshot.has_stack(life.stack));
         let sum = by_stack.entry((life.stack, role, life.made.is_none(), phase)).or_default();
         *sum = (sum.0.saturating_add(life.bytes), sum.1 + 1);
     }
     let mut parts: Vec<_> = by_stack.into_iter().filter(|((stack, ..), _)| wanted(*stack)).collect();
-    // The most first, so that a row's stack is that of its largest part.
+    // Largest first, so that a row's stack is that of its largest part.
     parts.sort_unstable_by_key(|((stack, role, ..), (bytes, _))| (std::cmp::Reverse(*bytes), *stack, *role));
     let mut rows: Vec<HeldRow> = Vec::new();
     let mut at: HashMap<(String, Role, bool), usize> = HashMap::new();
@@ -76,7 +75,7 @@ pub fn held_at<'a>(
     rows
 }
 
-/// What makes a row: the program's line, and a library's that it called; without one what else is known.
+/// Returns the key of a row: the program's line and the library's line that it called; without a line, whatever else is known.
 fn line_of(place: &Place) -> String {
     let line = |line: &Line| format!("{}:{} {}", line.file, line.line, line.function);
     match (&place.own, &place.library) {

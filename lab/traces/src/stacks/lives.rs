@@ -1,26 +1,26 @@
-//! The life of each allocation of a trace.
+//! Lifetimes of the allocations of a trace.
 
 use std::collections::HashMap;
 
 use crate::snapshot::{Action, Snapshot, StackId};
 
-/// An allocation from its beginning to its end, as entries of a trace.
+/// Lifetime of an allocation, in entries of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Life {
-    /// The entry that made it; `None`: it was there before the first.
+    /// Entry that made it; `None` if it existed before the first.
     pub made: Option<usize>,
-    /// The entry that freed it; `None`: it lives at the end.
+    /// Entry that freed it; `None` if it lives at the end.
     pub freed: Option<usize>,
-    /// Where it lies.
+    /// Address.
     pub address: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// Who asked for it.
+    /// Stack that allocated it.
     pub stack: StackId,
 }
 
 impl Life {
-    /// Whether it lives after an entry (`None`: before the first).
+    /// True if it lives after an entry (`None`: before the first).
     pub fn lives_after(&self, entry: Option<usize>) -> bool {
         let made = self.made.is_none_or(|made| entry.is_some_and(|entry| made <= entry));
         let freed = self.freed.is_some_and(|freed| entry.is_some_and(|entry| freed <= entry));
@@ -28,7 +28,7 @@ impl Life {
     }
 }
 
-/// All of a device, in the order in which they were made.
+/// Returns all allocations of a device, in order.
 pub fn lives(snapshot: &Snapshot, device: usize) -> Vec<Life> {
     let before = snapshot.live_after(device, None).into_iter();
     let mut all: Vec<Life> =
@@ -57,7 +57,7 @@ pub fn lives(snapshot: &Snapshot, device: usize) -> Vec<Life> {
             _ => {}
         }
     }
-    // Where entries have no stacks, the blocks that are there at the end may have.
+    // If entries have no stacks, the blocks at the end may have them.
     let stacks = snapshot.stacks_at_the_end(device);
     for life in all.iter_mut().filter(|life| life.freed.is_none() && !snapshot.has_stack(life.stack)) {
         life.stack = stacks.get(&life.address).copied().unwrap_or_default();

@@ -1,12 +1,12 @@
-//! Where memory came from and what it was for, as far as stacks tell.
+//! Origin and purpose of memory, as far as stacks tell.
 //!
 //! ```text
 //! frames ─ frame: whose is each ─ place: the program's line, PyTorch's operator ─┐
 //!        └ phase: forward, backward, step of the optimizer ─ lives ─ guess ──────┴─► held: rows of a moment
 //! ```
 //!
-//! Snapshots of PyTorch 2.4 to 2.15 have frames of C++ and of the interpreter in their stacks, later ones without a
-//! source file; those that record `stacks="python"` have none, and no frame at all for the backward pass.
+//! Snapshots of PyTorch 2.4 to 2.15 have frames of C++ and of the interpreter in their stacks, later ones of these without a source file. Snapshots
+//! recorded with `stacks="python"` have none of them, and no frame at all for the backward pass.
 
 mod frame;
 mod guess;

@@ -1,6 +1,6 @@
-//! What frames of C++ say: operators, nodes of the backward pass, and whatever else has a name.
+//! Reads frames of C++: operators, nodes of the backward pass, and other named functions.
 
-/// Functions through which every allocation comes.
+/// Functions through which every allocation passes.
 const MACHINERY: [&str; 10] = [
     "torch::unwind",
     "torch::CapturedTraceback",
@@ -23,7 +23,7 @@ const OVERLOADS: [(&str, &str); 5] = [
     ("empty_memory_format", "empty"),
 ];
 
-/// The operator that a function dispatches: `conv2d` of `at::_ops::conv2d::call(…)`.
+/// Returns the operator that a function dispatches: `conv2d` of `at::_ops::conv2d::call(…)`.
 pub(super) fn operator(name: &str) -> Option<&str> {
     let (_, rest) = name.split_once("at::_ops::")?;
     let (operator, _) = rest.split_once("::")?;
@@ -34,28 +34,28 @@ pub(super) fn operator(name: &str) -> Option<&str> {
     Some(known.unwrap_or(operator)).filter(|operator| !operator.is_empty())
 }
 
-/// The node of the backward pass that a function belongs to: `AddmmBackward0`.
+/// Returns the node of the backward pass to which a function belongs: `AddmmBackward0`.
 pub(super) fn node(name: &str) -> Option<&str> {
     let before = &name[..name.find("::apply(").or_else(|| name.strip_suffix("::apply").map(str::len))?];
     let node = before.rsplit("::").next()?;
     (node.contains("Backward") || node == "AccumulateGrad").then_some(node)
 }
 
-/// Whether it is the engine that runs the backward pass.
+/// True for the engine that runs the backward pass.
 pub(super) fn is_engine(name: &str) -> bool {
     name.contains("autograd::Engine::") || node(name).is_some()
 }
 
-/// Whether memory is asked for by a library as scratch that PyTorch keeps: cuBLAS's workspaces.
+/// True for scratch that a library asks for and PyTorch keeps: cuBLAS's workspaces.
 pub(super) fn is_workspace(name: &str) -> bool {
     name.contains("CUDABlasHandle") || name.contains("CUBLASWorkspace") || name.contains("CUDABlasLtWorkspace")
 }
 
-/// A function's name without arguments, if it says anything: `at::native::copy_`.
+/// Returns a function's name without arguments, if it is informative: `at::native::copy_`.
 pub(super) fn meaning(name: &str) -> Option<String> {
     let name = name.replace("(anonymous namespace)::", "");
     let name = name.split('(').next().unwrap_or_default();
-    // Of a template the type of its result comes first.
+    // The name of a template begins with its result's type.
     let name = if name.contains('<') { name.split('<').next()? } else { name };
     let name = name.rsplit(' ').next()?;
     let says = name.contains("::") && !MACHINERY.iter().any(|known| name.contains(known));

@@ -1,4 +1,4 @@
-//! In which part of a training step a stack was.
+//! Tells the part of a training step by its stack.
 
 use super::frame::{Origin, origin};
 use super::native;
@@ -13,7 +13,7 @@ pub enum Phase {
     Input,
     /// The forward pass, or anything else that the program computes.
     Forward,
-    /// The forward pass of a checkpointed part, again, in the backward pass.
+    /// The forward pass of a checkpointed part, repeated in the backward pass.
     Recompute,
     /// The backward pass.
     Backward,
@@ -24,7 +24,7 @@ pub enum Phase {
 }
 
 impl Phase {
-    /// In words.
+    /// Returns the part in words.
     pub fn in_words(self) -> &'static str {
         match self {
             Phase::Setup => "while the network is set up",
@@ -37,12 +37,12 @@ impl Phase {
         }
     }
 
-    /// Whether a library asked for scratch: that is not a gradient, wherever it was.
+    /// True if a library asked for scratch: that is not a gradient in any part.
     pub(super) fn is_workspace(snapshot: &Snapshot, stack: StackId) -> bool {
         snapshot.stack(stack).any(|frame| native::is_workspace(frame.name))
     }
 
-    /// Of a stack with frames; `None` of one that says nothing.
+    /// Returns the part of a stack with frames; `None` if the stack does not tell.
     pub(super) fn of(snapshot: &Snapshot, stack: StackId) -> Option<Self> {
         let (mut python, mut native_only, mut engine, mut found) = (false, false, false, None);
         let (mut in_module, mut operator) = (false, None);
@@ -66,18 +66,18 @@ impl Phase {
             (true, Some(Phase::Recompute)) => Some(Phase::Recompute),
             (true, _) => Some(Phase::Backward),
             (false, found @ Some(_)) => found,
-            // Outside of every module: the script's own line moves a batch, or makes one.
+            // Outside of every module, the script's own line moves or makes a batch.
             (false, None) if python && !in_module && operator.is_some_and(|name| MAKES_BATCH.contains(&name)) => {
                 Some(Phase::Input)
             }
             (false, None) if python => Some(Phase::Forward),
-            // A stack of C++ alone, and no engine in it: threads of the program's own.
+            // A stack of C++ only and without the engine is from the program's own threads.
             (false, None) => native_only.then_some(Phase::Forward),
         }
     }
 }
 
-/// Of a history of our own, whose frames name the phase.
+/// Returns the part of a frame of our own histories, which name the phase.
 fn of_our_own(name: &str) -> Option<Phase> {
     Some(match name {
         "model" => Phase::Setup,
@@ -90,7 +90,7 @@ fn of_our_own(name: &str) -> Option<Phase> {
     })
 }
 
-/// Of two answers the one that says more: what runs inside a step of the optimizer belongs to it.
+/// Returns the more specific of two parts: what runs inside an optimizer step belongs to it.
 fn stronger(before: Option<Phase>, now: Option<Phase>) -> Option<Phase> {
     let rank = |phase: Option<Phase>| match phase {
         None => 0,

@@ -1,4 +1,4 @@
-//! Where an allocation came from: the program's line, and what PyTorch did there.
+//! Place of an allocation: the program's line, and PyTorch's operator.
 
 use super::frame::{Origin, origin};
 use super::native;
@@ -7,7 +7,7 @@ use crate::snapshot::{FrameText, Snapshot, StackId};
 /// A line of Python.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Line {
-    /// The file, as it was recorded.
+    /// File, as it was recorded.
     pub file: String,
     /// Its line.
     pub line: i64,
@@ -20,45 +20,45 @@ impl Line {
         Self { file: frame.filename.into(), line: frame.line, function: frame.name.into() }
     }
 
-    /// File and line; a file in `folder` without it.
+    /// Formats file and line; `folder` is removed from the file's path.
     pub fn within(&self, folder: &str) -> String {
         let inside = (!folder.is_empty()).then(|| self.file.strip_prefix(folder)?.strip_prefix('/')).flatten();
         format!("{}:{}", inside.unwrap_or(&self.file), self.line)
     }
 
-    /// The file's name and the line.
+    /// Formats the file's name and the line.
     pub fn short(&self) -> String {
         let name = self.file.rsplit(['/', '\\']).next().unwrap_or(&self.file);
         format!("{name}:{}", self.line)
     }
 }
 
-/// Where an allocation came from.
+/// Place of an allocation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// The innermost line of the program's own files.
+    /// Innermost line of the program's own files.
     pub own: Option<Line>,
-    /// The innermost line outside of PyTorch, where it is another: a library's.
+    /// Innermost line outside of PyTorch, if it is a library's.
     pub library: Option<Line>,
     /// PyTorch's operator or function there: `conv2d`, `linear`.
     pub operator: Option<String>,
-    /// The node of the backward pass, where C++ was recorded: `AddmmBackward0`.
+    /// Node of the backward pass, if C++ was recorded: `AddmmBackward0`.
     pub node: Option<String>,
-    /// Of a stack without Python: the innermost function of C++ that says something.
+    /// For a stack without Python: innermost informative function of C++.
     pub native: Option<String>,
 }
 
-/// Functions of PyTorch's modules that only lead on to what is meant; their file says what it is.
+/// Functions of PyTorch's modules that only delegate; their file names the operation.
 const LEADING: [&str; 8] =
     ["forward", "_conv_forward", "_call_impl", "_wrapped_call_impl", "__call__", "<lambda>", "wrapper", "inner"];
 
 impl Place {
-    /// Of a stack.
+    /// Returns the place of a stack.
     pub fn of(snapshot: &Snapshot, stack: StackId) -> Self {
         Self::of_frames(snapshot.stack(stack))
     }
 
-    /// Of frames, the innermost first.
+    /// Returns the place of frames, innermost first.
     pub fn of_frames<'a>(frames: impl Iterator<Item = FrameText<'a>>) -> Self {
         let frames: Vec<(Origin, FrameText<'_>)> = frames.map(|frame| (origin(&frame), frame)).collect();
         if let Some(ours) = of_our_own(&frames) {
@@ -83,7 +83,7 @@ impl Place {
         }
     }
 
-    /// The line, or what else is known of it, in a few words.
+    /// Returns the line, or whatever else is known, in a few words.
     pub fn in_words(&self) -> String {
         let operator = self.operator.as_deref();
         match (&self.own, &self.library, &self.node) {
@@ -96,7 +96,7 @@ impl Place {
     }
 }
 
-/// Of a history of our own: frames that say operator, module and phase, and have no lines.
+/// Returns the place of frames of our own histories: operator, module and phase, without lines.
 fn of_our_own(frames: &[(Origin, FrameText<'_>)]) -> Option<Place> {
     let named = |kind: &str| frames.iter().find(|(_, frame)| frame.filename == kind && frame.line == 0);
     let operator = named("op")?.1.name;
@@ -104,7 +104,7 @@ fn of_our_own(frames: &[(Origin, FrameText<'_>)]) -> Option<Place> {
     Some(Place { own, operator: Some(operator.into()), ..Place::default() })
 }
 
-/// The innermost function of PyTorch's Python; a module by its file.
+/// Returns the innermost function of PyTorch's Python; a module by its file.
 fn called(frames: &[(Origin, FrameText<'_>)]) -> Option<String> {
     let outside = |(origin, _): &(Origin, FrameText<'_>)| matches!(origin, Origin::Own | Origin::Library);
     let inner = frames.iter().take_while(|frame| !outside(frame)).filter(|(origin, _)| *origin == Origin::Torch);
@@ -118,7 +118,7 @@ fn called(frames: &[(Origin, FrameText<'_>)]) -> Option<String> {
     names.find_map(|name| name).map(String::from)
 }
 
-/// The lines of the program's own files and of libraries, the innermost first; runs of the same line once.
+/// Returns the lines of the program's own files and of libraries, innermost first; runs of the same line once.
 pub fn callers(snapshot: &Snapshot, stack: StackId) -> Vec<Line> {
     let wanted = |frame: &FrameText<'_>| matches!(origin(frame), Origin::Own | Origin::Library | Origin::Text);
     let mut lines: Vec<Line> = snapshot.stack(stack).filter(wanted).map(|frame| Line::of(&frame)).collect();
@@ -126,7 +126,7 @@ pub fn callers(snapshot: &Snapshot, stack: StackId) -> Vec<Line> {
     lines
 }
 
-/// Whether a line (`train.py:7`), a module's file or a function (`conv.py`, `forward`), or an operator is in a stack.
+/// True if a line (`train.py:7`), a module's file or a function (`conv.py`, `forward`), or an operator is in a stack.
 pub fn matches(snapshot: &Snapshot, stack: StackId, wanted: &str) -> bool {
     let has = |frame: FrameText<'_>| {
         let python = origin(&frame) != Origin::Native;

@@ -1,4 +1,4 @@
-//! Attention whose scores are not scaled, with something added by position.
+//! T5's attention: scores are not scaled, and a bias by position is added.
 
 use memcore::memory::ScopeId;
 use memcore::nn::{Init, Linear, Module};
@@ -10,18 +10,18 @@ use super::super::options;
 use super::bias::RelativePositions;
 use super::config::Config;
 
-/// Where keys and values come from, and where they go.
+/// Source of keys and values, and their cache.
 pub(super) struct Keys<'a> {
-    /// Other hidden states than those that ask.
+    /// Hidden states for keys and values, if not the same as for queries.
     pub(super) of: Option<&'a Tensor>,
     pub(super) cache: Option<&'a DynamicCache>,
 }
 
-/// What attention gives.
+/// Result of attention.
 pub(super) struct Attended {
     /// `[batch, time, width]`
     pub(super) output: Tensor,
-    /// What was added to the scores, `[1, heads, time, keys]`, for the next block.
+    /// Bias that was added to the scores, `[1, heads, time, keys]`, for the next block.
     pub(super) bias: Tensor,
     pub(super) weights: Weights,
 }
@@ -33,7 +33,7 @@ pub(super) struct Attention {
     head: usize,
     dropout: f64,
     causal: bool,
-    /// Whether a bias of zeros is trained, as the library has it in checkpointed blocks.
+    /// True if a bias of zeros is trained, as in the library's checkpointed blocks.
     trained_zeros: bool,
     q: Linear,
     k: Linear,
@@ -43,7 +43,7 @@ pub(super) struct Attention {
 }
 
 impl Attention {
-    /// Of a block's own tokens. The first block has the table of relative positions.
+    /// Makes the self-attention of a block. The first block has the table of relative positions.
     pub(super) fn own(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
         let mut attention = Self::cross(init, c)?;
         attention.causal = decoder;
@@ -52,7 +52,7 @@ impl Attention {
         Ok(attention)
     }
 
-    /// Of the encoder's tokens.
+    /// Makes the attention to the encoder's tokens.
     pub(super) fn cross(init: &Init, c: &Config) -> Result<Self> {
         let (width, inner) = (c.width, c.heads * c.own.head);
         let spread = |n: usize| c.normal((n as f64).powf(-0.5));
@@ -73,7 +73,7 @@ impl Attention {
         })
     }
 
-    /// `hidden` `[batch, time, width]`; `bias` is there but in the first block.
+    /// Computes attention of `hidden` `[batch, time, width]`; `bias` is given except in the first block.
     pub(super) fn forward(
         &self,
         hidden: &Tensor,
@@ -106,7 +106,7 @@ impl Attention {
         Ok(Attended { output, bias, weights })
     }
 
-    /// By relative position, where this block has their table, or zeros.
+    /// Returns the bias by relative position if this block has the table, else zeros.
     fn bias(&self, q: &Tensor, k: &Tensor) -> Result<Tensor> {
         let [time, keys] = [q.dims()[2], k.dims()[2]];
         if let Some(relative) = &self.relative {

@@ -1,4 +1,4 @@
-//! What is added to attention's scores by relative position: a number for each head and each range of distances, learned.
+//! Relative position bias: a learned number for each head and each range of distances, added to the scores.
 
 use memcore::nn::{Embedding, Init, Module};
 use memcore::{Array, DType, Device, Result, Tensor, ops};
@@ -6,10 +6,10 @@ use memcore::{Array, DType, Device, Result, Tensor, ops};
 use super::super::mask;
 use super::config::Config;
 
-/// The table `[buckets, heads]`, and which distance is in which bucket.
+/// The table `[buckets, heads]`, and the assignment of distances to buckets.
 pub(super) struct RelativePositions {
     table: Embedding,
-    /// Whether positions ahead are seen, which then have half of the buckets.
+    /// True if later positions are seen, which then have half of the buckets.
     bidirectional: bool,
     buckets: usize,
     farthest: usize,
@@ -35,7 +35,7 @@ impl RelativePositions {
         ops::unsqueeze(&ops::permute(&values, &[2, 0, 1])?, 0)
     }
 
-    /// `_relative_position_bucket`: the bucket of each pair, i64 `[queries, keys]`, with what the library computes it through.
+    /// `_relative_position_bucket`: the bucket of each pair, i64 `[queries, keys]`, with the library's temporaries.
     fn bucketed(&self, device: &Device, dims: [usize; 2]) -> Result<Array> {
         let make = |dtype: DType| Array::empty(device, &dims, dtype);
         let word = || make(DType::I64);
@@ -78,7 +78,7 @@ impl RelativePositions {
         Ok(buckets)
     }
 
-    /// The buckets of large distances, in f32 and converted, at most the last one.
+    /// Computes the buckets of large distances, in f32 and converted, at most the last one.
     fn logarithmic(&self, device: &Device, dims: [usize; 2]) -> Result<Array> {
         let make = |dtype: DType| Array::empty(device, &dims, dtype);
         let mut x = make(DType::F32)?;
@@ -97,7 +97,7 @@ impl RelativePositions {
         Ok(capped)
     }
 
-    /// The bucket of a key so far behind a query: near ones have one each, farther ones share them by the logarithm of their distance.
+    /// Returns the bucket of a relative position: near keys have a bucket each, farther ones share buckets by the logarithm of their distance.
     fn bucket(&self, relative: i64) -> i64 {
         let (count, first) = match self.bidirectional {
             true => (self.buckets as i64 / 2, if relative > 0 { self.buckets as i64 / 2 } else { 0 }),

@@ -1,4 +1,4 @@
-//! A block: attention to its own tokens, in a decoder attention to the encoder's, a feed-forward layer.
+//! T5's block: self-attention, in a decoder attention to the encoder's tokens, a feed-forward layer.
 
 use std::sync::Arc;
 
@@ -14,27 +14,27 @@ use super::super::rms::{Form, Norm};
 use super::attention::{Attended, Attention, Keys};
 use super::config::Config;
 
-/// What every block of one forward pass is given besides hidden states and biases.
+/// Inputs of every block of one forward pass besides hidden states and biases.
 #[derive(Clone)]
 pub(super) struct BlockInputs {
-    /// Of a block's own tokens.
+    /// Mask of a block's own tokens.
     pub(super) mask: Option<Tensor>,
     /// The encoder's last hidden states, in a decoder.
     pub(super) encoded: Option<Tensor>,
-    /// Of the encoder's tokens, in a decoder.
+    /// Mask of the encoder's tokens, in a decoder.
     pub(super) cross_mask: Option<Tensor>,
-    /// Where keys and values go: a block's own, and those of the encoder's tokens.
+    /// Caches of keys and values: of a block's own tokens, and of the encoder's.
     pub(super) caches: Option<[Arc<DynamicCache>; 2]>,
 }
 
-/// What is added to the scores by position, which the first block makes for all: of its own tokens, of the encoder's.
+/// Biases that the first block makes for all: for its own tokens, for the encoder's.
 #[derive(Clone, Default)]
 pub(super) struct Biases {
     own: Option<Tensor>,
     cross: Option<Tensor>,
 }
 
-/// The hidden states after a block, and the biases. `checkpointed`, it computes itself again for its gradient.
+/// Returns the hidden states after a block, and the biases. If `checkpointed`, the block is recomputed for its gradient.
 pub(super) fn through(
     block: &Arc<Block>,
     hidden: Tensor,
@@ -45,7 +45,7 @@ pub(super) fn through(
     if !checkpointed {
         return block.forward(&hidden, &biases, inputs);
     }
-    // What a block is given by its place is kept in that order.
+    // Positional arguments of a block are kept in their order.
     let BlockInputs { mask, encoded, cross_mask, caches } = inputs.clone();
     let others = [mask, biases.own, encoded, cross_mask, biases.cross];
     let there = others.each_ref().map(Option::is_some);
@@ -70,7 +70,7 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// `first` has the table of relative positions.
+    /// Makes a block; if `first`, with the table of relative positions.
     pub(crate) fn new(init: &Init, c: &Config, decoder: bool, first: bool) -> Result<Self> {
         let layer = |i: usize| init.at("layer").at(i);
         let own = Attention::own(&layer(0).at("SelfAttention"), c, decoder, first)?;
@@ -95,7 +95,7 @@ impl Block {
             weights = next_weights;
         }
         hidden = self.feed.forward(&hidden)?;
-        // The library's name for what it does not use lives until the block ends.
+        // The library's name for the unused result lives until the block ends.
         drop(weights);
         Ok((hidden, Biases { own: Some(own), cross: bias }))
     }
@@ -104,7 +104,7 @@ impl Block {
 /// Attention with its norm and its residual.
 struct Attending {
     scope: ScopeId,
-    /// Whether it is to the encoder's tokens.
+    /// True for attention to the encoder's tokens.
     cross: bool,
     attention: Attention,
     norm: Norm,
@@ -136,7 +136,7 @@ impl Attending {
             let dropped = self.dropout.forward(&output)?;
             ops::add(hidden, &dropped)?
         };
-        // Attention to the encoder has another name for its result, and frees what it was made of in the end.
+        // Attention to the encoder binds its result to another name, and frees the operands at the end.
         if self.cross {
             drop(normed);
             drop(output);
@@ -154,7 +154,7 @@ struct Feed {
     inner_scope: ScopeId,
     activation: Activation,
     wi: Linear,
-    /// What is multiplied with the activation, where it gates.
+    /// Layer whose output is multiplied with the activation, if it gates.
     linear: Option<Linear>,
     wo: Linear,
     inner_dropout: Dropout,
@@ -191,11 +191,11 @@ impl Feed {
         Ok(sum)
     }
 
-    /// The second product widens autocast's 16-bit operand to the weight's type first, and narrows it again.
+    /// Computes the inner features. The second product widens autocast's 16-bit operand to the weight's type first, and narrows it again.
     fn inner(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.inner_scope);
         let mut hidden = self.activation.apply(&self.wi.forward(x)?)?;
-        // What was multiplied lives until the end.
+        // The factors live until the end.
         let mut factors = None;
         if let Some(linear) = &self.linear {
             let linear = linear.forward(x)?;

@@ -1,4 +1,4 @@
-//! What a configuration says.
+//! T5's configuration.
 
 use lab_base::error;
 use memcore::nn::Fill;
@@ -11,7 +11,7 @@ use super::super::keys::Keys;
 use super::super::layers::Activation;
 use super::super::options::Options;
 
-/// What is its own.
+/// Settings of this family.
 #[derive(Clone, Debug)]
 pub(in super::super) struct Own {
     /// Elements of a head; all heads together need not be as wide as the model.
@@ -26,12 +26,12 @@ pub(in super::super) struct Own {
     pub(super) start: u32,
 }
 
-/// What its configuration says. Its positions are the tokens that the published ones were trained with.
+/// Configuration of this family. Its positions are the tokens that the published networks were trained with.
 pub(in super::super) type Config = config::Config<Own>;
 
 const KEYS: [&str; 6] = ["vocab_size", "n_positions", "d_model", "num_layers", "num_heads", "d_ff"];
 
-/// T5, or mT5, which is the same but for what holds unless said.
+/// T5, or mT5, which differs only in its defaults.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in super::super) enum Form {
     T5,
@@ -69,7 +69,7 @@ impl Config {
         if decodes {
             keys.expect("is_encoder_decoder", &Value::from(true), "a decoder alone is not represented")?;
         }
-        // Where the decoder is not used.
+        // Not used without the decoder.
         keys.get("decoder_start_token_id");
         keys.expect("is_decoder", &Value::from(false), "an encoder or a decoder alone is not represented")?;
         if own.buckets < 4 || own.farthest <= own.buckets / 2 {
@@ -81,13 +81,13 @@ impl Config {
         Ok(Self { common, own })
     }
 
-    /// Initial values of so much spread.
+    /// Returns initial values with this standard deviation.
     pub(super) fn normal(&self, std: f64) -> Fill {
         Fill::Normal { std: self.own.factor * std }
     }
 }
 
-/// `feed_forward_proj`: the activation, and whether it gates another product.
+/// Reads `feed_forward_proj`: the activation, and whether it gates a second product.
 fn feed_forward(keys: &Keys<'_>, unless_said: &'static str) -> error::Result<(Activation, bool)> {
     const KEY: &str = "feed_forward_proj";
     let name = keys.name(KEY, unless_said)?;
@@ -97,15 +97,15 @@ fn feed_forward(keys: &Keys<'_>, unless_said: &'static str) -> error::Result<(Ac
         None => (false, name),
     };
     let function = if name == "gated-gelu" { "gelu_new" } else { function };
-    // The library writes these two beside it.
+    // The library also writes these two keys.
     if keys.name("dense_act_fn", function)? != function || keys.flag("is_gated_act", gated)? != gated {
         return Err(keys.error(KEY, format!("{name:?}, but dense_act_fn or is_gated_act says another thing")));
     }
     Ok((Activation::named(KEY, function)?, gated))
 }
 
-/// Whether the decoder's results are scaled before the head. The library ties the weights whatever the file says, and takes what T5's says of that for
-/// this.
+/// True if the decoder's results are scaled before the head. The library ties the weights whatever the file says, and uses T5's key for tying to
+/// decide the scaling.
 fn scales_outputs(keys: &Keys<'_>, form: Form) -> error::Result<bool> {
     let tied = keys.flag("tie_word_embeddings", true)?;
     if form == Form::Mt5 {
@@ -114,7 +114,7 @@ fn scales_outputs(keys: &Keys<'_>, form: Form) -> error::Result<bool> {
     keys.flag("scale_decoder_outputs", tied)
 }
 
-/// `decoder_start_token_id`, which stands before the labels.
+/// Returns `decoder_start_token_id`, the token before the labels.
 fn start(keys: &Keys<'_>, form: Form) -> error::Result<u32> {
     const KEY: &str = "decoder_start_token_id";
     let Some(given) = keys.get(KEY) else {

@@ -1,5 +1,5 @@
-//! `t5`: `T5ForConditionalGeneration`, an encoder and a decoder that looks at what the encoder made of the input; `T5ForQuestionAnswering`, the same
-//! with another head; `T5EncoderModel` and `T5ForTokenClassification`, the encoder alone.
+//! `t5`: `T5ForConditionalGeneration`, an encoder and a decoder that attends to the encoder's output; `T5ForQuestionAnswering`, the same with another
+//! head; `T5EncoderModel` and `T5ForTokenClassification`, the encoder alone.
 
 mod attention;
 mod bias;
@@ -21,7 +21,7 @@ use super::options::Sizes;
 pub(super) use config::{Config, Form};
 use stack::Stack;
 
-/// Why a network is trained as a whole.
+/// Reason why the network is trained as a whole.
 pub(super) const TWO_STACKS: &str =
     "its decoder reads the labels and what its encoder gives: it is not a chain of blocks";
 
@@ -37,7 +37,7 @@ impl Family for Config {
     fn body(&self, init: &Init, head: &HeadConfig) -> Result<Box<dyn Body>> {
         match head.head {
             Head::ConditionalGeneration => self.pair(init, None),
-            // It caches nothing where there are labels.
+            // It has no cache if there are labels.
             Head::QuestionAnswering => {
                 let mut config = self.clone();
                 config.common.use_cache = false;
@@ -73,7 +73,7 @@ impl Config {
     fn pair(&self, init: &Init, head: Option<&HeadConfig>) -> Result<Box<dyn Body>> {
         let table = [self.vocabulary, self.width];
         let shared = Embedding::with_fill(&init.at("shared"), table[0], table[1], self.normal(1.0))?;
-        // Made on the device, each place has weights of its own until they are tied.
+        // Made on the device, each copy has weights of its own until they are tied.
         let own = || {
             let made = self.options.built_on_device.then(|| Array::empty(init.device(), &table, init.dtype()));
             made.transpose()
@@ -119,12 +119,12 @@ struct Model {
     scale: Option<f64>,
     scores: Linear,
     start: u32,
-    /// Whether the decoder reads what the encoder does, one place later, not the labels.
+    /// True if the decoder reads the encoder's input, shifted by one, instead of the labels.
     reads_input: bool,
 }
 
 impl Model {
-    /// What the decoder reads: the labels or the input `[batch, time]` one place later, after the token that begins.
+    /// Returns the decoder's input: the labels or the input `[batch, time]`, shifted by one after the start token.
     fn shift_right(&self, labels: &Tensor) -> Result<Tensor> {
         let (device, dims) = (labels.device(), labels.dims());
         let time = dims[1];
@@ -138,7 +138,7 @@ impl Model {
             shifted.narrow(1, 1, time - 1)?.copy_(&kept)?;
         }
         shifted.narrow(1, 0, 1)?.fill_(f64::from(self.start))?;
-        // Labels that count for nothing would be padding: batches here have none, but the library looks.
+        // Ignored labels would become padding: batches here have none, but the library checks.
         let _op = context::op("eq");
         Array::empty(device, dims, DType::Bool)?;
         Ok(Tensor::from_array(shifted))

@@ -1,4 +1,4 @@
-//! The encoder, or the decoder: embeddings, blocks, a norm.
+//! T5's encoder or decoder: embeddings, blocks, a norm.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ pub(super) struct Stack {
     dropout: Dropout,
     attention: Attention,
     checkpoint: bool,
-    /// Whether masks hide anything.
+    /// True if masks hide anything.
     padded: bool,
-    /// Whether keys and values are kept.
+    /// True if keys and values are cached.
     cached: bool,
 }
 
 impl Stack {
-    /// With the token table that `shared` has.
+    /// Makes a stack with the token table of `shared`.
     pub(crate) fn new(init: &Init, c: &Config, shared: &Embedding, decoder: bool) -> Result<Self> {
         let embed = init.at("embed_tokens");
         let count = if decoder { c.own.decoder_layers } else { c.layers };
@@ -49,8 +49,8 @@ impl Stack {
         })
     }
 
-    /// The last hidden states of tokens `[batch, time]`, and what was cached of their own and of the encoder's. A decoder is given what the encoder
-    /// gave.
+    /// Returns the last hidden states of tokens `[batch, time]`, and the caches of their own keys and values and of the encoder's. A decoder is given
+    /// the encoder's output.
     pub(super) fn forward(
         &self,
         ids: &Tensor,
@@ -72,7 +72,7 @@ impl Stack {
             positions: false,
             triangle: None,
         };
-        // What the decoder reads has no mask of the batch's; what it looks at has the encoder's.
+        // The decoder's own tokens have no mask of the batch's; the encoder's tokens have the encoder's.
         let causal = if encoded.is_some() { request(None).causal()? } else { None };
         let of_batch = request(attention_mask).bidirectional()?;
         let (mask, cross_mask) = if encoded.is_some() { (causal, of_batch) } else { (of_batch, None) };

@@ -1,6 +1,6 @@
-//! Entries of a trace.
+//! Decodes the entries of a trace.
 //!
-//! Entries come in few shapes: which field of a shape is which key is found once for each.
+//! Entries come in few shapes: the position of each key is found once per shape.
 
 use std::collections::HashMap;
 
@@ -35,7 +35,7 @@ const POOL: usize = 8;
 const CATEGORY: usize = 9;
 const DEVICE_FREE: usize = 10;
 
-/// Where each key's value stands among the fields.
+/// Position of each key's value among the fields.
 type Places = [Option<u32>; KEYS.len()];
 
 pub(super) struct Reader<'a> {
@@ -43,14 +43,14 @@ pub(super) struct Reader<'a> {
     pub(super) stacks: Stacks,
     keys: [Option<Value>; KEYS.len()],
     actions: [(Option<TextId>, Action); Action::ALL.len()],
-    /// The shape looked up last.
+    /// Shape looked up last.
     last: (u32, Places),
     places: HashMap<u32, Places>,
     streams: Vec<u64>,
     pools: Vec<(u64, u64)>,
     known_streams: HashMap<u64, StreamId>,
     known_pools: HashMap<(u64, u64), PoolId>,
-    /// The text that stands for none.
+    /// The empty text.
     empty: TextId,
 }
 
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Frames, stacks, streams, pools.
+    /// Returns frames, stacks, streams and pools.
     #[expect(clippy::type_complexity, reason = "four lists that go to one place")]
     pub(super) fn finish(self) -> (Vec<Frame>, Vec<Box<[FrameId]>>, Vec<u64>, Vec<(u64, u64)>) {
         let (frames, stacks) = self.stacks.finish();
@@ -140,7 +140,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    /// A whole number from 0 to 2^64; negative ones of 64 bits are addresses that a program took for signed.
+    /// Reads a whole number from 0 to 2^64. Negative numbers of 64 bits are addresses that a program took for signed.
     #[inline]
     pub(super) fn natural(&self, owner: Value, key: &str, value: Value) -> Result<u64> {
         if let Some(small) = value.as_small()

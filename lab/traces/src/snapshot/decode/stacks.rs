@@ -1,4 +1,4 @@
-//! Stacks, each kept once.
+//! Decodes stacks, keeping each once.
 
 use std::collections::HashMap;
 
@@ -6,7 +6,7 @@ use crate::snapshot::model::{Frame, FrameId, StackId};
 use crate::snapshot::parse_error::{ParseError, Result};
 use crate::snapshot::value::{Document, Kind, TextId, Value};
 
-/// Deeper stacks are cut: nobody reads them, and a file may say one frame a million times in five bytes each.
+/// Frames kept of a stack; deeper ones are cut. Nobody reads them, and a file may repeat one frame a million times in five bytes each.
 const MAX_STACK_DEPTH: usize = 4096;
 
 const UNKNOWN: u32 = u32::MAX;
@@ -16,7 +16,7 @@ pub(super) struct Stacks {
     stacks: Vec<Box<[FrameId]>>,
     known_frames: HashMap<Frame, FrameId>,
     known_stacks: HashMap<Box<[FrameId]>, StackId>,
-    /// The frame of each dict and the stack of each list that was met.
+    /// Frame of each decoded dict, and stack of each decoded list.
     dicts: Vec<u32>,
     lists: Vec<u32>,
     empty: TextId,
@@ -40,7 +40,7 @@ impl Stacks {
         (self.frames, self.stacks)
     }
 
-    /// The stack that a list of frames is.
+    /// Returns the stack of a list of frames.
     #[inline]
     pub(super) fn of(&mut self, document: &Document, frames: Option<Value>) -> Result<StackId> {
         let Some(value) = frames else { return Ok(StackId(0)) };

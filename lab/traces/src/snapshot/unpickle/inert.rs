@@ -7,11 +7,11 @@ use super::super::parse_error::Result;
 use super::super::value::Value;
 use super::Machine;
 
-/// No name of a module or class is longer.
+/// Longest name of a module or class.
 const MAX_NAME: usize = 1000;
 
 impl<R: Read> Machine<'_, R> {
-    /// An opcode that would look up, call or fill something.
+    /// Runs an opcode that would look up, call or fill an object.
     pub(super) fn object(&mut self, opcode: u8) -> Result<()> {
         match opcode {
             op::GLOBAL => {
@@ -29,7 +29,7 @@ impl<R: Read> Machine<'_, R> {
             op::REDUCE | op::NEWOBJ => {
                 let from = self.below(2)?;
                 let (called, args) = (self.stack[from], self.stack[from + 1]);
-                // Only a class: what a call returned is not known.
+                // Only a class may be called: the result of any other call is not known.
                 let class = called.as_dict().filter(|dict| self.document.len(*dict) == 1);
                 let Some(class) = class.and_then(|dict| self.document.get(dict, CLASS)) else {
                     return self.fail("a call of what is not a class");
