@@ -148,3 +148,23 @@ fn what_does_not_fit_says_what_the_whole_run_lacks() {
     assert!(ran.stdout.contains(&format!("no: {missing} more")), "{missing}: {}", ran.stdout);
     assert!(ran.stderr.contains(&format!("{missing} more are needed")), "{missing}: {}", ran.stderr);
 }
+
+/// With three steps 352 examples fit; later steps cut the memory of this network further.
+#[test]
+fn what_fits_for_three_steps_alone_is_not_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("config.json").display().to_string();
+    let config = serde_json::json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 256, "intermediate_size": 1024,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 1000,
+        "max_position_embeddings": 2048, "torch_dtype": "bfloat16", "hidden_act": "silu", "rms_norm_eps": 1e-5,
+        "transformers_version": "4.51.3",
+    });
+    std::fs::write(&file, config.to_string()).unwrap();
+    let words = ["--model-file", &file, "--sequence", "128", "--gpu", "4GiB"];
+    let largest = |more: &[&str]| json(&[&["fit"], &words[..], more].concat())["largest"].as_u64().unwrap();
+    let (few, all) = (largest(&["--steps", "3"]), largest(&[]));
+    assert!(all < few, "{all} by the steps of a prediction, {few} by three");
+    let predict = |batch: u64| run(&[&["predict"], &words[..], &["--batch", &batch.to_string()]].concat()).code;
+    assert_eq!((predict(all), predict(all + 1)), (Some(0), Some(1)));
+}

@@ -18,7 +18,7 @@ use crate::ui::Ui;
 /// No budget, settings that cannot work; with code 1, a budget that not even one example fits into.
 pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let (of, spec) = (args.of, spec.clone().for_search());
+    let (of, asked, spec) = (args.of, spec, spec.clone().for_search());
     let session = on_paper().session(&spec)?;
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")
@@ -33,14 +33,14 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         // A spinner: the number of runs is not known.
         let progress = Progress::new(ui, 0);
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
-        Search { of, spec: spec.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
+        Search { of, spec: asked.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
     };
     warnings::tell(found.deviations, ui);
     let tries = match found.fit.largest {
         Some(_) => None,
         None => {
             let mut one = spec.sized(of, Some(1));
-            one.training.steps = args.paper.spec().training.steps;
+            one.training.steps = asked.training.steps;
             Some(tries::that_fit(&one, budget_bytes)?)
         }
     };

@@ -245,7 +245,7 @@ impl FitResult {
         let holds = |from: usize, to: usize| (from..=to).contains(&size);
         let others = |n: usize| match n {
             0 => String::new(),
-            n => format!(" {} of the law are elsewhere.", counted(n as u64, "further piece")),
+            n => format!(" The law has {} elsewhere.", counted(n as u64, "further piece")),
         };
         if let Some(stretches) = &self.law.outline {
             let one = stretches.iter().find(|one| holds(one.from, one.to) && one.to > one.from)?;

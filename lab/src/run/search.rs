@@ -13,8 +13,11 @@ use super::network::Network;
 use super::paper::Paper;
 use super::spec::RunSpec;
 
-/// Default number of steps of each run: nothing changes after the second.
+/// Default number of steps of each run: what is requested repeats after the second.
 const STEPS: usize = 3;
+
+/// Steps by which the largest size is confirmed, as many as a prediction takes: blocks can be cut smaller for longer than requests change.
+const CONFIRMING_STEPS: usize = 10;
 
 /// Default end of a search.
 const MAX_EXAMPLES: usize = 1 << 20;
@@ -46,7 +49,7 @@ impl Quantity {
 pub struct Search<'a> {
     /// The size that is maximized.
     pub of: Quantity,
-    /// The run, with any size.
+    /// The run, with any size. Where it says no number of steps, a search takes few, and what it finds is confirmed by more.
     pub spec: RunSpec,
     /// Largest size to try.
     pub maximum: usize,
@@ -117,13 +120,34 @@ impl Search<'_> {
     /// # Errors
     /// No budget; settings that cannot work; [`Error::Interrupted`].
     pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
+        let mut longer = self.spec.clone();
+        longer.training.steps.get_or_insert(CONFIRMING_STEPS);
+        let found = self.largest_of(&self.spec.clone().for_search(), budget_bytes)?;
+        match found.fit.largest {
+            Some(size) if self.spec.training.steps.is_none() && !self.fits(&longer, size)? => {
+                self.largest_of(&longer, budget_bytes)
+            }
+            _ => Ok(found),
+        }
+    }
+
+    fn largest_of(&self, spec: &RunSpec, budget_bytes: u64) -> Result<Largest> {
         let deviations = Cell::new(Deviations::default());
-        let run = self.runs(&self.spec, &deviations);
+        let run = self.runs(spec, &deviations);
         let fit = largest(&run, budget_bytes, self.maximum)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
         let law = Law::of(&run, 1, end)?;
-        let perhaps = self.perhaps(&fit)?;
+        let perhaps = self.perhaps(spec, &fit)?;
         Ok(Largest { fit, law, perhaps, deviations: deviations.get() })
+    }
+
+    /// True if a run of this size does not run out of memory.
+    fn fits(&self, spec: &RunSpec, size: usize) -> Result<bool> {
+        match self.runs(spec, &Cell::default())(size, Room::Budget) {
+            Ok(_) => Ok(true),
+            Err(Error::Core(memcore::Error::OutOfMemory(_))) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// The run of a size, which notes what it does otherwise than PyTorch would.
@@ -149,11 +173,11 @@ impl Search<'_> {
     }
 
     /// The largest size that fits with the smallest context that the card may have, if that is more.
-    fn perhaps(&self, fit: &Fit) -> Result<Option<usize>> {
+    fn perhaps(&self, spec: &RunSpec, fit: &Fit) -> Result<Option<usize>> {
         if fit.at_maximum || !matches!(self.spec.device.gpu, Some(Gpu::Card { .. })) {
             return Ok(None);
         }
-        let least = self.spec.clone().with_least_context();
+        let least = spec.clone().with_least_context();
         let Some(budget_bytes) = self.paper.session(&least)?.target.budget_bytes()? else { return Ok(None) };
         let ignored = Cell::new(Deviations::default());
         let with_least = largest(&self.runs(&least, &ignored), budget_bytes, self.maximum)?;
