@@ -361,7 +361,7 @@ class Calls(TypedDict, total=False):
 
 
 class Candidate(TypedDict, total=False):
-    """One choice of settings and what it takes."""
+    """One choice of settings and its cost."""
 
     alloc_conf: str
     searched: Cost
@@ -447,7 +447,7 @@ class Comparison(TypedDict, total=False):
 
 
 class Cost(TypedDict, total=False):
-    """What a run takes. Less is better, in this order."""
+    """Cost of a run. Less is better, in the order of the fields."""
 
     failed: int
     peak_reserved: int
@@ -1176,7 +1176,7 @@ class SentBytes(TypedDict, total=False):
 
 
 class Setting(TypedDict, total=False):
-    """Settings, and what the run takes under them."""
+    """Settings, and the cost of the run under them."""
 
     alloc_conf: str
     cost: Cost

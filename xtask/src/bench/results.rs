@@ -50,7 +50,12 @@ impl Results {
     /// The newest comparison in which this project ran on `device`.
     pub fn newest_peers(&self, device: &str) -> Option<&File> {
         let is_ours = |row: &Value| row["peer"] == "vramlab" && row["device"] == device;
-        self.peers.iter().find(|file| file.rows.iter().any(is_ours))
+        self.peers.iter().find(|file| !file.has_options() && file.rows.iter().any(is_ours))
+    }
+
+    /// The newest comparison with PyTorch under several of its options.
+    pub fn newest_tuned(&self) -> Option<&File> {
+        self.peers.iter().find(|file| file.has_options())
     }
 
     /// The newest file with a row whose name begins with `prefix`.
@@ -85,6 +90,11 @@ impl File {
     /// The rows whose name begins with `prefix`, with the rest of the name.
     pub fn of<'a>(&'a self, prefix: &'a str) -> impl Iterator<Item = (&'a str, &'a Value)> {
         self.rows.iter().filter_map(move |row| Some((row["bench"].as_str()?.strip_prefix(prefix)?, row)))
+    }
+
+    /// True if rows say under which options a program ran.
+    fn has_options(&self) -> bool {
+        self.rows.iter().any(|row| row["opts"].is_string())
     }
 
     /// The row of that name.

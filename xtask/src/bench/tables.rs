@@ -8,6 +8,7 @@ use super::results::{File, Results, per_operation};
 
 mod cells;
 mod peers;
+mod tuned;
 
 use cells::{figure, markdown, or_dash, strings, time};
 
@@ -41,7 +42,8 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
     };
     Ok(match name {
         "peers" => results.newest_peers("cpu").map_or_else(String::new, peers::by_speed),
-        "peers in short" => results.newest_peers("cpu").map_or_else(String::new, peers::in_short),
+        "tuned" => results.newest_tuned().map_or_else(String::new, tuned::table),
+        "tuned in short" => results.newest_tuned().map_or_else(String::new, tuned::in_short),
         "peers memory" => results.newest_peers("cpu").map_or_else(String::new, peers::by_memory),
         "peers on wgpu" => {
             results.newest_peers("wgpu").map_or_else(|| "Not measured side by side yet.\n".into(), peers::on_wgpu)

@@ -65,23 +65,6 @@ pub(super) fn by_speed(file: &File) -> String {
     markdown(&columns, &rows) + &source
 }
 
-pub(super) fn in_short(file: &File) -> String {
-    const SHOWN: [(&str, &str); 3] = [
-        ("`mlp` b128", "MLP, batch 128"),
-        ("`simplecnn` b128", "the articles' CNN, batch 128"),
-        ("`gpt-mini` b8", "small GPT, batch 8"),
-    ];
-    let columns: Vec<String> = [String::new()].into_iter().chain(PEERS.map(|(_, name)| name.into())).collect();
-    let row = |(workload, name): (&str, &str)| {
-        let cells = PEERS.map(|(peer, _)| {
-            let ms = of_peer(file, peer, workload).and_then(counted).map(|(ms, _)| figure(ms));
-            or_dash(if peer == "vramlab" { ms.map(|ms| format!("**{ms}**")) } else { ms })
-        });
-        [name.to_string()].into_iter().chain(cells).collect()
-    };
-    markdown(&columns, &SHOWN.map(row))
-}
-
 /// burn and this project on one adapter: a step, and all the time before the first timed step.
 pub(super) fn on_wgpu(file: &File) -> String {
     let columns = ["workload", "burn", "vramlab", "speed ÷ burn's", "burn's warm-up", "vramlab's warm-up"];
