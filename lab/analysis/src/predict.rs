@@ -8,6 +8,14 @@ pub fn rounded(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(512)
 }
 
+/// Largest request whose block is [`rounded`] of it. A larger block may keep a rest of up to 1 MiB that nobody asked for.
+pub const MAX_ROUNDED_BYTES: u64 = 1 << 20;
+
+/// Workspaces of a training's products: cuBLAS's for the threads of forward and backward, cuBLASLt's for the one whose layers have biases.
+pub fn product_workspaces(profile: &Profile) -> u64 {
+    2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes
+}
+
 /// A network of the articles, in f32, with its usual loss and optimizer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {

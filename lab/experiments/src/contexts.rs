@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use lab_analysis::predict::rounded;
+use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::cards::CONTEXT;
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
@@ -36,8 +36,6 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Beyond, a block may be larger than what was asked for.
-const MIB: u64 = 1 << 20;
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
 
@@ -171,7 +169,7 @@ fn attempt(setup: &Setup<'_>, call: &'static Call, sizes: Sizes) -> Result<Trial
     }
     let stats = device.stats();
     drop(held);
-    let small = tensors.iter().all(|bytes| *bytes <= MIB);
+    let small = tensors.iter().all(|bytes| *bytes <= MAX_ROUNDED_BYTES);
     Ok(Trial {
         call,
         contexts: if call.context { others } else { 0 },

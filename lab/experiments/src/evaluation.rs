@@ -2,7 +2,7 @@
 //!
 //! PyTorch 2.11 took the same bytes in each of these programs: measured with `vramlab rehearse`, the figures are in `lab/tests/reported.rs`.
 
-use lab_analysis::predict::rounded;
+use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
@@ -39,9 +39,6 @@ const CLASSES: usize = 10;
 /// Steps of training before, and batches of the evaluation.
 const STEPS: usize = 2;
 const EVALUATIONS: usize = 3;
-/// Beyond, a block may be larger than what was asked for.
-const MIB: u64 = 1 << 20;
-
 /// What the evaluation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -213,14 +210,18 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     let parameters: Vec<u64> = session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
     let hidden = of(batch * sizes.width);
     // Where a layer's result is a block or two, other blocks make the peak.
-    if hidden < 8 * of(1) || hidden > MIB || parameters.iter().any(|bytes| *bytes > MIB) || sizes.width < FEATURES {
+    if hidden < 8 * of(1)
+        || hidden > MAX_ROUNDED_BYTES
+        || parameters.iter().any(|bytes| *bytes > MAX_ROUNDED_BYTES)
+        || sizes.width < FEATURES
+    {
         return None;
     }
     let model: u64 = parameters.iter().map(|bytes| rounded(*bytes)).sum();
     let gradients = if way == Way::Deleted { 0 } else { model };
     let (input, target, output) = (of(batch * FEATURES), rounded(8 * batch as u64), of(batch * CLASSES));
     let profile = session.device.profile();
-    let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
+    let workspaces = product_workspaces(profile);
     let base = model + gradients + input + target + output + of(1) + workspaces;
     if !way.records() {
         // A layer's input and its result; the result and its ReLU.

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lab_analysis::fit::{self, Law, Room};
+use lab_analysis::predict::product_workspaces;
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
@@ -63,7 +64,7 @@ impl Experiment for Fit {
         }
         // PyTorch's temporaries on every backend, so that a run without a device says what a run on one will take.
         let profile = Profile::torch_2_11(90);
-        let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
+        let workspaces = product_workspaces(&profile);
         let budget = workspaces + (memory << 20);
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 3);

@@ -5,7 +5,7 @@
 //! copied into the network's own memory, a moment is taken over as it is, and so is the step counter, which a string as `map_location` moves to
 //! the device too.
 
-use lab_analysis::predict::rounded;
+use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
@@ -42,9 +42,6 @@ const FEATURES: usize = 64;
 const CLASSES: usize = 10;
 /// Steps after the start; the last is looked at.
 const STEPS: usize = 3;
-/// Beyond, a block may be larger than what was asked for.
-const MIB: u64 = 1 << 20;
-
 /// How training begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
@@ -92,7 +89,7 @@ impl Sizes {
 
     /// Whether every block is as large as what was asked for.
     fn is_small(self) -> bool {
-        self.parameters().iter().all(|bytes| *bytes <= MIB)
+        self.parameters().iter().all(|bytes| *bytes <= MAX_ROUNDED_BYTES)
     }
 
     /// Whether the highest moment is the update's: little passes through many parameters.
@@ -240,7 +237,7 @@ fn foreseen(start: Start, sizes: Sizes, device: &Device) -> (u64, Option<u64>) {
     let variables =
         rounded(4 * batch * FEATURES as u64) + rounded(8 * batch) + rounded(4 * batch * CLASSES as u64) + rounded(4);
     let profile = device.profile();
-    let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
+    let workspaces = product_workspaces(profile);
     let states = if start == Start::Afresh { 0 } else { 2 * model };
     let peak = 5 * model + weights(start == Start::Held) + counters + variables + workspaces;
     let restored = model + states + weights(start.loads_onto_device()) + counters;

@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use lab_analysis::predict::rounded;
+use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
@@ -39,9 +39,6 @@ const CLAIMS: &[Claim] = &[
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
 const STEPS: usize = 2;
-/// Beyond, a block may be larger than what was asked for.
-const MIB: u64 = 1 << 20;
-
 /// How the state is saved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -232,7 +229,7 @@ fn gather(device: &Device, way: Way, sizes: Sizes) -> Result<Vec<Array>> {
 fn foreseen(way: Way, sizes: Sizes) -> Option<u64> {
     let blocks: Vec<u64> = sizes.gathered().map(rounded).collect();
     let most = blocks.iter().copied().max().unwrap_or(0);
-    (most <= MIB).then(|| match way {
+    (most <= MAX_ROUNDED_BYTES).then(|| match way {
         Way::Offloaded => most,
         _ => way.copies() as u64 * blocks.iter().sum::<u64>(),
     })

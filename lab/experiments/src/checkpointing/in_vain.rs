@@ -3,7 +3,7 @@
 //! PyTorch 2.11 took the same bytes for the linear layers in each of the three ways (`vramlab rehearse`; the figures are in
 //! `lab/tests/reported.rs`). Its reentrant kind runs a block under `no_grad` where no input requires a gradient, and leaves no node: that is done here.
 
-use lab_analysis::predict::rounded;
+use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
 use lab_base::section::{Cell, Table};
@@ -48,9 +48,6 @@ const TOKENS: [usize; 2] = [4, 64];
 /// Linear layers, the last of which is not checkpointed, and examples that go through them: those of the thread.
 const LAYERS: usize = 8;
 const EXAMPLES: usize = 137;
-/// Beyond, a block may be larger than what was asked for.
-const MIB: u64 = 1 << 20;
-
 /// What is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
@@ -235,7 +232,7 @@ fn linears(setup: &Setup<'_>, predictable: bool, way: Way, width: usize) -> Resu
         device.synchronize()?;
     }
     let hidden = rounded(4 * (EXAMPLES * width) as u64);
-    let small = hidden <= MIB && 4 * (width * width) as u64 <= MIB;
+    let small = hidden <= MAX_ROUNDED_BYTES && 4 * (width * width) as u64 <= MAX_ROUNDED_BYTES;
     // The inputs of all layers but the first, and the result; without a graph the last layer's input alone, and the result.
     let kept = if way == Way::Reentrant { 2 } else { LAYERS as u64 };
     let each = 2;

@@ -1,14 +1,11 @@
 //! The networks that are checkpointed, and what is foreseen of them from their sizes.
 
-use lab_analysis::predict::rounded;
+use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::error::Result;
 use lab_models::{Architecture, ModelOptions, Recompute, architecture};
 use lab_training::OptimizerKind;
 use memcore::Profile;
 use memcore::nn::Parameter;
-
-/// Beyond, a block may be larger than what was asked for.
-const MIB: u64 = 1 << 20;
 
 /// What a network is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,7 +93,7 @@ impl Network {
                 };
                 // The last norm's input and result, log-probabilities and the sum of the classes' weights, and the positions.
                 let head = 2 * hidden + statistics + f32s(rows * vocabulary) + f32s(1) + rounded(8 * sequence as u64);
-                (4 * largest as u64 <= MIB).then(|| head + places.iter().map(of_block).sum::<u64>())
+                (4 * largest as u64 <= MAX_ROUNDED_BYTES).then(|| head + places.iter().map(of_block).sum::<u64>())
             }
             Kind::Perceptron { classes } => {
                 let hidden = f32s(self.batch * self.width);
@@ -104,7 +101,7 @@ impl Network {
                 // behind the last block, by the last layer.
                 let joint = |pair: &[Place]| pair[0] == Place::Kept || pair[1] != Place::Inside;
                 let kept = places.windows(2).filter(|pair| joint(pair)).count() + 1;
-                (4 * (self.batch * self.width) as u64 <= MIB)
+                (4 * (self.batch * self.width) as u64 <= MAX_ROUNDED_BYTES)
                     .then(|| kept as u64 * hidden + f32s(self.batch * classes) + f32s(1))
             }
         }
@@ -142,7 +139,7 @@ impl Network {
         let threads_with_bias = if *recompute == Recompute::None { 1 } else { 2 };
         let workspaces = 2 * profile.gemm_workspace_bytes + threads_with_bias * profile.gemm_epilogue_workspace_bytes;
         let five: u64 = sizes.iter().map(|bytes| 5 * rounded(*bytes)).sum();
-        sizes.iter().all(|bytes| *bytes <= MIB).then_some(five + mask + variables + workspaces)
+        sizes.iter().all(|bytes| *bytes <= MAX_ROUNDED_BYTES).then_some(five + mask + variables + workspaces)
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use lab_analysis::predict::product_workspaces;
 use lab_base::error::{Error, Result};
 use memcore::Device;
 use memcore::backend::{Limited, Meta};
@@ -16,7 +17,7 @@ const MAX_STEPS: usize = 10_000;
 /// Fills a small dry device by keeping activations, until a step fails.
 pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) -> Result<()> {
     let profile = (setup.open)()?.profile().clone();
-    let workspaces = 2 * profile.gemm_workspace_bytes + profile.gemm_epilogue_workspace_bytes;
+    let workspaces = product_workspaces(&profile);
     let capacity = workspaces + ((memory_mib as u64) << 20);
     let device = Device::builder(Arc::new(Limited::new(Meta::default(), capacity))).profile(profile).build();
     let Some(case) = CASES.iter().find(|case| case.pattern == Pattern::KeepsActivations) else { return Ok(()) };
