@@ -35,6 +35,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
         Search { of, spec: asked.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
     };
+    settings.insert("steps".into(), found.steps.into());
     warnings::tell(found.deviations, ui);
     let tries = match found.fit.largest {
         Some(_) => None,

@@ -22,7 +22,7 @@ use super::spec::RunSpec;
 use super::target::Target;
 
 /// Default number of steps.
-const STEPS: usize = 10;
+pub(super) const STEPS: usize = 10;
 /// Default number of epochs of a data set.
 const EPOCHS: usize = 20;
 

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use lab_analysis::fit::{Fit, Law, Room, largest};
+use lab_analysis::fit::{Fit, Law, Room, fits, largest};
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_models::Input;
@@ -11,13 +11,11 @@ use memcore::{Deviations, Device};
 use super::gpu::Gpu;
 use super::network::Network;
 use super::paper::Paper;
+use super::resolve::STEPS;
 use super::spec::RunSpec;
 
 /// Default number of steps of each run: what is requested repeats after the second.
-const STEPS: usize = 3;
-
-/// Steps by which the largest size is confirmed, as many as a prediction takes: blocks can be cut smaller for longer than requests change.
-const CONFIRMING_STEPS: usize = 10;
+const FEW_STEPS: usize = 3;
 
 /// Default end of a search.
 const MAX_EXAMPLES: usize = 1 << 20;
@@ -69,13 +67,15 @@ pub struct Largest {
     pub perhaps: Option<usize>,
     /// Deviations of the runs from PyTorch.
     pub deviations: Deviations,
+    /// Number of steps of the runs that it rests on.
+    pub steps: usize,
 }
 
 impl RunSpec {
     /// The same for as many steps as a search needs, unless said.
     #[must_use]
     pub fn for_search(mut self) -> Self {
-        self.training.steps.get_or_insert(STEPS);
+        self.training.steps.get_or_insert(FEW_STEPS);
         self
     }
 
@@ -120,34 +120,30 @@ impl Search<'_> {
     /// # Errors
     /// No budget; settings that cannot work; [`Error::Interrupted`].
     pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
-        let mut longer = self.spec.clone();
-        longer.training.steps.get_or_insert(CONFIRMING_STEPS);
-        let found = self.largest_of(&self.spec.clone().for_search(), budget_bytes)?;
-        match found.fit.largest {
-            Some(size) if self.spec.training.steps.is_none() && !self.fits(&longer, size)? => {
-                self.largest_of(&longer, budget_bytes)
-            }
-            _ => Ok(found),
-        }
-    }
-
-    fn largest_of(&self, spec: &RunSpec, budget_bytes: u64) -> Result<Largest> {
         let deviations = Cell::new(Deviations::default());
-        let run = self.runs(spec, &deviations);
-        let fit = largest(&run, budget_bytes, self.maximum)?;
+        let (fit, spec) = self.confirmed(&self.spec, budget_bytes, &deviations)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
-        let law = Law::of(&run, 1, end)?;
-        let perhaps = self.perhaps(spec, &fit)?;
-        Ok(Largest { fit, law, perhaps, deviations: deviations.get() })
+        let law = Law::of(&self.runs(&spec, &deviations), 1, end)?;
+        let perhaps = self.perhaps(&fit)?;
+        let steps = spec.training.steps.unwrap_or(FEW_STEPS);
+        Ok(Largest { fit, law, perhaps, deviations: deviations.get(), steps })
     }
 
-    /// True if a run of this size does not run out of memory.
-    fn fits(&self, spec: &RunSpec, size: usize) -> Result<bool> {
-        match self.runs(spec, &Cell::default())(size, Room::Budget) {
-            Ok(_) => Ok(true),
-            Err(Error::Core(memcore::Error::OutOfMemory(_))) => Ok(false),
-            Err(error) => Err(error),
+    /// What fits, and the run with as many steps as that rests on: few, if the largest size lasts for as many as a prediction takes, else these. Blocks
+    /// can be cut smaller for longer than requests change.
+    fn confirmed(&self, spec: &RunSpec, budget_bytes: u64, deviations: &Cell<Deviations>) -> Result<(Fit, RunSpec)> {
+        let few = spec.clone().for_search();
+        let fit = largest(&self.runs(&few, deviations), budget_bytes, self.maximum)?;
+        let (Some(size), None) = (fit.largest, spec.training.steps) else { return Ok((fit, few)) };
+        let mut all = spec.clone();
+        all.training.steps = Some(STEPS);
+        let run = self.runs(&all, deviations);
+        if fits(run(size, Room::Budget))?.is_ok() {
+            return Ok((fit, few));
         }
+        let fit = largest(&run, budget_bytes, self.maximum)?;
+        drop(run);
+        Ok((fit, all))
     }
 
     /// The run of a size, which notes what it does otherwise than PyTorch would.
@@ -173,14 +169,13 @@ impl Search<'_> {
     }
 
     /// The largest size that fits with the smallest context that the card may have, if that is more.
-    fn perhaps(&self, spec: &RunSpec, fit: &Fit) -> Result<Option<usize>> {
+    fn perhaps(&self, fit: &Fit) -> Result<Option<usize>> {
         if fit.at_maximum || !matches!(self.spec.device.gpu, Some(Gpu::Card { .. })) {
             return Ok(None);
         }
-        let least = spec.clone().with_least_context();
+        let least = self.spec.clone().with_least_context();
         let Some(budget_bytes) = self.paper.session(&least)?.target.budget_bytes()? else { return Ok(None) };
-        let ignored = Cell::new(Deviations::default());
-        let with_least = largest(&self.runs(&least, &ignored), budget_bytes, self.maximum)?;
+        let (with_least, _) = self.confirmed(&least, budget_bytes, &Cell::default())?;
         Ok(with_least.largest.filter(|size| Some(*size) > fit.largest))
     }
 }

@@ -34,7 +34,10 @@ pub fn requested_peak(device: &Device) -> u64 {
 }
 
 /// Separates running out of memory, which is an answer, from all other errors.
-fn fits(outcome: Result<Device>) -> Result<Result<Device, Box<memcore::memory::OutOfMemory>>> {
+///
+/// # Errors
+/// The run's, but for its memory being too small.
+pub fn fits(outcome: Result<Device>) -> Result<Result<Device, Box<memcore::memory::OutOfMemory>>> {
     match outcome {
         Ok(device) => Ok(Ok(device)),
         Err(lab_base::Error::Core(memcore::Error::OutOfMemory(report))) => Ok(Err(report)),
