@@ -13,6 +13,8 @@ use super::folder::Folder;
 
 /// The largest file of figures that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
+/// The largest figure that is believed, of bytes, counts and times: sums of some of them stay within 64 bits.
+const MAX_FIGURE: u64 = 1 << 53;
 /// The most processes that are listened to.
 const MAX_PROCESSES: usize = 256;
 
@@ -42,6 +44,27 @@ pub(super) struct Answer {
     pub(super) withheld: Vec<String>,
     /// The most events that the snapshot may have.
     pub(super) entries: u64,
+}
+
+impl Answer {
+    /// True if no figure is beyond what a process can have.
+    fn is_plausible(&self) -> bool {
+        let own = [self.pid, self.rank, self.world, self.steps, self.entries, self.compiled.new];
+        let cards =
+            self.cards.iter().flat_map(|card| [card.index as u64, card.peak_allocated, card.peak_reserved, card.ooms]);
+        let oom = self.oom.iter().flat_map(|oom| {
+            [oom.card as u64, oom.requested, oom.free, oom.allocated, oom.reserved, oom.count, oom.step]
+        });
+        let values = self.values.iter().flat_map(|values| {
+            let places = values.places.iter().flat_map(|place| [place.count, place.bytes.unwrap_or(0)]);
+            places.chain([values.beyond])
+        });
+        let backward = self.backward.iter().flat_map(|(from, to)| [*from, to.unwrap_or(0)]);
+        let times =
+            backward.chain(self.held.iter().map(|held| held.time_us)).chain(self.inputs.iter().map(|input| input.1));
+        let figures = own.into_iter().chain(cards).chain(oom).chain(values).chain(times.map(i64::unsigned_abs));
+        figures.max().is_none_or(|most| most <= MAX_FIGURE)
+    }
 }
 
 /// A card that a process used. Bytes.
@@ -138,19 +161,24 @@ pub(super) struct Started {
 
 /// All answers, by rank and process. What is none is left out: [`unreadable`] names it.
 pub(super) fn read(folder: &Folder) -> Vec<Answer> {
-    let mut all: Vec<Answer> = files(folder, ".json").into_iter().filter_map(|(.., path)| read_one(&path)).collect();
+    let mut all: Vec<Answer> = files(folder, ".json").into_iter().filter_map(|(.., path)| answer(&path)).collect();
     all.sort_by_key(|answer| (answer.rank, answer.pid));
     all
 }
 
 /// Files that should be answers and are none.
 pub(super) fn unreadable(folder: &Folder) -> Vec<String> {
-    let is_none = |path: &Path| read_one::<Answer>(path).is_none();
+    let is_none = |path: &Path| answer(path).is_none();
     let found = files(folder, ".json").into_iter().filter(|(.., path)| is_none(path));
     found.map(|(name, ..)| name.to_string_lossy().into_owned()).collect()
 }
 
-pub(super) fn read_one<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
+/// One answer; `None` of what is none, or has figures that no process can have.
+pub(super) fn answer(path: &Path) -> Option<Answer> {
+    read_one(path).filter(Answer::is_plausible)
+}
+
+fn read_one<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
     serde_json::from_slice(&bytes(path)?).ok()
 }
 

@@ -11,6 +11,8 @@ mod answers;
 mod categories;
 mod collect;
 mod commands;
+#[cfg(test)]
+mod damaged;
 mod enough;
 mod environment;
 mod folder;

@@ -147,7 +147,7 @@ impl Seen {
             if self.files.get(&name).is_some_and(|(before, _)| *before == written) {
                 continue;
             }
-            if let Some(answer) = answers::read_one(&path) {
+            if let Some(answer) = answers::answer(&path) {
                 self.files.insert(name, (written, answer));
                 changed = true;
             }
