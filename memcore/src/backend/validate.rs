@@ -9,8 +9,8 @@ use crate::error::{Error, Result};
 /// first.
 const MAX_PAIRWISE: usize = 16;
 
-/// An operand with its name and access.
-type Named = (&'static str, Access, Operand);
+/// An operand of a call, with its name and access.
+type Named<'call> = (&'static str, Access, &'call Operand);
 
 /// Checks a call: shapes and types (each kernel's own rules), bounds (a region holds what its layout spans and is
 /// aligned to its type), and aliasing. A written operand shares no byte with any other, except that a kernel that may
@@ -31,7 +31,7 @@ pub fn validate(call: &KernelCall) -> Result<()> {
         if operand.region.len == 0 {
             return;
         }
-        let operand = (name, access, *operand);
+        let operand = (name, access, operand);
         if !all.is_empty() {
             all.push(operand);
         } else if first.try_push(operand).is_err() {
@@ -47,22 +47,22 @@ pub fn validate(call: &KernelCall) -> Result<()> {
 }
 
 /// Finds the first two operands that share bytes although they may not.
-fn pairwise(call: &KernelCall, operands: &[Named]) -> Option<(Named, Named)> {
+fn pairwise<'call>(call: &KernelCall, operands: &[Named<'call>]) -> Option<(Named<'call>, Named<'call>)> {
     operands.iter().enumerate().find_map(|(i, &a)| {
-        let other = operands[..i].iter().find(|b| conflicts(call, (a.1, &a.2), (b.1, &b.2)))?;
+        let other = operands[..i].iter().find(|b| conflicts(call, (a.1, a.2), (b.1, b.2)))?;
         Some((a, *other))
     })
 }
 
 /// Like [`pairwise`], for many operands: sorted by address, an operand is compared only with those that have not ended
 /// where it begins.
-fn by_address(call: &KernelCall, operands: &mut [Named]) -> Option<(Named, Named)> {
+fn by_address<'call>(call: &KernelCall, operands: &mut [Named<'call>]) -> Option<(Named<'call>, Named<'call>)> {
     operands.sort_by_key(|(_, _, o)| (o.region.segment, o.region.offset));
     let mut open: Vec<Named> = Vec::new();
     operands.iter().find_map(|&a| {
         let begins = a.2.region;
         open.retain(|(_, _, o)| o.region.segment == begins.segment && o.region.end() > begins.offset);
-        let other = open.iter().find(|b| conflicts(call, (a.1, &a.2), (b.1, &b.2))).copied();
+        let other = open.iter().find(|b| conflicts(call, (a.1, a.2), (b.1, b.2))).copied();
         open.push(a);
         other.map(|other| (a, other))
     })

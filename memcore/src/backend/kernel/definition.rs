@@ -7,8 +7,8 @@ use crate::backend::{Access, Operand};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// Receives a kernel's operands: name, access, operand.
-pub type OperandVisitor<'a> = dyn FnMut(&'static str, Access, &Operand) + 'a;
+/// Receives a kernel's operands: name, access, operand. The operands may be kept for as long as the call is there.
+pub type OperandVisitor<'call, 'f> = dyn FnMut(&'static str, Access, &'call Operand) + 'f;
 
 /// The description that every kernel struct gives of itself.
 pub(crate) trait Kernel {
@@ -19,7 +19,7 @@ pub(crate) trait Kernel {
     /// Names of all possible operands, in the order in which they are visited.
     const OPERANDS: &'static [&'static str];
     /// Calls `f` with each operand that is present.
-    fn each_operand(&self, f: &mut OperandVisitor<'_>);
+    fn each_operand<'call>(&'call self, f: &mut OperandVisitor<'call, '_>);
     /// Calls `f` with each attribute.
     fn each_attribute(&self, f: &mut AttributeVisitor<'_>);
     /// Checks shapes, types and layouts.
@@ -34,17 +34,17 @@ pub(crate) trait Kernel {
 
 /// An operand field: present, optional, or a list of tuples.
 pub(super) trait Visit {
-    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>);
+    fn visit<'call>(&'call self, name: &'static str, access: Access, f: &mut OperandVisitor<'call, '_>);
 }
 
 impl Visit for Operand {
-    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>) {
+    fn visit<'call>(&'call self, name: &'static str, access: Access, f: &mut OperandVisitor<'call, '_>) {
         f(name, access, self);
     }
 }
 
 impl Visit for Option<Operand> {
-    fn visit(&self, name: &'static str, access: Access, f: &mut OperandVisitor<'_>) {
+    fn visit<'call>(&'call self, name: &'static str, access: Access, f: &mut OperandVisitor<'call, '_>) {
         if let Some(operand) = self {
             f(name, access, operand);
         }
@@ -63,7 +63,7 @@ macro_rules! kernel {
                 let Self { $($attribute,)* $($field: _,)* } = self;
                 $($crate::backend::kernel::attribute::VisitAttribute::visit($attribute, stringify!($attribute), _f);)*
             }
-            fn each_operand(&self, f: &mut $crate::backend::kernel::definition::OperandVisitor<'_>) {
+            fn each_operand<'call>(&'call self, f: &mut $crate::backend::kernel::definition::OperandVisitor<'call, '_>) {
                 $($crate::backend::kernel::definition::Visit::visit(&self.$field, stringify!($field), $crate::backend::Access::$access, f);)*
             }
             fn check(&self) -> $crate::error::Result<()> {

@@ -67,7 +67,7 @@ impl Kernel for Matmul {
     const NAME: &'static str = "matmul";
     const IN_PLACE: bool = false;
     const OPERANDS: &'static [&'static str] = &["a", "b", "bias", "out", "workspace"];
-    fn each_operand(&self, f: &mut OperandVisitor<'_>) {
+    fn each_operand<'call>(&'call self, f: &mut OperandVisitor<'call, '_>) {
         use crate::backend::Access;
         f("a", Access::Read, &self.a);
         f("b", Access::Read, &self.b);

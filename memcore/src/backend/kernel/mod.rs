@@ -104,7 +104,7 @@ macro_rules! kernel_calls {
                 match self { $(KernelCall::$variant(_) => <$variant as Kernel>::NAME),* }
             }
             /// Calls `f` with the name, use and value of each operand. Allocates nothing.
-            pub fn each_operand(&self, f: &mut OperandVisitor<'_>) {
+            pub fn each_operand<'call>(&'call self, f: &mut OperandVisitor<'call, '_>) {
                 match self { $(KernelCall::$variant(k) => k.each_operand(f)),* }
             }
             /// Calls `f` with the name and value of each attribute. The kernel's name, its operands and its attributes

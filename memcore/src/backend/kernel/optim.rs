@@ -50,7 +50,7 @@ impl Kernel for SgdStep {
     const NAME: &'static str = "sgd_step";
     const IN_PLACE: bool = false;
     const OPERANDS: &'static [&'static str] = &["param", "grad", "momentum", "found_inf"];
-    fn each_operand(&self, f: &mut OperandVisitor<'_>) {
+    fn each_operand<'call>(&'call self, f: &mut OperandVisitor<'call, '_>) {
         for t in self.tensors.iter() {
             f("param", Access::ReadWrite, &t.param);
             f("grad", Access::Read, &t.grad);
@@ -133,7 +133,7 @@ impl Kernel for AdamStep {
     const IN_PLACE: bool = false;
     const OPERANDS: &'static [&'static str] =
         &["param", "grad", "exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step", "found_inf"];
-    fn each_operand(&self, f: &mut OperandVisitor<'_>) {
+    fn each_operand<'call>(&'call self, f: &mut OperandVisitor<'call, '_>) {
         for t in self.tensors.iter() {
             f("param", Access::ReadWrite, &t.param);
             f("grad", Access::Read, &t.grad);
@@ -187,7 +187,7 @@ impl Kernel for Unscale {
     const NAME: &'static str = "unscale";
     const IN_PLACE: bool = false;
     const OPERANDS: &'static [&'static str] = &["grads", "inv_scale", "found_inf"];
-    fn each_operand(&self, f: &mut OperandVisitor<'_>) {
+    fn each_operand<'call>(&'call self, f: &mut OperandVisitor<'call, '_>) {
         for grad in self.grads.iter() {
             f("grads", Access::ReadWrite, grad);
         }
@@ -233,7 +233,7 @@ impl Kernel for UpdateScale {
     const NAME: &'static str = "update_scale";
     const IN_PLACE: bool = false;
     const OPERANDS: &'static [&'static str] = &["scale", "growth_tracker", "found_inf"];
-    fn each_operand(&self, f: &mut OperandVisitor<'_>) {
+    fn each_operand<'call>(&'call self, f: &mut OperandVisitor<'call, '_>) {
         f("scale", Access::ReadWrite, &self.scale);
         f("growth_tracker", Access::ReadWrite, &self.growth_tracker);
         f("found_inf", Access::Read, &self.found_inf);
