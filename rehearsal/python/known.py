@@ -2,7 +2,7 @@
 
 import ctypes
 
-# Why contents are doubtful.
+# Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
 AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
 
@@ -82,7 +82,7 @@ class Known:
 
     def find(self, tensor):
         """The twin of a tensor's storage, if the tensor's contents are known."""
-        # An expanded one may have more, and is not computed.
+        # An expanded tensor may have more elements, and is not computed.
         storage = self.storage(tensor) if self.twins and tensor.numel() <= MAX_WHOLE else None
         twin = self.twins.get(storage._cdata) if storage is not None else None
         return self.current(tensor, twin, storage) if twin is not None else None
@@ -103,10 +103,10 @@ class Known:
 
     def view(self, tensor, twin):
         """A CPU tensor over a twin, of the same shape and strides as the tensor."""
-        # Most twins are asked for again by the same tensor.
+        # In most cases the same tensor asks for its twin again.
         made, shape, strides, offset = twin.seen, tensor.shape, tensor.stride(), tensor.storage_offset()
         if made is not None and made.shape == shape and made.stride() == strides and made.storage_offset() == offset:
-            # Outside of inference mode, tensors that were made inside cannot be changed.
+            # Outside inference mode, tensors that were made inside it cannot be changed.
             if made.dtype is tensor.dtype and made.is_inference() == self.torch.is_inference_mode_enabled():
                 return made
         made = self.torch.empty(0, dtype=tensor.dtype, device=self.cpu)

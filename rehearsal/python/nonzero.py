@@ -36,7 +36,7 @@ def replace_nonzero(torch, values):
             values.library.vramlab_rehearsal_unqueue()
             doing.busy, doing.operator = before
 
-    # Every thread's calls pass this key on their way to the card, below what autograd adds.
+    # Calls of every thread pass this dispatch key on their way to the card, below the keys of autograd.
     values.overrides = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

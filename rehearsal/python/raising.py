@@ -34,7 +34,7 @@ def assumed_at(code, offset):
     index = at.get(offset)
     if index is None:
         return None
-    # 3.13 asks for the truth value in an instruction of its own.
+    # Python 3.13 has an instruction of its own for the truth value.
     if instructions[index].opname == "TO_BOOL":
         index = next_of(instructions, index)
     inverted = False

@@ -2,15 +2,15 @@
 
 import functools
 
-# Methods of a group of processes that send or receive tensors.
+# Methods of a process group that send or receive tensors.
 COLLECTIVES = (
     "broadcast allreduce allreduce_coalesced reduce allgather _allgather_base allgather_coalesced "
     "allgather_into_tensor_coalesced gather scatter reduce_scatter _reduce_scatter_base reduce_scatter_tensor_coalesced "
     "alltoall alltoall_base send recv recv_anysource"
 ).split()
-# Larger operands are not exchanged between ranks (`exchange.rs`).
+# Largest operand, in bytes, that ranks exchange (`exchange.rs`).
 MAX_EXCHANGED = 1 << 16
-# Of so many bytes are the largest storages in which what ranks send is known.
+# Largest storage, in bytes, in which contents that ranks send are known.
 MAX_STORAGE = 1 << 21
 
 

@@ -26,9 +26,9 @@ class Values(Known):
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
         self.computed = 0
-        # Called with a tensor of the host and what `to` or `cuda` made of it.
+        # Called with a tensor of the host and the result of `to` or `cuda` on it.
         self.moved = None
-        # What has no tensors in it.
+        # Types of values that contain no tensors.
         self.scalars = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(...)))
 
     def tensors(self, values, found):
@@ -74,10 +74,10 @@ class Values(Known):
 
     def call(self, function, name, args, kwargs):
         doing = self.doing.now
-        # Inside transforms (`vmap`, `grad`) tensors stand for others; modes would see what is computed here.
+        # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
         if doing.busy or self.transforms() is not None or self.modes():
             return function(*args, **kwargs)
-        # Of torch 2.15, whole functions come here; what they call does, too (`ranks.py`).
+        # In torch 2.15 whole functions arrive here; so do the operators that they call (`ranks.py`).
         if type(function) is types.FunctionType and function.__module__ == "torch.distributed.distributed_c10d":
             return function(*args, **kwargs)
         if self.writes.value != self.seen_writes:
@@ -127,7 +127,8 @@ class Values(Known):
         small = [tensor for tensor in on_card if tensor.numel() <= LARGE]
         versions = [self.version(tensor) for tensor in small] if small else small
         out = self.with_shown(function, args, kwargs, shown, twins) if shown else function(*args, **kwargs)
-        # Not only lazily, by the counter: `x.data` has a counter of its own, but the same storage.
+        # Forgets at once, not only later by the version counter: `x.data` has a counter of its own, but shares the
+        # storage.
         if small:
             for tensor in self.changed(name, args, kwargs, small, versions):
                 self.forget(tensor)
@@ -153,7 +154,7 @@ class Values(Known):
                     continue
                 contents = self.view(tensor, twin)
                 if name in DECIDED_BY_TRUE and tensor.dtype is self.torch.bool and bool(contents.all()):
-                    # `|` of whole numbers would add other bits.
+                    # `|` of integers would set other bits too.
                     return True if all(other.dtype is self.torch.bool for other in self.tensors(args, [])) else None
                 if name in DECIDED_BY_ZERO and not bool(contents.any()):
                     return 0
@@ -235,12 +236,12 @@ class Values(Known):
             self.tell_doubt(name, twins)
             if on_card and is_small:
                 self.queue_sizes(function, name, args, kwargs, twins)
-                # If it can be computed, it does not matter what its parts read on the card.
+                # If the result can be computed, it does not matter what the operator's parts read on the card.
                 self.doing.now.quiet = True
             out = self.with_shown(function, args, kwargs, shown, twins)
             self.doing.now.quiet = False
         made = self.tensors((out,), [])
-        # Nothing of this can matter where nothing is on the card.
+        # A call without any tensor on the card cannot matter.
         if not on_card and not any(tensor.is_cuda for tensor in made):
             return out
         changed = self.changed(name, args, kwargs, on_card, versions)
@@ -250,7 +251,7 @@ class Values(Known):
         fresh = [tensor for tensor in made if tensor.is_cuda and self.is_fresh(tensor, inputs)]
         is_computed = is_small and (is_plain or name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset())
         if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
-            # Nothing, or a view of what is known.
+            # The result is nothing, or a view of known contents.
             is_computed = False
         if not is_computed:
             for tensor in changed:
@@ -288,7 +289,7 @@ class Values(Known):
                     cpu_kwargs.pop("pin_memory", None)
                     result = function(*cpu_args, **cpu_kwargs)
                 if name in READS and not made:
-                    # An array must not be the twin itself.
+                    # A returned array must not be the twin itself.
                     return result.copy() if name in ("numpy", "__array__") else result
                 results = self.tensors((result,), [])
                 for tensor in changed:
@@ -297,7 +298,7 @@ class Values(Known):
                 self.computed += 1
                 if len(results) != len(made):
                     return out
-                # What arithmetic gives is nobody else's.
+                # No other tensor holds the result of arithmetic.
                 is_own = not changed and (name in ARITHMETIC or name in MAKING)
                 for tensor, true in zip(made, results):
                     if tensor.shape != true.shape:
@@ -375,7 +376,8 @@ class Values(Known):
         if name == "one_hot" and is_first_known and known[0].numel():
             return [known[0].max()]
         if name == "repeat_interleave":
-            # How often each is repeated is the last tensor. Then it asks whether none of them is negative.
+            # The last tensor says how often each element is repeated. The operator then asks whether one of these
+            # numbers is negative.
             repeats = self.tensors([args, *kwargs.values()], [])[-1]
             if id(repeats) in twins and repeats.numel():
                 return [known[-1].sum(), bool((known[-1] >= 0).all())]
