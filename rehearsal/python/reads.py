@@ -1,4 +1,4 @@
-"""What is told of reads of a card's contents that are not known: with the line of the script, once for each place."""
+"""Reports reads of unknown contents of a card: with the line of the script, once for each place."""
 
 import json
 import os
@@ -21,7 +21,7 @@ SIZED = frozenset(
 
 
 class State:
-    """What a thread is doing."""
+    """State of the work of one thread."""
 
     __slots__ = ("busy", "told", "quiet", "missed", "operator")
 
@@ -52,7 +52,7 @@ class Reads:
         self.log = os.environ.get("VRAMLAB_REHEARSAL_LOG")
 
     def where(self):
-        """The line of the script that is being run, and the innermost line outside PyTorch."""
+        """Returns the line of the script that is running, and the innermost line outside PyTorch."""
         frame = sys._getframe(1)
         user, inside = self.lines(frame)
         if inside is None and threading.current_thread() is not threading.main_thread():

@@ -12,7 +12,7 @@ import types
 
 
 def is_known_index(index):
-    """Whether `[]` gives a view by this, and asks no tensor where."""
+    """True if `[]` gives a view for this index, without reading a tensor."""
     if type(index) is slice:
         return type(index.start) in INDICES and type(index.stop) in INDICES and type(index.step) in INDICES
     return type(index) in INDICES
@@ -47,7 +47,7 @@ class Values(Known):
         return found
 
     def replaced(self, value, twins):
-        """An argument as it is for the CPU."""
+        """Returns an argument in its form for the CPU."""
         if type(value) in PLAIN_NUMBERS:
             return value
         if isinstance(value, self.torch.Tensor):
@@ -64,7 +64,7 @@ class Values(Known):
         return value
 
     def random_offset(self):
-        """How many random numbers the cards have drawn; None where this cannot be said."""
+        """Returns the number of random numbers that the cards have drawn; None if it is not known."""
         cuda = self.torch.cuda
         if not cuda.is_initialized():
             return 0
@@ -115,7 +115,7 @@ class Values(Known):
             doing.busy, doing.operator, doing.quiet = False, "", False
 
     def unknown(self, function, name, args, kwargs, on_card, twins):
-        """An operator of which not all operands are known."""
+        """Runs an operator whose operands are not all known."""
         if name == "__bool__":
             return branch(self, function, args)
         shown, decided = (), None
@@ -144,7 +144,7 @@ class Values(Known):
         return out
 
     def decided(self, name, args, twins):
-        """What every element of a result is whatever the unknown operand holds, if one operand says that."""
+        """Returns the value of every element of a result, if one operand decides it whatever the unknown one holds."""
         if not twins or not (name in DECIDED_BY_TRUE or name in DECIDED_BY_ZERO):
             return None
         with self.one_thread, self.torch._C.DisableTorchFunction():
@@ -161,7 +161,7 @@ class Values(Known):
         return None
 
     def fill_result(self, name, args, kwargs, out):
-        """Results that do not depend on what the operand holds."""
+        """Makes results known that do not depend on the operand's contents."""
         if name in FILLS:
             self.fill(out, FILLS[name])
         elif name in ("fill_", "full_like", "new_full"):
@@ -179,18 +179,18 @@ class Values(Known):
             self.reads.tell("assumed", name, "values", answer=str(SOUND[name]))
 
     def is_collective(self, function):
-        """Operators that hear from other processes must not run twice."""
+        """True if an operator receives from other processes: it must not run twice."""
         name = getattr(function, "namespace", None) or getattr(function, "_qualified_op_name", "")
         module = getattr(function, "__module__", None) or ""
         return "c10d" in name or name.split("::")[0] in ("symm_mem", "fsdp", "_dtensor") or module.startswith("torch.distributed")
 
     def changed(self, name, args, kwargs, tensors, versions):
-        """The tensors that an operator changed in place, by their versions before it."""
+        """Returns the tensors that an operator changed in place, found by their versions before it."""
         changed = [tensor for tensor, version in zip(tensors, versions) if self.version(tensor) != version]
         return changed + self.changed_uncounted(name, args, kwargs) if -1 in versions else changed
 
     def changed_uncounted(self, name, args, kwargs):
-        """The tensors that an operator changes in place and that have no version counter: those of inference mode."""
+        """Returns the tensors that an operator changes in place and that have no version counter: those of inference mode."""
         is_in_place = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "_foreach", "_fused", "_amp"))
         if not (is_in_place or name == "__setitem__" or "out" in kwargs):
             return []
@@ -211,7 +211,7 @@ class Values(Known):
         return function(*args, **kwargs)
 
     def is_plain(self, name, args, kwargs, on_card, hosts):
-        """Whether an operator reads no contents on the card and draws no random numbers."""
+        """True if an operator reads no contents on the card and draws no random numbers."""
         if not kwargs.keys() <= DIMENSIONS:
             return False
         if name == "__getitem__":
@@ -219,7 +219,7 @@ class Values(Known):
         return name in ARITHMETIC or name in SHAPING and len(on_card) == 1 and not hosts
 
     def known(self, function, name, args, kwargs, on_card, hosts, twins):
-        """An operator of which all operands are known, or that has none."""
+        """Runs an operator whose operands are all known, or that has none."""
         is_plain = self.is_plain(name, args, kwargs, on_card, hosts)
         is_small = all(map(self.is_small, on_card)) and (not hosts or all(map(self.is_small, hosts))) and kwargs.get("generator") is None
         versions = [self.version(tensor) for tensor in on_card]
@@ -265,14 +265,14 @@ class Values(Known):
         return storage is not None and storage._cdata not in inputs
 
     def is_view(self, out, on_card, versions):
-        """Whether a result is a view of an operand, and nothing was written."""
+        """True if a result is a view of an operand, and nothing was written."""
         storage = self.storage(out)
         if storage is None or [self.version(tensor) for tensor in on_card] != versions or -1 in versions:
             return False
         return any(storage._cdata == self.storage(tensor)._cdata for tensor in on_card)
 
     def compute(self, function, name, args, kwargs, on_card, twins, out, made, fresh, changed):
-        """Runs an operator once more on the twins, and makes what it gives the contents of what the card's gave."""
+        """Runs an operator once more on the twins. Its results become the contents of the card's results."""
         torch = self.torch
         doubtful = doubt(twins)
         try:
@@ -323,7 +323,7 @@ class Values(Known):
         return out
 
     def report(self):
-        """What was read that is not known, and what was assumed; numbers of computed operators and of reads."""
+        """Returns the reads of unknown contents, the assumptions, and the numbers of computed operators and of reads."""
         counters = (ctypes.c_uint64 * 3)()
         self.library.vramlab_rehearsal_counters(counters)
         return {
@@ -334,13 +334,13 @@ class Values(Known):
         }
 
     def tell_doubt(self, name, twins):
-        """Tells of what is decided by contents that are doubtful."""
+        """Reports decisions that rest on doubtful contents."""
         is_told = name in READS or name in COUNTED or name == "nonzero"
         if is_told and doubt(twins):
             self.reads.tell("assumed", name, "values", answer=doubt(twins))
 
     def tell_missed(self, name):
-        """Tells of reads of an operator that was expected to be computed and was not."""
+        """Reports the reads of an operator that was expected to be computed and was not."""
         missed = self.doing.now.missed
         if missed:
             self.reads.tell("unknown_read", name, "size" if name in SIZED else "inside", bytes=missed, answer="zeros")
@@ -351,7 +351,7 @@ class Values(Known):
         self.twins[tensor.untyped_storage()._cdata] = twin
 
     def queue_sizes(self, function, name, args, kwargs, twins):
-        """Queues the numbers that an operator reads from the card to know how large its result is."""
+        """Queues the numbers that an operator reads from the card to find the size of its result."""
         if name not in COUNTED:
             return
         torch = self.torch
