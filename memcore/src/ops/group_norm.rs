@@ -258,8 +258,8 @@ impl Scratch {
     }
 }
 
-/// Values from which the gradients are computed: the contiguous input and its gradient, mean and reciprocal deviation as `[n, groups, 1,
-/// 1]`, the weight as `[groups, per_group, 1]`.
+/// Values from which the gradients are computed: the contiguous input and its gradient, mean and reciprocal deviation as
+/// `[n, groups, 1, 1]`, the weight as `[groups, per_group, 1]`.
 struct Given<'a> {
     x: &'a Array,
     grad: &'a Array,
@@ -355,8 +355,8 @@ impl GroupShape {
         out.binary_(BinaryOp::ADD, shift)
     }
 
-    /// Computes the gradients element by element, in the memory of the input's gradient, `room`, and in the input's type: with `x̂ = (x −
-    /// mean)·rstd` and `g = grad·w`, sums of `grad·x̂` and `grad`, and `rstd·(g − mean(g) − x̂·mean(g·x̂))`.
+    /// Computes the gradients element by element, in the memory of the input's gradient, `room`, and in the input's type: with
+    /// `x̂ = (x − mean)·rstd` and `g = grad·w`, sums of `grad·x̂` and `grad`, and `rstd·(g − mean(g) − x̂·mean(g·x̂))`.
     fn gradients_by_elements(
         &self,
         given: &Given<'_>,

@@ -28,9 +28,9 @@ pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> 
     Ok(negative_log_likelihood(&log_probs, target, reduction, true)?.0)
 }
 
-/// [`cross_entropy`] with label smoothing: a share `s` = `smoothing` goes to all classes alike, `(1 − s)·cross_entropy + s·mean over classes of
-/// −log_softmax(x)` (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016). It is composed of several operators, as in
-/// PyTorch, and also saves masks and counts.
+/// [`cross_entropy`] with label smoothing: a share `s` = `smoothing` goes to all classes alike,
+/// `(1 − s)·cross_entropy + s·mean over classes of −log_softmax(x)` (Szegedy et al., "Rethinking the Inception Architecture for
+/// Computer Vision", 2016). It is composed of several operators, as in PyTorch, and also saves masks and counts.
 ///
 /// # Errors
 /// As [`cross_entropy`], and [`Error::Invalid`] for a share outside `0..=1`.

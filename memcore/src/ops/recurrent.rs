@@ -161,8 +161,8 @@ fn cell(gates: [&Tensor; 2], before: &Tensor, biases: Option<[&Tensor; 2]>) -> R
     }
 }
 
-/// Activates the gates: input, forget and output gates through the sigmoid, the new values through the hyperbolic tangent. `[batch,
-/// 4·width]`, a quarter for each.
+/// Activates the gates: input, forget and output gates through the sigmoid, the new values through the hyperbolic tangent.
+/// `[batch, 4·width]`, a quarter for each.
 fn activated(sums: &[Vec<f64>], width: usize) -> Vec<f64> {
     let gate = |i: usize| {
         let column = i % (4 * width);
