@@ -66,7 +66,7 @@ pub(crate) fn launch(function: usize, launch: Launch) -> Answer {
     launch_loaded(launch)
 }
 
-/// Launches a kernel of a module. Its image was checked when the module was loaded.
+/// Launches a kernel of a loaded module. Its image is not checked here.
 pub(crate) fn launch_loaded(launch: Launch) -> Answer {
     launch.check()?;
     work().capture_node(launch.stream, kind::KERNEL, None)?;

@@ -19,7 +19,7 @@ const ALLOCATION_STEP: usize = 512;
 struct Pool {
     card: usize,
     is_default: bool,
-    /// Reuse policies, numbered 1 to 3. They are on by default, as documented.
+    /// True for each reuse policy, numbered 1 to 3, that is off. By default all are on, as documented.
     policies_off: [bool; 3],
     threshold: u64,
     reserved: u64,
