@@ -1,10 +1,10 @@
-//! Makes a no-op of every public name in `names/` that no file of `src/` defines, and the table of errors.
+//! Makes a no-op for every public name in `names/` that no file of `src/` defines, and the table of errors.
 //!
 //! A line of `names/<library>.txt` is a name, followed by marks:
-//! - `kernel`: its only results are in device memory, so nothing is missing when it does nothing;
-//! - `quiet`: it has no results, or the handle that it makes is all;
-//! - `i32@2=0`, `i64@2=0`: writes this number to where argument 2 points, counted from 0;
-//! - `handle@0`: writes a new handle to where argument 0 points;
+//! - `kernel`: its only results are in device memory, so that nothing is missing if it does nothing;
+//! - `quiet`: it has no results, or only the handle that it makes;
+//! - `i32@2=0`, `i64@2=0`: writes this number to the address in argument 2, counted from 0;
+//! - `handle@0`: writes a new handle to the address in argument 0;
 //! - `text`: returns an empty string;
 //! - `=801`: returns this status.
 
@@ -26,7 +26,7 @@ fn main() {
     fs::write(out.join("errors.rs"), error_table(&errors)).expect("OUT_DIR is writable");
 }
 
-/// The names of exported functions in all files below a directory.
+/// Collects the names of exported functions in all files below a directory.
 fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
     for entry in fs::read_dir(dir).expect("a directory of sources") {
         let path = entry.expect("an entry").path();
@@ -37,13 +37,13 @@ fn collect_defined(dir: &Path, defined: &mut BTreeSet<String>) {
         let text = fs::read_to_string(&path).expect("a source file");
         for line in text.lines() {
             let after = line.trim_start().split_once("extern \"C\" fn ").map(|(_, after)| after);
-            // Functions of macros and of types are not names.
+            // Functions of macros and of types are not exported names.
             let name = after.and_then(|after| after.split(['(', '<']).next()).unwrap_or_default();
             if !name.is_empty() && !name.contains('$') {
                 defined.insert(name.to_string());
             }
         }
-        // Macros that define many functions of one form name them in lines of their own.
+        // Macros that define many functions of one form list their names in lines of their own.
         let listed = text.split("exported_names!(").skip(1).filter_map(|rest| rest.split(')').next());
         for name in listed
             .flat_map(|list| list.split(','))
@@ -110,7 +110,7 @@ fn noop(name: &str, index: usize, marks: &[&str]) -> String {
     )
 }
 
-/// Rows of code, name in the runtime, name in the driver, text; `-` is not a name.
+/// Makes the rows of the table: code, name in the runtime, name in the driver, text. `-` stands for no name.
 fn error_table(text: &str) -> String {
     let mut table = "&[\n".to_string();
     for line in text.lines().filter(|line| !line.starts_with('#')) {

@@ -11,33 +11,33 @@ use crate::parallel::Threads;
 use crate::view::Context;
 use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
 
-/// The CPU as a device: see the crate's text.
+/// The CPU as a device (see the crate's documentation).
 pub struct Cpu {
     limits: Limits,
-    /// Held by whatever runs: one launch at a time, as the contract's one queue.
+    /// Every launch locks it: one launch runs at a time, as on the contract's single queue.
     table: Mutex<Table>,
     threads: Threads,
 }
 
 impl Cpu {
-    /// A device with the threads that all devices share: one per core unless `RAYON_NUM_THREADS` says otherwise. Where no thread can be made the
-    /// calling one works alone.
+    /// Makes a device with the threads that all devices share: one per core unless `RAYON_NUM_THREADS` says otherwise. If no thread can be made,
+    /// the calling thread works alone.
     ///
     /// # Errors
-    /// [`Error::Backend`](memcore::Error::Backend) when the scratch cannot be allocated.
+    /// [`Error::Backend`](memcore::Error::Backend) if the scratch cannot be allocated.
     pub fn new() -> Result<Self> {
         Self::build(None)
     }
 
-    /// A device with `threads` threads of its own (0: one per core). Results do not depend on their number.
+    /// Makes a device with `threads` threads of its own (0: one per core). Results do not depend on their number.
     ///
     /// # Errors
-    /// [`Error::Backend`](memcore::Error::Backend) when threads or scratch cannot be had.
+    /// [`Error::Backend`](memcore::Error::Backend) if threads or scratch cannot be made.
     pub fn with_threads(threads: usize) -> Result<Self> {
         Self::build(Some(threads))
     }
 
-    /// How many threads kernels run on.
+    /// Number of threads on which kernels run.
     pub fn threads(&self) -> usize {
         self.threads.count()
     }
@@ -68,7 +68,7 @@ impl DeviceMemory for Cpu {
     }
 
     fn free_segment(&self, id: SegmentId) {
-        // A kernel in flight holds the table, so this waits for it.
+        // A running kernel holds the table, so that this waits for the kernel.
         self.table().free(id);
     }
 
@@ -81,7 +81,7 @@ impl DeviceMemory for Cpu {
     }
 
     fn virtual_memory(&self) -> Option<&dyn VirtualMemory> {
-        // Elsewhere a reservation would take memory at once.
+        // On other systems a reservation would take memory immediately.
         if cfg!(unix) { Some(self) } else { None }
     }
 }
@@ -164,7 +164,7 @@ impl Backend for Cpu {
     }
 }
 
-/// Whether a family has the kernel for these types and shapes.
+/// True if a family has the kernel for these types and shapes.
 fn supports(call: &KernelCall) -> bool {
     match call {
         KernelCall::Unary(k) => elementwise::supports_unary(k),
@@ -179,7 +179,7 @@ fn supports(call: &KernelCall) -> bool {
     }
 }
 
-/// Workspace that a family's own algorithm wants from core.
+/// Workspace that a family's own algorithm needs from core.
 fn workspace_bytes(_call: &KernelCall) -> u64 {
     0
 }

@@ -1,4 +1,4 @@
-//! Element types and the types that they are computed in: 16-bit floats in f32, integers in i64. (Those of 16 bits are in `halves.rs`.)
+//! Element types, and the types in which they are computed: 16-bit floats in f32, integers in i64. (16-bit types are in `halves.rs`.)
 
 use std::mem::MaybeUninit;
 
@@ -6,9 +6,9 @@ use crate::parallel::Plain;
 use crate::simd::Isa;
 use crate::view::Stored;
 
-/// What arithmetic is done in: f32, f64 or i64.
+/// A type of arithmetic: f32, f64 or i64.
 pub(crate) trait Number: Plain + PartialOrd + Default {
-    /// From a kernel's scalar.
+    /// Converts a kernel's scalar.
     fn from_f64(x: f64) -> Self;
     /// `self + other`; integers wrap.
     fn plus(self, other: Self) -> Self;
@@ -16,25 +16,25 @@ pub(crate) trait Number: Plain + PartialOrd + Default {
     fn minus(self, other: Self) -> Self;
     /// `self · other`; integers wrap.
     fn times(self, other: Self) -> Self;
-    /// What long sums are kept in: f64 or i64.
+    /// Type of long sums: f64 or i64.
     type Total: Number;
-    /// No number of the type is below it.
+    /// Lowest number of the type.
     const LOWEST: Self;
-    /// No number of the type is above it.
+    /// Highest number of the type.
     const HIGHEST: Self;
-    /// To the wider type, exactly.
+    /// Converts to the wider type, exactly.
     fn widen(self) -> Self::Total;
-    /// From the wider type, rounded.
+    /// Converts from the wider type, rounding.
     fn narrow(total: Self::Total) -> Self;
-    /// A mean: `total/count`; integers truncate.
+    /// Mean `total/count`; integers truncate.
     fn mean(total: Self::Total, count: usize) -> Self::Total;
     /// `|self|`
     fn magnitude(self) -> Self;
-    /// Whether this is not a number.
+    /// True for NaN.
     fn is_nan(self) -> bool;
 }
 
-/// A floating-point type that arithmetic is done in. Functions are in `math.rs`.
+/// A floating-point type of arithmetic. Its functions are in `math.rs`.
 pub(crate) trait Real:
     Number
     + Element<Compute = Self>
@@ -44,9 +44,9 @@ pub(crate) trait Real:
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
 {
-    /// Its vectors in an instruction set.
+    /// Vectors of the type in an instruction set.
     type Vector<S: Isa>: crate::vector::Vector<Self>;
-    /// To f64, exactly.
+    /// Converts to f64, exactly.
     fn to_f64(self) -> f64;
     /// `self·b + c`
     fn fma<S: Isa>(self, b: Self, c: Self) -> Self;
@@ -54,7 +54,7 @@ pub(crate) trait Real:
     fn sqrt(self) -> Self;
     /// `eˣ`
     fn exp<S: Isa>(self) -> Self;
-    /// `eˣ` for `x ≤ 0` (or NaN), where results below the least normal number may be 0: cheaper.
+    /// `eˣ` for `x ≤ 0` (or NaN). It is cheaper, because results below the least normal number may be 0.
     #[inline(always)]
     fn exp_nonpositive<S: Isa>(self) -> Self {
         self.exp::<S>()
@@ -63,7 +63,7 @@ pub(crate) trait Real:
     fn ln<S: Isa>(self) -> Self;
     /// `tanh x`
     fn tanh<S: Isa>(self) -> Self;
-    /// Φ(x), the distribution function of the standard normal, and φ(x), its density.
+    /// `(Φ(x), φ(x))`: distribution function and density of the standard normal distribution.
     fn normal<S: Isa>(self) -> (Self, Self);
     /// `sin x`
     fn sin(self) -> Self;
@@ -167,13 +167,13 @@ impl Number for i64 {
     }
 }
 
-/// The larger; NaN wins.
+/// Returns the larger number; NaN wins.
 #[inline(always)]
 pub(crate) fn larger<C: Number>(a: C, b: C) -> C {
     if a > b || a.is_nan() { a } else { b }
 }
 
-/// The smaller; NaN wins.
+/// Returns the smaller number; NaN wins.
 #[inline(always)]
 pub(crate) fn smaller<C: Number>(a: C, b: C) -> C {
     if a < b || a.is_nan() { a } else { b }
@@ -181,10 +181,10 @@ pub(crate) fn smaller<C: Number>(a: C, b: C) -> C {
 
 /// An element type.
 pub(crate) trait Element: Stored {
-    /// What it is computed in.
+    /// Type in which it is computed.
     type Compute: Number;
     fn get(self) -> Self::Compute;
-    /// The value rounded to this type: floats to nearest even, integers by their low bits.
+    /// Rounds a value to this type: floats to nearest even, integers by their low bits.
     fn put(x: Self::Compute) -> Self;
     #[inline(always)]
     fn get_all<S: Isa>(src: &[Self], out: &mut [MaybeUninit<Self::Compute>]) {
@@ -192,7 +192,7 @@ pub(crate) trait Element: Stored {
             o.write(x.get());
         }
     }
-    /// Many values, rounded to this type.
+    /// Rounds many values to this type.
     #[inline(always)]
     fn put_all<S: Isa>(values: &[Self::Compute], out: &mut [Self]) {
         for (o, &x) in out.iter_mut().zip(values) {

@@ -1,4 +1,4 @@
-//! 16-bit floats, which are computed in f32.
+//! 16-bit floats. They are computed in f32.
 
 use std::mem::MaybeUninit;
 
@@ -40,8 +40,7 @@ impl Element for f16 {
     }
 }
 
-/// Without branches, so that loops over it vectorise: rounding adds just below half of the last place, and the last
-/// place's own bit.
+/// Has no branches, so that loops over it vectorise. Rounding adds just below half of the last place, and the last place's own bit.
 #[inline(always)]
 fn f32_to_bf16(x: f32) -> u16 {
     let bits = x.to_bits();
@@ -50,7 +49,7 @@ fn f32_to_bf16(x: f32) -> u16 {
     (if bits & 0x7fff_ffff > 0x7f80_0000 { nan } else { rounded }) as u16
 }
 
-/// The exponent's bias is changed by a multiplication, which handles subnormals too.
+/// A multiplication changes the exponent's bias, which handles subnormals too.
 #[inline(always)]
 fn f16_to_f32(h: u16) -> f32 {
     let h = h as u32;
@@ -61,7 +60,7 @@ fn f16_to_f32(h: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// Normal results by integer rounding, subnormal ones by adding 0.5, whose last place is f16's least.
+/// Rounds normal results as integers, and subnormal ones by adding 0.5, whose last place is f16's least.
 #[inline(always)]
 fn f32_to_f16(x: f32) -> u16 {
     let sign = x.to_bits() >> 16 & 0x8000;
@@ -79,7 +78,7 @@ fn f32_to_f16(x: f32) -> u16 {
     (sign | magnitude) as u16
 }
 
-/// All of `src` in f32.
+/// Converts all of `src` to f32.
 #[inline(always)]
 pub(crate) fn widen_f16<V: Vector<f32>>(src: &[f16], out: &mut [MaybeUninit<f32>]) {
     let n = src.len().min(out.len());
@@ -97,7 +96,7 @@ pub(crate) fn widen_f16<V: Vector<f32>>(src: &[f16], out: &mut [MaybeUninit<f32>
     }
 }
 
-/// All values, rounded to nearest even.
+/// Converts all values, rounded to nearest even.
 #[inline(always)]
 pub(crate) fn narrow_f16<V: Vector<f32>>(values: &[f32], out: &mut [f16]) {
     let n = values.len().min(out.len());
@@ -170,7 +169,7 @@ mod tests {
         // SAFETY: initialised above.
         let wide: Vec<f32> = out.iter().map(|x| unsafe { x.assume_init() }).collect();
         assert!(wide.iter().zip(&all).all(|(&w, h)| w == h.get() || (w.is_nan() && h.is_nan())));
-        // Each value, the middle between it and the next, and what lies beside both.
+        // Each value, the middle between it and the next value, and the numbers beside both.
         let finite = all.windows(2).filter(|pair| pair[0].is_finite() && pair[1].is_finite());
         let values: Vec<f32> = finite
             .flat_map(|pair| [pair[0].get(), (pair[0].get() + pair[1].get()) / 2.0])

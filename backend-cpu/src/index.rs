@@ -1,4 +1,4 @@
-//! Rows of a table by index, and back.
+//! Gathers rows of a table by index, and scatters them back.
 
 use memcore::DType;
 use memcore::backend::kernel::{Gather, ScatterAdd};
@@ -9,7 +9,7 @@ use crate::parallel::{Plain, SCRATCH_BYTES};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// `out[i] = table[indices[i]]`: rows move as bytes, whatever they hold.
+/// `out[i] = table[indices[i]]`. Rows move as bytes of any type.
 pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
     let [rows, n] = *k.table.dims() else { return Ok(()) };
     let row_bytes = n * k.table.dtype.size() as usize;
@@ -17,7 +17,7 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
     let indices = unsafe { ctx.input::<i64>(&k.indices)? };
     let table = SharedMut::from_ptr(ctx.bytes(&k.table)?);
     let out = SharedMut::from_ptr(ctx.bytes(&k.out)?);
-    // Where each row begins, and each element of it, in bytes.
+    // Distances in bytes between rows, and between elements of a row.
     let size = k.table.dtype.size() as usize;
     let [row_step, step] = [0, 1].map(|axis| k.table.layout.strides()[axis] * size);
     let together = step == size || n == 1;
@@ -43,7 +43,7 @@ pub(crate) fn gather(ctx: &Context<'_>, k: &Gather) -> Result<()> {
     Ok(())
 }
 
-/// What an index outside the table reads as: NaN, 0 for integers.
+/// Fills a row whose index is outside the table: NaN, or 0 for integers.
 fn missing(dtype: DType, row: &mut [u8]) {
     let pattern: &[u8] = match dtype {
         DType::F64 => &f64::NAN.to_ne_bytes(),
@@ -62,8 +62,8 @@ pub(crate) fn scatter_add(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
     float_type!(k.out.dtype, T => scatter::<T>(ctx, k), else Ok(()))
 }
 
-/// Tasks own ranges of `out`'s rows (and of columns, where a row is huge) and look through all indices, so that the order of
-/// additions does not depend on threads. 16-bit rows are summed in f32, in the task's scratch.
+/// Tasks own ranges of `out`'s rows (and of columns, if a row is huge) and read all indices, so that the order of additions does not depend
+/// on threads. 16-bit rows are summed in f32, in the task's scratch.
 fn scatter<T: Float + Plain>(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
     let [rows, n] = *k.out.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one, and `out` is taken once.
@@ -75,7 +75,7 @@ fn scatter<T: Float + Plain>(ctx: &Context<'_>, k: &ScatterAdd) -> Result<()> {
     }
     let capacity = SCRATCH_BYTES / size_of::<T::Compute>();
     let columns = n.min(capacity);
-    // Few enough tasks that looking through the indices costs little, small enough that the rows fit the scratch.
+    // Few enough tasks that reading all indices costs little, and small enough that the rows fit the scratch.
     let rows_each = rows.div_ceil(16).max((4usize << 10).div_ceil(columns)).min(capacity / columns);
     let (row_tasks, column_tasks) = (rows.div_ceil(rows_each), n.div_ceil(columns));
     let out = SharedMut::new(out);

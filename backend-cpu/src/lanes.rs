@@ -6,14 +6,14 @@ use crate::element::{Float, Real, larger, smaller};
 use crate::simd::Isa;
 use crate::vector::{MAX_N, Vector};
 
-/// Elements that are summed in the compute type before their sum goes to f64 (or i64): so the error does not grow with
-/// the number of elements.
+/// Elements that are summed in the compute type before their sum is added in f64 (or i64), so that the error does not grow with the number
+/// of elements.
 pub(crate) const RUN: usize = 4096;
 
-/// How partial results become one.
+/// Rule that joins partial results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Join {
-    /// Their sum.
+    /// The sum.
     Add,
     /// The larger; NaN wins.
     Larger,
@@ -50,11 +50,11 @@ impl Join {
     }
 }
 
-/// What is done with each element (of up to three slices).
+/// Operation on each element (of up to three slices).
 pub(crate) trait Step<R: Real>: Copy {
-    /// How partial results become one.
+    /// Rule that joins partial results.
     const JOIN: Join = Join::Add;
-    /// The partial results after one more vector of elements.
+    /// Returns the partial results after one more vector of elements.
     fn step<V: Vector<R>>(self, partial: V, x: V, y: V, z: V) -> V;
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct LargestMagnitude;
 /// `Σ (x − mean)²`
 #[derive(Clone, Copy)]
 pub(crate) struct Deviations<R> {
-    /// What is subtracted.
+    /// Number that is subtracted.
     pub(crate) mean: R,
 }
 /// `Σ x·y`
@@ -85,13 +85,13 @@ pub(crate) struct Dot;
 /// `Σ x·(y − mean)`
 #[derive(Clone, Copy)]
 pub(crate) struct CentredDot<R> {
-    /// What is subtracted.
+    /// Number that is subtracted.
     pub(crate) mean: R,
 }
 /// `Σ x·y·(z − mean)`
 #[derive(Clone, Copy)]
 pub(crate) struct WeightedCentredDot<R> {
-    /// What is subtracted.
+    /// Number that is subtracted.
     pub(crate) mean: R,
 }
 
@@ -168,7 +168,7 @@ fn fold_vectors<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
     }
     let mut lanes = [start; MAX_N];
     if at < n {
-        // The last elements fill a vector that counts only as far as they go.
+        // The last elements fill a vector. Only as many of its results count as there are elements.
         let [x, y, z] = [tail::<T, V>(&xs[at..]), tail::<T, V>(&ys[at..]), tail::<T, V>(&zs[at..])];
         let last = step.step::<V>(V::splat(start), x, y, z);
         // SAFETY: there is room for `MAX_N` ≥ `V::N` numbers.
@@ -192,10 +192,10 @@ fn fold_vectors<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
     lanes[0]
 }
 
-// Functions, not closures: those are inlined at the compiler's pleasure, and one that is not is compiled for the least instruction set, which makes
-// a call of each operation on a vector.
+// Functions, not closures. The compiler may decide not to inline a closure. It is then compiled for the least instruction set, which makes a call
+// of each operation on a vector.
 
-/// The partial results after the vectors at `at`.
+/// Returns the partial results after the vectors at `at`.
 ///
 /// # Safety
 /// `V::N` elements from there on lie in each slice.
@@ -211,7 +211,7 @@ unsafe fn one<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
     step.step::<V>(partial, x, y, z)
 }
 
-/// Fewer than `V::N` elements, with zeros behind.
+/// Loads fewer than `V::N` elements, followed by zeros.
 #[inline(always)]
 fn tail<T: Float, V: Vector<T::Compute>>(rest: &[T]) -> V {
     let mut buffer = [T::put(T::Compute::default()); MAX_N];
@@ -220,7 +220,7 @@ fn tail<T: Float, V: Vector<T::Compute>>(rest: &[T]) -> V {
     unsafe { load::<T, V>(buffer.as_ptr()) }
 }
 
-/// A vector of a type's values, converted. (No const generics of associated constants: a buffer of the largest size serves.)
+/// Loads a vector of a type's values, converted. (Its buffer has the largest size, because const generics cannot use associated constants.)
 ///
 /// # Safety
 /// `V::N` elements lie at `src`.
@@ -276,7 +276,7 @@ mod tests {
     #[test]
     fn every_element_counts_once() {
         for n in [0usize, 1, 3, 7, 8, 9, 31, 32, 33, 40, 63, 64, 65, 200] {
-            // Small integers: sums are exact in any order.
+            // Small integers, so that sums are exact in any order.
             let xs: Vec<f32> = (0..n).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
             let ys: Vec<f32> = (0..n).map(|i| (i * 5 % 7) as f32).collect();
             let sum = |f: &dyn Fn(usize) -> f32| (0..n).map(f).sum::<f32>();

@@ -1,11 +1,11 @@
 //! The embedded default backend: the host's memory, its threads and its SIMD units.
 //!
-//! It is given a number of threads, and gives [`Cpu`]: segments of the host's memory, and every kernel of the contract in them.
+//! Input: a number of threads. Output: [`Cpu`], with segments of the host's memory, and every kernel of the contract on them.
 //!
 //! - Execution is synchronous: `launch` returns when the kernel is done.
-//! - Results are the same to the bit in every run on one machine: work is cut into pieces whose borders depend on sizes
-//!   alone, never on the number of threads, and partial results are combined in a fixed order.
-//! - A launch allocates nothing. Kernels that need room between passes use a fixed scratch, see
+//! - Results are the same to the bit in every run on one machine. Work is cut into pieces whose borders depend only on sizes, never on the
+//!   number of threads, and partial results are combined in a fixed order.
+//! - A launch allocates nothing. Kernels that need memory between passes use a fixed scratch, see
 //!   [`Backend::scratch_bytes`](memcore::backend::Backend::scratch_bytes).
 //!
 //! | file | what it holds |
@@ -53,7 +53,7 @@ mod view;
 
 pub use backend::Cpu;
 
-/// Memory of the host that could still be used, and that there is; `None` where the system does not say.
+/// Returns the free and the total memory of the host; `None` if the system does not report them.
 pub fn host_memory() -> Option<memcore::backend::MemoryInfo> {
     os::memory_info()
 }

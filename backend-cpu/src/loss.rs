@@ -12,7 +12,7 @@ pub(crate) fn nll_loss(ctx: &Context<'_>, k: &NllLoss) -> Result<()> {
     float_type!(k.log_probs.dtype, T => forward::<T>(ctx, k), else Ok(()))
 }
 
-/// A value of the loss's element type.
+/// Converts a value to the loss's element type.
 fn value<T: Float>(x: f64) -> T {
     T::put(<T::Compute as Number>::from_f64(x))
 }

@@ -1,10 +1,10 @@
-//! Elementary functions. In f32 they are branch-free polynomials, so that loops over them vectorise; in f64 the
-//! standard library's, or `libm`'s.
+//! Elementary functions. In f32 they are polynomials without branches, so that loops over them vectorise. In f64 they are those of the
+//! standard library, or of `libm`.
 //!
-//! Polynomials are minimax fits (Remez) of relative error, whose bound stands beside each; the reductions of the
-//! arguments are the classical ones (W. J. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980).
+//! Polynomials are minimax fits (Remez) of the relative error; its bound is given beside each. The reductions of the arguments are the
+//! classical ones (W. J. Cody, W. Waite, "Software Manual for the Elementary Functions", 1980).
 
-// Coefficients stand with the digits of their fit; the last ones round away.
+// Coefficients have all digits of their fit. The last digits are rounded away.
 #![allow(clippy::excessive_precision)]
 
 use crate::element::Real;
@@ -22,10 +22,10 @@ fn horner<S: Isa, const N: usize>(x: f32, c: [f32; N]) -> f32 {
     y
 }
 
-/// Adding and subtracting 1.5·2²³ rounds to the nearest integer, which then stands in the low bits of the sum.
+/// Adding and subtracting 1.5·2²³ rounds to the nearest integer, which is then in the low bits of the sum.
 const ROUND: f32 = 12582912.0;
 
-/// `eʳ` and `n` with `x = n·ln 2 + r`: `eʳ = 1 + r + r²·P(r)`, P's error 3.1e-9.
+/// Returns `eʳ` and `n` with `x = n·ln 2 + r`: `eʳ = 1 + r + r²·P(r)`, P's error 3.1e-9.
 #[inline(always)]
 fn exp_parts<S: Isa>(x: f32) -> (f32, i32) {
     let shifted = S::fma32(x, std::f32::consts::LOG2_E, ROUND);
@@ -36,14 +36,14 @@ fn exp_parts<S: Isa>(x: f32) -> (f32, i32) {
     (S::fma32(r * r, p, r) + 1.0, (shifted.to_bits() as i32).wrapping_sub(ROUND.to_bits() as i32))
 }
 
-/// `eˣ` to 1 ulp or 2. Overflows to ∞ and underflows gradually.
+/// `eˣ` to 1 or 2 ulp. Overflows to ∞ and underflows gradually.
 #[inline(always)]
 pub(crate) fn exp_f32<S: Isa>(x: f32) -> f32 {
-    // Comparisons that let NaN through.
+    // These comparisons let NaN through.
     let x = if x > 89.0 { 89.0 } else { x };
     let x = if x < -104.0 { -104.0 } else { x };
     let (y, n) = exp_parts::<S>(x);
-    // 2ⁿ in two factors: n reaches 128 and −150, beyond a float's exponents.
+    // 2ⁿ in two factors, because n reaches 128 and −150, beyond a float's exponents.
     let half = n >> 1;
     y * power_of_two(half) * power_of_two(n.wrapping_sub(half))
 }
@@ -227,7 +227,7 @@ mod tests {
     use super::*;
     use crate::simd::{Fused, Separate};
 
-    /// The largest error of `f` in units of the last place of `want`, over a fine grid of floats.
+    /// Returns the largest error of `f` in units of the last place of `want`, over a fine grid of floats.
     fn worst_ulps(low: f32, high: f32, f: impl Fn(f32) -> f32, want: impl Fn(f64) -> f64) -> f64 {
         let mut worst = 0.0f64;
         for i in 0..200_000 {

@@ -1,8 +1,8 @@
 //! Batched matrix products.
 //!
-//! The work is cut into tiles of the output whose borders depend on the sizes alone, and each tile is one task. The `gemm`
-//! crate computes a tile on one thread; products with a short side have loops of our own. Figures behind that, from
-//! two cores of an EPYC 7003 (AVX2), f32, GFLOP/s:
+//! The work is cut into tiles of the output whose borders depend only on the sizes; each tile is one task. The `gemm` crate computes a tile
+//! on one thread. Products with a short side have loops of our own. These figures are the reason, from two cores of an EPYC 7003 (AVX2),
+//! f32, GFLOP/s:
 //!
 //! | product | gemm, 1 thread | its own threads (2) | tiles (2) | other |
 //! |---|---|---|---|---|
@@ -17,12 +17,13 @@
 //! | \[4×128\]·\[128×57600\] | 11 | 16 | 30 | 75 (`combine_rows`) |
 //! | \[128×4\]·\[4×57600\] | 17 | 24 | 36 | 90 (`combine_rows`) |
 //!
-//! `private-gemm-x86` was within 10% of `gemm` (97, 82, 78 GFLOP/s on one thread for the first, second and fifth row), and is for x86 alone;
-//! `matrixmultiply` reached 70 to 90% of it. The library's own threading leaves small and batched products on one
-//! thread, and allocates panels of the whole operand; over tiles of at most 512² its panels stay below a megabyte. It is the only heap that a
-//! product uses, besides one buffer of the size of the L2 cache per thread that the library keeps.
+//! `private-gemm-x86` was within 10% of `gemm` (97, 82, 78 GFLOP/s on one thread for the first, second and fifth row), and is for x86 only;
+//! `matrixmultiply` reached 70 to 90% of it. The library's own threading leaves small and batched products on one thread, and allocates
+//! panels of the whole operand. Over tiles of at most 512² its panels stay below a megabyte. They are the only heap that a product uses,
+//! besides one buffer of the size of the L2 cache per thread that the library keeps.
 //!
-//! 16-bit floats go through `packed.rs`: bf16 by the processor's own products of pairs where it has them, else widened to f32 when they are packed.
+//! 16-bit floats go through `packed.rs`. bf16 uses the processor's own products of pairs if it has them. Otherwise 16-bit floats are widened to f32
+//! when they are packed.
 
 mod job;
 mod packed;
@@ -47,10 +48,10 @@ use tiles::{INLINE_MACS, even, for_each_tile};
 /// Longest side of an output tile.
 const TILE: usize = 512;
 
-/// A short side: up to so many rows, inner products beat GEMM's packing.
+/// Most rows of a short side for which inner products beat GEMM's packing.
 const SHORT_DOTS: usize = 32;
 
-/// A short side: up to so many rows or terms, sums of rows beat GEMM's packing.
+/// Most rows or terms of a short side for which sums of rows beat GEMM's packing.
 const SHORT_ROWS: usize = 8;
 
 /// Runs a [`Matmul`].
@@ -84,21 +85,21 @@ pub(crate) fn matmul(ctx: &Context<'_>, call: &Matmul) -> Result<()> {
     }
 }
 
-/// How a tile is computed.
+/// Algorithm for a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Inner products of rows: both operands have contiguous rows along k, one of them few.
+    /// Inner products of rows: both operands have contiguous rows along k, and one has few rows.
     Dots,
-    /// Sums of scaled rows of `b`: few rows in `out`, or few in `b`.
+    /// Sums of scaled rows of `b`: `out` or `b` has few rows.
     Rows,
-    /// The library.
+    /// The GEMM library.
     Gemm,
 }
 
 fn way<T>(job: &Job<T, T>) -> Way {
     let [m, n, k] = job.sizes;
     if m * n * k < 4096 {
-        // The library has little to set up.
+        // The library has little setup.
         Way::Gemm
     } else if has_dots() && job.a.0.col == 1 && job.b.0.row == 1 && m.min(n) <= SHORT_DOTS && k >= 64 {
         Way::Dots
@@ -109,17 +110,17 @@ fn way<T>(job: &Job<T, T>) -> Way {
     }
 }
 
-/// Rows and columns of an output tile.
+/// Returns the rows and columns of an output tile.
 fn tile_sizes(way: Way, batch: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
-    // Largest tile, least multiply-adds in one, what its sides are multiples of, and in which proportion they are best: the library is 2 to 5% faster on
-    // tall tiles than on square or wide ones.
+    // Largest tile; fewest multiply-adds in one; unit of its sides; best proportion of its sides. The library is 2 to 5% faster on tall tiles than on
+    // square or wide ones.
     let (mut tile, least, unit, best) = match way {
         Way::Dots => ([m.min(TILE), n.min(TILE)], 32 << 10, [8, 8], [1, 1]),
         Way::Rows => ([m.min(TILE), n.min(8 * TILE)], 128 << 10, [8, 256], [1, 32]),
         Way::Gemm => ([m.min(TILE), n.min(TILE)], 4 << 20, [8, 16], [4, 1]),
     };
     let count = |t: [usize; 2]| batch * m.div_ceil(t[0]) * n.div_ceil(t[1]);
-    // Enough tiles for many threads where each is worth it, and for a few in any case.
+    // Enough tiles for many threads if each is worth it, and for a few in any case.
     let wanted = |t: [usize; 2]| match t[0] * t[1] * k {
         macs if macs > 2 * least => 32,
         macs if macs >= 2 * INLINE_MACS.max(least / 16) => 4,
@@ -133,7 +134,7 @@ fn tile_sizes(way: Way, batch: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
         }
         tile[side] = half;
     }
-    // Even pieces.
+    // Pieces of sizes as equal as possible.
     [even(m, tile[0], unit[0]), even(n, tile[1], unit[1])]
 }
 
@@ -153,7 +154,7 @@ unsafe fn one_tile<T: Dots>(job: &Job<T, T>, way: Way, batch: usize, rows: Range
     let a = job.a.0.skip(batch * job.a.1).at(rows.start, 0);
     let b = job.b.0.skip(batch * job.b.1).at(0, cols.start);
     let out = job.out.0.skip(batch * job.out.1).at(rows.start, cols.start);
-    // The library scales `out` itself; everything else starts from what the product is added to.
+    // The library scales `out` itself. All other algorithms start from the value to which the product is added.
     let (zero, one) = (T::default(), T::from_f64(1.0));
     let mut keep = job.beta;
     if let Some(bias) = job.bias {
@@ -175,7 +176,7 @@ unsafe fn one_tile<T: Dots>(job: &Job<T, T>, way: Way, batch: usize, rows: Range
     }
 }
 
-/// Sets a tile to `beta·out + bias`; what it held is not read when `beta` is 0.
+/// Sets a tile to `beta·out + bias`. Its contents are not read if `beta` is 0.
 ///
 /// # Safety
 /// The tile lies in the output, has contiguous rows, and no one else touches it; `bias` has a contiguous value for each column.

@@ -6,14 +6,14 @@ use memmap2::{MmapOptions, MmapRaw};
 
 use crate::os;
 
-/// Every block starts at a multiple of this: a cache line, and the widest vector.
+/// Alignment of blocks: a cache line, and the widest vector.
 pub(crate) const ALIGNMENT: u64 = 64;
 
-/// Segments from this size on are backed by huge pages where the system has them: a fault per 2 MiB instead of one
-/// per 4 KiB, and fewer misses of the address cache.
+/// Size from which segments are backed by huge pages if the system has them: one fault per 2 MiB instead of one per 4 KiB, and fewer TLB
+/// misses.
 const HUGE_BYTES: u64 = 2 << 20;
 
-/// The system is asked again how much memory is free after this much was handed out.
+/// Bytes that may be handed out before the system is asked again for its free memory.
 const RECHECK_BYTES: u64 = 64 << 20;
 
 struct Segment {
@@ -25,9 +25,9 @@ struct Segment {
 pub(crate) struct Table {
     segments: SegmentTable<Segment>,
     held_bytes: u64,
-    /// Handed out since the system was last asked.
+    /// Bytes handed out since the system was last asked.
     unchecked_bytes: u64,
-    /// What no segment can exceed.
+    /// Largest size of a segment.
     pub(crate) max_segment_bytes: u64,
 }
 
@@ -37,13 +37,13 @@ impl Table {
         Self {
             segments: SegmentTable::default(),
             held_bytes: 0,
-            // The first allocation asks.
+            // So that the first allocation asks the system.
             unchecked_bytes: RECHECK_BYTES,
             max_segment_bytes,
         }
     }
 
-    /// Takes `bytes` from the system.
+    /// Allocates `bytes` from the system.
     pub(crate) fn alloc(&mut self, bytes: u64) -> Result<SegmentId> {
         if bytes > self.max_segment_bytes {
             return Err(Error::TooLarge { requested_bytes: bytes, limit_bytes: self.max_segment_bytes });
@@ -53,13 +53,13 @@ impl Table {
         self.insert(pages, bytes)
     }
 
-    /// Reserves addresses without memory behind them: pages that nothing touches take none.
+    /// Reserves addresses without memory. Pages that nothing touches take none.
     pub(crate) fn reserve(&mut self, bytes: u64) -> Result<SegmentId> {
         let pages = map_pages(bytes)?;
         self.insert(pages, 0)
     }
 
-    /// Accounts `bytes` more as usable in a reserved segment.
+    /// Counts `bytes` more as usable in a reserved segment.
     pub(crate) fn map(&mut self, id: SegmentId, offset: u64, bytes: u64) -> Result<()> {
         let len = self.segments.get(id)?.pages.len() as u64;
         if offset.checked_add(bytes).is_none_or(|end| end > len) {
@@ -71,7 +71,7 @@ impl Table {
         Ok(())
     }
 
-    /// Gives the pages of `offset..offset + bytes` back to the system.
+    /// Returns the pages of `offset..offset + bytes` to the system.
     pub(crate) fn unmap(&mut self, id: SegmentId, offset: u64, bytes: u64) {
         let Ok(segment) = self.segments.get_mut(id) else { return };
         let bytes = bytes.min(segment.held_bytes);
@@ -80,21 +80,21 @@ impl Table {
         self.held_bytes -= bytes;
     }
 
-    /// Gives a segment back; an unknown id is ignored.
+    /// Frees a segment. An unknown id is ignored.
     pub(crate) fn free(&mut self, id: SegmentId) {
         if let Some(segment) = self.segments.remove(id) {
             self.held_bytes -= segment.held_bytes;
         }
     }
 
-    /// What is free and total, after what this process holds but has not touched yet.
+    /// Returns free and total bytes. Memory that this process holds but has not touched yet does not count as free.
     pub(crate) fn memory_info(&self) -> Option<MemoryInfo> {
         let info = os::memory_info()?;
         let untouched = self.held_bytes.saturating_sub(os::resident_bytes().unwrap_or(0));
         Some(MemoryInfo { free_bytes: info.free_bytes.saturating_sub(untouched), ..info })
     }
 
-    /// The address of `region`, which lies inside its segment.
+    /// Returns the address of `region`, which must lie inside its segment.
     pub(crate) fn address(&self, region: Region) -> Result<*mut u8> {
         let segment = self.segments.get(region.segment)?;
         match region.offset.checked_add(region.len) {
@@ -114,8 +114,8 @@ impl Table {
         Ok(id)
     }
 
-    /// Refuses what would not fit: the system itself would promise the pages and kill the process when it touches
-    /// them. Asking costs tens of microseconds, so small allocations are added up first.
+    /// Refuses allocations that would not fit: the system itself would promise the pages, and kill the process when it touches them. Asking
+    /// costs tens of microseconds, so that small allocations are added up first.
     fn check_room(&mut self, bytes: u64) -> Result<()> {
         self.unchecked_bytes = self.unchecked_bytes.saturating_add(bytes);
         if self.unchecked_bytes < RECHECK_BYTES {
@@ -130,7 +130,7 @@ impl Table {
     }
 }
 
-/// Anonymous pages, zero until touched.
+/// Maps anonymous pages, which are zero until touched.
 fn map_pages(bytes: u64) -> Result<MmapRaw> {
     let full = || Error::DeviceFull { requested_bytes: bytes, free_bytes: os::memory_info().map(|i| i.free_bytes) };
     let len = usize::try_from(bytes).map_err(|_| full())?;
@@ -138,13 +138,13 @@ fn map_pages(bytes: u64) -> Result<MmapRaw> {
     let pages = MmapRaw::from(pages);
     #[cfg(target_os = "linux")]
     if bytes >= HUGE_BYTES {
-        // Only advice: a system without huge pages works as well.
+        // This is only advice: the code works on systems without huge pages too.
         let _ = pages.advise(memmap2::Advice::HugePage);
     }
     Ok(pages)
 }
 
-/// Gives pages back while their addresses stay ours.
+/// Returns pages to the system and keeps their addresses.
 fn discard(pages: &MmapRaw, offset: u64, bytes: u64) {
     #[cfg(unix)]
     if bytes > 0 && offset + bytes <= pages.len() as u64 {

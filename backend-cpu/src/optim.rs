@@ -14,7 +14,7 @@ use crate::view::{Context, SharedMut};
 /// Elements per task.
 const PIECE: usize = 16 << 10;
 
-/// Calls `f(tensor, start, len)` for the pieces of many tensors of these sizes, in parallel when they are many elements in all.
+/// Calls `f(tensor, start, len)` for the pieces of many tensors of these sizes, in parallel if there are many elements in all.
 fn for_pieces(
     ctx: &Context<'_>,
     count: usize,
@@ -56,7 +56,7 @@ fn skips(ctx: &Context<'_>, found_inf: &Option<Operand>) -> Result<bool> {
     found_inf.as_ref().map_or(Ok(false), |f| Ok(read_f32(ctx, f)? != 0.0))
 }
 
-/// Elements `start..start + len` of an operand that one task updates.
+/// Returns elements `start..start + len` of an operand that one task updates.
 ///
 /// # Safety
 /// They are this task's alone.
@@ -72,7 +72,7 @@ unsafe fn part<'a, T: Element>(
     Ok(unsafe { all.part(start, len) })
 }
 
-/// An SGD step over all parameters.
+/// Runs an SGD step over all parameters.
 pub(crate) fn sgd_step(ctx: &Context<'_>, k: &SgdStep) -> Result<()> {
     if skips(ctx, &k.found_inf)? {
         return Ok(());
@@ -135,7 +135,7 @@ fn sgd_momentum_body<S: Isa, T: Float>(k: &SgdStep, param: &mut [T], grad: &[T],
     for ((p, g), b) in param.iter_mut().zip(grad).zip(buffer) {
         let x = p.get();
         let g = x.fma::<S>(decay, sign * g.get());
-        // The first step fills the buffer, whatever it held.
+        // The first step fills the buffer, whatever its contents.
         let m = if k.first_step { g } else { momentum.fma::<S>(b.get(), fresh * g) };
         let g = if k.nesterov { momentum.fma::<S>(m, g) } else { m };
         *b = T::put(m);
@@ -146,9 +146,9 @@ fn sgd_momentum_body<S: Isa, T: Float>(k: &SgdStep, param: &mut [T], grad: &[T],
 /// The scalars of an Adam step, in the compute type.
 struct Adam<C> {
     sign: C,
-    /// Added to the gradient, per parameter (Adam).
+    /// Weight decay that is added to the gradient, per parameter (Adam).
     decay: C,
-    /// What the parameter is multiplied with first (AdamW).
+    /// Factor by which the parameter is multiplied first (AdamW).
     shrink: C,
     one_minus_beta1: C,
     beta2: C,
@@ -176,7 +176,7 @@ impl<C: Real> Adam<C> {
         }
     }
 
-    /// Updates the moments from a gradient and gives the (shrunk) parameter.
+    /// Updates the moments from a gradient, and returns them with the (shrunk) parameter.
     #[inline(always)]
     fn moments<S: Isa>(&self, p: C, g: C, m: C, v: C) -> (C, C, C) {
         let p = p * self.shrink;
@@ -186,7 +186,7 @@ impl<C: Real> Adam<C> {
         (p, m, v)
     }
 
-    /// The new parameter.
+    /// Returns the new parameter.
     #[inline(always)]
     fn step<S: Isa>(&self, p: C, m: C, v: C) -> C {
         let denominator = v.sqrt().fma::<S>(self.inv_correction, self.eps);
@@ -229,7 +229,7 @@ fn adam_max_body<S: Isa, T: Float>(
     }
 }
 
-/// An Adam or AdamW step over all parameters.
+/// Runs an Adam or AdamW step over all parameters.
 pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
     if skips(ctx, &k.found_inf)? {
         return Ok(());
@@ -261,7 +261,7 @@ fn adam_piece<T: Float>(ctx: &Context<'_>, k: &AdamStep, t: &AdamTensors, start:
     Ok(())
 }
 
-/// `grad *= inv_scale`, and whether one of them is not finite.
+/// `grad *= inv_scale`. Also finds out whether a gradient is not finite.
 pub(crate) fn unscale(ctx: &Context<'_>, k: &Unscale) -> Result<()> {
     let inv_scale = read_f32(ctx, &k.inv_scale)? as f64;
     let found = AtomicBool::new(false);

@@ -1,9 +1,8 @@
-//! What the operating system says of the machine's memory.
+//! Memory of the machine, as the operating system reports it.
 
 use memcore::backend::MemoryInfo;
 
-/// Memory that could still be used and memory that there is: the machine's, or this process's control group's
-/// where that is less. `None` where the system has no `/proc`.
+/// Returns free and total memory: of the machine, or of this process's control group if that is less. `None` if the system has no `/proc`.
 pub(crate) fn memory_info() -> Option<MemoryInfo> {
     let meminfo = std::fs::read_to_string("/proc/meminfo").ok()?;
     let machine = MemoryInfo { free_bytes: kib(&meminfo, "MemAvailable:")?, total_bytes: kib(&meminfo, "MemTotal:")? };
@@ -16,26 +15,26 @@ pub(crate) fn memory_info() -> Option<MemoryInfo> {
     })
 }
 
-/// Bytes of this process that are in memory now.
+/// Returns the bytes of this process that are resident in memory now.
 pub(crate) fn resident_bytes() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     kib(&status, "VmRSS:")
 }
 
-/// The figure of a line such as `MemTotal:  24684096 kB`, in bytes.
+/// Reads the number in a line such as `MemTotal: 24684096 kB`, in bytes.
 fn kib(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The limit of the control group (version 2) that this process runs in; `None` without one.
+/// Returns the limit of the control group (version 2) in which this process runs; `None` without one.
 fn control_group() -> Option<MemoryInfo> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
     let read = |file: &str| -> Option<u64> {
         std::fs::read_to_string(format!("/sys/fs/cgroup{path}/{file}")).ok()?.trim().parse().ok()
     };
-    // "max" does not parse: no limit.
+    // "max" does not parse, and means no limit.
     let total_bytes = read("memory.max")?;
     Some(MemoryInfo { free_bytes: total_bytes.saturating_sub(read("memory.current")?), total_bytes })
 }

@@ -1,5 +1,5 @@
-//! Max and average pooling and their gradients. Both directions go by rows of what they write, so that every element
-//! is written by one task, and sums of overlapping windows are taken in the compute type in a fixed order.
+//! Max and average pooling and their gradients. Both directions go by rows of their output, so that every element is written by one task.
+//! Sums of overlapping windows are taken in the compute type in a fixed order.
 
 use std::ops::Range;
 
@@ -13,20 +13,20 @@ use crate::view::{Context, SharedMut};
 
 /// Visits of window elements per task.
 const TASK: usize = 16 << 10;
-/// Columns that are worked on together.
+/// Columns that are processed together.
 const BLOCK: usize = 128;
 
-/// Whether positions of a plane of `x` fit 32 bits.
+/// True if positions in a plane of `x` fit 32 bits.
 pub(crate) fn supports(x: &Operand) -> bool {
     x.dims()[2].saturating_mul(x.dims()[3]) < u32::MAX as usize
 }
 
-/// A window for each element of `out`: its maximum and where that is, or its mean.
+/// Reduces a window for each element of `out`: to its maximum and position, or to its mean.
 pub(crate) fn pool2d(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
     float_type!(k.x.dtype, T => forward::<T>(ctx, k), else Ok(()))
 }
 
-/// The gradient of [`pool2d`], gathered by each element of the input.
+/// Gradient of [`pool2d`]: each element of the input gathers it.
 pub(crate) fn pool2d_grad(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
     float_type!(k.grad.dtype, T => backward::<T>(ctx, k), else Ok(()))
 }
@@ -45,14 +45,14 @@ impl Shape {
         Self { geometry, input: [x[2], x[3]], output: [y[2], y[3]] }
     }
 
-    /// Windows of 2 by 2 that tile the plane: the common case.
+    /// True if windows of 2 by 2 tile the plane, which is the common case.
     #[inline(always)]
     fn halves(&self) -> bool {
         let g = &self.geometry;
         g.window == [2, 2] && g.stride == [2, 2] && g.padding == [0, 0]
     }
 
-    /// Positions along `axis` that window `i` covers inside the plane.
+    /// Returns the positions along `axis` that window `i` covers inside the plane.
     #[inline(always)]
     fn covered(&self, axis: usize, i: usize) -> Range<usize> {
         let g = &self.geometry;
@@ -60,7 +60,7 @@ impl Shape {
         first.saturating_sub(padding)..(first + g.window[axis]).saturating_sub(padding).min(self.input[axis])
     }
 
-    /// Windows along `axis` that cover any of some positions.
+    /// Returns the windows along `axis` that cover any of these positions.
     #[inline(always)]
     fn covering(&self, axis: usize, at: Range<usize>) -> Range<usize> {
         let g = &self.geometry;
@@ -68,7 +68,7 @@ impl Shape {
         first..((at.end + g.padding[axis] - 1) / g.stride[axis] + 1).min(self.output[axis])
     }
 
-    /// Windows among `windows` whose column `kj` lies in `columns`.
+    /// Returns the windows among `windows` whose column `kj` lies in `columns`.
     #[inline(always)]
     fn inside(&self, kj: usize, windows: &Range<usize>, columns: &Range<usize>) -> Range<usize> {
         let (stride, padding) = (self.geometry.stride[1], self.geometry.padding[1]);
@@ -81,20 +81,20 @@ impl Shape {
         start..reaching(columns.end).min(windows.end).max(start)
     }
 
-    /// Position of column `kj` of window `j`, which lies inside the plane.
+    /// Returns the position of column `kj` of window `j`, which must lie inside the plane.
     #[inline(always)]
     fn column(&self, j: usize, kj: usize) -> usize {
         j * self.geometry.stride[1] + kj - self.geometry.padding[1]
     }
 }
 
-/// The columns of a row of `n`, in blocks.
+/// Returns the columns of a row of `n`, in blocks.
 #[inline(always)]
 fn blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(n))
 }
 
-/// `f(a, x)` for items of `acc` and every `stride`-th of `line`.
+/// Calls `f(a, x)` for the items of `acc` and every `stride`-th element of `line`.
 #[inline(always)]
 fn each<A, T: Copy>(acc: impl Iterator<Item = A>, line: &[T], stride: usize, mut f: impl FnMut(A, T)) {
     if stride == 1 {
@@ -145,17 +145,17 @@ fn backward<T: Float>(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
 }
 
 simd! {
-    /// Rows `rows` of all planes' results.
+    /// Computes rows `rows` of all planes' results.
     fn max_rows<T: Float>(shape: Shape, x: &[T], rows: Range<usize>, out: &mut [T], indices: &mut [i64]) = max_rows_body;
     fn average_rows<T: Float>(shape: Shape, x: &[T], rows: Range<usize>, out: &mut [T]) = average_rows_body;
-    /// Rows `rows` of all planes' gradients.
+    /// Computes rows `rows` of all planes' gradients.
     fn max_grad_rows<T: Float>(
         shape: Shape, grad: &[T], indices: &[i64], rows: Range<usize>, out: &mut [T],
     ) = max_grad_rows_body;
     fn average_grad_rows<T: Float>(shape: Shape, grad: &[T], rows: Range<usize>, out: &mut [T]) = average_grad_rows_body;
 }
 
-/// Whether a later element takes an earlier one's place: by being larger, or the first NaN.
+/// True if a later element replaces an earlier one: if it is larger, or the first NaN.
 #[inline(always)]
 fn beats<R: Real>(new: R, old: R) -> bool {
     (new > old) | (new.is_nan() & !old.is_nan())
@@ -177,7 +177,7 @@ fn max_rows_body<S: Isa, T: Float>(shape: Shape, x: &[T], rows: Range<usize>, ou
     }
 }
 
-/// Windows of 2 by 2 in the rows `upper` and `lower`, the first of which begins at position `first` of its plane.
+/// Reduces windows of 2 by 2 in the rows `upper` and `lower`. The first row begins at position `first` of its plane.
 #[inline(always)]
 fn max_of_pairs<T: Float>(upper: &[T], lower: &[T], first: usize, out: &mut [T], indices: &mut [i64]) {
     let width = upper.len() as u32;
@@ -200,7 +200,7 @@ fn max_block<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize
     const NOWHERE: u32 = u32::MAX;
     let (w, [_, stride]) = (shape.input[1], shape.geometry.stride);
     let mut best = [T::Compute::LOWEST; BLOCK];
-    // Positions of planes that are supported fit 32 bits, which compare and select as fast as floats do.
+    // Positions in supported planes fit 32 bits, which compare and select as fast as floats.
     let mut places = [NOWHERE; BLOCK];
     for y in shape.covered(0, i) {
         for kj in 0..shape.geometry.window[1] {
@@ -214,7 +214,7 @@ fn max_block<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize
             let so_far = best[here.clone()].iter_mut().zip(&mut places[here]);
             each(so_far, &plane[first..(y + 1) * w], stride, |(best, place), x| {
                 let x = x.get();
-                // Not only what is larger: the first of several −∞ is found too.
+                // Takes the first element of a window too, so that the first of several −∞ is found.
                 let take = beats(x, *best) | (*place == NOWHERE);
                 *best = if take { x } else { *best };
                 *place = if take { at } else { *place };
@@ -251,7 +251,7 @@ fn average_rows_body<S: Isa, T: Float>(shape: Shape, x: &[T], rows: Range<usize>
     }
 }
 
-/// Sums of the windows `block` of row `i`: of each window's rows first, which keeps the error of large windows small.
+/// Sums the windows `block` of row `i`: each window's rows first, which keeps the error of large windows small.
 #[inline(always)]
 fn block_sums<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize>) -> [T::Compute; BLOCK] {
     let (w, [_, stride]) = (shape.input[1], shape.geometry.stride);

@@ -1,4 +1,4 @@
-//! int8 rows with one scale each.
+//! int8 rows with one scale per row.
 
 use memcore::backend::kernel::{DequantizeInt8, MatmulInt8, QuantizeInt8};
 use memcore::error::Result;
@@ -13,7 +13,7 @@ use crate::view::{Context, SharedMut};
 /// Elements per task.
 const TASK: usize = 16 << 10;
 
-/// Per row: `scale = max|x| / 127`, `out = round(x/scale)`.
+/// For each row: `scale = max|x| / 127`, `out = round(x/scale)`.
 pub(crate) fn quantize_int8(ctx: &Context<'_>, k: &QuantizeInt8) -> Result<()> {
     float_type!(k.x.dtype, T => quantize::<T>(ctx, k), else Ok(()))
 }
@@ -71,14 +71,14 @@ fn quantize_row_body<S: Isa, T: Float>(x: &[T], out: &mut [i8]) -> f32 {
     let largest = fold::<S, T>(LargestMagnitude, x).to_f64() as f32;
     let scale = if largest <= 0.0 { 1.0 } else { largest / 127.0 };
     for (o, &x) in out.iter_mut().zip(x) {
-        // A division, not a product with the inverse: ties must fall where the contract says.
+        // A division, not a product with the inverse, because ties must fall as in the contract.
         *o = nearest_i8((to_f32(x) / scale).clamp(-127.0, 127.0));
     }
     scale
 }
 
-/// The nearest integer to a number from −127 to 127, the even one of two; 0 for NaN. Where the last place is 1, the sum rounds
-/// so itself, and its low byte is the integer: a loop of conversions that saturate would not be made of vectors.
+/// Returns the nearest integer to a number from −127 to 127; of two, the even one; 0 for NaN. If the last place is worth 1, the sum itself
+/// rounds this way, and its low byte is the integer. A loop of saturating conversions would not be vectorised.
 #[inline(always)]
 fn nearest_i8(x: f32) -> i8 {
     const LAST_PLACE_IS_ONE: f32 = 12_582_912.0; // 1.5·2²³
@@ -94,12 +94,12 @@ fn dequantize_row_body<S: Isa, T: Float>(x: &[i8], scale: f32, out: &mut [T]) {
     }
 }
 
-/// `out = x @ (weight·scale)ᵀ + bias`, block by block in the thread's scratch: neither operand is widened as a whole.
+/// `out = x @ (weight·scale)ᵀ + bias`, block by block in the thread's scratch, so that neither operand is widened as a whole.
 pub(crate) fn matmul_int8(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {
     float_type!(k.x.dtype, T => int8_product::<T>(ctx, k), else Ok(()))
 }
 
-/// Rows of `x`, rows of the weight, and terms of one block.
+/// Sizes of a block: rows of `x`, rows of the weight, and terms.
 const BLOCK: [usize; 3] = [128, 128, 256];
 
 fn int8_product<T: Float>(ctx: &Context<'_>, k: &MatmulInt8) -> Result<()> {

@@ -1,4 +1,5 @@
-//! Philox words, uniforms and dropout. The contract states the arithmetic exactly: these have the same bits everywhere.
+//! Philox words, uniform numbers and dropout. The contract states the arithmetic exactly, so that results have the same bits on every
+//! backend.
 
 use memcore::DType;
 use memcore::backend::kernel::{Dropout, DropoutGrad, Random, RandomKind};
@@ -9,13 +10,13 @@ use crate::simd::{Isa, simd};
 use crate::stream::{BLOCK, Block, Reader, Writer, for_blocks};
 use crate::view::Context;
 
-/// Counters whose blocks are computed side by side.
+/// Number of counters whose blocks are computed side by side.
 const WIDTH: usize = 32;
 
-/// Counters whose state fits the registers.
+/// Number of counters whose state fits the registers.
 const LANES: usize = 8;
 
-/// Words from one call of [`words`].
+/// Number of words from one call of [`words`].
 const WORDS: usize = 4 * WIDTH;
 
 const _: () = assert!(BLOCK.is_multiple_of(WORDS));
@@ -29,7 +30,7 @@ simd! {
 fn words_body<S: Isa>(seed: u64, counter: u64, out: &mut [u32; WORDS]) {
     const MULTIPLIERS: [u64; 2] = [0xD251_1F53, 0xCD9E_8D57];
     const WEYL: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
-    // Words sit in the low halves of u64, whose high halves are garbage: the products are then single instructions.
+    // Words are in the low halves of u64, whose high halves are garbage, so that the products are single instructions.
     const LOW: u64 = u32::MAX as u64;
     for (group, out) in out.chunks_exact_mut(4 * LANES).enumerate() {
         let (mut k0, mut k1) = (seed as u32, (seed >> 32) as u32);
@@ -126,7 +127,7 @@ simd! {
 fn scale_uniform_body<S: Isa, R: Real>(words: &[u32], low: R, high: R, out: &mut [R]) {
     let range = high - low;
     for (o, &w) in out.iter_mut().zip(words) {
-        // Two roundings, never fused: the same bits on every processor.
+        // Two roundings, never fused, so that every processor gives the same bits.
         *o = low + range * R::from_f64(uniform(w) as f64);
     }
 }
@@ -211,7 +212,7 @@ fn dropout_grad_t<T: Float>(ctx: &Context<'_>, k: &DropoutGrad) -> Result<()> {
 mod tests {
     use super::*;
 
-    /// The vectors of Random123's known-answer tests for philox4x32-10.
+    /// Vectors of Random123's known-answer tests for philox4x32-10.
     #[test]
     fn philox_gives_the_known_answers() {
         let mut out = [0; WORDS];

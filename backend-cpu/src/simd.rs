@@ -1,29 +1,29 @@
-//! One source, several instruction sets: loops are written plainly over slices, compiled once per set, and the best
-//! one that the processor has is called.
+//! One source for several instruction sets. Loops are written plainly over slices and compiled once per set. The best set of the processor
+//! is called.
 //!
-//! A kernel's inner loop is an `#[inline(always)] fn body<S: Isa, ..>(..)`; [`simd!`] makes the function that callers use.
-//! Everything that such a body calls must be `#[inline(always)]` too, or it is compiled for the least instruction set: also no
-//! iterator adaptors whose closures hold arithmetic (`map(..).sum()`); `for` loops over zipped slices are fine.
+//! A kernel's inner loop is an `#[inline(always)] fn body<S: Isa, ..>(..)`; [`simd!`] makes the function that callers use. Everything that
+//! such a body calls must be `#[inline(always)]` too, or it is compiled for the least instruction set. So a body uses no iterator adaptors
+//! whose closures contain arithmetic (`map(..).sum()`); `for` loops over zipped slices are fine.
 
 use crate::vector::{Plain4, Vector};
 
-/// What differs between instruction sets at the level of one operation.
+/// Operations that differ between instruction sets.
 pub(crate) trait Isa: Copy {
-    /// Its vectors of f32.
+    /// Vectors of f32.
     type F32: Vector<f32>;
-    /// Its vectors of f64.
+    /// Vectors of f64.
     type F64: Vector<f64>;
-    /// `a·b + c`, rounded once where the set has the instruction.
+    /// `a·b + c`, rounded once if the set has the instruction.
     fn fma32(a: f32, b: f32, c: f32) -> f32;
-    /// `a·b + c`, rounded once where the set has the instruction.
+    /// `a·b + c`, rounded once if the set has the instruction.
     fn fma64(a: f64, b: f64, c: f64) -> f64;
 }
 
-/// No fused multiply-add: without the instruction, a call of the library's takes a hundred times as long.
+/// No fused multiply-add. Without the instruction, a call of the library's function takes a hundred times as long.
 #[derive(Clone, Copy)]
 pub(crate) struct Separate;
 
-/// Fused multiply-add; on x86 also AVX2 and F16C, so that only functions compiled for these may name it.
+/// Fused multiply-add. On x86 it also means AVX2 and F16C, so that only functions compiled for these may name it.
 #[derive(Clone, Copy)]
 pub(crate) struct Fused;
 
@@ -59,10 +59,10 @@ impl Isa for Fused {
     }
 }
 
-/// The instruction sets that bodies are compiled for.
+/// Instruction sets for which bodies are compiled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Level {
-    /// What every processor of the architecture has.
+    /// Instructions that every processor of the architecture has.
     Baseline,
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
@@ -72,7 +72,7 @@ pub(crate) enum Level {
     Avx512,
 }
 
-/// The best set that this processor has. Cached by the standard library: two loads.
+/// Returns the best set of this processor. The standard library caches it: two loads.
 #[inline]
 pub(crate) fn level() -> Level {
     #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! Softmax and log-softmax. Rows are read and written block by block, so one source serves all types and in place; rows of 16-bit floats have their own
-//! (`narrow.rs`).
+//! Softmax and log-softmax. Rows are read and written block by block, so that one source serves all types, also in place. Rows of 16-bit floats have
+//! a source of their own (`narrow.rs`).
 
 mod columns;
 mod narrow;
@@ -17,7 +17,7 @@ use crate::stream::{BLOCK, Block, Reader, Writer, load_f64};
 use crate::view::{Context, SharedMut};
 use columns::TASK;
 
-/// Runs `$body` with `$T` one of the 16-bit floats.
+/// Runs `$body` with `$T` as one of the 16-bit floats.
 macro_rules! half_type {
     ($dtype:expr, $T:ident => $body:expr) => {
         if $dtype == DType::F16 {
@@ -48,7 +48,7 @@ pub(crate) fn softmax(ctx: &Context<'_>, k: &Softmax) -> Result<()> {
     float_type!(k.x.dtype, T => forward_f32::<T>(ctx, k), else Ok(()))
 }
 
-/// Types that are computed in f32.
+/// Runs the kernel for types that are computed in f32.
 fn forward_f32<T: Float>(ctx: &Context<'_>, k: &Softmax) -> Result<()>
 where
     T::Compute: Source,
@@ -56,7 +56,7 @@ where
     forward(ctx, k, Reader::of::<T>(ctx, &k.x, &k.out)?)
 }
 
-/// A reader in f64 of floats of any type: what a kernel computes in when its result is f64.
+/// Returns a reader of floats of any type in f64, the compute type if the result is f64.
 fn f64_reader(ctx: &Context<'_>, x: &Operand, out: &Operand) -> Result<Reader<f64>> {
     if x.dtype == DType::F64 {
         return Reader::of::<f64>(ctx, x, out);
@@ -64,7 +64,7 @@ fn f64_reader(ctx: &Context<'_>, x: &Operand, out: &Operand) -> Result<Reader<f6
     float_type!(x.dtype, T => Reader::with(ctx, x, out, load_f64::<T>), else Reader::of::<f64>(ctx, x, out))
 }
 
-/// A writer of `C` into floats of any type.
+/// Returns a writer of `C` into floats of any type.
 fn writer<C: Real + Source>(ctx: &Context<'_>, out: &Operand) -> Result<Writer<C>> {
     if <C as crate::view::Stored>::holds(out.dtype) {
         return Writer::of::<C>(ctx, out);
@@ -90,7 +90,7 @@ fn forward<C: Real + Source>(ctx: &Context<'_>, k: &Softmax, x: Reader<C>) -> Re
     Ok(())
 }
 
-/// One row, which begins at element `first`.
+/// Computes one row, which begins at element `first`.
 ///
 /// # Safety
 /// The row exists and is ours alone to write.
@@ -111,7 +111,7 @@ unsafe fn forward_row<C: Real>(log: bool, x: &Reader<C>, out: &Writer<C>, first:
         max = larger(max, row_max(unsafe { x.read(start, len, &mut a) }));
     }
     if !log && out.is_direct() {
-        // The exponentials wait in the output until their sum is known.
+        // The exponentials stay in the output until their sum is known.
         let mut sum = 0.0;
         for (start, len) in blocks() {
             // SAFETY: passed on to the caller.
@@ -169,7 +169,7 @@ fn row_max_body<S: Isa, R: Real>(x: &[R]) -> R {
 fn whole_row_body<S: Isa, R: Real>(log: bool, x: &[R], out: &mut [R]) {
     let max = row_max_body::<S, R>(x);
     if log {
-        // The exponentials are in the way of the result, which is written last.
+        // The exponentials overwrite the place of the result, which is written last.
         let sum = exp_block_body::<S, R>(x, max, out);
         shift_body::<S, R>(x, max, R::from_f64(sum.to_f64().ln()), out);
         return;
@@ -178,7 +178,7 @@ fn whole_row_body<S: Isa, R: Real>(log: bool, x: &[R], out: &mut [R]) {
     scale_body::<S, R>(out, factor);
 }
 
-/// `out = eˣ⁻ᵐᵃˣ` and its sum.
+/// Computes `out = eˣ⁻ᵐᵃˣ`, and returns its sum.
 #[inline(always)]
 fn exp_block_body<S: Isa, R: Real>(x: &[R], max: R, out: &mut [R]) -> R {
     for (o, &x) in out.iter_mut().zip(x) {
@@ -231,7 +231,7 @@ fn grad_block_body<S: Isa, R: Real>(log: bool, y: &[R], grad: &[R], total: R, ou
     }
 }
 
-/// `out = y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`.
+/// `out = y·(grad − Σ grad·y)`; for the logarithm `grad − e^y·Σ grad`.
 pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     if k.y.dtype == DType::F64 || k.out.dtype == DType::F64 {
         return backward(ctx, k, f64_reader(ctx, &k.y, &k.out)?, f64_reader(ctx, &k.grad, &k.out)?);
@@ -250,7 +250,7 @@ pub(crate) fn softmax_grad(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()> {
     float_type!(k.y.dtype, T => backward_f32::<T>(ctx, k), else Ok(()))
 }
 
-/// Types that are computed in f32.
+/// Runs the kernel for types that are computed in f32.
 fn backward_f32<T: Float>(ctx: &Context<'_>, k: &SoftmaxGrad) -> Result<()>
 where
     T::Compute: Source,

@@ -1,12 +1,12 @@
-//! The loop behind every elementwise kernel: elements in row-major order, block by block.
+//! The loop of every elementwise kernel: elements in row-major order, block by block.
 //!
-//! A [`Reader`] gives the block `start..start + len` of an operand as a slice in the compute type: a view of the memory itself where
-//! the operand is contiguous and of that type, a small buffer filled from any strides and any element type otherwise.
-//! A [`Writer`] is the same in the other direction. So arithmetic is written once, over contiguous slices of f32, f64 or i64, and
-//! costs one extra pass through the first-level cache where an operand is strided, broadcast or 16 bits wide.
+//! A [`Reader`] returns the block `start..start + len` of an operand as a slice in the compute type. The slice is a view of the memory
+//! itself if the operand is contiguous and of that type. Otherwise it is a small buffer, filled from any strides and any element type. A
+//! [`Writer`] does the same in the other direction. So arithmetic is written once, over contiguous slices of f32, f64 or i64. It costs one
+//! extra pass through the first-level cache if an operand is strided, broadcast or 16 bits wide.
 //!
-//! **In place**: a reader of an operand that shares memory with the output always fills its buffer. A block is read
-//! before it is written, and aliases are the very same view, so the result is right; and no two slices alias.
+//! **In place**: a reader of an operand that shares memory with the output always fills its buffer. A block is read before it is written,
+//! and aliases are the very same view, so that the result is right and no two slices alias.
 
 use std::mem::MaybeUninit;
 
@@ -19,13 +19,13 @@ use crate::parallel::{INLINE_ELEMENTS, Plain};
 use crate::simd::{Isa, simd};
 use crate::view::Context;
 
-/// Elements per block: three of f64 and an output fit the first-level cache.
+/// Elements per block: three blocks of f64 and an output fit the first-level cache.
 pub(crate) const BLOCK: usize = 1024;
 
 /// Elements per task of a thread.
 const TASK: usize = 16 * BLOCK;
 
-/// Calls `f(start, len)` for each block of `0..numel`, on several threads when there are many.
+/// Calls `f(start, len)` for each block of `0..numel`, on several threads if there are many.
 pub(crate) fn for_blocks(ctx: &Context<'_>, numel: usize, f: impl Fn(usize, usize) + Sync + Send) {
     if numel < INLINE_ELEMENTS {
         blocks(0, numel, &f);
@@ -44,7 +44,7 @@ fn blocks(start: usize, end: usize, f: &impl Fn(usize, usize)) {
     fence();
 }
 
-/// Makes what this thread wrote past the caches come before what it writes from now on.
+/// Orders this thread's writes past the caches before its later writes.
 fn fence() {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every processor of this architecture has the instruction.
@@ -53,18 +53,18 @@ fn fence() {
     }
 }
 
-/// Room for one block, uninitialised.
+/// Memory for one block, uninitialised.
 #[repr(align(64))]
 pub(crate) struct Block<C>([MaybeUninit<C>; BLOCK]);
 
 impl<C: Plain + Default> Block<C> {
-    /// Room without contents.
+    /// Makes uninitialised memory.
     #[inline(always)]
     pub(crate) fn new() -> Self {
         Self([MaybeUninit::uninit(); BLOCK])
     }
 
-    /// The first `len` elements, zeroed.
+    /// Returns the first `len` elements, zeroed.
     fn zeroed(&mut self, len: usize) -> &mut [C] {
         let part = &mut self.0[..len];
         part.fill(MaybeUninit::new(C::default()));
@@ -73,7 +73,7 @@ impl<C: Plain + Default> Block<C> {
     }
 }
 
-/// A layout as few dimensions as possible, visited as runs of its innermost one.
+/// A layout in as few dimensions as possible, visited as runs of its innermost dimension.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Runs {
     rank: usize,
@@ -82,7 +82,7 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// Joins neighbouring dimensions where one stride describes both.
+    /// Joins neighbouring dimensions if one stride describes both.
     pub(crate) fn new(layout: &Layout) -> Self {
         let mut runs = Self { rank: 0, dims: [1; MAX_RANK], strides: [0; MAX_RANK] };
         for (&d, &s) in layout.dims().iter().zip(layout.strides()) {
@@ -104,13 +104,13 @@ impl Runs {
         runs
     }
 
-    /// Whether all elements lie side by side.
+    /// True if all elements are contiguous.
     pub(crate) fn is_contiguous(&self) -> bool {
         self.rank == 1 && (self.strides[0] == 1 || self.dims[0] <= 1)
     }
 
-    /// Calls `f(offset, stride, done, n)` for each run of the elements `start..start + len`: `n` elements from `offset` on, `stride`
-    /// apart, the first of which is number `done` of the block.
+    /// Calls `f(offset, stride, done, n)` for each run of the elements `start..start + len`: `n` elements from `offset` on, `stride` apart.
+    /// The first of them is number `done` of the block.
     #[inline(always)]
     pub(crate) fn for_each(&self, start: usize, len: usize, mut f: impl FnMut(usize, usize, usize, usize)) {
         let last = self.rank - 1;
@@ -129,7 +129,7 @@ impl Runs {
             if done >= len {
                 return;
             }
-            // The next run starts where the innermost dimension is 0 and the next outer one has moved on.
+            // The next run starts where the innermost dimension is 0 and the next outer one has advanced.
             offset -= index[last] * self.strides[last];
             index[last] = 0;
             for i in (0..last).rev() {
@@ -145,9 +145,9 @@ impl Runs {
     }
 }
 
-/// Fills `out` with the elements at `src`, `stride` apart, converted.
+/// Fills `out` with the converted elements at `src`, which are `stride` apart.
 type Load<C> = unsafe fn(src: *const u8, offset: usize, stride: usize, out: &mut [MaybeUninit<C>]);
-/// Stores `values` at `out`, `stride` apart, converted.
+/// Stores the converted `values` at `out`, `stride` apart.
 pub(crate) type Store<C> = unsafe fn(out: *mut u8, offset: usize, stride: usize, values: &[C]);
 
 /// An operand that is read in blocks of `C`.
@@ -164,19 +164,19 @@ unsafe impl<C> Sync for Reader<C> {}
 unsafe impl<C> Send for Reader<C> {}
 
 impl<C: Plain> Reader<C> {
-    /// Reads `operand`, whose elements are `T`, while `out` is written.
+    /// Makes a reader of `operand`, whose elements are `T`, while `out` is written.
     pub(crate) fn of<T: Element<Compute = C>>(ctx: &Context<'_>, operand: &Operand, out: &Operand) -> Result<Self> {
         let same_type = std::any::TypeId::of::<T>() == std::any::TypeId::of::<C>();
         Ok(Self::new(ctx.ptr::<T>(operand)?.cast(), operand, out, load::<T>, same_type))
     }
 
-    /// Reads the bits of `operand`, whose elements are as large as `C`.
+    /// Makes a reader of the bits of `operand`, whose elements are as large as `C`.
     pub(crate) fn bits(ctx: &Context<'_>, operand: &Operand, out: &Operand) -> Result<Self> {
         debug_assert_eq!(operand.dtype.size(), size_of::<C>() as u64);
         Ok(Self::new(ctx.bytes(operand)?, operand, out, load_bits::<C>, true))
     }
 
-    /// Reads `operand` through a conversion to `C`.
+    /// Makes a reader of `operand` with a conversion to `C`.
     pub(crate) fn with(ctx: &Context<'_>, operand: &Operand, out: &Operand, load: Load<C>) -> Result<Self> {
         Ok(Self::new(ctx.bytes(operand)?, operand, out, load, false))
     }
@@ -187,7 +187,7 @@ impl<C: Plain> Reader<C> {
         Self { base, runs, load, direct }
     }
 
-    /// Elements `start..start + len`, `len` ≤ [`BLOCK`].
+    /// Returns elements `start..start + len`, `len` ≤ [`BLOCK`].
     ///
     /// # Safety
     /// They exist, the context that made this lives, and nobody writes them meanwhile, except through the same view when the
@@ -208,7 +208,8 @@ impl<C: Plain> Reader<C> {
     }
 }
 
-/// Results of so many bytes are written past the caches: none of them holds so much, and a line that is written as a whole need not be read first.
+/// Size in bytes from which results are written past the caches. No cache holds so much, and a line that is written as a whole need not be read
+/// first.
 const STREAMED_BYTES: usize = 32 << 20;
 
 /// An operand that is written in blocks of `C`.
@@ -217,7 +218,7 @@ pub(crate) struct Writer<C> {
     runs: Runs,
     store: Store<C>,
     direct: bool,
-    /// Direct, and too large for the caches.
+    /// True if the writer is direct, and the operand too large for the caches.
     streamed: bool,
 }
 
@@ -227,19 +228,19 @@ unsafe impl<C> Sync for Writer<C> {}
 unsafe impl<C> Send for Writer<C> {}
 
 impl<C: Plain + Default> Writer<C> {
-    /// Writes `operand`, whose elements are `T`.
+    /// Makes a writer of `operand`, whose elements are `T`.
     pub(crate) fn of<T: Element<Compute = C>>(ctx: &Context<'_>, operand: &Operand) -> Result<Self> {
         let same_type = std::any::TypeId::of::<T>() == std::any::TypeId::of::<C>();
         Ok(Self::new(ctx.ptr::<T>(operand)?.cast(), operand, store::<T>, same_type))
     }
 
-    /// Writes the bits of `operand`, whose elements are as large as `C`.
+    /// Makes a writer of the bits of `operand`, whose elements are as large as `C`.
     pub(crate) fn bits(ctx: &Context<'_>, operand: &Operand) -> Result<Self> {
         debug_assert_eq!(operand.dtype.size(), size_of::<C>() as u64);
         Ok(Self::new(ctx.bytes(operand)?, operand, store_bits::<C>, true))
     }
 
-    /// Writes `operand` through a conversion from `C`.
+    /// Makes a writer of `operand` with a conversion from `C`.
     pub(crate) fn with(ctx: &Context<'_>, operand: &Operand, store: Store<C>) -> Result<Self> {
         Ok(Self::new(ctx.bytes(operand)?, operand, store, false))
     }
@@ -249,8 +250,8 @@ impl<C: Plain + Default> Writer<C> {
         Self { base, runs, store, direct: same_type && runs.is_contiguous(), streamed: false }
     }
 
-    /// The same writer, past the caches if `out`, which it writes, is too large for them and none of `inputs`, whose lines are there already. For loops
-    /// over [`for_blocks`], whose blocks begin at cache lines.
+    /// Returns the same writer, which writes past the caches if `out`, its operand, is too large for them and is not one of `inputs`, whose lines are
+    /// in the caches already. Use it only in loops over [`for_blocks`], whose blocks begin at cache lines.
     pub(crate) fn streamed(self, inputs: &[&Operand], out: &Operand) -> Self {
         let aligned = (self.base as usize).is_multiple_of(64) && (BLOCK * size_of::<C>()).is_multiple_of(64);
         let large = out.numel() * size_of::<C>() >= STREAMED_BYTES;
@@ -258,13 +259,12 @@ impl<C: Plain + Default> Writer<C> {
         Self { streamed: self.direct && aligned && large && apart && has_streaming(), ..self }
     }
 
-    /// Whether `f` in [`Writer::write`] writes the memory itself, and finds there what was written before.
+    /// True if `f` in [`Writer::write`] writes the memory itself, and finds the earlier contents there.
     pub(crate) fn is_direct(&self) -> bool {
         self.direct && !self.streamed
     }
 
-    /// Lets `f` write elements `start..start + len`, `len` ≤ [`BLOCK`]. What it finds there is garbage, unless
-    /// [`Writer::is_direct`].
+    /// Lets `f` write elements `start..start + len`, `len` ≤ [`BLOCK`]. `f` finds garbage there, unless [`Writer::is_direct`].
     ///
     /// # Safety
     /// They exist, the context that made this lives, and no one else reads or writes them meanwhile.
@@ -290,7 +290,7 @@ impl<C: Plain + Default> Writer<C> {
 }
 
 impl<C: Plain + Default> Writer<C> {
-    /// Writes what `src` reads at `start..start + len`, with one pass less than [`Writer::write`].
+    /// Writes the elements that `src` reads at `start..start + len`, with one pass less than [`Writer::write`].
     ///
     /// # Safety
     /// As there, for both.
@@ -318,7 +318,7 @@ impl<C: Plain + Default> Writer<C> {
     }
 }
 
-/// Whether the processor writes whole lines past its caches.
+/// True if the processor can write whole lines past its caches.
 fn has_streaming() -> bool {
     #[cfg(target_arch = "x86_64")]
     return crate::simd::level() != crate::simd::Level::Baseline;
@@ -326,7 +326,7 @@ fn has_streaming() -> bool {
     false
 }
 
-/// Copies `values` to `to` past the caches. What a thread wrote so is seen by others after the next fence: [`for_blocks`] makes one at the end of a task.
+/// Copies `values` to `to` past the caches. Other threads see these writes after the next fence: [`for_blocks`] makes one at the end of a task.
 ///
 /// # Safety
 /// There is room, `to` is aligned to a cache line, and [`has_streaming`].

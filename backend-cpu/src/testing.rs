@@ -1,5 +1,5 @@
-//! For unit tests: a device with one segment, operands carved from it with values of any type given as f64, and launches
-//! that are validated as core would.
+//! Helpers for unit tests: a device with one segment, operands in it with values of any type given as f64, and launches that are validated
+//! as core validates them.
 
 use half::{bf16, f16};
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Operand, Region, SegmentId, validate};
@@ -7,7 +7,7 @@ use memcore::{DType, Layout};
 
 use crate::Cpu;
 
-/// A device and the operands that a test puts on it.
+/// A device, and the operands that a test makes on it.
 pub(crate) struct Bench {
     pub(crate) cpu: Cpu,
     segment: SegmentId,
@@ -15,7 +15,7 @@ pub(crate) struct Bench {
 }
 
 impl Bench {
-    /// A device with `threads` threads and a segment of 32 MiB of garbage.
+    /// Makes a device with `threads` threads, and a segment of 32 MiB of garbage.
     pub(crate) fn new(threads: usize) -> Self {
         let cpu = Cpu::with_threads(threads).unwrap();
         let segment = cpu.alloc_segment(SEGMENT).unwrap();
@@ -23,7 +23,7 @@ impl Bench {
         Self { cpu, segment, used: 0 }
     }
 
-    /// An operand of garbage (NaN in every float type).
+    /// Makes an operand of garbage (NaN in every float type).
     pub(crate) fn garbage(&mut self, dtype: DType, layout: Layout) -> Operand {
         let len = layout.span() as u64 * dtype.size();
         let region = Region { segment: self.segment, offset: self.used, len };
@@ -32,7 +32,7 @@ impl Bench {
         Operand { region, dtype, layout }
     }
 
-    /// An operand that holds `values` in row-major order, whatever its strides; and the values as stored.
+    /// Makes an operand that holds `values` in row-major order, whatever its strides.
     pub(crate) fn operand(&mut self, dtype: DType, layout: Layout, values: &[f64]) -> Operand {
         let operand = self.garbage(dtype, layout);
         let size = dtype.size() as usize;
@@ -44,13 +44,13 @@ impl Bench {
         operand
     }
 
-    /// A contiguous operand of reproducible values around 0.
+    /// Makes a contiguous operand of reproducible values around 0.
     pub(crate) fn random(&mut self, dtype: DType, dims: &[usize], seed: u64) -> Operand {
         let layout = Layout::contiguous(dims).unwrap();
         self.operand(dtype, layout, &noise(layout.numel(), seed))
     }
 
-    /// What an operand holds, in row-major order.
+    /// Returns the contents of an operand, in row-major order.
     pub(crate) fn read(&self, operand: &Operand) -> Vec<f64> {
         let size = operand.dtype.size() as usize;
         let mut bytes = vec![0; operand.region.len as usize];
@@ -58,7 +58,7 @@ impl Bench {
         offsets(&operand.layout).map(|at| decode(operand.dtype, &bytes[at * size..][..size])).collect()
     }
 
-    /// Validates and launches.
+    /// Validates and launches a call.
     pub(crate) fn launch(&self, call: impl Into<KernelCall>) {
         let call = call.into();
         validate(&call).unwrap();
@@ -85,7 +85,7 @@ impl Bench {
 
 const SEGMENT: u64 = 32 << 20;
 
-/// Reproducible values between −1 and 1, exact in every float type's eight bits.
+/// Returns reproducible values between −1 and 1 that are exact in the eight bits of every float type.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<f64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -95,7 +95,7 @@ pub(crate) fn noise(len: usize, seed: u64) -> Vec<f64> {
     (0..len).map(|_| next()).collect()
 }
 
-/// Offsets of a layout's elements, in row-major order.
+/// Returns the offsets of a layout's elements, in row-major order.
 fn offsets(layout: &Layout) -> impl Iterator<Item = usize> + '_ {
     (0..layout.numel()).map(|mut i| {
         layout.dims().iter().zip(layout.strides()).rev().fold(0, |at, (d, s)| {

@@ -1,13 +1,13 @@
-//! Explicit vectors, for the loops that compilers do not vectorise by themselves: reductions, whose order of additions they must keep.
+//! Explicit vectors, for loops that compilers do not vectorise themselves: reductions, whose order of additions they must keep.
 
 use half::f16;
 
-/// A few numbers that operations treat alike.
+/// A vector of a few numbers.
 pub(crate) trait Vector<R>: Copy {
     const N: usize;
-    /// The same number everywhere.
+    /// Makes a vector with the same number everywhere.
     fn splat(x: R) -> Self;
-    /// The numbers at `src`.
+    /// Loads the numbers at `src`.
     ///
     /// # Safety
     /// [`Vector::N`] of them lie there.
@@ -25,11 +25,11 @@ pub(crate) trait Vector<R>: Copy {
     fn mul(self, other: Self) -> Self;
     /// `self·b + c`
     fn fma(self, b: Self, c: Self) -> Self;
-    /// The larger of each pair; NaN wins.
+    /// Returns the larger of each pair; NaN wins.
     fn larger(self, other: Self) -> Self;
-    /// The smaller of each pair; NaN wins.
+    /// Returns the smaller of each pair; NaN wins.
     fn smaller(self, other: Self) -> Self;
-    /// The numbers at `src`, widened, where the instruction set does that itself.
+    /// Loads and widens the numbers at `src`, if the instruction set has an instruction for it.
     ///
     /// # Safety
     /// [`Vector::N`] of them lie there.
@@ -38,7 +38,7 @@ pub(crate) trait Vector<R>: Copy {
         let _ = src;
         None
     }
-    /// Writes the numbers to `out`, rounded to nearest even, where the instruction set does that itself; whether it did.
+    /// Writes the numbers to `out`, rounded to nearest even, if the instruction set has an instruction for it. Returns whether it has.
     ///
     /// # Safety
     /// There is room for [`Vector::N`].
@@ -49,7 +49,7 @@ pub(crate) trait Vector<R>: Copy {
     }
 }
 
-/// A vector of any instruction set, left to the compiler; `plain.rs` says how it computes.
+/// A vector for any instruction set, left to the compiler. `plain.rs` has its operations.
 #[derive(Clone, Copy)]
 pub(crate) struct Plain4<R>(pub(crate) [R; 4]);
 
@@ -166,7 +166,7 @@ avx!(
     {}
 );
 
-/// The most numbers in a vector.
+/// Most numbers in a vector.
 pub(crate) const MAX_N: usize = 8;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How a kernel gets at its operands.
+//! Access of a kernel to its operands.
 //!
 //! A kernel receives a [`Context`] and asks it for
 //! - [`Context::input`] and [`Context::output`]: slices of contiguous operands;
@@ -6,11 +6,10 @@
 //!   in elements, never negative);
 //! - [`Context::for_each`]: threads; and inside a task [`Context::scratch`]: a fixed buffer of that thread's own.
 //!
-//! **Why slices are sound.** Core validates a call before a backend sees it: a written operand shares no byte with any
-//! other, except in kernels that may work in place (`in_place: true` in their declaration). So in all others the slices of one call
-//! never alias a mutable one. In-place kernels must not take slices of an input that
-//! [`Context::aliases`] the output; the elementwise ones go through `stream.rs`, which copies such blocks first.
-//! Bounds, alignment and element type are checked here again, which costs nanoseconds.
+//! **Why slices are sound.** Core validates a call before a backend sees it: a written operand shares no byte with any other, except in
+//! kernels that may work in place (`in_place: true` in their declaration). So in all other kernels the slices of one call never alias a
+//! mutable one. In-place kernels must not take slices of an input that [`Context::aliases`] the output; the elementwise ones go through
+//! `stream.rs`, which copies such blocks first. Bounds, alignment and element type are checked here again, which costs nanoseconds.
 
 use std::sync::MutexGuard;
 
@@ -21,7 +20,7 @@ use memcore::error::{Error, Result};
 use crate::memory::Table;
 use crate::parallel::{INLINE_ELEMENTS, Scratch, Threads};
 
-/// What a kernel may use while it runs.
+/// Memory and threads that a kernel may use while it runs.
 pub(crate) struct Context<'a> {
     pub(crate) table: MutexGuard<'a, Table>,
     pub(crate) threads: &'a Threads,
@@ -29,7 +28,7 @@ pub(crate) struct Context<'a> {
 
 /// A type that operands can hold.
 pub(crate) trait Stored: Copy + Send + Sync + 'static {
-    /// Whether an operand of this dtype holds such elements.
+    /// True if an operand of this dtype holds such elements.
     fn holds(dtype: DType) -> bool;
 }
 
@@ -48,8 +47,8 @@ stored! {
 }
 
 impl Context<'_> {
-    /// Address of the operand's first element, of an element type that was checked. Null-free, aligned, and good for
-    /// `layout.span()` elements.
+    /// Returns the address of the operand's first element, after checking the element type. The address is not null, is aligned, and is
+    /// valid for `layout.span()` elements.
     pub(crate) fn ptr<T: Stored>(&self, operand: &Operand) -> Result<*mut T> {
         if !T::holds(operand.dtype) {
             return Err(Error::DType {
@@ -62,7 +61,7 @@ impl Context<'_> {
         Ok(self.bytes(operand)?.cast())
     }
 
-    /// Address of the operand's first element, whatever its type.
+    /// Returns the address of the operand's first element, whatever its type.
     pub(crate) fn bytes(&self, operand: &Operand) -> Result<*mut u8> {
         let needed = operand.layout.span() as u64 * operand.dtype.size();
         if operand.region.len < needed || !operand.region.offset.is_multiple_of(operand.dtype.size()) {
@@ -72,13 +71,13 @@ impl Context<'_> {
             ));
         }
         if needed == 0 {
-            // An empty operand's segment need not exist.
+            // The segment of an empty operand need not exist.
             return Ok(std::ptr::without_provenance_mut(64));
         }
         self.table.address(operand.region)
     }
 
-    /// The elements of a contiguous operand.
+    /// Returns the elements of a contiguous operand.
     ///
     /// # Safety
     /// The operand does not alias one that the call writes (see the module's text), or the slice is dropped before
@@ -91,7 +90,7 @@ impl Context<'_> {
         Ok(unsafe { std::slice::from_raw_parts(ptr, len) })
     }
 
-    /// [`Context::input`] of an operand that may be absent.
+    /// As [`Context::input`], for an operand that may be absent.
     ///
     /// # Safety
     /// As there.
@@ -100,7 +99,7 @@ impl Context<'_> {
         operand.as_ref().map(|operand| unsafe { self.input(operand) }).transpose()
     }
 
-    /// The elements of a contiguous operand that the call writes.
+    /// Returns the elements of a contiguous operand that the call writes.
     ///
     /// # Safety
     /// Asked for once per operand, and no other slice of the call overlaps it (see the module's text).
@@ -112,7 +111,7 @@ impl Context<'_> {
         Ok(unsafe { std::slice::from_raw_parts_mut(ptr, len) })
     }
 
-    /// [`Context::output`] of an operand that may be absent.
+    /// As [`Context::output`], for an operand that may be absent.
     ///
     /// # Safety
     /// As there.
@@ -122,19 +121,19 @@ impl Context<'_> {
         operand.as_ref().map(|operand| unsafe { self.output(operand) }).transpose()
     }
 
-    /// Whether two operands share memory: in a validated call, only as the very same view.
+    /// True if two operands share memory. In a validated call they do so only as the very same view.
     pub(crate) fn aliases(a: &Operand, b: &Operand) -> bool {
         a.region.overlaps(b.region)
     }
 
-    /// Runs `f(0)`, …, `f(tasks - 1)`, each once, on any threads in any order. What a task computes must depend on
-    /// its index alone, and the number of tasks on sizes alone, so that results repeat to the bit.
+    /// Runs `f(0)`, …, `f(tasks - 1)`, each once, on any threads in any order. The result of a task must depend only on its index, and the
+    /// number of tasks only on sizes, so that results repeat to the bit.
     pub(crate) fn for_each(&self, tasks: usize, f: impl Fn(usize) + Sync + Send) {
         self.threads.for_each(tasks, f);
     }
 
-    /// Cuts `0..len` into pieces of `piece` and runs `f(start, end)` for each: on this thread when there are fewer
-    /// than [`INLINE_ELEMENTS`] elements in all, `elements_each` to one of `len`.
+    /// Cuts `0..len` into pieces of `piece` and runs `f(start, end)` for each. Runs on this thread if there are fewer than
+    /// [`INLINE_ELEMENTS`] elements in all, with `elements_each` elements per unit of `len`.
     pub(crate) fn for_pieces(
         &self,
         len: usize,
@@ -152,13 +151,13 @@ impl Context<'_> {
         }
     }
 
-    /// A scratch buffer of this thread's own; see [`Threads::scratch`].
+    /// Returns a scratch buffer of this thread's own; see [`Threads::scratch`].
     pub(crate) fn scratch(&self) -> Scratch<'_> {
         self.threads.scratch()
     }
 }
 
-/// A pointer that may travel to other threads: tasks of one kernel write disjoint parts through it.
+/// A pointer that may be sent to other threads: tasks of one kernel write disjoint parts through it.
 #[derive(Clone, Copy)]
 pub(crate) struct SharedMut<T>(*mut T);
 
@@ -168,23 +167,23 @@ unsafe impl<T: Send> Send for SharedMut<T> {}
 unsafe impl<T: Send> Sync for SharedMut<T> {}
 
 impl<T> SharedMut<T> {
-    /// The address of a slice whose parts go to several threads.
+    /// Takes the address of a slice whose parts go to several threads.
     pub(crate) fn new(slice: &mut [T]) -> Self {
         Self(slice.as_mut_ptr())
     }
 
-    /// An address from [`Context::ptr`].
+    /// Wraps an address from [`Context::ptr`].
     #[allow(dead_code)]
     pub(crate) fn from_ptr(ptr: *mut T) -> Self {
         Self(ptr)
     }
 
-    /// The address itself. (A method, so that closures capture the whole wrapper.)
+    /// Returns the address itself. (A method, so that closures capture the whole wrapper.)
     pub(crate) fn get(self) -> *mut T {
         self.0
     }
 
-    /// Elements `start..start + len`.
+    /// Returns elements `start..start + len`.
     ///
     /// # Safety
     /// In bounds, and no other live slice overlaps them.
@@ -193,7 +192,7 @@ impl<T> SharedMut<T> {
         unsafe { std::slice::from_raw_parts_mut(self.0.add(start), len) }
     }
 
-    /// Elements `start..start + len`, to read.
+    /// Returns elements `start..start + len` for reading.
     ///
     /// # Safety
     /// In bounds, and nobody writes them meanwhile.

@@ -1,15 +1,15 @@
-"""What is known of the contents of small tensors on the card: their twins. Written for `values.py`."""
+"""Known contents of small tensors on the card: their twins. Written for `values.py`."""
 
 import ctypes
 
-# Why contents are doubtful.
+# Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
 AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
 
 
 class Twin:
-    """The contents of one storage, and why they are doubtful, if they are. A promise stands for what other ranks have yet
-    to send; `seen` is the CPU tensor over them that was asked for last."""
+    """The contents of one storage, and the reason if they are doubtful. A promise stands for contents that other ranks have yet
+    to send. `seen` is the CPU tensor over the contents that was asked for last."""
 
     __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen")
 
@@ -19,8 +19,8 @@ class Twin:
 
 
 class OneThread:
-    """What is computed beside the card takes one thread: PyTorch's threads on the host would wait for each other longer
-    than they work. The number is the process's, so the last of several threads that compute sets it back."""
+    """Computes beside the card in one thread: PyTorch's threads on the host would wait for each other longer
+    than they work. The number of threads belongs to the process, so that the last of several computing threads restores it."""
 
     def __init__(self, torch):
         self.torch, self.depth, self.before = torch, 0, None
@@ -38,7 +38,7 @@ class OneThread:
 
 
 def doubt(twins):
-    """Why contents are doubtful, if any are."""
+    """Returns why contents are doubtful, if any are."""
     return next((twin.doubtful for twin in twins.values() if twin.doubtful), "")
 
 
@@ -72,7 +72,7 @@ class Known:
             return -1  # Tensors of inference mode count nothing.
 
     def storage(self, tensor):
-        """A tensor's storage; none if it has not one alone, as sparse tensors and those of transforms."""
+        """Returns a tensor's storage; None for tensors without a single storage, as sparse ones and those of transforms."""
         if type(tensor) not in self.plain_types or tensor.layout is not self.torch.strided:
             return None
         try:
@@ -81,14 +81,14 @@ class Known:
             return None
 
     def find(self, tensor):
-        """The twin of a tensor's storage, if the tensor's contents are known."""
-        # An expanded one may have more, and is not computed.
+        """Returns the twin of a tensor's storage, if the tensor's contents are known."""
+        # An expanded tensor may have more elements, and is not computed.
         storage = self.storage(tensor) if self.twins and tensor.numel() <= MAX_WHOLE else None
         twin = self.twins.get(storage._cdata) if storage is not None else None
         return self.current(tensor, twin, storage) if twin is not None else None
 
     def current(self, tensor, twin, storage):
-        """The twin of this storage, if it still has the tensor's contents."""
+        """Returns the twin of this storage, if it still has the tensor's contents."""
         is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
         if not is_same or twin.version != self.version(tensor) or tensor.is_conj() or tensor.is_neg():
             return None
@@ -102,11 +102,11 @@ class Known:
         return twin
 
     def view(self, tensor, twin):
-        """A CPU tensor over a twin, of the same shape and strides as the tensor."""
-        # Most twins are asked for again by the same tensor.
+        """Returns a CPU tensor over a twin, with the shape and strides of the tensor."""
+        # In most cases the same tensor asks for its twin again.
         made, shape, strides, offset = twin.seen, tensor.shape, tensor.stride(), tensor.storage_offset()
         if made is not None and made.shape == shape and made.stride() == strides and made.storage_offset() == offset:
-            # Outside of inference mode, tensors that were made inside cannot be changed.
+            # Outside inference mode, tensors that were made inside it cannot be changed.
             if made.dtype is tensor.dtype and made.is_inference() == self.torch.is_inference_mode_enabled():
                 return made
         made = self.torch.empty(0, dtype=tensor.dtype, device=self.cpu)
@@ -114,8 +114,8 @@ class Known:
         return made
 
     def register(self, tensor, contents=None):
-        """Makes a tensor's storage known. Contents are a CPU tensor of the same layout that nobody else has; without them the
-        caller writes into the view that it gets."""
+        """Makes a tensor's storage known. Contents are a CPU tensor of the same layout that nothing else holds. Without contents, the
+        caller writes into the returned view."""
         storage = tensor.untyped_storage()
         twin = Twin()
         twin.weak, twin.version = self.weak_storage(storage), self.version(tensor)
@@ -128,7 +128,7 @@ class Known:
         return twin if contents is not None else self.view(tensor, twin)
 
     def is_whole(self, tensor, contents):
-        """Whether a CPU tensor may become a twin as it is: same layout, and the same bytes in its storage."""
+        """True if a CPU tensor may become a twin as it is: same layout, and as many bytes in its storage."""
         return (
             tensor.stride() == contents.stride()
             and tensor.dtype is contents.dtype
@@ -142,13 +142,13 @@ class Known:
             self.twins.pop(storage._cdata, None)
 
     def covers(self, tensor):
-        """Whether a tensor is all of its storage."""
+        """True if a tensor covers its whole storage."""
         storage = self.storage(tensor)
         return storage is not None and tensor.numel() * tensor.element_size() == storage.nbytes()
 
     def forget_written(self):
-        """Forgets what copies and collectives wrote, which no version counter tells; after a graph and a kernel of
-        another package everything is doubtful."""
+        """Forgets contents that copies and collectives overwrote, which no version counter shows. After a graph or a kernel of
+        another package all contents are doubtful."""
         self.seen_writes = self.writes.value
         room, count = self.room, self.library.vramlab_rehearsal_written(self.room, len(self.room) // 2)
         if count < 0:

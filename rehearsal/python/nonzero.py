@@ -1,11 +1,11 @@
-"""What C++ calls by itself: `nonzero`."""
+"""Replaces `nonzero`, which operators call in C++."""
 
 import warnings
 
 
 def replace_nonzero(torch, values):
-    """Operators call `nonzero` in C++ (indexing by a mask, and its backward in a thread of its own): it is told how
-    many there are."""
+    """Operators call `nonzero` in C++ (indexing by a mask, and its backward in a thread of its own). The replacement
+    queues the number of elements that are not zero, which `nonzero` reads from the card."""
     operator, select = torch.ops.aten.nonzero.default, torch._C.DispatchKey.BackendSelect
 
     def nonzero(keys, tensor):
@@ -36,7 +36,7 @@ def replace_nonzero(torch, values):
             values.library.vramlab_rehearsal_unqueue()
             doing.busy, doing.operator = before
 
-    # Every thread's calls pass this key on their way to the card, below what autograd adds.
+    # Calls of every thread pass this dispatch key on their way to the card, below the keys of autograd.
     values.overrides = torch.library.Library("aten", "IMPL")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -1,4 +1,4 @@
-"""Which way a branch must go so that no error is raised: a script that checks numbers which are not known goes on."""
+"""Finds the side of a branch that raises no error, so that a script that checks unknown numbers continues."""
 
 import dis
 import functools
@@ -6,7 +6,7 @@ import sys
 
 
 def next_of(instructions, index):
-    """The next instruction that does something."""
+    """Returns the next instruction that does something."""
     index += 1
     while index < len(instructions) and instructions[index].opname in ("CACHE", "NOT_TAKEN", "NOP", "EXTENDED_ARG", "COPY_FREE_VARS"):
         index += 1
@@ -14,7 +14,7 @@ def next_of(instructions, index):
 
 
 def raises(instructions, index):
-    """Whether straight code ends in an error."""
+    """True if straight code ends in an error."""
     while index < len(instructions):
         name = instructions[index].opname
         if name == "RAISE_VARARGS":
@@ -27,14 +27,14 @@ def raises(instructions, index):
 
 @functools.lru_cache(maxsize=4096)
 def assumed_at(code, offset):
-    """The truth value to assume where the code branches at this offset: the one after which no error is raised at once;
-    None where neither side raises one, or both do."""
+    """Returns the truth value to assume at a branch: the one after which no error is raised immediately.
+    None if neither side raises one, or both do."""
     instructions = list(dis.get_instructions(code))
     at = {instruction.offset: index for index, instruction in enumerate(instructions)}
     index = at.get(offset)
     if index is None:
         return None
-    # 3.13 asks for the truth value in an instruction of its own.
+    # Python 3.13 has an instruction of its own for the truth value.
     if instructions[index].opname == "TO_BOOL":
         index = next_of(instructions, index)
     inverted = False
@@ -53,7 +53,7 @@ def assumed_at(code, offset):
 
 
 def branch(values, function, args):
-    """The truth value of what is not known: where an error would be raised at once, the other one is assumed."""
+    """Returns a truth value for unknown contents: if one value would raise an error immediately, the other one is assumed."""
     frame = sys._getframe()
     own = frame.f_code.co_filename
     while frame.f_code.co_filename == own:

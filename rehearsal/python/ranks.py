@@ -1,21 +1,21 @@
-"""Collectives: what is known of their operands goes with them, and what the other ranks sent comes back."""
+"""Collectives: known contents of operands are sent with them, and the contents of the other ranks are received."""
 
 import functools
 
-# Methods of a group of processes that send or receive tensors.
+# Methods of a process group that send or receive tensors.
 COLLECTIVES = (
     "broadcast allreduce allreduce_coalesced reduce allgather _allgather_base allgather_coalesced "
     "allgather_into_tensor_coalesced gather scatter reduce_scatter _reduce_scatter_base reduce_scatter_tensor_coalesced "
     "alltoall alltoall_base send recv recv_anysource"
 ).split()
-# Larger operands are not exchanged between ranks (`exchange.rs`).
+# Largest operand, in bytes, that ranks exchange (`exchange.rs`).
 MAX_EXCHANGED = 1 << 16
-# Of so many bytes are the largest storages in which what ranks send is known.
+# Largest storage, in bytes, in which contents that ranks send are known.
 MAX_STORAGE = 1 << 21
 
 
 def hear_ranks(torch, values):
-    """Starts it, where PyTorch has groups of processes."""
+    """Starts the layer's part for collectives, if PyTorch has process groups."""
     if not torch.distributed.is_available():
         return
     group = torch.distributed.ProcessGroup
@@ -59,8 +59,8 @@ def heard(torch, values, method):
 
 
 def expect(values, tensor):
-    """Makes known what a collective leaves in a tensor's storage, of which others may be parts, once all ranks have come so
-    far; it is asked for when it is used."""
+    """Makes a collective's result in a tensor's storage known, once all ranks have reached the collective. Other tensors may be
+    parts of the storage. The contents are fetched when they are used."""
     storage = tensor.untyped_storage()
     if not values.is_small(tensor) or storage.nbytes() > MAX_STORAGE:
         return

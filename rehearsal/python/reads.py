@@ -1,19 +1,19 @@
-"""What is told of reads of a card's contents that are not known: with the line of the script, once for each place."""
+"""Reports reads of unknown contents of a card: with the line of the script, once for each place."""
 
 import json
 import os
 import sys
 import threading
 
-# The most places that are told apart.
+# Most places in the code that are counted apart.
 MAX_PLACES = 1000
 
-# Their results are numbers, lists and tensors of the host.
+# Operators whose results are numbers, lists and tensors of the host.
 READS = frozenset(
     "item tolist cpu numpy __bool__ __int__ __float__ __index__ __complex__ __contains__ __format__ __repr__ __array__ "
     "equal allclose is_nonzero".split()
 )
-# How large their results are depends on contents.
+# Operators whose results have a size that depends on contents.
 SIZED = frozenset(
     "nonzero argwhere where masked_select unique _unique2 unique_consecutive unique_dim bincount repeat_interleave one_hot "
     "__getitem__ to_sparse to_sparse_csr coalesce combinations".split()
@@ -21,15 +21,15 @@ SIZED = frozenset(
 
 
 class State:
-    """What a thread is doing."""
+    """State of the work of one thread."""
 
     __slots__ = ("busy", "told", "quiet", "missed", "operator")
 
     def __init__(self):
         self.busy = False
-        # Whether the library was shown something, or numbers were queued.
+        # True if contents were shown to the library, or numbers queued.
         self.told = False
-        # Reads are not told of now; the bytes of the last one of these.
+        # True while reads are not reported. Below, the bytes of the last read that was not reported.
         self.quiet = False
         self.missed = 0
         self.operator = ""
@@ -46,17 +46,17 @@ class Reads:
     def __init__(self, torch):
         self.doing = Doing()
         self.places = {}
-        # How often something was told of places that are too many to be told apart.
+        # Number of reports from places beyond those that are counted apart.
         self.beyond = 0
         self.own = os.path.dirname(torch.__file__) + os.sep
         self.log = os.environ.get("VRAMLAB_REHEARSAL_LOG")
 
     def where(self):
-        """The line of the script that is being run, and the innermost line outside PyTorch."""
+        """Returns the line of the script that is running, and the innermost line outside PyTorch."""
         frame = sys._getframe(1)
         user, inside = self.lines(frame)
         if inside is None and threading.current_thread() is not threading.main_thread():
-            # A thread of PyTorch's own, as those of the backward pass: the main thread waits for it.
+            # A thread of PyTorch's own, as in the backward pass: the main thread waits for it.
             frame = sys._current_frames().get(threading.main_thread().ident)
             user, inside = self.lines(frame)
         return user or inside or "?", inside or "?"

@@ -1,6 +1,6 @@
 """Starts the layer: `install(torch)`, before the script does anything on a card.
 
-The library hands out all files of this folder as one text, in the order of their use; this one is the last."""
+The library returns all files of this folder as one text, in the order of their use. This one is the last."""
 
 import ctypes
 import functools
@@ -55,7 +55,7 @@ def pause_while_compiled(torch, mode):
 
 
 def install(torch, library=None):
-    """Starts it, and returns what can be asked for a report."""
+    """Starts the layer, and returns the object from which a report is made."""
     import torch.multiprocessing.reductions
 
     library = library or ctypes.CDLL(None)

@@ -12,7 +12,7 @@ import types
 
 
 def is_known_index(index):
-    """Whether `[]` gives a view by this, and asks no tensor where."""
+    """True if `[]` gives a view for this index, without reading a tensor."""
     if type(index) is slice:
         return type(index.start) in INDICES and type(index.stop) in INDICES and type(index.step) in INDICES
     return type(index) in INDICES
@@ -26,9 +26,9 @@ class Values(Known):
         self.modes = torch._C._len_torch_dispatch_stack
         self.transforms = torch._C._functorch.peek_interpreter_stack
         self.computed = 0
-        # Called with a tensor of the host and what `to` or `cuda` made of it.
+        # Called with a tensor of the host and the result of `to` or `cuda` on it.
         self.moved = None
-        # What has no tensors in it.
+        # Types of values that contain no tensors.
         self.scalars = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(...)))
 
     def tensors(self, values, found):
@@ -47,7 +47,7 @@ class Values(Known):
         return found
 
     def replaced(self, value, twins):
-        """An argument as it is for the CPU."""
+        """Returns an argument in its form for the CPU."""
         if type(value) in PLAIN_NUMBERS:
             return value
         if isinstance(value, self.torch.Tensor):
@@ -64,7 +64,7 @@ class Values(Known):
         return value
 
     def random_offset(self):
-        """How many random numbers the cards have drawn; None where this cannot be said."""
+        """Returns the number of random numbers that the cards have drawn; None if it is not known."""
         cuda = self.torch.cuda
         if not cuda.is_initialized():
             return 0
@@ -74,10 +74,10 @@ class Values(Known):
 
     def call(self, function, name, args, kwargs):
         doing = self.doing.now
-        # Inside transforms (`vmap`, `grad`) tensors stand for others; modes would see what is computed here.
+        # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
         if doing.busy or self.transforms() is not None or self.modes():
             return function(*args, **kwargs)
-        # Of torch 2.15, whole functions come here; what they call does, too (`ranks.py`).
+        # In torch 2.15 whole functions arrive here; so do the operators that they call (`ranks.py`).
         if type(function) is types.FunctionType and function.__module__ == "torch.distributed.distributed_c10d":
             return function(*args, **kwargs)
         if self.writes.value != self.seen_writes:
@@ -115,7 +115,7 @@ class Values(Known):
             doing.busy, doing.operator, doing.quiet = False, "", False
 
     def unknown(self, function, name, args, kwargs, on_card, twins):
-        """An operator of which not all operands are known."""
+        """Runs an operator whose operands are not all known."""
         if name == "__bool__":
             return branch(self, function, args)
         shown, decided = (), None
@@ -127,7 +127,8 @@ class Values(Known):
         small = [tensor for tensor in on_card if tensor.numel() <= LARGE]
         versions = [self.version(tensor) for tensor in small] if small else small
         out = self.with_shown(function, args, kwargs, shown, twins) if shown else function(*args, **kwargs)
-        # Not only lazily, by the counter: `x.data` has a counter of its own, but the same storage.
+        # Forgets at once, not only later by the version counter: `x.data` has a counter of its own, but shares the
+        # storage.
         if small:
             for tensor in self.changed(name, args, kwargs, small, versions):
                 self.forget(tensor)
@@ -143,7 +144,7 @@ class Values(Known):
         return out
 
     def decided(self, name, args, twins):
-        """What every element of a result is whatever the unknown operand holds, if one operand says that."""
+        """Returns the value of every element of a result, if one operand decides it whatever the unknown one holds."""
         if not twins or not (name in DECIDED_BY_TRUE or name in DECIDED_BY_ZERO):
             return None
         with self.one_thread, self.torch._C.DisableTorchFunction():
@@ -153,14 +154,14 @@ class Values(Known):
                     continue
                 contents = self.view(tensor, twin)
                 if name in DECIDED_BY_TRUE and tensor.dtype is self.torch.bool and bool(contents.all()):
-                    # `|` of whole numbers would add other bits.
+                    # `|` of integers would set other bits too.
                     return True if all(other.dtype is self.torch.bool for other in self.tensors(args, [])) else None
                 if name in DECIDED_BY_ZERO and not bool(contents.any()):
                     return 0
         return None
 
     def fill_result(self, name, args, kwargs, out):
-        """Results that do not depend on what the operand holds."""
+        """Makes results known that do not depend on the operand's contents."""
         if name in FILLS:
             self.fill(out, FILLS[name])
         elif name in ("fill_", "full_like", "new_full"):
@@ -178,18 +179,18 @@ class Values(Known):
             self.reads.tell("assumed", name, "values", answer=str(SOUND[name]))
 
     def is_collective(self, function):
-        """Operators that hear from other processes must not run twice."""
+        """True if an operator receives from other processes: it must not run twice."""
         name = getattr(function, "namespace", None) or getattr(function, "_qualified_op_name", "")
         module = getattr(function, "__module__", None) or ""
         return "c10d" in name or name.split("::")[0] in ("symm_mem", "fsdp", "_dtensor") or module.startswith("torch.distributed")
 
     def changed(self, name, args, kwargs, tensors, versions):
-        """The tensors that an operator changed in place, by their versions before it."""
+        """Returns the tensors that an operator changed in place, found by their versions before it."""
         changed = [tensor for tensor, version in zip(tensors, versions) if self.version(tensor) != version]
         return changed + self.changed_uncounted(name, args, kwargs) if -1 in versions else changed
 
     def changed_uncounted(self, name, args, kwargs):
-        """The tensors that an operator changes in place and that have no version counter: those of inference mode."""
+        """Returns the tensors that an operator changes in place and that have no version counter: those of inference mode."""
         is_in_place = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "_foreach", "_fused", "_amp"))
         if not (is_in_place or name == "__setitem__" or "out" in kwargs):
             return []
@@ -210,7 +211,7 @@ class Values(Known):
         return function(*args, **kwargs)
 
     def is_plain(self, name, args, kwargs, on_card, hosts):
-        """Whether an operator reads no contents on the card and draws no random numbers."""
+        """True if an operator reads no contents on the card and draws no random numbers."""
         if not kwargs.keys() <= DIMENSIONS:
             return False
         if name == "__getitem__":
@@ -218,7 +219,7 @@ class Values(Known):
         return name in ARITHMETIC or name in SHAPING and len(on_card) == 1 and not hosts
 
     def known(self, function, name, args, kwargs, on_card, hosts, twins):
-        """An operator of which all operands are known, or that has none."""
+        """Runs an operator whose operands are all known, or that has none."""
         is_plain = self.is_plain(name, args, kwargs, on_card, hosts)
         is_small = all(map(self.is_small, on_card)) and (not hosts or all(map(self.is_small, hosts))) and kwargs.get("generator") is None
         versions = [self.version(tensor) for tensor in on_card]
@@ -235,12 +236,12 @@ class Values(Known):
             self.tell_doubt(name, twins)
             if on_card and is_small:
                 self.queue_sizes(function, name, args, kwargs, twins)
-                # If it can be computed, it does not matter what its parts read on the card.
+                # If the result can be computed, it does not matter what the operator's parts read on the card.
                 self.doing.now.quiet = True
             out = self.with_shown(function, args, kwargs, shown, twins)
             self.doing.now.quiet = False
         made = self.tensors((out,), [])
-        # Nothing of this can matter where nothing is on the card.
+        # A call without any tensor on the card cannot matter.
         if not on_card and not any(tensor.is_cuda for tensor in made):
             return out
         changed = self.changed(name, args, kwargs, on_card, versions)
@@ -250,7 +251,7 @@ class Values(Known):
         fresh = [tensor for tensor in made if tensor.is_cuda and self.is_fresh(tensor, inputs)]
         is_computed = is_small and (is_plain or name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset())
         if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
-            # Nothing, or a view of what is known.
+            # The result is nothing, or a view of known contents.
             is_computed = False
         if not is_computed:
             for tensor in changed:
@@ -264,14 +265,14 @@ class Values(Known):
         return storage is not None and storage._cdata not in inputs
 
     def is_view(self, out, on_card, versions):
-        """Whether a result is a view of an operand, and nothing was written."""
+        """True if a result is a view of an operand, and nothing was written."""
         storage = self.storage(out)
         if storage is None or [self.version(tensor) for tensor in on_card] != versions or -1 in versions:
             return False
         return any(storage._cdata == self.storage(tensor)._cdata for tensor in on_card)
 
     def compute(self, function, name, args, kwargs, on_card, twins, out, made, fresh, changed):
-        """Runs an operator once more on the twins, and makes what it gives the contents of what the card's gave."""
+        """Runs an operator once more on the twins. Its results become the contents of the card's results."""
         torch = self.torch
         doubtful = doubt(twins)
         try:
@@ -288,7 +289,7 @@ class Values(Known):
                     cpu_kwargs.pop("pin_memory", None)
                     result = function(*cpu_args, **cpu_kwargs)
                 if name in READS and not made:
-                    # An array must not be the twin itself.
+                    # A returned array must not be the twin itself.
                     return result.copy() if name in ("numpy", "__array__") else result
                 results = self.tensors((result,), [])
                 for tensor in changed:
@@ -297,7 +298,7 @@ class Values(Known):
                 self.computed += 1
                 if len(results) != len(made):
                     return out
-                # What arithmetic gives is nobody else's.
+                # No other tensor holds the result of arithmetic.
                 is_own = not changed and (name in ARITHMETIC or name in MAKING)
                 for tensor, true in zip(made, results):
                     if tensor.shape != true.shape:
@@ -322,7 +323,7 @@ class Values(Known):
         return out
 
     def report(self):
-        """What was read that is not known, and what was assumed; numbers of computed operators and of reads."""
+        """Returns the reads of unknown contents, the assumptions, and the numbers of computed operators and of reads."""
         counters = (ctypes.c_uint64 * 3)()
         self.library.vramlab_rehearsal_counters(counters)
         return {
@@ -333,13 +334,13 @@ class Values(Known):
         }
 
     def tell_doubt(self, name, twins):
-        """Tells of what is decided by contents that are doubtful."""
+        """Reports decisions that rest on doubtful contents."""
         is_told = name in READS or name in COUNTED or name == "nonzero"
         if is_told and doubt(twins):
             self.reads.tell("assumed", name, "values", answer=doubt(twins))
 
     def tell_missed(self, name):
-        """Tells of reads of an operator that was expected to be computed and was not."""
+        """Reports the reads of an operator that was expected to be computed and was not."""
         missed = self.doing.now.missed
         if missed:
             self.reads.tell("unknown_read", name, "size" if name in SIZED else "inside", bytes=missed, answer="zeros")
@@ -350,7 +351,7 @@ class Values(Known):
         self.twins[tensor.untyped_storage()._cdata] = twin
 
     def queue_sizes(self, function, name, args, kwargs, twins):
-        """Queues the numbers that an operator reads from the card to know how large its result is."""
+        """Queues the numbers that an operator reads from the card to find the size of its result."""
         if name not in COUNTED:
             return
         torch = self.torch
@@ -375,7 +376,8 @@ class Values(Known):
         if name == "one_hot" and is_first_known and known[0].numel():
             return [known[0].max()]
         if name == "repeat_interleave":
-            # How often each is repeated is the last tensor. Then it asks whether none of them is negative.
+            # The last tensor says how often each element is repeated. The operator then asks whether one of these
+            # numbers is negative.
             repeats = self.tensors([args, *kwargs.values()], [])[-1]
             if id(repeats) in twins and repeats.numel():
                 return [known[-1].sum(), bool((known[-1] >= 0).all())]

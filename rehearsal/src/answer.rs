@@ -1,19 +1,19 @@
-//! What functions return: codes of errors, which runtime and driver share, their names, and the last error of a thread.
+//! Results of functions: error codes, which runtime and driver share, their names, and the last error of a thread.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_char, c_int};
 
-/// An error's number; `cudaError` and `CUresult` agree on those used here.
+/// Number of an error. `cudaError` and `CUresult` agree on the numbers used here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Code(pub(crate) c_int);
 
-/// What a function has, or why not.
+/// Result of a function, or its error.
 pub(crate) type Answer<T = ()> = Result<T, Code>;
 
 impl Code {
     pub(crate) const INVALID_VALUE: Self = Self(1);
     pub(crate) const OUT_OF_MEMORY: Self = Self(2);
-    /// Also that of a process forked from one that has used the card.
+    /// The driver is not initialized. A forked child of a process that has used the card gets this error too.
     pub(crate) const NOT_INITIALIZED: Self = Self(3);
     pub(crate) const INVALID_CONFIGURATION: Self = Self(9);
     pub(crate) const INVALID_DEVICE_FUNCTION: Self = Self(98);
@@ -46,7 +46,7 @@ thread_local! {
     static LAST: Cell<c_int> = const { Cell::new(0) };
 }
 
-/// Returns from a function of the runtime, which remembers its last error.
+/// Returns the code of a runtime function, and remembers it as the thread's last error.
 pub(crate) fn runtime(answer: Answer) -> c_int {
     let code = driver(answer);
     if code != 0 {
@@ -55,12 +55,12 @@ pub(crate) fn runtime(answer: Answer) -> c_int {
     code
 }
 
-/// Returns from a function of the driver.
+/// Returns the code of a driver function.
 pub(crate) fn driver(answer: Answer) -> c_int {
     answer.err().map_or(0, |code| code.0)
 }
 
-/// The last error of this thread, which is then forgotten if `take`.
+/// Returns the last error of this thread, and forgets it if `take`.
 pub(crate) fn last_error(take: bool) -> c_int {
     if take { LAST.replace(0) } else { LAST.get() }
 }
@@ -73,17 +73,17 @@ fn row(code: c_int) -> Option<&'static Row> {
     ERRORS.iter().find(|row| row.0 == code)
 }
 
-/// The name of a code in the runtime.
+/// Name of a code in the runtime.
 pub(crate) fn runtime_name(code: c_int) -> *const c_char {
     row(code).and_then(|row| row.1).unwrap_or(c"unrecognized error code").as_ptr()
 }
 
-/// The name of a code in the driver.
+/// Name of a code in the driver.
 pub(crate) fn driver_name(code: c_int) -> Option<&'static CStr> {
     row(code)?.2
 }
 
-/// What a code means.
+/// Description of a code.
 pub(crate) fn meaning(code: c_int) -> &'static CStr {
     row(code).map_or(c"unrecognized error code", |row| row.3)
 }

@@ -1,16 +1,16 @@
-//! Pointers that callers pass: the one place where they are read and written.
+//! Pointers that callers pass. This is the one place that reads and writes through them.
 
 use std::ffi::{CStr, c_char};
 
 use crate::answer::{Answer, Code};
 
-/// Where a caller wants a result: null, or room for as many as the interface says.
+/// Pointer to a result: null, or room for as many values as the interface says.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Out<T>(*mut T);
 
 impl<T: Copy> Out<T> {
-    /// Room at an address that another argument gave.
+    /// Makes a pointer to room at an address that another argument gave.
     pub(crate) fn at(address: usize) -> Self {
         Self(address as *mut T)
     }
@@ -19,12 +19,12 @@ impl<T: Copy> Out<T> {
         self.0.is_null()
     }
 
-    /// Writes a result that the caller must want.
+    /// Writes a result; null is an error.
     pub(crate) fn set(self, value: T) -> Answer {
         self.set_at(0, value)
     }
 
-    /// Writes the result of this index.
+    /// Writes the result with this index; null is an error.
     pub(crate) fn set_at(self, index: usize, value: T) -> Answer {
         if self.0.is_null() {
             return Err(Code::INVALID_VALUE);
@@ -35,24 +35,24 @@ impl<T: Copy> Out<T> {
         Ok(())
     }
 
-    /// Writes a result that the caller may not want.
+    /// Writes a result unless the pointer is null.
     pub(crate) fn offer(self, value: T) {
         let _unwanted = self.set(value);
     }
 
-    /// Reads what lies there: some arguments are both.
+    /// Reads the value there: some arguments are both input and result.
     pub(crate) fn get(self) -> Answer<T> {
         In(self.0.cast_const()).get()
     }
 }
 
-/// What a caller hands over: null, or as many as the interface says.
+/// Pointer to input: null, or as many values as the interface says.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct In<T>(*const T);
 
 impl<T: Copy> In<T> {
-    /// Values at an address that another argument gave.
+    /// Makes a pointer to values at an address that another argument gave.
     pub(crate) fn at(address: usize) -> Self {
         Self(address as *const T)
     }
@@ -81,7 +81,7 @@ impl In<u8> {
     }
 }
 
-/// A name that a caller hands over.
+/// Pointer to a name from the caller.
 #[repr(transparent)]
 #[derive(Clone, Copy)]
 pub(crate) struct Text(*const c_char);
@@ -96,7 +96,7 @@ impl Text {
     }
 }
 
-/// Writes a text with its final zero into room of so many bytes, cut to fit.
+/// Writes a text with its final zero into `capacity` bytes, cut to fit.
 pub(crate) fn write_text(room: Out<u8>, capacity: usize, text: &str) -> Answer {
     if capacity == 0 {
         return Err(Code::INVALID_VALUE);

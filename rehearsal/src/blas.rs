@@ -1,4 +1,5 @@
-//! cuBLAS: handles. All products are no-ops; PyTorch gives cuBLAS its workspaces, so none has to be known here.
+//! cuBLAS: handles. All products are no-ops. PyTorch gives cuBLAS its workspaces, so that their sizes need not be known
+//! here.
 
 use std::collections::HashMap;
 use std::ffi::{c_char, c_int};
@@ -12,7 +13,7 @@ const SUCCESS: c_int = 0;
 const NOT_INITIALIZED: c_int = 1;
 const INVALID_VALUE: c_int = 7;
 
-/// What a handle was told.
+/// Settings of a handle.
 #[derive(Clone, Copy, Debug, Default)]
 struct Handle {
     stream: usize,
@@ -43,7 +44,7 @@ extern "C" fn cublasDestroy_v2(handle: usize) -> c_int {
     handles_of_program().remove(&handle).map_or(NOT_INITIALIZED, |_| SUCCESS)
 }
 
-/// Defines pairs of functions that set and get a figure of a handle.
+/// Defines pairs of functions that set and get a setting of a handle.
 macro_rules! figures {
     ($($set:ident $get:ident $field:ident: $type:ty;)*) => {$(
         #[unsafe(no_mangle)]
@@ -92,7 +93,7 @@ extern "C" fn cublasGetStatusString(status: c_int) -> *const c_char {
     name(status)
 }
 
-/// The name of a status.
+/// Name of a status.
 pub(crate) fn name(status: c_int) -> *const c_char {
     let name = match status {
         0 => c"CUBLAS_STATUS_SUCCESS",

@@ -1,4 +1,4 @@
-//! cuBLASLt: the one algorithm that every product has.
+//! cuBLASLt: every product has one and the same algorithm.
 
 use std::ffi::{c_char, c_int};
 
@@ -19,7 +19,7 @@ struct Found {
     reserved: [c_int; 4],
 }
 
-/// It needs no workspace. PyTorch allocates as much as it allows, before it asks.
+/// The algorithm needs no workspace. PyTorch allocates as much as it allows, before it asks for algorithms.
 const FOUND: Found =
     Found { algorithm: [1, 0, 0, 0, 0, 0, 0, 0], workspace: 0, status: 0, waves: 1.0, reserved: [0; 4] };
 

@@ -1,6 +1,6 @@
-//! The card's figures: those of the settings, and those that follow from its compute capability.
+//! Figures of the card: those of the settings, and those that follow from its compute capability.
 //!
-//! The latter are in the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
+//! The latter are from the CUDA C++ Programming Guide, "Technical Specifications per Compute Capability".
 
 use std::ffi::c_int;
 
@@ -12,12 +12,12 @@ pub(crate) struct Architecture {
     pub(crate) threads_per_multiprocessor: c_int,
     pub(crate) blocks_per_multiprocessor: c_int,
     pub(crate) shared_per_multiprocessor: c_int,
-    /// The most that a kernel may ask for, beyond what every kernel may.
+    /// Most shared memory of a block that a kernel can opt in to, beyond the limit for every kernel.
     pub(crate) shared_opt_in: c_int,
-    /// What the system takes of each block's.
+    /// Shared memory of each block that the system takes.
     pub(crate) shared_reserved: c_int,
     pub(crate) l2_bytes: c_int,
-    /// Of a usual card, where the settings do not say.
+    /// Number of multiprocessors of a usual card, if the settings have none.
     usual_multiprocessors: c_int,
 }
 
@@ -25,7 +25,7 @@ const KIB: c_int = 1024;
 const MIB: c_int = 1024 * KIB;
 
 /// Capability; threads and blocks per multiprocessor, KiB of shared memory per multiprocessor and by opt-in; then
-/// multiprocessors and MiB of cache of a usual card.
+/// multiprocessors and MiB of L2 cache of a usual card.
 const ARCHITECTURES: &[((c_int, c_int), [c_int; 6])] = &[
     ((5, 0), [2048, 32, 64, 48, 5, 2]),
     ((5, 2), [2048, 32, 96, 48, 24, 3]),
@@ -45,7 +45,7 @@ const ARCHITECTURES: &[((c_int, c_int), [c_int; 6])] = &[
     ((12, 1), [1536, 24, 100, 99, 48, 24]),
 ];
 
-/// The figures of the card's capability, or of the next below.
+/// Returns the figures of the card's capability, or of the next one below.
 pub(crate) fn architecture() -> Architecture {
     let capability = settings().capability;
     let found = ARCHITECTURES.iter().rev().find(|(from, _)| *from <= capability).unwrap_or(&ARCHITECTURES[0]);
@@ -61,65 +61,65 @@ pub(crate) fn architecture() -> Architecture {
     }
 }
 
-/// How many multiprocessors the card has.
+/// Number of multiprocessors of the card.
 pub(crate) fn multiprocessors() -> c_int {
     settings().multiprocessors.unwrap_or(architecture().usual_multiprocessors)
 }
 
-/// Bytes of shared memory that every block may have.
+/// Shared memory that every block may have, in bytes.
 pub(crate) const SHARED_PER_BLOCK: c_int = 48 * KIB;
 
-/// The most threads of a block.
+/// Most threads of a block.
 pub(crate) const MAX_THREADS: c_int = 1024;
 
-/// The bus on which a card sits: the second card is not where the first is.
+/// PCI bus of a card: each card has another one.
 pub(crate) fn bus(card: c_int) -> c_int {
     4 + card
 }
 
-/// A card's place on the bus, as text.
+/// PCI address of a card, as text.
 pub(crate) fn bus_text(card: c_int) -> String {
     format!("0000:{:02X}:00.0", bus(card))
 }
 
-/// A card's unique number.
+/// UUID of a card.
 pub(crate) fn uuid(card: c_int) -> [u8; 16] {
     let mut bytes = *b"rehearsed card \0";
     bytes[15] = card as u8;
     bytes
 }
 
-/// A card's unique number as text.
+/// UUID of a card, as text.
 pub(crate) fn uuid_text(card: c_int) -> String {
     let hex: Vec<String> = uuid(card).iter().map(|byte| format!("{byte:02x}")).collect();
     let part = |range: std::ops::Range<usize>| hex[range].concat();
     format!("GPU-{}-{}-{}-{}-{}", part(0..4), part(4..6), part(6..8), part(8..10), part(10..16))
 }
 
-/// An attribute by its number, which runtime and driver share; those that are not here are 0.
+/// Returns an attribute by its number, which runtime and driver share. Attributes that are not listed are 0.
 pub(crate) fn attribute(number: c_int, card: c_int) -> c_int {
     let architecture = architecture();
     let (major, minor) = settings().capability;
     match number {
-        // Threads per block; block in x and y, in z; grid in x, in y and z.
+        // Threads per block; size of a block in x and y, in z; size of a grid in x, in y and z.
         1..=3 => MAX_THREADS,
         4 => 64,
         5 => c_int::MAX,
         6 | 7 => 65535,
         8 => SHARED_PER_BLOCK,
-        // Constant memory, warp, pitch, registers of a block, clock in kHz, alignment of textures.
+        // Constant memory, warp size, pitch, registers of a block, clock in kHz, alignment of textures.
         9 => 65536,
         10 => 32,
         11 => c_int::MAX,
         12 => 65536,
         13 => 1_785_000,
         14 => 512,
-        // Copies overlap kernels; multiprocessors; host memory can be mapped; kernels run side by side; ECC.
+        // Copies overlap kernels; multiprocessors; host memory can be mapped; concurrent kernels; ECC.
         15 | 19 | 31 => 1,
         16 => multiprocessors(),
         32 => 1,
         33 => bus(card),
-        // Clock of memory in kHz, width of its bus, L2, threads, engines that copy, one space of addresses.
+        // Memory clock in kHz, bus width, L2, threads, copy engines, unified addressing.
         36 => 2_619_000,
         37 => 5120,
         38 => architecture.l2_bytes,
@@ -129,11 +129,11 @@ pub(crate) fn attribute(number: c_int, card: c_int) -> c_int {
         51 => 32,
         75 => major,
         76 => minor,
-        // Priorities of streams, L1 for global and local memory.
+        // Stream priorities, L1 for global and local memory.
         78..=80 => 1,
         81 => architecture.shared_per_multiprocessor,
         82 => 65536,
-        // Managed memory, from host and card at once; preemption; cooperative launches.
+        // Managed memory, concurrently from host and card; preemption; cooperative launches.
         83 | 89 | 90 | 95 => 1,
         97 => architecture.shared_opt_in,
         // Registering host memory; virtual memory, and its handles as file descriptors.
@@ -148,13 +148,13 @@ pub(crate) fn attribute(number: c_int, card: c_int) -> c_int {
     }
 }
 
-/// How many blocks of a kernel fit on a multiprocessor at once, by threads and shared memory.
+/// Number of blocks of a kernel that fit on a multiprocessor at one time, by threads and shared memory.
 pub(crate) fn resident_blocks(threads: c_int, shared: usize) -> c_int {
     let architecture = architecture();
     if threads <= 0 || threads > MAX_THREADS || shared > architecture.shared_opt_in as usize {
         return 0;
     }
-    // Threads come in warps.
+    // Threads are counted in warps.
     let by_threads = architecture.threads_per_multiprocessor / ((threads + 31) / 32 * 32);
     let taken = shared + architecture.shared_reserved as usize;
     let by_shared = (architecture.shared_per_multiprocessor as usize).checked_div(taken).unwrap_or(usize::MAX);

@@ -1,4 +1,5 @@
-//! Which card a thread uses, and which cards this process has used: that takes memory, and a fork may not go on with it.
+//! The card that a thread uses, and the cards that this process has used: a used card takes memory, and a forked child
+//! may not use it.
 
 use std::cell::Cell;
 use std::ffi::c_int;
@@ -17,10 +18,10 @@ thread_local! {
 static ACTIVE: [AtomicBool; MAX_CARDS] = [const { AtomicBool::new(false) }; MAX_CARDS];
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Handles of the cards' contexts.
+/// Base of the handles of the cards' contexts.
 const CONTEXTS: usize = 0x5400_0000_0000;
 
-/// Notes that the driver is in use. A process that is forked from here on cannot use it.
+/// Notes that the driver is in use. A child forked after this cannot use it.
 pub(crate) fn initialize() -> Answer {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -34,7 +35,7 @@ extern "C" fn forked() {
     FORKED.store(true, Ordering::Relaxed);
 }
 
-/// A card by its number.
+/// Checks the number of a card.
 pub(crate) fn card(number: c_int) -> Answer<usize> {
     initialize()?;
     if settings().cards == 0 {
@@ -43,17 +44,17 @@ pub(crate) fn card(number: c_int) -> Answer<usize> {
     usize::try_from(number).ok().filter(|card| *card < settings().cards).ok_or(Code::INVALID_DEVICE)
 }
 
-/// The card of this thread.
+/// Card of this thread.
 pub(crate) fn current() -> usize {
     CURRENT.get()
 }
 
-/// Makes a card that of this thread.
+/// Sets the card of this thread.
 pub(crate) fn set_current(card: usize) {
     CURRENT.set(card);
 }
 
-/// The card of this thread, which is used from now on.
+/// Returns the card of this thread, which counts as used from now on.
 pub(crate) fn used() -> Answer<usize> {
     let card = card(current() as c_int)?;
     activate(card);
@@ -61,35 +62,35 @@ pub(crate) fn used() -> Answer<usize> {
     Ok(card)
 }
 
-/// Makes a card's context, which takes memory of its own.
+/// Makes a card's context, which takes memory.
 pub(crate) fn activate(card: usize) {
     if !ACTIVE[card].swap(true, Ordering::Relaxed) && !shared::charge(card, settings().context_bytes) {
         crate::log::once("context_does_not_fit", &card.to_string());
     }
 }
 
-/// Whether this process has used a card.
+/// True if this process has used a card.
 pub(crate) fn is_active(card: usize) -> bool {
     ACTIVE[card].load(Ordering::Relaxed)
 }
 
-/// The handle of a card's context.
+/// Handle of a card's context.
 pub(crate) fn handle(card: usize) -> usize {
     CONTEXTS + card * 64
 }
 
-/// The card of a context.
+/// Card of a context.
 pub(crate) fn of_handle(handle: usize) -> Answer<usize> {
     let card = handle.checked_sub(CONTEXTS).map(|offset| offset / 64);
     card.filter(|card| *card < settings().cards).ok_or(Code::INVALID_CONTEXT)
 }
 
-/// The handle of this thread's context, or null.
+/// Handle of this thread's context, or null.
 pub(crate) fn bound() -> usize {
     if BOUND.get() { handle(current()) } else { 0 }
 }
 
-/// Makes a context that of this thread; null takes it away.
+/// Sets this thread's context; null removes it.
 pub(crate) fn bind(context: usize) -> Answer {
     if context == 0 {
         BOUND.set(false);

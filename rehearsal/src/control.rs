@@ -1,17 +1,18 @@
-//! What a program that knows of this library may ask it, and tell it (`told.rs`).
+//! Functions for programs that know of this library: questions, and contents that they report (`told.rs`).
 
 use std::ffi::{c_char, c_int};
 
 use crate::argument::{In, Out};
 use crate::{promise, told, values};
 
-/// Writes how many things ran on the cards, and how many reads of device memory had known and unknown contents.
+/// Writes the number of operations that ran on the cards, and of reads of device memory with known and with unknown
+/// contents.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_counters(counters: Out<[u64; 3]>) -> c_int {
     crate::answer::driver(counters.set(values::counters()))
 }
 
-/// The layer for Python programs, as its source: `install(torch)` starts it.
+/// Returns the source of the layer for Python programs: `install(torch)` starts it.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_python() -> *const c_char {
     const SOURCE: &str = concat!(
@@ -28,13 +29,13 @@ extern "C" fn vramlab_rehearsal_python() -> *const c_char {
     SOURCE.as_ptr().cast()
 }
 
-/// Calls a function at each read of unknown contents, with address and bytes; null ends that.
+/// Sets the function that is called at each read of unknown contents, with address and bytes. Null ends that.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_listen(on_read: Option<told::OnRead>) {
     told::listen(on_read);
 }
 
-/// Says what device memory holds, for this thread's reads until `vramlab_rehearsal_withdraw`.
+/// Shows contents of device memory to this thread's reads, until `vramlab_rehearsal_withdraw`.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_show(address: usize, contents: In<u8>, bytes: usize) -> c_int {
     let contents = contents.get_all(bytes);
@@ -46,26 +47,26 @@ fn contents_shown(address: usize, contents: crate::answer::Answer<Vec<u8>>) -> c
     Ok(())
 }
 
-/// Answers this thread's next read of 1, 4 or 8 bytes that nothing else answers; several are queued.
+/// Queues an answer for this thread's next read of 1, 4 or 8 bytes that nothing else answers. Several can be queued.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_queue(number: i64) {
     told::queue(number);
 }
 
-/// Ends what was shown to this thread and queued for it.
+/// Removes contents that were shown to this thread, and answers that were queued for it.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_withdraw() {
     told::withdraw();
 }
 
-/// Ends what was queued for this thread, and returns how many numbers nobody read.
+/// Removes answers that were queued for this thread, and returns how many were not read.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_unqueue() -> usize {
     told::unqueue()
 }
 
-/// Writes the ranges (address, bytes) that copies, fills and collectives wrote since the last call, and returns how many;
-/// -1 where anything may have been written, or where there is no room for all.
+/// Writes the ranges (address, bytes) that copies, fills and collectives wrote since the last call, and returns their
+/// number. Returns -1 if anything may have been written, or if there is no room for all.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_written(room: Out<[u64; 2]>, capacity: usize) -> i64 {
     match told::take_written() {
@@ -77,14 +78,15 @@ extern "C" fn vramlab_rehearsal_written(room: Out<[u64; 2]>, capacity: usize) ->
     }
 }
 
-/// A number for what a collective leaves in a range of device memory; 0 where it leaves nothing that can be known.
+/// Returns a number for the contents that a collective leaves in a range of device memory; 0 if it leaves nothing that
+/// can be known.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_promise(address: usize, bytes: usize) -> u64 {
     values::promised(address, bytes).map_or(0, promise::number)
 }
 
-/// Waits for what a number stands for and writes it; returns 0 if it is not known, 2 if ranks that were not started have a
-/// part in it, else 1. A number counts once.
+/// Waits for the contents that a number stands for and writes them. Returns 0 if they are not known, 2 if ranks that were
+/// not started have a part in them, else 1. A number can be used once.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_promised(number: u64, room: Out<u8>, bytes: usize) -> c_int {
     let Some((contents, assumed)) = promise::take(number).filter(|(contents, _)| contents.len() == bytes) else {

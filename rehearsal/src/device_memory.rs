@@ -1,4 +1,4 @@
-//! Memory as programs take it and give it back: the rules that runtime and driver share.
+//! Allocations and frees by programs: the rules that runtime and driver share.
 
 use crate::answer::{Answer, Code};
 use crate::argument::Out;
@@ -7,14 +7,14 @@ use crate::memory::{self, Origin};
 use crate::work::{kind, work};
 use crate::{context, pools};
 
-/// Takes memory of this thread's card.
+/// Allocates memory of this thread's card.
 pub(crate) fn allocate(address: Out<usize>, bytes: usize) -> Answer {
     if address.is_null() {
         return Err(Code::INVALID_VALUE);
     }
     let card = context::used()?;
     work().forbid_in_capture()?;
-    // Before it fails, the driver gives back what pools keep.
+    // Before an allocation fails, the driver releases memory that pools keep.
     let taken = memory::allocate(card, bytes).or_else(|_| {
         pools::synchronized();
         memory::allocate(card, bytes)
@@ -23,14 +23,14 @@ pub(crate) fn allocate(address: Out<usize>, bytes: usize) -> Answer {
     address.set(taken?)
 }
 
-/// Makes managed memory.
+/// Allocates managed memory.
 pub(crate) fn allocate_managed(address: Out<usize>, bytes: usize, flags: u32) -> Answer {
     let card = context::used()?;
     crate::log::once("managed_memory", "what kernels do to it is not known");
     address.set(host_memory::allocate(bytes, Kind::Managed, flags, card)?)
 }
 
-/// Gives memory back that [`allocate`] or a pool gave, or managed memory; waits for the card.
+/// Frees memory from [`allocate`] or from a pool, or managed memory. Waits for the card.
 pub(crate) fn free(address: usize) -> Answer {
     context::used()?;
     if address == 0 {
@@ -47,14 +47,14 @@ pub(crate) fn free(address: usize) -> Answer {
     free_in_order(address)
 }
 
-/// Takes memory of a pool in the order of a stream: of this one, or of the card's.
+/// Allocates in the order of a stream, from the given pool or the card's current one.
 pub(crate) fn allocate_in_order(address: Out<usize>, bytes: usize, pool: Option<usize>, stream: usize) -> Answer {
     let card = context::used()?;
     work().capture_node(stream, kind::ALLOCATE, None)?;
     address.set(pools::allocate(pool.unwrap_or_else(|| pools::current_of(card)), bytes)?)
 }
 
-/// Gives memory back in the order of a stream.
+/// Frees in the order of a stream.
 pub(crate) fn free_in_order(address: usize) -> Answer {
     if address == 0 {
         return Ok(());

@@ -1,9 +1,9 @@
-//! Functions of the driver by their names, as programs ask for them that do not link it.
+//! Finds functions of the driver by name, for programs that do not link the driver.
 
 use std::ffi::{CString, c_int, c_void};
 use std::sync::LazyLock;
 
-/// Names whose later versions take other arguments: from which release a suffix is meant.
+/// Names whose later versions take other arguments, with the suffix from each release on.
 const VERSIONS: &[(&str, &[(c_int, &str)])] = &[
     ("cuStreamGetCaptureInfo", &[(12030, "_v3"), (11030, "_v2"), (0, "")]),
     ("cuStreamUpdateCaptureDependencies", &[(12030, "_v2"), (0, "")]),
@@ -20,7 +20,7 @@ const VERSIONS: &[(&str, &[(c_int, &str)])] = &[
     ("cuGraphInstantiate", &[(12000, "WithFlags"), (11000, "_v2"), (0, "")]),
 ];
 
-/// The handle of this library, however it was loaded.
+/// Handle of this library, however it was loaded.
 static SELF: LazyLock<usize> = LazyLock::new(|| {
     // SAFETY: all zeros are a good `Dl_info`, and `dladdr` fills it.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
@@ -34,7 +34,7 @@ static SELF: LazyLock<usize> = LazyLock::new(|| {
     handle as usize
 });
 
-/// The address of a function of the driver, in the version that programs of this release mean.
+/// Returns the address of a function of the driver, in the version that programs of this release expect.
 pub(crate) fn find(name: &str, version: c_int) -> Option<usize> {
     let by_release = VERSIONS.iter().find(|(known, _)| *known == name);
     if let Some((_, suffixes)) = by_release {

@@ -1,8 +1,9 @@
-//! What ranks on one machine tell each other: contents of small collectives, through files in `VRAMLAB_REHEARSAL_RANKS`
-//! or beside `VRAMLAB_REHEARSAL_SHARED`.
+//! Contents of small collectives that ranks on one machine exchange, through files in `VRAMLAB_REHEARSAL_RANKS` or
+//! beside `VRAMLAB_REHEARSAL_SHARED`.
 //!
-//! A channel is a file to which one rank appends: for each collective a record, of what it contributes or of that not
-//! being known. Nobody waits for a record before somebody reads what came of the collective, as on cards.
+//! A channel is a file to which one rank appends. For each collective it appends a record: its contribution, or a mark
+//! that the contribution is not known. A rank waits for records only when the result of the collective is read, as on
+//! cards.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::{File, OpenOptions};
@@ -14,21 +15,21 @@ use std::time::{Duration, Instant};
 
 use crate::settings::settings;
 
-/// The most bytes of one rank in a collective whose contents are exchanged.
+/// Most bytes of one rank in a collective whose contents are exchanged.
 pub(crate) const MAX_BYTES: usize = 1 << 16;
 
-/// How long a rank is waited for. One that has not come so far by then, or has ended, is waited for no more.
+/// Longest wait for a rank. A rank that has not written its record by then, or has ended, is not waited for again.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_micros(500);
 
-/// The length that stands for contents which are not known.
+/// Length that stands for unknown contents.
 const UNKNOWN: u64 = u64::MAX;
 const LENGTH_BYTES: u64 = 8;
 
-/// A channel that is read: where its records lie.
+/// A channel for reading, with the positions of its records.
 struct Read {
     file: File,
-    /// Where the next record begins.
+    /// Position of the next record.
     end: u64,
     records: Vec<(u64, u64)>,
 }
@@ -37,7 +38,7 @@ struct Read {
 struct Channels {
     written: HashMap<String, (File, u64)>,
     read: HashMap<String, Read>,
-    /// How many records are expected of channels between two ranks.
+    /// Number of records that are expected on channels between two ranks.
     expected: HashMap<String, u64>,
     silent: HashSet<String>,
 }
@@ -48,12 +49,12 @@ fn channels() -> MutexGuard<'static, Channels> {
     CHANNELS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether there is a place where ranks can meet.
+/// True if there is a folder where ranks can meet.
 pub(crate) fn is_possible() -> bool {
     folder().is_some()
 }
 
-/// Where the ranks of a run leave records for each other.
+/// Folder in which the ranks of a run leave records for each other.
 fn folder() -> Option<PathBuf> {
     let beside = || {
         let mut folder = settings().shared.clone()?.into_os_string();
@@ -63,7 +64,7 @@ fn folder() -> Option<PathBuf> {
     settings().ranks.clone().or_else(beside)
 }
 
-/// Appends a record, and returns its number on the channel. `None` in it: what it holds is not known.
+/// Appends a record, and returns its number on the channel. `None` as contents means that they are not known.
 pub(crate) fn send(channel: &str, contents: Option<&[u8]>) -> Option<u64> {
     let mut channels = channels();
     if !channels.written.contains_key(channel) {
@@ -81,7 +82,7 @@ pub(crate) fn send(channel: &str, contents: Option<&[u8]>) -> Option<u64> {
     Some(*count - 1)
 }
 
-/// Numbers the next record that this process expects on a channel that it alone reads.
+/// Numbers the next record that this process expects, on a channel that only this process reads.
 pub(crate) fn expect(channel: &str) -> u64 {
     let mut channels = channels();
     let count = channels.expected.entry(channel.to_string()).or_default();
@@ -89,7 +90,7 @@ pub(crate) fn expect(channel: &str) -> u64 {
     *count - 1
 }
 
-/// The contents of a record. Waits until it is there; `None` if they are not known, or nobody writes it.
+/// Waits for a record and returns its contents. `None` if they are not known, or no rank writes the record.
 pub(crate) fn receive(channel: &str, number: u64) -> Option<Vec<u8>> {
     let start = Instant::now();
     loop {
@@ -108,7 +109,7 @@ pub(crate) fn receive(channel: &str, number: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// A record, if it is there: its contents, if they are known.
+/// Returns a record if it exists: its contents, or `None` in it if they are not known.
 fn look(channel: &str, number: u64) -> Option<Option<Vec<u8>>> {
     let mut channels = channels();
     if !channels.read.contains_key(channel) {

@@ -1,8 +1,8 @@
-//! Handles: numbers that look like addresses of nothing, never given twice.
+//! Handles: numbers that look like addresses but point to nothing. No handle is given twice.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Some libraries keep the lowest bits of a handle for themselves.
+/// Distance between handles. Some libraries use the lowest bits of a handle for themselves.
 const STEP: usize = 64;
 
 static NEXT: AtomicUsize = AtomicUsize::new(0x5500_0000_0000);

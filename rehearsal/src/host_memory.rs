@@ -1,18 +1,18 @@
-//! Host memory that the card can reach: pinned, registered, managed. It is real memory of the process.
+//! Host memory that the card can access: pinned, registered, managed. It is real memory of the process.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::answer::{Answer, Code};
 
-/// How host memory came to be known.
+/// Origin of host memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// Made by `cudaHostAlloc` and the like.
+    /// From `cudaHostAlloc` and similar functions.
     Pinned,
-    /// The program's own, registered.
+    /// The program's own memory, registered.
     Registered,
-    /// Made by `cudaMallocManaged`.
+    /// From `cudaMallocManaged`.
     Managed,
 }
 
@@ -31,7 +31,7 @@ fn ranges() -> MutexGuard<'static, BTreeMap<usize, Range>> {
     RANGES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes host memory; nothing is at null. Managed memory takes no device memory until a kernel touches it.
+/// Allocates host memory; 0 bytes give null. Managed memory takes no device memory until a kernel touches it.
 pub(crate) fn allocate(bytes: usize, kind: Kind, flags: u32, card: usize) -> Answer<usize> {
     if bytes == 0 {
         return Ok(0);
@@ -47,7 +47,7 @@ pub(crate) fn allocate(bytes: usize, kind: Kind, flags: u32, card: usize) -> Ans
     Ok(got as usize)
 }
 
-/// Gives memory back that [`allocate`] made.
+/// Frees memory from [`allocate`].
 pub(crate) fn free(address: usize, kind: Kind) -> Answer {
     let mut ranges = ranges();
     let range = ranges.get(&address).filter(|range| range.kind == kind).ok_or(Code::INVALID_VALUE)?;
@@ -57,7 +57,7 @@ pub(crate) fn free(address: usize, kind: Kind) -> Answer {
     Ok(())
 }
 
-/// Notes memory of the program's own.
+/// Registers memory of the program's own.
 pub(crate) fn register(address: usize, bytes: usize, flags: u32, card: usize) -> Answer {
     if address == 0 || bytes == 0 {
         return Err(Code::INVALID_VALUE);
@@ -75,7 +75,7 @@ fn overlapping(ranges: &BTreeMap<usize, Range>, address: usize, bytes: usize) ->
     before.is_some_and(|(start, range)| start + range.bytes > address)
 }
 
-/// Forgets memory of the program's own.
+/// Unregisters memory of the program's own.
 pub(crate) fn unregister(address: usize) -> Answer {
     let mut ranges = ranges();
     ranges.get(&address).filter(|range| range.kind == Kind::Registered).ok_or(Code::HOST_NOT_REGISTERED)?;
@@ -83,7 +83,7 @@ pub(crate) fn unregister(address: usize) -> Answer {
     Ok(())
 }
 
-/// The range that an address lies in.
+/// Returns the range that contains an address.
 pub(crate) fn find(address: usize) -> Option<Range> {
     let ranges = ranges();
     let (start, range) = ranges.range(..=address).next_back()?;

@@ -1,9 +1,9 @@
-//! The images of kernels that a program carries: whether there is one for the card.
+//! Images of kernels in a program: tells whether there is one for the card.
 //!
-//! A program compiled by nvcc registers containers ("fat binaries") of images, and the kernels in each. A kernel that
-//! has no image for the card fails when it is launched. Containers and their entries are described by several public
-//! projects; only kind and architecture are read, and what is not as described counts as fitting. The suffixes `a` and
-//! `f` of architectures are not told apart from none.
+//! A program compiled by nvcc registers containers ("fat binaries") of images, and the kernels in each. Launching a
+//! kernel that has no image for the card fails. Several public projects describe containers and their entries. Only
+//! kind and architecture are read, and a container of another form counts as fitting. The suffixes `a` and `f` of
+//! architectures are ignored.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use crate::argument::In;
 use crate::handles;
 use crate::settings::settings;
 
-/// What a program registers: a wrapper around a container, as `__fatBinC_Wrapper_t` in `fatbinary_section.h`.
+/// Argument of a registration: a wrapper around a container, as `__fatBinC_Wrapper_t` in `fatbinary_section.h`.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Wrapper {
@@ -24,16 +24,16 @@ pub(crate) struct Wrapper {
 
 const WRAPPER_MAGIC: u32 = 0x4662_43b1;
 const CONTAINER_MAGIC: u32 = 0xba55_ed50;
-/// Entries that hold PTX, which the driver compiles for later cards, and compiled code.
+/// Kinds of entries: PTX, which the driver compiles for later cards, and compiled code.
 const PTX: u16 = 1;
 const CODE: u16 = 2;
 
-/// The image of a container that the card takes.
+/// The image of a container that the card uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Image {
-    /// None is for this card.
+    /// No image is for this card.
     Missing,
-    /// The container is not known, or cannot be read.
+    /// The container is not registered, or cannot be read.
     Unknown,
     /// Compiled code for this architecture.
     Code(u32),
@@ -43,9 +43,9 @@ pub(crate) enum Image {
 
 #[derive(Default)]
 struct Images {
-    /// Of each registered container: where it lies, and its image for the card, once that is known.
+    /// Each registered container: its address, and its image for the card, once that is known.
     containers: HashMap<usize, (usize, Option<Image>)>,
-    /// Of each kernel, by the address of its function on the host: its container and its name.
+    /// Each kernel, by the address of its function on the host: its container and its name.
     kernels: HashMap<usize, (usize, String)>,
 }
 
@@ -63,7 +63,7 @@ pub(crate) fn register(wrapper: In<Wrapper>) -> usize {
     handle
 }
 
-/// Forgets a container and its kernels.
+/// Removes a container and its kernels.
 pub(crate) fn unregister(container: usize) {
     let mut images = images();
     images.containers.remove(&container);
@@ -75,12 +75,12 @@ pub(crate) fn register_kernel(container: usize, function: usize, name: String) {
     images().kernels.insert(function, (container, name));
 }
 
-/// Whether a kernel has an image for the card; kernels that nobody registered here have.
+/// True if a kernel has an image for the card, or was not registered here.
 pub(crate) fn has_image(function: usize) -> bool {
     image(function) != Image::Missing
 }
 
-/// The image of a kernel that the card takes.
+/// Returns the image of a kernel that the card uses.
 pub(crate) fn image(function: usize) -> Image {
     let mut images = images();
     let Some((container, name)) = images.kernels.get(&function).cloned() else { return Image::Unknown };
@@ -93,7 +93,7 @@ pub(crate) fn image(function: usize) -> Image {
     image
 }
 
-/// The newest code that runs on the card, else the newest PTX.
+/// Returns the newest code that runs on the card, else the newest PTX.
 fn best(images: &[(u16, u32)], capability: (i32, i32)) -> Image {
     let newest = |wanted: u16| {
         let fitting = images.iter().filter(|(kind, of)| *kind == wanted && fits(*kind, *of, capability));
@@ -102,7 +102,7 @@ fn best(images: &[(u16, u32)], capability: (i32, i32)) -> Image {
     newest(CODE).map(Image::Code).or_else(|| newest(PTX).map(Image::Ptx)).unwrap_or(Image::Missing)
 }
 
-/// Compiled code runs on later cards of its generation, PTX on all later ones.
+/// True if an image runs on the card: compiled code on later cards of its generation, PTX on all later cards.
 fn fits(kind: u16, architecture: u32, (major, minor): (i32, i32)) -> bool {
     let card = u32::try_from(major * 10 + minor).unwrap_or_default();
     match kind {
@@ -112,7 +112,7 @@ fn fits(kind: u16, architecture: u32, (major, minor): (i32, i32)) -> bool {
     }
 }
 
-/// Kind and architecture of a container's images; none if it is not as described.
+/// Returns kind and architecture of a container's images. `None` if the container has another form.
 fn architectures(data: usize) -> Option<Vec<(u16, u32)>> {
     let word = |at: usize| In::<u32>::at(at).get().ok();
     let half = |at: usize| In::<u16>::at(at).get().ok();

@@ -1,16 +1,16 @@
-//! Memory and events that processes hand each other. A handle says all that the other process must know.
+//! Memory and events that processes share. A handle contains everything that the other process needs.
 //!
-//! The bytes stay with the process that made them, so the one that opens a handle takes none of the card.
+//! The bytes belong to the process that made them, so that a process that opens a handle takes no memory of the card.
 
 use crate::answer::{Answer, Code};
 use crate::memory::{self, Origin};
 use crate::virtual_memory;
 
-/// A handle, which programs pass on as it is.
+/// A handle, which programs pass on unchanged.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Handle {
-    /// Tells a handle of ours from a stray one.
+    /// Mark that tells one of our handles from other bytes.
     mark: u64,
     card: u64,
     bytes: u64,
@@ -21,7 +21,7 @@ pub(crate) struct Handle {
 
 const MARK: u64 = u64::from_le_bytes(*b"rehearse");
 
-/// A handle for an allocation that begins at this address or contains it.
+/// Makes a handle for the allocation that contains this address.
 pub(crate) fn of_memory(address: usize) -> Answer<Handle> {
     let (start, block) = memory::find(address).ok_or(Code::INVALID_VALUE)?;
     let pid = u64::from(std::process::id());
@@ -29,7 +29,7 @@ pub(crate) fn of_memory(address: usize) -> Answer<Handle> {
     Ok(Handle { mark: MARK, card, bytes, pid, address: start as u64, reserved: [0; 3] })
 }
 
-/// Addresses for another process's allocation. Its maker cannot open it.
+/// Reserves addresses for another process's allocation. Its maker cannot open it.
 pub(crate) fn open_memory(handle: &Handle) -> Answer<usize> {
     let bytes = usize::try_from(handle.bytes).ok().filter(|_| handle.mark == MARK).ok_or(Code::INVALID_HANDLE)?;
     if handle.pid == u64::from(std::process::id()) {
@@ -38,7 +38,7 @@ pub(crate) fn open_memory(handle: &Handle) -> Answer<usize> {
     memory::place(crate::context::card(handle.card as i32)?, bytes, Origin::Imported)
 }
 
-/// Gives up addresses that [`open_memory`] gave.
+/// Frees addresses from [`open_memory`].
 pub(crate) fn close_memory(address: usize) -> Answer {
     match memory::find(address) {
         Some((start, block)) if start == address && block.origin == Origin::Imported => {
@@ -48,17 +48,17 @@ pub(crate) fn close_memory(address: usize) -> Answer {
     }
 }
 
-/// A handle for an event; the event is complete whenever another process asks.
+/// Makes a handle for an event. The event is complete whenever another process asks.
 pub(crate) fn of_event() -> Handle {
     Handle { mark: MARK, card: 0, bytes: 0, pid: u64::from(std::process::id()), address: 0, reserved: [0; 3] }
 }
 
-/// Whether a handle is one of an event.
+/// Checks that a handle is one of ours.
 pub(crate) fn check_event(handle: &Handle) -> Answer {
     if handle.mark == MARK { Ok(()) } else { Err(Code::INVALID_HANDLE) }
 }
 
-/// A file descriptor that stands for virtual memory, to be sent to another process.
+/// Makes a file descriptor that stands for virtual memory, to be sent to another process.
 pub(crate) fn export(memory: usize) -> Answer<i32> {
     let physical = virtual_memory::memory(memory)?;
     // SAFETY: the name ends with a zero.
@@ -73,7 +73,7 @@ pub(crate) fn export(memory: usize) -> Answer<i32> {
     if written == bytes.len() as isize { Ok(descriptor) } else { Err(Code::OUT_OF_MEMORY) }
 }
 
-/// Virtual memory of another process.
+/// Opens virtual memory of another process.
 pub(crate) fn import(descriptor: i32) -> Answer<usize> {
     let mut bytes = [0; 24];
     // SAFETY: writes `bytes`, of which it is told the length.

@@ -1,4 +1,4 @@
-//! Launches: they are checked as on the card, and then nothing runs.
+//! Launches of kernels. They are checked as on the card, and then nothing runs.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ pub(crate) struct Dim3 {
     pub(crate) z: u32,
 }
 
-/// How a kernel is launched.
+/// Configuration of a launch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Launch {
     pub(crate) grid: Dim3,
@@ -29,12 +29,12 @@ thread_local! {
     static CONFIGURATIONS: RefCell<Vec<Launch>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Keeps a configuration between `<<<…>>>` and the launch of which it is part.
+/// Keeps a configuration between `<<<…>>>` and its launch.
 pub(crate) fn push(launch: Launch) {
     CONFIGURATIONS.with_borrow_mut(|kept| kept.push(launch));
 }
 
-/// The configuration that was kept last.
+/// Returns the configuration that was kept last.
 pub(crate) fn pop() -> Answer<Launch> {
     CONFIGURATIONS.with_borrow_mut(Vec::pop).ok_or(Code(52))
 }
@@ -66,7 +66,7 @@ pub(crate) fn launch(function: usize, launch: Launch) -> Answer {
     launch_loaded(launch)
 }
 
-/// Launches a kernel of a module, of which the image was seen when it was loaded.
+/// Launches a kernel of a loaded module. Its image is not checked here.
 pub(crate) fn launch_loaded(launch: Launch) -> Answer {
     launch.check()?;
     work().capture_node(launch.stream, kind::KERNEL, None)?;
@@ -74,7 +74,7 @@ pub(crate) fn launch_loaded(launch: Launch) -> Answer {
     Ok(())
 }
 
-/// Calls a function of the program when the stream comes to it, which is now, or whenever the captured graph is launched.
+/// Calls a function of the program when the stream reaches it: now, or whenever the captured graph is launched.
 pub(crate) fn call(stream: usize, host: HostFunction) -> Answer {
     let is_captured = work().capture_node(stream, kind::HOST, Some(host))?;
     if !is_captured {

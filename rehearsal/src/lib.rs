@@ -1,19 +1,21 @@
-//! A stand-in for NVIDIA's libraries, loaded before them into a process (`LD_PRELOAD`): PyTorch, Triton and code
-//! compiled by nvcc then run on a card that is not there.
+//! A stand-in for NVIDIA's libraries, loaded before them into a process (`LD_PRELOAD`). PyTorch, Triton and code
+//! compiled by nvcc then run on a card that does not exist.
 //!
-//! *Given*: environment variables (`settings.rs`) that say which card, and which CUDA; without them, one card of
-//! capability 9.0. *Gives*: memory, streams, events, captures and graphs that behave as on the card, figures of the
-//! card, and a log of what it could not answer (`log.rs`). Kernels do nothing; what they would have written is
-//! unknown, and reads of it are counted (`values.rs`), unless a layer inside the program computes it (`told.rs`).
+//! *Input*: environment variables (`settings.rs`) that name the card and the release of CUDA; without them, one card of
+//! capability 9.0. *Output*: memory, streams, events, captures and graphs that behave as on the card, figures of the
+//! card, and a log of the calls that it could not answer (`log.rs`). Kernels do nothing. The contents that they would
+//! have written are unknown, and reads of them are counted (`values.rs`), unless a layer inside the program computes
+//! them (`told.rs`).
 //!
 //! One library per file or folder: `runtime/` (cudart), `driver/` (libcuda), `blas.rs`, `blas_lt.rs`, `dnn/`,
-//! `nccl.rs`, `nvml.rs`; all other public names, from `names/`, are no-ops (`noops.rs`). The other files are what these
-//! share. Written from public documentation; an address it gives out belongs to no memory.
+//! `nccl.rs`, `nvml.rs`. All other public names, from `names/`, are no-ops (`noops.rs`). The other files are shared by
+//! these. Written from public documentation. The addresses that it gives out belong to no memory.
 //!
-//! Exported functions trust their caller as the real ones do: a pointer is null or good for what the interface says.
+//! Exported functions trust their caller, as the real ones do: a pointer is null or valid for the size in the
+//! interface.
 
 #![cfg(target_os = "linux")]
-// The names are those of the libraries.
+// Names are those of the libraries.
 #![allow(non_snake_case)]
 
 mod answer;

@@ -1,6 +1,6 @@
-//! The log that the launcher reads: a line of JSON for each thing that a rehearsal could not answer.
+//! The log for the launcher: a line of JSON for each call that a rehearsal could not answer.
 //!
-//! Each line is written at once, so lines of several processes do not mix. What repeats is written once.
+//! Each line is written with one call, so that lines of several processes do not mix. Equal lines are written once.
 
 use std::collections::HashSet;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::settings::settings;
 
-/// The most lines of one process: what is written cannot fill a disk.
+/// Most lines of one process, so that the log cannot fill a disk.
 const MAX_LINES: usize = 10_000;
 
 static FILE: LazyLock<Option<File>> = LazyLock::new(|| {
@@ -32,7 +32,7 @@ pub(crate) fn once(event: &str, name: &str) {
     written.insert(line);
 }
 
-/// Names come from programs: what JSON would have to escape is replaced.
+/// Replaces the characters that JSON would have to escape: names come from programs.
 fn plain(name: &str) -> String {
     name.chars().take(200).map(|c| if c.is_control() || matches!(c, '"' | '\\') { '?' } else { c }).collect()
 }

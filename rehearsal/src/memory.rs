@@ -1,6 +1,6 @@
-//! Device memory: what is taken, from which card, at which address.
+//! Device memory: allocations, their cards and their addresses.
 //!
-//! Up to 1 MiB is cut from slabs of 2 MiB, the rest comes in multiples of 2 MiB, as the driver hands it out.
+//! Allocations up to 1 MiB are cut from slabs of 2 MiB. Larger ones are multiples of 2 MiB, as from the driver.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,21 +9,21 @@ use crate::answer::{Answer, Code};
 use crate::space::{self, GRANULARITY};
 use crate::{shared, values};
 
-/// What is cut from a slab is a multiple of this.
+/// Allocations in a slab are multiples of this.
 const SMALL_STEP: usize = 512;
-/// Smaller than this comes from a slab.
+/// Smaller allocations come from a slab.
 const SMALL: usize = 1 << 20;
 
-/// What an address in use stands for.
+/// Origin of an address in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
-    /// Addresses and memory of their own.
+    /// Addresses and memory of its own.
     Own,
     /// Cut from the slab at this address.
     Slab(usize),
-    /// Of a pool: the pool's memory was taken before.
+    /// From a pool, whose memory was taken before.
     Pool(usize),
-    /// Another process's memory, or a host's: only the addresses are this process's.
+    /// Memory of another process, or of a host: only the addresses belong to this process.
     Imported,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Block {
 #[derive(Default)]
 struct Memory {
     blocks: BTreeMap<usize, Block>,
-    /// Of each slab: its card, and the offsets in use with their sizes.
+    /// Each slab: its card, and the offsets in use with their sizes.
     slabs: BTreeMap<usize, (usize, BTreeMap<usize, usize>)>,
 }
 
@@ -48,12 +48,12 @@ fn memory() -> MutexGuard<'static, Memory> {
     MEMORY.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Rounds up to what the driver hands out; too much is out of memory.
+/// Rounds up to the driver's granularity. A size that overflows is out of memory.
 pub(crate) fn rounded(bytes: usize, step: usize) -> Answer<usize> {
     bytes.checked_next_multiple_of(step).ok_or(Code::OUT_OF_MEMORY)
 }
 
-/// Takes memory of a card; nothing is at null.
+/// Allocates memory of a card; 0 bytes give null.
 pub(crate) fn allocate(card: usize, bytes: usize) -> Answer<usize> {
     if bytes == 0 {
         return Ok(0);
@@ -78,7 +78,7 @@ fn take(card: usize, size: usize) -> Answer<usize> {
     })
 }
 
-/// Takes addresses for memory that is counted elsewhere.
+/// Reserves addresses for memory that is counted elsewhere.
 pub(crate) fn place(card: usize, bytes: usize, origin: Origin) -> Answer<usize> {
     let size = rounded(bytes, GRANULARITY)?;
     let address = space::take(card, size).ok_or(Code::OUT_OF_MEMORY)?;
@@ -86,7 +86,7 @@ pub(crate) fn place(card: usize, bytes: usize, origin: Origin) -> Answer<usize> 
     Ok(address)
 }
 
-/// Gives an allocation back, and says what it was.
+/// Frees an allocation, and returns its description.
 pub(crate) fn free(address: usize) -> Answer<Block> {
     let mut memory = memory();
     let block = memory.blocks.remove(&address).ok_or(Code::INVALID_VALUE)?;
@@ -102,7 +102,7 @@ pub(crate) fn free(address: usize) -> Answer<Block> {
     Ok(block)
 }
 
-/// The allocation that an address lies in, and where it begins.
+/// Returns the allocation that contains an address, and its start.
 pub(crate) fn find(address: usize) -> Option<(usize, Block)> {
     let memory = memory();
     let (start, block) = memory.blocks.range(..=address).next_back()?;
@@ -110,7 +110,7 @@ pub(crate) fn find(address: usize) -> Option<(usize, Block)> {
 }
 
 impl Memory {
-    /// Cuts a piece from a slab: from the first that has room, else from a new one.
+    /// Cuts a piece from the first slab that has room, else from a new one.
     fn cut(&mut self, card: usize, bytes: usize) -> Answer<usize> {
         let size = rounded(bytes, SMALL_STEP)?;
         let of_card = self.slabs.iter().filter(|(_, (owner, _))| *owner == card);
@@ -136,7 +136,7 @@ impl Memory {
     }
 }
 
-/// Where in a slab so much is free.
+/// Returns the offset of a free piece of this size in a slab.
 fn gap(used: &BTreeMap<usize, usize>, size: usize) -> Option<usize> {
     let mut start = 0;
     for (offset, length) in used {

@@ -1,6 +1,6 @@
-//! Every other public name: a function that does nothing, made by `build.rs` from `names/`.
+//! No-ops for all other public names, made by `build.rs` from `names/`.
 //!
-//! Each is logged when it is first called, unless nothing is missing when it does nothing.
+//! Each one is logged at its first call, unless nothing is missing if it does nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -8,7 +8,7 @@ use crate::argument::Out;
 use crate::work::work;
 use crate::{handles, log, space, values};
 
-/// What a no-op writes to where an argument points.
+/// Value that a no-op writes to the address in an argument.
 #[derive(Clone, Copy)]
 enum Written {
     Handle,
@@ -29,7 +29,7 @@ fn called(index: usize, name: &str, kind: Kind, writes: &[(usize, Written)]) {
     if kind.loud && !CALLED[index].swap(true, Ordering::Relaxed) {
         log::once("not_implemented", name);
     }
-    // Whatever it is, it may have written to the card.
+    // Any no-op may stand for writes to the card.
     values::launched();
     if kind.kernel {
         work().capture_library_call();

@@ -1,4 +1,4 @@
-//! NVML: the figures that `nvidia-smi`, PyTorch and monitoring programs ask for. All else is "not supported".
+//! NVML: the figures that `nvidia-smi`, PyTorch and monitoring programs ask for. Everything else is "not supported".
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -13,7 +13,7 @@ const INVALID_ARGUMENT: c_int = 2;
 const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
 
-/// Handles are numbers of cards, from 1 because null is none.
+/// Handles are card numbers counted from 1, because null is not a handle.
 const FIRST: usize = 1;
 
 fn card_of(device: usize) -> Answer<usize> {
@@ -69,7 +69,7 @@ fn handle(device: Out<usize>, card: Option<usize>) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetHandleByIndex(index: c_uint, device: Out<usize>) -> c_int {
-    // An index that there is not is an invalid argument here, not something that was not found.
+    // An index without a card is an invalid argument here, not "not found".
     if index as usize >= settings().cards { INVALID_ARGUMENT } else { handle(device, Some(index as usize)) }
 }
 
@@ -80,7 +80,7 @@ extern "C" fn nvmlDeviceGetHandleByIndex_v2(index: c_uint, device: Out<usize>) -
 
 fn by_text(text: Text, device: Out<usize>, of: impl Fn(c_int) -> String) -> c_int {
     let Ok(text) = text.get() else { return INVALID_ARGUMENT };
-    // Bus numbers may be given with eight digits for the domain.
+    // Bus addresses may have eight digits for the domain.
     let is = |card: &usize| text.to_ascii_lowercase().ends_with(&of(*card as c_int).to_ascii_lowercase());
     handle(device, (0..settings().cards).find(is))
 }
@@ -146,7 +146,7 @@ extern "C" fn nvmlDeviceGetMemoryInfo(device: usize, memory: Out<Memory>) -> c_i
     }))
 }
 
-/// The same, with what the driver keeps for itself, which is part of what the settings leave out.
+/// As `Memory`, with the driver's own memory, which is part of what the settings leave out.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct MemoryWithReserved {
@@ -173,13 +173,13 @@ extern "C" fn nvmlDeviceGetCudaComputeCapability(device: usize, major: Out<c_int
     }))
 }
 
-/// Shares of time in which kernels ran and memory was used: nothing takes time.
+/// Shares of time in which kernels ran and memory was used: 0, because nothing takes time.
 #[unsafe(no_mangle)]
 extern "C" fn nvmlDeviceGetUtilizationRates(device: usize, rates: Out<[c_uint; 2]>) -> c_int {
     status(card_of(device).and_then(|_| rates.set([0, 0])))
 }
 
-/// A process and what it has, as the first version of the function gives it.
+/// A process and its memory, as the first version of the function returns it.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct ShortProcess {
@@ -187,7 +187,7 @@ struct ShortProcess {
     used: u64,
 }
 
-/// A process and what it has, and which part of a card that is divided.
+/// A process and its memory, and its part of a divided card.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Process {
@@ -196,7 +196,7 @@ struct Process {
     instances: [c_uint; 2],
 }
 
-/// Writes the processes that use a card, as far as there is room for all.
+/// Writes the processes that use a card, if there is room for all.
 fn processes<T: Copy>(device: usize, count: Out<c_uint>, room: Out<T>, entry: impl Fn(c_uint, u64) -> T) -> c_int {
     let Ok(card) = card_of(device) else { return INVALID_ARGUMENT };
     let Ok(capacity) = count.get() else { return INVALID_ARGUMENT };
@@ -233,7 +233,7 @@ extern "C" fn nvmlDeviceGetComputeRunningProcesses_v3(device: usize, count: Out<
 
 #[unsafe(no_mangle)]
 extern "C" fn nvmlSystemGetDriverVersion(room: Out<u8>, capacity: c_uint) -> c_int {
-    // The first driver of each CUDA, as its release notes list them.
+    // First driver of each CUDA release, from its release notes.
     let version = if wheel::is_cuda_12() { "525.60.13" } else { "580.65.06" };
     status(write_text(room, capacity as usize, version))
 }

@@ -1,4 +1,4 @@
-//! Which cards may use each other's memory: all, once a program asks for it.
+//! Access to other cards' memory. All cards can have it, once a program asks for it.
 
 use std::collections::BTreeSet;
 use std::ffi::c_int;
@@ -9,13 +9,13 @@ use crate::context;
 
 static ENABLED: Mutex<BTreeSet<(usize, usize)>> = Mutex::new(BTreeSet::new());
 
-/// Whether a card can use another's memory.
+/// True if a card can access another's memory.
 pub(crate) fn can_access(card: c_int, peer: c_int) -> Answer<bool> {
     let (card, peer) = (context::card(card)?, context::card(peer)?);
     Ok(card != peer)
 }
 
-/// Lets this thread's card use another's memory.
+/// Lets this thread's card access another's memory.
 pub(crate) fn enable(peer: usize) -> Answer {
     let card = context::used()?;
     if card == peer {

@@ -1,7 +1,7 @@
 //! Pools of stream-ordered allocations (`cudaMallocAsync`).
 //!
-//! A pool takes memory of its card in steps and keeps it up to its threshold. How the driver places allocations inside a
-//! pool is not documented: here nothing is lost between them.
+//! A pool takes memory of its card in steps and keeps it up to its threshold. How the driver places allocations in a
+//! pool is not documented; here no memory is lost between them.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -10,16 +10,16 @@ use crate::answer::{Answer, Code};
 use crate::memory::{self, Origin, rounded};
 use crate::{handles, shared};
 
-/// A pool's memory comes in multiples of this.
+/// Step in which a pool takes memory.
 const STEP: u64 = 32 << 20;
-/// What is allocated is a multiple of this.
+/// Allocations are multiples of this.
 const ALLOCATION_STEP: usize = 512;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Pool {
     card: usize,
     is_default: bool,
-    /// The reuse policies, by their numbers 1 to 3: on, as documented.
+    /// True for each reuse policy, numbered 1 to 3, that is off. By default all are on, as documented.
     policies_off: [bool; 3],
     threshold: u64,
     reserved: u64,
@@ -35,7 +35,7 @@ fn pools() -> MutexGuard<'static, HashMap<usize, Pool>> {
     POOLS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The pool that a card has from the start.
+/// Default pool of a card.
 pub(crate) fn default_of(card: usize) -> usize {
     let mut pools = pools();
     let found = pools.iter().find(|(_, pool)| pool.card == card && pool.is_default).map(|(handle, _)| *handle);
@@ -46,13 +46,13 @@ pub(crate) fn default_of(card: usize) -> usize {
     })
 }
 
-/// The pool that a card's allocations come from.
+/// Pool for a card's allocations.
 pub(crate) fn current_of(card: usize) -> usize {
     let chosen = CURRENT.lock().unwrap_or_else(PoisonError::into_inner).get(&card).copied();
     chosen.unwrap_or_else(|| default_of(card))
 }
 
-/// Makes a pool that which a card's allocations come from.
+/// Sets the pool for a card's allocations.
 pub(crate) fn set_current(card: usize, pool: usize) -> Answer {
     pools().get(&pool).ok_or(Code::INVALID_VALUE)?;
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner).insert(card, pool);
@@ -65,7 +65,7 @@ pub(crate) fn create(card: usize) -> usize {
     handle
 }
 
-/// Gives a pool up with all that it keeps.
+/// Destroys a pool, with the memory that it keeps.
 pub(crate) fn destroy(handle: usize) -> Answer {
     let mut pools = pools();
     let pool = pools.get(&handle).filter(|pool| !pool.is_default).ok_or(Code::INVALID_VALUE)?;
@@ -83,7 +83,7 @@ pub(crate) fn allocate(handle: usize, bytes: usize) -> Answer<usize> {
     let pool = pools.get_mut(&handle).ok_or(Code::INVALID_VALUE)?;
     let used = pool.used.saturating_add(rounded(bytes, ALLOCATION_STEP)? as u64);
     if used > pool.reserved {
-        // The last of a card's memory may be less than a step.
+        // The last step of a card's memory may be smaller.
         let least = used - pool.reserved;
         let more = least.checked_next_multiple_of(STEP).unwrap_or(least);
         let grown = [more, least].into_iter().find(|bytes| shared::charge(pool.card, *bytes));
@@ -95,21 +95,21 @@ pub(crate) fn allocate(handle: usize, bytes: usize) -> Answer<usize> {
     memory::place(pool.card, bytes, Origin::Pool(handle))
 }
 
-/// Counts an allocation of a pool as free; the pool keeps the memory until the next [`synchronized`].
+/// Counts an allocation of a pool as free. The pool keeps the memory until the next [`synchronized`].
 pub(crate) fn freed(handle: usize, bytes: usize) {
     if let Some(pool) = pools().get_mut(&handle) {
         pool.used = pool.used.saturating_sub(bytes.next_multiple_of(ALLOCATION_STEP) as u64);
     }
 }
 
-/// The card has been waited for: pools give back what is above their threshold.
+/// Releases memory that pools keep above their threshold. Called after a wait for the card.
 pub(crate) fn synchronized() {
     for pool in pools().values_mut() {
         pool.trim(pool.threshold);
     }
 }
 
-/// Gives back what a pool keeps above so many bytes.
+/// Releases memory that a pool keeps above `keep` bytes.
 pub(crate) fn trim(handle: usize, keep: u64) -> Answer {
     pools().get_mut(&handle).ok_or(Code::INVALID_VALUE)?.trim(keep);
     Ok(())
@@ -125,7 +125,7 @@ impl Pool {
     }
 }
 
-/// An attribute of a pool by its number; the first three are ints.
+/// Returns an attribute of a pool by its number. The first three are ints.
 pub(crate) fn attribute(handle: usize, number: i32) -> Answer<u64> {
     let pools = pools();
     let pool = pools.get(&handle).ok_or(Code::INVALID_VALUE)?;
@@ -140,7 +140,7 @@ pub(crate) fn attribute(handle: usize, number: i32) -> Answer<u64> {
     }
 }
 
-/// Sets an attribute of a pool; high marks can only be set to 0.
+/// Sets an attribute of a pool. High marks can only be set to 0.
 pub(crate) fn set_attribute(handle: usize, number: i32, value: u64) -> Answer {
     let mut pools = pools();
     let pool = pools.get_mut(&handle).ok_or(Code::INVALID_VALUE)?;

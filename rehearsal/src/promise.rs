@@ -1,4 +1,4 @@
-//! What comes of a collective: it is put together from what ranks sent, when somebody reads it.
+//! Results of collectives. A result is made from the ranks' records when it is read.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -7,21 +7,21 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use crate::exchange;
 
-/// The contents that a collective leaves, which may have to be waited for.
+/// Contents that a collective leaves. Reading them may have to wait.
 #[derive(Debug)]
 pub(crate) struct Promise {
-    /// The records that it is made of: channel and number.
+    /// Records from which the contents are made: channel and number.
     pub(crate) parts: Vec<(String, u64)>,
     pub(crate) how: How,
-    /// Whether some of them stand for ranks that were not started.
+    /// True if some records stand for ranks that were not started.
     pub(crate) assumed: bool,
     pub(crate) found: OnceLock<Option<Vec<u8>>>,
 }
 
-/// A promise, with a range of what it holds.
+/// A promise, and a range of its contents.
 pub(crate) type Part = (Arc<Promise>, Range<usize>);
 
-/// How records become contents.
+/// Rule that makes contents from records.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum How {
     /// One after the other.
@@ -35,12 +35,12 @@ impl Promise {
         Self { parts, how, assumed, found: OnceLock::new() }
     }
 
-    /// What it holds, if that is there already: `Some(None)` where it is not known.
+    /// Returns the contents if they are there already; `Some(None)` if they are not known.
     pub(crate) fn found(&self) -> Option<Option<&[u8]>> {
         self.found.get().map(Option::as_deref)
     }
 
-    /// Waits for what it holds.
+    /// Waits for the contents.
     pub(crate) fn wait(&self) {
         self.found.get_or_init(|| {
             let parts: Option<Vec<Vec<u8>>> =
@@ -57,7 +57,7 @@ impl Promise {
     }
 }
 
-/// The most promises that wait to be taken: of what is older nothing is known.
+/// Most promises that can wait to be taken. Older ones are dropped, and their contents are not known.
 const MAX_NUMBERED: usize = 4096;
 
 /// Promises that a layer inside the program will ask for, by number.
@@ -68,7 +68,7 @@ struct Numbered {
 
 static NUMBERED: Mutex<Numbered> = Mutex::new(Numbered { last: 0, promises: BTreeMap::new() });
 
-/// A number for parts of what collectives leave, one after the other.
+/// Returns a number for parts of collectives' results, one after the other.
 pub(crate) fn number(parts: Vec<Part>) -> u64 {
     let mut numbered = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner);
     numbered.last += 1;
@@ -80,7 +80,8 @@ pub(crate) fn number(parts: Vec<Part>) -> u64 {
     number
 }
 
-/// Waits for what a number stands for: contents, and whether ranks that were not started have a part in it.
+/// Waits for the contents that a number stands for. Returns them, and whether ranks that were not started have a part
+/// in them.
 pub(crate) fn take(number: u64) -> Option<(Vec<u8>, bool)> {
     let parts = NUMBERED.lock().unwrap_or_else(PoisonError::into_inner).promises.remove(&number)?;
     let (mut contents, mut assumed) = (Vec::new(), false);
@@ -92,7 +93,7 @@ pub(crate) fn take(number: u64) -> Option<(Vec<u8>, bool)> {
     Some((contents, assumed))
 }
 
-/// Elements of several ranks made one; `None` for types and operations that are not computed here.
+/// Reduces the elements of several ranks. `None` for types and operations that are not computed here.
 fn reduced(parts: &[Vec<u8>], kind: c_int, operation: c_int) -> Option<Vec<u8>> {
     macro_rules! of {
         ($element:ty, $sum:expr, $product:expr, $divided:expr) => {
@@ -104,7 +105,7 @@ fn reduced(parts: &[Vec<u8>], kind: c_int, operation: c_int) -> Option<Vec<u8>> 
                 Fold { sum: $sum, product: $product, most: <$element>::max, least: <$element>::min, divided: $divided },
             )
         };
-        // In a wider type: the number of ranks need not be one of `i8`.
+        // Computes in a wider type: the number of ranks may not fit into `i8`.
         (whole $element:ty) => {
             of!($element, <$element>::wrapping_add, <$element>::wrapping_mul, |sum, count| {
                 (i128::from(sum) / count as i128) as $element

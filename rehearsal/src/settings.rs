@@ -1,44 +1,46 @@
-//! What the environment says. Whoever starts the process has checked it: a value that makes no sense ends the process.
+//! Settings from the environment. The launcher has checked them: an invalid value ends the process.
 
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-/// The most cards that there can be.
+/// Most cards that a process can have.
 pub(crate) const MAX_CARDS: usize = 16;
 
-/// The card, and how to behave.
+/// Settings of the card and of this library.
 pub(crate) struct Settings {
-    /// `VRAMLAB_REHEARSAL_NAME`: what the card is called.
+    /// `VRAMLAB_REHEARSAL_NAME`: name of the card.
     pub(crate) name: String,
     /// `VRAMLAB_REHEARSAL_MEMORY`: bytes of each card.
     pub(crate) memory: u64,
-    /// `VRAMLAB_REHEARSAL_CAPABILITY`: as in `8.6`.
+    /// `VRAMLAB_REHEARSAL_CAPABILITY`: compute capability, as in `8.6`.
     pub(crate) capability: (i32, i32),
-    /// `VRAMLAB_REHEARSAL_MULTIPROCESSORS`; without it, those of a usual card of this capability.
+    /// `VRAMLAB_REHEARSAL_MULTIPROCESSORS`. Without it, as many as a usual card of this capability has.
     pub(crate) multiprocessors: Option<i32>,
-    /// `VRAMLAB_REHEARSAL_CARDS`: how many.
+    /// `VRAMLAB_REHEARSAL_CARDS`: number of cards.
     pub(crate) cards: usize,
-    /// `VRAMLAB_REHEARSAL_CONTEXT`: bytes that each process takes on a card that it uses, besides what it asks for.
+    /// `VRAMLAB_REHEARSAL_CONTEXT`: bytes that each process takes on a card that it uses, besides its allocations.
     pub(crate) context_bytes: u64,
-    /// `VRAMLAB_REHEARSAL_CUDNN_WORKSPACE`: bytes that every execution plan of cuDNN asks for.
+    /// `VRAMLAB_REHEARSAL_CUDNN_WORKSPACE`: bytes of workspace that every execution plan of cuDNN asks for.
     pub(crate) cudnn_workspace: i64,
     /// `VRAMLAB_REHEARSAL_LOG`: a file to which all processes append.
     pub(crate) log: Option<PathBuf>,
-    /// `VRAMLAB_REHEARSAL_SHARED`: a file through which processes share the cards' memory; without it each has its own.
+    /// `VRAMLAB_REHEARSAL_SHARED`: a file through which processes share the cards' memory. Without it each process has
+    /// the cards for itself.
     pub(crate) shared: Option<PathBuf>,
-    /// `VRAMLAB_REHEARSAL_RANKS`: a folder in which ranks meet; without it, one beside the file that is shared.
+    /// `VRAMLAB_REHEARSAL_RANKS`: a folder in which ranks meet. Without it, a folder beside the shared file.
     pub(crate) ranks: Option<PathBuf>,
-    /// `VRAMLAB_REHEARSAL_STARTED`: which ranks of the whole run there are; without it, all.
+    /// `VRAMLAB_REHEARSAL_STARTED`: ranks of the whole run that were started. Without it, all ranks.
     pub(crate) started: Option<Vec<u32>>,
-    /// `VRAMLAB_REHEARSAL_CUDA`: the release, as in `12.8`; without it, that of the CUDA runtime in the process, or 13.0.
+    /// `VRAMLAB_REHEARSAL_CUDA`: release of CUDA, as in `12.8`. Without it, that of the CUDA runtime in the process, or
+    /// 13.0.
     pub(crate) cuda: Option<i32>,
-    /// `VRAMLAB_REHEARSAL_LATE_EVENTS=1`: events are complete when something waits for them, not at once.
+    /// `VRAMLAB_REHEARSAL_LATE_EVENTS=1`: events are complete only when something waits for them, not immediately.
     pub(crate) late_events: bool,
 }
 
 static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::read);
 
-/// What the environment says.
+/// Returns the settings.
 pub(crate) fn settings() -> &'static Settings {
     &SETTINGS
 }
@@ -76,14 +78,14 @@ fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
     Some(value.parse().unwrap_or_else(|_| refuse(name, &value, "a number")))
 }
 
-/// Numbers with commas between.
+/// Reads numbers that are separated by commas.
 fn started() -> Option<Vec<u32>> {
     let value = variable("STARTED")?;
     let ranks: Option<Vec<u32>> = value.split(',').map(|rank| rank.parse().ok()).collect();
     Some(ranks.unwrap_or_else(|| refuse("STARTED", &value, "ranks as in 0,3,7")))
 }
 
-/// Two numbers with a point between; the second may be missing.
+/// Reads two numbers with a point between them. The second one may be missing.
 fn pair(name: &str) -> Option<(i32, i32)> {
     let value = variable(name)?;
     let (first, second) = value.split_once('.').unwrap_or((&value, "0"));

@@ -1,8 +1,8 @@
-//! How many bytes of each card are taken: by this process, and by the others that share a file with it.
+//! Bytes taken of each card: by this process, and by the others that share a file with it.
 //!
-//! The file (`VRAMLAB_REHEARSAL_SHARED`) is an array of [`Slot`], one per process. A process writes its own slot only,
-//! and holds the file's lock while it decides whether its bytes still fit. Slots of processes that have ended count no
-//! more and are taken again. Without a file a process has the cards for itself.
+//! The file (`VRAMLAB_REHEARSAL_SHARED`) is an array of [`Slot`], one per process. A process writes only its own slot,
+//! and holds the file's lock while it decides whether its bytes still fit. Slots of processes that have ended no longer
+//! count, and are used again. Without a file a process has the cards for itself.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -11,9 +11,9 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::settings::{MAX_CARDS, settings};
 
-/// The most processes at once.
+/// Most processes at one time.
 const SLOTS: usize = 1024;
-/// A process's number and the bytes that it has on each card.
+/// A process ID, and the bytes that the process has on each card.
 const WORDS: usize = 1 + MAX_CARDS;
 const SLOT_BYTES: usize = WORDS * 8;
 
@@ -26,7 +26,7 @@ pub(crate) struct Slot {
 struct Cards {
     own: Slot,
     file: Option<File>,
-    /// Where in the file this process writes.
+    /// Index of this process's slot in the file.
     index: Option<usize>,
 }
 
@@ -46,7 +46,7 @@ fn pid() -> u64 {
     u64::from(std::process::id())
 }
 
-/// Takes bytes of a card; false if they do not fit beside what all processes have.
+/// Takes bytes of a card. Returns `false` if they do not fit beside the bytes of all processes.
 pub(crate) fn charge(card: usize, bytes: u64) -> bool {
     let mut cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);
     let lock = cards.lock_file();
@@ -61,7 +61,7 @@ pub(crate) fn charge(card: usize, bytes: u64) -> bool {
     fits
 }
 
-/// Gives bytes of a card back.
+/// Releases bytes of a card.
 pub(crate) fn release(card: usize, bytes: u64) {
     let mut cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);
     let lock = cards.lock_file();
@@ -71,13 +71,13 @@ pub(crate) fn release(card: usize, bytes: u64) {
     drop(lock);
 }
 
-/// Bytes of a card that nobody has.
+/// Free bytes of a card.
 pub(crate) fn free(card: usize) -> u64 {
     let taken: u64 = processes().iter().map(|slot| slot.used[card]).sum();
     settings().memory.saturating_sub(taken)
 }
 
-/// All processes that have memory, this one among them.
+/// Returns all processes that have memory, this one included.
 pub(crate) fn processes() -> Vec<Slot> {
     let cards = CARDS.lock().unwrap_or_else(PoisonError::into_inner);
     let lock = cards.lock_file();
@@ -87,7 +87,7 @@ pub(crate) fn processes() -> Vec<Slot> {
     all
 }
 
-/// Holds the file's lock.
+/// A lock on the file, released when dropped.
 struct Locked(i32);
 
 impl Drop for Locked {
@@ -105,12 +105,12 @@ impl Cards {
         Some(Locked(descriptor))
     }
 
-    /// The slots of other processes that still run.
+    /// Returns the slots of other processes that still run.
     fn others(&self) -> Vec<Slot> {
         self.slots().into_iter().filter(|slot| slot.pid != self.own.pid && is_running(slot.pid)).collect()
     }
 
-    /// All slots that were ever written, in the file's order.
+    /// Returns all slots that were ever written, in the file's order.
     fn slots(&self) -> Vec<Slot> {
         let Some(file) = &self.file else { return Vec::new() };
         let mut bytes = vec![0; SLOTS * SLOT_BYTES];

@@ -1,27 +1,27 @@
-//! Addresses of device memory: ranges of the process's own that no memory stands behind.
+//! Addresses of device memory: ranges of the process's own address space without memory.
 //!
-//! Every card has a range; addresses in it only grow, so that no address is given twice, until the range is used up. The
-//! ranges are reserved without access: what dereferences a device's pointer on the host fails as it would on a card.
+//! Every card has a range. Addresses in it only grow, so that no address is given twice until the range is used up. The
+//! ranges are reserved without access: dereferencing a device pointer on the host fails as with a card.
 
 use std::collections::BTreeMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
 use crate::settings::{MAX_CARDS, settings};
 
-/// What is handed out is a multiple of this, as on the card.
+/// Reserved ranges are multiples of this, as on the card.
 pub(crate) const GRANULARITY: usize = 2 << 20;
 
-/// Addresses of a card. PyTorch reserves more than the whole memory for each stream when segments expand.
+/// Size of a card's range. With expandable segments PyTorch reserves more than the whole memory for each stream.
 const RANGE: usize = 4 << 40;
 
-/// Where the first card's begin: far from where Linux puts programs and libraries.
+/// Start of the first card's range, far from where Linux places programs and libraries.
 const BASE: usize = 0x1000_0000_0000;
 
-/// The addresses of one card.
+/// Addresses of one card.
 struct Range {
     base: usize,
     next: usize,
-    /// What was given back: address and size; used only when all has been given.
+    /// Freed ranges: address and size. They are used only when all addresses have been given.
     holes: BTreeMap<usize, usize>,
 }
 
@@ -43,17 +43,18 @@ fn reserve(card: usize) -> usize {
             return got as usize;
         }
     }
-    // The process may not have so many addresses. Nothing is ever read or written there, so they need not be its own.
+    // The process may not have so many addresses. Nothing is ever read or written there, so that they need not be its
+    // own.
     crate::log::once("addresses_not_reserved", "device memory");
     wanted
 }
 
-/// Which card an address belongs to.
+/// Returns the card to which an address belongs.
 pub(crate) fn card_of(address: usize) -> Option<usize> {
     BASES.iter().position(|base| (*base..*base + RANGE).contains(&address))
 }
 
-/// Takes addresses of a card; the size is a multiple of [`GRANULARITY`].
+/// Reserves addresses of a card. The size is a multiple of [`GRANULARITY`].
 pub(crate) fn take(card: usize, bytes: usize) -> Option<usize> {
     let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
     let range = ranges.get_mut(card)?;
@@ -70,7 +71,7 @@ pub(crate) fn take(card: usize, bytes: usize) -> Option<usize> {
     Some(address)
 }
 
-/// Gives addresses back.
+/// Frees addresses.
 pub(crate) fn give(address: usize, bytes: usize) {
     let Some(card) = card_of(address) else { return };
     let mut ranges = RANGES.lock().unwrap_or_else(PoisonError::into_inner);

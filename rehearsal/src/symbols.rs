@@ -9,7 +9,7 @@ use crate::memory;
 #[derive(Default)]
 struct Symbol {
     bytes: usize,
-    /// Of each card: where it lies there, once someone asked.
+    /// Address on each card, once the program has asked for it.
     addresses: HashMap<usize, usize>,
 }
 
@@ -24,8 +24,8 @@ pub(crate) fn register(shadow: usize, bytes: usize) {
     symbols().insert(shadow, Symbol { bytes, addresses: HashMap::new() });
 }
 
-/// Where a variable lies on this thread's card, and its size. The driver puts variables in memory that it takes with the
-/// module's code; that is part of what the settings call the context.
+/// Returns a variable's address on this thread's card, and its size. The driver places variables in memory that it takes
+/// for the module's code. The settings count that memory as part of the context.
 pub(crate) fn address(shadow: usize) -> Answer<(usize, usize)> {
     let card = crate::context::used()?;
     let mut symbols = symbols();
@@ -38,7 +38,7 @@ pub(crate) fn address(shadow: usize) -> Answer<(usize, usize)> {
     Ok((address, symbol.bytes))
 }
 
-/// An address inside of a variable on this thread's card.
+/// Returns an address inside a variable on this thread's card.
 pub(crate) fn place(shadow: usize, offset: usize) -> Answer<usize> {
     Ok(address(shadow)?.0.wrapping_add(offset))
 }

@@ -1,17 +1,17 @@
-//! What a layer inside the program tells of contents: it computes small tensors for itself, beside kernels that do nothing.
+//! Contents that a layer inside the program reports: it computes small tensors for itself, beside kernels that do nothing.
 //!
-//! The layer (`python/`) shows contents for as long as an operator runs, queues the numbers that an operator
-//! will read while it runs, hears of reads that nobody could answer, and asks what was written that it could not see.
+//! The layer (`python/`) shows contents while an operator runs, and queues the numbers that the operator will read. It
+//! is called at reads that nothing could answer, and asks for writes that it could not see.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Told of a read of unknown contents: address and bytes.
+/// Called at a read of unknown contents, with address and bytes.
 pub(crate) type OnRead = extern "C" fn(u64, u64);
 
-/// The most ranges that are kept; beyond, anything may have been written.
+/// Most ranges that are kept. With more, anything may have been written.
 const MAX_RANGES: usize = 4096;
 
 #[derive(Default)]
@@ -29,18 +29,19 @@ static ON_READ: Mutex<Option<OnRead>> = Mutex::new(None);
 static LISTENS: AtomicBool = AtomicBool::new(false);
 static WRITTEN: Mutex<Written> = Mutex::new(Written { anything: false, ranges: Vec::new() });
 
-/// How often something was written that the layer could not see. It reads this often, so it is a variable.
+/// Number of writes that the layer could not see. It is a variable because the layer reads it often.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals)]
 pub(crate) static vramlab_rehearsal_writes: AtomicU64 = AtomicU64::new(0);
 
-/// Who is told of unknown reads from now on, if anyone.
+/// Sets the function that is called at unknown reads from now on, if any.
 pub(crate) fn listen(on_read: Option<OnRead>) {
     LISTENS.store(on_read.is_some(), Ordering::Relaxed);
     *ON_READ.lock().unwrap_or_else(PoisonError::into_inner) = on_read;
 }
 
-/// Tells of a read of unknown contents; false if nobody listens. No lock is held meanwhile: the listener may take others.
+/// Reports a read of unknown contents. Returns `false` if there is no listener. No lock is held meanwhile: the listener
+/// may take others.
 pub(crate) fn unknown_read(address: usize, bytes: usize) -> bool {
     let listener = *ON_READ.lock().unwrap_or_else(PoisonError::into_inner);
     listener.inspect(|tell| tell(address as u64, bytes as u64)).is_some()
@@ -56,18 +57,18 @@ pub(crate) fn queue(number: i64) {
     ANSWERS.with_borrow_mut(|answers| answers.push_back(number));
 }
 
-/// Ends what this thread was shown, and what was queued for it.
+/// Removes contents that were shown to this thread, and numbers that were queued for it.
 pub(crate) fn withdraw() {
     SHOWN.with_borrow_mut(Vec::clear);
     unqueue();
 }
 
-/// Ends what was queued for this thread, and returns how many numbers nobody read.
+/// Removes numbers that were queued for this thread, and returns how many were not read.
 pub(crate) fn unqueue() -> usize {
     ANSWERS.with_borrow_mut(|answers| std::mem::take(answers).len())
 }
 
-/// What the layer shows of a range.
+/// Returns the contents that the layer shows for a range.
 pub(crate) fn shown(address: usize, bytes: usize) -> Option<Vec<u8>> {
     SHOWN.with_borrow(|shown| {
         shown.iter().find_map(|(start, contents)| {
@@ -77,7 +78,7 @@ pub(crate) fn shown(address: usize, bytes: usize) -> Option<Vec<u8>> {
     })
 }
 
-/// The number that the layer has queued for a read of so many bytes.
+/// Returns the number that the layer has queued for a read of this many bytes.
 pub(crate) fn queued(bytes: usize) -> Option<Vec<u8>> {
     let number = matches!(bytes, 1 | 4 | 8).then(|| ANSWERS.with_borrow_mut(VecDeque::pop_front))??;
     Some(number.to_ne_bytes().get(..bytes)?.to_vec())
@@ -93,7 +94,7 @@ pub(crate) fn written(address: usize, bytes: usize) {
     });
 }
 
-/// Notes that something may have written anywhere.
+/// Notes that anything may have been written.
 pub(crate) fn anything_written() {
     note(|written| written.anything = true);
 }
@@ -105,7 +106,7 @@ fn note(change: impl FnOnce(&mut Written)) {
     }
 }
 
-/// What was written since the last call: none if that may be anything.
+/// Returns the ranges that were written since the last call. `None` if anything may have been written.
 pub(crate) fn take_written() -> Option<Vec<[u64; 2]>> {
     let written = std::mem::take(&mut *WRITTEN.lock().unwrap_or_else(PoisonError::into_inner));
     (!written.anything).then_some(written.ranges)

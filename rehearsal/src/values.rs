@@ -1,7 +1,7 @@
-//! What is known of device memory's contents. This is the one file that decides what a read of it answers.
+//! Known contents of device memory. This is the one file that decides how a read of it is answered.
 //!
-//! Kernels do nothing, so what they would have written is not known, nor where. What the host has copied to the card is
-//! known until anything runs there. All else reads as zeros; such reads are counted and logged.
+//! Kernels do nothing, so that what they would have written is not known, nor where. Contents that the host has copied
+//! to the card are known until anything runs there. Everything else reads as zeros; such reads are counted and logged.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::promise::{Part, Promise};
 use crate::{space, told};
 
-/// The most bytes of one copy that are kept, and of all copies together.
+/// Most bytes of one copy that are kept, and of all copies together.
 const MAX_KEPT: usize = 1 << 20;
 const MAX_KEPT_TOGETHER: usize = 64 << 20;
 
@@ -19,7 +19,7 @@ const MAX_KEPT_TOGETHER: usize = 64 << 20;
 #[derive(Clone)]
 enum Piece {
     Bytes(Vec<u8>),
-    /// A part of what a collective leaves.
+    /// A part of a collective's result.
     Promised(Arc<Promise>, Range<usize>),
 }
 
@@ -41,17 +41,17 @@ impl Piece {
     }
 }
 
-/// What a look at contents finds.
+/// Result of a look at contents.
 enum Found {
     Known(Vec<u8>),
     Unknown,
-    /// This must be waited for first.
+    /// Contents that must be waited for first.
     Waits(Arc<Promise>),
 }
 
 #[derive(Default)]
 struct Known {
-    /// The launch after which this was known.
+    /// Number of launches when the contents were stored. Any later launch makes them unknown.
     launches: u64,
     /// Contents by address; they do not overlap.
     ranges: BTreeMap<usize, Piece>,
@@ -63,22 +63,22 @@ static LAUNCHES: AtomicU64 = AtomicU64::new(0);
 static READS_KNOWN: AtomicU64 = AtomicU64::new(0);
 static READS_UNKNOWN: AtomicU64 = AtomicU64::new(0);
 
-/// Something runs on a card: it may write anywhere.
+/// Notes that something runs on a card, which may write anywhere.
 pub(crate) fn launched() {
     LAUNCHES.fetch_add(1, Ordering::Relaxed);
 }
 
-/// How many things ran, and how many reads had known and unknown contents.
+/// Returns the number of operations that ran, and of reads with known and with unknown contents.
 pub(crate) fn counters() -> [u64; 3] {
     [&LAUNCHES, &READS_KNOWN, &READS_UNKNOWN].map(|counter| counter.load(Ordering::Relaxed))
 }
 
-/// The memory at these addresses is gone.
+/// Forgets the contents of freed memory.
 pub(crate) fn forget(address: usize, bytes: usize) {
     known().clear(address, bytes);
 }
 
-/// Something wrote to these addresses what is not known.
+/// Notes a write of unknown contents to these addresses.
 pub(crate) fn overwritten(address: usize, bytes: usize) {
     forget(address, bytes);
     told::written(address, bytes);
@@ -113,15 +113,15 @@ pub(crate) fn copy(to: usize, from: usize, bytes: usize) {
     }
 }
 
-/// What a range of a card holds, if that is known: shown by a layer inside the program, or copied there. Waits for what a
-/// collective leaves there.
+/// Returns the contents of a range of a card, if they are known: a layer inside the program shows them, or they were
+/// copied there. Waits for a collective's result in the range.
 pub(crate) fn contents(address: usize, bytes: usize) -> Option<Vec<u8>> {
     let shown = told::shown(address, bytes);
     if shown.is_some() {
         return shown;
     }
     loop {
-        // No lock is held while others are waited for.
+        // No lock is held while other ranks are waited for.
         let found = known().read(address, bytes);
         match found {
             Found::Known(contents) => return Some(contents),
@@ -131,13 +131,13 @@ pub(crate) fn contents(address: usize, bytes: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// A collective leaves something in a range of a card.
+/// Promises a range of a card the result of a collective.
 pub(crate) fn promise(address: usize, bytes: usize, promise: &Arc<Promise>, start: usize) {
     told::written(address, bytes);
     known().write(address, Piece::Promised(Arc::clone(promise), start..start + bytes));
 }
 
-/// The promises that make up a range, in order, each with the range in it.
+/// Returns the promises that make up a range, in order, each with its range.
 pub(crate) fn promised(address: usize, bytes: usize) -> Option<Vec<Part>> {
     let of = |(_, piece)| match piece {
         Piece::Promised(promise, range) => Some((promise, range)),
@@ -165,7 +165,7 @@ fn read(to: usize, from: usize, bytes: usize) {
     }
 }
 
-/// Fills memory of the host or a card with a pattern.
+/// Fills memory of the host or of a card with a pattern.
 pub(crate) fn fill(address: usize, pattern: &[u8], count: usize) {
     let Some(bytes) = count.checked_mul(pattern.len()).filter(|bytes| *bytes > 0) else { return };
     if space::card_of(address).is_none() && pattern.len() == 1 {
@@ -197,7 +197,7 @@ fn known() -> MutexGuard<'static, Known> {
 }
 
 impl Known {
-    /// Cuts a range out of what is known.
+    /// Removes a range from the known contents.
     fn clear(&mut self, start: usize, bytes: usize) {
         let end = start.saturating_add(bytes);
         while let Some((at, piece)) = self.overlapping(start, end) {
@@ -211,7 +211,7 @@ impl Known {
         }
     }
 
-    /// Takes out a piece that reaches into a range.
+    /// Removes and returns a piece that reaches into a range.
     fn overlapping(&mut self, start: usize, end: usize) -> Option<(usize, Piece)> {
         let (at, piece) = self.ranges.range(..end).next_back()?;
         let at = (at + piece.len() > start).then_some(*at)?;
@@ -228,7 +228,7 @@ impl Known {
         self.insert(address, piece);
     }
 
-    /// The pieces of a range, by where they begin in it, if they make up all of it.
+    /// Returns the pieces of a range by their offsets in it, if they make up all of it.
     fn pieces(&self, address: usize, bytes: usize) -> Option<Vec<(usize, Piece)>> {
         let mut found = Vec::new();
         let mut offset = 0;
@@ -246,7 +246,7 @@ impl Known {
         Some(found)
     }
 
-    /// What a range holds, if all of it is known.
+    /// Returns the contents of a range, if all of it is known.
     fn read(&self, address: usize, bytes: usize) -> Found {
         let Some(pieces) = self.pieces(address, bytes) else { return Found::Unknown };
         let mut contents = Vec::with_capacity(bytes);

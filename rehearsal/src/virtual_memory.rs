@@ -1,4 +1,4 @@
-//! Virtual memory: addresses that are reserved, memory that is made, and which is mapped where.
+//! Virtual memory: reserved addresses, memory, and the mappings between them.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
@@ -7,14 +7,15 @@ use crate::answer::{Answer, Code};
 use crate::space::{self, GRANULARITY};
 use crate::{handles, shared, values};
 
-/// Memory that was made and has no address of its own.
+/// Memory that was made. It has no address of its own.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Physical {
     pub(crate) bytes: usize,
-    /// None: memory of the host, or of another process, which takes nothing of a card here.
+    /// Bytes charged to the card. `None` for memory of the host or of another process, which takes no memory of a card
+    /// here.
     pub(crate) charged: Option<usize>,
     pub(crate) card: usize,
-    /// Its handle, and each mapping.
+    /// Number of references: its handle, and each mapping.
     references: usize,
 }
 
@@ -42,7 +43,7 @@ fn is_whole(bytes: usize) -> bool {
     bytes > 0 && bytes.is_multiple_of(GRANULARITY)
 }
 
-/// Reserves addresses; takes no memory.
+/// Reserves addresses. Takes no memory.
 pub(crate) fn reserve(card: usize, bytes: usize, alignment: usize) -> Answer<usize> {
     if !is_whole(bytes) || !(alignment == 0 || alignment.is_power_of_two()) {
         return Err(Code::INVALID_VALUE);
@@ -51,7 +52,7 @@ pub(crate) fn reserve(card: usize, bytes: usize, alignment: usize) -> Answer<usi
     let padded = bytes.checked_add(extra).ok_or(Code::OUT_OF_MEMORY)?;
     let taken = space::take(card, padded).ok_or(Code::OUT_OF_MEMORY)?;
     let address = taken.next_multiple_of(alignment.max(GRANULARITY));
-    // What alignment leaves over on either side.
+    // Frees the addresses that alignment leaves over on either side.
     for (start, end) in [(taken, address), (address + bytes, taken + padded)] {
         if end > start {
             space::give(start, end - start);
@@ -61,7 +62,7 @@ pub(crate) fn reserve(card: usize, bytes: usize, alignment: usize) -> Answer<usi
     Ok(address)
 }
 
-/// Gives reserved addresses back.
+/// Frees reserved addresses.
 pub(crate) fn unreserve(address: usize, bytes: usize) -> Answer {
     let mut state = lock();
     let is_used = state.mapped.range(address..address.saturating_add(bytes)).next().is_some();
@@ -73,7 +74,7 @@ pub(crate) fn unreserve(address: usize, bytes: usize) -> Answer {
     Ok(())
 }
 
-/// Makes memory of a card, or of the host or another process (`charged` false).
+/// Makes memory of a card, or of the host or another process (`charged` is false).
 pub(crate) fn create(card: usize, bytes: usize, charged: bool) -> Answer<usize> {
     if !is_whole(bytes) {
         return Err(Code::INVALID_VALUE);
@@ -87,17 +88,17 @@ pub(crate) fn create(card: usize, bytes: usize, charged: bool) -> Answer<usize> 
     Ok(handle)
 }
 
-/// What a handle stands for.
+/// Returns the memory of a handle.
 pub(crate) fn memory(handle: usize) -> Answer<Physical> {
     lock().memory.get(&handle).copied().ok_or(Code::INVALID_VALUE)
 }
 
-/// Gives a handle up; the memory lives as long as it is mapped.
+/// Releases a handle. The memory lives as long as it is mapped.
 pub(crate) fn release(handle: usize) -> Answer {
     lock().drop_reference(handle)
 }
 
-/// One more owner of a handle.
+/// Adds an owner to a handle.
 pub(crate) fn retain(handle: usize) -> Answer {
     lock().memory.get_mut(&handle).ok_or(Code::INVALID_VALUE)?.references += 1;
     Ok(())
@@ -123,7 +124,7 @@ pub(crate) fn map(address: usize, bytes: usize, offset: usize, handle: usize) ->
     Ok(())
 }
 
-/// Takes away all mappings of a range; it may not cut one.
+/// Removes all mappings of a range, which may not cut one.
 pub(crate) fn unmap(address: usize, bytes: usize) -> Answer {
     let mut state = lock();
     let end = address.checked_add(bytes).ok_or(Code::INVALID_VALUE)?;
@@ -140,7 +141,7 @@ pub(crate) fn unmap(address: usize, bytes: usize) -> Answer {
     Ok(())
 }
 
-/// Says who may use mapped addresses.
+/// Sets the access to mapped addresses.
 pub(crate) fn set_access(address: usize, bytes: usize, access: u64) -> Answer {
     let mut state = lock();
     let end = address.checked_add(bytes).ok_or(Code::INVALID_VALUE)?;
@@ -152,17 +153,17 @@ pub(crate) fn set_access(address: usize, bytes: usize, access: u64) -> Answer {
     if covered == bytes { Ok(()) } else { Err(Code::INVALID_VALUE) }
 }
 
-/// Who may use a mapped address.
+/// Returns the access to a mapped address.
 pub(crate) fn access(address: usize) -> Answer<u64> {
     find(address).map(|(_, mapping)| mapping.access).ok_or(Code::INVALID_VALUE)
 }
 
-/// The handle of the memory that is mapped at an address.
+/// Returns the handle of the memory that is mapped at an address.
 pub(crate) fn handle_at(address: usize) -> Answer<usize> {
     find(address).map(|(_, mapping)| mapping.memory).ok_or(Code::INVALID_VALUE)
 }
 
-/// Where the mapping that an address lies in begins, its size, and its card.
+/// Returns the start of the mapping that contains an address, its size, and its card.
 pub(crate) fn range_at(address: usize) -> Option<(usize, usize, usize)> {
     let (start, mapping) = find(address)?;
     Some((start, mapping.bytes, memory(mapping.memory).ok()?.card))

@@ -1,13 +1,13 @@
-//! The real libraries of the wheel, asked only for what they know without a device: their versions.
+//! The real libraries of the wheel. They are asked only for their versions, which they know without a device.
 
 use std::ffi::{CStr, CString, c_int, c_void};
 
 use crate::settings::settings;
 
-/// The release of CUDA, as in 12080: the one that was asked for, else that of the runtime in this process.
+/// Release of CUDA, as in 12080: the one in the settings, else that of the runtime in this process.
 pub(crate) fn cuda() -> c_int {
     if let Some(version) = settings().cuda {
-        // `12` alone stands for the release most wheels of CUDA 12 are made for.
+        // `12` alone stands for the release for which most wheels of CUDA 12 are made.
         return if version == 12000 { 12080 } else { version };
     }
     static FOUND: std::sync::OnceLock<c_int> = std::sync::OnceLock::new();
@@ -18,7 +18,7 @@ pub(crate) fn cuda() -> c_int {
     found.unwrap_or(13000)
 }
 
-/// Whether structures are those of CUDA 12.
+/// True if structures are those of CUDA 12.
 pub(crate) fn is_cuda_12() -> bool {
     cuda() < 13000
 }
@@ -31,7 +31,7 @@ fn runtime_version() -> Option<c_int> {
     (function(&raw mut version) == 0).then_some(version)
 }
 
-/// What a function without arguments returns in a library of the wheel.
+/// Calls a function without arguments in a library of the wheel, and returns its result.
 pub(crate) fn number(library: &str, name: &CStr) -> Option<usize> {
     let function = function(library, name)?;
     // SAFETY: callers name functions that are documented to take nothing and return a size.
@@ -39,7 +39,7 @@ pub(crate) fn number(library: &str, name: &CStr) -> Option<usize> {
     Some(function())
 }
 
-/// What a function that writes an int writes in a library of the wheel.
+/// Calls a function that writes an int in a library of the wheel, and returns the int.
 pub(crate) fn written(library: &str, name: &CStr) -> Option<c_int> {
     let function = function(library, name)?;
     let mut value = 0;
@@ -48,7 +48,7 @@ pub(crate) fn written(library: &str, name: &CStr) -> Option<c_int> {
     (function(&raw mut value) == 0).then_some(value)
 }
 
-/// A function of a library that is loaded already, by what its file's name begins with.
+/// Finds a function of a library that is already loaded, by the beginning of its file name.
 fn function(library: &str, name: &CStr) -> Option<*mut c_void> {
     let mut search = Search { beginning: library.as_bytes(), path: None };
     // SAFETY: the callback has the signature that is asked for, and `search` outlives the call.

@@ -1,5 +1,5 @@
-//! Attention by the online softmax (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018): tiles
-//! of keys are taken in turn, and what has been summed is scaled down whenever a row's maximum rises.
+//! Attention by the online softmax (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018). Tiles of keys are taken
+//! in turn, and the sums so far are scaled down whenever a row's maximum rises.
 
 use memcore::backend::kernel::Attention;
 use memcore::error::Result;
@@ -10,7 +10,7 @@ use crate::element::{Float, Number, Real, float_type};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and each row's logsumexp where it is wanted.
+/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and each row's logsumexp if required.
 pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     float_type!(k.q.dtype, T => run::<T>(ctx, k), else Ok(()))
 }
@@ -44,8 +44,8 @@ fn run<T: Float>(ctx: &Context<'_>, k: &Attention) -> Result<()> {
 }
 
 impl<T: Float> Forward<T> {
-    /// A tile of queries of one head, beginning with `first`. Tiles of scores have a row per key, so that what goes by
-    /// query runs over contiguous columns.
+    /// Computes a tile of queries of one head, beginning with `first`. Tiles of scores have a row per key, so that operations by query run
+    /// over contiguous columns.
     fn tile(&self, head: usize, first: usize, mut room: &mut [T::Compute]) {
         let z = &self.sizes;
         let (width, key_row, value_row) = (z.tiles.queries, z.key_row(), z.value_row());
@@ -85,7 +85,7 @@ impl<T: Float> Forward<T> {
         self.write(head, first, n, sums, max, total);
     }
 
-    /// Divides by the denominators and writes; a row that saw nothing is 0.
+    /// Divides by the denominators and writes the result. A row that saw no key is 0.
     fn write(
         &self,
         head: usize,
@@ -113,8 +113,8 @@ impl<T: Float> Forward<T> {
 }
 
 simd! {
-    /// Turns scores `[keys, queries]` into `e^(score − max)` with maxima that include them; `total` has their sums added,
-    /// after `factor`, by which older sums shrink.
+    /// Turns scores `[keys, queries]` into `e^(score − max)`, with maxima that include these scores. Their sums are added to `total`, after
+    /// older sums were multiplied by `factor`.
     fn exponentials<R: Real>(
         scores: &mut [R], stride: usize, sizes: [usize; 2], max: &mut [R], total: &mut [R], factor: &mut [R],
     ) = exponentials_body;
@@ -140,7 +140,7 @@ fn exponentials_body<S: Isa, R: Real>(
                 *m = if x > *m { x } else { *m };
             }
         }
-        // Nothing seen yet: −∞ − 0 is −∞, where −∞ − −∞ would be NaN.
+        // If nothing was seen yet: −∞ − 0 is −∞, while −∞ − −∞ would be NaN.
         let mut shift = highest;
         for ((shift, (max, total)), (factor, highest)) in
             shift.iter_mut().zip(max.iter_mut().zip(total.iter_mut())).zip(factor.iter_mut().zip(highest))

@@ -1,5 +1,5 @@
-//! The gradient of attention, from probabilities that are computed again. Two passes compute them twice, and in return
-//! need no sums between tasks: one by tiles of keys, for `dk` and `dv`, and one by tiles of queries, for `dq` and `dmask`.
+//! Gradient of attention, from recomputed probabilities. Two passes compute the probabilities twice, and therefore need no sums across
+//! tasks: one by tiles of keys, for `dk` and `dv`, and one by tiles of queries, for `dq` and `dmask`.
 
 use memcore::backend::kernel::AttentionGrad;
 use memcore::error::Result;
@@ -10,7 +10,7 @@ use crate::element::{Float, Number, Real, float_type};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// Gradients of q, k and v, `delta`, and the gradient of the mask where it is wanted.
+/// Computes the gradients of q, k and v, `delta`, and the gradient of the mask if required.
 pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
     float_type!(k.q.dtype, T => run::<T>(ctx, k), else Ok(()))
 }
@@ -76,7 +76,7 @@ fn deltas<T: Float>(ctx: &Context<'_>, z: &Sizes, grad: &Rows<T>, out: &Rows<T>,
 }
 
 impl<T: Float> Backward<'_, T> {
-    /// `dk` and `dv` of a tile of keys of one key head, beginning with `first`. Tiles of scores have a row per query.
+    /// Computes `dk` and `dv` of a tile of keys of one key head, beginning with `first`. Tiles of scores have a row per query.
     fn keys(&self, key_head: usize, first: usize, mut room: &mut [T::Compute]) {
         let z = &self.sizes;
         let (width, key_row, value_row) = (z.tiles.keys, z.key_row(), z.value_row());
@@ -128,7 +128,7 @@ impl<T: Float> Backward<'_, T> {
         }
     }
 
-    /// `dq` and `dmask` of a tile of queries of one head, beginning with `first`. Tiles of scores have a row per key.
+    /// Computes `dq` and `dmask` of a tile of queries of one head, beginning with `first`. Tiles of scores have a row per key.
     fn queries(&self, head: usize, first: usize, mut room: &mut [T::Compute]) {
         let z = &self.sizes;
         let (width, key_row, value_row) = (z.tiles.queries, z.key_row(), z.value_row());
@@ -181,17 +181,17 @@ impl<T: Float> Backward<'_, T> {
 }
 
 simd! {
-    /// Turns scores into probabilities, and `grad @ vᵀ` into `p·(it − delta)`; a row for each query.
+    /// Turns scores into probabilities `p`, and `x = grad @ vᵀ` into `p·(x − delta)`, with a row for each query.
     fn gradients_by_row<R: Real>(
         p: &mut [R], ds: &mut [R], stride: usize, keys: usize, logsumexp: &[R], delta: &[R],
     ) = by_row_body;
-    /// The same with a row for each key.
+    /// As `gradients_by_row`, with a row for each key.
     fn gradients_by_column<R: Real>(
         p: &mut [R], ds: &mut [R], stride: usize, keys: usize, logsumexp: &[R], delta: &[R],
     ) = by_column_body;
 }
 
-/// `(p, ds)` of one score; zero where nothing is seen.
+/// Returns `(p, ds)` of one score; zero for a hidden key.
 #[inline(always)]
 fn gradient<S: Isa, R: Real>(score: R, through: R, logsumexp: R, delta: R) -> (R, R) {
     let p = (score - logsumexp).exp::<S>();

@@ -1,8 +1,8 @@
 //! Fused attention, its gradient, and rotary embedding.
 //!
-//! Scores exist tile by tile in a thread's scratch: some queries by some keys. Tiles are converted to the compute type
-//! when they are loaded, one side of a product transposed, so that all products run over contiguous columns
-//! (`tile.rs`). Tasks are tiles of what is written, so nothing is shared and every sum has one order.
+//! Scores exist tile by tile in a thread's scratch: some queries by some keys. Tiles are converted to the compute type when they are
+//! loaded, and one side of a product is transposed, so that all products run over contiguous columns (`tile.rs`). A task is a tile of the
+//! output, so that tasks share nothing and every sum has one order.
 
 mod forward;
 mod gradient;
@@ -26,10 +26,10 @@ use crate::parallel::SCRATCH_BYTES;
 use crate::view::{Context, SharedMut, Stored};
 use tile::{COLUMNS, add_converted, convert, convert_strided, scale_rows};
 
-/// Multiplications per task, at least, if there are so many.
+/// Fewest multiplications per task, if there are so many.
 const TASK: usize = 64 << 10;
 
-/// Whether tiles of heads of these sizes fit the scratch: they do up to a thousand elements and more.
+/// True if tiles of heads of these sizes fit the scratch, as they do up to a thousand elements and more.
 pub(crate) fn supports(q: &Operand, v: &Operand) -> bool {
     let bytes = if q.dtype == DType::F64 { 8 } else { 4 };
     Tiles::fit(1, 1, q.dims()[3], v.dims()[3], SCRATCH_BYTES / bytes).is_some()
@@ -57,23 +57,23 @@ impl Sizes {
         Ok(Self { b: q[0], h: q[1], hk: k[1], t: q[2], s: k[2], d: q[3], dv, tiles })
     }
 
-    /// Distance of a key's rows in a tile.
+    /// Distance between rows of keys in a tile.
     fn key_row(&self) -> usize {
         self.d.next_multiple_of(COLUMNS)
     }
 
-    /// Distance of a value's rows in a tile.
+    /// Distance between rows of values in a tile.
     fn value_row(&self) -> usize {
         self.dv.next_multiple_of(COLUMNS)
     }
 
-    /// Batch and head of a query head in `0..b·h`, and those of its key head.
+    /// Batch and head of a query head in `0..b·h`, and of its key head.
     fn heads(&self, head: usize) -> ([usize; 2], [usize; 2]) {
         let at = [head / self.h, head % self.h];
         (at, [at[0], at[1] / (self.h / self.hk)])
     }
 
-    /// Runs `f(i, room)` for `tasks` tiles of `across` rows, each against `along` others, with a scratch.
+    /// Runs `f(i, room)` for `tasks` tiles of `across` rows, each against `along` other rows. `room` is scratch.
     fn for_tiles<R: Real>(
         &self,
         ctx: &Context<'_>,
@@ -90,7 +90,7 @@ impl Sizes {
     }
 }
 
-/// How many queries and keys a tile has: multiples of [`COLUMNS`].
+/// Number of queries and keys in a tile: multiples of [`COLUMNS`].
 #[derive(Clone, Copy)]
 struct Tiles {
     queries: usize,
@@ -98,7 +98,7 @@ struct Tiles {
 }
 
 impl Tiles {
-    /// The largest that fit `room` elements, no larger than the problem.
+    /// Returns the largest tiles that fit `room` elements and are not larger than the problem.
     fn fit(t: usize, s: usize, d: usize, dv: usize, room: usize) -> Option<Self> {
         let limit = |n: usize, most: usize| n.max(1).next_multiple_of(COLUMNS).min(most);
         [(32, 64), (32, 32), (16, 16)]
@@ -107,7 +107,7 @@ impl Tiles {
             .find(|tiles| tiles.room(d, dv) <= room)
     }
 
-    /// Elements of all tiles that any of the passes holds.
+    /// Number of elements in all tiles that any of the passes holds.
     fn room(&self, d: usize, dv: usize) -> usize {
         let widths = d.next_multiple_of(COLUMNS) + dv.next_multiple_of(COLUMNS);
         let (most, least) = (self.queries.max(self.keys), self.queries.min(self.keys));
@@ -132,7 +132,7 @@ struct Rows<T> {
 impl<T: Float> Rows<T> {
     fn new(ctx: &Context<'_>, operand: &Operand) -> Result<Self> {
         let (strides, width) = (operand.layout.strides(), operand.dims()[3]);
-        // Rows without elements all lie at the start: the others need not exist.
+        // Rows without elements all begin at the start, because the others need not exist.
         let strides = if width == 0 { [0; 3] } else { [strides[0], strides[1], strides[2]] };
         Ok(Self { ptr: SharedMut::from_ptr(ctx.ptr::<T>(operand)?), strides, width })
     }
@@ -158,7 +158,7 @@ impl<T: Float> Rows<T> {
         }
     }
 
-    /// Rows `rows` of a head, to rows of a tile that are `stride` apart.
+    /// Loads rows `rows` of a head into rows of a tile, `stride` apart.
     ///
     /// # Safety
     /// The rows exist, and nobody writes them meanwhile.
@@ -169,7 +169,7 @@ impl<T: Float> Rows<T> {
         }
     }
 
-    /// Rows `rows` of a head, to columns of a tile whose rows are `stride` apart.
+    /// Loads rows `rows` of a head into columns of a tile whose rows are `stride` apart.
     ///
     /// # Safety
     /// As [`Rows::load`].
@@ -184,7 +184,7 @@ impl<T: Float> Rows<T> {
     }
 }
 
-/// An operand `[b, h, t, s]` with an element for every score, of any strides.
+/// An operand `[b, h, t, s]` with an element for every score, with any strides.
 struct Pairs<T> {
     ptr: SharedMut<T>,
     strides: [usize; 4],
@@ -223,7 +223,7 @@ impl<T: Float> Pairs<T> {
     }
 }
 
-/// What turns products of queries and keys into scores.
+/// Settings that turn products of queries and keys into scores.
 struct Scores<T: Element> {
     scale: T::Compute,
     causal: bool,
@@ -236,8 +236,8 @@ impl<T: Float + Stored> Scores<T> {
         Ok(Self { scale: T::Compute::from_f64(scale), causal, mask })
     }
 
-    /// `scale·x + mask`, and −∞ for the future, in a tile whose rows are `stride` apart. Its rows are keys if
-    /// `keys_are_rows`, else queries.
+    /// Computes `scale·x + mask`, and −∞ for future keys, in a tile whose rows are `stride` apart. Its rows are keys if `keys_are_rows`,
+    /// else queries.
     ///
     /// # Safety
     /// The head, the queries and the keys exist.

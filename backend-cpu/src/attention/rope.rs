@@ -53,7 +53,7 @@ fn run<T: Float>(ctx: &Context<'_>, k: &Rope) -> Result<()> {
     Ok(())
 }
 
-/// One pair, turned.
+/// Rotates one pair.
 #[inline(always)]
 fn turned<T: Float>([a, b]: [T; 2], cos: T::Compute, sin: T::Compute, inverse: bool) -> [T; 2] {
     let (a, b) = (a.get(), b.get());
@@ -62,7 +62,7 @@ fn turned<T: Float>([a, b]: [T; 2], cos: T::Compute, sin: T::Compute, inverse: b
 }
 
 simd! {
-    /// One vector, turned.
+    /// Rotates one vector.
     fn turn<T: Float>(x: &[T], cos: &[T::Compute], sin: &[T::Compute], inverse: bool, out: &mut [T]) = turn_body;
 }
 

@@ -43,8 +43,8 @@ fn launch(cpu: &Cpu, call: impl Into<KernelCall>) {
     cpu.launch(&call).unwrap();
 }
 
-/// q, k, v, gradient and mask. The mask hides some keys, and all of them from every 40th query; the first tiles of
-/// keys are hidden from some queries as a whole.
+/// Returns q, k, v, gradient and mask. The mask hides some keys, and all keys from every 40th query. The first tiles of keys are hidden
+/// from some queries as a whole.
 fn inputs(p: &Problem) -> [Vec<f64>; 5] {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let mut mask = wave(t * s, 0.4);
@@ -60,7 +60,7 @@ fn inputs(p: &Problem) -> [Vec<f64>; 5] {
 /// Elements between the rows of the mask's gradient.
 const GAP: usize = 3;
 
-/// out, logsumexp, delta, dq, dk, dv and, where there is a mask, dmask by the kernels.
+/// Computes out, logsumexp, delta, dq, dk, dv and, if there is a mask, dmask by the kernels.
 fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 7] {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let [q, k, v, grad, mask] = inputs(p);
@@ -101,7 +101,7 @@ fn by_kernels(cpu: &Cpu, p: &Problem) -> [Vec<f64>; 7] {
     [out, logsumexp, delta, dq, dk, dv, dmask]
 }
 
-/// The same by the definition.
+/// Computes the same results by their definition.
 fn by_loops(p: &Problem) -> [Vec<f64>; 7] {
     let [b, h, hk, t, s, d, dv] = p.sizes;
     let [q, k, v, grad, mask] = inputs(p);

@@ -4,9 +4,9 @@ use crate::element::{Float, Real};
 use crate::panels::{Strided, strided_product};
 use crate::simd::{Isa, simd};
 
-/// Tiles are padded to multiples of so many columns: [`product`] works on that or twice as many together.
+/// Tiles are padded to multiples of this: [`product`] works on as many columns together, or twice as many.
 pub(super) const COLUMNS: usize = 16;
-/// Rows are rounded up to multiples of these: [`product`] works on 8 together, or on 4.
+/// Rows are rounded up to multiples of this: [`product`] works on 8 together, or on 4.
 const ROWS: usize = 4;
 
 /// The left factor of a product: element `(i, e)` is at `i·row + e·column`.
@@ -18,20 +18,20 @@ pub(super) struct Left<'a, R> {
 }
 
 simd! {
-    /// Elements in the compute type.
+    /// Converts elements to the compute type.
     pub(super) fn convert<T: Float>(from: &[T], to: &mut [T::Compute]) = convert_body;
-    /// Elements in the compute type, `stride` apart.
+    /// Converts elements to the compute type, and writes them `stride` apart.
     pub(super) fn convert_strided<T: Float>(from: &[T], to: &mut [T::Compute], stride: usize) = convert_strided_body;
     /// `to += from`
     pub(super) fn add_converted<T: Float>(to: &mut [T::Compute], from: &[T]) = add_converted_body;
-    /// `tile *= factor`, of `[rows, columns]`.
+    /// `tile *= factor`, for a tile `[rows, columns]`.
     pub(super) fn scale_rows<R: Real>(tile: &mut [R], stride: usize, sizes: [usize; 2], factor: R) = scale_rows_body;
     /// `Σ x·y`
     pub(super) fn dot<T: Float>(x: &[T], y: &[T]) -> T::Compute = dot_body;
 }
 
-/// `c = a @ b`, or `c += a @ b` if `add`, with sizes `[m, n, k]`; rows of `b` and `c` are `b_row` and `c_row` apart.
-/// `m` and `n` are rounded up to [`ROWS`] and [`COLUMNS`]: such elements exist, and what is in them does not matter.
+/// `c = a @ b`, or `c += a @ b` if `add`, with sizes `[m, n, k]`. Rows of `b` and `c` are `b_row` and `c_row` apart. `m` and `n` are
+/// rounded up to [`ROWS`] and [`COLUMNS`]: the additional elements exist, and their contents do not matter.
 pub(super) fn product<R: Real>(
     a: Left<'_, R>,
     b: &[R],
@@ -85,7 +85,7 @@ fn scale_rows_body<S: Isa, R: Real>(tile: &mut [R], stride: usize, [rows, column
     }
 }
 
-/// Rows are as short as a head: a few partial sums are enough, and they are added in order.
+/// Rows are as short as a head, so that a few partial sums are enough. They are added in order.
 #[inline(always)]
 fn dot_body<S: Isa, T: Float>(x: &[T], y: &[T]) -> T::Compute {
     crate::lanes::fold2::<S, T>(crate::lanes::Dot, x, y)

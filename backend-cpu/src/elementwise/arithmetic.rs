@@ -10,7 +10,7 @@ use crate::simd::{Isa, simd};
 use crate::stream::{Block, Reader, Writer, for_blocks};
 use crate::view::Context;
 
-/// Whether the function exists for the type: everything for floats, what stays an integer for integers.
+/// True if the function exists for the type: every function for floats; for integers only functions whose result is an integer.
 pub(crate) fn supports_binary(k: &Binary) -> bool {
     k.lhs.dtype.is_float() || !matches!(k.op, BinaryOp::Div | BinaryOp::Pow)
 }
@@ -22,7 +22,7 @@ pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
         DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
         DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
         DType::BF16 if k.op.is_comparison() => run::<half::bf16>(ctx, k, real_block::<f32>),
-        // Converted in registers.
+        // bf16 is converted in registers.
         DType::BF16 => {
             let (lhs, rhs) = (Reader::<half::bf16>::bits(ctx, &k.lhs, &k.out)?, Reader::bits(ctx, &k.rhs, &k.out)?);
             each_block(ctx, k, [&lhs, &rhs], Writer::bits(ctx, &k.out)?, real_block::<half::bf16>);
@@ -89,7 +89,7 @@ fn map<A: Copy, B>(a: &[A], b: &[A], out: &mut [B], f: impl Fn(A, A) -> B) {
     }
 }
 
-/// `out = f(a, b)` in the compute type.
+/// Computes `out = f(a, b)` in the compute type.
 #[inline(always)]
 fn each<T: Float>(a: &[T], b: &[T], out: &mut [T], f: impl Fn(T::Compute, T::Compute) -> T::Compute) {
     for ((o, a), b) in out.iter_mut().zip(a).zip(b) {
@@ -112,7 +112,7 @@ fn real_block_body<S: Isa, T: Float>(op: BinaryOp, a: &[T], b: &[T], out: &mut [
         BinaryOp::Minimum => each(a, b, out, smaller),
         BinaryOp::Pow => each(a, b, out, |a, b| a.pow(b)),
         BinaryOp::SquaredDifference => each(a, b, out, |a, b| (a - b) * (a - b)),
-        // Comparisons write another type: `compare`.
+        // `compare` handles comparisons, because they write another type.
         _ => {}
     }
 }
@@ -140,7 +140,7 @@ fn integer_block(op: BinaryOp, a: &[i64], b: &[i64], out: &mut [i64]) {
         BinaryOp::Maximum => map(a, b, out, |a, b| a.max(b)),
         BinaryOp::Minimum => map(a, b, out, |a, b| a.min(b)),
         BinaryOp::SquaredDifference => map(a, b, out, |a, b| a.wrapping_sub(b).wrapping_mul(a.wrapping_sub(b))),
-        // `supports_binary` refuses the others.
+        // `supports_binary` refuses all other functions.
         _ => out.copy_from_slice(a),
     }
 }

@@ -1,4 +1,4 @@
-//! Fill and copy: any strides, any pair of types.
+//! Fill and copy, for any strides and any pair of types.
 
 use half::{bf16, f16};
 use memcore::backend::Operand;
@@ -26,7 +26,7 @@ fn run_fill<U: Bits>(ctx: &Context<'_>, k: &Fill, value: U) -> Result<()> {
     Ok(())
 }
 
-/// `out = src`, converted.
+/// `out = src`, converted to the type of `out`.
 pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     if k.src.dtype == k.out.dtype {
         return bits_type!(k.out.dtype, U => copy_bits::<U>(ctx, k));
@@ -44,7 +44,7 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     }
 }
 
-/// A writer of f32 into any type; the conversions among floats that are computed in f32 vectorise.
+/// Returns a writer of f32 into any type. Conversions among floats that are computed in f32 vectorise.
 fn f32_writer(ctx: &Context<'_>, out: &Operand) -> Result<Writer<f32>> {
     match out.dtype {
         DType::F32 => Writer::of::<f32>(ctx, out),
@@ -64,8 +64,8 @@ fn cast_from<T: Element>(ctx: &Context<'_>, k: &Copy, out: Writer<T::Compute>) -
     Ok(())
 }
 
-/// What sources are computed in, and how it becomes any type: floats round once to nearest even, floats to integers
-/// truncate (and saturate), integers keep their low bits.
+/// A compute type of sources, and its conversion to any type: floats round once to nearest even, floats to integers truncate (and
+/// saturate), integers keep their low bits.
 pub(crate) trait Source: Number {
     fn to_f64(self) -> f64;
     fn to_f32(self) -> f32;
@@ -159,7 +159,7 @@ pub(crate) fn store_cast<C: Source>(to: DType) -> Store<C> {
     }
 }
 
-/// A copy within one type: whole runs where both sides are contiguous, tiles where one is transposed.
+/// Copies within one type: whole runs if both sides are contiguous, tiles if one side is transposed.
 fn copy_bits<U: Bits>(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     if Runs::new(&k.out.layout).is_contiguous()
         && let Some(plan) = Transpose::plan(&k.src)
@@ -176,13 +176,13 @@ fn copy_bits<U: Bits>(ctx: &Context<'_>, k: &Copy) -> Result<()> {
     Ok(())
 }
 
-/// Elements along one side of a tile: four cache lines of f32 of each row of either side.
+/// Elements along one side of a tile: four cache lines of f32 in each row of either side.
 const TILE: usize = 64;
 
-/// A copy whose source runs along another dimension than its contiguous destination: done in square tiles, so that both
-/// sides use whole cache lines.
+/// A copy whose source is contiguous along another dimension than its destination. It runs in square tiles, so that both sides use whole
+/// cache lines.
 struct Transpose {
-    /// Every dimension but the two of the tiles: size, source stride, destination stride.
+    /// All dimensions except the two of the tiles: size, source stride, destination stride.
     outer: [(usize, usize, usize); MAX_RANK],
     /// The dimension along which the source is contiguous: size, destination stride.
     source: (usize, usize),
@@ -191,7 +191,7 @@ struct Transpose {
 }
 
 impl Transpose {
-    /// `None` when no dimension but the last is contiguous in the source, or tiles would be slivers.
+    /// Returns `None` if no dimension except the last is contiguous in the source, or tiles would be slivers.
     fn plan(src: &Operand) -> Option<Self> {
         let (dims, strides) = (src.dims(), src.layout.strides());
         let last = (0..dims.len()).rev().find(|&i| dims[i] > 1)?;
@@ -216,7 +216,7 @@ impl Transpose {
         let src = SharedMut::from_ptr(ctx.bytes(&k.src)?.cast::<U>());
         let out = SharedMut::from_ptr(ctx.bytes(&k.out)?.cast::<U>());
         let matrices: usize = self.outer.iter().map(|o| o.0).product();
-        // A task is a band of tiles, of about a block's elements or more.
+        // A task is a band of tiles, with about a block's elements or more.
         let bands = self.source.0.div_ceil(TILE);
         let per_task = (BLOCK / (TILE * self.last.0)).clamp(1, bands.max(1));
         let tasks_each = bands.div_ceil(per_task);
@@ -237,14 +237,14 @@ impl Transpose {
         Ok(())
     }
 
-    /// Rows `first..end` of the destination.
+    /// Copies rows `first..end` of the destination.
     ///
     /// # Safety
     /// `src` and `out` are the first elements of one matrix of this plan, and the rows are exclusively ours.
     unsafe fn band<U: Bits>(&self, src: *const U, out: *mut U, first: usize, end: usize) {
         let ((_, out_stride), (columns, src_stride)) = (self.source, self.last);
-        // Both sides are walked along their lines; only the tile, which stays in the first-level cache, is walked across.
-        // Otherwise strides of a power of two would fill one set of that cache again and again.
+        // Both sides are walked along their lines. Only the tile, which stays in the first-level cache, is walked across. Otherwise strides
+        // of a power of two would fill one set of that cache again and again.
         let mut tile = [[U::default(); TILE]; TILE];
         for top in (first..end).step_by(TILE) {
             let height = TILE.min(end - top);

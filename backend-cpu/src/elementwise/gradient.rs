@@ -16,7 +16,7 @@ pub(crate) fn unary_grad(ctx: &Context<'_>, k: &UnaryGrad) -> Result<()> {
     match k.out.dtype {
         DType::F64 => run::<f64>(ctx, k),
         DType::F16 => run::<half::f16>(ctx, k),
-        // Converted in registers.
+        // bf16 is converted in registers.
         DType::BF16 => {
             let (saved, grad) =
                 (Reader::<half::bf16>::bits(ctx, &k.saved, &k.out)?, Reader::bits(ctx, &k.grad, &k.out)?);
@@ -66,7 +66,7 @@ fn map<T: Float>(saved: &[T], grad: &[T], out: &mut [T], f: impl Fn(T::Compute, 
     }
 }
 
-/// `f` inside of the bounds, 0 on them and beyond.
+/// `f` inside the bounds, 0 on and outside them.
 #[inline(always)]
 fn inside<T: Float>(
     min: f64,

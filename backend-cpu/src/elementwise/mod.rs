@@ -1,4 +1,4 @@
-//! Elementwise kernels; the loop around them is in `stream.rs`.
+//! Elementwise kernels. Their loop is in `stream.rs`.
 
 mod arithmetic;
 mod copy;
@@ -12,7 +12,7 @@ pub(crate) use gradient::unary_grad;
 pub(crate) use select::{masked_fill, select, triangle};
 pub(crate) use unary::{supports_unary, unary};
 
-/// Calls a generic function for the unsigned integer as large as a dtype's elements, which moves their bits.
+/// Calls a generic function for the unsigned integer that is as large as a dtype's elements, to move their bits.
 macro_rules! bits_type {
     ($dtype:expr, $U:ident => $body:expr) => {
         match $dtype.size() {
@@ -39,7 +39,7 @@ use bits_type;
 
 use memcore::DType;
 
-/// The bits of `value` as an element of `dtype`, in the low bytes.
+/// Returns the bits of `value` as an element of `dtype`, in the low bytes.
 fn scalar_bits(dtype: DType, value: f64) -> u64 {
     match dtype {
         DType::F64 => value.to_bits(),
@@ -54,9 +54,9 @@ fn scalar_bits(dtype: DType, value: f64) -> u64 {
     }
 }
 
-/// An unsigned integer that stands for the bits of an element.
+/// An unsigned integer that holds the bits of an element.
 trait Bits: crate::parallel::Plain + Default + Eq {
-    /// The low bytes of `bits`.
+    /// Returns the low bytes of `bits`.
     fn low(bits: u64) -> Self;
 }
 
@@ -79,7 +79,7 @@ mod tests {
 
     use crate::Cpu;
 
-    /// Results that are written past the caches, whose length is not a whole number of lines.
+    /// Tests results that are written past the caches, with a length that is not a whole number of lines.
     #[test]
     fn results_larger_than_the_caches_are_whole() {
         let n = (33 << 18) + 5;

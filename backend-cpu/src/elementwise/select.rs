@@ -1,4 +1,4 @@
-//! Kernels that choose elements and compute nothing: they move bits, whatever these mean.
+//! Kernels that choose elements and compute nothing. They move bits of any type.
 
 use memcore::backend::kernel::{MaskedFill, Select, Triangle};
 use memcore::error::Result;
@@ -92,14 +92,14 @@ fn run_triangle<U: Bits>(ctx: &Context<'_>, k: &Triangle) -> Result<()> {
     Ok(())
 }
 
-/// The part of a triangle that a block covers: row by row, what is kept is one run.
+/// Handles the part of a triangle that a block covers. In each row, the kept elements are one run.
 fn keep_triangle<U: Bits>(k: &Triangle, rows: usize, columns: usize, start: usize, x: &[U], out: &mut [U]) {
     let mut done = 0;
     while done < x.len() {
         let at = start + done;
         let (i, j) = (at / columns % rows, at % columns);
         let n = (columns - j).min(x.len() - done);
-        // The first column above the lower triangle, or the first of the upper one.
+        // First column above the lower triangle, or first column of the upper one.
         let border = (i as i64).saturating_add(k.diagonal).saturating_add(if k.upper { 0 } else { 1 });
         let border = (border.clamp(j as i64, (j + n) as i64) - j as i64) as usize;
         let (keep, zero) = if k.upper { (border..n, 0..border) } else { (0..border, border..n) };

@@ -10,7 +10,7 @@ use crate::simd::{Isa, simd};
 use crate::stream::{Block, Reader, Writer, for_blocks};
 use crate::view::Context;
 
-/// Whether the function exists for the type: everything for floats, what stays an integer for integers.
+/// True if the function exists for the type: every function for floats; for integers only functions whose result is an integer.
 pub(crate) fn supports_unary(k: &Unary) -> bool {
     k.x.dtype.is_float()
         || matches!(
@@ -33,7 +33,7 @@ pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
         DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
         DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
         DType::BF16 if k.op == UnaryOp::IsZero => run::<half::bf16>(ctx, k, real_block::<f32>),
-        // Converted in registers.
+        // bf16 is converted in registers.
         DType::BF16 => {
             let (x, out) = (Reader::<half::bf16>::bits(ctx, &k.x, &k.out)?, Writer::bits(ctx, &k.out)?);
             each_block(ctx, k, &x, out, real_block::<half::bf16>);
@@ -93,7 +93,7 @@ pub(super) fn map<A: Copy, B>(x: &[A], out: &mut [B], f: impl Fn(A) -> B) {
     }
 }
 
-/// `out = f(x)` in the compute type.
+/// Computes `out = f(x)` in the compute type.
 #[inline(always)]
 fn each<T: Float>(x: &[T], out: &mut [T], f: impl Fn(T::Compute) -> T::Compute) {
     for (o, x) in out.iter_mut().zip(x) {
@@ -149,7 +149,7 @@ fn real_block_body<S: Isa, T: Float>(op: UnaryOp, x: &[T], out: &mut [T]) {
             let (min, max) = (c(min), c(max));
             each(x, out, |x| clamp(min, max, x));
         }
-        // Writes another type: `is_zero`.
+        // `is_zero` handles this function, because it writes another type.
         UnaryOp::IsZero => {}
     }
 }
@@ -178,14 +178,14 @@ fn sign<C: Number>(x: C) -> C {
     if x < zero { zero.minus(one) } else { positive }
 }
 
-/// By comparisons that let NaN through.
+/// Clamps by comparisons that let NaN through.
 #[inline(always)]
 fn clamp<C: Number>(min: C, max: C, x: C) -> C {
     let x = if x < min { min } else { x };
     if x > max { max } else { x }
 }
 
-/// `x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2` (Hendrycks and Gimpel 2016), with tanh's sigmoid form: one exponential.
+/// `x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))/2` (Hendrycks and Gimpel 2016), with the sigmoid form of tanh, which needs one exponential.
 #[inline(always)]
 fn gelu_tanh<S: Isa, R: Real>(x: R) -> R {
     x * gelu_tanh_gate::<S, R>(x)
@@ -204,7 +204,7 @@ pub(super) const SQRT_2_OVER_PI: f64 = 0.797_884_560_802_865_4;
 /// Factor of the cubic term of GELU's tanh approximation.
 pub(super) const GELU_CUBIC: f64 = 0.044_715;
 
-/// Common exponents avoid the general power, as PyTorch's do.
+/// Computes common exponents without the general power, as PyTorch does.
 #[inline(always)]
 fn pow<T: Float>(exponent: f64, x: &[T], out: &mut [T]) {
     let one = <T::Compute as Number>::from_f64(1.0);
@@ -239,7 +239,7 @@ fn integer_block(op: UnaryOp, x: &[i64], out: &mut [i64]) {
         }
         UnaryOp::Affine { mul, add } => map(x, out, |x| (x as f64).mul_add(mul, add) as i64),
         UnaryOp::Clamp { min, max } => map(x, out, |x| clamp(min as i64, max as i64, x)),
-        // `supports_unary` refuses the others.
+        // `supports_unary` refuses all other functions.
         _ => out.copy_from_slice(x),
     }
 }

@@ -1,4 +1,4 @@
-//! What a product works on.
+//! Operands and sizes of a product.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
@@ -8,7 +8,7 @@ use super::product::{Mat, MatMut};
 use crate::element::{Float, Real};
 use crate::view::Context;
 
-/// What a product works on: sizes, typed addresses, and the steps between matrices of the batch.
+/// Work of a product: sizes, typed addresses, and the steps between matrices of the batch.
 pub(super) struct Job<T, R> {
     pub(super) batch: usize,
     pub(super) sizes: [usize; 3],
@@ -33,7 +33,7 @@ pub(super) fn job<T: Float<Compute = R>, R: Real>(ctx: &Context<'_>, call: &Matm
         bias: call.bias.as_ref().map(|bias| Ok(Mat::new(ctx.ptr::<T>(bias)?, 0, 1))).transpose()?,
         out: (MatMut::new(ctx.ptr::<T>(&call.out)?, out[1], out[2]), out[0]),
     };
-    // Rows that go on through the batch, all times one matrix, are one tall product.
+    // If rows continue through the batch, and all are multiplied by one matrix, they are one tall product.
     if job.b.1 == 0 && job.a.1 == m * job.a.0.row && job.out.1 == m * job.out.0.row {
         job.sizes[0] = batch * m;
         job.batch = 1;
@@ -46,7 +46,8 @@ fn matrix<T: Float>(ctx: &Context<'_>, x: &Operand) -> Result<(Mat<T>, usize)> {
     Ok((Mat::new(ctx.ptr::<T>(x)?, row, col), batch))
 }
 
-/// Steps of a `[batch, rows, columns]` operand. Those of sizes of 1 may be anything; here they are as if it were contiguous.
+/// Returns the steps of a `[batch, rows, columns]` operand. Steps of sizes of 1 may be anything; they are returned as if the operand were
+/// contiguous.
 fn steps(x: &Operand) -> [usize; 3] {
     let (d, s) = (x.dims(), x.layout.strides());
     let col = if d[2] <= 1 { 1 } else { s[2] };

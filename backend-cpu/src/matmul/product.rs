@@ -2,14 +2,14 @@
 
 use crate::element::Real;
 
-/// A matrix somewhere in memory: address of the first element, and the steps to the next row and column, in elements.
+/// A matrix in memory: address of the first element, and the steps to the next row and column, in elements.
 pub(crate) struct Mat<T> {
     ptr: *const T,
     pub(crate) row: usize,
     pub(crate) col: usize,
 }
 
-/// As [`Mat`], to be written.
+/// As [`Mat`], for writing.
 pub(crate) struct MatMut<T> {
     ptr: *mut T,
     pub(crate) row: usize,
@@ -30,19 +30,19 @@ macro_rules! matrix {
         unsafe impl<T: Sync> Sync for $Mat<T> {}
 
         impl<T> $Mat<T> {
-            /// A matrix with these steps.
+            /// Makes a matrix with these steps.
             pub(crate) fn new(ptr: $($ptr)+ T, row: usize, col: usize) -> Self {
                 Self { ptr, row, col }
             }
-            /// The address of the first element.
+            /// Returns the address of the first element.
             pub(crate) fn ptr(self) -> $($ptr)+ T {
                 self.ptr
             }
-            /// The matrix that starts at row `i`, column `j` of this one. Using it out of bounds is what is unsafe.
+            /// Returns the matrix that starts at row `i`, column `j` of this one. Only its use is unsafe if it is out of bounds.
             pub(crate) fn at(self, i: usize, j: usize) -> Self {
                 Self { ptr: self.ptr.wrapping_add(i * self.row + j * self.col), ..self }
             }
-            /// The matrix that starts `elements` further on.
+            /// Returns the matrix that starts `elements` later.
             pub(crate) fn skip(self, elements: usize) -> Self {
                 Self { ptr: self.ptr.wrapping_add(elements), ..self }
             }
@@ -53,13 +53,14 @@ matrix!(Mat, *const);
 matrix!(MatMut, *mut);
 
 impl<T> Mat<T> {
-    /// Rows and columns exchanged.
+    /// Exchanges rows and columns.
     pub(crate) fn transposed(self) -> Self {
         Self { row: self.col, col: self.row, ..self }
     }
 }
 
-/// `out = alpha·(a @ b) + keep·out` on this thread, for `a` `[m, k]`, `b` `[k, n]`, `out` `[m, n]`; `out` is not read when `keep` is 0.
+/// Computes `out = alpha·(a @ b) + keep·out` on this thread, for `a` `[m, k]`, `b` `[k, n]`, `out` `[m, n]`. `out` is not read if `keep` is
+/// 0.
 ///
 /// # Safety
 /// All elements named by the sizes and steps are in bounds, those of `out` are this thread's alone.

@@ -5,13 +5,13 @@ use super::product::{Mat, MatMut};
 use crate::element::Real;
 use crate::simd::{Isa, simd};
 
-/// Elements of a row that [`dots`] works through before it goes to the next row, so that the short side stays in the cache.
+/// Elements of a row that [`dots`] processes before it goes to the next row, so that the short side stays in the cache.
 const DOT_BLOCK: usize = 4096;
 
 /// Elements that one step of [`combine_rows`] handles.
 const STEP: usize = 8;
 
-/// Whether [`dots`] has a kernel for this processor.
+/// True if [`dots`] has a kernel for this processor.
 pub(crate) fn has_dots() -> bool {
     #[cfg(target_arch = "x86_64")]
     return crate::simd::level() != crate::simd::Level::Baseline;
@@ -33,7 +33,7 @@ pub(crate) trait Dots: Real {
     unsafe fn dot(a: *const Self, b: *const Self, k: usize) -> Self;
 }
 
-/// The loops vectorise badly when written plainly (a fifth of the speed), hence intrinsics.
+/// Uses intrinsics, because the compiler vectorises these loops badly when they are written plainly (a fifth of the speed).
 macro_rules! dots {
     ($T:ident, $lanes:literal, $zero:ident, $load:ident, $fma:ident, $store:ident) => {
         #[cfg(target_arch = "x86_64")]
@@ -104,7 +104,7 @@ macro_rules! dots {
 dots!(f32, 8, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_fmadd_ps, _mm256_storeu_ps);
 dots!(f64, 4, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_fmadd_pd, _mm256_storeu_pd);
 
-/// `out (+)= alpha·(a @ bᵀ)` with `a` `[m, k]` and `b` `[n, k]`, whose rows are contiguous.
+/// `out (+)= alpha·(a @ bᵀ)` with `a` `[m, k]` and `b` `[n, k]`, both with contiguous rows.
 ///
 /// # Safety
 /// As for [`product`](super::product::product), and [`has_dots`].
@@ -138,7 +138,7 @@ pub(crate) unsafe fn dots<T: Dots>([m, n, k]: [usize; 3], alpha: T, a: Mat<T>, b
     }
 }
 
-/// The operands of [`combine_rows`], for one call of the compiled loop.
+/// Operands of [`combine_rows`] for one call of the compiled loop.
 struct Combine<T> {
     sizes: [usize; 3],
     alpha: T,
@@ -148,8 +148,8 @@ struct Combine<T> {
     add: bool,
 }
 
-/// `out (+)= alpha·(a @ b)` where the rows of `b` and of `out` are contiguous: each row of `out` is a sum of scaled rows of `b`, taken
-/// four at a time. For few rows in `out`, or few in `b`.
+/// `out (+)= alpha·(a @ b)` if the rows of `b` and of `out` are contiguous: each row of `out` is a sum of scaled rows of `b`, which are
+/// taken four at a time. For few rows in `out`, or few in `b`.
 ///
 /// # Safety
 /// As for [`product`](super::product::product).
@@ -191,7 +191,7 @@ fn combine_body<S: Isa, T: Real>(c: &Combine<T>) {
     }
 }
 
-/// Adds terms `p..p + K` to rows `i..i + R`; gives R.
+/// Adds terms `p..p + K` to rows `i..i + R`. Returns R.
 #[inline(always)]
 unsafe fn tile<S: Isa, T: Real, const R: usize, const K: usize>(c: &Combine<T>, i: usize, p: usize) -> usize {
     let (n, add) = (c.sizes[1], c.add || p > 0);

@@ -1,18 +1,19 @@
-//! Tiles of the output, each of which is a task.
+//! Tiles of the output. Each tile is a task.
 
 use std::ops::Range;
 
 use crate::view::Context;
 
-/// Multiply-adds below which a product is not worth a second thread.
+/// Number of multiply-adds below which a product is not worth a second thread.
 pub(super) const INLINE_MACS: usize = 64 << 10;
 
-/// The piece, a multiple of `unit` unless it is all, that cuts `len` into as many parts as `piece` does, more evenly.
+/// Returns the piece that cuts `len` into as many parts as `piece` does, but more evenly. It is a multiple of `unit`, unless it is the
+/// whole.
 pub(super) fn even(len: usize, piece: usize, unit: usize) -> usize {
     len.div_ceil(len.div_ceil(piece.max(1)).max(1)).next_multiple_of(unit).min(len.max(1))
 }
 
-/// Runs `f(batch, rows, columns)` for each tile: on this thread when there is little to do, and several small ones in a task.
+/// Runs `f(batch, rows, columns)` for each tile: on this thread if there is little to do, otherwise in tasks, each with several small tiles.
 pub(super) fn for_each_tile(
     ctx: &Context<'_>,
     batch: usize,

@@ -10,12 +10,12 @@ use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// `out = (x − mean)·invstd·weight + bias` per channel, with the batch's statistics or the running ones.
+/// `out = (x − mean)·invstd·weight + bias` per channel, with the statistics of the batch or the running ones.
 pub(crate) fn batch_norm(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     channel_types!(k, T, P => run::<T, P>(ctx, k))
 }
 
-/// How the samples of a batch are cut for the sums over them: few channels give too few tasks.
+/// Division of a batch's samples for the sums over them, because few channels would give too few tasks.
 pub(super) struct Pieces {
     /// Pieces per channel.
     pub(super) count: usize,
@@ -31,13 +31,13 @@ impl Pieces {
         Self { count, samples: n.div_ceil(count) }
     }
 
-    /// Samples of piece `i` of `n`.
+    /// Returns the samples of piece `i` of `n` samples.
     pub(super) fn range(&self, i: usize, n: usize) -> (usize, usize) {
         ((i * self.samples).min(n), ((i + 1) * self.samples).min(n))
     }
 }
 
-/// Of parameters of type `P`.
+/// Runs the kernel for parameters of type `P`.
 fn run<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
     if (1..NARROW).contains(&l) {
@@ -86,7 +86,7 @@ fn run<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchN
     Ok(())
 }
 
-/// Number, mean and sum of squared deviations of some elements; joined by the formula of Chan, Golub and LeVeque (1979).
+/// Number, mean and sum of squared deviations of some elements. They are joined by the formula of Chan, Golub and LeVeque (1979).
 #[derive(Clone, Copy, Default)]
 struct Moments {
     count: f64,
@@ -110,7 +110,7 @@ impl Moments {
     }
 }
 
-/// The batch's mean and inverse standard deviation of each channel, and the running ones updated.
+/// Computes the batch's mean and inverse standard deviation of each channel, and updates the running ones.
 #[allow(clippy::too_many_arguments)]
 fn statistics<T: Float, P: Element<Compute = T::Compute>>(
     ctx: &Context<'_>,
@@ -124,7 +124,7 @@ fn statistics<T: Float, P: Element<Compute = T::Compute>>(
 ) {
     let pieces = Pieces::new([n, c, l], 2);
     let mut scratch = ctx.scratch();
-    // Per channel and piece: mean and sum of squared deviations.
+    // For each channel and piece: mean and sum of squared deviations.
     let partials = scratch.slice_mut::<f64>(2 * c * pieces.count);
     let shared = SharedMut::new(partials);
     ctx.for_pieces(c * pieces.count, 1, pieces.samples * l, |task, _| {
@@ -167,7 +167,7 @@ simd! {
     ) = plane_affine_body;
 }
 
-/// Mean and sum of squared deviations of one plane.
+/// Returns mean and sum of squared deviations of one plane.
 #[inline(always)]
 fn plane_moments_body<S: Isa, T: Float>(x: &[T]) -> (f64, f64) {
     if x.is_empty() {
@@ -175,7 +175,7 @@ fn plane_moments_body<S: Isa, T: Float>(x: &[T]) -> (f64, f64) {
     }
     let exact = sum::<S, T>(x) / x.len() as f64;
     let mean = real::<T>(exact);
-    // The deviations are from the rounded mean.
+    // The deviations are taken from the rounded mean.
     let shift = exact - mean.to_f64();
     (exact, sum_squares::<S, T>(x, mean) - shift * shift * x.len() as f64)
 }

@@ -10,12 +10,12 @@ use crate::element::{Element, Float, Real};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// Gradients of the input and the parameters, as far as they are wanted.
+/// Computes the required gradients of the input and the parameters.
 pub(crate) fn batch_norm_grad(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
     channel_types!(k, T, P => run::<T, P>(ctx, k))
 }
 
-/// Of parameters of type `P`.
+/// Runs the kernel for parameters of type `P`.
 fn run<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchNormGrad) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
     if !k.x.layout.is_contiguous() || !k.grad.layout.is_contiguous() {
@@ -44,7 +44,7 @@ fn run<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchN
     };
     let mut scratch = ctx.scratch();
     let pieces = Pieces::new([n, c, l], 2);
-    // Per channel and piece: Σ grad and Σ grad·(x − mean); then the totals of each channel in its first piece.
+    // For each channel and piece: Σ grad and Σ grad·(x − mean). Then the totals of each channel, in its first piece.
     let sums = scratch.slice_mut::<f64>(2 * c * pieces.count);
     let shared = SharedMut::new(sums);
     ctx.for_pieces(c * pieces.count, 1, pieces.samples * l, |task, _| {

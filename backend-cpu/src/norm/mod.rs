@@ -1,4 +1,4 @@
-//! Layer, root-mean-square and batch normalisation. Statistics are sums in f64 over stretches summed in the compute type.
+//! Layer, root-mean-square and batch normalisation. Statistics are sums in f64 over stretches, which are summed in the compute type.
 
 mod batch;
 mod batch_grad;
@@ -19,12 +19,12 @@ use crate::element::{Element, Float, Number, Real};
 use crate::lanes::{CentredDot, Deviations, Dot, RUN, Sum, WeightedCentredDot, fold, fold2, fold3};
 use crate::simd::Isa;
 
-/// Whether the sums of so many channels fit the scratch.
+/// True if the sums of this many channels fit the scratch.
 pub(crate) fn supports_channels(channels: usize) -> bool {
     channels <= crate::parallel::SCRATCH_BYTES / (2 * size_of::<f64>())
 }
 
-// Plain loops in what follows: the closures of iterator adaptors would be compiled for the least instruction set.
+// The code below uses plain loops, because the closures of iterator adaptors would be compiled for the least instruction set.
 
 /// `Σ x`
 #[inline(always)]
@@ -68,11 +68,10 @@ fn weighted_sums<S: Isa, T: Float>(grad: &[T], x: &[T], weight: &[T], mean: T::C
     totals
 }
 
-/// Elements of a row that are widened at a time: six such buffers fit the first-level cache.
+/// Elements of a row that are widened at one time: six such buffers fit the first-level cache.
 const STRETCH: usize = 512;
 
-/// A stretch of a row of 16-bit numbers in the compute type: arithmetic on numbers that are converted one by one is not made
-/// of vectors.
+/// A stretch of a row of 16-bit numbers, in the compute type. Arithmetic on numbers that are converted one by one would not be vectorised.
 struct Stretch<C>([MaybeUninit<C>; STRETCH]);
 
 impl<C: Real> Stretch<C> {
@@ -81,7 +80,7 @@ impl<C: Real> Stretch<C> {
         Self([MaybeUninit::uninit(); STRETCH])
     }
 
-    /// At most [`STRETCH`] numbers, widened.
+    /// Widens at most [`STRETCH`] numbers.
     #[inline(always)]
     fn of<S: Isa, T: Float<Compute = C>>(&mut self, src: &[T]) -> &[C] {
         let room = &mut self.0[..src.len()];
@@ -90,7 +89,7 @@ impl<C: Real> Stretch<C> {
         unsafe { &*(room as *const [MaybeUninit<C>] as *const [C]) }
     }
 
-    /// The same of a part of what may be absent.
+    /// As [`of`](Self::of), for a part of a slice that may be absent.
     #[inline(always)]
     fn of_part<S: Isa, T: Float<Compute = C>>(&mut self, src: Option<&[T]>, span: &Range<usize>) -> Option<&[C]> {
         match src {
@@ -100,18 +99,18 @@ impl<C: Real> Stretch<C> {
     }
 }
 
-/// Whether rows of this type are widened a stretch at a time.
+/// True if rows of this type are widened a stretch at a time.
 const fn is_widened<T>() -> bool {
     size_of::<T>() == 2
 }
 
-/// A scalar in the compute type.
+/// Converts a scalar to the compute type.
 #[inline(always)]
 fn real<T: Element>(x: f64) -> T::Compute {
     <T::Compute as Number>::from_f64(x)
 }
 
-/// Runs `$body` with `$T` the type of the input and `$P` that of a batch norm's parameters, which is that or the compute type.
+/// Runs `$body` with `$T` as the type of the input, and `$P` as that of a batch norm's parameters: the same type or the compute type.
 macro_rules! channel_types {
     ($k:expr, $T:ident, $P:ident => $body:expr) => {
         $crate::element::float_type!($k.x.dtype, $T => {

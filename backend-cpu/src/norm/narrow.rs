@@ -1,5 +1,5 @@
-//! Batch normalisation where a channel's planes are a few elements (fully connected layers: one): runs would be too short, so
-//! channels lie side by side in tiles of columns, and a tile is normalised as a whole, row by row.
+//! Batch normalisation for planes of a few elements (in fully connected layers: one). Runs would be too short, so that channels lie side by
+//! side in tiles of columns. A tile is normalised as a whole, row by row.
 
 use memcore::backend::kernel::{BatchNorm, BatchNormGrad};
 use memcore::error::Result;
@@ -9,16 +9,16 @@ use crate::element::{Element, Float, Real};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// Planes of fewer elements than this are narrow.
+/// Number of elements below which planes are narrow.
 pub(super) const NARROW: usize = 16;
 
 /// Columns of a tile.
 const TILE: usize = 128;
 
-/// Rows that are summed in the compute type before the sums go to f64.
+/// Rows that are summed in the compute type before the sums are added in f64.
 const ROWS: usize = 128;
 
-/// A tile's place: `rows` rows of `width` elements, `stride` apart, the first of which begins at `first`.
+/// Place of a tile: `rows` rows of `width` elements, `stride` apart, the first of which begins at `first`.
 #[derive(Clone, Copy)]
 struct Tile {
     first: usize,
@@ -27,17 +27,17 @@ struct Tile {
     rows: usize,
 }
 
-/// Numbers of a tile's columns.
+/// One number for each column of a tile.
 type Columns<T> = [<T as Element>::Compute; TILE];
 
-/// Gives the `l` columns of each channel one number.
+/// Fills the `l` columns of each channel with one number.
 fn expand<T: Float>(columns: &mut Columns<T>, l: usize, channels: usize, value: impl Fn(usize) -> f64) {
     for (channel, columns) in columns.chunks_mut(l).take(channels).enumerate() {
         columns.fill(real::<T>(value(channel)));
     }
 }
 
-/// Forward, in training or evaluation, with parameters of type `P`.
+/// Forward pass, in training or evaluation, with parameters of type `P`.
 pub(super) fn batch_norm<T: Float, P: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &BatchNorm) -> Result<()> {
     let [n, c, l] = *k.x.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one, and each output is taken once.
@@ -82,7 +82,7 @@ pub(super) fn batch_norm<T: Float, P: Element<Compute = T::Compute>>(ctx: &Conte
     Ok(())
 }
 
-/// The batch's statistics of a tile's channels, and the running ones updated.
+/// Computes the batch's statistics of a tile's channels, and updates the running ones.
 fn statistics<T: Float, P: Element<Compute = T::Compute>>(
     k: &BatchNorm,
     x: &[T],
@@ -99,7 +99,7 @@ fn statistics<T: Float, P: Element<Compute = T::Compute>>(
     expand::<T>(mean, l, save_mean.len(), exact);
     column_deviations(x, tile, mean, &mut squares[..tile.width]);
     for channel in 0..save_mean.len() {
-        // The deviations are from the rounded mean.
+        // The deviations are taken from the rounded mean.
         let shift = exact(channel) - mean[channel * l].to_f64();
         let squares = squares[channel * l..(channel + 1) * l].iter().sum::<f64>() - shift * shift * count;
         save_mean[channel] = mean[channel * l];
@@ -113,7 +113,7 @@ fn statistics<T: Float, P: Element<Compute = T::Compute>>(
     }
 }
 
-/// Gradients, with parameters of type `P`.
+/// Computes the gradients, with parameters of type `P`.
 pub(super) fn batch_norm_grad<T: Float, P: Element<Compute = T::Compute>>(
     ctx: &Context<'_>,
     k: &BatchNormGrad,

@@ -58,7 +58,7 @@ fn rms<T: Float>(ctx: &Context<'_>, k: &RmsNorm) -> Result<()> {
     Ok(())
 }
 
-// Length and epsilon; weight and bias.
+// `sizes` are the length and epsilon; `affine` is weight and bias.
 simd! {
     fn layer_rows<T: Float>(
         sizes: (usize, f64), x: &[T], affine: (Option<&[T]>, Option<&[T]>),
@@ -111,7 +111,7 @@ fn affine_row<S: Isa, T: Float>(
     }
 }
 
-/// The same, number by number.
+/// As [`affine_row`], number by number.
 #[inline(always)]
 fn affine<S: Isa, T: Float>(
     x: &[T],

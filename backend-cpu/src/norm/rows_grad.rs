@@ -1,4 +1,4 @@
-//! Gradients of layer and RMS normalisation. RMS is layer normalisation with a mean of 0, and without the gradient's own mean.
+//! Gradients of layer and RMS normalisation. RMS is layer normalisation with a mean of 0, and without the mean of the gradient.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{LayerNormGrad, RmsNormGrad};
@@ -10,7 +10,7 @@ use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// What both normalisations have.
+/// Operands that both normalisations have.
 struct Grad<'a> {
     grad: &'a Operand,
     x: &'a Operand,
@@ -62,16 +62,16 @@ struct Slices<'a, T: Element> {
     weight: Option<&'a [T]>,
 }
 
-/// Rows that are summed in the compute type before the sums go to f64.
+/// Rows that are summed in the compute type before the sums are added in f64.
 const FEW_ROWS: usize = 16;
 
-/// Rows go to at most this many pieces, each with its own sums for the parameters.
+/// Most pieces into which rows are divided. Each piece has its own sums for the parameters.
 const MAX_PIECES: usize = 16;
 
-/// Columns whose sums fit the scratch for one piece at least.
+/// Most columns whose sums fit the scratch for at least one piece.
 const MAX_COLUMNS: usize = SCRATCH_BYTES / (2 * size_of::<f64>());
 
-/// The parameters' sums over a few rows, in the compute type, of the columns from `left` on.
+/// Sums of the parameters' gradients over a few rows, in the compute type, for the columns from `left` on.
 struct Sums<'a, R> {
     left: usize,
     weight: &'a mut [R],
@@ -101,7 +101,7 @@ fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
         return Ok(());
     }
     let (mut out_weight, mut out_bias) = (out_weight, out_bias);
-    // Rows wider than the scratch are summed in several rounds of columns; the first round also makes `out_x`.
+    // Rows wider than the scratch are summed in several rounds of columns. The first round also makes `out_x`.
     for left in (0..n).step_by(MAX_COLUMNS) {
         let right = (left + MAX_COLUMNS).min(n);
         let part = |out: &mut Option<&mut [T]>| out.as_deref_mut().map(|o| SharedMut::new(&mut o[left..right]));
@@ -111,8 +111,8 @@ fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
     Ok(())
 }
 
-/// `out_x` of all rows, and the parameters' gradients for some columns: each piece of rows has its own sums, which are then
-/// joined in order.
+/// Computes `out_x` of all rows, and the parameters' gradients for some columns. Each piece of rows has its own sums, which are then joined
+/// in order.
 fn columns<T: Float>(
     ctx: &Context<'_>,
     s: &Slices<'_, T>,
@@ -135,7 +135,7 @@ fn columns<T: Float>(
         weight.fill(0.0);
         bias.fill(0.0);
         let (start, end) = ((piece * rows_each).min(rows), ((piece + 1) * rows_each).min(rows));
-        // A few rows have sums in the compute type, which then go to f64.
+        // A few rows have sums in the compute type, which are then added in f64.
         let mut scratch = ctx.scratch();
         let (few_weight, few_bias) = scratch.slice_mut::<T::Compute>(2 * width).split_at_mut(width);
         for start in (start..end).step_by(FEW_ROWS) {
@@ -162,7 +162,7 @@ fn columns<T: Float>(
     }
 }
 
-/// `out_x` of rows `start..end`, where it is wanted.
+/// Computes `out_x` of rows `start..end`, if required.
 fn input_rows<T: Float>(s: &Slices<'_, T>, start: usize, end: usize, out_x: Option<SharedMut<T>>) {
     let Some(out_x) = out_x else { return };
     // SAFETY: the caller gives each row to one task.
@@ -248,8 +248,8 @@ fn combine<S: Isa, T: Float>(
     }
 }
 
-/// One row: its part of `out_x` where it is wanted, and `grad·x̂` and `grad` added to the parameters' sums, stretch by stretch, so that the second use of
-/// a number finds it in a register or in the first-level cache.
+/// Handles one row: computes its part of `out_x` if required, and adds `grad·x̂` and `grad` to the parameters' sums. It works stretch by stretch, so
+/// that the second use of a number finds it in a register or in the first-level cache.
 #[inline(always)]
 fn row_of_body<S: Isa, T: Float>(s: &Slices<'_, T>, row: usize, out: Option<&mut [T]>, sums: Sums<'_, T::Compute>) {
     let span = row * s.n..(row + 1) * s.n;

@@ -1,4 +1,5 @@
-//! Gradients of batch normalisation whose input or gradient does not lie in row-major order: element by element, a channel to a task.
+//! Gradients of batch normalisation if its input or gradient is not in row-major order. They are computed element by element, one channel
+//! per task.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::BatchNormGrad;
@@ -8,7 +9,7 @@ use super::real;
 use crate::element::{Element, Float, Real};
 use crate::view::{Context, SharedMut};
 
-/// One channel of `[n, c, l]` of any strides.
+/// One channel of `[n, c, l]` with any strides.
 struct Channel<T> {
     first: SharedMut<T>,
     start: usize,
@@ -34,7 +35,7 @@ impl<T: Float> Channel<T> {
     }
 }
 
-/// Gradients of the input and the parameters, as far as they are wanted.
+/// Computes the required gradients of the input and the parameters.
 pub(super) fn batch_norm_grad<T: Float, P: Element<Compute = T::Compute>>(
     ctx: &Context<'_>,
     k: &BatchNormGrad,

@@ -1,4 +1,4 @@
-//! Groups side by side: sums over the first axes, such as the gradient of a bias over all rows of a batch.
+//! Reductions of groups that lie side by side: sums over the first axes, such as the gradient of a bias over all rows of a batch.
 
 use memcore::backend::kernel::ReduceOp;
 
@@ -10,13 +10,13 @@ use crate::view::{Context, SharedMut};
 /// Columns per task.
 const TILE: usize = 256;
 
-/// With fewer tiles than this, columns are cut into pieces.
+/// Number of tiles below which columns are cut into pieces.
 const MANY: usize = 16;
 
-/// Elements per piece of a tile, at least.
+/// Fewest elements per piece of a tile.
 const PIECE: usize = 16 << 10;
 
-/// Rows that are joined in the compute type before the result goes to the wider one.
+/// Rows that are joined in the compute type before the result is joined in the wider type.
 const ROWS: usize = 128;
 
 pub(super) fn reduce<T: Element, O: Element<Compute = T::Compute>>(
@@ -33,7 +33,7 @@ pub(super) fn reduce<T: Element, O: Element<Compute = T::Compute>>(
     let pieces = if tasks >= MANY { 1 } else { (plan.count * width / PIECE).clamp(1, MANY) };
     let piece_len = plan.count.div_ceil(pieces);
     let mut scratch = ctx.scratch();
-    // Fewer than `MANY` tiles in at most `MANY` pieces fit; a single piece writes its results itself.
+    // Fewer than `MANY` tiles in at most `MANY` pieces fit. A single piece writes its results itself.
     let partials = scratch.slice_mut::<Total<T>>(if pieces == 1 { 0 } else { pieces * plan.groups });
     let shared = SharedMut::new(partials);
     ctx.for_pieces(pieces * tasks, 1, piece_len * width, |task, _| {
@@ -111,7 +111,7 @@ simd! {
     fn add_rows<T: Element>(op: ReduceOp, x: SharedMut<T>, stride: usize, rows: usize, sums: &mut [T::Compute]) = add_rows_body;
 }
 
-/// Four rows at a time, so that the partial results are loaded and stored a quarter as often.
+/// Adds four rows at a time, so that the partial results are loaded and stored a quarter as often.
 #[inline(always)]
 fn add_rows_body<S: Isa, T: Element>(
     op: ReduceOp,

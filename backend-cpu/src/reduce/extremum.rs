@@ -1,4 +1,4 @@
-//! Extrema over one axis that also say where they are.
+//! Extrema over one axis, with their positions.
 
 use memcore::backend::kernel::{Reduce, ReduceOp};
 use memcore::error::Result;
@@ -11,7 +11,7 @@ pub(super) fn reduce<T: Element>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     let Some(indices) = &k.indices else { return Ok(()) };
     let axis = k.axes.trailing_zeros() as usize;
     let (count, stride) = (k.x.dims()[axis], k.x.layout.strides()[axis]);
-    // Groups in the order of `indices`: over `x` with the reduced axis narrowed to its first element.
+    // Groups are visited in the order of `indices`: over `x` with the reduced axis narrowed to its first element.
     let (groups, _) = k.x.layout.narrowed(axis, 0, 1);
     let (from, to) = (Runs::new(&groups), Runs::new(&k.out.layout));
     let (x, out) = (SharedMut::from_ptr(ctx.ptr::<T>(&k.x)?), SharedMut::from_ptr(ctx.ptr::<T>(&k.out)?));
@@ -32,7 +32,7 @@ pub(super) fn reduce<T: Element>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     Ok(())
 }
 
-/// The first extremum, and where it is; the first NaN, where there is one.
+/// Returns the first extremum and its position, or the first NaN if there is one.
 ///
 /// # Safety
 /// `count` ≥ 1 elements from `x` on, `stride` apart, lie in bounds.

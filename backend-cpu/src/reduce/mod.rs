@@ -1,8 +1,8 @@
 //! Reductions over any set of axes.
 //!
-//! Axes are sorted by their strides first, so only two shapes of loop remain: along runs of reduced elements
-//! (`rows.rs`), or down columns of kept ones (`columns.rs`). Short stretches are reduced in the compute type, their results in
-//! f64, and the cuts depend on sizes alone.
+//! Axes are sorted by their strides first, so that only two shapes of loop remain: along runs of reduced elements (`rows.rs`), or down
+//! columns of kept ones (`columns.rs`). Short stretches are reduced in the compute type, and their results in f64. The cuts depend only on
+//! sizes.
 
 mod columns;
 mod extremum;
@@ -17,7 +17,7 @@ use crate::element::Element;
 use crate::view::{Context, SharedMut};
 use plan::Plan;
 
-/// Whether the reduction exists for the type: a mean of integers is none of their type.
+/// True if the reduction exists for the type: the mean of integers is not an integer.
 pub(crate) fn supports(k: &Reduce) -> bool {
     k.x.dtype.is_float() || k.op != ReduceOp::Mean
 }
@@ -38,7 +38,7 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     }
 }
 
-/// From elements of type `T` to results of type `O`.
+/// Reduces elements of type `T` to results of type `O`.
 fn run<T: rows::Run, O: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     if k.out.numel() == 0 {
         return Ok(());

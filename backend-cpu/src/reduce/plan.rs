@@ -1,4 +1,4 @@
-//! A reduction as few axes as possible, and how partial results become one.
+//! A reduction in as few axes as possible, and the rules that join partial results.
 
 use memcore::backend::kernel::{Reduce, ReduceOp};
 use memcore::error::Result;
@@ -17,7 +17,7 @@ pub(super) struct Kept {
     pub(super) out: usize,
 }
 
-/// A reduction as few axes as possible.
+/// A reduction in as few axes as possible.
 pub(super) struct Plan {
     pub(super) op: ReduceOp,
     /// Kept axes, the one with the smallest stride in `x` last.
@@ -28,7 +28,7 @@ pub(super) struct Plan {
     /// Elements per group.
     pub(super) count: usize,
     pub(super) groups: usize,
-    /// Whether the smallest stride is a reduced one's.
+    /// True if a reduced axis has the smallest stride.
     pub(super) along_rows: bool,
 }
 
@@ -73,7 +73,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Offsets in `x` and `out` of a group, over the first `rank` kept axes.
+    /// Returns the offsets of a group in `x` and `out`, over the first `rank` kept axes.
     pub(super) fn group(&self, rank: usize, mut index: usize) -> (usize, usize) {
         let (mut x, mut out) = (0, 0);
         for axis in self.kept[..rank].iter().rev() {
@@ -85,7 +85,7 @@ impl Plan {
         (x, out)
     }
 
-    /// The result of a group from its total.
+    /// Returns the result of a group from its total.
     pub(super) fn finish<T: Element>(&self, total: Total<T>) -> T {
         let total = match self.op {
             ReduceOp::Mean => <T::Compute as Number>::mean(total, self.count),
@@ -94,7 +94,7 @@ impl Plan {
         T::put(<T::Compute as Number>::narrow(total))
     }
 
-    /// What joins with anything to that.
+    /// Returns the neutral element: joined with any value, it gives that value.
     pub(super) fn start<C: Number>(&self) -> C {
         match self.op {
             ReduceOp::Max => C::LOWEST,
@@ -103,7 +103,7 @@ impl Plan {
         }
     }
 
-    /// Two partial results as one.
+    /// Joins two partial results.
     pub(super) fn join<C: Number>(&self, a: C, b: C) -> C {
         match self.op {
             ReduceOp::Max => larger(a, b),
@@ -113,10 +113,10 @@ impl Plan {
     }
 }
 
-/// What results of stretches are kept in.
+/// Type in which results of stretches are kept.
 pub(super) type Total<T> = <<T as Element>::Compute as Number>::Total;
 
-/// Joins the partial results of each group in their order and writes the groups: `partials[piece][group]`.
+/// Joins the partial results of each group in their order, and writes the groups: `partials[piece][group]`.
 pub(super) fn finish_pieces<T: Element>(plan: &Plan, partials: &[Total<T>], out: SharedMut<T>)
 where
     Total<T>: Plain,

@@ -1,4 +1,4 @@
-//! Groups whose elements lie along runs: sums over the last axis, over everything, over all but the channels.
+//! Reductions of groups whose elements lie along runs: sums over the last axis, over everything, over all axes except the channels.
 
 use memcore::backend::kernel::ReduceOp;
 
@@ -9,13 +9,13 @@ use crate::parallel::INLINE_ELEMENTS;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// With fewer groups than this, groups are cut into pieces.
+/// Number of groups below which groups are cut into pieces.
 const MANY: usize = 16;
 
-/// Elements per piece of a group, at least.
+/// Fewest elements per piece of a group.
 const PIECE: usize = 32 << 10;
 
-/// Pieces per group, at most.
+/// Most pieces per group.
 const MAX_PIECES: usize = 64;
 
 pub(super) fn reduce<T: Run, O: Element<Compute = T::Compute>>(
@@ -89,7 +89,7 @@ fn run_body<S: Isa, T: Run>(op: ReduceOp, xs: &[T]) -> T::Compute {
 
 /// Element types whose runs can be reduced: floats with explicit vectors, integers by loops that the compiler may reorder.
 pub(super) trait Run: Element {
-    /// `op` over all elements.
+    /// Reduces all elements by `op`.
     fn run<S: Isa>(op: ReduceOp, xs: &[Self]) -> Self::Compute;
 }
 

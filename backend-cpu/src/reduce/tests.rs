@@ -1,4 +1,4 @@
-//! Reductions against plain loops in f64, over shapes that reach every branch.
+//! Compares reductions with plain loops in f64, over shapes that reach every branch.
 
 use memcore::DType;
 use memcore::Layout;
@@ -13,7 +13,7 @@ struct Case {
     axes: u8,
 }
 
-/// Values with an uneven distribution, exact in f32.
+/// Returns values with an uneven distribution that are exact in f32.
 fn value(i: usize) -> f32 {
     ((i * 7919 % 1013) as f32 - 400.0) / 64.0
 }
@@ -36,7 +36,7 @@ fn check(cpu: &Cpu, case: &Case, op: ReduceOp) -> Vec<f32> {
     let stored: Vec<usize> = case.order.iter().map(|&i| case.dims[i]).collect();
     let numel: usize = stored.iter().product();
     let data: Vec<f32> = (0..numel).map(value).collect();
-    // The memory's order is `order`; the view has the order of `dims`.
+    // `order` is the order in memory; the view has the order of `dims`.
     let mut inverse = vec![0; case.order.len()];
     case.order.iter().enumerate().for_each(|(i, &axis)| inverse[axis] = i);
     let layout = Layout::contiguous(&stored).unwrap().permuted(&inverse).unwrap();

@@ -1,7 +1,7 @@
-//! Softmax over an axis that is not the last one: the elements of a group lie `inner` apart, and groups lie side by side.
+//! Softmax over an axis that is not the last one. The elements of a group are `inner` apart, and groups lie side by side.
 //!
-//! A task takes a panel of neighbouring columns from top to bottom, once for the maxima, once for the sums, once for the results: all that it
-//! reads is contiguous, and each step is a loop over the columns.
+//! A task takes a panel of neighbouring columns from top to bottom three times: for the maxima, for the sums, for the results. Everything
+//! that it reads is contiguous, and each step is a loop over the columns.
 
 use memcore::error::Result;
 
@@ -10,13 +10,13 @@ use crate::simd::{Isa, simd};
 use crate::stream::{BLOCK, Block, Reader, Writer};
 use crate::view::Context;
 
-/// Elements per task, of rows too.
+/// Elements per task, in `softmax.rs` too.
 pub(super) const TASK: usize = 16 << 10;
 
-/// Columns of a panel, at most.
+/// Most columns of a panel.
 const WIDTH: usize = 256;
 
-/// Rows that are added up in the compute type before their sums go to f64.
+/// Rows that are summed in the compute type before their sums are added in f64.
 const ROWS: usize = 128;
 
 /// `n` rows, `inner` elements apart, of `width` columns from element `first` on.
@@ -29,8 +29,8 @@ struct Panel {
 }
 
 impl Panel {
-    /// Calls `f(start, len)` for stretches of whole rows, from top to bottom: `len` ≤ [`BLOCK`] elements that lie side by side, from element
-    /// `start` on.
+    /// Calls `f(start, len)` for stretches of whole rows, from top to bottom: `len` ≤ [`BLOCK`] contiguous elements, starting at element
+    /// `start`.
     fn for_each(&self, mut f: impl FnMut(usize, usize)) {
         let rows = if self.width == self.inner { ROWS.min(BLOCK / self.width) } else { 1 };
         for row in (0..self.n).step_by(rows) {
@@ -39,7 +39,7 @@ impl Panel {
     }
 }
 
-/// Calls `f` for every panel of `[outer, n, inner]`, on several threads when there are many elements. There is at least one element.
+/// Calls `f` for every panel of `[outer, n, inner]`, on several threads if there are many elements. There is at least one element.
 fn for_panels(ctx: &Context<'_>, [outer, n, inner]: [usize; 3], f: impl Fn(Panel) + Sync + Send) {
     let width = WIDTH.min(inner);
     let each = inner.div_ceil(width);
@@ -51,7 +51,7 @@ fn for_panels(ctx: &Context<'_>, [outer, n, inner]: [usize; 3], f: impl Fn(Panel
     });
 }
 
-/// Sums of columns: those of the latest rows in the compute type, those of all rows before in f64.
+/// Sums of columns: of the latest rows in the compute type, of all earlier rows in f64.
 struct Sums<C> {
     latest: [C; WIDTH],
     rows: usize,
@@ -64,7 +64,7 @@ impl<C: Real> Sums<C> {
         Self { latest: [C::default(); WIDTH], rows: 0, before: [0.0; WIDTH], width }
     }
 
-    /// Room to which `len` elements of whole rows are added.
+    /// Returns the sums to which `len` elements of whole rows are added.
     fn taking(&mut self, len: usize) -> &mut [C] {
         self.rows += len / self.width;
         if self.rows > ROWS {
@@ -80,14 +80,14 @@ impl<C: Real> Sums<C> {
         }
     }
 
-    /// `f` of each column's sum, in the compute type.
+    /// Returns `f` of each column's sum, in the compute type.
     fn finished(mut self, f: impl Fn(f64) -> f64) -> [C; WIDTH] {
         self.settle();
         self.before.map(|sum| C::from_f64(f(sum)))
     }
 }
 
-/// Softmax, or its logarithm, over the middle of `dims`.
+/// Computes softmax, or its logarithm, over the middle of `dims`.
 pub(super) fn forward<C: Real>(
     ctx: &Context<'_>,
     log: bool,
@@ -112,7 +112,7 @@ unsafe fn forward_panel<C: Real>(log: bool, panel: Panel, x: &Reader<C>, out: &W
         // SAFETY: passed on to the caller.
         rows_max(unsafe { x.read(start, len, &mut a) }, max);
     });
-    // The exponentials wait in the output until their sums are known, where they are not rounded there.
+    // The exponentials stay in the output until their sums are known, if the output does not round them.
     let wait = !log && out.is_direct();
     let mut sums = Sums::<C>::new(panel.width);
     panel.for_each(|start, len| {
@@ -141,7 +141,7 @@ unsafe fn forward_panel<C: Real>(log: bool, panel: Panel, x: &Reader<C>, out: &W
     });
 }
 
-/// Its gradient: `y·(grad − Σ grad·y)`, for the logarithm `grad − e^y·Σ grad`.
+/// Computes the gradient: `y·(grad − Σ grad·y)`; for the logarithm `grad − e^y·Σ grad`.
 pub(super) fn backward<C: Real>(
     ctx: &Context<'_>,
     log: bool,
@@ -177,7 +177,7 @@ unsafe fn backward_panel<C: Real>(log: bool, panel: Panel, [y, grad]: [&Reader<C
     });
 }
 
-// Slices of elements are whole rows of as many columns as the slices of one number per column have.
+// Slices of elements are whole rows. The slices of one number per column have the width of a row.
 simd! {
     fn rows_max<R: Real>(x: &[R], max: &mut [R]) = rows_max_body;
     fn exp_rows<R: Real>(x: &[R], max: &[R], sums: &mut [R], out: &mut [R]) = exp_rows_body;
@@ -197,7 +197,7 @@ fn rows_max_body<S: Isa, R: Real>(x: &[R], max: &mut [R]) {
     }
 }
 
-/// `out = eˣ⁻ᵐᵃˣ`, added to the sums.
+/// Computes `out = eˣ⁻ᵐᵃˣ`, and adds it to the sums.
 #[inline(always)]
 fn exp_rows_body<S: Isa, R: Real>(x: &[R], max: &[R], sums: &mut [R], out: &mut [R]) {
     let width = max.len();
@@ -227,7 +227,7 @@ fn scale_rows_body<S: Isa, R: Real>(out: &mut [R], scale: &[R]) {
     }
 }
 
-/// What is left to do where nothing waits in the output; `scale` is the sum's inverse, or its logarithm.
+/// Computes the results if the output does not hold the exponentials. `scale` is the inverse of the sum, or its logarithm.
 #[inline(always)]
 fn result_rows_body<S: Isa, R: Real>(log: bool, x: &[R], max: &[R], scale: &[R], out: &mut [R]) {
     let width = max.len();

@@ -1,4 +1,4 @@
-//! Softmax over rows of 16-bit floats: a row is widened once, into the thread's scratch, and rounded once.
+//! Softmax over rows of 16-bit floats. A row is widened once, into the thread's scratch, and rounded once.
 
 use std::mem::MaybeUninit;
 
@@ -10,15 +10,15 @@ use crate::view::{Context, SharedMut};
 
 use super::columns::TASK;
 
-/// Longest row: two of them fit a scratch.
+/// Length of the longest row: two of them fit a scratch.
 const LONGEST: usize = SCRATCH_BYTES / size_of::<f32>() / 2;
 
-/// Whether rows of `n` elements are computed here.
+/// True if rows of `n` elements are computed here.
 pub(super) fn fits(n: usize) -> bool {
     n <= LONGEST
 }
 
-/// Rows of `n` elements; `out` is `x` itself or shares nothing with it.
+/// Computes rows of `n` elements. `out` is `x` itself or shares nothing with it.
 pub(super) fn forward<T: Float<Compute = f32>>(
     ctx: &Context<'_>,
     log: bool,
@@ -38,7 +38,7 @@ pub(super) fn forward<T: Float<Compute = f32>>(
     });
 }
 
-/// Gradients of rows of `n` elements; `out` is one of the others or shares nothing with them.
+/// Computes gradients of rows of `n` elements. `out` is one of the others or shares nothing with them.
 pub(super) fn backward<T: Float<Compute = f32>>(
     ctx: &Context<'_>,
     log: bool,
@@ -76,7 +76,7 @@ fn widen<S: Isa, T: Half>(from: &[T], to: &mut [f32]) {
     T::get_all::<S>(from, unsafe { &mut *(to as *mut [f32] as *mut [MaybeUninit<f32>]) });
 }
 
-/// The row's maximum and the sum of `eˣ⁻ᵐᵃˣ`; `wide` holds these, or for the logarithm the row itself.
+/// Returns the row's maximum and the sum of `eˣ⁻ᵐᵃˣ`. `wide` then holds the exponentials, or for the logarithm the row itself.
 #[inline(always)]
 fn exponentials_body<S: Isa, T: Half>(log: bool, x: &[T], wide: &mut [f32]) -> [f32; 2] {
     widen::<S, T>(x, wide);
@@ -119,7 +119,7 @@ fn finish_body<S: Isa, T: Half>(log: bool, [max, sum]: [f32; 2], wide: &mut [f32
     T::put_all::<S>(wide, out);
 }
 
-/// `Σ grad·y`, for the logarithm `Σ grad`.
+/// `Σ grad·y`; for the logarithm `Σ grad`.
 #[inline(always)]
 fn total_body<S: Isa, T: Half>(log: bool, y: &[T], grad: &[T], wide_y: &mut [f32], wide_grad: &mut [f32]) -> f32 {
     widen::<S, T>(y, wide_y);
@@ -131,7 +131,7 @@ fn total_body<S: Isa, T: Half>(log: bool, y: &[T], grad: &[T], wide_y: &mut [f32
     total as f32
 }
 
-/// `y·(grad − total)`, for the logarithm `grad − e^y·total`.
+/// `y·(grad − total)`; for the logarithm `grad − e^y·total`.
 #[inline(always)]
 fn gradient_body<S: Isa, T: Half>(log: bool, total: f32, y: &[f32], grad: &mut [f32], out: &mut [T]) {
     for (g, &y) in grad.iter_mut().zip(y) {

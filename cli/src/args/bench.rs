@@ -11,7 +11,7 @@ pub(crate) struct BenchArgs {
     /// Measure the devices of one backend only.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(backends::all().iter().map(|entry| entry.name)))]
     pub backend: Option<String>,
-    /// Seconds for all measurements together; opening devices and compiling kernels come on top.
+    /// Seconds for all measurements together; opening devices and compiling kernels take additional time.
     #[arg(long, value_name = "SECONDS", default_value_t = 20.0, value_parser = values::positive)]
     pub seconds: f64,
     #[command(flatten)]

@@ -13,25 +13,25 @@ use crate::backends;
 /// `vramlab check`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CheckArgs {
-    /// The lock file: runs, with the flags that repeat them and what they took.
+    /// The lock file: runs, the flags that repeat them, and the memory that they took.
     #[arg(long, value_name = "FILE", help_heading = "Check")]
     pub baseline: PathBuf,
-    /// Write to the file instead of failing: the run that the other flags say, or, without any, those in the file measured anew.
+    /// Write to the file instead of failing: the run that the other flags describe or, without any, all runs of the file, measured anew.
     #[arg(long, help_heading = "Check")]
     pub update: bool,
-    /// Which run of the file [default: all of them; with --update and flags of a run: default].
+    /// Name of the run in the file [default: all of them; with --update and flags of a run: default].
     #[arg(long, value_name = "NAME", help_heading = "Check")]
     pub name: Option<String>,
-    /// How much more than before is still well: bytes (1MiB), or a share (2%).
+    /// Growth that still passes: bytes (1MiB), or a share (2%).
     #[arg(long, value_name = "BYTES|PERCENT", default_value = "0", help_heading = "Check")]
     pub tolerance: Tolerance,
-    /// Fail on every other list of events too, and on memory that shrank.
+    /// Also fail if any other list of events differs, and if memory shrank.
     #[arg(long, help_heading = "Check")]
     pub strict: bool,
-    /// What computes. On `meta` nothing does: the same on every machine, and fast [default: meta].
+    /// Backend of the runs. `meta` computes nothing: the figures are the same on every machine, and it is fast [default: meta].
     #[arg(long, value_name = "NAME", help_heading = "Device", value_parser = PossibleValuesParser::new(backends::names()))]
     pub backend: Option<String>,
-    /// Which of the backend's devices, as `vramlab devices` numbers them [default: 0].
+    /// Number of the backend's device, as `vramlab devices` lists it [default: 0].
     #[arg(long, value_name = "N", help_heading = "Device")]
     pub device: Option<usize>,
     #[command(flatten)]
@@ -52,9 +52,9 @@ impl CheckArgs {
 /// A tolerance, as typed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tolerance {
-    /// As typed.
+    /// The text as typed.
     pub text: String,
-    /// What it means.
+    /// The parsed tolerance.
     pub value: lock::Tolerance,
 }
 

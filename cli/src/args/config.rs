@@ -19,19 +19,19 @@ use crate::exit::Failure;
 /// Largest file that is read.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Fields of the run that stand in a file, with its path.
+/// Fields of the run that a file sets, each with the file's path.
 pub(crate) type Sources = BTreeMap<String, String>;
 
-/// What a command line's files say and nothing typed replaces.
+/// Settings from a command line's files that no typed flag replaces.
 #[derive(Default)]
 pub(super) struct Files {
     /// Fields of the run.
     pub(super) fields: Map<String, Json>,
-    /// Which file says each of them.
+    /// The file that sets each field.
     pub(super) sources: Sources,
     /// The other flags, as they would be typed.
     words: Vec<OsString>,
-    /// What is to be said about the files.
+    /// Notes about the files, for the user.
     pub(super) notes: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ impl Files {
     }
 }
 
-/// What was typed, and to which command.
+/// The typed flags, and the command that they belong to.
 struct Typed<'a> {
     command: &'a clap::Command,
     matches: &'a ArgMatches,

@@ -12,7 +12,7 @@ pub(crate) struct GlobalArgs {
     /// Show all of the answer: every table, every exact byte.
     #[arg(long, global = true)]
     pub full: bool,
-    /// Also say what was chosen, and why, on standard error.
+    /// Also print what was chosen, and why, on standard error.
     #[arg(short, long, global = true)]
     pub verbose: bool,
     /// When to use colours; with `auto`, the variable NO_COLOR turns them off.

@@ -10,10 +10,10 @@ use super::words::given;
 use crate::exit::Failure;
 use crate::file_kind::{self, Kind};
 
-/// What such a file comes to.
+/// Settings from a file of arguments.
 pub(super) struct Asked {
     pub(super) fields: Map<String, Value>,
-    /// What it says and a run here does not do.
+    /// Notes about arguments that a run here does not follow.
     pub(super) notes: Vec<String>,
 }
 

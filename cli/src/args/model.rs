@@ -16,8 +16,8 @@ pub(crate) struct ModelArgs {
     /// The network [default: simple-cnn].
     #[arg(long, help_heading = values::MOST_USED, value_name = "NAME", conflicts_with = "model_file", value_parser = PossibleValuesParser::new(names()))]
     pub model: Option<String>,
-    /// A network described in a file: TOML with how it is trained (flags win), a `config.json` of Hugging Face's transformers, or a `.pt2` of
-    /// torch.export.
+    /// A network described in a file: TOML, with training settings (flags override them), a `config.json` of Hugging Face's transformers, or a
+    /// `.pt2` of torch.export.
     #[arg(long, help_heading = values::MOST_USED, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// Layers (mlp: hidden layers; gpt: blocks).
@@ -45,48 +45,50 @@ pub(crate) struct ModelArgs {
     /// Classes (mlp, resnet, vgg16, mobilenet_v2, densenet121, convnext).
     #[arg(long, value_name = "N")]
     pub classes: Option<usize>,
-    /// Probability of dropping a value (gpt, vgg16, mobilenet_v2, densenet121), or the last block for an example (convnext; it rises up to there).
+    /// Probability of dropping a value (gpt, vgg16, mobilenet_v2, densenet121), or of dropping the last block for an example (convnext; the
+    /// probability rises up to that block).
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub dropout: Option<f64>,
-    /// Attention written out (eager: the scores are kept), or as one kernel (sdpa) (gpt; transformers, where sdpa is the default).
+    /// Attention written out in operators (eager: the scores are kept), or as one kernel (sdpa) (gpt; transformers, where sdpa is the default).
     #[arg(long, value_name = "KIND", value_parser = values::one_of::<AttentionName>(AttentionName::NAMES))]
     pub attention: Option<AttentionName>,
-    /// Compute again in backward instead of keeping: none, blocks (each for itself), sqrt (in segments of about √n blocks), or numbers of blocks
-    /// from 0 (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block
-    /// (convnext: segments lie within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks): a block [default: none].
+    /// Recompute in backward instead of keeping: none, blocks (each by itself), sqrt (segments of about √n blocks), or numbers of blocks from 0
+    /// (1,3). A block is: mlp: a hidden layer with its ReLU; gpt: a block; resnet, mobilenet_v2, convnext: a residual block (convnext: segments lie
+    /// within a stage); vgg16: one of the five stages; densenet121 (none, blocks): a layer up to its bottleneck; transformers (none, blocks): a block
+    /// [default: none].
     #[arg(long, value_name = "WHAT")]
     pub checkpoint: Option<Recompute>,
-    /// The head on the hidden states (transformers) [default: the class that `architectures` names; where it names none, the language model's].
+    /// The head on the hidden states (transformers) [default: that of the class in `architectures`; without one, the language model's].
     #[arg(long, value_name = "NAME", value_parser = values::one_of::<Head>(Head::NAMES))]
     pub head: Option<Head>,
-    /// Texts that an example chooses from (transformers with a multiple-choice head) [default: 4].
+    /// Number of texts from which an example chooses (transformers with a multiple-choice head) [default: 4].
     #[arg(long, value_name = "N")]
     pub choices: Option<usize>,
-    /// The release of transformers, such as 4.51 [default: the file's transformers_version; where it says none, the newest represented].
+    /// The release of transformers, such as 4.51 [default: the file's transformers_version; without one, the newest represented].
     #[arg(long, value_name = "RELEASE")]
     pub transformers: Option<Release>,
-    /// What the script holds of a result until the next one: the output with logits and cache, or the loss alone (transformers) [default: output].
+    /// Result that the script holds until the next one: the output with logits and cache, or only the loss (transformers) [default: output].
     #[arg(long, value_name = "WHAT", value_parser = values::one_of::<Keep>(Keep::NAMES))]
     pub keep: Option<Keep>,
-    /// The attention_mask of a batch: none, full (of ones: no example is shorter than the others), or padded (examples of a little more than half
-    /// their length, with padding at the end) (transformers) [default: none].
+    /// The attention_mask of a batch: none, full (of ones: all examples have the same length), or padded (examples of a little more than half their
+    /// length, with padding at the end) (transformers) [default: none].
     #[arg(long, value_name = "KIND", value_parser = values::one_of::<AttentionMask>(AttentionMask::NAMES))]
     pub attention_mask: Option<AttentionMask>,
-    /// Make the network on the device (`with torch.device("cuda")`) instead of in main memory, from where it is moved (transformers).
+    /// Make the network on the device (`with torch.device("cuda")`), instead of making it in main memory and moving it (transformers).
     #[arg(long)]
     pub built_on_device: bool,
-    /// What is minimised, where the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2)
-    /// [default: the network's own scalar; else cross-entropy where the output is [batch, classes], mean where not].
+    /// The loss if the network gives no scalar: sum or mean of its first output, cross-entropy against classes, mse against values (a .pt2) [default:
+    /// the network's own scalar; else cross-entropy if the output is [batch, classes], otherwise mean].
     #[arg(long, value_name = "NAME", value_parser = values::one_of::<LossName>(LossName::NAMES))]
     pub loss: Option<LossName>,
     /// The training loop: plain (batch, zero_grad, forward, backward, step), or trainer: that of transformers' Trainer, without a cache, with fused
-    /// AdamW over two groups, lr 5e-5, no weight decay, gradients clipped at 1.0, unless said (transformers) [default: plain].
+    /// AdamW over two groups, lr 5e-5, no weight decay, gradients clipped at 1.0, unless flags say otherwise (transformers) [default: plain].
     #[arg(long = "loop", value_name = "KIND", value_parser = values::one_of::<Script>(Script::NAMES))]
     pub script: Option<Script>,
     /// Share the output layer's weights with the token table (gpt).
     #[arg(long)]
     pub tied: bool,
-    /// Keep intermediate results in a list that nothing empties but a schedule's `clear`: hidden activations (two-layer), attention weights
+    /// Keep intermediate results in a list that only a schedule's `clear` empties: hidden activations (two-layer), attention weights
     /// (seq2seq-attention).
     #[arg(long)]
     pub keep_intermediate: bool,

@@ -2,7 +2,7 @@
 
 use crate::destination::Destination;
 
-/// Where results go besides the terminal. `-` is standard output, which then has nothing else.
+/// Destinations of results besides the terminal. `-` is standard output, which then contains nothing else.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {

@@ -13,8 +13,8 @@ pub(crate) struct PaperArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub training: TrainingArgs,
-    /// The card: a name (rtx4090, a100-40, h200 …; the CUDA context is taken off its memory; `vramlab cards` lists all), or how much memory there
-    /// is for tensors (24GiB) [default: more than any has].
+    /// The card: a name (rtx4090, a100-40, h200 …; the CUDA context is subtracted from its memory; `vramlab cards` lists all), or the amount of
+    /// memory for tensors (24GiB) [default: more than any card has].
     #[arg(long, value_name = "NAME|SIZE", help_heading = values::MOST_USED)]
     pub gpu: Option<Gpu>,
     #[command(flatten)]
@@ -64,10 +64,10 @@ impl PredictArgs {
 /// `vramlab fit`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FitArgs {
-    /// What is searched for: the largest batch, or the longest sequence, that fits.
+    /// Quantity to search for: the largest batch, or the longest sequence, that fits.
     #[arg(long, value_name = "WHAT", default_value_t, value_parser = values::one_of::<Quantity>(Quantity::NAMES))]
     pub of: Quantity,
-    /// Where to stop looking [default: 1048576 examples, or as many tokens as the network takes, 131072 at most].
+    /// End of the search [default: 1048576 examples, or as many tokens as the network takes, 131072 at most].
     #[arg(long, value_name = "N", value_parser = values::at_least_2())]
     pub maximum: Option<usize>,
     #[command(flatten)]

@@ -9,30 +9,29 @@ use super::values;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Split over devices")]
 pub(crate) struct ParallelArgs {
-    /// Split the network over these devices, in this order, by its layers: cpu:0,cpu:1 (predict: meta:0,meta:1). cpu and meta are as many devices
+    /// Split the network over these devices, in this order, by its layers: cpu:0,cpu:1 (predict: meta:0,meta:1). cpu and meta have as many devices
     /// as are named, each with its own allocator and ledger.
     #[arg(long, value_name = "A:0,B:1")]
     pub devices: Option<DeviceList>,
     /// Cut each batch into this many micro-batches [default: 1].
     #[arg(long, value_name = "K")]
     pub micro_batches: Option<usize>,
-    /// Cut the network before these pieces (mlp, small networks, model files: a layer; gpt, config.json:
-    /// embedding, blocks, output) [default: so that the
-    /// largest share of the parameters is as small as it can be].
+    /// Cut the network before these pieces (mlp, small networks, model files: a layer; gpt, config.json: embedding, blocks, output) [default: so
+    /// that the largest share of the parameters is as small as possible].
     #[arg(long, value_name = "1,2")]
     pub cut: Option<CutList>,
-    /// The order of the micro-batches' passes: all forward first (gpipe), or one forward, one backward (1f1b) [default: 1f1b].
+    /// Order of the micro-batches' passes: all forward passes first (gpipe), or one forward, one backward (1f1b) [default: 1f1b].
     #[arg(long, value_name = "ORDER", value_parser = values::one_of::<Schedule>(Schedule::NAMES))]
     pub pipeline_schedule: Option<Schedule>,
     /// Divide each step's batch among this many ranks, each with the whole network on a device of its own (meta only; PyTorch's
-    /// DistributedDataParallel). The first and the last are run: all hold the same.
+    /// DistributedDataParallel). Only the first and the last rank are run, because all hold the same.
     #[arg(long, value_name = "N", conflicts_with = "devices")]
     pub data_parallel: Option<usize>,
     /// ZeRO: also divide the optimizer's states (1), gradients (2), parameters (3), or nothing (0). A 16-bit --precision comes with float32 master
     /// weights, as in the paper.
     #[arg(long, value_name = "STAGE")]
     pub zero: Option<u8>,
-    /// Gradients live in the buckets that they are reduced in (DistributedDataParallel's option).
+    /// Keep gradients in the buckets in which they are reduced (DistributedDataParallel's option).
     #[arg(long)]
     pub gradient_as_bucket_view: bool,
 }

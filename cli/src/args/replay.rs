@@ -10,18 +10,17 @@ use crate::destination::Destination;
 /// `vramlab replay`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
-    /// An allocator trace (oracle-trace-1), a recorded training script (oracle-script-1), or what `train --events` wrote
-    /// (vramlab-events-1), or a snapshot of PyTorch's with a trace (a pickle or JSON); packed by gzip or not; `-` for
-    /// standard input.
+    /// An allocator trace (oracle-trace-1), a recorded training script (oracle-script-1), the output of `train --events` (vramlab-events-1), or a
+    /// PyTorch snapshot with a trace (a pickle or JSON); packed by gzip or not; `-` for standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Lay several policies side by side, with the lower bound of any: caching,direct,planned, or `all`.
+    /// Compare several policies, with the lower bound of any: caching,direct,planned, or `all`.
     #[arg(long, value_name = "POLICIES", value_enum, value_delimiter = ',', conflicts_with_all = ["allocator", "columns"])]
     pub compare: Vec<Compared>,
-    /// Write the trace's own columns as this policy gives them: where each allocation lands, how each statistic changes.
+    /// Write the trace's own columns under this policy: the place of each allocation, the change of each statistic.
     #[arg(long, value_name = "FILE")]
     pub columns: Option<Destination>,
-    /// Of a snapshot: which device [default: the one with the longest trace].
+    /// Device of a snapshot [default: the one with the longest trace].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     #[command(flatten)]
@@ -32,20 +31,20 @@ pub(crate) struct ReplayArgs {
     pub page: HtmlArgs,
 }
 
-/// What the recording says of its device and allocator, said otherwise.
+/// Device and allocator settings that replace the recorded ones.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Memory (as recorded, unless given)")]
 pub(crate) struct ReplayMemoryArgs {
     /// Memory of the device (8GiB, 512MiB, bytes).
     #[arg(long, value_name = "SIZE", value_parser = lab::bytes::parse_memory)]
     pub memory_limit: Option<u64>,
-    /// Share of it that the process may use, as set_per_process_memory_fraction sets it.
+    /// Share of the device's memory that the process may use, as set by set_per_process_memory_fraction.
     #[arg(long, value_name = "F", value_parser = values::fraction)]
     pub memory_fraction: Option<f64>,
     /// Settings of the caching allocator, in the syntax of PYTORCH_ALLOC_CONF.
     #[arg(long, value_name = "SETTINGS")]
     pub alloc_conf: Option<String>,
-    /// How memory is handed out; `planned` knows the whole run in advance.
+    /// Allocation policy; `planned` knows the whole run in advance.
     #[arg(long, value_name = "POLICY", value_enum, default_value_t)]
     pub allocator: ReplayPolicy,
 }
@@ -53,10 +52,10 @@ pub(crate) struct ReplayMemoryArgs {
 /// A policy that can be replayed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ReplayPolicy {
-    /// PyTorch's.
+    /// PyTorch's caching allocator.
     #[default]
     Caching,
-    /// Every request straight from the driver.
+    /// Every request directly from the driver.
     Direct,
     /// Best fit with coalescing, as in TensorFlow and XLA.
     Bfc,
@@ -64,7 +63,7 @@ pub(crate) enum ReplayPolicy {
     Buddy,
     /// Two-level segregated fit.
     Tlsf,
-    /// The best placement that is found with the whole run known.
+    /// The best placement found with knowledge of the whole run.
     Planned,
 }
 
@@ -82,14 +81,14 @@ impl ReplayPolicy {
     }
 }
 
-/// What can be compared.
+/// A policy that can be compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Compared {
-    /// PyTorch's, with the settings in force.
+    /// PyTorch's caching allocator, with the settings in force.
     Caching,
-    /// The same with expandable segments.
+    /// PyTorch's caching allocator with expandable segments.
     Expandable,
-    /// Every request straight from the driver.
+    /// Every request directly from the driver.
     Direct,
     /// Best fit with coalescing.
     Bfc,
@@ -97,7 +96,7 @@ pub(crate) enum Compared {
     Buddy,
     /// Two-level segregated fit.
     Tlsf,
-    /// A plan of the whole run.
+    /// A plan made with knowledge of the whole run.
     Planned,
     /// All of these.
     All,

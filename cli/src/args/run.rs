@@ -38,23 +38,23 @@ pub(crate) struct RunArgs {
     /// Names of experiments, or `all`.
     #[arg(required_unless_present = "claims", value_name = "NAME")]
     pub names: Vec<String>,
-    /// Show one table of the claims instead of the experiments: claim, source, verdict, number, condition. Of all experiments, unless named.
+    /// Show one table of the claims instead of the experiments: claim, source, verdict, number, condition. Without names, those of all experiments.
     #[arg(long)]
     pub claims: bool,
     /// Replace sizes of the experiment: batch=32,64 (`vramlab list --full` names them).
     #[arg(long, value_name = "NAME=VALUES", value_parser = size_values)]
     pub set: Vec<(String, Vec<usize>)>,
-    /// Ask about another network than the experiment's own, where its question allows that: batch-size, steady-state, release, cache. Such a
-    /// network is measured, not predicted.
+    /// Ask about another network than the experiment's own, if its question allows that: batch-size, steady-state, release, cache. Such a network
+    /// is measured, not predicted.
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(super::model::names()))]
     pub model: Option<String>,
-    /// Seed of everything random [default: 0].
+    /// Seed of all random numbers [default: 0].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Take flags from a file: the same names as keys. What is typed wins.
+    /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// Spread the network over these devices, in this order: cpu:0,wgpu:0. Only of an experiment that splits one.
+    /// Spread the network over these devices, in this order: cpu:0,wgpu:0. Only for an experiment that splits a network.
     #[arg(long, value_name = "A:0,B:1", conflicts_with_all = ["backend", "device"])]
     pub devices: Option<DeviceList>,
     #[command(flatten)]

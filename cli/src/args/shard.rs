@@ -56,7 +56,7 @@ fn scheduled(count: Option<usize>, variable: &dyn Fn(&str) -> Option<String>) ->
         let step = told("SLURM_ARRAY_TASK_STEP")?.unwrap_or(1).max(1);
         let tasks = told("SLURM_ARRAY_TASK_COUNT")?.ok_or("SLURM_ARRAY_TASK_COUNT is not set")?;
         let spread = told("SLURM_ARRAY_TASK_MAX")?.is_some_and(|last| last < from || (last - from) / step + 1 != tasks);
-        // Otherwise two tasks would run one part, and nobody another one.
+        // Otherwise two tasks would run the same part, and no task another part.
         if spread || id < from || (id - from) % step != 0 || count.is_some_and(|count| count != tasks) {
             return Err(format!("the array's {tasks} tasks are not numbered one after the other: say --shard I/N"));
         }

@@ -17,20 +17,20 @@ pub(crate) struct SnapshotArgs {
 /// What to do with a snapshot.
 #[derive(Clone, Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
-    /// Who held memory where it ran out, or at the peak: by line of the program, and for what; -v: stacks and segments.
+    /// Show who held memory when it ran out, or at the peak: by line of the program, and for what; -v: stacks and segments.
     #[command(after_help = "Example: what did the convolutions hold?\n  \
             vramlab snapshot show snapshot.pickle --match conv2d\n\
             Purposes with a question mark are guessed from stacks and lives.")]
     Show(ShowArgs),
-    /// What a second snapshot holds that a first does not, by stack.
+    /// Show what a second snapshot holds that a first one does not, by stack.
     #[command(after_help = "Example: before and after an epoch\n  \
             vramlab snapshot diff before.pickle after.pickle")]
     Diff(DiffArgs),
-    /// Pickle to JSON and back: both open at pytorch.org/memory_viz, nothing is lost.
+    /// Convert a pickle to JSON or back: both open at pytorch.org/memory_viz, and nothing is lost.
     #[command(after_help = "Example: a snapshot that other programs can read\n  \
             vramlab snapshot convert snapshot.pickle snapshot.json")]
     Convert(ConvertArgs),
-    /// The trace again, under other settings and policies; checked against the recording first.
+    /// Replay the trace under other settings and policies; checked against the recording first.
     #[command(after_help = "Example: what would expandable segments have taken?\n  \
             vramlab snapshot replay snapshot.pickle --compare caching,expandable")]
     Replay(Box<ReplayArgs>),
@@ -39,19 +39,19 @@ pub(crate) enum SnapshotCommand {
 /// `vramlab snapshot show`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// What torch.cuda.memory._dump_snapshot or `train --snapshot` wrote: a pickle or JSON, packed by gzip or not.
+    /// A snapshot from torch.cuda.memory._dump_snapshot or `train --snapshot`: a pickle or JSON, packed by gzip or not.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Which device [default: the one with the longest trace].
+    /// Number of the device [default: the one with the longest trace].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
-    /// How many lines, stacks and segments to list [default: 6 lines, 10 of the others].
+    /// Number of lines, stacks and segments to list [default: 6 lines, 10 of the others].
     #[arg(long, value_name = "N")]
     pub top: Option<usize>,
-    /// Look only at these entries of the trace, or at this time since its first entry: 100..400, 0.5s..1.2s, ..200ms.
+    /// Consider only these entries of the trace, or this time since its first entry: 100..400, 0.5s..1.2s, ..200ms.
     #[arg(long, value_name = "FROM..TO")]
     pub range: Option<TraceRange>,
-    /// Only what has this in its stack: a line (train.py:7), a file or module (conv.py), a function, an operator (conv2d).
+    /// Consider only memory with this in its stack: a line (train.py:7), a file or module (conv.py), a function, an operator (conv2d).
     #[arg(long = "match", value_name = "TEXT")]
     pub matching: Option<String>,
     #[command(flatten)]
@@ -65,7 +65,7 @@ pub(crate) struct ShowArgs {
 pub(crate) enum TraceRange {
     /// First and last entry.
     Entries(usize, usize),
-    /// From when to when.
+    /// Start and end, in microseconds.
     Micros(i64, i64),
 }
 
@@ -106,13 +106,13 @@ pub(crate) struct DiffArgs {
     /// The first snapshot.
     #[arg(value_name = "BEFORE")]
     pub before: PathBuf,
-    /// The second.
+    /// The second snapshot.
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// Which device [default: the one with the longest trace in AFTER].
+    /// Number of the device [default: the one with the longest trace in AFTER].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
-    /// How many stacks to list.
+    /// Number of stacks to list.
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub top: usize,
     #[command(flatten)]
@@ -125,20 +125,20 @@ pub(crate) struct ConvertArgs {
     /// The snapshot: a pickle or JSON, packed by gzip or not.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Where to; `-` for standard output (JSON).
+    /// Destination; `-` for standard output (JSON).
     #[arg(value_name = "OUT")]
     pub out: crate::destination::Destination,
-    /// What to write [default: as OUT ends: .json, or .pickle].
+    /// Format of OUT [default: by its ending, .json or .pickle].
     #[arg(long, value_name = "FORMAT", value_enum)]
     pub to: Option<SnapshotFormat>,
 }
 
-/// How a snapshot is written.
+/// Format of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum SnapshotFormat {
-    /// Python's, protocol 4.
+    /// A Python pickle, protocol 4.
     Pickle,
-    /// JSON of the same structure.
+    /// JSON with the same structure.
     Json,
 }
 
@@ -148,13 +148,13 @@ pub(crate) struct TuneArgs {
     /// A snapshot with a trace, or any recording that `replay` reads.
     #[arg(value_name = "SNAPSHOT")]
     pub file: PathBuf,
-    /// Of a snapshot: which device [default: the one with the longest trace].
+    /// Device of a snapshot [default: the one with the longest trace].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     /// Memory of the device (8GiB, 512MiB, bytes) [default: as recorded].
     #[arg(long, value_name = "SIZE", value_parser = lab::bytes::parse_memory)]
     pub memory_limit: Option<u64>,
-    /// Share of it that the process may use, as set_per_process_memory_fraction sets it; collection needs one.
+    /// Share of the device's memory that the process may use, as set by set_per_process_memory_fraction; garbage collection needs one.
     #[arg(long, value_name = "F", value_parser = values::fraction)]
     pub memory_fraction: Option<f64>,
     #[command(flatten)]
@@ -164,7 +164,7 @@ pub(crate) struct TuneArgs {
 /// `vramlab explain`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ExplainArgs {
-    /// The message, with anything around it, or a file (a log: its end is read); `-` or nothing: standard input.
+    /// The message, with any text around it, or a file (of a log, the end is read); `-` or nothing: standard input.
     #[arg(value_name = "TEXT|FILE")]
     pub text: Vec<String>,
     #[command(flatten)]

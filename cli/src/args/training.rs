@@ -17,13 +17,13 @@ use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputAr
 use crate::backends;
 use crate::destination::Destination;
 
-/// How the network is trained.
+/// Settings of the training.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Training")]
 pub(crate) struct TrainingArgs {
     /// Take settings from arguments of transformers: the JSON of TrainingArguments, JSON or YAML of HfArgumentParser, or training_args.bin, in which
-    /// nothing is run. What is typed stands above them; what cannot be represented is refused by name, or said in a note. `vramlab predict --help`
-    /// ends with a list of settings and their flags.
+    /// nothing is executed. Typed flags override them; arguments that cannot be represented are refused by name, or named in a note.
+    /// `vramlab predict --help` ends with a list of settings and their flags.
     #[arg(long, value_name = "FILE")]
     pub hf_args: Option<PathBuf>,
     /// Examples per step; with --accumulate, of each micro-batch [default: the model's].
@@ -32,13 +32,13 @@ pub(crate) struct TrainingArgs {
     /// Optimizer steps [default: 10, or 20 epochs of a data set].
     #[arg(long, value_name = "N")]
     pub steps: Option<usize>,
-    /// What to train on: synthetic, digits, or the path of MNIST or CIFAR-10 files [default: synthetic].
+    /// Data set: synthetic, digits, or the path of MNIST or CIFAR-10 files [default: synthetic].
     #[arg(long, value_name = "DATA")]
     pub data: Option<String>,
     /// The optimizer [default: the model's].
     #[arg(long, value_name = "NAME", value_parser = values::one_of::<OptimizerKind>(OptimizerKind::NAMES))]
     pub optimizer: Option<OptimizerKind>,
-    /// How the optimizer goes through the parameters: one after the other (loop), lists at a time (foreach), or in one kernel (fused) [default: foreach].
+    /// Form of the optimizer: one parameter after the other (loop), lists of parameters (foreach), or one kernel (fused) [default: foreach].
     #[arg(long, value_name = "FORM", value_parser = values::one_of::<OptimizerForm>(OptimizerForm::NAMES))]
     pub optimizer_impl: Option<OptimizerForm>,
     /// Learning rate [default: the model's].
@@ -65,7 +65,7 @@ pub(crate) struct TrainingArgs {
     /// Micro-batches per optimizer step [default: 1].
     #[arg(long, value_name = "K")]
     pub accumulate: Option<usize>,
-    /// What zero_grad leaves: no gradients (set_to_none=True), or zeros [default: none].
+    /// Gradients after zero_grad: none (set_to_none=True), or zeros [default: none].
     #[arg(long, value_name = "KIND", value_parser = values::one_of::<ZeroGrad>(ZeroGrad::NAMES))]
     pub zero_grad: Option<ZeroGrad>,
     /// Order of a step's phases, of: input, zero_grad, forward, loss, exit_autocast, backward, step, update, del (of the network's result),
@@ -79,33 +79,33 @@ pub(crate) struct TrainingArgs {
     /// Seed of parameters, data and dropout [default: 0].
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Take flags from a file: the same names as keys. What is typed wins.
+    /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
 }
 
-/// Whose temporaries and workspaces.
+/// Profile: whose temporaries and workspaces are counted.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Memory")]
 pub(crate) struct ProfileArgs {
-    /// Whose temporaries and workspaces to count: a PyTorch release's, or those of this program's own kernels (`native`; on paper
-    /// `native:cpu` and the like ask that backend for its workspaces) [default: the card's that --gpu names, else torch-2.11-sm90].
+    /// Profile whose temporaries and workspaces are counted: a PyTorch release, or this program's own kernels (`native`; on paper `native:cpu` and
+    /// similar names ask that backend for its workspaces) [default: that of the card in --gpu, else torch-2.11-sm90].
     ///
-    /// Releases are torch-2.7 to torch-2.15: on the card that --gpu names, else on compute capability 9.0; or on another with -sm120, -sm100 (both
-    /// from 2.8 on), -sm90, -sm89, -sm86, -sm80, -sm75, -sm70 (up to 2.10) or -sm60 (2.7 only), such as torch-2.13-sm80.
+    /// Releases are torch-2.7 to torch-2.15: on the card in --gpu, else on compute capability 9.0; or on another one with -sm120, -sm100 (both from
+    /// 2.8 on), -sm90, -sm89, -sm86, -sm80, -sm75, -sm70 (up to 2.10) or -sm60 (2.7 only), such as torch-2.13-sm80.
     #[arg(long, value_name = "PROFILE", value_parser = profile_name)]
     pub like: Option<String>,
-    /// Convolutions, batch norm and (on compute capability 9.0 and 10.0, in 16 bits) attention as PyTorch has them with cuDNN: a workspace of this many bytes for
-    /// each call's plan, which only a card tells; 0 is a start [default: without cuDNN].
+    /// Count convolutions, batch norm and (on compute capability 9.0 and 10.0, in 16 bits) attention as in PyTorch with cuDNN: each call's plan takes
+    /// a workspace of this many bytes, which only a card can tell; begin with 0 [default: without cuDNN].
     #[arg(long, value_name = "BYTES")]
     pub cudnn_workspace: Option<ByteSize>,
-    /// A variable of the environment that PyTorch runs in, NAME=VALUE; can be given several times: CUBLAS_WORKSPACE_CONFIG, CUBLASLT_WORKSPACE_SIZE,
-    /// TORCH_CUBLASLT_UNIFIED_WORKSPACE, TORCH_CUBLAS_WORKSPACE_CACHE. The environment of this program is not taken. (PYTORCH_ALLOC_CONF is
+    /// An environment variable for PyTorch, NAME=VALUE; can be given several times: CUBLAS_WORKSPACE_CONFIG, CUBLASLT_WORKSPACE_SIZE,
+    /// TORCH_CUBLASLT_UNIFIED_WORKSPACE, TORCH_CUBLAS_WORKSPACE_CACHE. This program's own environment is ignored. (For PYTORCH_ALLOC_CONF use
     /// --alloc-conf.)
     #[arg(long, value_name = "NAME=VALUE")]
     pub env: Vec<Variable>,
-    /// Multiprocessors of the card that a PyTorch profile stands for: some temporaries depend on them [default: the named card's, or the best-known one's
-    /// of the profile's compute capability].
+    /// Multiprocessors of the card that a PyTorch profile stands for: some temporaries depend on their number [default: those of the named card, or
+    /// of the best-known card with the profile's compute capability].
     #[arg(long, value_name = "N", value_parser = value_parser!(u16).range(1..))]
     pub multiprocessors: Option<u16>,
 }
@@ -166,7 +166,7 @@ impl TrainArgs {
     }
 }
 
-/// Parses a profile's name: one of our own kernels' by backend, or a release's.
+/// Parses a profile's name: our own kernels on a backend, or a release.
 fn profile_name(text: &str) -> Result<String, String> {
     let ours: Vec<String> =
         backends::all().iter().filter(|entry| entry.computes()).map(|entry| format!("native:{}", entry.name)).collect();
@@ -180,14 +180,14 @@ fn profile_name(text: &str) -> Result<String, String> {
     ))
 }
 
-/// What else is written down.
+/// Further records of a run.
 #[derive(Clone, Debug, Default, clap::Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct RecordArgs {
-    /// Write every allocation and free as JSON, with who made it; `-` for standard output.
+    /// Write every allocation and free as JSON, with the operator that made it; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     pub events: Option<Destination>,
-    /// Write what PyTorch's memory snapshot of this run would be, for pytorch.org/memory_viz (.pickle or .json).
+    /// Write the snapshot that PyTorch would write of this run, for pytorch.org/memory_viz (.pickle or .json).
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<Destination>,
     /// Also print the table of torch.cuda.memory_summary().
@@ -211,12 +211,11 @@ pub(crate) struct TrainArgs {
     pub weights: WeightsArgs,
     #[command(flatten)]
     pub device: DeviceArgs,
-    /// Launch what a step computes as one CUDA graph once steps are alike: the same results and memory events, fewer
-    /// launches (cuda only).
+    /// Launch a step's kernels as one CUDA graph once steps are alike: the same results and memory events, with fewer launches (cuda only).
     #[arg(long, help_heading = "Device")]
     pub cuda_graph: bool,
-    /// Products of float32 on tensor cores, their factors rounded to TF32: of convolutions (conv), as PyTorch does by default, or of matrices as well
-    /// (all). Faster and less exact; the same memory (cuda, from compute capability 8.0 on).
+    /// Compute products of float32 on tensor cores, with factors rounded to TF32: only those of convolutions (conv), as PyTorch does by default, or
+    /// of matrices as well (all). They are faster and less exact, and take the same memory (cuda, from compute capability 8.0 on).
     #[arg(long, value_name = "WHICH", help_heading = "Device", value_parser = values::one_of::<Tf32Choice>(Tf32Choice::NAMES))]
     pub tf32: Option<Tf32Choice>,
     #[command(flatten)]

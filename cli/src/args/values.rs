@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use clap::builder::{PossibleValuesParser, RangedU64ValueParser, TypedValueParser};
 
-/// Heading of the flags of a run that nearly everybody types.
+/// Heading of the flags of a run that are used most.
 pub(super) const MOST_USED: &str = "Most used";
 
 /// Largest size of one dimension. Products of two stay within 64 bits.

@@ -4,7 +4,7 @@ use clap::ArgMatches;
 
 use crate::exit::Failure;
 
-/// Why the words do not make a command.
+/// Reason why the words do not make a command.
 pub(crate) enum Refusal {
     /// Clap's error; also help and version.
     Clap(clap::Error),

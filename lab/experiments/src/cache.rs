@@ -1,4 +1,4 @@
-//! `cache`: what is the cache worth, and what does it cost?
+//! `cache`: what does the allocator's cache gain, and what does it cost?
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -36,19 +36,19 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Segments that the driver's time is taken from.
+/// Number of segments whose driver calls are timed.
 const TRIALS: usize = 32;
 const TRIAL_BYTES: u64 = 20 << 20;
 
-/// One batch size: the program, what it took, and where its steps end.
+/// Figures of one batch size: the program, its memory under every policy, and the ends of its steps.
 struct Run {
     batch: usize,
     comparison: PolicyComparison,
-    /// Operations of the whole run until the end of each step.
+    /// Number of operations of the whole run until the end of each step.
     ends: Vec<usize>,
-    /// Calls of the driver in the last step, with the cache kept, and with the cache emptied after each step.
+    /// Driver calls in the last step: with the cache kept, and with the cache emptied after each step.
     steady: (u64, u64),
-    /// Most reserved when the cache is emptied after each step.
+    /// Most reserved bytes if the cache is emptied after each step.
     emptied: u64,
 }
 
@@ -108,7 +108,7 @@ impl Experiment for Cache {
     }
 }
 
-/// Trains on the device, writes down what it did, and runs that under every policy.
+/// Trains on the device, records its operations, and replays them under every policy.
 fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &mut Outcome) -> Result<Run> {
     let device = recording_device(setup)?;
     let mut session = Session::asked(&device, setup)?;
@@ -140,10 +140,11 @@ fn follow(setup: &Setup<'_>, batch: usize, steps: usize, known: bool, outcome: &
     Ok(Run { batch, comparison, ends, steady: (kept, all - before), emptied })
 }
 
-/// A network of many operations: in tables and rows.
+/// Name in tables and rows of a network with many operations.
 const DECODER: &str = "a decoder of 4 blocks";
 
-/// Two steps of a decoder whose attention is written out, on paper: only its list of allocations is wanted.
+/// Takes two steps of a decoder with eager attention, on a device that computes nothing: only the list of allocations
+/// is needed.
 fn decoder(setup: &Setup<'_>) -> Result<PolicyComparison> {
     let profile = (setup.open)()?.profile().clone();
     let device = Device::builder(Arc::new(Meta::default())).profile(profile).history(true).build();
@@ -163,7 +164,7 @@ fn decoder(setup: &Setup<'_>) -> Result<PolicyComparison> {
     PolicyComparison::run(recorded(&device, DECODER)?)
 }
 
-/// The same program, with the cache emptied at the end of each step.
+/// Returns the same program, with the cache emptied at the end of each step.
 fn emptied_after(operations: &[Operation], ends: &[usize]) -> Vec<Operation> {
     let mut out = Vec::with_capacity(operations.len() + ends.len());
     let mut from = 0;
@@ -184,7 +185,7 @@ fn show(run: &Run, outcome: &mut Outcome) {
     {
         let mut m = Measurement::of([("program", name.clone().into()), ("policy", policy.into())]);
         m.measure("driver_calls", calls);
-        // What a step needs, the step before it has left.
+        // The step before has left everything that a step needs.
         predicted.into_iter().for_each(|calls| m.predict("driver_calls", calls));
         outcome.rows.push(m);
     }
@@ -204,7 +205,8 @@ fn show(run: &Run, outcome: &mut Outcome) {
     ));
 }
 
-/// How long the driver takes to give a segment and take it back. No times where there is no driver, or no room.
+/// Measures how long the driver takes to give a segment and take it back. Empty if the device computes nothing or has
+/// too little memory.
 fn driver_time(device: &Device) -> Result<Times> {
     let mut times = Times::default();
     if !device.computes() {
@@ -223,7 +225,7 @@ fn driver_time(device: &Device) -> Result<Times> {
     Ok(times)
 }
 
-/// Calls of the driver that it saves, and what it reserves beyond need.
+/// States the driver calls that the cache saves, and the bytes that it reserves beyond need.
 fn answer(runs: &[Run]) -> ShortAnswer {
     let calls = |run: &Run, policy: &str| run.comparison.of(policy).map_or(0, |figures| figures.driver.total());
     let each = runs.iter().map(|run| {
@@ -295,12 +297,12 @@ fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
     ]
 }
 
-/// The figures of a program that the cache reserves more for than is live at once.
+/// States the reserved bytes beside the bytes that are live at one time, for a program.
 fn reserved(comparison: &PolicyComparison) -> String {
     in_bytes([("reserved", comparison.reserved(CACHING)), ("live at once", comparison.reserved(DIRECT))])
 }
 
-/// What the cache holds beyond need, of a network of few operations and of one of many.
+/// Compares what the cache reserves beyond need: a network of few operations against one of many.
 fn complexity(runs: &[Run], complex: &PolicyComparison) -> JudgedClaim {
     let more = |comparison: &PolicyComparison| 100.0 * (comparison.ratio(CACHING) - 1.0);
     let above = runs.iter().filter(|run| more(complex) > more(&run.comparison)).count();
@@ -329,7 +331,7 @@ fn complexity(runs: &[Run], complex: &PolicyComparison) -> JudgedClaim {
     JudgedClaim { lead: "with some batches", claim: CLAIMS[2], verdict, number: reserved(complex), condition }
 }
 
-/// Who is asked for memory in a step that is like the one before.
+/// Judges who serves the requests of a step that is like the one before.
 fn once(runs: &[Run]) -> JudgedClaim {
     let asked = |run: &Run| {
         let (from, to) = (run.ends[run.ends.len() - 2], run.ends[run.ends.len() - 1]);

@@ -1,10 +1,10 @@
-//! Every claim that an experiment judges, in one list: what is claimed, by which article, the verdict, the number that decides, the condition.
+//! List of every claim that an experiment judges: the claim, the article that makes it, the verdict, the deciding number, and the condition.
 
 use serde::{Deserialize, Serialize};
 
 use crate::{Outcome, Verdict};
 
-/// The articles that the laboratory was made for: number, and what their titles begin with.
+/// Articles that the laboratory was made for: number, and the beginning of the title.
 pub const ARTICLES: [(&str, &str); 4] = [
     ("000", "Does decreasing batch size in PyTorch lead to increased memory reservation?"),
     ("001", "Does PyTorch GPU memory usage increase per batch?"),
@@ -12,34 +12,34 @@ pub const ARTICLES: [(&str, &str); 4] = [
     ("003", "How does changing network parameters affect GPU memory usage in PyTorch?"),
 ];
 
-/// A claim, checked.
+/// A claim and its verdict.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct CheckedClaim {
     /// The statement.
     pub claim: String,
-    /// Numbers of the articles that make it; empty when somebody else does.
+    /// Numbers of the articles that make the claim. Empty if the claim comes from elsewhere.
     pub articles: Vec<String>,
-    /// Who makes it.
+    /// Name of the source, such as an article, a paper or an issue.
     pub source: String,
-    /// What became of it.
+    /// Whether the claim holds, fails, depends, or was not tested.
     pub verdict: Verdict,
-    /// Where it depends: on what, or how far it is so, in a few words.
+    /// If the verdict is "depends": on what, or how far the claim holds, in a few words.
     #[serde(default)]
     pub lead: String,
     /// The number that decides, with its unit.
     pub number: String,
-    /// Under which condition, or why.
+    /// Condition of the verdict, or the reason for it.
     pub condition: String,
-    /// The experiment that judged it.
+    /// Name of the experiment that judged the claim.
     pub experiment: String,
 }
 
-/// The numbers of the articles that a source names.
+/// Returns the numbers of the articles that a source names.
 pub fn articles(source: &str) -> Vec<&'static str> {
     ARTICLES.iter().filter(|(_, title)| source.contains(title)).map(|(number, _)| *number).collect()
 }
 
-/// The claims of these experiments: by article, those of nobody's article last.
+/// Returns the claims of these experiments, sorted by article. Claims that no article makes come last.
 pub fn checked(found: &[(&str, &Outcome)]) -> Vec<CheckedClaim> {
     let mut claims: Vec<CheckedClaim> = found.iter().flat_map(|(name, outcome)| of(name, outcome)).collect();
     claims.sort_by_key(|claim| claim.articles.first().cloned().unwrap_or_else(|| "later".into()));

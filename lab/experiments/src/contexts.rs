@@ -1,9 +1,9 @@
 //! `contexts`: what do the processes of other ranks take on the first device?
 //!
-//! Which calls make a CUDA context on device 0 in a process that works on another one and has not called `torch.cuda.set_device` was measured
-//! with PyTorch 2.11 under `vramlab rehearse`, three ranks: the driver was asked for the state of each device's primary context
-//! (`cuDevicePrimaryCtxGetState`) before and after each call, and PyTorch's allocator for what it has reserved there. What a context takes is
-//! known to a card alone; the range here is what people report. What is allocated there is allocated here by the same rules.
+//! The rules were measured with PyTorch 2.11 under `vramlab rehearse`, with three ranks: which calls make a CUDA context on device 0, in a
+//! process that works on another device and has not called `torch.cuda.set_device`. Before and after each call, the driver was asked for the
+//! state of each device's primary context (`cuDevicePrimaryCtxGetState`), and PyTorch's allocator for the bytes that it has reserved there.
+//! Only a card can tell the size of a context; the range here is what people report. The experiment allocates by the same rules.
 
 use std::sync::Arc;
 
@@ -39,20 +39,20 @@ const CLAIMS: &[Claim] = &[
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
 
-/// What a process allocates on device 0 by a call.
+/// Tensors that a process allocates on device 0 by a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaves {
     Nothing,
     /// One small tensor.
     Tensor,
-    /// A checkpoint of a network with Adam that was saved from there.
+    /// A checkpoint of a network with Adam, saved from device 0.
     Checkpoint,
 }
 
 /// A call in the process of another rank.
 struct Call {
     code: &'static str,
-    /// Whether it makes a context on device 0.
+    /// True if the call makes a context on device 0.
     context: bool,
     leaves: Leaves,
 }
@@ -86,7 +86,8 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Bytes of each tensor of a checkpoint that lies on a device: weights, then two moments for each of them.
+    /// Bytes of each tensor in a checkpoint that lies on a device: first the weights, then two moments for each
+    /// weight.
     fn checkpoint(self) -> Vec<u64> {
         let inputs = std::iter::once(FEATURES).chain(std::iter::repeat_n(self.width, self.layers - 1));
         let hidden = inputs.flat_map(|inputs| [self.width * inputs, self.width]);
@@ -96,7 +97,7 @@ impl Sizes {
     }
 }
 
-/// What the processes of the other ranks have on device 0 after a call.
+/// Memory of the other ranks' processes on device 0 after a call.
 struct Trial {
     call: &'static Call,
     contexts: u64,
@@ -153,7 +154,8 @@ impl Experiment for Contexts {
     }
 }
 
-/// Each process has an allocator of its own, so that nothing of what one caches serves another.
+/// Makes the call in the process of every other rank. Each process has an allocator of its own, so that a cached
+/// block serves no other process.
 fn attempt(setup: &Setup<'_>, call: &'static Call, sizes: Sizes) -> Result<Trial> {
     let profile = (setup.open)()?.profile().clone();
     let others = sizes.ranks as u64 - 1;
@@ -192,7 +194,7 @@ impl Trial {
         m
     }
 
-    /// Least and most that the others take on device 0, contexts and segments.
+    /// Least and most bytes that the other ranks take on device 0: contexts and segments.
     fn range(&self) -> (u64, u64) {
         let with = |context: u64| self.contexts * context + self.reserved_bytes;
         (with(CONTEXT.least_bytes()), with(CONTEXT.most_bytes()))
@@ -214,7 +216,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("What they take on GPU 0", &columns, trials.iter().map(row).collect())
 }
 
-/// The calls that make a context, and how many there are.
+/// Returns the number of calls that make a context, and of all calls.
 fn makers(trials: &[Trial]) -> (u64, u64) {
     (trials.iter().filter(|trial| trial.contexts > 0).count() as u64, trials.len() as u64)
 }

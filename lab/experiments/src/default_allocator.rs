@@ -1,4 +1,5 @@
-//! Whether a device's allocator is PyTorch's with its default settings: closed forms of blocks know its rules alone.
+//! Finds out whether a device's allocator is PyTorch's with its default settings. The closed forms of blocks hold for
+//! those rules alone.
 
 use std::sync::Arc;
 
@@ -8,14 +9,15 @@ use memcore::{Array, DType, Device};
 
 use super::Setup;
 
-/// Requests that the options of the allocator treat differently: odd sizes, both pools, segments of a request's own size, reuse with a rest.
+/// Request sizes that the allocator's options treat differently: odd sizes, both pools, segments of a request's own size, reuse with a
+/// remainder.
 const TRIAL_BYTES: [u64; 8] = [513, 700_000, 1_048_577, 1_200_000, 3_000_000, 9_500_000, 12_582_913, 22_020_097];
 
-/// Whether sizes of blocks can be predicted: of the experiment's own network, on a device whose allocator serves some requests as the
-/// default one does on `meta`, under a profile that keeps its workspaces.
+/// True if block sizes can be predicted: the network is the experiment's own, the device's allocator serves some requests as the
+/// default one does on `meta`, and the profile keeps its workspaces.
 ///
 /// # Errors
-/// Those of the device, but for its memory being too small for the trial.
+/// Errors of the device, except that its memory is too small for the trial.
 pub(super) fn predictable(setup: &Setup<'_>) -> Result<bool> {
     if setup.model.is_some() {
         return Ok(false);

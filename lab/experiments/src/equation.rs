@@ -35,7 +35,7 @@ const PARTS: [(&str, Category); 4] = [
     ("batch_bytes", Category::Input),
 ];
 
-/// A network: L hidden layers of H neurons on D values, classes at the end; B examples.
+/// Sizes of a network: L hidden layers of H neurons on D values, with classes at the end; B examples.
 #[derive(Clone, Copy)]
 struct Sizes {
     batch: usize,
@@ -45,12 +45,12 @@ struct Sizes {
     classes: usize,
 }
 
-/// The second step of a network's training.
+/// Figures of the second step of a network's training.
 struct Trial {
     sizes: Sizes,
     parameters: u64,
     step: StepRecord,
-    /// Whether the rules of its blocks are known.
+    /// True if the rules of its blocks are known.
     predictable: bool,
 }
 
@@ -103,7 +103,7 @@ impl Experiment for Equation {
 }
 
 fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> {
-    // What the program asks for, before it is rounded, is in the history alone.
+    // Only the history has the requested sizes, before rounding.
     let device = (setup.open)()?;
     device.set_history(true);
     let options = ModelOptions {
@@ -122,14 +122,14 @@ fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> 
 }
 
 impl Sizes {
-    /// The article's formulas.
+    /// Bytes of the four parts by the article's formulas.
     fn article(&self, parameters: u64) -> [u64; 4] {
         let Sizes { batch, layers, width, features, .. } = *self;
         [4 * parameters, 4 * (batch * layers * width) as u64, 8 * parameters, 4 * (batch * features) as u64]
     }
 
-    /// The same with every tensor counted, and rounded up to 512 bytes as the allocator does it; `None` where a tensor is above 1 MiB, whose
-    /// block may be larger than that.
+    /// Bytes of the four parts with every tensor counted, rounded up to 512 bytes as the allocator does. `None` if a tensor is above 1 MiB,
+    /// because its block may be larger.
     fn exact(&self) -> Option<[u64; 4]> {
         let Sizes { batch, layers, width, features, classes } = *self;
         let inputs = std::iter::once(features).chain(std::iter::repeat_n(width, layers));
@@ -141,7 +141,7 @@ impl Sizes {
             return None;
         }
         let model: u64 = parameters.iter().copied().map(rounded).sum();
-        // The loss keeps log-probabilities and the sum of the classes' weights; the batch has targets of 8 bytes.
+        // The loss keeps log-probabilities and the sum of the class weights. The batch has targets of 8 bytes.
         let activations = layers as u64 * rounded(per_example[0]) + rounded(per_example[1]) + rounded(4);
         let batch = rounded(per_example[2]) + rounded(8 * batch as u64);
         Some([model, activations, 2 * model, batch])
@@ -149,12 +149,13 @@ impl Sizes {
 }
 
 impl Trial {
-    /// The parts when the loss is there: all four exist then, and activations are at their most.
+    /// Bytes of the four parts when the loss exists: all four exist then, and activations are at their most.
     fn parts(&self) -> [u64; 4] {
         PARTS.map(|(_, category)| self.step.moments[3].by_category[category as usize])
     }
 
-    /// The same as the program asked for them. Rounding of blocks is the allocator's matter, not the equation's: no verdict rests on it.
+    /// Bytes of the four parts as the program requested them. Rounding belongs to the allocator, not to the equation: no verdict rests
+    /// on it.
     fn requested(&self) -> [u64; 4] {
         let all = self.step.moments[3].requested.unwrap_or_default();
         PARTS.map(|(_, category)| all[category as usize])
@@ -182,7 +183,7 @@ impl Trial {
         m
     }
 
-    /// The article's parts beside the measured ones, then what else there is at the peak.
+    /// Makes the table of the article's parts beside the measured ones, followed by the rest of the peak.
     fn table(&self) -> Table {
         let article = self.sizes.article(self.parameters);
         let at_peak = &self.step.peak.by_category;
@@ -225,7 +226,7 @@ impl Trial {
     }
 }
 
-/// The sum beside the peak.
+/// States the sum beside the peak.
 fn answer(trial: &Trial) -> ShortAnswer {
     let (sum, peak) = (trial.article_total(), trial.peak());
     let at_peak = &trial.step.peak.by_category;
@@ -244,7 +245,7 @@ fn answer(trial: &Trial) -> ShortAnswer {
     )
 }
 
-/// Activations and batch data of the largest batch beside those of the smallest.
+/// Compares activations and batch data of the largest batch with those of the smallest.
 fn doubling(trials: &[Trial]) -> JudgedClaim {
     let batch = |trial: &&Trial| trial.sizes.batch;
     let (small, large) = (trials.iter().min_by_key(batch), trials.iter().max_by_key(batch));
@@ -263,7 +264,7 @@ fn doubling(trials: &[Trial]) -> JudgedClaim {
     let factor = large.sizes.batch as f64 / small.sizes.batch as f64;
     let (few, many) = (small.requested(), large.requested());
     let grown = |part: usize| many[part] as f64 / few[part].max(1) as f64;
-    // What does not grow is the loss's sum of the classes' weights: four bytes.
+    // The part that does not grow is the loss's sum of the class weights: four bytes.
     let doubles = |part: usize| (many[part] as f64 - factor * few[part] as f64).abs() <= 4.0 * factor;
     let (activations, data) = (1, 3);
     let verdict = if doubles(activations) && doubles(data) { Verdict::Holds } else { Verdict::Fails };
@@ -296,7 +297,7 @@ fn judge(last: &Trial, trials: &[Trial]) -> Vec<JudgedClaim> {
     let at_peak = &last.step.peak.by_category;
     let of = |category: Category| bytes(at_peak[category as usize]);
     let claim = |i: usize, verdict: Verdict, condition: String| {
-        // The last claim is about the sum, so the peak decides it.
+        // The last claim is about the sum: the peak decides it.
         let number =
             asked.get(i).map_or_else(|| in_bytes([("peak", trials[0].peak())]), |part| in_bytes([("", *part)]));
         JudgedClaim {

@@ -1,6 +1,7 @@
 //! `evaluation`: why does evaluation after training run out of memory?
 //!
-//! PyTorch 2.11 took the same bytes in each of these programs: measured with `vramlab rehearse`, the figures are in `lab/tests/reported.rs`.
+//! PyTorch 2.11 took the same bytes in each of these programs (measured with `vramlab rehearse`; the figures are in
+//! `lab/tests/reported.rs`).
 
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};
 use lab_base::error::Result;
@@ -36,20 +37,20 @@ const CLAIMS: &[Claim] = &[
 
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
-/// Steps of training before, and batches of the evaluation.
+/// Training steps before the evaluation. Below it, the batches of the evaluation.
 const STEPS: usize = 2;
 const EVALUATIONS: usize = 3;
-/// What the evaluation does.
+/// A way to write the evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     NoGrad,
-    /// As it is written most easily: each batch makes a graph.
+    /// The simplest code: each batch makes a graph.
     Graph,
-    /// The same, after the training's variables were deleted and its gradients freed.
+    /// As `Graph`, after the training's variables were deleted and its gradients freed.
     Deleted,
-    /// The same as `Graph`, after the cache was emptied.
+    /// As `Graph`, after the cache was emptied.
     Emptied,
-    /// Results go into a list, each with its graph.
+    /// Results are appended to a list, each with its graph.
     Listed,
     /// Under `no_grad`, with four times the batch.
     Larger,
@@ -85,15 +86,15 @@ struct Sizes {
     batch: usize,
 }
 
-/// One evaluation after training.
+/// Figures of one evaluation after training.
 struct Trial {
     way: Way,
     training_peak_bytes: u64,
-    /// Allocated after the last batch.
+    /// Bytes allocated after the last batch.
     held_bytes: u64,
     peak_bytes: u64,
     reserved_bytes: u64,
-    /// Of `held_bytes` and `peak_bytes`, from the sizes.
+    /// Predictions of `held_bytes` and `peak_bytes`, from the sizes.
     foreseen: Option<(u64, u64)>,
 }
 
@@ -186,7 +187,8 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes, predictable: bool) -> Resu
     })
 }
 
-/// A few batches, in variables that keep their values until the next ones are there. Returns the script's list of results.
+/// Evaluates a few batches, in variables that keep their values until the next values exist. Returns the script's list of
+/// results.
 fn evaluate(session: &mut Session, way: Way, batch: usize) -> Result<Vec<Tensor>> {
     session.model.training.set(false);
     let _no_grad = (!way.records()).then(NoGrad::new);
@@ -202,14 +204,14 @@ fn evaluate(session: &mut Session, way: Way, batch: usize) -> Result<Vec<Tensor>
     Ok(results)
 }
 
-/// What is held after the last batch and at the peak, from the sizes. `None` where a block may be larger than what was asked for, or the peak may
+/// Predicts from the sizes the bytes held after the last batch and at the peak. `None` if a block may be larger than the request, or the peak may
 /// be elsewhere.
 fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     let of = |values: usize| rounded(4 * values as u64);
     let batch = way.batch(sizes);
     let parameters: Vec<u64> = session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
     let hidden = of(batch * sizes.width);
-    // Where a layer's result is a block or two, other blocks make the peak.
+    // If a layer's result is only a block or two, other blocks make the peak.
     if hidden < 8 * of(1)
         || hidden > MAX_ROUNDED_BYTES
         || parameters.iter().any(|bytes| *bytes > MAX_ROUNDED_BYTES)
@@ -224,13 +226,13 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     let workspaces = product_workspaces(profile);
     let base = model + gradients + input + target + output + of(1) + workspaces;
     if !way.records() {
-        // A layer's input and its result; the result and its ReLU.
+        // The peak: a layer's input and its result, or the result and its ReLU.
         return Some((base, base + 2 * hidden));
     }
     let layers = sizes.layers as u64;
-    // Each ReLU's result, the logarithms of the probabilities and the sum of the classes' weights.
+    // Result of each ReLU, log-probabilities, and the sum of the class weights.
     let graph = layers * hidden + output + of(1);
-    // Of a result in a list: its graph down to the batch; the loss's part of it goes with the loss.
+    // A listed result keeps its graph down to the batch. The loss's part of the graph is freed with the loss.
     let listed = if way == Way::Listed { layers * hidden + input + output } else { 0 };
     let before = (EVALUATIONS as u64 - 2) * listed;
     let next = input + target + (layers + 1) * hidden;

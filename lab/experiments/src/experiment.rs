@@ -1,4 +1,4 @@
-//! What an experiment is, and how it is asked to be run.
+//! The trait of an experiment, and the settings of its run.
 
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, RangeInclusive};
@@ -8,42 +8,44 @@ use memcore::Device;
 
 use super::outcome::{Claim, Outcome};
 
-/// How an experiment is asked to be run.
+/// Devices, sizes and seed with which an experiment runs.
 pub struct Setup<'a> {
-    /// Opens a fresh device: no memory in use, the same seed.
+    /// Opens a fresh device: no memory in use, and always the same seed.
     pub open: &'a dyn Fn() -> Result<Device>,
-    /// Opens the devices over which an experiment spreads a network, in their order, the first as `open` does; none: `open` opens all.
+    /// Opens the devices over which an experiment spreads a network, in their order; the first is opened as by `open`. If empty,
+    /// `open` opens all of them.
     pub places: &'a [&'a dyn Fn() -> Result<Device>],
-    /// The network that stands in for the experiment's own, by name, where its question allows that ([`Experiment::takes_model`]).
+    /// Name of the network that replaces the experiment's own, if its question allows that ([`Experiment::takes_model`]).
     pub model: Option<&'a str>,
-    /// Sizes and steps that replace the experiment's own: `batch` → `[128, 32]`.
+    /// Sizes and step counts that replace the experiment's own: `batch` → `[128, 32]`.
     pub sizes: BTreeMap<String, Vec<usize>>,
     /// Seed of everything random.
     pub seed: u64,
-    /// Told what is being done and how far the whole is (0 to 1); a break ends the experiment with what was measured.
+    /// Receives the current piece of work and the progress of the whole (0 to 1). A break ends the experiment, which
+    /// returns what was measured.
     pub progress: &'a dyn Fn(&str, f64) -> ControlFlow<()>,
 }
 
 impl Setup<'_> {
-    /// Opens the device of that place, fresh.
+    /// Opens a fresh device for this place.
     pub fn open_at(&self, place: usize) -> Result<Device> {
         self.places.get(place).map_or_else(|| (self.open)(), |open| open())
     }
 
-    /// The values of a size, or the experiment's own.
+    /// Returns the values of a size, or the experiment's own.
     pub fn sizes(&self, name: &str, own: &[usize]) -> Vec<usize> {
         self.sizes.get(name).cloned().unwrap_or_else(|| own.to_vec())
     }
 
-    /// The single value of a size, or the experiment's own.
+    /// Returns the single value of a size, or the experiment's own.
     pub fn size(&self, name: &str, own: usize) -> usize {
         self.sizes.get(name).and_then(|values| values.first().copied()).unwrap_or(own)
     }
 
-    /// The same, which must lie in a range.
+    /// Returns the single value of a size, or the experiment's own, if it lies in a range.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the size and what it can be.
+    /// [`Error::Usage`] naming the size and its allowed values.
     pub fn within(&self, name: &str, own: usize, range: RangeInclusive<usize>) -> Result<usize> {
         let value = self.size(name, own);
         if range.contains(&value) {
@@ -53,75 +55,75 @@ impl Setup<'_> {
     }
 }
 
-/// A size that can be set from outside.
+/// A size that the user can set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// What it is called.
+    /// Name of the size.
     pub name: &'static str,
-    /// What it means, and what it is unless set.
+    /// Meaning of the size, and its default.
     pub meaning: &'static str,
-    /// Whether it may have several values.
+    /// True if the size may have several values.
     pub many: bool,
 }
 
 impl Size {
-    /// Of one value.
+    /// Makes a size with one value.
     pub const fn one(name: &'static str, meaning: &'static str) -> Self {
         Self { name, meaning, many: false }
     }
 
-    /// Of several values.
+    /// Makes a size with several values.
     pub const fn many(name: &'static str, meaning: &'static str) -> Self {
         Self { name, meaning, many: true }
     }
 }
 
-/// What an experiment is about.
+/// Description of an experiment.
 pub struct About {
-    /// What the command line calls it.
+    /// Name on the command line.
     pub name: &'static str,
-    /// What is asked.
+    /// The question that the experiment answers.
     pub question: &'static str,
-    /// What others say about it.
+    /// Claims that others make about the question.
     pub claims: &'static [Claim],
-    /// The sizes that can be set from outside.
+    /// The sizes that the user can set.
     pub sizes: &'static [Size],
-    /// Whether the question can be asked of another network than the experiment's own ([`Setup::model`]).
+    /// True if the experiment can run another network than its own ([`Setup::model`]).
     pub takes_model: bool,
 }
 
-/// One question and how it is answered.
+/// One question, and how to answer it.
 pub trait Experiment: Sync {
     /// Name, question, claims and sizes.
     fn about(&self) -> &'static About;
 
-    /// Measures, compares, judges.
+    /// Runs the experiment: measures, compares, judges.
     ///
     /// # Errors
-    /// Sizes that cannot be; those of the device.
+    /// Impossible sizes; errors of the device.
     fn run(&self, setup: &Setup<'_>) -> Result<Outcome>;
 
-    /// What the command line calls it.
+    /// Name on the command line.
     fn name(&self) -> &'static str {
         self.about().name
     }
 
-    /// What is asked.
+    /// The question that the experiment answers.
     fn question(&self) -> &'static str {
         self.about().question
     }
 
-    /// What others say about it.
+    /// Claims that others make about the question.
     fn claims(&self) -> &'static [Claim] {
         self.about().claims
     }
 
-    /// Whether the question can be asked of another network than the experiment's own ([`Setup::model`]).
+    /// True if the experiment can run another network than its own ([`Setup::model`]).
     fn takes_model(&self) -> bool {
         self.about().takes_model
     }
 
-    /// The sizes that can be set from outside.
+    /// The sizes that the user can set.
     fn sizes(&self) -> &'static [Size] {
         self.about().sizes
     }

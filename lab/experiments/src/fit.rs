@@ -27,17 +27,17 @@ const CLAIMS: &[Claim] = &[
     Claim { text: "Raising the batch runs out of memory when activations fill it.", source: SOURCE },
 ];
 
-/// Steps of each run: after the second nothing changes any more.
+/// Steps of each run. After the second, no figure changes any more.
 const STEPS: usize = 3;
 const MAX_EXAMPLES: usize = 1 << 20;
 
-/// A run of the first article's network, and what became of it.
+/// Result of a run of the first article's network.
 struct Trial {
     batch: usize,
-    /// Peak of what was allocated, of what was asked for, and of what was reserved.
+    /// Peaks of allocated, requested and reserved bytes; `None` if the run did not end.
     taken: Option<[u64; 3]>,
     out_of_memory: Option<Box<OutOfMemory>>,
-    /// Of a run to its end: what it did otherwise than PyTorch would.
+    /// Deviations of a complete run from PyTorch.
     deviations: Deviations,
 }
 
@@ -62,7 +62,7 @@ impl Experiment for Fit {
         if !(4..=1 << 20).contains(&memory) {
             return Err(Error::usage("memory_mib", "between 4 and 1048576"));
         }
-        // PyTorch's temporaries on every backend, so that a run without a device says what a run on one will take.
+        // Uses PyTorch's temporaries on every backend, so that a dry run predicts a run on a device.
         let profile = Profile::torch_2_11(90);
         let workspaces = product_workspaces(&profile);
         let budget = workspaces + (memory << 20);
@@ -110,7 +110,7 @@ fn one(backend: Arc<dyn Backend>, profile: &Profile, batch: usize, seed: u64, hi
     Ok(device)
 }
 
-/// On the real device, made smaller.
+/// Trains on the real device, limited to `budget` bytes.
 fn attempt(backend: &Arc<dyn Backend>, profile: &Profile, budget: u64, batch: usize, seed: u64) -> Result<Trial> {
     let limited = Arc::new(Limited::new(backend.clone(), budget));
     match one(limited, profile, batch, seed, true) {
@@ -126,7 +126,7 @@ fn attempt(backend: &Arc<dyn Backend>, profile: &Profile, budget: u64, batch: us
     }
 }
 
-/// A figure of the run on a device, and the same without one.
+/// Names of figures: from the run on a device, and from the dry run.
 const DRY: [(&str, &str); 4] = [
     ("fits", "dry_fits"),
     ("peak_bytes", "dry_peak_bytes"),
@@ -134,7 +134,8 @@ const DRY: [(&str, &str); 4] = [
     ("reserved_bytes", "dry_reserved_bytes"),
 ];
 
-/// What the run on a device took, and what the search and the law, which had none, say of it: not a prediction, which a closed form alone is.
+/// Returns the figures of the run on a device, beside those of the search and of the law, which had no device. They are not predictions: only
+/// a closed form is one.
 fn measurement(trial: &Trial, found: &fit::Fit, law: &Law) -> Measurement {
     let mut m = Measurement::of([("batch", trial.batch.into())]);
     let dry = found.run(trial.batch);
@@ -164,7 +165,7 @@ fn pieces(law: &Law) -> Table {
     table("The law: bytes asked for at the peak", &columns, law.pieces.iter().map(row).collect())
 }
 
-/// The batch on either side of the border.
+/// States the batch on either side of the limit.
 fn answer(trials: &[Trial], budget: u64) -> ShortAnswer {
     let [fits, fails] = trials else { return ShortAnswer::default() };
     let [allocated, _, reserved] = fits.taken.unwrap_or_default();

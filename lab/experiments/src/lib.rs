@@ -1,10 +1,10 @@
 //! Experiments: a question, the claims that others make about it, a prediction, a measurement, a verdict.
 //!
-//! It is given devices and sizes, and gives an [`Outcome`]: tables, curves, predictions beside what was measured, and a
-//! [`JudgedClaim`] for each claim; [`claims`] is the list of all of them, by article.
+//! An experiment receives devices and sizes, and returns an [`Outcome`]: tables, curves, predictions beside
+//! measurements, and a [`JudgedClaim`] for each claim. [`claims`] lists all claims by article.
 //!
-//! One file each, one list of all. **To add one**: write a unit struct with [`Experiment`], name it in [`ALL`]. The command line, the
-//! tables in `docs/` and the reports come from that list.
+//! Each experiment has its own file. **To add one**: write a unit struct with [`Experiment`], and name it in [`ALL`]. The command
+//! line, the tables in `docs/` and the reports are made from that list.
 
 mod accumulation;
 mod batch_size;
@@ -82,8 +82,8 @@ pub const ALL: &[&dyn Experiment] = &[
     &beliefs::Beliefs,
 ];
 
-/// Whether an experiment takes these sizes: it begins on a device on paper, and is ended before its first piece of work. Sizes that it does not
-/// have are not its matter.
+/// Checks that an experiment accepts these sizes: starts it on a device that computes nothing, and ends it before its first piece of work.
+/// Sizes that the experiment does not have are ignored.
 ///
 /// # Errors
 /// [`Error::Usage`] naming the size.
@@ -102,7 +102,7 @@ pub fn check_sizes(experiment: &dyn Experiment, sizes: &BTreeMap<String, Vec<usi
     }
 }
 
-/// The experiment of that name.
+/// Returns the experiment with that name.
 ///
 /// # Errors
 /// [`Error::Usage`] listing the known names.

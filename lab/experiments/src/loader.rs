@@ -1,12 +1,12 @@
-//! `loader`: what do a loader's workers and pinned memory take of the host?
+//! `loader`: how much host memory do a loader's workers and pinned memory take?
 //!
-//! The rules of PyTorch's `DataLoader` and of its cache of pinned memory, run one batch after the other. Measured with release 2.11 under
-//! `vramlab rehearse` (`torch.cuda.host_memory_stats()`; the figures are in `lab/tests/reported.rs`):
+//! Runs the rules of PyTorch's `DataLoader` and of its cache of pinned memory, one batch after the other. They were measured with release
+//! 2.11 under `vramlab rehearse` (`torch.cuda.host_memory_stats()`; the figures are in `lab/tests/reported.rs`):
 //!
-//! - `num_workers × prefetch_factor` batches are on their way before the first is taken, and each one that is taken lets a worker begin another.
-//! - A thread of the main process pins them as they come; a pageable batch is freed when its pinned copy is there.
-//! - The loop's variable holds a batch until the next one is bound. A worker that is fast has made one more by then.
-//! - A pinned block is as large as the next power of two, and serves requests of that block size alone when it is free again. It is never given back
+//! - `num_workers × prefetch_factor` batches are prefetched before the first is taken. Each batch that is taken lets a worker begin another.
+//! - A thread of the main process pins batches as they arrive. A pageable batch is freed when its pinned copy exists.
+//! - The loop's variable holds a batch until the next one is bound. A fast worker has made one more batch by then.
+//! - A pinned block is as large as the next power of two. When it is free again, it serves only requests of that block size. It is never given back
 //!   while the program runs.
 
 use std::collections::BTreeMap;
@@ -40,13 +40,13 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Of the thread about pinned memory: 4 347 592 704 values of two bytes.
+/// Bytes in the thread about pinned memory: 4 347 592 704 values of two bytes.
 const OF_THE_THREAD: u64 = 2 * 4_347_592_704;
 
-/// Whether a worker has made the next batch before the loop's variable drops the last one.
+/// Speed of the workers: whether one has made the next batch before the loop's variable drops the last one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Workers {
-    /// None: the loop makes and pins each batch itself while its variable holds the last one.
+    /// No workers: the loop makes and pins each batch itself while its variable holds the last one.
     None,
     Slow,
     Fast,
@@ -63,12 +63,12 @@ impl Workers {
         }
     }
 
-    /// Batches on the host besides those that are prefetched: the loop's, and one that is made while the loop holds it.
+    /// Batches on the host besides the prefetched ones: the loop's batch, and one that is made while the loop holds it.
     fn besides(self) -> usize {
         if self == Self::Slow { 1 } else { 2 }
     }
 
-    /// Batches that are on their way before the first is taken.
+    /// Number of batches that are prefetched before the first is taken.
     fn prefetched(self, sizes: Sizes) -> usize {
         if self == Self::None { 0 } else { sizes.prefetched() }
     }
@@ -88,12 +88,12 @@ impl Sizes {
     }
 }
 
-/// The block of pinned memory that PyTorch takes for a request.
+/// Size of the pinned block that PyTorch takes for a request.
 fn pinned(bytes: u64) -> u64 {
     bytes.max(1).next_power_of_two()
 }
 
-/// PyTorch's cache of pinned memory: free blocks by size.
+/// PyTorch's cache of pinned memory: number of free blocks by size.
 #[derive(Default)]
 struct PinnedCache {
     free: BTreeMap<u64, usize>,
@@ -119,18 +119,18 @@ impl PinnedCache {
     }
 }
 
-/// A run of the loader.
+/// Figures of a run of the loader.
 struct Trial {
     workers: Workers,
-    /// Most batches on the host at once.
+    /// Most batches on the host at one time.
     batches: u64,
     blocks: u64,
     pinned_bytes: u64,
-    /// Halfway through.
+    /// Pinned bytes halfway through the run.
     pinned_bytes_halfway: u64,
 }
 
-/// Takes every batch; the loop is slower than the workers together, so that all prefetched batches are there whenever it takes one.
+/// Takes every batch. The loop is slower than the workers together, so that all prefetched batches are ready whenever it takes one.
 fn run(workers: Workers, sizes: Sizes) -> Trial {
     let mut cache = PinnedCache::default();
     let request = sizes.batch_bytes as u64;
@@ -144,7 +144,7 @@ fn run(workers: Workers, sizes: Sizes) -> Trial {
             most = most.max(1 + usize::from(variable.is_some()));
         }
         let Some(next) = ready.pop() else { break };
-        // Taking one lets a worker begin another, until the data are at their end.
+        // Taking a batch lets a worker begin another, until the data end.
         let another = begun < sizes.batches;
         begun += usize::from(another);
         if another && workers == Workers::Fast {
@@ -228,7 +228,7 @@ impl Trial {
         m.measure("pinned_bytes", self.pinned_bytes);
         m.measure("pinned_bytes_halfway", self.pinned_bytes_halfway);
         let most = self.workers.prefetched(sizes) + self.workers.besides();
-        // A short epoch ends before all are there.
+        // A short epoch ends before all of these batches exist.
         if sizes.batches >= most {
             let most = most as u64;
             m.predict("batches_on_the_host", most);

@@ -1,4 +1,4 @@
-//! `optimizer`: what does each optimizer hold, and what does its step take for a moment?
+//! `optimizer`: how much does each optimizer hold, and how much does its step take temporarily?
 
 use lab_analysis::predict::rounded;
 use lab_base::error::{Error, Result};
@@ -31,15 +31,15 @@ const CLAIMS: &[Claim] = &[
 const IMPLEMENTATIONS: [(Implementation, &str); 3] =
     [(Implementation::Loop, "loop"), (Implementation::Foreach, "foreach"), (Implementation::Fused, "fused")];
 
-/// One optimizer in one form, after it has made its state.
+/// Figures of one optimizer in one form, after it has made its state.
 struct Trial {
     kind: OptimizerKind,
     form: (Implementation, &'static str),
     parameter_bytes: Vec<u64>,
     state_bytes: u64,
-    /// The same as the optimizer asked for it.
+    /// Bytes of the state as the optimizer requested them.
     requested_state_bytes: u64,
-    /// The highest moment of the update above what is allocated after it.
+    /// Peak of the update above the bytes allocated after it.
     spike_bytes: u64,
     step_peak_bytes: u64,
     predictable: bool,
@@ -98,7 +98,7 @@ const OPTIMIZERS: [OptimizerKind; 6] = [
     OptimizerKind::AdamW,
 ];
 
-/// Whether PyTorch has a fused form of it that runs on a GPU.
+/// True if PyTorch has this form of the optimizer. RMSprop and Adagrad have no fused form that runs on a GPU.
 fn exists(kind: OptimizerKind, implementation: Implementation) -> bool {
     implementation != Implementation::Fused || !matches!(kind, OptimizerKind::RmsProp | OptimizerKind::Adagrad)
 }
@@ -111,7 +111,7 @@ fn attempt(
     batch: usize,
     predictable: bool,
 ) -> Result<Trial> {
-    // What the optimizer asks for, before it is rounded, is in the history alone.
+    // Only the history has the requested sizes, before rounding.
     let device = (setup.open)()?;
     device.set_history(true);
     let options =
@@ -130,7 +130,7 @@ fn attempt(
         requested_state_bytes: update.requested.map_or(0, |bytes| bytes[Category::OptimizerState as usize]),
         spike_bytes: update.row.phase_peak_allocated - update.row.allocated,
         step_peak_bytes: step.peak.allocated_bytes,
-        // Beyond 1 MiB a block may be larger than what was asked for.
+        // Above 1 MiB a block may be larger than the request.
         predictable: predictable && small && undisturbed(&device),
         parameter_bytes,
     })
@@ -141,7 +141,8 @@ impl Trial {
         matches!(self.kind, OptimizerKind::Adam | OptimizerKind::AdamW)
     }
 
-    /// A buffer per parameter for momentum, RMSprop and Adagrad, two for Adam; the fused form also has a step counter per parameter on the device.
+    /// Predicts the state: a buffer per parameter for momentum, RMSprop and Adagrad, two for Adam. The fused form also has a step counter per
+    /// parameter on the device.
     fn foreseen_state_bytes(&self) -> u64 {
         let buffers = match self.kind {
             OptimizerKind::Sgd => 0,
@@ -152,11 +153,11 @@ impl Trial {
         self.parameter_bytes.iter().map(|bytes| buffers * rounded(*bytes) + counters).sum()
     }
 
-    /// Denominators, and what is made with them: of every parameter at once (foreach), of one parameter while the variable still holds the one of
-    /// the parameter before (loop), or none (fused; and SGD has none).
+    /// Predicts the temporaries: denominators and their results. Foreach makes them for all parameters at the same time. The loop makes them for
+    /// one parameter, while the variable still holds those of the parameter before. Fused and SGD have none.
     fn foreseen_spike_bytes(&self) -> u64 {
         let all: Vec<u64> = self.parameter_bytes.iter().copied().map(rounded).collect();
-        // Adam's loop makes a root and then a quotient; Adagrad's foreach form also scales the gradients.
+        // Adam's loop makes a root and then a quotient. Adagrad's foreach form also scales the gradients.
         let (in_loop, at_once) = match self.kind {
             OptimizerKind::Sgd | OptimizerKind::Momentum => return 0,
             OptimizerKind::RmsProp => (1, 1),
@@ -201,7 +202,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("What is held between steps, and what the update takes besides", &columns, trials.iter().map(row).collect())
 }
 
-/// The state of each, and what its usual form takes for a moment.
+/// States the state of each optimizer, and the temporaries of its usual form.
 fn answer(trials: &[Trial]) -> ShortAnswer {
     let usual = || trials.iter().filter(|trial| trial.form.1 == "foreach");
     let parameters: u64 = trials.first().map_or(0, |trial| trial.parameter_bytes.iter().sum());
@@ -226,7 +227,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         return Vec::new();
     };
     let eight: u64 = adam.parameter_bytes.iter().map(|bytes| 2 * bytes).sum();
-    // Rounding of blocks is the allocator's matter: no verdict rests on it.
+    // Rounding belongs to the allocator: no verdict rests on it.
     let two = adam.requested_state_bytes == eight;
     let lower = trials.iter().any(|t| t.kind == OptimizerKind::AdamW && t.step_peak_bytes < sgd.step_peak_bytes);
     vec![

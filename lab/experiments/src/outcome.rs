@@ -1,16 +1,16 @@
-//! What an experiment found, as data.
+//! Results of an experiment, as data.
 
 use std::collections::BTreeMap;
 
 use lab_base::section::{Table, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// A statement that somebody made, and who.
+/// A statement that somebody made, and its source.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Claim {
-    /// The statement, in short.
+    /// Short form of the statement.
     pub text: &'static str,
-    /// Where it was found.
+    /// Name of the source, such as an article, a paper or an issue.
     pub source: &'static str,
 }
 
@@ -19,22 +19,22 @@ pub struct Claim {
 pub struct JudgedClaim {
     /// The statement and its source.
     pub claim: Claim,
-    /// What became of it.
+    /// Whether the claim holds, fails, depends, or was not tested.
     pub verdict: Verdict,
-    /// Where it depends: on what, or how far it is so, in a few words.
+    /// If the verdict is "depends": on what, or how far the claim holds, in a few words.
     pub lead: &'static str,
-    /// The figures that decide, each with its unit; empty where nothing was measured.
+    /// Figures that decide, each with its unit. Empty if nothing was measured.
     pub number: String,
-    /// Under which condition, or why.
+    /// Condition of the verdict, or the reason for it.
     pub condition: String,
 }
 
-/// Deciding figures in bytes, each behind what it is called: `peak, fp32: 12 B; fp16: 8 B`.
+/// Writes deciding figures in bytes, each after its label: `peak, fp32: 12 B; fp16: 8 B`.
 pub(super) fn in_bytes<const N: usize>(figures: [(&str, u64); N]) -> String {
     listed(figures.map(|(label, bytes)| (label, format!("{bytes} B"))))
 }
 
-/// The same of counts; `None` is what a device without values cannot give.
+/// Writes deciding counts, each after its label. `None` is a count that a device without values cannot give.
 pub(super) fn in_counts<const N: usize>(figures: [(&str, Option<u64>); N]) -> String {
     let said = |count: Option<u64>| count.map_or_else(|| "not known without values".into(), |n| n.to_string());
     listed(figures.map(|(label, count)| (label, said(count))))
@@ -45,22 +45,23 @@ fn listed<const N: usize>(figures: [(&str, String); N]) -> String {
     figures.map(named).join("; ")
 }
 
-/// Something measured in one setting, beside what was predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or
-/// milliseconds. A quantity that the device cannot give is `null`.
+/// Figures of one setting, measured and predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or milliseconds.
+/// A quantity that the device cannot give is `null`.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Measurement {
-    /// What was varied: `batch` → `32`.
+    /// The setting that was varied: `batch` → `32`.
     pub setting: BTreeMap<String, serde_json::Value>,
-    /// From a closed form in the sizes; of a program without a cache, from its list of allocations.
+    /// Predictions by a closed form in the sizes. For a program without a cache, predictions from its list of
+    /// allocations.
     pub predicted: BTreeMap<String, Option<i64>>,
-    /// From the run.
+    /// Figures from the run.
     pub measured: BTreeMap<String, Option<i64>>,
-    /// Measured minus predicted, for what is in both.
+    /// Measured minus predicted, for quantities that are in both.
     pub residual: BTreeMap<String, i64>,
 }
 
 impl Measurement {
-    /// An empty one for a setting.
+    /// Makes an empty measurement for a setting.
     pub fn of(setting: impl IntoIterator<Item = (&'static str, serde_json::Value)>) -> Self {
         let setting = setting.into_iter().map(|(key, value)| (key.to_string(), value)).collect();
         Self { setting, ..Self::default() }
@@ -95,7 +96,7 @@ impl Measurement {
 /// Values over the steps of a run, for drawing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Curve {
-    /// What is drawn.
+    /// Title of the drawing.
     pub title: String,
     /// Name of each series and its bytes, one per label.
     pub series: Vec<(String, Vec<u64>)>,
@@ -103,43 +104,43 @@ pub struct Curve {
     pub labels: Vec<String>,
 }
 
-/// What was found, in short.
+/// The answer to an experiment's question, in short.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShortAnswer {
-    /// The answer to the question, in a word or a few.
+    /// The answer, in a word or a few.
     pub word: String,
-    /// The two or three figures that carry it, and the exceptions, a line each.
+    /// The two or three figures that carry the answer, and the exceptions, a line each.
     pub figures: Vec<String>,
 }
 
 impl ShortAnswer {
-    /// A word, and what carries it.
+    /// Makes an answer from a word and the figures that carry it.
     pub(super) fn new<const N: usize>(word: impl Into<String>, figures: [String; N]) -> Self {
         Self { word: word.into(), figures: figures.into() }
     }
 }
 
-/// What an experiment found.
+/// Results of an experiment.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What was found, in short; empty where it was stopped before.
+    /// The answer in short. Empty if the experiment was stopped before.
     pub answer: ShortAnswer,
     /// The claims, judged.
     pub claims: Vec<JudgedClaim>,
-    /// One per setting.
+    /// One row per setting.
     pub rows: Vec<Measurement>,
-    /// For people.
+    /// Tables for people.
     pub tables: Vec<Table>,
-    /// For drawing.
+    /// Curves for drawing.
     pub curves: Vec<Curve>,
-    /// What else was seen, a sentence each.
+    /// Further observations, a sentence each.
     pub notes: Vec<String>,
-    /// Whether it was stopped early.
+    /// True if the experiment was stopped early.
     pub interrupted: bool,
 }
 
 impl Outcome {
-    /// Adds a row. Each pair in it is one figure, found in two ways: a note says where they differ.
+    /// Adds a row. Each pair names one figure that was found in two ways. A note says where the two differ.
     pub(super) fn push_compared(&mut self, row: Measurement, pairs: &[(&str, &str)]) {
         for (one, other) in pairs {
             if let (Some(Some(a)), Some(Some(b))) = (row.measured.get(*one), row.measured.get(*other))
@@ -152,7 +153,7 @@ impl Outcome {
         self.rows.push(row);
     }
 
-    /// Predictions that the measurement does not bear out: quantity and residual of each.
+    /// Returns the predictions that differ from the measurement: quantity and residual of each.
     pub fn unexplained(&self) -> Vec<(String, i64)> {
         let all = self.rows.iter().flat_map(|row| row.residual.iter());
         all.filter(|(_, residual)| **residual != 0).map(|(quantity, residual)| (quantity.clone(), *residual)).collect()

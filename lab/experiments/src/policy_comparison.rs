@@ -9,26 +9,26 @@ use memcore::memory::AllocatorConfig;
 use super::tables::{table, text};
 use super::{Measurement, Setup};
 
-/// A policy as an experiment names it.
+/// An allocation policy under the name that experiments use.
 pub(super) struct Contender {
-    /// In tables and rows.
+    /// Name in tables and rows.
     pub(super) name: &'static str,
     policy: &'static str,
     settings: &'static str,
 }
 
-/// PyTorch's allocator as it is without settings.
+/// PyTorch's allocator with its default settings.
 pub(super) const CACHING: &str = "caching";
-/// The same with expandable segments.
+/// PyTorch's allocator with expandable segments.
 pub(super) const EXPANDABLE: &str = "expandable";
-/// The same with a limit on the size of blocks that are split.
+/// PyTorch's allocator with a limit on the size of blocks that are split.
 pub(super) const MAX_SPLIT: &str = "max_split 20";
-/// Everything straight from the driver.
+/// Every block directly from the driver.
 pub(super) const DIRECT: &str = "direct";
-/// With the whole run known.
+/// A plan made with knowledge of the whole run.
 pub(super) const PLANNED: &str = "planned";
 
-/// All, in the order of the tables.
+/// All policies, in the order of the tables.
 pub(super) const CONTENDERS: &[Contender] = &[
     Contender { name: CACHING, policy: "caching", settings: "" },
     Contender { name: EXPANDABLE, policy: "caching", settings: "expandable_segments:True" },
@@ -47,16 +47,16 @@ impl Contender {
     }
 }
 
-/// What all policies took for one program.
+/// Figures of all policies for one program.
 pub(super) struct PolicyComparison {
     pub(super) trace: Trace,
-    /// What none can do without.
+    /// Bytes that no policy can go below.
     pub(super) bound: LowerBound,
     pub(super) taken: Vec<(&'static str, Figures)>,
 }
 
 impl PolicyComparison {
-    /// Runs all on devices without a limit.
+    /// Runs every policy on a device without a limit.
     pub(super) fn run(trace: Trace) -> Result<Self> {
         let bound = trace.lower_bound();
         let machine = Machine::default();
@@ -65,23 +65,23 @@ impl PolicyComparison {
         Ok(Self { trace, bound, taken })
     }
 
-    /// What one of them took.
+    /// Returns the figures of one policy.
     pub(super) fn of(&self, name: &str) -> Option<&Figures> {
         self.taken.iter().find(|(other, _)| *other == name).map(|(_, figures)| figures)
     }
 
-    /// The peak of what one of them reserved.
+    /// Returns the peak of reserved bytes under one policy.
     pub(super) fn reserved(&self, name: &str) -> u64 {
         self.of(name).map_or(0, |figures| figures.peak_reserved)
     }
 
-    /// By how much one of them is above the bound: 1.25 is a quarter above.
+    /// Ratio of a policy's reserved bytes to the bound: 1.25 is a quarter above.
     pub(super) fn ratio(&self, name: &str) -> f64 {
         self.reserved(name) as f64 / self.bound.bytes.max(1) as f64
     }
 
-    /// One row per policy. What follows from the program alone is predicted: without a cache exactly what lives is
-    /// reserved, by one call for each allocation and one for each free.
+    /// Returns one row per policy. Figures that follow from the program alone are predicted. Without a cache, exactly
+    /// the live bytes are reserved, by one driver call for each allocation and one for each free.
     pub(super) fn rows(&self, program: &str) -> Vec<Measurement> {
         let frees = |operation: &&Operation| matches!(operation, Operation::Free { .. });
         let frees = self.trace.operations().iter().filter(frees).count();
@@ -98,7 +98,7 @@ impl PolicyComparison {
         self.taken.iter().map(row).collect()
     }
 
-    /// The policies side by side.
+    /// Makes a table of the policies side by side.
     pub(super) fn table(&self, title: &str) -> Table {
         let columns = ["policy", "reserved", "above bound", "unused at peak", "driver calls", "ns per op"];
         let row = |(name, figures): &(&'static str, Figures)| {
@@ -118,14 +118,14 @@ impl PolicyComparison {
     }
 }
 
-/// A fresh device that writes everything down.
+/// Opens a fresh device that records its history.
 pub(super) fn recording_device(setup: &Setup<'_>) -> Result<Device> {
     let device = (setup.open)()?;
     device.set_history(true);
     Ok(device)
 }
 
-/// What the program on a device has done so far.
+/// Returns the recorded operations of a device so far.
 pub(super) fn recorded(device: &Device, name: &str) -> Result<Trace> {
     let history = device.with_ledger(|ledger| ledger.history().to_vec());
     Trace::of_history(name, &history)

@@ -1,4 +1,4 @@
-//! Small programs of the articles that no training loop has: they keep things on purpose.
+//! Small programs of the articles that no training loop represents: they keep tensors on purpose.
 
 use lab_base::error::Result;
 use lab_training::record::Row;
@@ -8,25 +8,26 @@ use memcore::nn::{Init, Linear, Module};
 use memcore::optim::{Optimizer, Sgd, SgdOptions};
 use memcore::{Array, DType, Device, Tensor, ops};
 
-/// The second article's leak: `Linear(10, 20) → ReLU → Linear(20, 1)`, whose hidden activations go into a list.
+/// The second article's leak: `Linear(10, 20) → ReLU → Linear(20, 1)`, whose hidden activations are appended to a
+/// list.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptActivations {
     /// Training steps.
     pub steps: usize,
     /// Examples per step.
     pub batch: usize,
-    /// Whether the list is cleared after each step.
+    /// True if the list is cleared after each step.
     pub clear: bool,
-    /// Seed of the parameters and data.
+    /// Seed of the parameters and of the data.
     pub seed: u64,
 }
 
-/// Runs the program; one row per phase, without one for its end.
+/// Runs the program. Returns one row per phase, and none for the end.
 pub fn kept_activations(device: &Device, program: &KeptActivations) -> Result<Vec<Row>> {
     kept_activations_watched(device, program, &mut |_| true)
 }
 
-/// As [`kept_activations`]; `watch` is told after each step, while everything is still held, and ends the program with `false`.
+/// As [`kept_activations`]. Calls `watch` after each step, while everything is still held; `false` ends the program.
 pub(super) fn kept_activations_watched(
     device: &Device,
     program: &KeptActivations,
@@ -39,7 +40,7 @@ pub(super) fn kept_activations_watched(
     drop(init);
     let mut kept: Vec<Tensor> = Vec::new();
     let mut rows = vec![Row::take(device, "model")];
-    // As Python's variables: each keeps its value until the next step rebinds it.
+    // Like Python's variables: each keeps its value until the next step binds it anew.
     let (mut x, mut y, mut h, mut out, mut loss) = (None, None, None, None, None);
     for step in 0..program.steps {
         let mut row = |phase: &str| rows.push(Row::take(device, format!("s{step}.{phase}")));
@@ -69,7 +70,7 @@ pub(super) fn kept_activations_watched(
             break;
         }
     }
-    // A Python function lets its variables go in the order of their first assignment, and a list goes from its end.
+    // A Python function drops its variables in the order of their first assignment, and a list from its end.
     drop((hidden, output));
     drop(optimizer);
     while kept.pop().is_some() {}

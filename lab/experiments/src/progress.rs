@@ -1,4 +1,4 @@
-//! Progress of an experiment in pieces, and stopping between them.
+//! Progress of an experiment, counted in pieces, and stops between pieces.
 
 use super::Setup;
 
@@ -10,12 +10,12 @@ pub(super) struct Progress<'a> {
 }
 
 impl<'a> Progress<'a> {
-    /// For `pieces` pieces.
+    /// Starts a count of `pieces` pieces.
     pub(crate) fn new(setup: &'a Setup<'a>, pieces: usize) -> Self {
         Self { setup, done: 0, pieces: pieces.max(1) }
     }
 
-    /// Says what comes next; `false` when the experiment is to end here.
+    /// Reports the next piece. Returns `false` if the experiment is to end here.
     pub(super) fn next(&mut self, what: &str) -> bool {
         let share = self.done as f64 / self.pieces as f64;
         self.done = (self.done + 1).min(self.pieces);

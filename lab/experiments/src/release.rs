@@ -1,4 +1,4 @@
-//! `release`: what does deleting and clearing give back?
+//! `release`: how much memory do deleting and clearing give back?
 
 use std::time::Instant;
 
@@ -27,15 +27,15 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Steps before anything is deleted.
+/// Steps before the first deletion.
 const STEPS: usize = 2;
 
-/// Something a script does.
+/// An action of a script.
 #[derive(Clone, Copy)]
 enum Action {
     Delete(Variable, &'static str),
     EmptyCache,
-    /// The loss stays, without its history.
+    /// Detaches the loss: it stays, without its history.
     DetachLoss,
 }
 
@@ -59,7 +59,7 @@ const STATE: Action = Delete(Variable::OptimizerState, "del optimizer");
 const PARAMETERS: Action = Delete(Variable::Parameters, "del model");
 const WORKSPACES: Action = Delete(Variable::Workspaces, "release workspaces");
 
-/// Orders of doing them.
+/// Named orders of the actions.
 const SEQUENCES: &[(&str, &[Action])] = &[
     ("delete, then empty", &[OUTPUT, LOSS, BATCH, GRADIENTS, STATE, PARAMETERS, EmptyCache, WORKSPACES, EmptyCache]),
     ("empty, then delete", &[EmptyCache, OUTPUT, LOSS, BATCH, GRADIENTS, STATE, PARAMETERS, WORKSPACES, EmptyCache]),
@@ -69,24 +69,24 @@ const SEQUENCES: &[(&str, &[Action])] = &[
     ),
 ];
 
-/// One order, done.
+/// Measurements of one order.
 struct Sequence {
     name: &'static str,
-    /// The first one is after training.
+    /// Samples; the first one is after training.
     moments: Vec<Sample>,
-    /// Asked for and held at each of them.
+    /// Predicted requested bytes held at each sample.
     predicted: Vec<u64>,
 }
 
-/// Steps with and without emptying the cache between them.
+/// Figures of steps with and without emptying the cache between them.
 struct CachePolicy {
     empties: bool,
-    /// Reserved between the steps, and at most during one.
+    /// Bytes reserved between the steps. Below it, the most reserved during a step.
     between: u64,
     at_most: u64,
-    /// Segments taken from the driver per step.
+    /// Number of segments taken from the driver per step.
     driver_calls: u64,
-    /// Of whole steps, in turns with those of the other policy.
+    /// Times of whole steps, taken in turns with the other policy.
     times: Times,
 }
 
@@ -142,7 +142,7 @@ impl Experiment for Release {
     }
 }
 
-/// A model after some steps.
+/// Trains a model for some steps.
 fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<Session> {
     let mut session = Session::asked(device, setup)?;
     for i in 0..STEPS {
@@ -151,7 +151,7 @@ fn trained(device: &Device, setup: &Setup<'_>, batch: usize) -> Result<Session> 
     Ok(session)
 }
 
-/// What a deletion takes off.
+/// Subtracts the bytes that a deletion frees.
 fn delete(held: &mut Held, variable: Variable) {
     *match variable {
         Variable::Output => &mut held.output,
@@ -179,7 +179,7 @@ fn act(name: &'static str, actions: &[Action], setup: &Setup<'_>, batch: usize) 
             EmptyCache => {
                 device.empty_cache();
             }
-            // The value stays where it is: nothing comes and nothing goes.
+            // The value stays in place: nothing is allocated and nothing is freed.
             DetachLoss => session.loss = session.loss.take().map(|loss| loss.detach()),
         }
         moments.push(session.moment(action.name()));
@@ -195,7 +195,7 @@ struct Script {
     session: Session,
     times: Times,
     at_most: u64,
-    /// Segments taken from the driver in the last step.
+    /// Number of segments taken from the driver in the last step.
     taken: u64,
 }
 
@@ -213,7 +213,7 @@ impl Script {
         Ok(())
     }
 
-    /// Tidies up after the step before, and takes one more, whose time it writes down.
+    /// Deletes the result of the step before, then takes a step and records its time.
     fn step(&mut self, number: usize) -> Result<()> {
         self.tidy()?;
         let device = self.session.device.clone();
@@ -333,7 +333,7 @@ fn notes(sequences: &[Sequence], outcome: &mut Outcome) {
     }
 }
 
-/// What deleting gives back to the allocator, and what emptying gives to the device.
+/// States what deleting gives back to the allocator, and what emptying gives back to the device.
 fn answer(sequences: &[Sequence], policies: &[CachePolicy]) -> ShortAnswer {
     let Some(first) = sequences.first() else { return ShortAnswer::default() };
     let (Some(start), Some(deleted)) = (first.moments.first(), first.after(PARAMETERS.name())) else {

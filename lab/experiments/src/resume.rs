@@ -1,9 +1,8 @@
-//! `resume`: what does it take to go on from a checkpoint?
+//! `resume`: how much memory does it take to continue from a checkpoint?
 //!
-//! The program is PyTorch's usual one: the network on the device, its optimizer, `torch.load`, `load_state_dict` of both. What PyTorch 2.11 does
-//! there was measured with `vramlab rehearse` (`resume_takes_what_pytorch_took` in `lab/tests/reported.rs` has the figures): a parameter is
-//! copied into the network's own memory, a moment is taken over as it is, and so is the step counter, which a string as `map_location` moves to
-//! the device too.
+//! The program is PyTorch's usual one: the network on the device, its optimizer, `torch.load`, and `load_state_dict` of both. PyTorch 2.11 was
+//! measured with `vramlab rehearse` (`resume_takes_what_pytorch_took` in `lab/tests/reported.rs` has the figures). A parameter is copied into
+//! the network's own memory. A moment is taken over as it is. So is the step counter, which a string as `map_location` moves to the device too.
 
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};
 use lab_base::error::Result;
@@ -40,17 +39,17 @@ const CLAIMS: &[Claim] = &[
 
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
-/// Steps after the start; the last is looked at.
+/// Steps after the start. The last is measured.
 const STEPS: usize = 3;
-/// How training begins.
+/// Start of the training.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Start {
     Afresh,
-    /// Loaded onto the device, and held by a variable of the script.
+    /// The checkpoint is loaded onto the device, and a variable of the script holds it.
     Held,
-    /// The same, with the variable cleared before the first step.
+    /// As `Held`, with the variable cleared before the first step.
     Freed,
-    /// Loaded into the host's memory.
+    /// The checkpoint is loaded into host memory.
     OnHost,
 }
 
@@ -87,28 +86,29 @@ impl Sizes {
         all.flatten().collect()
     }
 
-    /// Whether every block is as large as what was asked for.
+    /// True if every block is as large as the request.
     fn is_small(self) -> bool {
         self.parameters().iter().all(|bytes| *bytes <= MAX_ROUNDED_BYTES)
     }
 
-    /// Whether the highest moment is the update's: little passes through many parameters.
+    /// True if the peak is in the update: few examples pass through many parameters.
     fn peak_is_in_the_update(self) -> bool {
         let activations = 2 * (self.layers + 1) * 4 * self.batch * self.width.max(FEATURES);
         (activations as u64) < self.parameters().iter().sum()
     }
 }
 
-/// Training that began in one way.
+/// Figures of a training with one start.
 struct Trial {
     start: Start,
-    /// Allocated when everything is loaded.
+    /// Bytes allocated when everything is loaded.
     restored_bytes: u64,
-    /// Allocated after the last step.
+    /// Bytes allocated after the last step.
     held_bytes: u64,
     peak_bytes: u64,
     reserved_bytes: u64,
-    /// From the sizes: when everything is loaded, and at the peak where that is known to be in the update.
+    /// Predictions from the sizes: bytes when everything is loaded, and at the peak if that is known to be in the
+    /// update.
     foreseen: Option<(u64, Option<u64>)>,
 }
 
@@ -163,7 +163,7 @@ impl Experiment for Resume {
 /// A checkpoint on the device.
 struct Checkpoint {
     weights: Vec<Array>,
-    /// Of each parameter; they are the optimizer's own once it has loaded them.
+    /// Step counter of each parameter. The optimizer owns them once it has loaded them.
     counters: Vec<Array>,
 }
 
@@ -202,7 +202,8 @@ fn attempt(setup: &Setup<'_>, start: Start, sizes: Sizes, predictable: bool) -> 
     })
 }
 
-/// `torch.load`, and `load_state_dict` of the network, which copies, and of the optimizer, which takes over what lies on the device already.
+/// Runs `torch.load`, and `load_state_dict` of the network, which copies, and of the optimizer, which takes over tensors that already lie on
+/// the device.
 fn load(device: &Device, session: &mut Session, start: Start) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint { weights: Vec::new(), counters: Vec::new() };
     let onto_device = start.loads_onto_device();
@@ -226,8 +227,8 @@ fn load(device: &Device, session: &mut Session, start: Start) -> Result<Checkpoi
     Ok(checkpoint)
 }
 
-/// What is held once everything is loaded, and at the peak of a step: the update, with gradients, a root for each parameter, the batch, logits and
-/// loss, and the libraries' workspaces.
+/// Predicts the bytes held once everything is loaded, and at the peak of a step. The peak is the update, with gradients, a root for each
+/// parameter, the batch, logits and loss, and the libraries' workspaces.
 fn foreseen(start: Start, sizes: Sizes, device: &Device) -> (u64, Option<u64>) {
     let parameters = sizes.parameters();
     let model: u64 = parameters.iter().map(|bytes| rounded(*bytes)).sum();
@@ -270,7 +271,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("What training takes by how it begins", &columns, trials.iter().map(row).collect())
 }
 
-/// What is there on top of the one that starts afresh.
+/// Bytes of the peak beyond that of a fresh start.
 fn more(trial: &Trial, afresh: &Trial) -> u64 {
     trial.peak_bytes.saturating_sub(afresh.peak_bytes)
 }

@@ -1,5 +1,5 @@
-//! A model and the variables of a training script, moved by hand: what a fixed loop cannot do (changing batches, a loss that is never
-//! differentiated, variables that are dropped in between).
+//! A model and the variables of a training script, driven phase by phase. A fixed loop cannot do this: changing batches, a loss
+//! without a backward pass, variables that are dropped in between.
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
@@ -22,53 +22,54 @@ pub(super) fn even_perceptron(layers: usize, width: usize, classes: usize) -> Re
     architecture("mlp", &ModelOptions { layers, width, features: width, classes, ..ModelOptions::default() })
 }
 
-/// A row, with what memory consisted of then.
+/// A row, with the composition of memory at that moment.
 #[derive(Clone, Debug)]
 pub(super) struct Sample {
     pub(super) row: Row,
     /// Bytes by category.
     pub(super) by_category: CategoryBytes,
-    /// The same as the program asked for it, before blocks are rounded up; known where the device writes its history.
+    /// Bytes by category as the program requested them, before blocks are rounded up. Known only if the device
+    /// records its history.
     pub(super) requested: Option<CategoryBytes>,
 }
 
-/// What one step took.
+/// Figures of one step.
 #[derive(Clone, Debug)]
 pub(super) struct StepRecord {
     pub(super) batch: usize,
     pub(super) moments: Vec<Sample>,
-    /// The highest moment of the step.
+    /// Composition at the peak of the step.
     pub(super) peak: PeakComposition,
-    /// The most that was reserved during the step.
+    /// Most reserved bytes during the step.
     pub(super) reserved_peak: u64,
-    /// Name of the phase in which the peak was.
+    /// Name of the phase with the peak.
     pub(super) peak_phase: String,
-    /// Graph nodes alive at the end of the step: those of its forward pass.
+    /// Number of graph nodes alive at the end of the step: those of its forward pass.
     pub(super) nodes: u64,
     /// Host memory of those nodes.
     pub(super) graph_host_bytes: u64,
 }
 
-/// What a script can delete.
+/// Memory that a script can delete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Variable {
-    /// The network's result.
+    /// Result of the network.
     Output,
     /// The loss.
     Loss,
-    /// Input and targets.
+    /// Input and targets of the batch.
     Batch,
-    /// What `zero_grad()` frees.
+    /// Gradients, as `zero_grad()` frees them.
     Gradients,
     /// The optimizer.
     OptimizerState,
     /// The model.
     Parameters,
-    /// What the libraries keep.
+    /// Workspaces that the libraries keep.
     Workspaces,
 }
 
-/// A model in training, its phases called one by one.
+/// A model in training whose phases are called one by one.
 pub(super) struct Session {
     phases: ModelStep,
 }
@@ -88,13 +89,13 @@ impl DerefMut for Session {
 }
 
 impl Session {
-    /// A network by name with its optimizer, in f32.
+    /// Builds a network by name with its optimizer, in f32.
     pub(crate) fn new(device: &Device, name: &str, optimizer: OptimizerKind, lr: f64, seed: u64) -> Result<Self> {
         let architecture = architecture(name, &ModelOptions::default())?;
         Self::of(device, &*architecture, &OptimizerSettings::new(optimizer, lr), seed)
     }
 
-    /// A network with its optimizer, in f32.
+    /// Builds a network with its optimizer, in f32.
     pub(super) fn of(
         device: &Device,
         architecture: &dyn Architecture,
@@ -104,7 +105,7 @@ impl Session {
         Self::in_precision(device, architecture, optimizer, Precision::Fp32, seed)
     }
 
-    /// A network with its optimizer, and the loss scaler that its precision comes with.
+    /// Builds a network with its optimizer, and the loss scaler that its precision comes with.
     pub(super) fn in_precision(
         device: &Device,
         architecture: &dyn Architecture,
@@ -112,7 +113,7 @@ impl Session {
         precision: Precision,
         seed: u64,
     ) -> Result<Self> {
-        // How many examples and steps there are is said with each of them.
+        // The numbers of examples and steps stand for nothing: each step names its own batch.
         let settings = RunSettings { precision, seed, ..RunSettings::new(1, 1, *optimizer) };
         device.phase("model");
         let model = Model::build(architecture, device, precision.dtype(), seed)?;
@@ -121,19 +122,20 @@ impl Session {
         Ok(Self { phases: ModelStep::new(device, model, update, &settings, source) })
     }
 
-    /// The network that the experiment is asked about, with its usual optimizer: another one, or the first article's.
+    /// Builds the network that the experiment is asked about with its usual optimizer, or else the first article's
+    /// network.
     pub(super) fn asked(device: &Device, setup: &Setup<'_>) -> Result<Self> {
         let Some(name) = setup.model else { return Self::simple_cnn(device, setup.seed) };
         let defaults = architecture(name, &ModelOptions::default())?.defaults();
         Self::new(device, name, OptimizerKind::parse(defaults.optimizer)?, defaults.lr, setup.seed)
     }
 
-    /// The first article's network and optimizer.
+    /// Builds the first article's network and optimizer.
     pub(super) fn simple_cnn(device: &Device, seed: u64) -> Result<Self> {
         Self::new(device, "simple-cnn", OptimizerKind::Adam, 1e-3, seed)
     }
 
-    /// The second article's first network and optimizer.
+    /// Builds the second article's first network and optimizer.
     pub(super) fn linear(device: &Device, seed: u64) -> Result<Self> {
         Self::new(device, "linear", OptimizerKind::Sgd, 1e-2, seed)
     }
@@ -142,7 +144,7 @@ impl Session {
         moment(&self.device, label)
     }
 
-    /// Gradients of the loss, with `retain_graph`.
+    /// Computes the gradients of the loss, with `retain_graph`.
     pub(super) fn backward_retaining(&mut self, retain_graph: bool) -> Result<()> {
         let ModelStep { update, loss, .. } = &mut self.phases;
         update.backward_retaining(bound(loss)?, retain_graph)
@@ -165,7 +167,7 @@ impl Session {
         Ok(())
     }
 
-    /// One whole step; its peaks start anew with it.
+    /// Takes one whole step. Its peaks start anew.
     pub(super) fn whole_step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
         self.device.reset_peak_stats();
         let mut moments = Vec::with_capacity(6);
@@ -191,18 +193,19 @@ impl Session {
     }
 }
 
-/// Whether the device never had to give its cache back to serve a request; a prediction does not know when it does.
+/// True if the device never had to give its cache back to serve a request. A prediction does not know when that
+/// happens.
 pub(super) fn undisturbed(device: &Device) -> bool {
     device.stats().num_alloc_retries == 0
 }
 
-/// The device's memory now.
+/// Samples the device's memory now.
 pub(super) fn moment(device: &Device, label: impl Into<String>) -> Sample {
     let requested = device.with_ledger(|ledger| requested(ledger.history()));
     Sample { row: Row::take(device, label), by_category: *device.usage().by_category(), requested }
 }
 
-/// What is held, as it was asked for, after these events; `None` without any.
+/// Bytes that are held after these events, as requested. `None` without any events.
 fn requested(history: &[Event]) -> Option<CategoryBytes> {
     if history.is_empty() {
         return None;

@@ -1,9 +1,9 @@
-//! `sharded-saving`: what does it take to save a model that is divided among ranks?
+//! `sharded-saving`: how much memory does it take to save a model that is divided among ranks?
 //!
-//! A rank trains for real on paper, as ZeRO's stage 3 and FSDP divide the model; then its state is gathered as PyTorch 2.11 gathers it
-//! (`get_model_state_dict` and `get_optimizer_state_dict` of `torch.distributed.checkpoint` after `fully_shard`): tensor by tensor, each padded to
-//! equal shards of its first dimension, on **every** rank; with `cpu_offload` each goes to the host before the next comes. Measured with
-//! `vramlab rehearse` on four ranks; the figures are in `lab/tests/reported.rs`.
+//! A rank trains on a device that computes nothing, with the model divided as ZeRO's stage 3 and FSDP do. Then its state is gathered as PyTorch
+//! 2.11 gathers it (`get_model_state_dict` and `get_optimizer_state_dict` of `torch.distributed.checkpoint` after `fully_shard`): tensor by
+//! tensor, each padded to equal shards of its first dimension, on **every** rank. With `cpu_offload` each tensor is copied to the host before the
+//! next one is gathered. Measured with `vramlab rehearse` on four ranks; the figures are in `lab/tests/reported.rs`.
 
 use std::sync::Arc;
 
@@ -39,16 +39,16 @@ const CLAIMS: &[Claim] = &[
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
 const STEPS: usize = 2;
-/// How the state is saved.
+/// A way to save the state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// Each rank writes what it has.
+    /// Each rank writes its own shards.
     Sharded,
-    /// The weights, whole.
+    /// The weights are gathered.
     Weights,
-    /// Weights and the optimizer's two moments, whole.
+    /// The weights and the optimizer's two moments are gathered.
     Everything,
-    /// The same, with each tensor copied to the host before the next is gathered.
+    /// As `Everything`, with each tensor copied to the host before the next is gathered.
     Offloaded,
 }
 
@@ -64,7 +64,7 @@ impl Way {
         }
     }
 
-    /// How many tensors of each parameter's size are gathered.
+    /// Number of gathered tensors of each parameter's size.
     fn copies(self) -> usize {
         match self {
             Self::Sharded => 0,
@@ -82,26 +82,26 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Rows of each parameter, and values in a row.
+    /// Rows of each parameter, and number of values in a row.
     fn parameters(self) -> Vec<(usize, usize)> {
         let inputs = std::iter::once(FEATURES).chain(std::iter::repeat_n(self.width, self.layers - 1));
         let hidden = inputs.flat_map(|inputs| [(self.width, inputs), (self.width, 1)]);
         hidden.chain([(CLASSES, self.width), (CLASSES, 1)]).collect()
     }
 
-    /// Bytes of each, padded to equal shards of its rows.
+    /// Bytes of each gathered parameter, padded to equal shards of its rows.
     fn gathered(self) -> impl Iterator<Item = u64> {
         let ranks = self.ranks;
         self.parameters().into_iter().map(move |(rows, row)| 4 * (rows.div_ceil(ranks) * ranks * row) as u64)
     }
 }
 
-/// A rank that saved in one way.
+/// Figures of a rank that saved in one way.
 struct Trial {
     way: Way,
-    /// Of a training step.
+    /// Peak of a training step.
     training_peak_bytes: u64,
-    /// Before it saves.
+    /// Bytes allocated before saving.
     held_bytes: u64,
     peak_bytes: u64,
     predicted_bytes: Option<u64>,
@@ -173,7 +173,7 @@ impl Experiment for ShardedSaving {
 }
 
 fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes) -> Result<Trial> {
-    // What ranks tell each other is counted and not told, so a rank runs on paper.
+    // Collectives are counted but not carried out, so that a rank runs on a device that computes nothing.
     let profile = (setup.open)()?.profile().clone();
     let device = Device::builder(Arc::new(Meta::default())).profile(profile).build();
     let options = ModelOptions {
@@ -210,7 +210,7 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes) -> Result<Trial> {
     Ok(Trial { way, training_peak_bytes, held_bytes, peak_bytes, predicted_bytes: foreseen(way, sizes) })
 }
 
-/// The state dictionary, as it lies on the device.
+/// Gathers the state dictionary on the device.
 fn gather(device: &Device, way: Way, sizes: Sizes) -> Result<Vec<Array>> {
     let mut state = Vec::new();
     for _ in 0..way.copies() {
@@ -225,7 +225,7 @@ fn gather(device: &Device, way: Way, sizes: Sizes) -> Result<Vec<Array>> {
     Ok(state)
 }
 
-/// All of it at once, or the largest tensor.
+/// Predicts the gathered bytes: all tensors at the same time, or the largest tensor.
 fn foreseen(way: Way, sizes: Sizes) -> Option<u64> {
     let blocks: Vec<u64> = sizes.gathered().map(rounded).collect();
     let most = blocks.iter().copied().max().unwrap_or(0);

@@ -20,10 +20,10 @@ const CLAIMS: &[Claim] = &[
     Claim { text: "It rises at the beginning and is then flat.", source: SOURCE },
 ];
 
-/// A network, as it is run and as it is predicted.
+/// A network, with its build function and its closed form.
 struct Case<'a> {
     name: &'a str,
-    /// Its closed form; a network that the experiment is asked about has none.
+    /// Closed form of the network. Another network than the experiment's own has none.
     network: Option<Network>,
     build: fn(&memcore::Device, &Setup<'_>) -> Result<Session>,
 }
@@ -41,32 +41,33 @@ const CASES: [Case<'static>; 2] = [
 /// Examples per step, unless set.
 const BATCH: usize = 32;
 
-/// One network's run.
+/// Figures of one network's run.
 struct Run {
     name: String,
-    /// With the row `model` first.
+    /// All samples, the row `model` first.
     moments: Vec<Sample>,
-    /// Moments per step.
+    /// Number of samples per step.
     phases: usize,
-    /// The highest moment of each step.
+    /// Peak of each step.
     peaks: Vec<u64>,
-    /// Asked for and held after each step, as predicted.
+    /// Predicted bytes that are requested and held after each step.
     predicted: Option<u64>,
 }
 
-/// Steps that repeat.
+/// The repetition of steps.
 #[derive(Clone, Copy)]
 struct Rhythm {
-    /// The first step that is repeated.
+    /// Index of the first step that is repeated.
     from: usize,
-    /// After how many steps.
+    /// Number of steps after which it repeats.
     period: usize,
 }
 
-/// Every step is like the one before, or like the one before that: which free block serves a request may alternate.
+/// Periods that are tried: every step is like the one before, or like the one before that. Which free block serves a
+/// request may alternate.
 const LENGTHS: [usize; 2] = [1, 2];
 
-/// Steps that are enough to judge: two to begin with, and every second one seen twice.
+/// Number of steps that is enough to judge: two to begin with, and every second one seen twice.
 const ENOUGH: usize = 6;
 
 impl Experiment for SteadyState {
@@ -131,7 +132,7 @@ fn follow(case: &Case<'_>, setup: &Setup<'_>, steps: usize, progress: &mut Progr
 }
 
 impl Run {
-    /// The moments of a step.
+    /// Returns the samples of a step.
     fn step(&self, i: usize) -> &[Sample] {
         self.moments.get(1 + i * self.phases..1 + (i + 1) * self.phases).unwrap_or(&[])
     }
@@ -140,13 +141,14 @@ impl Run {
         self.peaks.len()
     }
 
-    /// Everything that a step shows, without its label.
+    /// Returns all figures of a step, without its label.
     fn figures(&self, i: usize) -> Vec<(u64, u64, u64, CategoryBytes)> {
         let figures = |m: &Sample| (m.row.allocated, m.row.reserved, m.row.phase_peak_allocated, m.by_category);
         self.step(i).iter().map(figures).collect()
     }
 
-    /// How the steps repeat at the end, if they do: seen twice at least, so that a step is never compared with itself alone.
+    /// Returns how the steps repeat at the end, if they do. The period is seen at least twice, so that a step is never
+    /// compared with itself alone.
     fn rhythm(&self) -> Option<Rhythm> {
         let steps = self.steps();
         let figures: Vec<_> = (0..steps).map(|i| self.figures(i)).collect();
@@ -158,17 +160,18 @@ impl Run {
         LENGTHS.into_iter().filter_map(rhythm).find(|rhythm| rhythm.from + 2 * rhythm.period <= steps)
     }
 
-    /// Whether it repeats from the first half of the steps on.
+    /// True if the steps repeat from the first half on.
     fn is_steady(&self) -> bool {
         self.rhythm().is_some_and(|rhythm| rhythm.from <= self.steps() / 2)
     }
 
-    /// Whether more is allocated at the end than after step 1.
+    /// True if more is allocated at the end than after step 1.
     fn leaks(&self) -> bool {
         self.allocated_after(self.steps() - 1) > self.allocated_after(1)
     }
 
-    /// Whether it is not steady, and a peak or a reservation of the second half of the steps is above all of the first.
+    /// True if the run is not steady, and a peak or a reservation of the second half of the steps is above all of the
+    /// first half.
     fn rises(&self) -> bool {
         let half = self.steps() / 2;
         let reserved = |i: usize| self.step(i).iter().map(|m| m.row.reserved).max().unwrap_or(0);
@@ -176,7 +179,7 @@ impl Run {
         !self.is_steady() && (above(&|i| self.peaks[i]) || above(&reserved))
     }
 
-    /// How the steps repeat, in words.
+    /// States in words how the steps repeat.
     fn repeats(&self) -> String {
         let last = self.steps() - 1;
         match self.rhythm() {
@@ -203,7 +206,7 @@ impl Run {
     }
 }
 
-/// Why a category's bytes changed in a phase.
+/// Returns why a category's bytes changed in a phase.
 fn reason(category: Category, phase: &str, by: i64) -> &'static str {
     match (category, phase, by > 0) {
         (Category::Input, ..) => "the batch is put on the device",
@@ -276,7 +279,7 @@ fn show(run: &Run, outcome: &mut Outcome) {
     overlap(run, outcome);
 }
 
-/// The second step's peak is above the first one's by what was not there then.
+/// Notes that the second step's peak exceeds the first one's by memory that did not exist then.
 fn overlap(run: &Run, outcome: &mut Outcome) {
     if run.steps() < 2 {
         return;
@@ -292,7 +295,7 @@ fn overlap(run: &Run, outcome: &mut Outcome) {
     ));
 }
 
-/// No, once the first steps have made what stays.
+/// Answers no if only the first steps add memory, which then stays.
 fn answer(runs: &[Run], grows: Verdict) -> ShortAnswer {
     let word = match grows {
         Verdict::Holds => "No, after the first steps",
@@ -340,7 +343,7 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     let flat = match (grows, runs.iter().all(Run::is_steady)) {
         (Verdict::Holds, true) if begins => Verdict::Holds,
         (Verdict::Holds, true) | (Verdict::Fails, _) => Verdict::Fails,
-        // Nothing grows for certain, and there are too few steps to see one repeated twice.
+        // Nothing grows for certain, but the steps are too few to see one repeated twice.
         _ => Verdict::NotTested,
     };
     let each = format!("bytes allocated: {}", each.join("; "));
@@ -352,7 +355,7 @@ fn judge(runs: &[Run]) -> Vec<JudgedClaim> {
     ]
 }
 
-/// What the last step adds, and what is allocated after the first and after the last.
+/// Returns the bytes that the last step adds, and those allocated after the first and the last step.
 fn numbers(run: &Run) -> [String; 2] {
     let last = run.steps() - 1;
     let (first, allocated) = (run.allocated_after(0), run.allocated_after(last));
@@ -360,7 +363,7 @@ fn numbers(run: &Run) -> [String; 2] {
     [in_bytes([("last step adds", added)]), in_bytes([("after step 0", first), (&last.to_string(), allocated)])]
 }
 
-/// What the rise consists of.
+/// States what the rise in the first steps consists of.
 fn jumps(runs: &[Run]) -> String {
     let of = |run: &Run| {
         let bytes = |category: Category| run.step(0).last().map_or(0, |m| m.by_category[category as usize]);
@@ -380,7 +383,7 @@ fn jumps(runs: &[Run]) -> String {
     runs.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// What is reserved when nothing runs, beside the most that was.
+/// States the bytes that are reserved at the end, beside the most that were reserved.
 fn reserved(runs: &[Run]) -> String {
     let of = |run: &Run| {
         let most = run.moments.iter().map(|m| m.row.reserved).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Pieces of tables and curves that experiments share.
+//! Parts of tables and curves that experiments share.
 
 use lab_base::section::{Cell, Table};
 use memcore::memory::{Category, CategoryBytes};
@@ -14,12 +14,12 @@ pub(super) fn text(words: impl Into<String>) -> Cell {
     Cell::Text(words.into())
 }
 
-/// Bytes where there are some, a dash where there are none.
+/// Returns a cell with bytes, or a dash for 0.
 pub(super) fn some_bytes(bytes: u64) -> Cell {
     if bytes == 0 { text("-") } else { Cell::Bytes(bytes) }
 }
 
-/// Allocated and reserved over these moments.
+/// Makes a curve of allocated and reserved bytes over these samples.
 pub(super) fn curve(title: impl Into<String>, moments: &[Sample]) -> Curve {
     let allocated = moments.iter().map(|m| m.row.allocated).collect();
     let reserved = moments.iter().map(|m| m.row.reserved).collect();
@@ -27,7 +27,8 @@ pub(super) fn curve(title: impl Into<String>, moments: &[Sample]) -> Curve {
     Curve { title: title.into(), series: vec![("allocated".into(), allocated), ("reserved".into(), reserved)], labels }
 }
 
-/// One row per category that is anywhere, one column per composition, and their sums.
+/// Makes a table of compositions: a row for each category that is not zero everywhere, a column per composition, and
+/// their sums.
 pub(super) fn by_category(title: impl Into<String>, columns: &[(String, CategoryBytes)]) -> Table {
     let mut names = vec!["category".to_string()];
     names.extend(columns.iter().map(|(name, _)| name.clone()));

@@ -1,18 +1,19 @@
-//! Times of programs that take turns: what the machine does besides slows all of them, and shows as spread.
+//! Times of programs that take turns. Other load on the machine slows all of them alike, and shows as spread.
 
 use lab_base::figures::median;
 
 use super::Measurement;
 
-/// How often each program is timed.
+/// Number of rounds in which each program is timed.
 pub(super) const ROUNDS: usize = 5;
 
-/// The order of `programs` programs in a round: each round begins with another one, since the first one after a pause is slower.
+/// Order of `programs` programs in a round. Each round begins with another program, because the first one after a pause is
+/// slower.
 pub(super) fn turns(round: usize, programs: usize) -> impl Iterator<Item = usize> {
     (0..programs).map(move |i| (i + round) % programs.max(1))
 }
 
-/// How long a program took in each round, in microseconds; empty on a device that computes nothing.
+/// Duration of a program in each round, in microseconds. Empty on a device that computes nothing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Times(Vec<f64>);
 
@@ -21,12 +22,12 @@ impl Times {
         self.0.push(us);
     }
 
-    /// The middle round.
+    /// Median of the rounds.
     pub(super) fn median(&self) -> Option<f64> {
         median(&self.0)
     }
 
-    /// `1.25 ms (1.1 to 1.4)`, or a dash: the middle round, the fastest and the slowest.
+    /// Writes the median, the fastest and the slowest round: `1.25 ms (1.1 to 1.4)`. A dash without a round.
     pub(super) fn words(&self) -> String {
         let ms = |us: f64| format!("{:.3}", us / 1e3);
         match (self.median(), range(&self.0)) {
@@ -35,7 +36,7 @@ impl Times {
         }
     }
 
-    /// As `step_us`, `least_step_us` and `most_step_us`; unknown without a round.
+    /// Adds the times as `step_us`, `least_step_us` and `most_step_us`. Unknown without a round.
     pub(super) fn measure(&self, m: &mut Measurement, quantity: &str) {
         let (names, range) = ([format!("least_{quantity}"), format!("most_{quantity}")], range(&self.0));
         match (self.median(), range) {
@@ -48,8 +49,8 @@ impl Times {
         }
     }
 
-    /// How much longer than `plain` it took, round by round, in words. A difference that has not the same sign in every round is none that
-    /// can be measured here.
+    /// States how much longer than `plain` the program took, round by round. A difference whose sign is not the same in every round cannot
+    /// be measured here.
     pub(super) fn beside(&self, plain: &Self) -> String {
         let more: Vec<f64> =
             self.0.iter().zip(&plain.0).map(|(us, plain)| 100.0 * (us / plain.max(1.0) - 1.0)).collect();

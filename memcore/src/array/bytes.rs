@@ -1,14 +1,14 @@
-//! Elements as the bytes they are: what files hold.
+//! Reads and writes elements as raw bytes, as files hold them.
 
 use super::Array;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
 impl Array {
-    /// The elements' bytes in row-major order. Takes no memory on the device: an array with other strides is put in order on the host.
+    /// Returns the elements' bytes in row-major order. Takes no memory on the device: an array with other strides is reordered on the host.
     ///
     /// # Errors
-    /// [`Error::NoValues`] on a device that computes nothing; the backend's.
+    /// [`Error::NoValues`] on a device that computes nothing; errors of the backend.
     pub fn to_bytes(&self) -> Result<Vec<u8>> {
         if !self.device().computes() {
             return Err(Error::NoValues { device: self.device().name().into(), op: "to_bytes" });
@@ -19,10 +19,10 @@ impl Array {
         Ok(if self.layout().is_contiguous() { bytes } else { in_order(&bytes, self.layout(), self.dtype().size()) })
     }
 
-    /// Overwrites the elements with such bytes. The array must be contiguous.
+    /// Overwrites the elements with bytes in row-major order, as [`Array::to_bytes`] returns them. The array must be contiguous.
     ///
     /// # Errors
-    /// [`Error::Shape`] when their number does not fit or the array has gaps; the backend's.
+    /// [`Error::Shape`] if their number does not fit or the array has gaps; errors of the backend.
     pub fn write_bytes(&self, bytes: &[u8]) -> Result<()> {
         if bytes.len() as u64 != self.nbytes() || !self.layout().is_contiguous() {
             return Err(Error::shape("write_bytes", format!("{} bytes for {:?}", bytes.len(), self.layout())));
@@ -32,7 +32,7 @@ impl Array {
     }
 }
 
-/// The elements of a strided view, one after the other.
+/// Returns the elements of a strided view in row-major order.
 fn in_order(bytes: &[u8], layout: &Layout, size: u64) -> Vec<u8> {
     let size = size as usize;
     let (dims, strides) = (layout.dims(), layout.strides());
@@ -41,7 +41,7 @@ fn in_order(bytes: &[u8], layout: &Layout, size: u64) -> Vec<u8> {
     for _ in 0..layout.numel() {
         let element: usize = at.iter().zip(strides).map(|(i, stride)| i * stride).sum();
         out.extend_from_slice(&bytes[element * size..][..size]);
-        // An odometer: the last dimension turns fastest.
+        // Advances the index like an odometer: the last dimension changes fastest.
         for axis in (0..dims.len()).rev() {
             at[axis] += 1;
             if at[axis] < dims[axis] {

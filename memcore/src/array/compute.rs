@@ -1,4 +1,4 @@
-//! Computing with arrays: each function allocates its result and launches one kernel. No history.
+//! Computations on arrays: each function allocates its result and launches one kernel. They record no history.
 
 use super::Array;
 use super::grid_reduce::Scratch;
@@ -12,7 +12,7 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::broadcast_dims;
 
-/// How [`Array::matmul_with`] computes.
+/// Options of [`Array::matmul_with`].
 #[derive(Clone, Copy, Default)]
 pub struct MatmulOptions<'a> {
     /// Added to every row.
@@ -20,14 +20,14 @@ pub struct MatmulOptions<'a> {
 }
 
 impl Array {
-    /// A contiguous copy.
+    /// Returns a contiguous copy.
     pub fn copied(&self) -> Result<Self> {
         let out = self.empty_like()?;
         self.device().launch(Copy { src: self.operand(), out: out.operand() })?;
         Ok(out)
     }
 
-    /// The values in another type; this very array when the type is the same.
+    /// Returns the values in another type, or the same array if it has that type already.
     pub fn cast(&self, dtype: DType) -> Result<Self> {
         if dtype == self.dtype() {
             return Ok(self.clone());
@@ -40,7 +40,7 @@ impl Array {
     /// Overwrites the elements with those of `src`, broadcast and converted.
     ///
     /// # Errors
-    /// [`Error::Shape`] when it does not fit; the backend's.
+    /// [`Error::Shape`] if it does not fit; errors of the backend.
     pub fn copy_(&self, src: &Array) -> Result<()> {
         let src = src.broadcast_to(self.dims())?;
         self.launch_in_place(Copy { src: src.operand(), out: self.operand() })
@@ -64,11 +64,11 @@ impl Array {
         self.unary(UnaryOp::Affine { mul, add })
     }
 
-    /// `grad · f′` from what forward saved.
+    /// `grad · f′`, from the value that forward saved.
     pub fn unary_grad(op: UnaryGradOp, saved: &Array, grad: &Array) -> Result<Self> {
-        // The operand that PyTorch's kernel names first says how the result lies.
+        // The result is laid out as the operand that PyTorch's kernel names first.
         let saved_first = matches!(op, UnaryGradOp::Relu | UnaryGradOp::LeakyRelu { .. });
-        // That of the logarithm of the sigmoid lies as its gradient does.
+        // The gradient of the log-sigmoid is laid out as its incoming gradient.
         let other = if op == UnaryGradOp::LogSigmoid { &grad.layout } else { &saved.layout };
         let layouts = if saved_first { [&saved.layout, &grad.layout] } else { [&grad.layout, other] };
         let out = Self::empty_for(grad.device(), saved.dims(), &layouts, saved.dtype())?;
@@ -79,7 +79,7 @@ impl Array {
     /// `op(self, rhs)`, broadcast against each other.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the shapes do not fit, [`Error::DType`] when the types differ; as [`Array::empty`].
+    /// [`Error::Shape`] if the shapes do not fit, [`Error::DType`] if the types differ; as [`Array::empty`].
     pub fn binary(&self, op: BinaryOp, rhs: &Array) -> Result<Self> {
         self.check_partner("binary", rhs)?;
         let dims = broadcast_dims(self.dims(), rhs.dims())?;
@@ -112,7 +112,7 @@ impl Array {
         self.binary_(BinaryOp::ADD, rhs)
     }
 
-    /// `op(a, b, c)`, with `b` and `c` broadcast to `a` or all to `dims`.
+    /// `op(a, b, c)`, with all three broadcast to `dims`.
     pub fn ternary(op: TernaryOp, a: &Array, b: &Array, c: &Array, dims: &[usize]) -> Result<Self> {
         let out = Self::empty(a.device(), dims, a.dtype())?;
         let (a, b, c) = (a.broadcast_to(dims)?, b.broadcast_to(dims)?, c.broadcast_to(dims)?);
@@ -153,7 +153,7 @@ impl Array {
         self.launch_in_place(MaskedFill { x: self.operand(), mask: mask.operand(), value, out: self.operand() })
     }
 
-    /// `op` over `axes`. With `keepdim` they stay with size 1. No axes means all of them.
+    /// Reduces by `op` over `axes`. With `keepdim` the axes stay with size 1. No axes means all axes.
     ///
     /// # Errors
     /// [`Error::Shape`] for an axis that does not exist; as [`Array::empty`].
@@ -161,13 +161,13 @@ impl Array {
         self.reduced(None, self.dtype(), op, axes, keepdim)
     }
 
-    /// As [`Array::reduce`], in the type `dtype`. A sum of 16-bit floats in their accumulator's type is not rounded; for every other type the
-    /// elements are converted first, once the result has its memory.
+    /// As [`Array::reduce`], in the type `dtype`. A sum of 16-bit floats in their accumulator's type is not rounded. For every other type the
+    /// elements are converted first, after the result has its memory.
     pub(crate) fn reduce_as(&self, dtype: DType, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Self> {
         self.reduced(None, dtype, op, axes, keepdim)
     }
 
-    /// As [`Array::reduce`], with the memory of the result attributed to an operator inside of the current one.
+    /// As [`Array::reduce`], with the result's memory attributed to an operator inside the current one.
     pub(crate) fn reduce_made_by(
         &self,
         maker: Option<&'static str>,
@@ -203,12 +203,12 @@ impl Array {
         if keepdim { Ok(out) } else { out.drop_axes(mask) }
     }
 
-    /// `op` over all axes, into a scalar that is already there.
+    /// Reduces by `op` over all axes, into an existing scalar.
     pub(crate) fn reduce_into(&self, op: ReduceOp, out: &Array) -> Result<()> {
         self.reduce_over_into(op, &[], out)
     }
 
-    /// `op` over `axes` (all, where there are none), into memory that is already there; its sizes may lack those axes.
+    /// Reduces by `op` over `axes` (all axes if empty), into existing memory. The sizes of `out` may lack those axes.
     pub(crate) fn reduce_over_into(&self, op: ReduceOp, axes: &[usize], out: &Array) -> Result<()> {
         let axes = self.axis_mask(axes)?;
         let out = out.view(&self.reduced_dims(axes))?;
@@ -216,7 +216,7 @@ impl Array {
         out.launch_in_place(Reduce { op, axes, x: self.operand(), out: out.operand(), indices: None })
     }
 
-    /// The extremum over one axis and the position of the first one.
+    /// Returns the extremum over one axis, and the position of its first occurrence.
     pub fn extremum(&self, op: ReduceOp, axis: usize, keepdim: bool) -> Result<(Self, Self)> {
         let mask = self.axis_mask(&[axis])?;
         let kept = self.reduced_dims(mask);
@@ -229,17 +229,17 @@ impl Array {
         if keepdim { Ok((out, indices)) } else { Ok((out.drop_axes(mask)?, indices.drop_axes(mask)?)) }
     }
 
-    /// What PyTorch's kernel holds meanwhile. Sums are accumulated in another type than extrema.
+    /// Allocates the scratch that PyTorch's kernel holds during a reduction. Sums are accumulated in another type than extrema.
     fn reduction_scratch(&self, op: ReduceOp, axes: u8) -> Result<Option<Scratch>> {
         let extremum = matches!(op, ReduceOp::Max | ReduceOp::Min);
         let partial = if extremum { self.dtype() } else { self.dtype().accumulator() };
         Scratch::new(self, axes, partial.size() as usize)
     }
 
-    /// Summed down to `dims`, undoing a broadcast: this very array when there is nothing to sum.
+    /// Sums down to `dims`, which undoes a broadcast. Returns the same array if there is nothing to sum.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `dims` does not broadcast to this shape.
+    /// [`Error::Shape`] if `dims` does not broadcast to this shape.
     pub(crate) fn sum_to(&self, dims: &[usize]) -> Result<Self> {
         if self.dims() == dims {
             return Ok(self.clone());
@@ -249,7 +249,7 @@ impl Array {
         let axes: smallvec::SmallVec<[usize; 6]> =
             (0..self.rank()).filter(|&i| i < lead || (dims[i - lead] == 1 && self.dims()[i] != 1)).collect();
         let summed = if axes.is_empty() { self.clone() } else { self.reduce(ReduceOp::Sum, &axes, true)? };
-        // Leading dimensions are dropped by a view.
+        // A view drops the leading dimensions.
         let viewed = summed.view(dims)?;
         Ok(if lead > 0 { viewed.keeping_base() } else { viewed })
     }
@@ -281,12 +281,12 @@ impl Array {
     /// `self @ rhs` for matrices (`[m, k] @ [k, n]`) or batches of them (`[b, m, k] @ [b, k, n]`).
     ///
     /// # Errors
-    /// [`Error::Shape`] when they do not fit; as [`Array::empty`].
+    /// [`Error::Shape`] if they do not fit; as [`Array::empty`].
     pub fn matmul(&self, rhs: &Array) -> Result<Self> {
         self.matmul_with(rhs, MatmulOptions::default())
     }
 
-    /// As [`Array::matmul`], with an epilogue. Allocates the result first, then the workspaces that the profile asks for.
+    /// As [`Array::matmul`], with options. Allocates the result first, then the workspaces of the profile.
     pub fn matmul_with(&self, rhs: &Array, options: MatmulOptions<'_>) -> Result<Self> {
         self.check_partner("matmul", rhs)?;
         let misfit = || Error::shape("matmul", format!("{:?} @ {:?}", self.dims(), rhs.dims()));
@@ -302,7 +302,8 @@ impl Array {
         let dims = [a.dims()[0], m, n];
         let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
         let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
-        // PyTorch hands a product with a bias to cuBLASLt unless the second matrix is a single row or column; older releases not of a single row either.
+        // PyTorch gives a product with a bias to cuBLASLt unless the second matrix is a single row or column. Older releases also exclude a first
+        // matrix of a single row.
         let several = m > 1 || self.device().profile().one_row_has_epilogue;
         let epilogue = options.bias.is_some() && k > 1 && n > 1 && several;
         let kind = if epilogue { WorkspaceKind::GemmEpilogue } else { WorkspaceKind::Gemm };
@@ -320,14 +321,15 @@ impl Array {
         Ok(out)
     }
 
-    /// A batch of matrices of which each has a stride of 1, as BLAS wants them; copied where this one has not.
+    /// Returns a batch of matrices with a stride of 1 in each matrix, as BLAS requires. Copies if this batch has none.
     fn with_unit_stride(&self) -> Result<Self> {
         let (d, s) = (self.dims(), self.layout().strides());
         let fits = s[1] == 1 || s[2] == 1 || d[1] <= 1 || d[2] <= 1;
         if fits { Ok(self.clone()) } else { context::within("clone", || self.copied()) }
     }
 
-    /// The type of a result of both, of which either may be converted (PyTorch's `result_type`): a scalar does not widen floats that are none.
+    /// Type of the result of two operands, each of which may be converted (PyTorch's `result_type`). A scalar does not widen floats that are
+    /// not scalars.
     ///
     /// # Errors
     /// [`Error::DeviceMismatch`]; [`Error::DType`] for types that do not meet.

@@ -1,11 +1,11 @@
-//! Element types as the host knows them.
+//! Element types on the host.
 
 use bytemuck::Pod;
 use half::{bf16, f16};
 
 use crate::dtype::DType;
 
-/// A host type with an element type of its own. Masks are read as `u8`.
+/// A host type that corresponds to an element type. Masks are read as `u8`.
 pub trait HostElement: Pod + Send + Sync {
     /// The element type.
     const DTYPE: DType;

@@ -1,9 +1,9 @@
-//! What PyTorch's reductions allocate besides their result.
+//! Temporaries of PyTorch's reductions.
 //!
-//! When a group is large and there are few of them, several thread blocks work on one group and meet in global memory: a buffer of partial
-//! values and a counter per block column, taken from the allocator for the length of the kernel. Whether and how large follows from how the
-//! kernel's grid is laid out (`ReduceConfig` in PyTorch's `Reduce.cuh`), which is retraced here; the sizes agree with those recorded from
-//! the unmodified wheel (bias gradients of products and convolutions, sums, norms).
+//! If groups are large and few, several thread blocks work on one group and combine their results in global memory: a buffer of partial
+//! values, and a counter per block column. The allocator gives both for the duration of the kernel. Their sizes, and whether they exist,
+//! follow from the layout of the kernel's grid (`ReduceConfig` in PyTorch's `Reduce.cuh`), which is computed again here. The sizes agree
+//! with those recorded from the unmodified wheel (bias gradients of products and convolutions, sums, norms).
 
 use smallvec::SmallVec;
 
@@ -13,26 +13,26 @@ use crate::error::Result;
 use crate::layout::Layout;
 use crate::profile::Multiprocessors;
 
-/// Threads of a block at most.
+/// Most threads of a block.
 const MAX_THREADS: usize = 512;
 const WARP: usize = 32;
-/// Elements that a thread reads or writes at once, where alignment allows.
+/// Elements that a thread reads or writes at one time, if alignment allows.
 const VECTOR: usize = 4;
-/// A thread gets at least this many values when a group is divided among blocks...
+/// Fewest values per thread when a group is divided among blocks.
 const MIN_VALUES_PER_THREAD: usize = 16;
-/// ...which is done only from this many on.
+/// Fewest values per thread from which a group is divided.
 const MAX_VALUES_PER_THREAD: usize = 256;
 
-/// A reduction's temporaries. They live as long as this.
+/// Temporaries of a reduction. Dropping this frees them.
 pub(super) struct Scratch {
-    // Freed in this order.
+    // The fields are freed in this order.
     _semaphores: Array,
     _buffer: Array,
 }
 
 impl Scratch {
-    /// Allocates what PyTorch would for reducing `axes` of `x`, under a profile that stands for it; `partial_bytes` is the size of a partial
-    /// value.
+    /// Allocates the temporaries of PyTorch's reduction over `axes` of `x`, if the profile stands for PyTorch. `partial_bytes` is the size
+    /// of a partial value.
     pub(super) fn new(x: &Array, axes: u8, partial_bytes: usize) -> Result<Option<Self>> {
         let Some(gpu) = x.device().profile().multiprocessors else { return Ok(None) };
         let Some(sizes) = sizes(x.layout(), x.offset, axes, partial_bytes, gpu) else { return Ok(None) };
@@ -96,8 +96,8 @@ fn sizes(layout: &Layout, offset: usize, axes: u8, partial_bytes: usize, gpu: Mu
     (blocks > 1).then(|| Sizes { buffer: partial_bytes * outputs * blocks * lanes, semaphores: 4 * columns })
 }
 
-/// The dimensions in the order in which the kernel's loop takes them: reduced ones first, then by stride, neighbours joined where
-/// their elements follow each other.
+/// Returns the dimensions in the order of the kernel's loop: reduced dimensions first, then by stride. Neighbours are joined if their
+/// elements follow each other.
 fn loop_dims(layout: &Layout, axes: u8) -> SmallVec<[Dim; 6]> {
     let reduced = |i: usize| axes >> i & 1 == 1;
     let mut dims: SmallVec<[Dim; 6]> = SmallVec::new();
@@ -138,7 +138,7 @@ fn loop_dims(layout: &Layout, axes: u8) -> SmallVec<[Dim; 6]> {
     joined
 }
 
-/// 1 when `a` belongs behind `b` in the loop, -1 when before, 0 when it does not matter.
+/// Returns 1 if `a` belongs after `b` in the loop, -1 if before, and 0 if the order does not matter.
 fn order(a: &Dim, b: &Dim) -> i8 {
     if (a.out == 0) != (b.out == 0) {
         return if b.out == 0 { 1 } else { -1 };
@@ -158,7 +158,7 @@ fn follows(last: &Dim, next: &Dim) -> bool {
     last.size * last.out == next.out && last.size * last.input == next.input
 }
 
-/// Neighbouring results that a thread makes at once.
+/// Number of neighbouring results that a thread makes at one time.
 fn output_vector(dims: &[Dim], reduced: usize, offset: usize) -> usize {
     let others = dims.iter().enumerate().filter(|(i, _)| *i != reduced).map(|(_, d)| d.input);
     [offset, dims[reduced].size].into_iter().chain(others).fold(VECTOR, |mut vector, n| {
@@ -169,7 +169,7 @@ fn output_vector(dims: &[Dim], reduced: usize, offset: usize) -> usize {
     })
 }
 
-/// Width and height of a thread block for `across` values side by side and `down` below each other.
+/// Returns width and height of a thread block for `across` values side by side and `down` values one below the other.
 fn block(across: usize, down: usize, max_threads: usize) -> (usize, usize) {
     let fitting = |n: usize| if n < max_threads { last_power_of_two(n) } else { max_threads };
     let (across, down) = (fitting(across), fitting(down));

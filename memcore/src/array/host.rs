@@ -1,4 +1,4 @@
-//! Between an array and values of the host.
+//! Copies values between an array and the host.
 
 use half::{bf16, f16};
 
@@ -11,7 +11,7 @@ impl Array {
     /// Overwrites the elements with host values in row-major order. The array must be contiguous.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the number of values does not fit or the array has gaps; [`Error::DType`] for another type.
+    /// [`Error::Shape`] if the number of values does not fit or the array has gaps; [`Error::DType`] for another type.
     pub fn write<T: HostElement>(&self, values: &[T]) -> Result<()> {
         self.expect_host::<T>("write")?;
         if values.len() != self.numel() || !self.layout.is_contiguous() {
@@ -21,10 +21,10 @@ impl Array {
         self.device().upload(bytemuck::cast_slice(values), self.operand().region)
     }
 
-    /// The values on the host, in row-major order.
+    /// Returns the values on the host, in row-major order.
     ///
     /// # Errors
-    /// [`Error::NoValues`] on a device that computes nothing; [`Error::DType`] for another type; the backend's.
+    /// [`Error::NoValues`] on a device that computes nothing; [`Error::DType`] for another type; errors of the backend.
     pub fn to_vec<T: HostElement>(&self) -> Result<Vec<T>> {
         self.expect_host::<T>("to_vec")?;
         if !self.device().computes() {
@@ -36,7 +36,7 @@ impl Array {
         Ok(values)
     }
 
-    /// The values on the host as f64, whatever their type.
+    /// Returns the values on the host as f64, whatever their type.
     pub fn to_f64(&self) -> Result<Vec<f64>> {
         fn read<T: HostElement>(array: &Array, convert: impl Fn(T) -> f64) -> Result<Vec<f64>> {
             Ok(array.to_vec::<T>()?.into_iter().map(convert).collect())
@@ -53,7 +53,7 @@ impl Array {
         }
     }
 
-    /// The values as numbers, in row-major order. Takes no memory on the device, whatever the strides are.
+    /// Returns the values as numbers, in row-major order. Takes no memory on the device, whatever the strides are.
     ///
     /// # Errors
     /// As [`Array::to_bytes`].
@@ -93,7 +93,7 @@ fn converted<T>(values: &[f64], convert: impl Fn(f64) -> T) -> Vec<T> {
     values.iter().map(|&value| convert(value)).collect()
 }
 
-/// Elements of this type, as numbers.
+/// Reads bytes as elements of a type, and returns them as numbers.
 #[doc(hidden)]
 pub fn decoded(bytes: &[u8], dtype: DType) -> Vec<f64> {
     fn read<const N: usize>(bytes: &[u8], convert: impl Fn([u8; N]) -> f64) -> Vec<f64> {

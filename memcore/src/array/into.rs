@@ -1,4 +1,4 @@
-//! Computing into memory that is already there: where PyTorch holds temporaries in another order than results would be made in.
+//! Computations into existing memory, needed where PyTorch makes its temporaries in another order than that of their computation.
 
 use super::Array;
 use crate::backend::kernel::{Binary, BinaryOp, Reduce, ReduceOp, Select, Unary, UnaryOp};
@@ -8,7 +8,7 @@ impl Array {
     /// `out = op(self)`.
     ///
     /// # Errors
-    /// [`Error::InvalidCall`](crate::Error::InvalidCall) when `out` has other sizes or another type; the backend's.
+    /// [`Error::InvalidCall`](crate::Error::InvalidCall) if `out` has other sizes or another type; errors of the backend.
     pub(crate) fn unary_into(&self, op: UnaryOp, out: &Array) -> Result<()> {
         out.launch_in_place(Unary { op, x: self.operand(), out: out.operand() })
     }
@@ -27,7 +27,7 @@ impl Array {
         out.launch_in_place(Select { mask, on_true, on_false, out: out.operand() })
     }
 
-    /// `op` over the axes in which `out`, of the same rank, has size 1.
+    /// Reduces by `op` over the axes in which `out`, of the same rank, has size 1.
     pub(crate) fn reduce_axes_into(&self, op: ReduceOp, out: &Array) -> Result<()> {
         let axes = out.dims().iter().enumerate().fold(0, |mask, (i, &d)| if d == 1 { mask | 1 << i } else { mask });
         out.launch_in_place(Reduce { op, axes, x: self.operand(), out: out.operand(), indices: None })

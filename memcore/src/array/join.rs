@@ -1,4 +1,4 @@
-//! Several arrays as one.
+//! Joins several arrays into one.
 
 use std::borrow::Borrow;
 
@@ -9,10 +9,11 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 impl Array {
-    /// The parts one after the other along `axis`, in a copy of the type in which theirs meet. Channels lie innermost where they do in all parts.
+    /// Copies the parts one after the other along `axis`, in their common type. Channels are innermost if they are so in all parts.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there is none or their other sizes differ, [`Error::DType`] for types that do not meet; as [`Array::empty`].
+    /// [`Error::Shape`] if there are no parts or their other sizes differ; [`Error::DType`] for types without a common type; as
+    /// [`Array::empty`].
     pub fn cat<A: Borrow<Array>>(parts: &[A], axis: usize) -> Result<Self> {
         let parts = || parts.iter().map(Borrow::borrow);
         let Some(first) = parts().next() else { return Err(Error::shape("cat", "of nothing")) };
@@ -44,10 +45,10 @@ impl Array {
     }
 }
 
-/// The type in which those of all parts meet, on one device.
+/// Returns the common type of all parts, which must be on one device.
 ///
 /// # Errors
-/// [`Error::DeviceMismatch`]; [`Error::DType`] for types that do not meet; [`Error::Shape`] for no parts.
+/// [`Error::DeviceMismatch`]; [`Error::DType`] for types without a common type; [`Error::Shape`] for no parts.
 pub(crate) fn common_type<'a>(op: &'static str, mut parts: impl Iterator<Item = &'a Array>) -> Result<DType> {
     let first = parts.next().ok_or_else(|| Error::shape(op, "of nothing"))?;
     parts.try_fold(first.dtype(), |dtype, part| {

@@ -1,4 +1,4 @@
-//! Values on a device: a storage and a view of it. An array knows nothing of history.
+//! Values on a device: a storage and a view of it. An array has no history.
 
 mod bytes;
 mod compute;
@@ -34,14 +34,14 @@ pub struct Array {
     storage: Arc<Storage>,
     dtype: DType,
     layout: Layout,
-    /// First element of the view, in elements from the start of the storage.
+    /// Offset of the first element of the view, in elements from the start of the storage.
     offset: usize,
-    /// Where PyTorch would make this a view that holds on to the tensor it is a view of: which tensor it is. Clones are the same one.
+    /// Identity of a view that holds its base in PyTorch; `None` for other arrays. Clones share it.
     view: Option<Arc<()>>,
 }
 
 impl Array {
-    /// Memory for `dims` elements; the contents are garbage.
+    /// Allocates memory for `dims` elements. The contents are uninitialised.
     ///
     /// # Errors
     /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or [`Error::Shape`](crate::Error::Shape) for sizes that overflow.
@@ -56,8 +56,8 @@ impl Array {
         Ok(Self { storage, dtype, layout, offset: 0, view: None })
     }
 
-    /// Sizes and a type, and memory that is there only between [`Storage::acquire`] and [`Storage::release`]: what a sharded parameter is
-    /// gathered into. A kernel that is given it without its memory is refused.
+    /// Makes an array of these sizes and type whose memory exists only between [`Storage::acquire`] and [`Storage::release`]. A sharded
+    /// parameter is gathered into it. A kernel that receives it without its memory is refused.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::Error::Shape) for sizes that overflow.
@@ -68,14 +68,16 @@ impl Array {
         Ok(Self { storage: Arc::new(storage), dtype, layout, offset: 0, view: None })
     }
 
-    /// Memory for an elementwise result of these operands, which are broadcast to `dims`; laid out as they are.
+    /// Allocates memory for an elementwise result of these operands, which are broadcast to `dims`. The result is laid out as the operands
+    /// are.
     pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
         let layout = Layout::elementwise(dims, operands)?;
         let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
         Ok(Self { storage, dtype, layout, offset: 0, view: None })
     }
 
-    /// Memory for `dims` elements of the type of `like`, with channels innermost where they are so in `like` (PyTorch's `suggest_memory_format`).
+    /// Allocates memory for `dims` elements of the type of `like`, with channels innermost if they are so in `like` (PyTorch's
+    /// `suggest_memory_format`).
     pub(crate) fn empty_in_format(like: &Array, dims: &[usize]) -> Result<Self> {
         match *dims {
             [n, c, h, w] if like.layout.is_channels_last() => {
@@ -85,50 +87,50 @@ impl Array {
         }
     }
 
-    /// A scalar that holds the memory of `dims` elements: what PyTorch's `mse_loss` returns, which reduces in place
-    /// and shrinks the result without giving memory back.
+    /// Turns the array into a scalar that still holds the memory of `dims` elements, as the result of PyTorch's `mse_loss` does: it is
+    /// reduced in place and shrunk, without giving memory back.
     pub(crate) fn into_scalar(self) -> Self {
         Self { layout: Layout::scalar(), ..self }
     }
 
-    /// Every element `value`.
+    /// Makes an array whose elements are all `value`.
     pub fn full(device: &Device, dims: &[usize], dtype: DType, value: f64) -> Result<Self> {
         let out = Self::empty(device, dims, dtype)?;
         out.fill_(value)?;
         Ok(out)
     }
 
-    /// Every element 0.
+    /// Makes an array whose elements are all 0.
     pub fn zeros(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
         Self::full(device, dims, dtype, 0.0)
     }
 
-    /// Every element 1.
+    /// Makes an array whose elements are all 1.
     pub fn ones(device: &Device, dims: &[usize], dtype: DType) -> Result<Self> {
         Self::full(device, dims, dtype, 1.0)
     }
 
-    /// Uninitialised memory of the same sizes and type.
+    /// Allocates uninitialised memory of the same sizes and type.
     pub fn empty_like(&self) -> Result<Self> {
         Self::empty(self.device(), self.dims(), self.dtype)
     }
 
-    /// Zeros of the same sizes and type.
+    /// Makes zeros of the same sizes and type.
     pub fn zeros_like(&self) -> Result<Self> {
         Self::zeros(self.device(), self.dims(), self.dtype)
     }
 
-    /// Host values, in row-major order, on the device.
+    /// Copies host values, in row-major order, to the device.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) when the number of values does not fit; as [`Array::empty`] otherwise.
+    /// [`Error::Shape`](crate::Error::Shape) if the number of values does not fit; as [`Array::empty`] otherwise.
     pub fn from_slice<T: HostElement>(device: &Device, dims: &[usize], values: &[T]) -> Result<Self> {
         let out = Self::empty(device, dims, T::DTYPE)?;
         out.write(values)?;
         Ok(out)
     }
 
-    /// Values uniform in `[low, high)`, drawn on the device from its generator.
+    /// Draws values uniformly from `[low, high)`, on the device from its generator.
     pub fn uniform(device: &Device, dims: &[usize], dtype: DType, low: f64, high: f64) -> Result<Self> {
         let out = Self::empty(device, dims, dtype)?;
         out.uniform_(low, high)?;
@@ -146,7 +148,7 @@ impl Array {
         self.launch_in_place(Fill { value, out: self.operand() })
     }
 
-    /// The device that holds it.
+    /// The device that holds the array.
     pub fn device(&self) -> &Device {
         self.storage.device()
     }
@@ -166,7 +168,7 @@ impl Array {
         self.layout.numel()
     }
 
-    /// Bytes of the elements of the view (not of the storage behind it).
+    /// Bytes of the view's elements, which may be fewer than those of the storage.
     pub fn nbytes(&self) -> u64 {
         self.numel() as u64 * self.dtype.size()
     }
@@ -181,31 +183,32 @@ impl Array {
         &self.layout
     }
 
-    /// The memory behind it.
+    /// The storage that holds the elements.
     pub fn storage(&self) -> &Arc<Storage> {
         &self.storage
     }
 
-    /// Says what the memory is for.
+    /// Sets the category of the memory.
     #[must_use]
     pub fn with_category(self, category: Category) -> Self {
         self.storage.set_category(category);
         self
     }
 
-    /// Whether nobody else holds the memory, so that it may be overwritten or kept.
+    /// True if no other array holds the memory, so that it may be overwritten or kept.
     pub(crate) fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.storage) == 1
     }
 
-    /// Marks what a view operator gave. In PyTorch such a tensor holds on to its base, so that its memory never counts as unshared, not even when
-    /// nobody else holds the base.
+    /// Marks the result of a view operator. In PyTorch such a tensor holds its base, so that its memory never counts as unshared, even if nothing
+    /// else holds the base.
     pub(crate) fn keeping_base(self) -> Self {
         Self { view: Some(Arc::new(())), ..self }
     }
 
-    /// Whether a leaf may keep it as its gradient: nobody else holds the memory, or this is a view that nobody else holds, which PyTorch keeps whoever
-    /// holds its base. Parts of one memory are kept by several leaves where they do not overlap. (PyTorch lets them overlap.)
+    /// True if a leaf may keep the array as its gradient: nothing else holds the memory, or this is a view that nothing else holds. PyTorch keeps
+    /// such a view, even if its base is held elsewhere. Several leaves keep parts of one memory if the parts do not overlap. (PyTorch allows
+    /// overlaps.)
     pub(crate) fn is_for_keeping(&self) -> bool {
         let alone = |tensor: &Arc<()>| Arc::strong_count(tensor) == 1;
         self.is_unshared()
@@ -213,16 +216,16 @@ impl Array {
                 && self.storage.claim(self.offset..self.offset + self.layout.span())
     }
 
-    /// Whether another gradient may be added in place: nobody else holds the memory, and it is laid out without gaps.
+    /// True if another gradient may be added in place: nothing else holds the memory, and it is laid out without gaps.
     pub(crate) fn takes_sum_in_place(&self) -> bool {
         self.is_unshared() && self.view.is_none() && self.layout.is_dense()
     }
 
-    /// The array as a kernel's operand.
+    /// Describes the array as a kernel's operand.
     pub fn operand(&self) -> Operand {
         let region = self.storage.region();
         let size = self.dtype.size();
-        // Memory that is not there has no parts: the call is refused for it.
+        // Released memory has no parts. A call with it is refused.
         let region = match region.len {
             0 => region,
             _ => region.part(self.offset as u64 * size, self.layout.span() as u64 * size),

@@ -1,4 +1,4 @@
-//! From one device to another.
+//! Copies an array from one device to another.
 
 use super::Array;
 use crate::context;
@@ -7,15 +7,15 @@ use crate::error::{Error, Result};
 use crate::memory::ScopeId;
 
 impl Array {
-    /// The values on another device; this very array on the same one.
+    /// Returns the values on another device, or the same array if it is on that device already.
     ///
-    /// The other device's memory is taken first. A view with gaps is made contiguous here before it moves, as PyTorch does between devices that
-    /// do not see each other's memory; anything else moves as it lies, strides and all. The bytes go through the host, and are counted on both
-    /// sides ([`Counters`](crate::device::Counters)). The two devices' locks are never held together.
+    /// The other device's memory is allocated first. A view with gaps is made contiguous here before it is copied, as PyTorch does between
+    /// devices without peer access. Any other array keeps its strides. The bytes go through the host, and are counted on both sides
+    /// ([`Counters`](crate::device::Counters)). The two devices' locks are never held at the same time.
     ///
     /// # Errors
-    /// [`Error::NoValues`] when one of the two computes nothing and the other does: there would be nothing to move, or nothing left of it; as
-    /// [`Array::empty`] on the other device; those of the backends.
+    /// [`Error::NoValues`] if one of the two devices computes nothing and the other one does: there would be no values to copy, or they
+    /// would be lost; as [`Array::empty`] on the other device; errors of the backends.
     pub fn to_device(&self, device: &Device) -> Result<Self> {
         if self.device().is_same(device) {
             return Ok(self.clone());
@@ -25,7 +25,7 @@ impl Array {
             return Err(Error::NoValues { device: without.name().into(), op: "to_device" });
         }
         let out = {
-            // Scopes are numbered by each device's own ledger.
+            // Each device's own ledger numbers the scopes.
             let _scope = context::scope(ScopeId::default());
             Self::empty_for(device, self.dims(), &[self.layout()], self.dtype())?
         };

@@ -1,4 +1,4 @@
-//! Views: other sizes and strides over the same memory. None of these allocates, except where it says so.
+//! Views: other sizes and strides over the same memory. No function here allocates, except where its comment says so.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ impl Array {
         }
     }
 
-    /// How many elements after the first one of `base`, of the same memory, this one begins.
+    /// Number of elements between the first element of `base`, which has the same memory, and the first element of this array.
     pub(crate) fn start_after(&self, base: &Array) -> usize {
         self.offset.saturating_sub(base.offset)
     }
 
-    /// Elements of this memory in a layout of their own, `start` elements after the first one.
+    /// Returns elements of this memory in the given layout, `start` elements after the first one.
     ///
     /// # Errors
-    /// [`Error::Shape`] where they would lie beyond what this array covers.
+    /// [`Error::Shape`] if they would reach beyond the memory that this array covers.
     pub(crate) fn part(&self, layout: &Layout, start: usize) -> Result<Self> {
         if start + layout.span() > self.layout.span() {
             return Err(Error::shape("as_strided", format!("{layout:?} from {start} on in {:?}", self.layout)));
@@ -35,10 +35,10 @@ impl Array {
         Ok(self.with_layout(*layout, start))
     }
 
-    /// The same elements with other sizes.
+    /// Returns the same elements with other sizes.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the counts differ or the strides do not allow it (see [`Array::reshape`]).
+    /// [`Error::Shape`] if the counts differ or the strides do not allow a view (see [`Array::reshape`]).
     pub fn view(&self, dims: &[usize]) -> Result<Self> {
         let layout = self.layout.viewed(dims).ok_or_else(|| {
             Error::shape("view", format!("{:?} cannot be viewed as {dims:?} without a copy", self.layout))
@@ -46,10 +46,11 @@ impl Array {
         Ok(self.with_layout(layout, 0))
     }
 
-    /// Bytes that lie together, understood as elements of another type.
+    /// Reads contiguous bytes as elements of another type.
     ///
     /// # Errors
-    /// [`Error::Shape`] for elements of more than a byte, with gaps between them, or of which there are none of the other type there.
+    /// [`Error::Shape`] for elements larger than a byte, for gaps between them, or if they do not start and end at an element of the other
+    /// type.
     pub(crate) fn of_type(&self, dtype: DType) -> Result<Self> {
         let size = dtype.size() as usize;
         let whole = self.offset.is_multiple_of(size) && self.numel().is_multiple_of(size);
@@ -61,10 +62,10 @@ impl Array {
         Ok(Self { dtype, offset: self.offset / size, ..self.with_layout(layout, 0) })
     }
 
-    /// The same elements with other sizes, copied where a view is not possible.
+    /// Returns the same elements with other sizes. Copies if a view is not possible.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the counts differ; as [`Array::empty`] for the copy.
+    /// [`Error::Shape`] if the counts differ; as [`Array::empty`] for the copy.
     pub fn reshape(&self, dims: &[usize]) -> Result<Self> {
         match self.layout.viewed(dims) {
             Some(layout) => Ok(self.with_layout(layout, 0)),
@@ -72,7 +73,7 @@ impl Array {
         }
     }
 
-    /// Dimensions `a` and `b` exchanged.
+    /// Exchanges dimensions `a` and `b`.
     ///
     /// # Errors
     /// [`Error::Shape`] for an axis that does not exist.
@@ -81,7 +82,7 @@ impl Array {
         Ok(self.with_layout(self.layout.transposed(a, b), 0))
     }
 
-    /// A matrix with rows and columns exchanged (for more dimensions: the last two).
+    /// Exchanges rows and columns of a matrix (with more dimensions: the last two).
     ///
     /// # Errors
     /// [`Error::Shape`] for fewer than two dimensions.
@@ -92,18 +93,18 @@ impl Array {
         }
     }
 
-    /// The dimensions in the order of `axes`.
+    /// Returns the dimensions in the order of `axes`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when `axes` is not a permutation.
+    /// [`Error::Shape`] if `axes` is not a permutation.
     pub fn permute(&self, axes: &[usize]) -> Result<Self> {
         Ok(self.with_layout(self.layout.permuted(axes)?, 0))
     }
 
-    /// `len` indices of dimension `axis` from `start` on.
+    /// Returns `len` indices of dimension `axis`, starting at `start`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when they do not exist.
+    /// [`Error::Shape`] if they do not exist.
     pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Result<Self> {
         self.check_axis("narrow", axis)?;
         if start.checked_add(len).is_none_or(|end| end > self.dims()[axis]) {
@@ -113,7 +114,7 @@ impl Array {
         Ok(self.with_layout(layout, offset))
     }
 
-    /// Every `step`-th index of dimension `axis`, from the first one on.
+    /// Returns every `step`-th index of dimension `axis`, starting at the first.
     ///
     /// # Errors
     /// [`Error::Shape`] for an axis that does not exist, and for a step of 0.
@@ -128,47 +129,47 @@ impl Array {
         Ok(self.with_layout(Layout::strided(&dims, &strides)?, 0))
     }
 
-    /// The dimensions in the order in which they lie in memory, the outermost first.
+    /// Returns the dimensions in their order in memory, the outermost first.
     pub(crate) fn in_memory_order(&self) -> Result<Self> {
         self.permute(&self.memory_order())
     }
 
-    /// The dimensions from that of the largest stride to that of the smallest.
+    /// Axes sorted by stride, the largest first.
     pub(crate) fn memory_order(&self) -> smallvec::SmallVec<[usize; 6]> {
         let mut axes: smallvec::SmallVec<[usize; 6]> = (0..self.rank()).collect();
         axes.sort_by_key(|&axis| std::cmp::Reverse(self.layout.strides()[axis]));
         axes
     }
 
-    /// Index `index` of dimension `axis`, which disappears.
+    /// Returns index `index` of dimension `axis`, which disappears.
     ///
     /// # Errors
-    /// [`Error::Shape`] when it does not exist.
+    /// [`Error::Shape`] if it does not exist.
     pub fn select(&self, axis: usize, index: usize) -> Result<Self> {
         let part = self.narrow(axis, index, 1)?;
         Ok(part.with_layout(part.layout.without_axis(axis), 0))
     }
 
-    /// The elements repeated to larger sizes, with strides of 0.
+    /// Repeats the elements to larger sizes, with strides of 0.
     ///
     /// # Errors
-    /// [`Error::Shape`] when the sizes do not fit.
+    /// [`Error::Shape`] if the sizes do not fit.
     pub fn broadcast_to(&self, dims: &[usize]) -> Result<Self> {
         Ok(self.with_layout(self.layout.broadcast_to(dims)?, 0))
     }
 
-    /// A dimension of size 1 before `axis`.
+    /// Adds a dimension of size 1 before `axis`.
     ///
     /// # Errors
-    /// [`Error::Shape`] when there would be too many.
+    /// [`Error::Shape`] if there would be too many.
     pub fn unsqueeze(&self, axis: usize) -> Result<Self> {
         Ok(self.with_layout(self.layout.unsqueezed(axis)?, 0))
     }
 
-    /// Without dimension `axis`, whose size must be 1.
+    /// Removes dimension `axis`, whose size must be 1.
     ///
     /// # Errors
-    /// [`Error::Shape`] when it is not.
+    /// [`Error::Shape`] if it is not.
     pub fn squeeze(&self, axis: usize) -> Result<Self> {
         self.check_axis("squeeze", axis)?;
         if self.dims()[axis] != 1 {
@@ -177,7 +178,7 @@ impl Array {
         Ok(self.with_layout(self.layout.without_axis(axis), 0))
     }
 
-    /// This array where it is contiguous, a copy of it where not.
+    /// Returns the same array if it is contiguous, else a contiguous copy.
     ///
     /// # Errors
     /// As [`Array::empty`] for the copy.

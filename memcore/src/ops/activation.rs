@@ -1,6 +1,6 @@
 //! Activation functions: one argument, one gradient kernel each.
 //!
-//! relu, sigmoid and tanh save their *result*; the others save their *input* (as PyTorch: `golden/saved.json`).
+//! relu, sigmoid and tanh save their *result*; the others save their *input*, as PyTorch's do (`golden/saved.json`).
 
 use smallvec::smallvec;
 
@@ -11,10 +11,10 @@ use crate::backend::kernel::{UnaryGradOp, UnaryOp};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// Which of the two values an activation's gradient is computed from.
+/// The value from which an activation's gradient is computed.
 enum Saves {
     Input,
-    /// The input, and beside it what PyTorch's operator gives as a second result, which is empty on a GPU: nothing is saved before it ran.
+    /// The input, and a second result of PyTorch's operator, which is empty on a GPU. Nothing is saved before the operator has run.
     InputAndBuffer,
     Result,
 }
@@ -43,11 +43,11 @@ pub fn softplus(x: &Tensor) -> Result<Tensor> {
     activation(&x, UnaryOp::Softplus, gradient, Saves::Input)
 }
 
-/// [`relu`] in the memory of its input: `nn.ReLU(inplace=True)`. Saves its result, which is that memory. `x` itself must not be used any
-/// more, only what is returned; whoever saved `x` before fails in its backward, as in PyTorch.
+/// [`relu`] in the memory of its input: `nn.ReLU(inplace=True)`. Saves its result, which is that memory. Use only the returned tensor
+/// afterwards, not `x`. An operator that saved `x` before fails in its backward, as in PyTorch.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a leaf that wants a gradient; those of the device.
+/// [`Error::Invalid`] for a leaf that requires a gradient; errors of the device.
 pub fn relu_(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("relu_");
     x.may_change_in_place("relu_")?;
@@ -59,8 +59,8 @@ pub fn relu_(x: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// An activation in the memory of its input, under the conditions of [`relu_`]. It saves a copy of its input, so that no memory is spared where a
-/// gradient is wanted.
+/// An activation in the memory of its input, under the conditions of [`relu_`]. Saves a copy of its input, so that it spares no memory if a
+/// gradient is required.
 fn in_place(x: &Tensor, op: UnaryOp, gradient: ActivationBackward) -> Result<Tensor> {
     let name = gradient.op;
     let _op = context::op(name);
@@ -76,8 +76,8 @@ fn in_place(x: &Tensor, op: UnaryOp, gradient: ActivationBackward) -> Result<Ten
     })
 }
 
-/// [`relu6`] in the memory of its input, under the conditions of [`relu_`]: `nn.ReLU6(inplace=True)`. Saves a copy of its input, so that no
-/// memory is spared where a gradient is wanted.
+/// [`relu6`] in the memory of its input, under the conditions of [`relu_`]: `nn.ReLU6(inplace=True)`. Saves a copy of its input, so that it
+/// spares no memory if a gradient is required.
 pub fn relu6_(x: &Tensor) -> Result<Tensor> {
     let kind = UnaryGradOp::Hardtanh { min: 0.0, max: 6.0 };
     let gradient = ActivationBackward::new("hardtanh_", "hardtanh_backward", "HardtanhBackward0", kind);
@@ -100,7 +100,7 @@ pub fn hardswish_(x: &Tensor) -> Result<Tensor> {
 /// [`leaky_relu`] in the memory of its input, under the conditions of [`relu_`]. Saves its result, which is that memory.
 ///
 /// # Errors
-/// As [`relu_`], and [`Error::Invalid`] for a slope that is not positive, of which a result does not tell the input's sign.
+/// As [`relu_`], and [`Error::Invalid`] for a slope that is not positive: then the result does not tell the sign of the input.
 pub fn leaky_relu_(x: &Tensor, slope: f64) -> Result<Tensor> {
     let _op = context::op("leaky_relu_");
     x.may_change_in_place("leaky_relu_")?;
@@ -140,7 +140,7 @@ impl Function for ActivationBackward {
         let _op = context::op(self.gradient_op);
         let out = Array::unary_grad(self.gradient, &value, grad)?;
         drop(value);
-        // What a recomputation gave goes before the incoming gradient does.
+        // A recomputed value is freed before the incoming gradient.
         saved.done();
         Ok(smallvec![Some(out)])
     }

@@ -1,4 +1,4 @@
-//! Attention, written out in operators and fused.
+//! Attention: written out in operators, and fused.
 //!
 //! Queries are `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`; query head `i` reads key and value head `i/(h/hk)`.
 
@@ -26,7 +26,7 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// The mask of causal attention for [`attention_eager`], a bool `[t, t]`: true above the diagonal, where the future is hidden.
+/// Makes the mask of causal attention for [`attention_eager`]: a bool `[t, t]`, true above the diagonal, where the future is hidden.
 pub fn causal_mask(device: &Device, t: usize) -> Result<Array> {
     let mask = Array::empty(device, &[t, t], DType::Bool)?;
     let hidden: Vec<u8> = (0..t * t).map(|i| u8::from(i % t > i / t)).collect();
@@ -34,13 +34,13 @@ pub fn causal_mask(device: &Device, t: usize) -> Result<Array> {
     Ok(mask)
 }
 
-/// `dropout(softmax(q @ kᵀ/√d, hidden where mask)) @ v`, operator by operator, as models write it out: the score matrix exists,
-/// and several of its size are kept. `mask` is a bool, true where hidden, broadcastable to `[b, h, t, s]`.
+/// `dropout(softmax(q @ kᵀ/√d, hidden where mask)) @ v`, operator by operator, as models write it out. The score matrix exists, and several
+/// tensors of its size are kept. `mask` is a bool, true where hidden, broadcastable to `[b, h, t, s]`.
 ///
-/// Keys and values of fewer heads are repeated first, as a copy. `p` is the probability of dropping a weight in training.
+/// Keys and values with fewer heads are repeated first, as a copy. `p` is the probability of dropping a weight in training.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; those of the device.
+/// [`Error::Shape`] if the shapes do not fit; errors of the device.
 pub fn attention_eager(
     q: &Tensor,
     k: &Tensor,
@@ -52,8 +52,8 @@ pub fn attention_eager(
     Ok(attention_with_weights(q, k, v, mask, p, training)?.0)
 }
 
-/// As [`attention_eager`], with the weights that the values were multiplied with, `[b, h, t, s]`: a variable of programs that write
-/// attention out.
+/// As [`attention_eager`]. Also returns the weights that multiplied the values, `[b, h, t, s]`: programs that write attention out have them
+/// in a variable.
 pub fn attention_with_weights(
     q: &Tensor,
     k: &Tensor,
@@ -78,7 +78,7 @@ pub fn attention_with_weights(
     Ok((matmul(&dropped, &v)?, dropped))
 }
 
-/// Each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, copied unless `times` is 1.
+/// Repeats each head `times` times in a row: `[b, h, s, d]` gives `[b, h·times, s, d]`, a copy unless `times` is 1.
 fn repeat_heads(x: &Tensor, times: usize) -> Result<Tensor> {
     let [b, h, s, d] = *x.dims() else { return Err(four_dimensions("repeat_heads", x)) };
     if times == 1 {
@@ -92,7 +92,7 @@ fn four_dimensions(op: &'static str, x: &Tensor) -> Error {
     Error::shape(op, format!("{:?}: expected four dimensions", x.dims()))
 }
 
-/// Sizes that queries, keys and values agree on.
+/// Sizes on which queries, keys and values agree.
 #[derive(Clone, Copy)]
 struct Heads {
     d: usize,
@@ -114,31 +114,33 @@ impl Heads {
     }
 }
 
-/// How [`scaled_dot_product_attention`] computes.
+/// Options of [`scaled_dot_product_attention`].
 #[derive(Clone, Copy, Debug, Default)]
 pub struct AttentionOptions {
-    /// Factor of the scores; `1/√d` unless said.
+    /// Factor of the scores; `1/√d` if `None`.
     pub scale: Option<f64>,
     /// Position `i` sees keys `j ≤ i` only. Not together with a mask.
     pub causal: bool,
-    /// Probability of dropping a weight. Our kernels drop nothing; it decides what PyTorch's would take (flash keeps a generator state of its own).
+    /// Probability of dropping a weight. Our kernels drop nothing. The probability decides which memory PyTorch's kernel would take (flash keeps a
+    /// generator state of its own).
     pub dropout: f64,
 }
 
-/// PyTorch's flash kernel takes heads of widths that are multiples of this: others get zeros behind them first.
+/// PyTorch's flash kernel takes heads whose width is a multiple of this. Other heads are padded with zeros first.
 const FLASH_MULTIPLE: usize = 8;
 
 /// Attention in one kernel, without the score matrix: `[b, h, t, dv]`. Saves queries, keys, values, the result and the logarithm of each
-/// row's denominator, in f32; without a graph only flash attention makes those.
+/// row's denominator, in f32. Without a graph, only flash attention makes those logarithms.
 ///
-/// `mask` broadcasts to `[b, h, t, s]`: a bool, true where a key is seen (as PyTorch's, and the opposite of [`attention_eager`]'s), or
-/// numbers that are added to the scores, which may want a gradient (a learned bias).
+/// `mask` broadcasts to `[b, h, t, s]`. It is a bool, true where a key is seen (as PyTorch's mask, and the opposite of
+/// [`attention_eager`]'s), or numbers that are added to the scores. Such numbers may require a gradient (a learned bias).
 ///
 /// Under a PyTorch profile the temporaries are those of the kernel that PyTorch would take (see `Algorithm::of`): cuDNN's for 16-bit types on compute
-/// capability 9.0 and 10.0 where the profile has cuDNN, flash for 16-bit types without a mask, else the memory-efficient one. Where PyTorch has no fused kernel, it writes the scores out, and so do we.
+/// capability 9.0 and 10.0 if the profile has cuDNN, flash for 16-bit types without a mask, else the memory-efficient one. If PyTorch has no fused
+/// kernel, it writes the scores out, and so does this function.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for a mask with `causal`; those of the device.
+/// [`Error::Shape`] if the shapes do not fit; [`Error::Invalid`] for a mask with `causal`; errors of the device.
 pub fn scaled_dot_product_attention(
     q: &Tensor,
     k: &Tensor,
@@ -146,7 +148,7 @@ pub fn scaled_dot_product_attention(
     mask: Option<&Tensor>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    // A mask in autocast's type lives until the end.
+    // A mask in autocast's type stays alive until the end.
     let lowered =
         mask.map(|mask| if mask.dtype() == DType::Bool { Ok(mask.clone()) } else { lower(mask) }).transpose()?;
     let mask = lowered.as_ref();
@@ -183,8 +185,8 @@ pub fn scaled_dot_product_attention(
     fused(algorithm, [q, k, v], bias.as_ref(), scale, options)
 }
 
-/// A bias as the kernel is given it. One that wants a gradient is repeated for all `scores` first: the kernel gives the gradient of each, which is summed
-/// where the bias was repeated.
+/// Prepares a bias for the kernel. A bias that requires a gradient is repeated for all `scores` first: the kernel makes the gradient of each score,
+/// and the repetition's backward sums them.
 fn for_kernel(mut bias: Tensor, algorithm: Algorithm, scores: &[usize]) -> Result<Tensor> {
     if algorithm == Algorithm::Efficient {
         bias = with_aligned_rows(bias)?;
@@ -192,7 +194,7 @@ fn for_kernel(mut bias: Tensor, algorithm: Algorithm, scores: &[usize]) -> Resul
     if bias.requires_grad() { expand(&bias, scores) } else { Ok(bias) }
 }
 
-/// `x` with zeros behind its last dimension, up to `width`.
+/// Pads the last dimension of `x` with zeros to `width`.
 fn pad_last(x: &Tensor, width: usize) -> Result<Tensor> {
     let rank = x.rank();
     let mut borders: Dims = smallvec![0; rank];
@@ -201,7 +203,7 @@ fn pad_last(x: &Tensor, width: usize) -> Result<Tensor> {
     pad(x, &borders, 0.0)
 }
 
-/// A bias as PyTorch's memory-efficient kernel wants it: rows a multiple of 8 elements apart, a copy where they are not.
+/// Prepares a bias for PyTorch's memory-efficient kernel: its rows begin at multiples of 8 elements. Copies if they do not.
 fn with_aligned_rows(bias: Tensor) -> Result<Tensor> {
     let last = bias.rank() - 1;
     let keys = bias.dims()[last];
@@ -212,7 +214,7 @@ fn with_aligned_rows(bias: Tensor) -> Result<Tensor> {
     narrow(&wide, last, 0, keys)
 }
 
-/// By one kernel, which `algorithm` stands for.
+/// Computes attention by one kernel, which stands for `algorithm`.
 fn fused(
     algorithm: Algorithm,
     [q, k, v]: [&Tensor; 3],
@@ -263,7 +265,7 @@ fn fused(
     });
     drop(inner);
     drop(op);
-    // Where nobody saved them they go in the order of their making.
+    // Results that no node saved are freed in the order of their making.
     let _outer = context::op("scaled_dot_product_attention");
     drop(logsumexp);
     if algorithm != Algorithm::Flash {
@@ -273,7 +275,7 @@ fn fused(
     result
 }
 
-/// A mask as numbers to add: 0 where a bool says that a key is seen, −∞ elsewhere.
+/// Turns a mask into numbers to add: 0 where a bool says that a key is seen, −∞ elsewhere.
 fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     if mask.dtype() != DType::Bool {
         return Ok(mask.clone());
@@ -283,7 +285,7 @@ fn additive(mask: &Tensor, dtype: DType) -> Result<Tensor> {
     seen.select_by(mask.array(), &hidden).map(Tensor::from_array)
 }
 
-/// A mask as the kernel wants it, a view: `[b, h, t, s]`.
+/// Views a mask as `[b, h, t, s]` for the kernel.
 fn scores_shaped(bias: &Array, q: &Array, k: &Array) -> Result<Array> {
     let [b, h, t, s] = [q.dims()[0], q.dims()[1], q.dims()[2], k.dims()[2]];
     bias.broadcast_to(&[b, h, t, s])
@@ -301,9 +303,9 @@ impl Function for AttentionBackward {
         self.algorithm.node_name()
     }
 
-    /// One kernel for the gradients, whichever are wanted; that of the mask only where it is.
+    /// One kernel makes all gradients, whichever are required. Only the gradient of the mask is left out if it is not required.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        // In PyTorch's order, which is that of their names.
+        // In PyTorch's order, which is alphabetical by name.
         let bias = if self.masked { Some(saved.get(0)?) } else { None };
         let key = usize::from(self.masked);
         let [k, q, v] = [saved.get(key)?, saved.get(key + 1)?, saved.get(key + 2)?];

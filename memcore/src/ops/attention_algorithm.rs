@@ -1,47 +1,48 @@
-//! Whose kernel fused attention stands for: the one that PyTorch would take.
+//! Chooses the kernel that fused attention stands for: the one that PyTorch would take.
 //!
-//! Compared with PyTorch 2.11 (cuDNN 9.19) and 2.15 (9.26), asked (`_fused_sdp_choice`) for compute capability 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0, for
-//! heads of up to 320 elements.
+//! Compared with the answers of PyTorch 2.11 (cuDNN 9.19) and 2.15 (9.26) to `_fused_sdp_choice`, for compute capability 7.5, 8.0, 8.6, 8.9, 9.0,
+//! 10.0 and 12.0, and heads of up to 320 elements.
 
 use crate::array::Array;
 use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::profile::{CudnnAttention, Profile};
 
-/// Whose fused kernel.
+/// A kernel of fused attention.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Algorithm {
-    /// The backend's own: row sums, and the workspace that it asks for.
+    /// The backend's own kernel: row sums, and the workspace that it asks for.
     Native,
     /// PyTorch's memory-efficient attention.
     Efficient,
     /// PyTorch's flash attention.
     Flash,
-    /// cuDNN's, which PyTorch prefers on compute capability 9.0 and 10.0.
+    /// cuDNN's attention, which PyTorch prefers on compute capability 9.0 and 10.0.
     Cudnn,
 }
 
-/// Elements that a head has in flash attention and in cuDNN's at most.
+/// Most elements of a head in flash attention and in cuDNN's attention.
 const WIDEST: usize = 256;
 
-/// Elements up to which cuDNN takes heads of every kind, and the one pair of wider keys and values.
+/// Elements of a head up to which cuDNN takes heads of every kind. Below it, the one pair of wider keys and values.
 const NARROW_CUDNN: usize = 128;
 const NARROW_PAIR: [usize; 2] = [192, 128];
 
-/// Elements of a head up to which flash attention has a gradient, and one with dropout never, on cards of [little shared memory](has_little_shared_memory).
+/// Bounds of heads, in elements, for gradients of flash attention on cards of [little shared memory](has_little_shared_memory). Up to the first
+/// bound there is a gradient, up to the second there is none, and above it there is one without dropout only.
 const WIDEST_FLASH_GRADIENT: [usize; 2] = [192, 224];
 
-/// What a choice depends on.
+/// Inputs on which the choice depends.
 pub(super) struct Wanted<'a> {
     /// Queries `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`.
     pub(super) arrays: [&'a Array; 3],
-    /// What is added to the scores, or a bool.
+    /// Numbers that are added to the scores, or a bool.
     pub(super) mask: Option<&'a Array>,
-    /// Whether it wants a gradient.
+    /// True if the mask requires a gradient.
     pub(super) learned: bool,
     pub(super) causal: bool,
     pub(super) dropout: bool,
-    /// Whether there will be gradients.
+    /// True if a graph is recorded, so that gradients will be computed.
     pub(super) records: bool,
 }
 
@@ -50,12 +51,12 @@ impl Wanted<'_> {
         self.arrays[0].device().profile()
     }
 
-    /// Elements of a head of keys, and of values.
+    /// Elements of a head: of keys, and of values.
     fn widths(&self) -> [usize; 2] {
         [self.arrays[0].dims()[3], self.arrays[2].dims()[3]]
     }
 
-    /// Numbers of queries and of keys.
+    /// Number of queries, and of keys.
     fn lengths(&self) -> [usize; 2] {
         [self.arrays[0].dims()[2], self.arrays[1].dims()[2]]
     }
@@ -64,7 +65,8 @@ impl Wanted<'_> {
         self.arrays[0].dtype().is_half()
     }
 
-    /// Whether PyTorch takes cuDNN's kernel, where cuDNN is: on compute capability 9.0 and 10.0 before all others, for 16-bit types.
+    /// True if PyTorch takes cuDNN's kernel, provided that cuDNN exists: on compute capability 9.0 and 10.0 it comes before all others, for
+    /// 16-bit types.
     fn suits_cudnn(&self) -> bool {
         let ([d, dv], [queries, keys], profile) = (self.widths(), self.lengths(), self.profile());
         let fits = |width: usize| width <= WIDEST && width.is_multiple_of(8);
@@ -84,9 +86,9 @@ impl Wanted<'_> {
             && (narrow || wide)
     }
 
-    /// Flash is there from compute capability 8.0 on, for 16-bit types without a mask (heads of other widths are
-    /// [padded](super::attention)), all heads of one width; of the causal form only that of as many queries as keys; where there is little shared
-    /// memory no gradient of some wide heads.
+    /// True if flash attention applies. It exists from compute capability 8.0 on, for 16-bit types without a mask, and for heads that all have
+    /// one width (other widths are [padded](super::attention)). Its causal form requires as many queries as keys. Cards with little shared memory
+    /// have no gradient for some wide heads.
     fn suits_flash(&self) -> bool {
         let ([d, dv], [queries, keys]) = (self.widths(), self.lengths());
         let [widest, wider] = WIDEST_FLASH_GRADIENT;
@@ -102,8 +104,9 @@ impl Wanted<'_> {
             && (queries == keys || !self.causal)
     }
 
-    /// The memory-efficient one wants as many key heads as query heads (before 2.14), before 8.0 no bfloat16, and rows of heads that its tensor
-    /// cores can load: of 16 bytes, except for f32 before 8.0 and without tensor cores, before 7.0; and keys of a mask next to each other, even where there is one.
+    /// True if the memory-efficient kernel applies. Before 2.14 it requires as many key heads as query heads. Before compute capability 8.0 it has no
+    /// bfloat16. Rows of heads must be multiples of 16 bytes, which tensor cores can load, except for f32 before 8.0 and for all types before 7.0. The
+    /// keys of a mask must be contiguous, even if there is only one.
     fn suits_efficient(&self) -> bool {
         let [q, k, _] = self.arrays;
         let recent = is_recent(self.profile());
@@ -120,23 +123,23 @@ impl Wanted<'_> {
     }
 }
 
-/// Whether the card is one of compute capability 8.0 or later.
+/// True if the card has compute capability 8.0 or later.
 pub(super) fn is_recent(profile: &Profile) -> bool {
     profile.compute_capability.is_none_or(|sm| sm >= 80)
 }
 
-/// Whether the card is one of compute capability 7.0 or later.
+/// True if the card has compute capability 7.0 or later.
 fn has_tensor_cores(profile: &Profile) -> bool {
     profile.compute_capability.is_none_or(|sm| sm >= 70)
 }
 
-/// Whether a block of threads has some 100 kB of shared memory on the card, as on 8.6, 8.9 and 12.0, instead of 160 kB and more.
+/// True if a block of threads has some 100 kB of shared memory on the card, as on 8.6, 8.9 and 12.0, instead of 160 kB and more.
 pub(super) fn has_little_shared_memory(profile: &Profile) -> bool {
     matches!(profile.compute_capability, Some(86 | 89 | 120 | 121))
 }
 
 impl Algorithm {
-    /// The one that PyTorch takes, under one of its profiles; `None`: it writes the scores out.
+    /// Returns the kernel that PyTorch takes, under one of its profiles. `None` if PyTorch writes the scores out.
     pub(super) fn of(wanted: &Wanted<'_>) -> Option<Self> {
         let profile = wanted.profile();
         if !profile.torch_temporaries {
@@ -161,7 +164,7 @@ impl Algorithm {
         }
     }
 
-    /// What makes the result inside of [`Self::forward_op`].
+    /// Name of the operator inside [`Self::forward_op`] that makes the result.
     pub(super) fn result_op(self) -> &'static str {
         match self {
             Self::Native => "",
@@ -180,7 +183,7 @@ impl Algorithm {
         }
     }
 
-    /// What makes the gradients inside of [`Self::backward_op`].
+    /// Name of the operator inside [`Self::backward_op`] that makes the gradients.
     pub(super) fn gradient_op(self) -> &'static str {
         match self {
             Self::Native => "",

@@ -1,4 +1,4 @@
-//! Attention as PyTorch writes it out where none of its fused kernels applies: its *math* algorithm.
+//! Attention as PyTorch writes it out if none of its fused kernels applies: its *math* algorithm.
 
 use super::cast::cast;
 use super::dropout::dropout;
@@ -12,11 +12,11 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// `dropout(softmax(q·√s @ (k·√s)ᵀ + bias)) @ v` with keys and values repeated for each group of query heads: `[b, h, t, d]` and `[b, hk, s, d]` give
-/// `[b, h, t, dv]`. `bias` broadcasts to `[b, h, t, s]` and excludes `causal`; `p` is the probability of dropping a weight.
+/// `dropout(softmax(q·√s @ (k·√s)ᵀ + bias)) @ v`, with keys and values repeated for each group of query heads. `[b, h, t, d]` and `[b, hk, s, d]`
+/// give `[b, h, t, dv]`. `bias` broadcasts to `[b, h, t, s]` and excludes `causal`; `p` is the probability of dropping a weight.
 ///
 /// # Errors
-/// Shapes that do not fit; those of the device.
+/// Shapes that do not fit; errors of the device.
 pub(super) fn attention_math(
     [q, k, v]: [&Tensor; 3],
     bias: Option<&Tensor>,
@@ -25,9 +25,9 @@ pub(super) fn attention_math(
     p: f64,
 ) -> Result<Tensor> {
     let op = context::op("scaled_dot_product_attention>_scaled_dot_product_attention_math");
-    // Autocast has chosen the type of the whole already.
+    // Autocast has already chosen the type of the whole operator.
     let _chosen = Autocast::enter(None);
-    // 16-bit types are computed with in f32.
+    // 16-bit types are computed in f32.
     let (dtype, compute) = (q.dtype(), q.dtype().accumulator());
     let wide = [cast(q, compute)?, cast(k, compute)?, cast(v, compute)?];
     let [q, k, v] = wide.each_ref();
@@ -45,7 +45,7 @@ pub(super) fn attention_math(
     drop(scores);
     let dropped = dropout(&weights, p, true)?;
     drop(weights);
-    // Both are returned, in the type of the operands.
+    // Weights and result are both returned, in the type of the operands.
     let returned = cast(&dropped, dtype)?;
     let y = cast(&matmul(&dropped, &v)?, dtype)?;
     drop(dropped);
@@ -61,7 +61,7 @@ pub(super) fn attention_math(
     Ok(y)
 }
 
-/// 0 where position `i` sees key `j ≤ i`, −∞ elsewhere, `[t, s]`; made from a triangle of bools.
+/// Makes the causal bias `[t, s]` from a triangle of bools: 0 where position `i` sees key `j ≤ i`, −∞ elsewhere.
 fn causal_bias(q: &Array, s: usize) -> Result<Array> {
     let (device, t) = (q.device(), q.dims()[2]);
     let seen = {
@@ -71,7 +71,7 @@ fn causal_bias(q: &Array, s: usize) -> Result<Array> {
     if device.computes() {
         seen.write(&(0..t * s).map(|i| u8::from(i % s <= i / s)).collect::<Vec<u8>>())?;
     }
-    // Both of what the triangle chooses from.
+    // The two values between which the triangle chooses.
     let scalar = |value| context::within("scalar_tensor", || Array::full(device, &[], q.dtype(), value));
     let (_hidden, open) = (scalar(f64::NEG_INFINITY)?, scalar(0.0)?);
     let bias = context::within("where>resize_", || Array::full(device, &[t, s], q.dtype(), f64::NEG_INFINITY))?;
@@ -80,7 +80,7 @@ fn causal_bias(q: &Array, s: usize) -> Result<Array> {
     Ok(bias)
 }
 
-/// Each head `times` times in a row, copied unless `times` is 1.
+/// Repeats each head `times` times in a row, as a copy unless `times` is 1.
 fn repeat_interleave(x: &Tensor, times: usize) -> Result<Tensor> {
     let [b, h, s, d] = *x.dims() else {
         return Err(Error::shape("repeat_interleave", format!("{:?}: expected four dimensions", x.dims())));

@@ -1,8 +1,8 @@
-//! What fused attention allocates besides its results, by whose kernel it stands for.
+//! Memory that fused attention allocates besides its results, for each kernel that it stands for.
 //!
-//! The sizes are those of the kernels of PyTorch 2.7 to 2.15, derived from how they tile their work, and compared with recordings for compute
-//! capability 6.0, 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0 and heads of up to 320 elements. Of cuDNN's workspace the part is known that its front end asks for; what the plan itself
-//! takes is the profile's number.
+//! The sizes are those of the kernels of PyTorch 2.7 to 2.15. They were derived from how the kernels tile their work, and compared with recordings
+//! for compute capability 6.0, 7.0, 7.5, 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0 and heads of up to 320 elements. In cuDNN's workspace, the part that its
+//! front end asks for is known; the plan's own part is a number of the profile.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -17,29 +17,29 @@ use crate::error::{Error, Result};
 use crate::memory::Category;
 use crate::profile::Profile;
 
-/// Elements of a 16-bit head that the memory-efficient kernels sum in registers.
+/// Widest 16-bit head, in elements, that the memory-efficient kernels sum in registers.
 const WIDEST_IN_REGISTERS: usize = 128;
 
 /// Keys in a tile of the memory-efficient gradient that sums in memory.
 const EFFICIENT_KEYS: usize = 64;
 
-/// Tiles of keys of all heads of all examples together that have memory of their own there, unless one for each head is more.
+/// Most tiles of keys, over all heads of all examples, that have memory of their own, unless one for each head is more.
 const MAX_SUMMED_TILES: usize = 200;
 
-/// Scratch of one backward.
+/// Scratch of one backward pass.
 pub(super) struct Scratch {
     /// `Σ grad·out` of each row, `[b, h, t]`.
     pub(super) delta: Array,
-    /// The incoming gradient, where the kernel wants a copy of it.
+    /// A copy of the incoming gradient, if the kernel needs one.
     pub(super) grad: Option<Array>,
-    /// What the kernel may use.
+    /// Workspace of the kernel.
     workspace: Option<Array>,
-    /// All of it, in the order of freeing.
+    /// Arrays of the scratch, in the order of freeing.
     held: SmallVec<[Array; 4]>,
 }
 
 impl Scratch {
-    /// Frees it, in the order in which PyTorch's scratch goes.
+    /// Frees the scratch, in the order in which PyTorch frees it.
     pub(super) fn release(self) {
         drop((self.delta, self.grad, self.workspace));
         self.held.into_iter().for_each(drop);
@@ -47,19 +47,20 @@ impl Scratch {
 }
 
 impl Algorithm {
-    /// Memory for the result, `[b, h, t, dv]`: position by position, as the projection after it wants it; flash and cuDNN follow the queries.
+    /// Allocates the result, `[b, h, t, dv]`: position by position, as the projection after it needs it. Flash and cuDNN lay it out as the
+    /// queries.
     pub(super) fn output(self, q: &Array, dv: usize) -> Result<Array> {
         let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
         self.laid_out([b, h, t, dv], q)
     }
 
-    /// Memory for the gradient of `x`.
+    /// Allocates the gradient of `x`.
     pub(super) fn gradient(self, x: &Array) -> Result<Array> {
         let _op = context::op(self.gradient_op());
         self.laid_out([x.dims()[0], x.dims()[1], x.dims()[2], x.dims()[3]], x)
     }
 
-    /// Memory for the gradient of what is added to the scores, `[b, h, t, s]`; in PyTorch's kernels rows begin at multiples of 16 elements.
+    /// Allocates the gradient of the bias, `[b, h, t, s]`. In PyTorch's kernels its rows begin at multiples of 16 elements.
     pub(super) fn mask_gradient(self, q: &Array, k: &Array) -> Result<Array> {
         let _op = context::op(self.gradient_op());
         let [b, h, t, s] = [q.dims()[0], q.dims()[1], q.dims()[2], k.dims()[2]];
@@ -74,7 +75,7 @@ impl Algorithm {
         Array::empty(like.device(), &[b, t, h, d], like.dtype())?.transpose(1, 2)
     }
 
-    /// Memory for the logarithms of the denominators, `[b, h, t]`, where they are made: for a gradient, `recorded`, and by flash attention always.
+    /// Allocates the logarithms of the denominators, `[b, h, t]`, if they are made: for a gradient (`recorded`), and by flash attention always.
     /// The efficient kernel pads the rows of each head to a multiple of 32.
     pub(super) fn logsumexp(self, q: &Array, recorded: bool) -> Result<Option<Array>> {
         if !recorded && self != Self::Flash {
@@ -83,8 +84,8 @@ impl Algorithm {
         row_statistic(q, if self == Self::Efficient { 32 } else { 1 }).map(Some)
     }
 
-    /// What memory-efficient and cuDNN's attention return beside their results, where they do: the state of the generator, made before them; in the order
-    /// in which it goes.
+    /// Allocates the generator states that memory-efficient and cuDNN's attention return besides their results, if they do. They are made before the
+    /// results, and returned in the order of freeing.
     pub(super) fn seeds(self, device: &Device, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
         let maker = match self {
             Self::Efficient if !dropout && device.profile().newer_efficient_attention => "zeros",
@@ -96,8 +97,9 @@ impl Algorithm {
         Ok(smallvec![offset, seed])
     }
 
-    /// What a result is computed from. Flash attention, where queries are too few for the card: of each of several parts of the keys the logarithms of
-    /// the denominators and the result, in f32; dropout knows no parts. The memory-efficient one sums wide 16-bit heads in f32. cuDNN's has its workspace.
+    /// Allocates the parts from which the result is computed. Flash attention divides the keys if there are too few queries for the card: each part
+    /// has logarithms of the denominators and a result, in f32. With dropout it does not divide them. The memory-efficient kernel sums wide 16-bit
+    /// heads in f32. cuDNN's kernel has its workspace.
     pub(super) fn partial_results(
         self,
         q: &Array,
@@ -135,19 +137,20 @@ impl Algorithm {
         Ok(smallvec![logarithms, results])
     }
 
-    /// What flash attention returns beside its results: the state of the generator, and an unused word.
+    /// Allocates what flash attention returns besides its results: the generator state, and an unused word.
     pub(super) fn extras(self, device: &Device, dropout: bool) -> Result<SmallVec<[Array; 2]>> {
         if self != Self::Flash {
             return Ok(SmallVec::new());
         }
         let words = |n: usize| Array::empty(device, &[n], DType::I64);
         let (state, unused) = (words(2)?, words(1)?);
-        // With dropout the first state is replaced by another.
+        // With dropout another state replaces the first one.
         let state = if dropout { words(2)? } else { state };
         Ok(smallvec![state, unused])
     }
 
-    /// The incoming gradient: PyTorch's kernels want it position by position, and copy it where it is not. cuDNN's has a [scratch](Self::scratch) copy.
+    /// Prepares the incoming gradient. PyTorch's kernels need it position by position, and copy it if it is not. cuDNN's kernel has a
+    /// [scratch](Self::scratch) copy.
     pub(super) fn incoming(self, grad: &Array) -> Result<Array> {
         match self {
             Self::Native => return with_rows(grad),
@@ -157,18 +160,18 @@ impl Algorithm {
         context::within("clone", || by_position(grad))
     }
 
-    /// The result that forward kept: flash attention wants that position by position too.
+    /// Prepares the result that forward kept: flash attention needs it position by position too.
     pub(super) fn result_again(self, out: &Array) -> Result<Array> {
         if self == Self::Flash { self.incoming(out) } else { Ok(out.clone()) }
     }
 
-    /// The gradients of values and keys for every query head, where there are fewer heads of these, of the memory-efficient kernel.
+    /// Allocates gradients of values and keys for every query head, if the memory-efficient kernel has fewer heads of those.
     pub(super) fn repeated_gradients(self, [q, k, v]: [&Array; 3]) -> Result<SmallVec<[Array; 2]>> {
         let _op = context::op(self.gradient_op());
         if self == Self::Efficient { for_every_head(q, k, v) } else { Ok(SmallVec::new()) }
     }
 
-    /// What a backward has beside its results, given the [repeated](Self::repeated_gradients) ones, the result and its gradient.
+    /// Allocates the scratch of a backward pass, from the [repeated](Self::repeated_gradients) gradients, the result and its gradient.
     pub(super) fn scratch(
         self,
         [q, k, v]: [&Array; 3],
@@ -186,7 +189,7 @@ impl Algorithm {
         }
     }
 
-    /// Scratch for the kernel: of what PyTorch's would have, or what the backend's own asks for.
+    /// Returns the kernel's workspace: a part of PyTorch's scratch, or as much as the backend's own kernel asks for.
     pub(super) fn workspace(self, scratch: &Scratch, call: &AttentionGrad) -> Result<Option<Array>> {
         if self != Self::Native {
             return Ok(scratch.workspace.clone());
@@ -199,19 +202,19 @@ impl Algorithm {
     }
 }
 
-/// One number per query, `[b, h, t]`, in memory for heads of a multiple of `multiple` queries.
+/// Allocates one number per query, `[b, h, t]`, in memory whose heads are padded to a multiple of `multiple` queries.
 fn row_statistic(q: &Array, multiple: usize) -> Result<Array> {
     let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
     let padded = Array::empty(q.device(), &[b * h * t.next_multiple_of(multiple)], q.dtype().accumulator())?;
     padded.narrow(0, 0, b * h * t)?.view(&[b, h, t])
 }
 
-/// Queries, and elements of heads, in a tile of the query gradient: the kernel with the largest tiles for that width that the shared memory has room for
-/// (PyTorch's `generate_kernels.py`); and whether it sums the gradients of keys and values in registers.
+/// Returns the queries, and elements of heads, in a tile of the query gradient: the kernel with the largest tiles for that width that fit into the
+/// shared memory (PyTorch's `generate_kernels.py`). Also returns whether it sums the gradients of keys and values in registers.
 fn efficient_tile(q: &Array, width: usize) -> ([usize; 2], bool) {
     let profile = q.device().profile();
     let (little, recent) = (has_little_shared_memory(profile), is_recent(profile));
-    // One kernel is for these two alone.
+    // Only these two compute capabilities have this kernel.
     let has_128_by_64_of_96 = matches!(profile.compute_capability, Some(86 | 89));
     match (q.dtype().is_half(), width) {
         (_, ..=64) => ([64, 64], true),
@@ -226,8 +229,9 @@ fn efficient_tile(q: &Array, width: usize) -> ([usize; 2], bool) {
     }
 }
 
-/// What each head of queries has: per tile of them 16 bytes of locks and a tile of their gradient in f32 (not where a block goes through all keys and the
-/// gradient is f32 itself: it adds to that); gradients of keys and values in f32, where 16-bit ones are too wide for registers.
+/// Bytes of workspace. Each head has, per tile of queries, 16 bytes of locks and a tile of their gradient in f32 (not if a block goes through all
+/// keys and the gradient itself is f32: then it adds to the gradient). It also has gradients of keys and values in f32, if 16-bit ones are too wide
+/// for registers.
 fn efficient_workspace(q: &Array, k: &Array, v: &Array) -> usize {
     let [t, d, s, dv] = [q.dims()[2], q.dims()[3], k.dims()[2], v.dims()[3]];
     let divides = divides_keys(q.device().profile());
@@ -245,12 +249,14 @@ fn efficient_workspace(q: &Array, k: &Array, v: &Array) -> usize {
     own + tiles * EFFICIENT_KEYS * (d.next_multiple_of(queries) + dv.next_multiple_of(queries)) * 4
 }
 
-/// Whether several blocks divide the keys among them in the gradient: from compute capability 7.0 on (`kEnableSplitKeys` in PyTorch's `kernel_backward.h`).
+/// True if several blocks divide the keys among themselves in the gradient: from compute capability 7.0 on (`kEnableSplitKeys` in PyTorch's
+/// `kernel_backward.h`).
 fn divides_keys(profile: &Profile) -> bool {
     profile.compute_capability.is_none_or(|sm| sm >= 70)
 }
 
-/// The gradients of values and keys, in this order, with a head for every one of the queries', where there are fewer; made in the other order.
+/// Allocates gradients of values and keys, returned in this order and made in the other, with a head for every query head, if there are fewer
+/// heads of keys.
 fn for_every_head(q: &Array, k: &Array, v: &Array) -> Result<SmallVec<[Array; 2]>> {
     let [b, h] = [q.dims()[0], q.dims()[1]];
     let mut gradients = SmallVec::new();
@@ -262,14 +268,14 @@ fn for_every_head(q: &Array, k: &Array, v: &Array) -> Result<SmallVec<[Array; 2]
     Ok(gradients)
 }
 
-/// Whether the memory-efficient kernel computes `delta` itself: those for 16 bits do, but for wide heads on compute capability 7.0.
+/// True if the memory-efficient kernel computes `delta` itself: kernels for 16 bits do, except for wide heads on compute capability 7.0.
 fn computes_delta(q: &Array, width: usize) -> bool {
     let old = q.device().profile().compute_capability.is_some_and(|sm| (70..75).contains(&sm));
     q.dtype().is_half() && !(old && width > WIDEST_IN_REGISTERS)
 }
 
-/// `delta` by a product, a sum and a copy, of 16-bit gradients and results in f32, where the kernel [does not](computes_delta) compute it; then the
-/// [workspace](efficient_workspace).
+/// If the kernel [does not](computes_delta) compute `delta`, makes it by a product, a sum and a copy; 16-bit gradients and results are converted to
+/// f32 first. Then allocates the [workspace](efficient_workspace).
 fn efficient(q: &Array, k: &Array, v: &Array, repeated: SmallVec<[Array; 2]>) -> Result<Scratch> {
     let [b, h, t] = [q.dims()[0], q.dims()[1], q.dims()[2]];
     let dv = v.dims()[3];
@@ -284,7 +290,7 @@ fn efficient(q: &Array, k: &Array, v: &Array, repeated: SmallVec<[Array; 2]>) ->
         }
         product.insert(0, sum()?);
     }
-    // The sums turned are as wanted already where there is one head, or one position.
+    // With one head, or one position, the transposed sums are laid out as needed already.
     let delta = match product.len() {
         0 => context::within(Algorithm::Efficient.gradient_op(), || row_statistic(q, 1))?,
         _ if h == 1 || t == 1 => product.remove(0).view(&[b, h, t])?,
@@ -300,8 +306,8 @@ fn efficient(q: &Array, k: &Array, v: &Array, repeated: SmallVec<[Array; 2]>) ->
     Ok(Scratch { delta, grad: None, held, workspace })
 }
 
-/// `delta` for queries in multiples of 128, the query gradient in f32 with head sizes [rounded](flash_width), and for grouped queries the
-/// gradients of keys and values of every query head.
+/// Allocates `delta` for queries in multiples of 128, the query gradient in f32 with [rounded](flash_width) head sizes, and for grouped
+/// queries the gradients of keys and values of every query head.
 fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
     let _op = context::op(Algorithm::Flash.gradient_op());
     let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
@@ -313,12 +319,13 @@ fn flash(q: &Array, k: &Array, v: &Array) -> Result<Scratch> {
     Ok(Scratch { delta, grad: None, held, workspace: Some(sum) })
 }
 
-/// Bytes that a plan of cuDNN takes of its own, as the profile says.
+/// Bytes of workspace that a plan of cuDNN takes for itself, from the profile.
 fn plan_bytes(device: &Device) -> usize {
     device.profile().cudnn_workspace_bytes().unwrap_or(0) as usize
 }
 
-/// The gradient as the result lies, where its rows do not lie together; then the workspace, of which the front end of cuDNN has the query gradient and `delta`, in f32.
+/// Copies the gradient to the layout of the result if its rows are not contiguous. Then allocates the workspace, in which cuDNN's front end keeps the
+/// query gradient and `delta`, in f32.
 fn cudnn(q: &Array, out: &Array, grad: &Array) -> Result<Scratch> {
     let [b, h, t, d] = [q.dims()[0], q.dims()[1], q.dims()[2], q.dims()[3]];
     let copy = if has_rows(grad) { None } else { Some(context::within("clone", || laid_out_as(grad, out))?) };
@@ -331,44 +338,44 @@ fn cudnn(q: &Array, out: &Array, grad: &Array) -> Result<Scratch> {
     Ok(Scratch { delta, grad: copy, held, workspace: Some(workspace.narrow(0, 0, sums)?) })
 }
 
-/// Whether the positions of a head lie in one piece, head behind head.
+/// True if the positions of a head are contiguous, head after head.
 fn has_heads_outside(x: &Array) -> bool {
     x.layout().strides()[1] >= x.layout().strides()[2]
 }
 
-/// `x` in memory of its own, in the order of `like`.
+/// Copies `x` to memory of its own, laid out as `like`.
 fn laid_out_as(x: &Array, like: &Array) -> Result<Array> {
     if has_heads_outside(like) { x.contiguous() } else { by_position(x) }
 }
 
-/// `x`, in memory of its own unless all heads of a position lie together already.
+/// Returns `x` position by position: copied unless the heads of each position are contiguous already.
 fn by_position(x: &Array) -> Result<Array> {
     x.transpose(1, 2)?.contiguous()?.transpose(1, 2)
 }
 
-/// Whether the last dimension lies together.
+/// True if the last dimension is contiguous.
 fn has_rows(x: &Array) -> bool {
     x.layout().strides()[3] == 1 || x.dims()[3] <= 1
 }
 
-/// This very array where its last dimension lies together, a copy where not.
+/// Returns the same array if its last dimension is contiguous, else a copy.
 pub(super) fn with_rows(x: &Array) -> Result<Array> {
     if has_rows(x) { Ok(x.clone()) } else { x.copied() }
 }
 
-/// Elements that a head of `d` has in flash attention's own memory: a multiple of 32, or of what the profile says beyond 128.
+/// Elements of a head of width `d` in flash attention's own memory: a multiple of 32, or above 128 of the profile's number.
 fn flash_width(profile: &Profile, d: usize) -> usize {
     d.next_multiple_of(if d <= 128 { 32 } else { profile.wide_flash_multiple })
 }
 
-/// Into how many parts flash attention divides the keys, of which there are `blocks`, when there are `tiles` of queries for `slots` places on the
-/// card: into none where the tiles nearly fill them; else the fewest parts that leave hardly more of them empty, in the last round, than the best
-/// division would.
+/// Number of parts into which flash attention divides `blocks` blocks of keys, with `tiles` tiles of queries for `slots` places on the card. One
+/// part if the tiles nearly fill the places. Otherwise the fewest parts that leave hardly more places empty, in the last round, than the best
+/// division.
 fn parts_of_keys(tiles: usize, slots: usize, blocks: usize) -> usize {
     if tiles as f32 >= 0.8 * slots as f32 {
         return 1;
     }
-    // Parts of as many blocks as one part fewer would have are the same division.
+    // A division is the same as that into one part fewer if both have equally many blocks per part.
     let divides = |parts: &usize| *parts == 1 || blocks.div_ceil(*parts) != blocks.div_ceil(parts - 1);
     let filled = |parts: usize| {
         let rounds = (tiles * parts) as f32 / slots as f32;
@@ -386,7 +393,7 @@ mod tests {
     use super::*;
     use crate::backend::Meta;
 
-    /// Of all heads, in float16, with torch 2.11: examples, heads, queries, keys, elements.
+    /// Workspaces of all heads, in float16, recorded with torch 2.11: examples, heads, queries, keys, elements.
     #[test]
     fn wide_heads_sum_in_as_many_tiles_as_were_recorded() {
         for (sm, [b, h, t, s, d], recorded) in [

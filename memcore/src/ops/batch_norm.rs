@@ -1,4 +1,4 @@
-//! Normalisation over channels.
+//! Batch normalisation.
 
 use super::batch_norm_cudnn;
 use super::batch_norm_kernels::{BatchNormOptions, Given, Plan, RunningStats, invert_deviation, normalise};
@@ -8,15 +8,15 @@ use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// Each channel (dimension 1) of `x` `[n, c, ..]` normalised over everything else, times weight, plus bias (`[c]` each).
+/// Normalises each channel (dimension 1) of `x` `[n, c, ..]` over all other dimensions, then multiplies by weight and adds bias (`[c]`
+/// each).
 ///
-/// The mean and reciprocal deviation that it used are saved with the input and the weight (4 bytes per channel each, in evaluation too), and in
-/// training the running statistics are updated in place. The result is laid out as `x`, without gaps. Weight, bias and statistics may be f32
-/// beside a 16-bit input, which no operator casts.
-/// Where a profile has cuDNN, that is taken where PyTorch takes it (see `batch_norm_cudnn`).
+/// Saves the input, the weight, and the mean and reciprocal deviation that it used (4 bytes per channel each, in evaluation too). In training
+/// it updates the running statistics in place. The result is laid out as `x`, without gaps. Weight, bias and statistics may be f32 beside a
+/// 16-bit input: no operator casts them. If a profile has cuDNN, cuDNN is used where PyTorch uses it (see `batch_norm_cudnn`).
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::Invalid`] for evaluation without running statistics; those of the device.
+/// [`Error::Shape`] if the shapes do not fit; [`Error::Invalid`] for evaluation without running statistics; errors of the device.
 pub fn batch_norm(
     x: &Tensor,
     weight: Option<&Tensor>,
@@ -53,13 +53,13 @@ pub fn batch_norm(
         }
         Ok(Box::new(BatchNormBackward(Plan { slots, training: options.training, parameter })))
     });
-    // A recomputation that stops while they are saved lets the result go inside of the operator; what nobody saved goes behind it.
+    // A recomputation that stops while values are saved frees the result inside the operator. Values that no node saved are freed after it.
     drop(op);
     drop((mean, invstd));
     y
 }
 
-/// [`Error::Shape`] unless `x` has channels and each of `parameters` one value for each.
+/// Returns [`Error::Shape`] unless `x` has channels and each of `parameters` has one value per channel.
 pub(super) fn check(op: &'static str, x: &Tensor, parameters: &[Option<&Tensor>]) -> Result<()> {
     let (Some(_), Some(&c)) = (x.dims().first(), x.dims().get(1)) else {
         return Err(Error::shape(op, format!("{:?}: expected two dimensions or more", x.dims())));

@@ -1,6 +1,6 @@
-//! Normalisation over channels as PyTorch does it with cuDNN.
+//! Batch normalisation as PyTorch runs it with cuDNN.
 //!
-//! Compared with PyTorch 2.11 and 2.15, on a stand-in for cuDNN that asks for no workspace of its own (as it is known to do for channels first).
+//! Compared with PyTorch 2.11 and 2.15, on a stand-in for cuDNN without a workspace of its own (cuDNN is known to need none for channels first).
 
 use super::batch_norm_kernels::{
     BatchNormOptions, Given, Plan, RunningStats, has_channels_last, invert_deviation, normalise,
@@ -12,10 +12,11 @@ use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// Examples of a batch, in training and in evaluation, at most.
+/// Most examples of a batch: in training, and in evaluation.
 const MAX_EXAMPLES: [usize; 2] = [880_801, 65_535];
 
-/// Weight and bias, where PyTorch takes cuDNN: where that is, for pictures and sequences in f32 or float16, with both in f32.
+/// Returns weight and bias if PyTorch takes cuDNN: cuDNN exists, `x` is a picture or a sequence in f32 or float16, and both parameters are
+/// f32.
 pub(super) fn takes<'a>(
     x: &Tensor,
     weight: Option<&'a Tensor>,
@@ -30,7 +31,7 @@ pub(super) fn takes<'a>(
     (suits && x.device().has_cudnn_or(Deviation::WithoutCudnn)).then_some(parameters)
 }
 
-/// As [`super::batch_norm`]: the input is made contiguous first; statistics are made in training only, and evaluation keeps the running ones.
+/// As [`super::batch_norm`], with the input made contiguous first. Statistics are made in training only; evaluation keeps the running ones.
 pub(super) fn batch_norm(
     x: &Tensor,
     [weight, bias]: [&Tensor; 2],
@@ -59,7 +60,7 @@ pub(super) fn batch_norm(
     y
 }
 
-/// `x` without gaps: the channels innermost, or in row-major order.
+/// Returns `x` without gaps: with the channels innermost, or in row-major order.
 fn in_order(x: &Array, channels_last: bool) -> Result<Array> {
     if !channels_last || x.layout().is_contiguous() {
         return x.contiguous();
@@ -94,7 +95,7 @@ impl Function for CudnnBatchNormBackward {
     }
 }
 
-/// All three gradients are made, wanted or not, of a gradient in the input's order.
+/// Makes all three gradients, required or not, from a gradient in the input's layout.
 fn in_training(given: &Given<'_>, needs: Needs<'_>) -> Result<Grads> {
     let x = given.x;
     let grad = in_order(given.grad, has_channels_last(x))?;
@@ -107,8 +108,8 @@ fn in_training(given: &Given<'_>, needs: Needs<'_>) -> Result<Grads> {
     Ok(all.map(|(i, gradient)| Some(gradient).filter(|_| needs.input(i))).collect())
 }
 
-/// PyTorch's own kernels, which have the running variance (`given.invstd`) only. The fused one has no memory for its inverse: until the bias gradient is
-/// summed there is that gradient's.
+/// Makes the gradients by PyTorch's own kernels, which have only the running variance (`given.invstd`). The fused kernel has no memory for the
+/// inverse deviation: it uses the memory of the bias gradient, until the bias gradient is summed.
 fn in_evaluation(given: &Given<'_>, eps: f64, needs: Needs<'_>) -> Result<Grads> {
     let _op = context::op("native_batch_norm_backward");
     let native = Plan { slots: SLOTS, training: false, parameter: DType::F32 };
@@ -122,7 +123,7 @@ fn in_evaluation(given: &Given<'_>, eps: f64, needs: Needs<'_>) -> Result<Grads>
         Given { invstd, ..*given }.fill(parts.x.as_ref(), [weight, together])?;
     }
     if separate.is_none() {
-        // It does not look at the deviation.
+        // This call does not read the deviation.
         given.fill(None, [None, bias])?;
     }
     parts.release_sums();

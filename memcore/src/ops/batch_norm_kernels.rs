@@ -1,4 +1,4 @@
-//! What normalisation over channels is computed with, whoever's operator it is: the kernels' operands, and the memory that PyTorch's own ones make.
+//! Kernels of batch normalisation that both operators share: their operands, and the memory that PyTorch's own kernels allocate.
 
 use crate::array::Array;
 use crate::autograd::{Grads, Needs, Tensor};
@@ -6,19 +6,19 @@ use crate::backend::kernel::{BatchNorm, BatchNormGrad, UnaryOp};
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// How [`batch_norm`](super::batch_norm) computes.
+/// Options of [`batch_norm`](super::batch_norm).
 #[derive(Clone, Copy, Debug)]
 pub struct BatchNormOptions {
-    /// Whether the batch's own statistics are used, and the running ones updated; otherwise the running ones are used.
+    /// True if the batch's own statistics are used, and the running ones updated. Otherwise the running ones are used.
     pub training: bool,
     /// Weight of the batch in the running statistics.
     pub momentum: f64,
-    /// Added to the variance.
+    /// Number that is added to the variance.
     pub eps: f64,
 }
 
 impl Default for BatchNormOptions {
-    /// In training, with PyTorch's defaults.
+    /// Training, with PyTorch's defaults.
     fn default() -> Self {
         Self { training: true, momentum: 0.1, eps: 1e-5 }
     }
@@ -33,7 +33,8 @@ pub struct RunningStats<'a> {
     pub var: &'a Array,
 }
 
-/// Fills `y` with `x` normalised by the `batch`'s statistics, which are filled too, or by the `running` ones; in training those are updated.
+/// Fills `y` with normalised `x`: by the statistics of `batch`, which are filled too, or by the `running` ones. In training the running ones
+/// are updated.
 pub(super) fn normalise(
     x: &Array,
     parameters: [Option<&Tensor>; 2],
@@ -63,14 +64,15 @@ pub(super) fn normalise(
     })
 }
 
-/// `1/√(var + eps)` into `out`.
+/// Writes `1/√(var + eps)` into `out`.
 pub(super) fn invert_deviation(var: &Array, eps: f64, out: &Array) -> Result<()> {
     out.copy_(var)?;
     out.unary_(UnaryOp::Affine { mul: 1.0, add: eps })?;
     out.unary_(UnaryOp::Rsqrt)
 }
 
-/// How an array without gaps lies in memory: `[before, channels, behind]`, whatever the order of its dimensions. All but the channels are alike.
+/// Layout of an array without gaps in memory: `[before, channels, after]`, whatever the order of its dimensions. Only the channels are
+/// distinguished.
 struct Planes {
     axes: smallvec::SmallVec<[usize; 6]>,
     dims: [usize; 3],
@@ -85,18 +87,18 @@ impl Planes {
         Self { axes, dims }
     }
 
-    /// `x` contiguous in this order, copied where it lies otherwise.
+    /// Returns `x` contiguous in this order, copied if it is laid out otherwise.
     fn view(&self, x: &Array) -> Result<Array> {
         x.permute(&self.axes)?.contiguous()?.view(&self.dims)
     }
 
-    /// `x` with its own strides, copied where its dimensions do not run together as these do.
+    /// Returns `x` with its own strides, copied if its dimensions cannot be joined as these are.
     fn strided(&self, x: &Array) -> Result<Array> {
         x.permute(&self.axes)?.reshape(&self.dims)
     }
 }
 
-/// Memory that backward makes, in the order and the layouts of PyTorch's kernels.
+/// Memory that backward allocates, in the order and the layouts of PyTorch's kernels.
 pub(super) struct Parts {
     pub(super) x: Option<Array>,
     pub(super) parameters: [Option<Array>; 2],
@@ -104,7 +106,7 @@ pub(super) struct Parts {
     sums: Option<[Array; 2]>,
 }
 
-/// What gradients are computed from.
+/// Values from which the gradients are computed.
 pub(super) struct Given<'a> {
     pub(super) grad: &'a Array,
     pub(super) x: &'a Array,
@@ -115,7 +117,7 @@ pub(super) struct Given<'a> {
 }
 
 impl Given<'_> {
-    /// Fills what there is of a gradient of the input and those of the parameters.
+    /// Fills the gradients that exist: of the input and of the parameters.
     pub(super) fn fill(&self, out: Option<&Array>, parameters: [Option<&Array>; 2]) -> Result<()> {
         if out.is_none() && parameters.iter().all(Option::is_none) {
             return Ok(());
@@ -137,7 +139,7 @@ impl Given<'_> {
 }
 
 impl Parts {
-    /// Drops what is not a result.
+    /// Frees the sums, which are not results.
     pub(super) fn release_sums(&mut self) {
         if let Some([gradients, products]) = self.sums.take() {
             drop(products);
@@ -145,14 +147,14 @@ impl Parts {
         }
     }
 
-    /// The gradients of the inputs, in the order of `slots`.
+    /// Returns the gradients of the inputs, in the order of `slots`.
     pub(super) fn into_grads(self, slots: [Option<usize>; 2]) -> Grads {
         let there = slots.into_iter().zip(self.parameters).filter(|(slot, _)| slot.is_some());
         std::iter::once(self.x).chain(there.map(|(_, parameter)| parameter)).collect()
     }
 }
 
-/// Which gradients there are, and how they are computed.
+/// Required gradients, and how they are computed.
 #[derive(Clone, Copy)]
 pub(super) struct Plan {
     /// Places of weight and bias among the inputs.
@@ -167,18 +169,18 @@ impl Plan {
         self.slots[parameter].is_some_and(|slot| needs.input(slot))
     }
 
-    /// Whether there is anything to be summed.
+    /// True if anything has to be summed.
     fn reduces(&self, needs: Needs<'_>) -> bool {
         self.training || (0..2).any(|parameter| self.wants(parameter, needs))
     }
 
-    /// Whether one kernel does all: unless the input's gradient is not wanted, or the channels lie side by side.
+    /// True if one kernel makes all gradients: unless the input's gradient is not required, or the channels are innermost.
     pub(super) fn is_fused(&self, x: &Array, needs: Needs<'_>) -> bool {
         self.reduces(needs) && needs.input(0) && !has_channels_last(x)
     }
 
-    /// One fused kernel gives a gradient in row-major order; else there is a pass for the sums and one for the input, whose gradient is laid out as the
-    /// input, in training.
+    /// Allocates the gradients. One fused kernel makes the input's gradient in row-major order. Otherwise there is a pass for the sums and a pass for
+    /// the input, whose gradient has the input's layout in training.
     pub(super) fn parts(&self, x: &Array, statistic: &Array, needs: Needs<'_>) -> Result<Parts> {
         let side_by_side = has_channels_last(x);
         let fused = self.is_fused(x, needs);
@@ -204,7 +206,7 @@ impl Plan {
     }
 }
 
-/// Whether the channels of each position lie side by side: PyTorch's channels-last formats, and a contiguous input of one position.
+/// True if the channels of each position are contiguous: PyTorch's channels-last formats, and a contiguous input of one position.
 pub(super) fn has_channels_last(x: &Array) -> bool {
     if x.layout().is_contiguous() && x.layout().strides()[1] == 1 {
         return true;

@@ -1,8 +1,7 @@
 //! Arithmetic of two tensors, broadcast against each other.
 //!
-//! A gradient is summed down to its operand's sizes after the gradients of both operands were made (as PyTorch's engine does it), and the
-//! second operand's is made first (as PyTorch's generated code does it: by name, `other` before `self`; values are saved, and freed, in that
-//! order too).
+//! The gradients of both operands are made before either is summed down to its operand's sizes, as in PyTorch's engine. The second operand's
+//! gradient is made first, as in PyTorch's generated code: by name, `other` before `self`. Values are saved and freed in that order too.
 
 use smallvec::smallvec;
 
@@ -19,18 +18,18 @@ use crate::layout::broadcast_dims;
 /// `a + b`. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) when they do not fit together, [`Error::DType`](crate::Error::DType) for operands of two types; those
-/// of the device.
+/// [`Error::Shape`](crate::Error::Shape) if they do not fit together, [`Error::DType`](crate::Error::DType) for operands of two types;
+/// errors of the device.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("add");
     let y = promoted(BinaryOp::ADD, a.array(), b.array())?;
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
 }
 
-/// `a += b`, `b` broadcast to `a`. Saves nothing. `a` itself must not be used any more, only what is returned.
+/// `a += b`, `b` broadcast to `a`. Saves nothing. Use only the returned tensor afterwards, not `a`.
 ///
 /// # Errors
-/// As [`add`], and [`Error::Invalid`](crate::Error::Invalid) for a leaf `a` that wants a gradient.
+/// As [`add`], and [`Error::Invalid`](crate::Error::Invalid) for a leaf `a` that requires a gradient.
 pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("add_");
     a.may_change_in_place("add_")?;
@@ -38,10 +37,10 @@ pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     added_in_place(a, b)
 }
 
-/// The history of `a += b`, which whoever calls this computes in the memory of `a`.
+/// Records the history of `a += b`. The caller computes the sum in the memory of `a`.
 ///
 /// # Errors
-/// Those of recording.
+/// Errors of recording.
 pub(super) fn added_in_place(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let y = a.array().clone();
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
@@ -54,14 +53,14 @@ pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "SubBackward0", negated: true, operands: like(a, b) })))
 }
 
-/// Sizes and type of an operand: what its gradient must have.
+/// Sizes and type of an operand, which its gradient must have.
 pub(super) struct Like {
     dims: Dims,
     dtype: DType,
 }
 
 impl Like {
-    /// Those of `x`.
+    /// Returns the sizes and the type of `x`.
     pub(super) fn of(x: &Tensor) -> Self {
         Self { dims: x.dims().into(), dtype: x.dtype() }
     }
@@ -75,7 +74,7 @@ fn like(a: &Tensor, b: &Tensor) -> [Like; 2] {
     [Like::of(a), Like::of(b)]
 }
 
-/// Sums each gradient that is there down to its operand's sizes, and casts it to its type.
+/// Sums each existing gradient down to its operand's sizes, and casts it to the operand's type.
 pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
     let _around = context::op(context::AROUND);
     for (grad, like) in grads.iter_mut().zip(operands) {
@@ -91,8 +90,8 @@ pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
     Ok(())
 }
 
-/// `op(a, b)` in the type in which those of both meet, without a temporary: the other operand is converted into the result, which then takes part
-/// in place. (float16 and bfloat16 meet in float32, through a temporary.) Two integers of different types are refused.
+/// `op(a, b)` in the common type of both, without a temporary: the other operand is converted into the result, which then takes part in place.
+/// (The common type of float16 and bfloat16 is float32; they need a temporary.) Two integers of different types are refused.
 fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
     let floats = a.dtype().is_float() || b.dtype().is_float();
     if a.dtype() == b.dtype() || !floats || !a.device().is_same(b.device()) {
@@ -122,7 +121,7 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
     }
 }
 
-/// `x` in another type, in memory of its own.
+/// Returns `x` in another type, in memory of its own.
 pub(super) fn converted(x: &Array, dtype: DType) -> Result<Array> {
     if x.dtype() != dtype && x.device().profile().torch_temporaries {
         x.device().record_deviation(Deviation::ConvertedOperand);
@@ -133,7 +132,7 @@ pub(super) fn converted(x: &Array, dtype: DType) -> Result<Array> {
 /// Backward of a sum or a difference.
 struct SumBackward {
     name: &'static str,
-    /// Whether the second operand was subtracted.
+    /// True if the second operand was subtracted.
     negated: bool,
     operands: [Like; 2],
 }
@@ -159,12 +158,12 @@ impl Function for SumBackward {
     }
 }
 
-/// `a · b`. Each operand is saved when the other wants a gradient.
+/// `a · b`. Saves each operand if the other one requires a gradient.
 pub fn mul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     multiplied(a, b, || promoted(BinaryOp::Mul, a.array(), b.array()))
 }
 
-/// The node of a product that `compute` makes.
+/// Records the node of a product that `compute` makes.
 fn multiplied(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<Array>) -> Result<Tensor> {
     let _op = context::op("mul");
     let describe = |saved: &mut Recorder| {
@@ -179,7 +178,7 @@ fn multiplied(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<Array>) -
     record_inputs(&[a, b], describe, compute)
 }
 
-/// The node of a product, or of a quotient, that `compute` makes in the memory of `a`.
+/// Records the node of a product, or of a quotient, that `compute` makes in the memory of `a`.
 fn in_place(a: &Tensor, b: &Tensor, divides: bool, compute: impl FnOnce() -> Result<()>) -> Result<Tensor> {
     let operands = like(a, b);
     let describe = |saved: &mut Recorder| {
@@ -201,18 +200,18 @@ fn in_place(a: &Tensor, b: &Tensor, divides: bool, compute: impl FnOnce() -> Res
     })
 }
 
-/// The history of `a *= b`, which `compute` computes.
+/// Records the history of `a *= b`, which `compute` computes.
 pub(super) fn multiplied_in_place(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<()>) -> Result<Tensor> {
     in_place(a, b, false, compute)
 }
 
-/// The history of `a /= b`, which `compute` computes.
+/// Records the history of `a /= b`, which `compute` computes.
 pub(super) fn divided_in_place(a: &Tensor, b: &Tensor, compute: impl FnOnce() -> Result<()>) -> Result<Tensor> {
     in_place(a, b, true, compute)
 }
 
-/// `a · b + c` as PyTorch makes it of `y = a * b; y += c`: in the memory of the product, with the nodes of both. `c` may have another type: in PyTorch the
-/// addition converts as it reads, here `c` is converted into the result before the product is added to it.
+/// `a · b + c` as PyTorch computes `y = a * b; y += c`: in the memory of the product, with the nodes of both. `c` may have another type. In PyTorch
+/// the addition converts `c` while reading; here `c` is converted into the result before the product is added to it.
 pub fn mul_add_(a: &Tensor, b: &Tensor, c: &Tensor) -> Result<Tensor> {
     let dims = broadcast_dims(a.dims(), b.dims())?;
     if c.dtype() == a.dtype() || a.dtype() != b.dtype() || c.dims() != &dims[..] {
@@ -257,7 +256,7 @@ impl Function for MulBackward {
     }
 }
 
-/// `a / b`. Saves the divisor, and the dividend when the divisor wants a gradient.
+/// `a / b`. Saves the divisor, and the dividend if the divisor requires a gradient.
 pub fn div(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("div");
     let describe = |saved: &mut Recorder| {
@@ -305,12 +304,12 @@ impl Function for DivBackward {
     }
 }
 
-/// The larger of two elements; of equals each gets half the gradient. Saves both operands.
+/// The larger of two elements. Equal elements get half the gradient each. Saves both operands.
 pub fn maximum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     extremum("maximum", BinaryOp::Maximum, a, b)
 }
 
-/// The smaller of two elements; of equals each gets half the gradient. Saves both operands.
+/// The smaller of two elements. Equal elements get half the gradient each. Saves both operands.
 pub fn minimum(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     extremum("minimum", BinaryOp::Minimum, a, b)
 }
@@ -332,11 +331,11 @@ struct ExtremumBackward {
 }
 
 impl ExtremumBackward {
-    /// What operand `i` gets: `grad`, half of it where both are equal, nothing where the other one won. The mask of where it won is there first or
-    /// last, as the profile says; the temporaries go in the opposite order of their making. All are made before anything is computed: operands of
-    /// two types are compared as they are in the memory of the share and its half.
+    /// Gradient of operand `i`: `grad` where it won, half of it where both are equal, 0 where the other operand won. The profile says whether the
+    /// mask of where it won is made first or last. The temporaries are freed in the opposite order of their making. All are made before anything
+    /// is computed: the half and the share hold operands of two types, converted, while these are compared.
     fn share(&self, i: usize, a: &Array, b: &Array, grad: &Array) -> Result<Array> {
-        // Where the other operand won, there is nothing for this one.
+        // Where the other operand won, this one gets nothing.
         let lost = if self.maximum { [BinaryOp::Lt, BinaryOp::Gt] } else { [BinaryOp::Gt, BinaryOp::Lt] }[i];
         let device = grad.device();
         let dims = grad.dims();

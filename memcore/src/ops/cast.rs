@@ -1,4 +1,4 @@
-//! To another element type or another device, and the gradient back.
+//! Converts to another element type or another device, and the gradient back.
 
 use smallvec::smallvec;
 
@@ -8,8 +8,8 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
 
-/// The values in another type; this very tensor when the type is the same. The gradient is converted back. Saves nothing; a type that is no
-/// float has no gradient.
+/// Returns the values in another type, or the same tensor if it has that type already. The gradient is converted back. Saves nothing. A
+/// type that is not a float has no gradient.
 pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     if x.dtype() == dtype {
         return Ok(x.clone());
@@ -22,11 +22,11 @@ pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     record(y, &[x], |_| Ok(Box::new(ToCopyBackward::to(x))))
 }
 
-/// The values on another device, PyTorch's `x.to('cuda:1')`; this very tensor on the same one. The gradient is moved back to where the values came
-/// from. Saves nothing: the source lives as long as its owners want it.
+/// Returns the values on another device, as PyTorch's `x.to('cuda:1')`, or the same tensor if it is on that device already. The gradient is moved
+/// back to the device of `x`. Saves nothing: the source lives only as long as its owners hold it.
 ///
 /// # Errors
-/// [`Error::NoValues`](crate::Error::NoValues) between a device that computes and one that does not; those of the devices.
+/// [`Error::NoValues`](crate::Error::NoValues) between a device that computes and one that does not; errors of the devices.
 pub fn to_device(x: &Tensor, device: &Device) -> Result<Tensor> {
     if x.device().is_same(device) {
         return Ok(x.clone());
@@ -36,7 +36,7 @@ pub fn to_device(x: &Tensor, device: &Device) -> Result<Tensor> {
     record(y, &[x], |_| Ok(Box::new(ToCopyBackward::to(x))))
 }
 
-/// Back to what the source is like.
+/// Converts the gradient back to the type and the device of the source.
 struct ToCopyBackward {
     device: Device,
     dtype: DType,

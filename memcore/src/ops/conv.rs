@@ -17,12 +17,12 @@ use crate::profile::Convolution;
 /// `weight ⋆ x + bias`: `[n, c, h, w]` and `[o, c/groups, kh, kw]` give `[n, o, oh, ow]`. Saves input and weight.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; those of the device.
+/// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn conv2d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv2dGeometry) -> Result<Tensor> {
     convolution("conv2d", x, weight, bias, geometry)
 }
 
-/// [`conv2d`] under the name by which it is called.
+/// [`conv2d`] under the name of the operator that called it.
 pub(super) fn convolution(
     op: &'static str,
     x: &Tensor,
@@ -57,7 +57,7 @@ pub(super) fn convolution(
     record_inputs(&inputs, describe, || convolve(x.array(), weight.array(), bias, geometry, [*n, *o, oh, ow]))
 }
 
-/// The result, of sizes `out`, with the temporaries that the profile says.
+/// Computes the result, of sizes `out`, with the temporaries of the profile.
 fn convolve(
     x: &Array,
     weight: &Array,
@@ -124,10 +124,11 @@ impl Function for ConvolutionBackward {
         let library = library_of(&x, weight.dims(), self.geometry);
         let cudnn = matches!(library, Convolution::Cudnn { .. });
         let incoming = grad.clone();
-        // The kernel of single channels makes the gradient contiguous before the input, the product with columns behind it.
+        // The depthwise kernel makes the gradient contiguous before the input; the product with columns makes it contiguous after the
+        // input.
         let single = self.geometry.groups > 1 && self.geometry.groups == x.dims()[1];
         let early = if single { None } else { Some(x.contiguous()?) };
-        // With cuDNN each gradient makes its own copy of what does not lie in order.
+        // With cuDNN each gradient makes its own contiguous copy.
         let grad = if cudnn { grad } else { grad.contiguous()? };
         let mut pass = Pass {
             geometry: self.geometry,
@@ -149,7 +150,7 @@ impl Function for ConvolutionBackward {
         let Pass { x: input, weight: filter, grad: ordered, kept, .. } = pass;
         context::within(if native { "_slow_conv2d_backward" } else { "" }, || drop((kept, ordered)));
         drop((filter, input));
-        // What a recomputation gave goes before the incoming gradient does.
+        // Recomputed values are freed before the incoming gradient.
         drop((x, weight));
         saved.done();
         Ok(out)
@@ -162,12 +163,12 @@ struct Pass {
     x: Array,
     weight: Array,
     grad: Array,
-    /// The im2col buffer of PyTorch's native path, which both gradients use and which goes when all are made.
+    /// The im2col buffer of PyTorch's native path. Both gradients use it. It is freed when all gradients are made.
     kept: Option<Buffer>,
 }
 
 impl Pass {
-    /// The gradients in PyTorch's order. `x` and `incoming` are the input and the gradient as they lie, of which the pass may have copies.
+    /// Makes the gradients in PyTorch's order. `x` and `incoming` are the original input and gradient; the pass may have copies of them.
     fn gradients(&mut self, x: &Array, incoming: &Array, needs: Needs<'_>) -> Result<Grads> {
         let native = self.library == Convolution::Native;
         let parts = if native { self.parts_of_groups(needs)? } else { [const { Vec::new() }; 3] };
@@ -175,17 +176,18 @@ impl Pass {
         let mut out: Grads = smallvec![None, None, None];
         if needs.input(1) && weight_first {
             out[1] = Some(self.weight_grad()?);
-            // A copy of the input goes as soon as the weight's gradient is there.
+            // The copy of the input is freed as soon as the weight's gradient is made.
             self.x = x.clone();
         }
         if needs.input(0) {
             out[0] = Some(self.input_grad()?);
         }
         if weight_first {
-            // The bias's gradient sums what came in, as it lies.
+            // The bias gradient sums the incoming gradient in its own layout.
             self.grad = incoming.clone();
         }
-        // PyTorch's native path makes the bias gradient before the weight's; with cuDNN it comes last, and where the groups' are joined.
+        // PyTorch's native path makes the bias gradient before the weight's. It comes last with cuDNN, and if the groups' gradients are
+        // joined.
         let grouped = native && matches!(self.algorithm(), NativeAlgorithm::Grouped { .. });
         let bias_last = grouped || matches!(self.library, Convolution::Cudnn { .. });
         if needs.input(2) && !bias_last {
@@ -223,8 +225,8 @@ impl Pass {
         NativeAlgorithm::of(self.geometry, self.x.dims()[1], self.weight.dims(), [d[2], d[3]])
     }
 
-    /// PyTorch's native path with a dilation: the gradients of input, weight and bias are made first, then each sample adds its part, of the bias's a
-    /// temporary.
+    /// Makes the gradients as PyTorch's native path does with a dilation. The gradients of input, weight and bias are allocated first. Then each
+    /// sample adds its part; its part of the bias gradient is a temporary.
     fn dilated(&self, len: usize, needs: Needs<'_>) -> Result<Grads> {
         let device = self.x.device();
         let input = if needs.input(0) { Some(self.x.empty_like()?) } else { None };
@@ -244,13 +246,13 @@ impl Pass {
         Ok(smallvec![input, weight, bias])
     }
 
-    /// A gradient of the bias that nothing was added to, of one of `groups`.
+    /// Makes a bias gradient of zeros, for one of `groups`.
     fn bias_zeros(&self, groups: usize) -> Result<Array> {
         Array::zeros(self.x.device(), &[self.grad.dims()[1] / groups], self.x.dtype())
     }
 
-    /// What the native path with a dilation takes for each sample: a product for each of the two gradients that is wanted, and a sum over the
-    /// sample's positions, which is added to the bias's.
+    /// Allocates the temporaries of the native path with a dilation for each sample: the workspace of a product for each of the two gradients
+    /// that is required, and a sum over the sample's positions, which is added to the bias gradient.
     fn samples(&self, products: [bool; 2], bias: Option<&Array>) -> Result<()> {
         let products = products.into_iter().filter(|wanted| *wanted).count();
         for sample in 0..self.x.dims()[0] {
@@ -266,7 +268,7 @@ impl Pass {
         Ok(())
     }
 
-    /// What makes the gradients in PyTorch: with cuDNN the operator itself.
+    /// Name of the operator that makes the gradients in PyTorch inside the backward operator; empty with cuDNN, where that operator makes them itself.
     fn result_maker(&self) -> &'static str {
         match (self.library, self.algorithm()) {
             (Convolution::Cudnn { .. }, _) => "",
@@ -275,7 +277,7 @@ impl Pass {
         }
     }
 
-    /// The incoming gradient as kernels take it.
+    /// Returns the incoming gradient in the layout that kernels need.
     fn ordered(&self) -> Result<Array> {
         if self.grad.layout().is_contiguous() {
             return Ok(self.grad.clone());
@@ -312,14 +314,15 @@ impl Pass {
         self.grad.reduce_made_by(maker, ReduceOp::Sum, &[0, 2, 3], false)
     }
 
-    /// What PyTorch's native path makes of each group before it joins them: the parts of the bias's, the weight's and the input's gradient.
+    /// Makes the parts of each group as PyTorch's native path does before it joins them: parts of the bias, the weight and the input
+    /// gradient.
     fn parts_of_groups(&self, needs: Needs<'_>) -> Result<[Vec<Array>; 3]> {
         let mut parts = [const { Vec::new() }; 3];
         let NativeAlgorithm::Grouped { len, dilated } = self.algorithm() else { return Ok(parts) };
         let groups = self.geometry.groups;
         let device = self.x.device();
         let columns = || context::within("resize_", || Array::empty(device, &[len], self.x.dtype()));
-        // The library takes one for each sample's product.
+        // The library takes a workspace for each sample's product.
         let library = "_slow_conv2d_backward";
         let workspaces =
             || context::within(library, || device.product_workspaces(WorkspaceKind::Gemm, self.x.dims()[0]));
@@ -356,7 +359,7 @@ impl Pass {
 }
 
 impl Pass {
-    /// What the native path with a dilation makes of one group.
+    /// Makes the parts of one group as the native path with a dilation does.
     fn dilated_parts(
         &self,
         len: usize,
@@ -379,26 +382,26 @@ impl Pass {
     }
 }
 
-/// Room for a part of `[n, c, …]` that has one of the groups' channels.
+/// Allocates a part of `[n, c, …]` with the channels of one group.
 fn group_of(x: &Array, groups: usize) -> Result<Array> {
     let mut dims = x.dims().to_vec();
     dims[1] /= groups;
     Array::empty(x.device(), &dims, x.dtype())
 }
 
-/// The copy that PyTorch's native path makes of a group's channels. Of one example they lie together already.
+/// Makes the copy of a group's channels that PyTorch's native path makes. With one example, they are contiguous already.
 fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
     if x.dims()[0] > 1 { context::within("clone", || group_of(x, groups)).map(Some) } else { Ok(None) }
 }
 
-/// How PyTorch convolves without cuDNN.
+/// Algorithm with which PyTorch convolves without cuDNN.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NativeAlgorithm {
-    /// A kernel of its own for one filter group per channel.
+    /// A separate kernel for one filter group per channel.
     Depthwise,
-    /// A product with the columns of one sample, `len` elements of them: `channels·kh·kw·oh·ow`. A dilation has an operator of its own.
+    /// A product with the columns of one sample, `len` elements: `channels·kh·kw·oh·ow`. A dilation has an operator of its own.
     Im2col { len: usize, dilated: bool },
-    /// The same for each group, whose results are joined.
+    /// `Im2col` for each group. The results are joined.
     Grouped { len: usize, dilated: bool },
 }
 
@@ -416,8 +419,8 @@ impl NativeAlgorithm {
         if groups > 1 { Self::Grouped { len, dilated } } else { Self::Im2col { len, dilated } }
     }
 
-    /// What PyTorch's native path makes of each group of channels before it joins the results, which are returned; nothing without groups, or under a
-    /// profile that does otherwise. Our kernels take all groups at once.
+    /// Makes and returns the parts of each group of channels, as PyTorch's native path does before it joins the results. Empty without groups, or
+    /// under a profile that works otherwise. Our kernels compute all groups in one call.
     fn parts_of_forward(self, x: &Array, groups: usize, [o, oh, ow]: [usize; 3]) -> Result<Vec<Array>> {
         let mut parts = Vec::new();
         let (Self::Grouped { len, dilated }, Convolution::Native) = (self, x.device().profile().convolution) else {
@@ -440,7 +443,7 @@ impl NativeAlgorithm {
         Ok(parts)
     }
 
-    /// What the library takes for the products: one for each sample and group.
+    /// Takes the library's workspaces for the products: one for each sample and group.
     fn take_workspaces(self, device: &Device, products: usize) -> Result<()> {
         match (device.profile().convolution, self) {
             (Convolution::Native, Self::Im2col { .. }) => device.product_workspaces(WorkspaceKind::Gemm, products),
@@ -449,7 +452,7 @@ impl NativeAlgorithm {
     }
 }
 
-/// The temporary of a convolution call, as the profile says; freed when the last clone is dropped.
+/// Temporary of a convolution call, as the profile says. It is freed when the last clone is dropped.
 #[derive(Clone)]
 struct Buffer {
     array: Option<Array>,
@@ -472,7 +475,7 @@ impl Buffer {
             Convolution::Cudnn { workspace_bytes: 0 } => None,
             Convolution::Cudnn { workspace_bytes } => Some(bytes(workspace_bytes)?),
             Convolution::Native => match native {
-                // The groups had theirs before.
+                // The groups took their temporaries before.
                 NativeAlgorithm::Depthwise | NativeAlgorithm::Grouped { .. } => None,
                 NativeAlgorithm::Im2col { len: 0, .. } => None,
                 NativeAlgorithm::Im2col { len, .. } => Some(Array::empty(device, &[len], dtype)?),

@@ -1,4 +1,4 @@
-//! Which library convolves: cuDNN, PyTorch's own kernels, or the backend's.
+//! Chooses the library for a convolution: cuDNN, PyTorch's own kernels, or the backend's.
 
 use crate::array::Array;
 use crate::backend::kernel::Conv2dGeometry;
@@ -6,7 +6,7 @@ use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::profile::Convolution;
 
-/// What convolves: as the profile says, but PyTorch's own kernels for what PyTorch does not give cuDNN.
+/// Returns the library of the profile, or PyTorch's own kernels for convolutions that PyTorch does not give to cuDNN.
 pub(super) fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> Convolution {
     let of_profile = x.device().profile().convolution;
     let suits = suits_cudnn(x, weight, geometry);
@@ -19,7 +19,7 @@ pub(super) fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) 
     of_profile
 }
 
-/// Whether PyTorch takes cuDNN where it is: for one filter group per channel only in float16, and there by a table
+/// True if PyTorch takes cuDNN, provided that cuDNN exists. For one filter group per channel it does so only in float16, and by a table
 /// (`_select_conv_backend`, `check_cudnn_depthwise_workload_with_filter`).
 fn suits_cudnn(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> bool {
     let ([n, c, h, w], [_, _, kh, kw]) = (x.dims(), weight) else { return true };

@@ -1,4 +1,4 @@
-//! Transposed convolution in two dimensions: what a convolution's gradient does to its input.
+//! Transposed convolution in two dimensions: the same computation as the input gradient of a convolution.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -16,11 +16,11 @@ use crate::profile::Convolution;
 /// The transpose of a convolution with this geometry: `[n, c, h, w]` and `[c, o, kh, kw]` give `[n, o, oh, ow]`, with
 /// `oh = (h − 1)·stride − 2·padding + dilation·(kh − 1) + more + 1`. Saves input and weight.
 ///
-/// Under a PyTorch profile without cuDNN, the temporaries are those of its `slow_conv_transpose2d`: the columns of one sample, and ones for the bias.
+/// Under a PyTorch profile without cuDNN, the temporaries are those of `slow_conv_transpose2d`: the columns of one sample, and ones for the bias.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; [`Error::Invalid`] for several groups, and where the profile has cuDNN, whose temporaries for it are not
-/// recorded; those of the device.
+/// [`Error::Shape`] if they do not fit; [`Error::Invalid`] for several groups, and if the profile has cuDNN, whose temporaries for it are not
+/// recorded; errors of the device.
 pub fn conv_transpose2d(
     x: &Tensor,
     weight: &Tensor,
@@ -61,7 +61,7 @@ pub fn conv_transpose2d(
     record_inputs(&inputs, describe, || forward(x.array(), weight.array(), bias, geometry, dims))
 }
 
-/// The size of the result in one direction.
+/// Size of the result along one axis.
 fn outside(geometry: Conv2dGeometry, axis: usize, size: usize, window: usize, more: [usize; 2]) -> Result<usize> {
     let reach = geometry.dilation[axis] * window.saturating_sub(1) + 1 + more[axis];
     let full = size.saturating_sub(1) * geometry.stride[axis] + reach;
@@ -70,7 +70,7 @@ fn outside(geometry: Conv2dGeometry, axis: usize, size: usize, window: usize, mo
     })
 }
 
-/// The columns of one sample, as the profile has them; `None` where it has none.
+/// Allocates the columns of one sample, if the profile has them.
 fn columns(x: &Array, weight: &Array, call: &KernelCall) -> Result<Option<Array>> {
     let device = x.device();
     if device.profile().convolution == Convolution::Native {
@@ -152,7 +152,7 @@ impl Backward {
         x.device().profile().convolution == Convolution::Native
     }
 
-    /// Whether the incoming gradient already is the columns of a sample.
+    /// True if the columns of a sample are the incoming gradient itself.
     fn is_plain(&self, weight: &Array) -> bool {
         let geometry = self.geometry;
         weight.dims()[2..] == [1, 1] && geometry.stride == [1, 1] && geometry.padding == [0, 0]
@@ -162,7 +162,7 @@ impl Backward {
         if self.native(x) && self.is_plain(weight) { Ok(None) } else { columns(x, weight, call) }
     }
 
-    /// The convolution itself, of the incoming gradient.
+    /// Makes the input gradient: the convolution of the incoming gradient.
     fn input_grad(&self, x: &Array, weight: &Array, grad: &Array) -> Result<Array> {
         let ordered = grad.contiguous()?;
         let out = x.empty_like()?;
@@ -179,8 +179,8 @@ impl Backward {
         Ok(out)
     }
 
-    /// Of weight and bias: both have their memory before either is computed, and the sums of the bias's run beside the columns. Each part of the pass
-    /// makes the incoming gradient contiguous for itself.
+    /// Makes the gradients of weight and bias. Both have their memory before either is computed, and the sums of the bias gradient run beside the
+    /// columns. Each part of the pass makes the incoming gradient contiguous for itself.
     fn parameter_grads(
         &self,
         x: &Array,

@@ -1,4 +1,4 @@
-//! Losses of two tensors of the same sizes: mean squared and mean absolute error, and what lies between them.
+//! Losses of two tensors of the same sizes: mean squared and mean absolute error, and the losses between them.
 
 use smallvec::smallvec;
 
@@ -12,13 +12,13 @@ use crate::backend::kernel::{BinaryOp, ReduceOp, Reduction, TernaryOp, UnaryOp};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// The squared difference, reduced. Saves both operands.
+/// Squared difference, reduced. Saves both operands.
 ///
-/// As PyTorch's, the scalar keeps a storage of the full elementwise size: the differences are reduced through a temporary and the result is
-/// shrunk in place.
+/// As in PyTorch, the scalar keeps a storage of the full elementwise size: the differences are reduced through a temporary, and the result
+/// is shrunk in place.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes differ; those of the device.
+/// [`Error::Shape`] if the shapes differ; errors of the device.
 pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     check_same("mse_loss", x, target)?;
     let _op = context::op("mse_loss");
@@ -31,7 +31,7 @@ pub fn mse_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Ten
     })
 }
 
-/// [`Error::Shape`] unless both have the same sizes.
+/// Returns [`Error::Shape`] unless both have the same sizes.
 pub(super) fn check_same(op: &'static str, x: &Tensor, target: &Tensor) -> Result<()> {
     if x.dims() == target.dims() {
         return Ok(());
@@ -39,7 +39,7 @@ pub(super) fn check_same(op: &'static str, x: &Tensor, target: &Tensor) -> Resul
     Err(Error::shape(op, format!("{:?} against {:?}", x.dims(), target.dims())))
 }
 
-/// The losses, or what becomes of them: in PyTorch a scalar that keeps the memory of all, made before them.
+/// Returns the losses, or reduces them as PyTorch does: into a scalar that keeps the memory of all losses and is made before them.
 fn reduced_in_place(x: &Tensor, reduction: Reduction, losses: impl FnOnce() -> Result<Array>) -> Result<Array> {
     if reduction == Reduction::None {
         return losses();
@@ -54,10 +54,10 @@ fn reduced_in_place(x: &Tensor, reduction: Reduction, losses: impl FnOnce() -> R
     Ok(result)
 }
 
-/// The absolute difference, reduced: a composition, as PyTorch's. Saves the difference.
+/// Absolute difference, reduced. It is composed of several operators, as in PyTorch. Saves the difference.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes differ; those of the device.
+/// [`Error::Shape`] if the shapes differ; errors of the device.
 pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     check_same("l1_loss", x, target)?;
     let _op = context::op("l1_loss");
@@ -70,11 +70,11 @@ pub fn l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tens
     }
 }
 
-/// The squared difference up to `beta`, the absolute one beyond: `d²/(2·beta)` where `|d| < beta`, else `|d| − beta/2`; reduced. Saves both
-/// operands, and as [`mse_loss`] a scalar keeps the memory of all differences. Without a `beta` it is [`l1_loss`].
+/// Squared difference up to `beta`, absolute difference beyond: `d²/(2·beta)` where `|d| < beta`, else `|d| − beta/2`; reduced. Saves both
+/// operands. Like that of [`mse_loss`], a scalar keeps the memory of all differences. With a `beta` of 0 it is [`l1_loss`].
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes differ, [`Error::Invalid`] for a negative `beta`; those of the device.
+/// [`Error::Shape`] if the shapes differ, [`Error::Invalid`] for a negative `beta`; errors of the device.
 pub fn smooth_l1_loss(x: &Tensor, target: &Tensor, reduction: Reduction, beta: f64) -> Result<Tensor> {
     if beta == 0.0 {
         return l1_loss(x, target, reduction);
@@ -107,7 +107,7 @@ pub fn huber_loss(x: &Tensor, target: &Tensor, reduction: Reduction, delta: f64)
     record_bounded(y, x, target, BoundedBackward { name, op, delta, scale: scale(reduction, x) })
 }
 
-/// The losses, or what becomes of them.
+/// Returns the losses, or their reduction.
 pub(super) fn reduced(losses: Array, reduction: Reduction) -> Result<Array> {
     let name = match reduction {
         Reduction::None => return Ok(losses),
@@ -121,12 +121,12 @@ fn reducing(reduction: Reduction) -> ReduceOp {
     if reduction == Reduction::Mean { ReduceOp::Mean } else { ReduceOp::Sum }
 }
 
-/// What multiplies each element's gradient.
+/// Factor of each element's gradient.
 pub(super) fn scale(reduction: Reduction, x: &Tensor) -> f64 {
     if reduction == Reduction::Mean { 1.0 / x.numel() as f64 } else { 1.0 }
 }
 
-/// Both operands as autocast has them, when they fit together and the bound is one.
+/// Returns both operands in autocast's type, after checking that they fit together and that the bound is positive.
 fn bounded(op: &'static str, x: &Tensor, target: &Tensor, bound: f64) -> Result<[Tensor; 2]> {
     check_same(op, x, target)?;
     if bound.is_nan() || bound <= 0.0 {
@@ -145,7 +145,7 @@ fn record_bounded(y: Array, x: &Tensor, target: &Tensor, backward: BoundedBackwa
     })
 }
 
-/// Backward of a loss whose slope is the difference, up to a bound.
+/// Backward of a loss whose slope is the difference, clamped to a bound.
 struct BoundedBackward {
     name: &'static str,
     op: &'static str,
@@ -158,7 +158,7 @@ impl Function for BoundedBackward {
         self.name
     }
 
-    /// `grad·scale·min(max(x − target, −delta), delta)`, and its opposite.
+    /// `grad·scale·min(max(x − target, −delta), delta)`, and its negative for the target.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let (x, target) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };

@@ -9,11 +9,11 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// Each element is 0 with probability `p`, otherwise divided by `1 − p`. Saves a mask of one byte per element, which is allocated
-/// before the result; both are laid out as `x`, without gaps. Outside training, and for `p` = 0, this is `x` itself.
+/// Sets each element to 0 with probability `p`, and divides it by `1 − p` otherwise. Saves a mask of one byte per element, which is
+/// allocated before the result. Both are laid out as `x`, without gaps. Outside training, and for `p` = 0, returns `x` itself.
 ///
 /// # Errors
-/// [`Error::Invalid`] for a probability outside `0..=1`; those of the device.
+/// [`Error::Invalid`] for a probability outside `0..=1`; errors of the device.
 pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     if !(0.0..=1.0).contains(&p) {
         return Err(Error::invalid("dropout", format!("probability {p}")));
@@ -26,7 +26,7 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     let empty = |dtype| Array::empty_for(x.device(), x.dims(), &[x.array().layout()], dtype);
     let (mask, y) = (empty(DType::Bool)?, empty(x.dtype())?);
     let (seed, offset) = x.device().draw(x.numel());
-    // The kernel goes through memory, in whatever order the dimensions lie there.
+    // The kernel goes through memory in its own order, whatever the order of the dimensions.
     let (kept, out) = (mask.in_memory_order()?, y.in_memory_order()?);
     let input = if x.array().layout().strides() == y.layout().strides() {
         x.array().in_memory_order()?
@@ -45,11 +45,11 @@ pub fn dropout(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     y
 }
 
-/// [`dropout`] in the memory of its input: `nn.Dropout(inplace=True)`. As in PyTorch it multiplies with noise, which is saved: a value of `x`'s type for each
-/// element, where [`dropout`] saves a byte. `x` itself must not be used any more, only what is returned.
+/// [`dropout`] in the memory of its input: `nn.Dropout(inplace=True)`. As in PyTorch it multiplies with noise, which it saves: a value of `x`'s type
+/// for each element, where [`dropout`] saves a byte. Use only the returned tensor afterwards, not `x`.
 ///
 /// # Errors
-/// As [`dropout`], and [`Error::Invalid`] for a leaf that wants a gradient, and for a probability of 1.
+/// As [`dropout`], and [`Error::Invalid`] for a leaf that requires a gradient, and for a probability of 1.
 pub fn dropout_(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     if !(0.0..1.0).contains(&p) {
         return Err(Error::invalid("dropout_", format!("probability {p}")));
@@ -61,7 +61,7 @@ pub fn dropout_(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     x.may_change_in_place("dropout_")?;
     let noise = context::within("empty_like", || x.array().empty_like())?;
     noise.uniform_(0.0, 1.0)?;
-    // A step at p, so steep that no value lies on it: 0 below, 1 above.
+    // A step at `p`, so steep that no value lies on it: 0 below, 1 above.
     noise.unary_(UnaryOp::Affine { mul: STEEP, add: -p * STEEP })?;
     noise.unary_(UnaryOp::Clamp { min: 0.0, max: 1.0 })?;
     noise.unary_(UnaryOp::Affine { mul: 1.0 / (1.0 - p), add: 0.0 })?;
@@ -72,7 +72,7 @@ pub fn dropout_(x: &Tensor, p: f64, training: bool) -> Result<Tensor> {
     })
 }
 
-/// Beyond what the spacing of 16-bit floats leaves between two values.
+/// Slope that is steeper than the spacing of 16-bit floats.
 const STEEP: f64 = 1e30;
 
 struct NoiseBackward;

@@ -1,8 +1,8 @@
 //! Functions of one element: elementary functions, powers, bounds, and arithmetic with a number.
 //!
-//! What each saves is PyTorch's (`derivatives.yaml`): its *result* where the gradient is a formula of the result, its *input* where it is not,
-//! nothing where the gradient does not depend on values. The temporaries of a gradient are made in PyTorch's order, which is C++'s: the
-//! right factor of a product first; what a formula made goes in reverse order when it is done.
+//! Each function saves what PyTorch's saves (`derivatives.yaml`): its *result* if the gradient is a formula of the result, else its *input*;
+//! nothing if the gradient does not depend on values. The temporaries of a gradient are made in PyTorch's order, which is C++'s: the right
+//! factor of a product first. When a formula is done, its temporaries are freed in reverse order.
 
 use smallvec::smallvec;
 
@@ -14,7 +14,7 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// The functions of this file that save one value, and which gradient belongs to them.
+/// Functions of this file that save one value; each has its own gradient.
 #[derive(Clone, Copy)]
 enum Rule {
     Exp,
@@ -30,12 +30,12 @@ enum Rule {
 }
 
 impl Rule {
-    /// Whether the gradient is computed from the result instead of the input.
+    /// True if the gradient is computed from the result instead of the input.
     fn saves_result(self) -> bool {
         matches!(self, Rule::Exp | Rule::Sqrt | Rule::Rsqrt | Rule::Reciprocal)
     }
 
-    /// The gradient of the input from the saved value `v` and that of the result.
+    /// Computes the gradient of the input from the saved value `v` and the gradient of the result.
     fn gradient(self, v: &Array, grad: &Array) -> Result<Array> {
         let mul = |a: &Array, b: &Array| context::within("mul", || a.mul(b));
         let unary = |name, x: &Array, op| context::within(name, || x.unary(op));
@@ -83,8 +83,8 @@ fn power(v: &Array, exponent: f64) -> Result<Array> {
     v.unary(if exponent == 2.0 { UnaryOp::Square } else { UnaryOp::Pow { exponent } })
 }
 
-/// `grad` where `min ≤ v ≤ max`, else 0. PyTorch holds a zero, and a mask for each bound, which we do not compute one by one: an element
-/// is within the bounds when bounding does not change it.
+/// `grad` where `min ≤ v ≤ max`, else 0. PyTorch holds a zero, and a mask for each bound. The masks are not computed one by one here: an
+/// element is within the bounds if clamping does not change it.
 fn clamp_gradient(min: f64, max: f64, v: &Array, grad: &Array) -> Result<Array> {
     let zero = Array::zeros(v.device(), &[], grad.dtype())?;
     let inside = Array::empty(v.device(), v.dims(), DType::Bool)?;
@@ -121,7 +121,7 @@ fn unary(op: &'static str, name: &'static str, x: &Tensor, kernel: UnaryOp, rule
     let in_full = matches!(rule, Rule::Exp | Rule::Log | Rule::Rsqrt | Rule::Reciprocal | Rule::Pow { .. });
     let _op = context::op(op);
     let x = &if in_full { full(x)? } else { x.clone() };
-    // The absolute value is a function that gives its result a size itself.
+    // PyTorch's absolute value resizes its result itself.
     let compute =
         || context::within(if matches!(rule, Rule::Abs) { "resize_" } else { "" }, || x.array().unary(kernel));
     let save = |role, array: &Array, saved: &mut Recorder| {
@@ -174,15 +174,16 @@ pub fn square(x: &Tensor) -> Result<Tensor> {
     pow(x, 2.0)
 }
 
-/// `min(max(x, min), max)`; an infinite bound is none. Gradients flow where nothing was cut, the bounds themselves included. Saves its input.
+/// `min(max(x, min), max)`; an infinite bound has no effect. Gradients flow where nothing was clamped, the bounds themselves included. Saves
+/// its input.
 pub fn clamp(x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
     unary("clamp", "ClampBackward1", x, UnaryOp::Clamp { min, max }, Rule::Clamp { min, max })
 }
 
-/// `x → mul·x + add`, whose gradient is `mul·grad`, or `grad` itself where there is nothing to multiply with.
+/// Backward of `x → mul·x + add`: the gradient is `mul·grad`, or `grad` itself without a factor.
 struct AffineBackward {
     name: &'static str,
-    /// What multiplies the gradient.
+    /// Name of the operator that multiplies the gradient.
     op: &'static str,
     mul: Option<f64>,
 }
@@ -234,11 +235,11 @@ pub fn mul_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward0", op: "mul", mul: Some(value) })
 }
 
-/// `x *= 1` in the memory of `x`: values stay, and the gradient gets a product of its own. Saves nothing. `x` itself must not be used any more, only
-/// what is returned.
+/// `x *= 1` in the memory of `x`: the values stay, and the gradient gets a product of its own. Saves nothing. Use only the returned tensor
+/// afterwards, not `x`.
 ///
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) for a leaf that wants a gradient.
+/// [`Error::Invalid`](crate::Error::Invalid) for a leaf that requires a gradient.
 pub fn times_one_(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("mul_");
     x.may_change_in_place("mul_")?;
@@ -246,12 +247,12 @@ pub fn times_one_(x: &Tensor) -> Result<Tensor> {
     record(x.array().clone(), &[x], |_| Ok(Box::new(gradient)))
 }
 
-/// [`mul_scalar`] as PyTorch's own operators call it: with a node of its own name.
+/// [`mul_scalar`] as PyTorch's own operators call it: its node has another name.
 pub(super) fn mul_by_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("mul", x, value, 0.0, AffineBackward { name: "MulBackward1", op: "mul", mul: Some(value) })
 }
 
-/// `x / value`, by the product with the reciprocal (so does PyTorch on a GPU). Saves nothing.
+/// `x / value`, by the product with the reciprocal, as PyTorch computes it on a GPU. Saves nothing.
 pub fn div_scalar(x: &Tensor, value: f64) -> Result<Tensor> {
     affine("div", x, 1.0 / value, 0.0, AffineBackward { name: "DivBackward0", op: "div", mul: Some(1.0 / value) })
 }

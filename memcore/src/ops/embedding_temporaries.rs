@@ -1,8 +1,8 @@
-//! What PyTorch's embedding gradient allocates beyond [`UNSORTED_INDICES`] indices, where it sorts them and sums runs of equal ones.
+//! Temporaries of PyTorch's embedding gradient above [`UNSORTED_INDICES`] indices, where it sorts the indices and sums runs of equal ones.
 //!
-//! The sizes follow from the algorithm: with N indices of a table of R rows, `S = min(N, R)` runs at most, cut into at most
-//! `P = ⌊N/10⌋ + S` pieces of ten. Sizes of CUB's scratch follow its allocation rule (parts aligned to 256 bytes, and 255 bytes to
-//! align the whole) with the tile sizes that the profile says.
+//! The sizes follow from the algorithm. N indices of a table of R rows have `S = min(N, R)` runs at most, cut into at most `P = ⌊N/10⌋ + S`
+//! pieces of ten. Sizes of CUB's scratch follow its allocation rule (parts aligned to 256 bytes, and 255 bytes to align the whole), with
+//! the tile sizes of the profile.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -12,13 +12,13 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::profile::IndexSort;
 
-/// Up to so many indices PyTorch uses a kernel without temporaries.
+/// Most indices for which PyTorch uses a kernel without temporaries.
 pub(super) const UNSORTED_INDICES: usize = 3072;
 
-/// Rows summed by one warp: the length of a piece.
+/// Rows that one warp sums: the length of a piece.
 const ROWS_PER_PIECE: usize = 10;
 
-/// Runs that a block of the scan over their pieces takes, whatever the card.
+/// Runs that a block takes in the scan over their pieces, on every card.
 const RUNS_TILE: usize = 896;
 
 /// Arrays that live until the gradient is done, dropped last to first.
@@ -30,7 +30,7 @@ impl Drop for Held {
     }
 }
 
-/// The sorted indices of a table of `rows` rows and where each was; made before the gradient itself.
+/// Allocates the sorted indices of a table of `rows` rows and their original positions. They are made before the gradient itself.
 pub(super) fn sort(indices: &Array, rows: usize) -> Result<Held> {
     let n = indices.numel();
     let sorted = indices.empty_like()?;
@@ -42,13 +42,13 @@ pub(super) fn sort(indices: &Array, rows: usize) -> Result<Held> {
     Ok(Held(smallvec![sorted, origins]))
 }
 
-/// Bytes that the sort of `n` numbers takes which are at most `largest`, of whose bits it only looks at those that are needed: what indexing by
-/// more numbers than one block sorts does.
+/// Bytes that sorting `n` numbers takes, each at most `largest`, if the sort reads only the bits that are needed. Indexing does this if there
+/// are more numbers than one block sorts.
 pub(super) fn sort_of_needed_bits(n: usize, largest: usize, sort: IndexSort) -> usize {
     radix_sort_bytes(n, largest, IndexSort { needed_digits: true, ..sort })
 }
 
-/// The runs of equal indices, their pieces and the pieces' sums; made after the gradient `out`.
+/// Allocates the runs of equal indices, their pieces and the pieces' sums. They are made after the gradient `out`.
 pub(super) fn segments(indices: &Array, out: &Array) -> Result<Held> {
     let (n, width) = (indices.numel(), out.dims()[1]);
     let runs = n.min(out.dims()[0]);
@@ -77,8 +77,8 @@ pub(super) fn segments(indices: &Array, out: &Array) -> Result<Held> {
     Ok(held)
 }
 
-/// Whether runs are long and too few for the card: then pieces are not summed on their own, but added to the gradient at once (to one in float32
-/// for a 16-bit type), each knowing the run that it belongs to. Measured with torch 2.11: more than 30 indices per run, and fewer than four runs per
+/// True if runs are long and too few for the card. Then pieces are not summed on their own, but added to the gradient directly (for a 16-bit type,
+/// to a gradient in float32), and each piece knows its run. Measured with torch 2.11: more than 30 indices per run, and fewer than four runs per
 /// multiprocessor.
 fn few_runs(indices: &Array, runs: usize) -> bool {
     let card = indices.device().profile().multiprocessors;
@@ -93,8 +93,8 @@ fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(256)
 }
 
-/// A histogram of 256 bins for each digit of 8 bits (of all 8 digits of a word, or of those that the rows' numbers have), a look-back word per tile
-/// and bin, second buffers of keys and values where there is more than one digit, and a counter per digit.
+/// Bytes of the radix sort: a histogram of 256 bins for each digit of 8 bits (all 8 digits of a word, or only the digits of the row numbers), a
+/// look-back word per tile and bin, second buffers of keys and values if there is more than one digit, and a counter per digit.
 fn radix_sort_bytes(n: usize, rows: usize, sort: IndexSort) -> usize {
     let bits = rows.max(1).ilog2() as usize + 1;
     let digits = if sort.needed_digits { bits.div_ceil(8) } else { 8 };
@@ -103,7 +103,7 @@ fn radix_sort_bytes(n: usize, rows: usize, sort: IndexSort) -> usize {
     aligned(digits * 256 * 8) + aligned(lookback) + buffers + aligned(8 * 4) + 255
 }
 
-/// A descriptor of 16 bytes per tile and for 32 more, and, from 2.11 on, a second part of at most 256 bytes.
+/// Bytes of the scan: a descriptor of 16 bytes per tile and for 32 more, and, from 2.11 on, a second part of at most 256 bytes.
 fn scan_bytes(n: usize, tile: usize, sort: IndexSort) -> usize {
     aligned(16 * (n.div_ceil(tile) + 32)) + if sort.second_part { 256 } else { 0 } + 255
 }
@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// The same with other releases.
+    /// As above, with other releases.
     #[test]
     fn scratch_follows_the_release() {
         for (profile, n, recorded) in [

@@ -1,4 +1,4 @@
-//! Pictures made larger: nearest neighbours, and a border.
+//! Enlarges pictures: by nearest neighbours, and by a border.
 
 use smallvec::smallvec;
 
@@ -10,11 +10,11 @@ use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::error::{Error, Result};
 
-/// Each element of `[n, c, h, w]` repeated `factor` (down, across) times: `[n, c, h·down, w·across]`, PyTorch's nearest-neighbour interpolation
-/// by whole factors. Saves nothing; the gradient is summed back. In float32 under autocast.
+/// Repeats each element of `[n, c, h, w]` `factor` (down, across) times: `[n, c, h·down, w·across]`. This is PyTorch's nearest-neighbour
+/// interpolation by whole factors. Saves nothing; the gradient is summed back. Computes in float32 under autocast.
 ///
 /// # Errors
-/// [`Error::Shape`] for other than four dimensions, or a factor of 0; those of the device.
+/// [`Error::Shape`] for other than four dimensions, or a factor of 0; errors of the device.
 pub fn upsample_nearest2d(x: &Tensor, factor: [usize; 2]) -> Result<Tensor> {
     let [n, c, h, w] = *x.dims() else {
         return Err(Error::shape("upsample_nearest2d", format!("{:?}: expected four dimensions", x.dims())));
@@ -50,10 +50,10 @@ impl Function for UpsampleNearestBackward {
     }
 }
 
-/// A border of `value` around `x`: `borders[i]` elements before and behind it in dimension `i`. Saves nothing.
+/// Adds a border of `value` around `x`: `borders[i]` elements before and after it in dimension `i`. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Shape`] unless there is one pair for each dimension; those of the device.
+/// [`Error::Shape`] unless there is one pair for each dimension; errors of the device.
 pub fn pad(x: &Tensor, borders: &[[usize; 2]], value: f64) -> Result<Tensor> {
     if borders.len() != x.rank() {
         return Err(Error::shape("pad", format!("{borders:?} around {:?}", x.dims())));
@@ -66,7 +66,7 @@ pub fn pad(x: &Tensor, borders: &[[usize; 2]], value: f64) -> Result<Tensor> {
     record(y, &[x], |_| Ok(Box::new(inside)))
 }
 
-/// Where the values lie inside of their border.
+/// Position of the values inside the border.
 struct Inside {
     dims: Dims,
     starts: Dims,

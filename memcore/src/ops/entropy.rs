@@ -1,4 +1,4 @@
-//! Cross entropy of yes and no: of logits, and of probabilities.
+//! Binary cross entropy: of logits, and of probabilities.
 
 use smallvec::smallvec;
 
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 /// `−(t·ln σ(x) + (1 − t)·ln(1 − σ(x)))` of logits and targets of the same sizes, as `(1 − t)·x − ln σ(x)`; reduced. Saves both operands.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) when the shapes differ; those of the device.
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ; errors of the device.
 pub fn binary_cross_entropy_with_logits(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     const OP: &str = "binary_cross_entropy_with_logits";
     check_same(OP, x, target)?;
@@ -65,12 +65,12 @@ impl Function for LogitsBackward {
     }
 }
 
-/// `−(t·ln x + (1 − t)·ln(1 − x))` of probabilities and targets of the same sizes, each logarithm at least −100; reduced. Saves both operands, and
-/// as [`mse_loss`](super::mse_loss) a scalar keeps the memory of all losses. Values are computed on the host.
+/// `−(t·ln x + (1 − t)·ln(1 − x))` of probabilities and targets of the same sizes, each logarithm at least −100; reduced. Saves both operands.
+/// Like that of [`mse_loss`](super::mse_loss), a scalar keeps the memory of all losses. Values are computed on the host.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) when the shapes differ, [`Error::Invalid`](crate::Error::Invalid) under autocast and for a target that
-/// wants a gradient, which PyTorch refuses too or which is not represented; those of the device.
+/// [`Error::Shape`](crate::Error::Shape) if the shapes differ; [`Error::Invalid`](crate::Error::Invalid) under autocast, which PyTorch
+/// refuses too, and for a target that requires a gradient, which is not represented; errors of the device.
 pub fn binary_cross_entropy(x: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     const OP: &str = "binary_cross_entropy";
     check_same(OP, x, target)?;
@@ -83,7 +83,7 @@ pub fn binary_cross_entropy(x: &Tensor, target: &Tensor, reduction: Reduction) -
         let loss = |(&x, &t): (&f64, &f64)| (t - 1.0) * (-x).ln_1p().max(-100.0) - t * x.ln().max(-100.0);
         Ok(values[0].iter().zip(&values[1]).map(loss).collect())
     })?;
-    // PyTorch copies the reduced loss into the memory of all losses, which it keeps.
+    // PyTorch copies the reduced loss into the memory of all losses, and keeps that memory.
     let y = if reduction == Reduction::None || !x.device().profile().torch_temporaries {
         reduced(losses, reduction)?
     } else {

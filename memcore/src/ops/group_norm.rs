@@ -1,4 +1,4 @@
-//! Normalisation over groups of channels.
+//! Group normalisation.
 
 use smallvec::smallvec;
 
@@ -13,15 +13,15 @@ use crate::context;
 use crate::error::{Error, Result};
 use crate::profile::GroupNorm;
 
-/// Each of `groups` of channels (dimension 1) of each example of `x` `[n, c, ..]` normalised, times weight, plus bias (`[c]` each). Saves its
-/// input, the
-/// weight, and mean and reciprocal deviation of each group.
+/// Normalises each of `groups` groups of channels (dimension 1) of each example of `x` `[n, c, ..]`, then multiplies by weight and adds bias
+/// (`[c]` each). Saves its input, the weight, and mean and reciprocal deviation of each group.
 ///
-/// Autocast brings a 16-bit input to float32. Where it does not, mean and reciprocal deviation are kept in 16 bits too, as PyTorch keeps them.
+/// Autocast converts a 16-bit input to float32. Without autocast, mean and reciprocal deviation are kept in 16 bits too, as in PyTorch.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; [`Error::DType`] for parameters of another type; [`Error::Invalid`] for 16-bit floats without
-/// parameters or of one position where PyTorch 2.11 is followed, which has no memory there that ours could compute in; those of the device.
+/// [`Error::Shape`] if the shapes do not fit; [`Error::DType`] for parameters of another type; [`Error::Invalid`] for 16-bit floats without
+/// parameters or with one position if PyTorch 2.11 is followed, which has no memory there that our kernel could compute in; errors of the
+/// device.
 pub fn group_norm(
     x: &Tensor,
     groups: usize,
@@ -81,19 +81,19 @@ pub fn group_norm(
     Ok(y)
 }
 
-/// The array itself where it is contiguous; PyTorch's copy inside of an operator.
+/// Returns the same array if it is contiguous, else the copy that PyTorch makes inside an operator.
 fn ordered(x: &Array) -> Result<Array> {
     if x.layout().is_contiguous() { Ok(x.clone()) } else { context::within("clone", || x.copied()) }
 }
 
-/// Which of PyTorch's kernels compute it. They differ in what they need besides their results.
+/// PyTorch's kernels for group normalisation. They differ in the memory that they need besides their results.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kernels {
-    /// Those for channels whose positions lie together.
+    /// For channels whose positions are contiguous.
     Planes,
-    /// Those for channels that lie innermost, in 2.15: pictures and volumes of one channel or one position lie so too.
+    /// For innermost channels, in 2.15. Pictures and volumes of one channel or one position count as such.
     Innermost,
-    /// Those for examples of one position.
+    /// For examples of one position.
     OnePosition,
 }
 
@@ -106,9 +106,9 @@ struct GroupShape {
     per_group: usize,
     positions: usize,
     kernels: Kernels,
-    /// How they go about it.
+    /// Variant of the kernels.
     style: GroupNorm,
-    /// Whether PyTorch's temporaries are made.
+    /// True if PyTorch's temporaries are made.
     torch: bool,
 }
 
@@ -151,7 +151,7 @@ impl GroupShape {
         self.style >= GroupNorm::CopiesInside
     }
 
-    /// Whether forward has a factor and a summand for each channel of each example.
+    /// True if forward has a factor and a summand for each channel of each example.
     fn has_factors(&self, affine: bool) -> bool {
         match self.kernels {
             Kernels::Planes => affine,
@@ -169,12 +169,12 @@ impl GroupShape {
         [self.n, self.groups, self.per_group, self.positions]
     }
 
-    /// A number for each channel of each example, never of 16 bits: `[n, groups, per_group, 1]`.
+    /// Allocates a number for each channel of each example, never of 16 bits: `[n, groups, per_group, 1]`.
     fn channels(&self, x: &Array) -> Result<Array> {
         Array::empty(x.device(), &[self.n, self.groups, self.per_group, 1], x.dtype().accumulator())
     }
 
-    /// A number for each group of each example, `[n, groups, 1, 1]`, in memory for numbers of at least 32 bits.
+    /// Allocates a number for each group of each example, `[n, groups, 1, 1]`, in memory for numbers of at least 32 bits.
     fn group(&self, x: &Array) -> Result<Array> {
         let numbers = self.n * self.groups;
         let room = numbers * (x.dtype().accumulator().size() / x.dtype().size()) as usize;
@@ -182,7 +182,7 @@ impl GroupShape {
     }
 }
 
-/// What forward makes besides its results, in this order.
+/// Memory that forward allocates besides its results, in this order.
 struct ForwardScratch {
     /// Mean and reciprocal deviation of each group before they are rounded to 16 bits.
     exact: Option<[Array; 2]>,
@@ -200,7 +200,7 @@ impl ForwardScratch {
         Ok(Self { exact, factors })
     }
 
-    /// Where the kernel may put its statistics, which are not of 16 bits: where they are kept, or here.
+    /// Returns the memory for the kernel's statistics, which are not of 16 bits: that of the saved ones, or scratch.
     fn statistics(&self, mean: &Array, rstd: &Array) -> Result<[Array; 2]> {
         let groups = mean.numel();
         match self.exact.as_ref().or(self.factors.as_ref()) {
@@ -224,13 +224,13 @@ struct GroupNormBackward {
     slots: [Option<usize>; 2],
 }
 
-/// What backward makes besides the gradients, in this order.
+/// Memory that backward allocates besides the gradients, in this order.
 struct Scratch {
     /// `Σ grad·x` and `Σ grad` of each channel of each example: `[n, groups, per_group, 1]`.
     sums: Option<[Array; 2]>,
-    /// For the input's gradient, numbers of each group: `[n, groups, 1, 1]`.
+    /// Numbers of each group for the input's gradient: `[n, groups, 1, 1]`.
     groups: Option<[Array; 2]>,
-    /// For the input's gradient where there is a weight, a number for each channel of each example: `[n, groups, per_group, 1]`.
+    /// A number for each channel of each example, for the input's gradient if there is a weight: `[n, groups, per_group, 1]`.
     scale: Option<Array>,
 }
 
@@ -258,8 +258,8 @@ impl Scratch {
     }
 }
 
-/// What the gradients are made of: the input and its gradient in order, `[n, groups, 1, 1]` of mean and reciprocal deviation, the weight
-/// `[groups, per_group, 1]`.
+/// Values from which the gradients are computed: the contiguous input and its gradient, mean and reciprocal deviation as
+/// `[n, groups, 1, 1]`, the weight as `[groups, per_group, 1]`.
 struct Given<'a> {
     x: &'a Array,
     grad: &'a Array,
@@ -268,11 +268,12 @@ struct Given<'a> {
     weight: Option<&'a Array>,
 }
 
-/// The gradients of weight and bias, `[c]` each, where they are wanted.
+/// Gradients of weight and bias, `[c]` each, if required.
 type ParameterGradients = [Option<Array>; 2];
 
 impl GroupShape {
-    /// By sums over the positions of each channel, from which everything follows but one pass over the input's gradient.
+    /// Computes the gradients from sums over the positions of each channel. Everything else follows from them, except one pass over the
+    /// input's gradient.
     fn gradients_by_channels(
         &self,
         given: &Given<'_>,
@@ -354,8 +355,8 @@ impl GroupShape {
         out.binary_(BinaryOp::ADD, shift)
     }
 
-    /// Element by element in the memory of the input's gradient, `room`, in the input's type: with `x̂ = (x − mean)·rstd` and `g = grad·w`, sums of
-    /// `grad·x̂` and `grad`, and `rstd·(g − mean(g) − x̂·mean(g·x̂))`.
+    /// Computes the gradients element by element, in the memory of the input's gradient, `room`, and in the input's type: with
+    /// `x̂ = (x − mean)·rstd` and `g = grad·w`, sums of `grad·x̂` and `grad`, and `rstd·(g − mean(g) − x̂·mean(g·x̂))`.
     fn gradients_by_elements(
         &self,
         given: &Given<'_>,
@@ -397,13 +398,13 @@ impl GroupShape {
         out.binary_(BinaryOp::Mul, given.rstd)
     }
 
-    /// Over the channels of a group, of which each has `positions` numbers in `x`.
+    /// Reduces over the channels of a group. Each channel has `positions` numbers in `x`.
     fn over_groups(&self, op: ReduceOp, x: &Array, positions: usize, out: &Array) -> Result<()> {
         let rows = self.n * self.groups;
         x.view(&[rows, self.per_group * positions])?.reduce_axes_into(op, &out.view(&[rows, 1])?)
     }
 
-    /// The sum over the examples, and over `positions` numbers of each channel in `x`.
+    /// Sums over the examples, and over `positions` numbers of each channel in `x`.
     fn over_examples(&self, x: &Array, positions: usize, out: &Array) -> Result<()> {
         x.view(&[self.n, self.c, positions])?.reduce_axes_into(ReduceOp::Sum, &out.view(&[1, self.c, 1])?)
     }
@@ -439,7 +440,7 @@ impl Function for GroupNormBackward {
                 s.gradients_by_channels(&given, out.as_ref(), &parameters, &scratch, sums)?;
             }
             (_, Some(out)) => s.gradients_by_elements(&given, out, &parameters, scratch.groups.as_ref())?,
-            // Where PyTorch has no memory of the input's size, this is ours.
+            // PyTorch has no memory of the input's size here; this memory is ours.
             (_, None) => s.gradients_by_elements(&given, &x.empty_like()?, &parameters, None)?,
         }
         scratch.release();

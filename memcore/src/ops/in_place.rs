@@ -1,4 +1,4 @@
-//! Arithmetic in the memory of its first operand. Of what is returned alone the value may be used afterwards.
+//! Arithmetic in the memory of its first operand. Use only the returned tensor afterwards, not the operand.
 
 use smallvec::smallvec;
 
@@ -10,18 +10,18 @@ use crate::backend::kernel::{BinaryOp, UnaryOp};
 use crate::context;
 use crate::error::Result;
 
-/// `a *= b`, `b` broadcast to `a`. Saves `b`, and a copy of what `a` was where `b` wants a gradient.
+/// `a *= b`, `b` broadcast to `a`. Saves `b`, and a copy of the former `a` if `b` requires a gradient.
 ///
 /// # Errors
-/// [`Error::Shape`](crate::Error::Shape) when they do not fit together, [`Error::Invalid`](crate::Error::Invalid) for a leaf `a` that wants a
-/// gradient; those of the device.
+/// [`Error::Shape`](crate::Error::Shape) if they do not fit together, [`Error::Invalid`](crate::Error::Invalid) for a leaf `a` that
+/// requires a gradient; errors of the device.
 pub fn mul_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("mul_");
     a.may_change_in_place("mul_")?;
     multiplied_in_place(a, b, || a.array().binary_(BinaryOp::Mul, &converted(b.array(), a.dtype())?))
 }
 
-/// `a /= b`, `b` broadcast to `a`. Saves `b`, and a copy of what `a` was where `b` wants a gradient.
+/// `a /= b`, `b` broadcast to `a`. Saves `b`, and a copy of the former `a` if `b` requires a gradient.
 ///
 /// # Errors
 /// As [`mul_`].
@@ -34,7 +34,7 @@ pub fn div_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// `mul · x + add` in the memory of `x`. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Invalid`](crate::Error::Invalid) for a leaf that wants a gradient; those of the device.
+/// [`Error::Invalid`](crate::Error::Invalid) for a leaf that requires a gradient; errors of the device.
 pub fn affine_(x: &Tensor, mul: f64, add: f64) -> Result<Tensor> {
     let op = if mul == 1.0 { "add_" } else { "mul_" };
     let _op = context::op(op);
@@ -62,7 +62,7 @@ impl Function for AffineBackward {
     }
 }
 
-/// The values of `src`, broadcast to `a`, in the memory of `a`. Saves nothing.
+/// Copies the values of `src`, broadcast to `a`, into the memory of `a`. Saves nothing.
 ///
 /// # Errors
 /// As [`mul_`].
@@ -84,7 +84,7 @@ impl Function for CopyBackwards {
         "CopyBackwards"
     }
 
-    /// Zeros for what was overwritten, everything for what was copied.
+    /// The overwritten tensor gets zeros, and the copied one the whole gradient.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];

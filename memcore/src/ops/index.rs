@@ -11,13 +11,13 @@ use crate::error::{Error, Result};
 
 type Dims = SmallVec<[usize; 6]>;
 
-/// Rows of `weight` `[rows, n]` by `indices` (i64, any shape): `[..indices, n]`. Saves the indices.
+/// Returns rows of `weight` `[rows, n]` by `indices` (i64, any shape): `[..indices, n]`. Saves the indices.
 ///
-/// The row `padding_idx` receives no gradient. The gradient is dense, of the table's size; beyond 3072 indices PyTorch sorts them,
-/// with the temporaries that this implies.
+/// The row `padding_idx` receives no gradient. The gradient is dense, of the table's size. Above 3072 indices PyTorch sorts them, and the
+/// temporaries of the sort are made.
 ///
 /// # Errors
-/// [`Error::Shape`] when the table is not a matrix; those of the device. An index outside the table reads as NaN.
+/// [`Error::Shape`] if the table is not a matrix; errors of the device. An index outside the table reads as NaN.
 pub fn embedding(indices: &Tensor, weight: &Tensor, padding_idx: Option<usize>) -> Result<Tensor> {
     let [rows, n] = *weight.dims() else {
         return Err(Error::shape("embedding", format!("table {:?} is not a matrix", weight.dims())));
@@ -84,12 +84,12 @@ impl Function for EmbeddingBackward {
     }
 }
 
-/// The parts of `x` along dimension `axis` that `indices` `[count]` (i64) names. Saves the indices.
+/// Returns the parts of `x` along dimension `axis` that `indices` `[count]` (i64) names. Saves the indices.
 ///
-/// Dimensions before `axis` cost a kernel launch each; for `axis` 0 it is one.
+/// Each index of the dimensions before `axis` costs a kernel launch; `axis` 0 costs one.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; those of the device. An index outside the dimension reads as NaN.
+/// [`Error::Shape`] if they do not fit; errors of the device. An index outside the dimension reads as NaN.
 pub fn index_select(x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor> {
     if axis >= x.rank() || indices.rank() != 1 {
         let detail = format!("axis {axis} of {:?} by indices {:?}", x.dims(), indices.dims());
@@ -115,7 +115,7 @@ pub fn index_select(x: &Tensor, axis: usize, indices: &Tensor) -> Result<Tensor>
     record_inputs(&[x], describe, compute)
 }
 
-/// A tensor cut at one axis: as many slabs as the dimensions before it say, each a matrix of its rows of `inner` elements.
+/// A tensor cut at one axis: one slab for each index of the dimensions before it, each a matrix of rows of `inner` elements.
 #[derive(Clone, Copy)]
 struct Slabs {
     axis: usize,
@@ -128,7 +128,7 @@ impl Slabs {
         Self { axis, count: dims[..axis].iter().product(), inner: dims[axis + 1..].iter().product() }
     }
 
-    /// Slab `i` of an array of any strides, copied where the dimensions behind the axis do not run together.
+    /// Returns slab `i` of an array with any strides, copied if the dimensions after the axis cannot be joined.
     fn slab(&self, x: &Array, i: usize) -> Result<Array> {
         let (mut part, mut rest, mut slabs) = (x.clone(), i, self.count);
         for _ in 0..self.axis {

@@ -1,4 +1,4 @@
-//! Indexing by vectors of numbers, one for each of the first dimensions.
+//! Indexing by index tensors, one for each of the first dimensions.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -11,18 +11,17 @@ use crate::error::{Error, Result};
 
 type Dims = SmallVec<[usize; 6]>;
 
-/// Up to so many indices one block sorts, without scratch.
+/// Most indices that one block sorts, without scratch.
 #[doc(hidden)]
 pub const MAX_EACH: usize = 2048;
 
 /// `x[first]` or `x[first, second]`: with indices (i64, contiguous, of one shape) into the first dimension, or the first two, `[..indices, ..rest]`.
 /// Saves the indices.
-///
-/// The gradient is dense, of `x`'s size; indices that occur twice add up. PyTorch sorts the linear indices, with the temporaries that this
-/// implies.
+/// The gradient is dense, of `x`'s size; the gradients of an index that occurs twice are added. PyTorch sorts the linear indices, and the
+/// temporaries of the sort are made.
 ///
 /// # Errors
-/// [`Error::Shape`] for other than one or two tensors of one shape, more than `x` has dimensions, or an index outside `x`; those of the device.
+/// [`Error::Shape`] for other than one or two tensors of one shape, more than `x` has dimensions, or an index outside `x`; errors of the device.
 pub fn index_each(x: &Tensor, indices: &[&Tensor]) -> Result<Tensor> {
     let shape: Dims = indices.first().map_or(Dims::new(), |first| first.dims().into());
     let fits = matches!(indices.len(), 1 | 2) && indices.len() <= x.rank();
@@ -52,7 +51,7 @@ pub fn index_each(x: &Tensor, indices: &[&Tensor]) -> Result<Tensor> {
     record_inputs(&[x], describe, compute)
 }
 
-/// What the indices name, one part for each; none on a device that computes nothing.
+/// Returns the parts that the indices name, in order. Empty on a device that computes nothing.
 fn parts(x: &Array, vectors: &[Array]) -> Result<Vec<Array>> {
     if !x.device().computes() {
         return Ok(Vec::new());
@@ -103,8 +102,8 @@ impl Function for IndexBackward {
     }
 }
 
-/// What `_index_put_impl_` makes to add up: the linear indices, of each vector's remainders and products; then these sorted, and where each was.
-/// A gradient that does not lie in order is copied before.
+/// Allocates the temporaries of `_index_put_impl_` when it accumulates: the linear indices, from remainders and products of each vector, then
+/// the sorted indices and their original positions. A gradient that is not contiguous is copied before.
 fn sorted(like: &Array, vectors: usize, grad: &Array, rows: usize) -> Result<()> {
     let words = |op: &'static str| {
         let _op = context::op(op);
@@ -127,7 +126,7 @@ fn sorted(like: &Array, vectors: usize, grad: &Array, rows: usize) -> Result<()>
     let origins = words("_index_put_impl_")?;
     let range = words("_index_put_impl_>resize_")?;
     {
-        // Few are sorted by one block, which needs no scratch; a scratch of nothing is one byte.
+        // One block sorts a few indices without scratch; an empty scratch takes one byte.
         let sort = like.device().profile().index_sort;
         let n = like.numel();
         let scratch = if n <= MAX_EACH { 1 } else { temporaries::sort_of_needed_bits(n, rows - 1, sort) };

@@ -1,4 +1,4 @@
-//! Several tensors as one, and one as several.
+//! Joins several tensors into one, and splits one into several.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,11 +10,12 @@ use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record, record_many
 use crate::context;
 use crate::error::{Error, Result};
 
-/// The tensors one after the other along `axis`, in the type in which theirs meet; none is converted by itself. Saves nothing; the gradients are
-/// views of the incoming one, converted where a tensor has another type.
+/// Joins the tensors along `axis`, in their common type, without a separate conversion. Saves nothing. The gradients are views of the incoming
+/// one, converted if a tensor has another type.
 ///
 /// # Errors
-/// [`Error::Shape`] when there is none or their other sizes differ, [`Error::DType`] for types that do not meet; those of the device.
+/// [`Error::Shape`] if there are no tensors or their other sizes differ, [`Error::DType`] for types without a common type; errors of the
+/// device.
 pub fn cat(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     let _op = context::op("cat");
     let arrays: SmallVec<[&Array; 8]> = parts.iter().map(|part| part.array()).collect();
@@ -47,7 +48,7 @@ impl Function for CatBackward {
     }
 }
 
-/// Tensors of the same sizes along a new dimension before `axis`. Saves nothing; the gradients are views of the incoming one.
+/// Joins tensors of the same sizes along a new dimension before `axis`. Saves nothing; the gradients are views of the incoming one.
 pub fn stack(parts: &[&Tensor], axis: usize) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("stack", "of nothing")) };
     if axis > first.rank() {
@@ -88,8 +89,8 @@ impl Function for StackBackward {
     }
 }
 
-/// Views of `size` indices of dimension `axis` each; the last one has what remains. The gradient is one concatenation, with zeros for a part that
-/// nothing was computed from.
+/// Returns views of `size` indices of dimension `axis` each; the last one has the remaining indices. The gradient is one concatenation, with
+/// zeros for a part from which nothing was computed.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist or a size of 0.
@@ -103,7 +104,7 @@ pub fn split(x: &Tensor, size: usize, axis: usize) -> Result<Vec<Tensor>> {
     split_into("SplitBackward0", x, sizes, axis)
 }
 
-/// At most `chunks` views along `axis`, of equal size but for the last: [`split`] by `⌈n/chunks⌉`.
+/// Returns at most `chunks` views along `axis`, of equal size except the last: [`split`] by `⌈n/chunks⌉`.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist or no chunks.
@@ -115,7 +116,7 @@ pub fn chunk(x: &Tensor, chunks: usize, axis: usize) -> Result<Vec<Tensor>> {
     split(x, x.dims()[axis].div_ceil(chunks).max(1), axis)
 }
 
-/// Views of `sizes[i]` indices of dimension `axis` each, one after the other. The gradient is as [`split`]'s.
+/// Returns views of `sizes[i]` indices of dimension `axis` each, one after the other. The gradient is as [`split`]'s.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist or sizes that do not add up to it.
@@ -127,8 +128,8 @@ pub fn split_with_sizes(x: &Tensor, sizes: &[usize], axis: usize) -> Result<Vec<
     split_into("SplitWithSizesBackward0", x, sizes.into(), axis)
 }
 
-/// Views of each index of dimension `axis`, which disappears. The gradient is the gradients stacked, with a zero repeated for a part that nothing was
-/// computed from.
+/// Returns a view of each index of dimension `axis`, which disappears. The gradient stacks the parts' gradients, with a repeated zero for a part from
+/// which nothing was computed.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist.

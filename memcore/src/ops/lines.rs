@@ -1,4 +1,4 @@
-//! Convolution and pooling of lines `[n, c, l]`: as PyTorch's native operators compute them, those of pictures of one row.
+//! Convolution and pooling of sequences `[n, c, l]`. As in PyTorch's native operators, they are pictures of one row.
 
 use smallvec::smallvec;
 
@@ -10,20 +10,20 @@ use crate::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// How a line is convolved.
+/// Options of a convolution over a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Conv1dGeometry {
     /// Elements from one window to the next.
     pub stride: usize,
-    /// Zeros on each side.
+    /// Zeros added on each side.
     pub padding: usize,
-    /// Elements from one of a window to its next.
+    /// Distance between neighbouring elements of a window.
     pub dilation: usize,
-    /// Parts of the channels that are convolved by themselves.
+    /// Number of channel groups, each of which is convolved by itself.
     pub groups: usize,
 }
 
-/// How a line is pooled: window, stride and padding, in elements.
+/// Options of a pooling over a sequence: window, stride and padding, in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pool1dGeometry {
     /// Size of a window.
@@ -50,7 +50,7 @@ fn line(op: &'static str, x: &Tensor) -> Result<Tensor> {
 /// `weight ⋆ x + bias`: `[n, c, l]` and `[o, c/groups, k]` give `[n, o, ol]`. Saves input and weight.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; those of the device.
+/// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn conv1d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv1dGeometry) -> Result<Tensor> {
     let (x, weight) = (row("conv1d", x)?, row("conv1d", weight)?);
     let geometry = Conv2dGeometry {
@@ -63,7 +63,7 @@ pub fn conv1d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
     record(y.array().squeeze(2)?, &[&y], |_| Ok(Box::new(OneRow { added: false })))
 }
 
-/// A line as a picture of one row, inside of the convolution: PyTorch has no node for it, and what comes back does not count as a view.
+/// Turns a sequence into a picture of one row, inside the convolution. PyTorch has no node for it, and the result does not count as a view.
 fn row(op: &'static str, x: &Tensor) -> Result<Tensor> {
     if x.rank() != 3 {
         return Err(Error::shape(op, format!("{:?}: expected three dimensions", x.dims())));
@@ -72,7 +72,7 @@ fn row(op: &'static str, x: &Tensor) -> Result<Tensor> {
 }
 
 struct OneRow {
-    /// Whether the row was added, or taken away.
+    /// True if the row was added, false if it was removed.
     added: bool,
 }
 
@@ -90,7 +90,7 @@ impl Function for OneRow {
 /// The largest element of each window of `[n, c, l]`. Saves its input and the positions, 8 bytes per element of the result.
 ///
 /// # Errors
-/// [`Error::Shape`] when the windows do not fit; those of the device.
+/// [`Error::Shape`] if the windows do not fit; errors of the device.
 pub fn max_pool1d(x: &Tensor, geometry: Pool1dGeometry) -> Result<Tensor> {
     let y = max_pool("max_pool1d>max_pool1d_with_indices", &line("max_pool1d", x)?, geometry.of_pictures())?;
     squeeze(&y, 2)
@@ -99,7 +99,7 @@ pub fn max_pool1d(x: &Tensor, geometry: Pool1dGeometry) -> Result<Tensor> {
 /// The mean of each window of `[n, c, l]`, padding counted. Saves its input.
 ///
 /// # Errors
-/// [`Error::Shape`] when the windows do not fit; those of the device.
+/// [`Error::Shape`] if the windows do not fit; errors of the device.
 pub fn avg_pool1d(x: &Tensor, geometry: Pool1dGeometry) -> Result<Tensor> {
     let _op = context::op("avg_pool1d");
     let y = avg_pool2d(&line("avg_pool1d", x)?, geometry.of_pictures())?;
@@ -109,7 +109,7 @@ pub fn avg_pool1d(x: &Tensor, geometry: Pool1dGeometry) -> Result<Tensor> {
 /// The mean of `output` equal parts of `[n, c, l]`. Saves its input, unless there is one part.
 ///
 /// # Errors
-/// [`Error::Shape`] when `l` is not a multiple of `output`; those of the device.
+/// [`Error::Shape`] if `l` is not a multiple of `output`; errors of the device.
 pub fn adaptive_avg_pool1d(x: &Tensor, output: usize) -> Result<Tensor> {
     let _op = context::op("adaptive_avg_pool1d");
     let y = adaptive_avg_pool2d(&line("adaptive_avg_pool1d", x)?, [1, output])?;

@@ -10,10 +10,11 @@ use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// `ln Σ eˣ` over `axes`, which stay with size 1 when `keepdim`; without overflow, by the largest element. Saves input and result.
+/// `ln Σ eˣ` over `axes`, which stay with size 1 if `keepdim`. The largest element is subtracted first, so that nothing overflows. Saves
+/// input and result.
 ///
 /// # Errors
-/// [`Error::Shape`] for no axis, or one that does not exist; those of the device.
+/// [`Error::Shape`] for no axis, or one that does not exist; errors of the device.
 pub fn logsumexp(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     if axes.is_empty() {
         return Err(Error::shape("logsumexp", "over no axis"));
@@ -22,7 +23,7 @@ pub fn logsumexp(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     let x = &full(x)?;
     let largest = context::within("amax", || x.array().reduce(ReduceOp::Max, axes, true))?;
     {
-        // Where it is infinite it takes no part: 0·∞ is NaN, which alone differs from itself.
+        // An infinite largest element is replaced by 0. It is found by 0·∞, which is NaN, and only NaN differs from itself.
         let marked = context::within("abs>resize_", || largest.affine(0.0, 0.0))?;
         let infinite = context::within("eq", || marked.binary(BinaryOp::Ne, &marked))?;
         largest.masked_fill_(&infinite, 0.0)?;
@@ -43,7 +44,7 @@ pub fn logsumexp(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
 }
 
 struct LogsumexpBackward {
-    /// The result's sizes, with the reduced axes in place.
+    /// Sizes of the result, with the reduced axes of size 1.
     kept: Dims,
 }
 

@@ -14,22 +14,23 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// Targets that do not count, unless said otherwise; PyTorch's default.
+/// Default class of targets that do not count, as in PyTorch.
 pub const IGNORE_INDEX: i64 = -100;
 
-/// Cross entropy of logits `[n, classes, ..]` against class indices `[n, ..]` (i64): `nll_loss(log_softmax(x))`; or of `[classes]` against one.
-/// Keeps the log-probabilities, not the logits, and the 4-byte total weight.
+/// Cross entropy of logits `[n, classes, ..]` against class indices `[n, ..]` (i64), or of `[classes]` against one index:
+/// `nll_loss(log_softmax(x))`. Saves the log-probabilities, not the logits, and the 4-byte total weight.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; those of the device.
+/// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
     let _op = context::op("cross_entropy_loss");
     let log_probs = in_own_type(logits, class_axis(logits))?;
     Ok(negative_log_likelihood(&log_probs, target, reduction, true)?.0)
 }
 
-/// [`cross_entropy`] of which a share `smoothing` goes to all classes alike: `(1 − s)·cross_entropy + s·mean over classes of −log_softmax(x)`
-/// (Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2016). A composition, as PyTorch's; keeps masks and counts besides.
+/// [`cross_entropy`] with label smoothing: a share `s` = `smoothing` goes to all classes alike,
+/// `(1 − s)·cross_entropy + s·mean over classes of −log_softmax(x)` (Szegedy et al., "Rethinking the Inception Architecture for
+/// Computer Vision", 2016). It is composed of several operators, as in PyTorch, and also saves masks and counts.
 ///
 /// # Errors
 /// As [`cross_entropy`], and [`Error::Invalid`] for a share outside `0..=1`.
@@ -70,13 +71,13 @@ pub fn cross_entropy_smooth(logits: &Tensor, target: &Tensor, reduction: Reducti
     Ok(loss)
 }
 
-/// Dimension 1, or the only one.
+/// Axis of the classes: dimension 1, or the only dimension.
 fn class_axis(x: &Tensor) -> usize {
     usize::from(x.rank() > 1)
 }
 
-/// Makes NaN of each element of `x` whose target is not a class. What reads outside of a table is NaN: the table is the number of targets that count,
-/// once for each class, and `memory`, as large as `x`, is overwritten with what is read of it.
+/// Sets each element of `x` to NaN if its target is not a class. Reading outside a table gives NaN: the table holds the number of counted targets
+/// once for each class. `memory`, as large as `x`, is overwritten with the values read.
 fn nan_where_ignored(target: &Array, classes: usize, counted: &Array, memory: &Tensor, x: &Tensor) -> Result<()> {
     let table = counted.view(&[1, 1])?.broadcast_to(&[classes, 1])?;
     let (indices, out) = (target.reshape(&[target.numel()])?, memory.array().view(&[target.numel(), 1])?);
@@ -84,7 +85,7 @@ fn nan_where_ignored(target: &Array, classes: usize, counted: &Array, memory: &T
     x.array().binary_(BinaryOp::Add { alpha: 0.0 }, memory.array())
 }
 
-/// The sum of `smooth` over the number of targets that count, which PyTorch counts in i64, through the mask's opposite.
+/// Sum of `smooth` over the number of counted targets. PyTorch counts them in i64, through the opposite of the mask.
 fn mean_of_counted(smooth: &Tensor, mask: &Array, counted: &Array) -> Result<Tensor> {
     let device = smooth.device();
     let torch = device.profile().torch_temporaries;
@@ -113,7 +114,7 @@ fn mean_of_counted(smooth: &Tensor, mask: &Array, counted: &Array) -> Result<Ten
     Ok(mean)
 }
 
-/// Backward of a quotient by a number of targets, which is there as an integer and as a float.
+/// Backward of a quotient by a number of targets. The number exists as an integer and as a float.
 struct DivByCountBackward;
 
 impl Function for DivByCountBackward {
@@ -136,7 +137,7 @@ pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Re
     Ok(negative_log_likelihood(log_probs, target, reduction, false)?.0)
 }
 
-/// The loss, and the number of targets that count.
+/// Returns the loss, and the number of counted targets.
 fn negative_log_likelihood(
     log_probs: &Tensor,
     target: &Tensor,
@@ -195,7 +196,7 @@ struct ClassShape {
     n: usize,
     classes: usize,
     inner: usize,
-    /// Whether there are dimensions behind the classes.
+    /// True if there are dimensions after the classes.
     is_plane: bool,
 }
 
@@ -223,7 +224,7 @@ impl ClassShape {
         [self.n, self.inner]
     }
 
-    /// A loss, or its gradient, as the kernels take it.
+    /// Returns a loss, or its gradient, in the shape that the kernels take.
     fn loss(&self, x: &Array, reduction: Reduction) -> Result<Array> {
         if reduction == Reduction::None { x.reshape(&self.targets()) } else { Ok(x.clone()) }
     }
@@ -244,10 +245,10 @@ impl Function for NllLossBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op(if self.shape.is_plane { "nll_loss2d_backward" } else { "nll_loss_backward" });
         let out = log_probs.empty_like()?;
-        // PyTorch makes the input contiguous, of which only the sizes are needed.
+        // PyTorch makes the input contiguous, although only its sizes are needed.
         let ordered = out.device().profile().torch_temporaries && !log_probs.layout().is_contiguous();
         let input = if ordered { Some(context::within("contiguous>clone", || log_probs.empty_like())?) } else { None };
-        // The kernel of more dimensions reads the gradient as it lies.
+        // The kernel for more dimensions reads the gradient in its own layout.
         let grad = if self.shape.is_plane { grad.clone() } else { grad.contiguous()? };
         let target = target.contiguous()?;
         out.device().launch(NllLossGrad {

@@ -1,4 +1,4 @@
-//! Choosing elements by a mask, or by their place in a matrix.
+//! Chooses elements by a mask, or by their place in a matrix.
 
 use smallvec::smallvec;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 /// `value` where `mask` is set, `x` elsewhere; the mask is broadcast to `x`. Saves the mask.
 ///
 /// # Errors
-/// [`Error::Shape`] when the mask does not fit; those of the device.
+/// [`Error::Shape`] if the mask does not fit; errors of the device.
 pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
     let _op = context::op("masked_fill>clone");
     let describe = |saved: &mut Recorder| {
@@ -22,10 +22,10 @@ pub fn masked_fill(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
     record_inputs(&[x], describe, || x.array().masked_fill(mask.array(), value))
 }
 
-/// [`masked_fill`] in the memory of `x`, of which only what is returned may be used afterwards.
+/// [`masked_fill`] in the memory of `x`. Use only the returned tensor afterwards, not `x`.
 ///
 /// # Errors
-/// As [`masked_fill`], and [`Error::Invalid`] for a leaf that wants a gradient.
+/// As [`masked_fill`], and [`Error::Invalid`] for a leaf that requires a gradient.
 pub fn masked_fill_(x: &Tensor, mask: &Tensor, value: f64) -> Result<Tensor> {
     x.may_change_in_place("masked_fill_")?;
     x.array().masked_fill_(mask.array(), value)?;
@@ -55,8 +55,8 @@ impl Function for MaskedFillBackward {
 /// `a` where `condition` is set, `b` elsewhere, all broadcast against each other. An operand of another type than the result's is converted first.
 /// Saves the condition.
 ///
-/// # Errors
-/// [`Error::Shape`] when they do not fit together, [`Error::DType`] for types that do not meet; those of the device.
+/// [`Error::Shape`] if they do not fit together, [`Error::DType`] for types without a common type; errors of the device.
+/// [`Error::Shape`] if they do not fit together, [`Error::DType`] for types that do not meet; errors of the device.
 pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("where");
     let compute = || {
@@ -81,7 +81,8 @@ impl Function for WhereBackward {
         "WhereBackward0"
     }
 
-    /// For each operand the gradient where it was chosen, a scalar 0 elsewhere; the second operand's first, as PyTorch does.
+    /// Each operand gets the gradient where it was chosen, and a scalar 0 elsewhere. The second operand's gradient is made first, as in
+    /// PyTorch.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let condition = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
@@ -104,7 +105,7 @@ impl Function for WhereBackward {
 /// nothing.
 ///
 /// # Errors
-/// [`Error::Shape`] for fewer than two dimensions; those of the device.
+/// [`Error::Shape`] for fewer than two dimensions; errors of the device.
 pub fn triu(x: &Tensor, diagonal: i64) -> Result<Tensor> {
     triangle(x, true, diagonal)
 }

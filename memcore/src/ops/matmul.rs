@@ -1,4 +1,4 @@
-//! Matrix products: `mm`, `bmm`, `addmm` and `linear`, which is a transpose and one of them.
+//! Matrix products: `mm`, `bmm`, `addmm`, and `linear`, which is a transpose and one of them.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,15 +10,15 @@ use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::error::{Error, Result};
 
-/// `a @ b` for matrices `[m, k]` and `[k, n]`. Each operand is saved when the other wants a gradient.
+/// `a @ b` for matrices `[m, k]` and `[k, n]`. Saves each operand if the other one requires a gradient.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; those of the device.
+/// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn mm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     product("mm", "MmBackward0", a, b, 2)
 }
 
-/// `a @ b` for batches `[b, m, k]` and `[b, k, n]`. Each operand is saved when the other wants a gradient.
+/// `a @ b` for batches `[b, m, k]` and `[b, k, n]`. Saves each operand if the other one requires a gradient.
 pub fn bmm(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     product("bmm", "BmmBackward0", a, b, 3)
 }
@@ -37,20 +37,20 @@ fn product(op: &'static str, name: &'static str, a: &Tensor, b: &Tensor, rank: u
     record_inputs(&[a, b], describe, || a.array().matmul(b.array()))
 }
 
-/// Whether a matrix lies column by column, as a transposed weight does.
+/// True if a matrix is in column-major order, as a transposed weight is.
 fn is_column_major(b: &Array) -> bool {
     matches!((b.layout().strides(), b.dims()), (&[1, column], &[rows, _]) if column == rows)
 }
 
-/// Which operands of a product were saved, and where.
+/// Positions of a product's operands among the saved values; `None` if an operand was not saved.
 struct Operands {
     lhs: Option<usize>,
     rhs: Option<usize>,
 }
 
 impl Operands {
-    /// PyTorch saves an operand only when the other's gradient needs it, in the order of its names: `mat2` before `self`, which is the order in
-    /// which they are freed.
+    /// Saves each operand only if the other one's gradient needs it, as PyTorch does, and in the order of PyTorch's names: `mat2` before
+    /// `self`. They are freed in that order.
     fn save(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
         let rhs = a.requires_grad();
         if rhs {
@@ -62,7 +62,7 @@ impl Operands {
         Ok(Self { lhs: b.requires_grad().then_some(rhs as usize), rhs: rhs.then_some(0) })
     }
 
-    /// What was saved. Both live until the node has run: what a checkpoint recomputed is freed with them.
+    /// Returns the saved operands. Both live until the node has run: values that a checkpoint recomputed are freed with them.
     fn unpack(&self, saved: &Saved<'_>) -> Result<[Option<Array>; 2]> {
         let get = |place: Option<usize>| place.map(|place| saved.get(place)).transpose();
         // In the order of saving, which is the order of unpacking.
@@ -75,7 +75,7 @@ impl Operands {
         }
     }
 
-    /// As [`Operands::save`], under the names that `addmm` has for them.
+    /// As [`Operands::save`], under the names that `addmm` uses.
     fn save_named(saved: &mut Recorder, a: &Tensor, b: &Tensor) -> Result<Self> {
         let lhs = b.requires_grad();
         if lhs {
@@ -92,7 +92,7 @@ struct ProductBackward {
     op: &'static str,
     name: &'static str,
     operands: Operands,
-    /// Of both operands.
+    /// Whether each operand is in column-major order.
     column_major: [bool; 2],
 }
 
@@ -101,7 +101,7 @@ impl Function for ProductBackward {
         self.name
     }
 
-    /// The gradient of the second operand is made first, as PyTorch does for `mm` and `bmm`.
+    /// The gradient of the second operand is made first, as in PyTorch for `mm` and `bmm`.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let _op = context::op(self.op);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
@@ -119,13 +119,13 @@ impl Function for ProductBackward {
     }
 }
 
-/// Gradient of the left operand, `grad @ bᵀ`; laid out as the operand was, as the right one's is.
+/// Gradient of the left operand, `grad @ bᵀ`, laid out as the operand was.
 fn lhs_grad(grad: &Array, b: &Array, column_major: bool) -> Result<Array> {
     if column_major { Ok(b.matmul(&grad.t()?)?.t()?.keeping_base()) } else { grad.matmul(&b.t()?) }
 }
 
-/// Gradient of the right operand, `aᵀ @ grad`; laid out column by column when the operand was, so that the gradient
-/// of a transposed weight comes out contiguous.
+/// Gradient of the right operand, `aᵀ @ grad`. It is in column-major order if the operand was, so that the gradient of a transposed weight
+/// comes out contiguous.
 fn rhs_grad(a: &Array, grad: &Array, column_major: bool) -> Result<Array> {
     if column_major { Ok(grad.t()?.matmul(a)?.t()?.keeping_base()) } else { a.t()?.matmul(grad) }
 }
@@ -150,7 +150,7 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 struct AddmmBackward {
     operands: Operands,
-    /// Of both operands.
+    /// Whether each operand is in column-major order.
     column_major: [bool; 2],
 }
 
@@ -159,7 +159,7 @@ impl Function for AddmmBackward {
         "AddmmBackward0"
     }
 
-    /// Input gradient, weight gradient, then the bias's by a sum.
+    /// Makes the input gradient, the weight gradient, then the bias gradient by a sum.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None, None];
@@ -177,7 +177,7 @@ impl Function for AddmmBackward {
         if needs.input(0) {
             let _sum = context::op(".>sum");
             let sum = grad.reduce(ReduceOp::Sum, &[0], false);
-            // The engine has the others already: it frees them when memory runs out here.
+            // The engine already has the other gradients: it frees them if memory runs out here.
             out[0] = Some(sum.map_err(|error| of_engine(&mut out, error))?.keeping_base());
         }
         Ok(out)
@@ -187,7 +187,7 @@ impl Function for AddmmBackward {
 /// Drops gradients on the engine's behalf, for `error`.
 fn of_engine(grads: &mut Grads, error: Error) -> Error {
     let _around = context::op(context::AROUND);
-    // In their order; clearing a list goes from its end.
+    // Frees them in their order; clearing a list would start at its end.
     grads.iter_mut().for_each(|grad| drop(grad.take()));
     error
 }
@@ -211,9 +211,9 @@ pub fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Result<Tens
     let mut dims: SmallVec<[usize; 6]> = lead.into();
     dims.push(out);
     let matrix = || if x.rank() == 2 { Ok(x.clone()) } else { super::shape::reshape(x, &[rows, inner]) };
-    // Which of the two views is made first decides which gradient is further on its way first.
+    // The order of the two views decides which of their gradients the engine finishes first.
     let y = match &bias {
-        // Of what does not lie in order PyTorch makes the product by itself, then adds the bias to it.
+        // If the input is not contiguous, PyTorch makes the product by itself, then adds the bias to it.
         Some(bias) if x.rank() > 2 && !x.array().layout().is_contiguous() => {
             let product = {
                 let weight = t(weight)?;

@@ -1,4 +1,4 @@
-//! `matmul` for any number of dimensions: which product it becomes, and which operands are copied on the way.
+//! `matmul` for any number of dimensions: chooses the product, and the operands that are copied for it.
 
 use smallvec::SmallVec;
 
@@ -14,12 +14,12 @@ type Dims = SmallVec<[usize; 6]>;
 
 /// `a @ b` over the last two dimensions, the others broadcast: `[.., m, k] @ [.., k, n]` gives `[.., m, n]`.
 ///
-/// As PyTorch: two matrices go to `mm`. A single matrix on the right is multiplied with all rows of `a` at once, if it wants a gradient or
-/// the rows can be had without a copy. Everything else goes to `bmm`, whose operands are *copied* where their leading dimensions cannot be
-/// merged by a view (heads that were transposed, say); those copies are what backward keeps.
+/// As in PyTorch: two matrices go to `mm`. A single matrix on the right is multiplied with all rows of `a` in one product, if the matrix
+/// requires a gradient or the rows need no copy. Everything else goes to `bmm`, whose operands are *copied* if no view can merge their
+/// leading dimensions (for example heads that were transposed). Backward keeps those copies.
 ///
 /// # Errors
-/// [`Error::Shape`] for fewer than two dimensions or shapes that do not fit; those of the device.
+/// [`Error::Shape`] for fewer than two dimensions or shapes that do not fit; errors of the device.
 pub fn matmul(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let misfit = || Error::shape("matmul", format!("{:?} @ {:?}", a.dims(), b.dims()));
     let ([lead_a @ .., m, k], [lead_b @ .., rows, n]) = (a.dims(), b.dims()) else { return Err(misfit()) };

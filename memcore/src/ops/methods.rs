@@ -18,7 +18,7 @@ macro_rules! methods {
     };
 }
 
-// Functions of each element.
+// Functions of one element.
 methods! {
     relu() -> Tensor;
     relu6() -> Tensor;
@@ -59,7 +59,7 @@ methods! {
     to_device(device: &Device) -> Tensor;
 }
 
-// With another tensor.
+// Operators with another tensor.
 methods! {
     add(other: &Tensor) -> Tensor;
     sub(other: &Tensor) -> Tensor;
@@ -77,7 +77,7 @@ methods! {
     nll_loss(target: &Tensor, reduction: Reduction) -> Tensor;
 }
 
-// Over axes.
+// Reductions over axes.
 methods! {
     sum() -> Tensor;
     sum_axes(axes: &[usize], keepdim: bool) -> Tensor;
@@ -91,7 +91,7 @@ methods! {
     log_softmax(axis: usize) -> Tensor;
 }
 
-// Shapes.
+// Changes of shape.
 methods! {
     view(dims: &[usize]) -> Tensor;
     reshape(dims: &[usize]) -> Tensor;

@@ -1,10 +1,11 @@
-//! Operators: forward, what is saved, and backward, side by side.
+//! Operators: forward, saved values and backward, side by side.
 //!
-//! Each saves exactly what PyTorch's operator saves, and makes its temporaries in the same order (under a PyTorch profile; see
-//! [`Profile`](crate::profile::Profile)). Those of one tensor are methods of [`Tensor`](crate::Tensor) as well. Every function takes tensors by reference, returns a new one and names itself to the ledger.
+//! Each operator saves exactly what PyTorch's operator saves, and makes its temporaries in the same order (under a PyTorch profile; see
+//! [`Profile`](crate::profile::Profile)). Operators of one tensor are methods of [`Tensor`](crate::Tensor) as well. Every function takes tensors by
+//! reference, returns a new one, and gives its name to the ledger.
 //!
-//! A temporary of a Rust expression lives until the end of its *statement*: write one operator per statement where it matters
-//! when an intermediate value is freed, as in Python.
+//! A temporary of a Rust expression lives until the end of its *statement*. As in Python, write one operator per statement if it matters
+//! when an intermediate value is freed.
 
 mod activation;
 mod attention;

@@ -1,4 +1,4 @@
-//! Normalisation over rows: layer, root mean square.
+//! Normalisation over rows: layer norm and RMS norm.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,11 +13,11 @@ use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// `(x − mean)/√(var + eps)·weight + bias` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; weight and
+/// `(x − mean)/√(var + eps)·weight + bias` over the last `normalized.len()` dimensions, whose sizes must be `normalized`. Weight and
 /// bias have that shape. Saves its input, weight and bias, and mean and reciprocal deviation of each row in the accumulator type.
 ///
 /// # Errors
-/// [`Error::Shape`] when the shapes do not fit; those of the device.
+/// [`Error::Shape`] if the shapes do not fit; errors of the device.
 pub fn layer_norm(
     x: &Tensor,
     normalized: &[usize],
@@ -49,8 +49,8 @@ pub fn layer_norm(
     drop(op);
     let (inputs, slots) = present(x, &[weight, bias]);
     let y = record(y, &inputs, |saved| {
-        // In the order in which the node frees them. Its bias is not a part of any gradient, and PyTorch keeps it all the same: a copy of its own
-        // where autocast made one.
+        // Saved in the order in which the node frees them. No gradient needs the bias, but PyTorch keeps it all the same: as a copy of its own if
+        // autocast made one.
         if let Some(bias) = bias {
             saved.save("bias", bias.array())?;
         }
@@ -62,18 +62,18 @@ pub fn layer_norm(
         saved.save("rstd", &rstd)?;
         Ok(Box::new(LayerNormBackward { rows, slots, normalized: normalized.into() }))
     });
-    // Where nobody saved them they go in this order.
+    // If no node saved them, they are freed in this order.
     drop((mean, rstd));
     y
 }
 
-/// From more rows than these on, PyTorch's layer norm sums the parameters' gradients in two steps.
+/// Most rows for which PyTorch's layer norm sums the parameters' gradients in one step. Above, it uses two steps.
 const MANY_ROWS: usize = 64 * 1024;
 
-/// Threads side by side, which is also how many rows a partial sum is of.
+/// Threads side by side, which is also the number of rows in a partial sum.
 const WARP: usize = 32;
 
-/// Blocks of threads that the first of these steps has at most.
+/// Most blocks of threads in the first of the two steps.
 const MAX_BLOCKS: usize = 32 * 1024;
 
 /// An input seen as rows.
@@ -95,7 +95,7 @@ impl Rows {
         Ok(Self { count: x.dims()[..lead].iter().product(), len: normalized.iter().product() })
     }
 
-    /// Whether PyTorch's kernel gives the parameters' gradients as sums over parts of the rows: there are many short ones for the card.
+    /// True if PyTorch's kernel makes the parameters' gradients as sums over parts of the rows: if there are many short rows for the card.
     fn has_partial_sums(&self, device: &Device) -> bool {
         let card = device.profile().multiprocessors.filter(|_| device.profile().torch_temporaries);
         card.is_some_and(|card| self.count > MANY_ROWS && self.len / WARP < card.count / 2)
@@ -112,7 +112,7 @@ impl Rows {
     }
 }
 
-/// The inputs that are there, and for each of `optional` its place among them (0 is `x`'s).
+/// Returns the inputs that exist, and for each of `optional` its place among them (0 is `x`'s).
 pub(super) fn present<'a>(
     x: &'a Tensor,
     optional: &[Option<&'a Tensor>; 2],
@@ -128,14 +128,14 @@ pub(super) fn present<'a>(
     (inputs, slots)
 }
 
-/// Memory for the gradients that are wanted, in the order input, weight, bias.
+/// Memory for the required gradients, in the order input, weight, bias.
 struct NormGrads {
     x: Option<Array>,
     parameters: [Option<Array>; 2],
 }
 
 impl NormGrads {
-    /// Parameters have `dims` and a type of their own.
+    /// Allocates the gradients. Those of parameters have `dims` and a type of their own.
     fn new(x: &Array, dims: &[usize], parameter: DType, slots: [Option<usize>; 2], needs: Needs<'_>) -> Result<Self> {
         let input = if needs.input(0) { Some(x.empty_like()?) } else { None };
         let mut parameters = [None, None];
@@ -147,8 +147,8 @@ impl NormGrads {
         Ok(Self { x: input, parameters })
     }
 
-    /// What PyTorch makes of the parameters' gradients that are wanted: one of each part of the rows, whose sum takes the place of what was there
-    /// before. Our kernel sums all rows at once, into that place.
+    /// Makes PyTorch's temporaries for the required gradients of parameters: one gradient of each part of the rows, whose sum replaces the
+    /// gradient allocated before. Our kernel sums all rows in one call, into that memory.
     fn by_partial_sums(&mut self, rows: Rows) -> Result<()> {
         // As many parts as the grid has blocks for each column of threads.
         let parts = rows.count.div_ceil(WARP).min(MAX_BLOCKS / rows.len.div_ceil(WARP).max(1));
@@ -171,7 +171,7 @@ impl NormGrads {
         self.x.is_none() && self.parameters.iter().all(Option::is_none)
     }
 
-    /// One per input that was there.
+    /// Returns one gradient per existing input.
     fn into_grads(self, slots: [Option<usize>; 2]) -> Grads {
         let mut out: Grads = smallvec![self.x];
         for (slot, parameter) in slots.into_iter().zip(self.parameters) {
@@ -194,7 +194,7 @@ impl Function for LayerNormBackward {
         "NativeLayerNormBackward0"
     }
 
-    /// One kernel for all three gradients.
+    /// One kernel makes all three gradients.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let (first, weighted) = (usize::from(self.slots[1].is_some()), usize::from(self.slots[0].is_some()));
         let x = saved.get(first)?;
@@ -229,11 +229,12 @@ impl Function for LayerNormBackward {
     }
 }
 
-/// `x/√(mean(x²) + eps)·weight` over the last `normalized.len()` dimensions, whose sizes `normalized` repeats; the weight has that
+/// `x/√(mean(x²) + eps)·weight` over the last `normalized.len()` dimensions, whose sizes must be `normalized`. The weight has that
 /// shape. Saves its input, the weight, and the reciprocal root of each row in the accumulator type.
 ///
-/// With a weight of another type, and under the profile of a release that has no kernel for it, it is not one kernel but, as in PyTorch, a composition in the accumulator type, which saves what its operators
-/// save. Whether autocast has it in float32 is said by the [profile](crate::profile::Profile::autocasts_rms_norm).
+/// If the weight has another type, and under the profile of a release that has no kernel for it, it is not one kernel. As in PyTorch, it is then
+/// composed of operators in the accumulator type, and saves what they save. The [profile](crate::profile::Profile::autocasts_rms_norm) says whether
+/// autocast runs it in float32.
 pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let rows = Rows::new("rms_norm", x, normalized, &[weight])?;
     let _outer = context::op("rms_norm");
@@ -267,13 +268,13 @@ pub fn rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: 
         }
         Ok(Box::new(RmsNormBackward { rows, slots, normalized: normalized.into() }))
     });
-    // A recomputation that stops while they are saved lets the result go inside of the operator; what nobody saved goes behind it.
+    // A recomputation that stops while values are saved frees the result inside the operator. Values that no node saved are freed after it.
     drop(op);
     drop(rstd);
     y
 }
 
-/// RMS normalisation by operators, with the mean of the squares shifted by `eps` in place.
+/// RMS normalisation composed of operators. The mean of the squares is shifted by `eps` in place.
 fn composed_rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, eps: f64) -> Result<Tensor> {
     let wide = cast(x, x.dtype().accumulator())?;
     let axes: SmallVec<[usize; 4]> = (x.rank() - normalized.len()..x.rank()).collect();
@@ -283,7 +284,7 @@ fn composed_rms_norm(x: &Tensor, normalized: &[usize], weight: Option<&Tensor>, 
         mean.array().unary_(UnaryOp::Affine { mul: 1.0, add: eps })?;
         elementwise::rsqrt(&mean)?
     };
-    // The releases that have a kernel free it last.
+    // Releases that have a kernel free it last.
     let _last = (!x.device().profile().composes_rms_norm).then(|| rstd.clone());
     let normal = binary::mul(&wide, &rstd)?;
     let scaled = match weight {

@@ -1,14 +1,14 @@
-//! Results that no kernel computes: their memory is taken on the device as for any operator, their values are computed on the host, one element
-//! after the other. Correct on every backend, and slow.
+//! Results that no kernel computes. Their memory is taken on the device as for any operator; their values are computed on the host, one element
+//! after the other. They are correct on every backend, and slow.
 
 use crate::array::Array;
 use crate::error::Result;
 
-/// Fills `out` with what `compute` makes of the values of `inputs`, all in row-major order; nothing on a device that computes nothing. `out` must
-/// have no gaps.
+/// Fills `out` with the result of `compute` for the values of `inputs`, all in row-major order. Does nothing on a device that computes nothing.
+/// `out` must have no gaps.
 ///
 /// # Errors
-/// Those of the device, and of `compute`.
+/// Errors of the device, and of `compute`.
 pub(super) fn fill(
     out: &Array,
     inputs: &[&Array],
@@ -38,8 +38,8 @@ pub(super) fn fill(
     dense.write_values(&(0..dense.numel()).map(place).collect::<Vec<f64>>())
 }
 
-/// A linear function: which elements of the input each element of the result is a sum of, and with which weights. It is called with the number of
-/// an element and told each (number of the input, weight).
+/// A linear function: each element of the result is a weighted sum of input elements. It is called with the number of a result element, and
+/// reports each (number of the input element, weight).
 pub(super) type Sources<'a> = dyn Fn(usize, &mut dyn FnMut(usize, f64)) + 'a;
 
 /// `y = A·x`.

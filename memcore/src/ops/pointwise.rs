@@ -1,4 +1,4 @@
-//! Activations that have no kernel of their own, and one whose slope is learned. Each saves its input. Values are computed on the host.
+//! Activations without a kernel of their own, and one with a learned slope. Each saves its input. Values are computed on the host.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_in
 use crate::context;
 use crate::error::{Error, Result};
 
-/// `scale·x` where positive, `scale·alpha·(e^(input_scale·x) − 1)` elsewhere: SELU and CELU among them.
+/// `scale·x` where positive, `scale·alpha·(e^(input_scale·x) − 1)` elsewhere. SELU and CELU are cases of it.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub fn elu_scaled(x: &Tensor, op: &'static str, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
     let value = move |x: f64| if x > 0.0 { scale * x } else { scale * alpha * (input_scale * x).exp_m1() };
     let slope = move |x: f64| if x > 0.0 { scale } else { scale * alpha * input_scale * (input_scale * x).exp() };
@@ -29,10 +29,10 @@ pub fn elu_scaled(x: &Tensor, op: &'static str, alpha: f64, scale: f64, input_sc
     of_one(x, [forward, "elu_backward", node], value, slope)
 }
 
-/// `ln(1 + e^(beta·x))/beta`, and `x` itself where `beta·x` is beyond `threshold`.
+/// `ln(1 + e^(beta·x))/beta`, and `x` itself where `beta·x` is above `threshold`.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub fn softplus_scaled(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> {
     let value = move |x: f64| if beta * x > threshold { x } else { (beta * x).exp().ln_1p() / beta };
     let slope = move |x: f64| if beta * x > threshold { 1.0 } else { 1.0 / (1.0 + (-beta * x).exp()) };
@@ -41,7 +41,7 @@ pub fn softplus_scaled(x: &Tensor, beta: f64, threshold: f64) -> Result<Tensor> 
 
 type Curve = dyn Fn(f64) -> f64 + Send + Sync;
 
-/// A function of each element and its derivative; names of the operator, of its gradient's and of its node.
+/// Applies a function to each element, and records its derivative. The names are those of the operator, of its gradient and of its node.
 fn of_one(
     x: &Tensor,
     [op, gradient_op, node]: [&'static str; 3],
@@ -88,10 +88,11 @@ impl Function for OfOneBackward {
     }
 }
 
-/// `x` where positive, `slope·x` elsewhere, with a slope for all, `[1]`, or for each channel, `[c]`, the second dimension. Saves both.
+/// `x` where positive, `slope·x` elsewhere. There is one slope for all, `[1]`, or one for each channel (the second dimension), `[c]`. Saves
+/// both.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; those of the device.
+/// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn prelu(x: &Tensor, slope: &Tensor) -> Result<Tensor> {
     let channels = x.dims().get(1).copied().unwrap_or(1);
     let n = slope.numel();

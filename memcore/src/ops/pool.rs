@@ -10,16 +10,16 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// The largest element of each window: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does though it only needs
-/// its sizes, and the position of each maximum (8 bytes per output element).
+/// Largest element of each window: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does although it needs only the
+/// sizes, and the position of each maximum (8 bytes per output element).
 ///
 /// # Errors
-/// [`Error::Shape`] when the windows do not fit; those of the device.
+/// [`Error::Shape`] if the windows do not fit; errors of the device.
 pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     max_pool("max_pool2d", x, geometry)
 }
 
-/// [`max_pool2d`] under the name by which it is called.
+/// [`max_pool2d`] under the name of the operator that called it.
 pub(super) fn max_pool(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims("max_pool2d", x, geometry)?;
     let _outer = context::op(op);
@@ -45,19 +45,19 @@ pub(super) fn max_pool(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -
     y
 }
 
-/// The mean of each window, padding counted: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does though it only
-/// needs its sizes.
+/// Mean of each window, padding counted: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does although it needs only the
+/// sizes.
 pub fn avg_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     averaged("avg_pool2d", "AvgPool2DBackward0", x, geometry)
 }
 
-/// The mean of equal parts, as many as `output` says (height, width): `[n, c, h, w]` gives `[n, c, output]`.
+/// Mean of equal parts. `output` is the number of parts (height, width): `[n, c, h, w]` gives `[n, c, output]`.
 ///
-/// To `[1, 1]` this is a mean over the picture, as in PyTorch, and saves nothing; otherwise the input is saved. The mean of a picture whose channels
-/// lie innermost is seen through a view whose gradient is a copy.
+/// With `[1, 1]` it is a mean over the picture, as in PyTorch, and saves nothing. Otherwise it saves the input. The mean of a picture with innermost
+/// channels is returned as a view whose gradient is a copy.
 ///
 /// # Errors
-/// [`Error::Shape`] where the parts are not of equal size (`h` and `w` must be multiples of `output`); those of the device.
+/// [`Error::Shape`] where the parts are not of equal size (`h` and `w` must be multiples of `output`); errors of the device.
 pub fn adaptive_avg_pool2d(x: &Tensor, output: [usize; 2]) -> Result<Tensor> {
     let [_, _, h, w] = *x.dims() else {
         return Err(Error::shape("adaptive_avg_pool2d", format!("{:?}: expected four dimensions", x.dims())));
@@ -76,7 +76,7 @@ pub fn adaptive_avg_pool2d(x: &Tensor, output: [usize; 2]) -> Result<Tensor> {
     averaged("adaptive_avg_pool2d>_adaptive_avg_pool2d", ADAPTIVE, x, geometry)
 }
 
-/// A mean in channels-last strides, which of one position per channel are those that it has.
+/// Views a mean in channels-last strides. With one position per channel it has those strides already.
 fn as_strided(x: &Tensor) -> Result<Tensor> {
     record(x.array().clone(), &[x], |_| Ok(Box::new(AsStridedBackward)))
 }
@@ -111,7 +111,7 @@ fn output_dims(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result
 fn averaged(op: &'static str, name: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let dims = output_dims(op, x, geometry)?;
     let _op = context::op(op);
-    // The adaptive pooling gives its result a size by itself, after it made its input contiguous.
+    // The adaptive pooling resizes its result itself, after it made its input contiguous.
     let adaptive = name == ADAPTIVE;
     let compute = || {
         let early = if adaptive { Some(x.array().contiguous()?) } else { None };
@@ -129,7 +129,7 @@ fn averaged(op: &'static str, name: &'static str, x: &Tensor, geometry: Pool2dGe
     record_inputs(&[x], describe, compute)
 }
 
-/// The node of an adaptive pooling.
+/// Name of the node of an adaptive pooling.
 const ADAPTIVE: &str = "AdaptiveAvgPool2DBackward0";
 
 struct PoolBackward {
@@ -154,7 +154,7 @@ impl Function for PoolBackward {
         };
         let _op = context::op(op);
         let out = context::within(made_by, || x.empty_like())?;
-        // PyTorch makes the input contiguous, of which only the sizes are needed.
+        // PyTorch makes the input contiguous, although only its sizes are needed.
         let ordered = x.device().profile().torch_temporaries && self.name != ADAPTIVE && !x.layout().is_contiguous();
         let input = if ordered { Some(context::within("contiguous>clone", || x.empty_like())?) } else { None };
         let grad = grad.contiguous()?;

@@ -11,11 +11,11 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// [`max_pool2d`] with as many windows as begin inside of the picture or of the border before it: `⌈(in + 2·padding − window)/stride⌉ + 1`, without
-/// one that begins in the border after it. Saves its input and the position of each maximum.
+/// [`max_pool2d`] with every window that begins inside the picture or in the border before it: `⌈(in + 2·padding − window)/stride⌉ + 1` windows,
+/// less one that begins in the border after it. Saves its input and the position of each maximum.
 ///
 /// # Errors
-/// [`Error::Shape`] when the windows do not fit; those of the device.
+/// [`Error::Shape`] if the windows do not fit; errors of the device.
 pub fn max_pool2d_ceil(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     let [n, c, h, w] = *x.dims() else {
         return Err(Error::shape("max_pool2d", format!("{:?}: expected four dimensions", x.dims())));
@@ -56,12 +56,12 @@ struct Windows {
 }
 
 impl Windows {
-    /// Where the plane begins that result number `i` is of.
+    /// Start of the plane to which result number `i` belongs.
     fn plane(&self, i: usize) -> usize {
         i / (self.out[0] * self.out[1]) * self.size[0] * self.size[1]
     }
 
-    /// The position in its plane of the largest element of window `i`, of the first one of equals.
+    /// Position in its plane of the largest element of window `i`; of equal elements, the first.
     fn largest(&self, values: &[f64], i: usize) -> f64 {
         let at = [i / self.out[1] % self.out[0], i % self.out[1]];
         let range = |axis: usize| {

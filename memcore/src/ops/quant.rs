@@ -1,4 +1,4 @@
-//! int8 weights for inference: symmetric, one scale per row (output channel). No gradients.
+//! int8 weights for inference: symmetric, with one scale per row (output channel). They have no gradients.
 
 use crate::array::Array;
 use crate::backend::kernel::{DequantizeInt8, MatmulInt8, QuantizeInt8};
@@ -11,14 +11,14 @@ use crate::error::{Error, Result};
 pub struct QuantizedInt8 {
     /// i8, `[rows, n]`, in −127..=127.
     pub values: Array,
-    /// f32, `[rows]`: what one step of a row is worth.
+    /// f32, `[rows]`: the value of one step of a row.
     pub scale: Array,
 }
 
-/// Per row, `scale = max|x|/127` and `values = round(x/scale)`, to nearest even: the error is half a step at most.
+/// Quantizes each row: `scale = max|x|/127` and `values = round(x/scale)`, to nearest even. The error is half a step at most.
 ///
 /// # Errors
-/// [`Error::Shape`] for anything but a matrix; those of the device.
+/// [`Error::Shape`] for anything but a matrix; errors of the device.
 pub fn quantize_int8(x: &Array) -> Result<QuantizedInt8> {
     let [rows, _] = *x.dims() else {
         return Err(Error::shape("quantize_int8", format!("{:?} is not a matrix", x.dims())));
@@ -34,7 +34,7 @@ pub fn quantize_int8(x: &Array) -> Result<QuantizedInt8> {
 /// `values·scale` in a float type.
 ///
 /// # Errors
-/// [`Error::DType`] for a type that is not a float; those of the device.
+/// [`Error::DType`] for a type that is not a float; errors of the device.
 pub fn dequantize_int8(x: &QuantizedInt8, dtype: DType) -> Result<Array> {
     if !dtype.is_float() {
         return Err(Error::DType { op: "dequantize_int8", operand: "out", found: dtype, expected: "float" });
@@ -49,7 +49,7 @@ pub fn dequantize_int8(x: &QuantizedInt8, dtype: DType) -> Result<Array> {
 /// `x @ weightᵀ + bias` with a weight `[n, k]` in int8, dequantised on the way: `[.., k]` gives `[.., n]`.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit; those of the device.
+/// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn matmul_int8(x: &Array, weight: &QuantizedInt8, bias: Option<&Array>) -> Result<Array> {
     let misfit = || Error::shape("matmul_int8", format!("{:?} @ {:?}ᵀ", x.dims(), weight.values.dims()));
     let (Some((&inner, lead)), [n, k]) = (x.dims().split_last(), weight.values.dims()) else {

@@ -1,4 +1,4 @@
-//! Elements in another order, chosen by numbers, or summed up along an axis. Values are computed on the host.
+//! Reorders elements, chooses them by index, or sums them up along an axis. Values are computed on the host.
 
 use smallvec::smallvec;
 
@@ -12,10 +12,10 @@ use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 
-/// The elements in the opposite order along `axes`, in a copy. Saves nothing.
+/// Reverses the elements along `axes`, in a copy. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Shape`] for an axis that does not exist; those of the device.
+/// [`Error::Shape`] for an axis that does not exist; errors of the device.
 pub fn flip(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
     axes.iter().try_for_each(|&axis| check_axis("flip", x, axis))?;
     let y = context::within("flip>empty_like", || flipped(x.array(), axes))?;
@@ -50,10 +50,10 @@ impl Function for FlipBackward {
     }
 }
 
-/// `[n, c·r², h, w]` as `[n, c, h·r, w·r]`, in a copy. Saves nothing.
+/// Rearranges `[n, c·r², h, w]` to `[n, c, h·r, w·r]`, in a copy. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Shape`] for other dimensions, or channels that `r²` does not divide; those of the device.
+/// [`Error::Shape`] for other dimensions, or channels that `r²` does not divide; errors of the device.
 pub fn pixel_shuffle(x: &Tensor, r: usize) -> Result<Tensor> {
     let [n, channels, h, w] = *x.dims() else {
         return Err(Error::shape("pixel_shuffle", format!("{:?}: expected four dimensions", x.dims())));
@@ -89,10 +89,11 @@ impl Function for PixelShuffleBackward {
     }
 }
 
-/// Along `axis` the element that `index` (i64, of `x`'s dimensions and no larger elsewhere) names in each place. Saves the indices.
+/// Returns for each place the element along `axis` that `index` names (i64, as many dimensions as `x`, and no larger in the others). Saves
+/// the indices.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not fit, or for a number that is not there; those of the device.
+/// [`Error::Shape`] if they do not fit, or for an index that does not exist; errors of the device.
 pub fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Result<Tensor> {
     check_axis("gather", x, axis)?;
     let smaller = |(i, (&of, &in_x)): (usize, (&usize, &usize))| i == axis || of <= in_x;
@@ -115,7 +116,7 @@ pub fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Result<Tensor> {
     })
 }
 
-/// Where the elements are that indices along an axis name.
+/// Positions of the elements that indices along an axis name.
 #[derive(Clone)]
 struct Places {
     axis: usize,
@@ -165,17 +166,17 @@ impl Function for GatherBackward {
     }
 }
 
-/// Sums along `axis` of all elements up to each place. Saves nothing.
+/// Cumulative sum along `axis`. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Shape`] for an axis that does not exist; those of the device.
+/// [`Error::Shape`] for an axis that does not exist; errors of the device.
 pub fn cumsum(x: &Tensor, axis: usize) -> Result<Tensor> {
     check_axis("cumsum", x, axis)?;
     let y = context::within("cumsum", || summed(x.array(), axis, false))?;
     record(y, &[x], |_| Ok(Box::new(CumsumBackward { axis })))
 }
 
-/// Sums of what stands up to each place, or from there on.
+/// Sums the elements up to each place, or from each place on.
 fn summed(x: &Array, axis: usize, from_there: bool) -> Result<Array> {
     let y = Array::empty(x.device(), x.dims(), x.dtype())?;
     let (size, inner) = (x.dims()[axis], x.dims()[axis + 1..].iter().product::<usize>());
@@ -196,7 +197,7 @@ impl Function for CumsumBackward {
         "CumsumBackward0"
     }
 
-    /// PyTorch flips the gradient, sums it up, and flips it back.
+    /// PyTorch flips the gradient, takes its cumulative sum, and flips it back.
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         if !grad.device().profile().torch_temporaries {

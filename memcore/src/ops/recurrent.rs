@@ -13,18 +13,18 @@ use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::error::{Error, Result};
 
-/// What an LSTM consists of.
+/// Structure of an LSTM.
 #[derive(Clone, Copy, Debug)]
 pub struct Lstm {
-    /// Layers, each of which has the outputs of the one before as its inputs.
+    /// Number of layers. Each layer's inputs are the outputs of the one before.
     pub layers: usize,
-    /// Whether each layer runs from the end as well.
+    /// True if each layer also runs from the end.
     pub bidirectional: bool,
-    /// The probability of dropout between layers.
+    /// Probability of dropout between layers.
     pub dropout: f64,
-    /// Whether there is dropout.
+    /// True in training, where dropout applies.
     pub training: bool,
-    /// Whether the batch is the first dimension of input and output.
+    /// True if the batch is the first dimension of input and output.
     pub batch_first: bool,
 }
 
@@ -35,12 +35,12 @@ struct Weights<'a> {
     biases: Option<[&'a Tensor; 2]>,
 }
 
-/// Outputs `[length, batch, directions·h]` and the last hidden and cell states `[layers·directions, batch, h]` of inputs `[length, batch, i]` and the
-/// first states. `weights` are those of each layer and direction: input-hidden, hidden-hidden and, with biases, one for each. Cells' values are
-/// computed on the host.
+/// Runs an LSTM on inputs `[length, batch, i]` and the first states. Returns the outputs `[length, batch, directions·h]` and the last hidden and cell
+/// states `[layers·directions, batch, h]`. `weights` has for each layer and direction: input-hidden, hidden-hidden and, with biases, one bias for
+/// each. Values of the cells are computed on the host.
 ///
 /// # Errors
-/// [`Error::Shape`] for what does not fit together, [`Error::Invalid`] under autocast; those of the device.
+/// [`Error::Shape`] for shapes that do not fit together, [`Error::Invalid`] under autocast; errors of the device.
 pub fn lstm(x: &Tensor, states: [&Tensor; 2], weights: &[&Tensor], lstm: Lstm) -> Result<[Tensor; 3]> {
     const OP: &str = "lstm";
     let cells = lstm.layers * (1 + usize::from(lstm.bidirectional));
@@ -90,7 +90,7 @@ pub fn lstm(x: &Tensor, states: [&Tensor; 2], weights: &[&Tensor], lstm: Lstm) -
     Ok([out, hidden, memory])
 }
 
-/// The outputs for each element of the sequence, in its order, and the last states.
+/// Returns the outputs for each element of the sequence, in its order, and the last states.
 fn one_direction(
     steps: &[Tensor],
     state: [Tensor; 2],
@@ -116,7 +116,7 @@ fn one_direction(
     Ok((out, [hidden, memory]))
 }
 
-/// The states after a cell, of the sums that both products give. Saves them, the memory before and after, and the gates.
+/// Returns the states after a cell, from the sums of both products. Saves both sums, the cell state before and after, and the gates.
 fn cell(gates: [&Tensor; 2], before: &Tensor, biases: Option<[&Tensor; 2]>) -> Result<[Tensor; 2]> {
     const OP: &str = "_thnn_fused_lstm_cell";
     let [from_input, from_hidden] = gates;
@@ -161,7 +161,8 @@ fn cell(gates: [&Tensor; 2], before: &Tensor, biases: Option<[&Tensor; 2]>) -> R
     }
 }
 
-/// Input, forget and output gates through the sigmoid, the new values through the hyperbolic tangent; `[batch, 4·width]`, a quarter for each.
+/// Activates the gates: input, forget and output gates through the sigmoid, the new values through the hyperbolic tangent.
+/// `[batch, 4·width]`, a quarter for each.
 fn activated(sums: &[Vec<f64>], width: usize) -> Vec<f64> {
     let gate = |i: usize| {
         let column = i % (4 * width);
@@ -172,7 +173,7 @@ fn activated(sums: &[Vec<f64>], width: usize) -> Vec<f64> {
     (0..sums[0].len()).map(gate).collect()
 }
 
-/// The four gates of element `i` of a state.
+/// Returns the four gates of element `i` of a state.
 fn of_gates(gates: &[f64], i: usize, width: usize) -> [f64; 4] {
     std::array::from_fn(|gate| gates[(i / width * 4 + gate) * width + i % width])
 }
@@ -209,16 +210,16 @@ impl Function for CellBackward {
     }
 }
 
-/// Gradients of a cell from the values of gates, the memory before and after it, and the gradients that arrived.
+/// Gradients of a cell, from the values of the gates, the cell state before and after it, and the incoming gradients.
 struct Slopes<'a> {
     values: &'a [Vec<f64>],
-    /// Whether there is a gradient of the hidden state, and of the memory.
+    /// Whether there is a gradient of the hidden state, and of the cell state.
     has: [bool; 2],
     width: usize,
 }
 
 impl Slopes<'_> {
-    /// What flows into the memory after the cell, and the gradient of the hidden state.
+    /// Returns the gradient that flows into the cell state after the cell, and the gradient of the hidden state.
     fn arriving(&self, i: usize) -> [f64; 2] {
         let hidden = if self.has[0] { self.values[3][i] } else { 0.0 };
         let memory = if self.has[1] { self.values[3 + usize::from(self.has[0])][i] } else { 0.0 };

@@ -11,43 +11,43 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// The sum of all elements, a scalar. Saves nothing; its gradient is a view that repeats the incoming one.
+/// Sum of all elements, a scalar. Saves nothing. Its gradient is a view that repeats the incoming one.
 pub fn sum(x: &Tensor) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Sum, "SumBackward0", &[], false)
 }
 
-/// The sum over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves nothing.
+/// Sum over `axes`, which stay with size 1 if `keepdim`. No axes means all axes. Saves nothing.
 ///
 /// # Errors
-/// [`Error::Shape`] for an axis that does not exist; those of the device.
+/// [`Error::Shape`] for an axis that does not exist; errors of the device.
 pub fn sum_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Sum, "SumBackward1", axes, keepdim)
 }
 
-/// The mean of all elements, a scalar. Saves nothing.
+/// Mean of all elements, a scalar. Saves nothing.
 pub fn mean(x: &Tensor) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Mean, "MeanBackward0", &[], false)
 }
 
-/// The mean over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves nothing.
+/// Mean over `axes`, which stay with size 1 if `keepdim`. No axes means all axes. Saves nothing.
 pub fn mean_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     linear_reduction(x, ReduceOp::Mean, "MeanBackward1", axes, keepdim)
 }
 
-/// [`sum_axes`] in the type `dtype`: `x.sum(axes, dtype=…)`, of all axes where there are none.
+/// [`sum_axes`] in the type `dtype`: `x.sum(axes, dtype=…)`. No axes means all axes.
 pub fn sum_as(x: &Tensor, axes: &[usize], keepdim: bool, dtype: DType) -> Result<Tensor> {
     let name = if axes.is_empty() { "SumBackward0" } else { "SumBackward1" };
     linear_reduction_as(x, ReduceOp::Sum, name, axes, keepdim, dtype)
 }
 
-/// [`mean_axes`] in the type `dtype`: `x.mean(axes, dtype=…)`, of all axes where there are none.
+/// [`mean_axes`] in the type `dtype`: `x.mean(axes, dtype=…)`. No axes means all axes.
 pub fn mean_as(x: &Tensor, axes: &[usize], keepdim: bool, dtype: DType) -> Result<Tensor> {
     let name = if axes.is_empty() { "MeanBackward0" } else { "MeanBackward1" };
     linear_reduction_as(x, ReduceOp::Mean, name, axes, keepdim, dtype)
 }
 
 fn linear_reduction(x: &Tensor, op: ReduceOp, name: &'static str, axes: &[usize], keepdim: bool) -> Result<Tensor> {
-    // Autocast has sums in float32; the kernel reads the lower type, without a cast.
+    // Under autocast sums are float32; the kernel reads the lower type, without a cast.
     let to = if op == ReduceOp::Mean { x.dtype() } else { full_type(x.dtype()) };
     linear_reduction_as(x, op, name, axes, keepdim, to)
 }
@@ -72,7 +72,7 @@ fn linear_reduction_as(
     })
 }
 
-/// `dims` with size 1 in each of `axes`, or in all of them when there are none.
+/// `dims` with size 1 in each of `axes`, or everywhere if there are none.
 pub(super) fn kept_dims(dims: &[usize], axes: &[usize]) -> Dims {
     let reduced = |i: usize| axes.is_empty() || axes.contains(&i);
     dims.iter().enumerate().map(|(i, &d)| if reduced(i) { 1 } else { d }).collect()
@@ -81,11 +81,11 @@ pub(super) fn kept_dims(dims: &[usize], axes: &[usize]) -> Dims {
 /// Backward of a sum or a mean.
 struct LinearBackward {
     name: &'static str,
-    /// The result's sizes, with the reduced axes in place.
+    /// Sizes of the result, with the reduced axes of size 1.
     kept: Dims,
-    /// The input's sizes.
+    /// Sizes of the input.
     dims: Dims,
-    /// Elements per group, for a mean.
+    /// Elements per group, for a mean; `None` for a sum.
     divisor: Option<f64>,
     /// Type of the input, and so of its gradient.
     input: DType,
@@ -116,17 +116,17 @@ impl Function for LinearBackward {
     }
 }
 
-/// The largest element along `axis` and the position of the first one (i64, without history). Saves the positions.
+/// Largest element along `axis`, and the position of its first occurrence (i64, without history). Saves the positions.
 pub fn max_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
     selecting_reduction(x, ReduceOp::Max, axis, keepdim)
 }
 
-/// The smallest element along `axis` and the position of the first one (i64, without history). Saves the positions.
+/// Smallest element along `axis`, and the position of its first occurrence (i64, without history). Saves the positions.
 pub fn min_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
     selecting_reduction(x, ReduceOp::Min, axis, keepdim)
 }
 
-/// The position of the largest element along `axis`, i64, the first one of equals; without history.
+/// Position of the largest element along `axis`, i64; of equal elements, the first. It has no history.
 pub fn argmax(x: &Tensor, axis: usize, keepdim: bool) -> Result<Tensor> {
     let _op = context::op("argmax");
     let (_, indices) = x.array().extremum(ReduceOp::Max, axis, keepdim)?;
@@ -144,7 +144,7 @@ fn selecting_reduction(x: &Tensor, op: ReduceOp, axis: usize, keepdim: bool) -> 
     Ok((y, Tensor::from_array(indices)))
 }
 
-/// Backward of a maximum or minimum along one axis: the gradient goes to the element that was chosen, zeros elsewhere.
+/// Backward of a maximum or minimum along one axis: the chosen element gets the gradient, the others get 0.
 struct SelectingBackward {
     max: bool,
     axis: usize,
@@ -156,8 +156,8 @@ impl Function for SelectingBackward {
         if self.max { "MaxBackward0" } else { "MinBackward0" }
     }
 
-    /// A max pooling whose only window is the axis chose the same elements, so its gradient is this one. The chosen positions are along
-    /// the last axis there; another axis is brought there and back by views.
+    /// A max pooling whose only window is the axis chooses the same elements, so that its gradient is this one. Its positions are along the
+    /// last axis; views move another axis there and back.
     fn backward(&self, mut grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let indices = saved.get(0)?;
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
@@ -185,7 +185,7 @@ impl Function for SelectingBackward {
     }
 }
 
-/// The largest elements along `axes`; equal ones share the gradient. Saves input and result.
+/// Largest elements along `axes`. Equal ones share the gradient. Saves input and result.
 pub fn amax(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     let _op = context::op("amax");
     let y = x.array().reduce(ReduceOp::Max, axes, keepdim)?;
@@ -205,8 +205,8 @@ impl Function for AmaxBackward {
         "AmaxBackward0"
     }
 
-    /// `grad / count · (self == result)`. PyTorch counts the mask in i64, through a copy of it; here the mask is counted in the
-    /// gradient's type, in the memory of the result.
+    /// `grad / count · (self == result)`. PyTorch counts the mask in i64, through a copy of it. Here the mask is counted in the gradient's
+    /// type, in the memory of the result.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let (x, y) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
@@ -226,7 +226,7 @@ impl Function for AmaxBackward {
     }
 }
 
-/// The memory that PyTorch's sum of a mask takes: an i64 for each group, and for the time of the sum the mask as i64.
+/// Allocates the memory of PyTorch's sum of a mask: an i64 for each group and, during the sum, the mask as i64.
 fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
     let count = Array::empty(mask.device(), kept, DType::I64)?;
     let wide = context::within("_to_copy", || Array::empty(mask.device(), mask.dims(), DType::I64))?;
@@ -234,15 +234,15 @@ fn counted_in_i64(mask: &Array, kept: &[usize]) -> Result<Array> {
     Ok(count)
 }
 
-/// The Euclidean norm of all elements, a scalar. Saves input and result; its gradient at 0 is 0.
+/// Euclidean norm of all elements, a scalar. Saves input and result. Its gradient at 0 is 0.
 pub fn norm(x: &Tensor) -> Result<Tensor> {
     norm_axes(x, &[], false)
 }
 
-/// The Euclidean norm over `axes`, which stay with size 1 when `keepdim`. No axes means all. Saves input and result; its gradient at 0 is 0.
+/// Euclidean norm over `axes`, which stay with size 1 if `keepdim`. No axes means all axes. Saves input and result. Its gradient at 0 is 0.
 ///
 /// # Errors
-/// [`Error::Shape`] for an axis that does not exist; those of the device.
+/// [`Error::Shape`] for an axis that does not exist; errors of the device.
 pub fn norm_axes(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     let _op = context::op("linalg_vector_norm");
     let y = x.array().reduce_as(full_type(x.dtype()), ReduceOp::SumSquares, axes, keepdim)?;
@@ -263,7 +263,7 @@ impl Function for NormBackward {
         "LinalgVectorNormBackward0"
     }
 
-    /// `grad · (self / result)`, with zeros where the result is 0. Under autocast result and gradient are scalars in float32: they take part in
+    /// `grad · (self / result)`, with zeros where the result is 0. Under autocast result and gradient are scalars in float32. They take part in
     /// the type of `self`, as in PyTorch, where a scalar does not promote.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let (x, y) = (saved.get(0)?, saved.get(1)?);
@@ -282,7 +282,7 @@ impl Function for NormBackward {
     }
 }
 
-/// `op(x, scalar)` in the type of `x`, without a temporary: the scalar is repeated in the result, which then takes part in place.
+/// `op(x, scalar)` in the type of `x`, without a temporary: the scalar is repeated into the result, which then takes part in place.
 fn with_scalar(x: &Array, op: BinaryOp, scalar: &Array) -> Result<Array> {
     if x.dtype() == scalar.dtype() {
         return x.binary(op, scalar);
@@ -293,7 +293,7 @@ fn with_scalar(x: &Array, op: BinaryOp, scalar: &Array) -> Result<Array> {
     Ok(out)
 }
 
-/// [`Error::Shape`] unless `axis` is one of `x`'s.
+/// Returns [`Error::Shape`] unless `axis` is one of `x`'s axes.
 pub(super) fn check_axis(op: &'static str, x: &Tensor, axis: usize) -> Result<()> {
     if axis < x.rank() { Ok(()) } else { Err(Error::shape(op, format!("axis {axis} of {:?}", x.dims()))) }
 }

@@ -1,5 +1,5 @@
-//! Pictures and lines in other sizes, by interpolation along each axis: nearest, linear, cubic. Nothing is saved but sizes. Values are computed on
-//! the host.
+//! Resizes pictures and sequences by interpolation along each axis: nearest, linear, cubic. Saves nothing except sizes. Values are computed on the
+//! host.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -11,30 +11,30 @@ use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// What a value between two elements is.
+/// Rule for a value between two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interpolation {
-    /// The element before it.
+    /// The element before the position.
     Nearest,
-    /// Between the two, in proportion.
+    /// A mean of the two elements, weighted by distance.
     Linear,
-    /// By a cubic through four elements (with −3/4, as PyTorch's).
+    /// A cubic through four elements (with −3/4, as in PyTorch).
     Cubic,
 }
 
-/// How an axis is resized.
+/// New size of an axis.
 #[derive(Clone, Copy, Debug)]
 pub struct ResizedAxis {
-    /// Elements of the result.
+    /// Number of elements in the result.
     pub size: usize,
-    /// The factor that was asked for, where it was one; otherwise that of the sizes.
+    /// The requested factor, if there is one. Otherwise the factor follows from the sizes.
     pub factor: Option<f64>,
 }
 
-/// `[n, c, ..axes]` with the last axes, one or two, resized. With `align_corners` first and last elements stay where they are.
+/// Resizes the last axes, one or two, of `[n, c, ..axes]`. With `align_corners` the first and last elements stay in place.
 ///
 /// # Errors
-/// [`Error::Shape`] for other dimensions and for a size of 0; those of the device.
+/// [`Error::Shape`] for other dimensions and for a size of 0; errors of the device.
 pub fn interpolate(x: &Tensor, axes: &[ResizedAxis], mode: Interpolation, align_corners: bool) -> Result<Tensor> {
     let Some(names) = Names::of(mode, axes.len()) else {
         return Err(Error::shape("interpolate", format!("{mode:?} over {} axes", axes.len())));
@@ -86,7 +86,7 @@ impl Names {
     }
 }
 
-/// The elements of an axis that each element of the result is made of, with their weights.
+/// Elements of an axis from which each element of the result is made, with their weights.
 struct Weights {
     from: usize,
     of: Vec<SmallVec<[(usize, f64); 4]>>,
@@ -121,7 +121,7 @@ impl Weights {
     }
 }
 
-/// Keys' kernel with −3/4.
+/// Keys' cubic kernel with −3/4.
 fn cubic(distance: f64) -> f64 {
     const A: f64 = -0.75;
     let x = distance.abs();

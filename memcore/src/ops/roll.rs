@@ -1,4 +1,4 @@
-//! Elements moved along an axis, those that leave at one end coming in at the other.
+//! Rolls elements along an axis: those that leave at one end come in at the other.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -7,11 +7,11 @@ use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// `x` with each axis of `axes` moved on by its shift (a negative one: back), PyTorch's `torch.roll`. One axis after the other is moved, into memory of
-/// its own. Saves nothing; the gradient is moved back.
+/// Moves each axis of `axes` of `x` forward by its shift (a negative shift: backward), as PyTorch's `torch.roll`. The axes are moved one after the
+/// other, each into memory of its own. Saves nothing; the gradient is moved back.
 ///
 /// # Errors
-/// [`Error::Shape`] for an axis that does not exist, or none; those of the device.
+/// [`Error::Shape`] for an axis that does not exist, or none; errors of the device.
 pub fn roll(x: &Tensor, shifts: &[i64], axes: &[usize]) -> Result<Tensor> {
     if shifts.len() != axes.len() || axes.is_empty() || axes.iter().any(|axis| *axis >= x.rank()) {
         return Err(Error::shape("roll", format!("{:?} by {shifts:?} along {axes:?}", x.dims())));

@@ -8,13 +8,13 @@ use crate::backend::kernel::Rope;
 use crate::context;
 use crate::error::{Error, Result};
 
-/// `x` `[b, t, h, d]` turned by angles that grow with the position, by half-rotation as Llama's: `cos` and `sin` are tables
-/// `[t, d/2]` in the accumulator type of `x`. Saves the tables.
+/// Rotates `x` `[b, t, h, d]` by angles that grow with the position, by half-rotation as in Llama. `cos` and `sin` are tables `[t, d/2]` in
+/// the accumulator type of `x`. Saves the tables.
 ///
-/// PyTorch has no such operator: models write it out in several, with temporaries of their own.
+/// PyTorch has no such operator: models write it out in several operators, with temporaries of their own.
 ///
 /// # Errors
-/// [`Error::Shape`] when the tables do not fit; those of the device.
+/// [`Error::Shape`] if the tables do not fit; errors of the device.
 pub fn rope(x: &Tensor, cos: &Array, sin: &Array) -> Result<Tensor> {
     let fits = match *x.dims() {
         [_, t, _, d] => d % 2 == 0 && cos.dims() == [t, d / 2] && sin.dims() == [t, d / 2],
@@ -47,7 +47,7 @@ impl Function for RopeBackward {
         "RopeBackward0"
     }
 
-    /// A rotation's transpose is its inverse.
+    /// The transpose of a rotation is its inverse.
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let (cos, sin) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };

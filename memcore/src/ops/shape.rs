@@ -1,4 +1,4 @@
-//! Views and copies: other sizes, other order, parts, repetitions. Views share memory; nothing is saved but sizes.
+//! Views and copies: other sizes, other order, parts, repetitions. Views share memory. Nothing is saved except sizes.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -10,25 +10,25 @@ use crate::error::{Error, Result};
 
 pub(super) type Dims = SmallVec<[usize; 6]>;
 
-/// The same elements with other sizes, without a copy.
+/// Returns the same elements with other sizes, without a copy.
 ///
 /// # Errors
-/// [`Error::Shape`] when the counts differ or the strides do not allow it.
+/// [`Error::Shape`] if the counts differ or the strides do not allow a view.
 pub fn view(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
     let y = x.array().view(dims)?;
     record(y, &[x], |_| Ok(Box::new(ViewBackward { name: "ViewBackward0", dims: x.dims().into() })))
 }
 
-/// As [`view`], of a result that nobody else has: the end of a product in PyTorch.
+/// As [`view`], for a result that nothing else holds: the end of a product in PyTorch.
 pub(super) fn unsafe_view(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
     let y = x.array().view(dims)?;
     record(y, &[x], |_| Ok(Box::new(ViewBackward { name: "UnsafeViewBackward0", dims: x.dims().into() })))
 }
 
-/// The same elements with other sizes, copied where a view is not possible.
+/// Returns the same elements with other sizes. Copies if a view is not possible.
 ///
 /// # Errors
-/// [`Error::Shape`] when the counts differ; those of the device.
+/// [`Error::Shape`] if the counts differ; errors of the device.
 pub fn reshape(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
     match x.array().layout().viewed(dims) {
         Some(_) => view(x, dims),
@@ -40,7 +40,7 @@ pub fn reshape(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
     }
 }
 
-/// Dimensions `start..` flattened into one.
+/// Flattens the dimensions `start..` into one.
 pub fn flatten(x: &Tensor, start: usize) -> Result<Tensor> {
     if start >= x.rank() {
         return Err(Error::shape("flatten", format!("from axis {start} of {:?}", x.dims())));
@@ -69,7 +69,7 @@ impl Function for ViewBackward {
     }
 }
 
-/// A matrix transposed, as a view.
+/// Transposes a matrix, as a view.
 ///
 /// # Errors
 /// [`Error::Shape`] for anything but two dimensions.
@@ -81,7 +81,7 @@ pub fn t(x: &Tensor) -> Result<Tensor> {
     record(y, &[x], |_| Ok(Box::new(TransposeBackward { name: "TBackward0", axes: [0, 1] })))
 }
 
-/// Two dimensions exchanged, as a view.
+/// Exchanges two dimensions, as a view.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist.
@@ -106,10 +106,10 @@ impl Function for TransposeBackward {
     }
 }
 
-/// The dimensions in another order, as a view.
+/// Returns the dimensions in another order, as a view.
 ///
 /// # Errors
-/// [`Error::Shape`] when `axes` is not a permutation.
+/// [`Error::Shape`] if `axes` is not a permutation.
 pub fn permute(x: &Tensor, axes: &[usize]) -> Result<Tensor> {
     let y = x.array().permute(axes)?;
     record(y, &[x], |_| {
@@ -136,16 +136,17 @@ impl Function for PermuteBackward {
     }
 }
 
-/// `len` indices of dimension `axis` from `start` on, as a view. Its gradient is a zero tensor of the whole size with the part filled in.
+/// Returns `len` indices of dimension `axis`, starting at `start`, as a view. Its gradient is a zero tensor of the whole size with the part
+/// filled in.
 ///
 /// # Errors
-/// [`Error::Shape`] when they do not exist.
+/// [`Error::Shape`] if they do not exist.
 pub fn narrow(x: &Tensor, axis: usize, start: usize, len: usize) -> Result<Tensor> {
     let y = x.array().narrow(axis, start, len)?;
     record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start, step: 1, squeezed: false })))
 }
 
-/// [`narrow`] with gaps: every `step`-th of the `len` indices from `start` on, as a view.
+/// [`narrow`] with gaps: every `step`-th of the `len` indices starting at `start`, as a view.
 ///
 /// # Errors
 /// As [`narrow`], and for a step of 0.
@@ -154,10 +155,10 @@ pub fn slice(x: &Tensor, axis: usize, [start, len, step]: [usize; 3]) -> Result<
     record(y, &[x], |_| Ok(Box::new(SliceBackward { dims: x.dims().into(), axis, start, step, squeezed: false })))
 }
 
-/// The tensor itself as a view, with a node of its own in its history: what slicing all of it gives in PyTorch.
+/// Returns the tensor itself as a view, with a node of its own in the history, as slicing all of it does in PyTorch.
 ///
 /// # Errors
-/// None; the result is that of the other views.
+/// None. The result type is that of the other views.
 pub fn alias(x: &Tensor) -> Result<Tensor> {
     record(x.array().clone(), &[x], |_| Ok(Box::new(AliasBackward)))
 }
@@ -174,10 +175,10 @@ impl Function for AliasBackward {
     }
 }
 
-/// Index `index` of dimension `axis`, which disappears, as a view.
+/// Returns index `index` of dimension `axis`, which disappears, as a view.
 ///
 /// # Errors
-/// [`Error::Shape`] when it does not exist.
+/// [`Error::Shape`] if it does not exist.
 pub fn select(x: &Tensor, axis: usize, index: usize) -> Result<Tensor> {
     let y = x.array().select(axis, index)?;
     record(y, &[x], |_| {
@@ -212,7 +213,7 @@ impl Function for SliceBackward {
     }
 }
 
-/// A dimension of size 1 before `axis`, as a view.
+/// Adds a dimension of size 1 before `axis`, as a view.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis beyond the last, or too many dimensions.
@@ -221,16 +222,16 @@ pub fn unsqueeze(x: &Tensor, axis: usize) -> Result<Tensor> {
     record(y, &[x], |_| Ok(Box::new(SqueezeBackward { name: "UnsqueezeBackward0", axis })))
 }
 
-/// Without dimension `axis`, whose size must be 1, as a view.
+/// Removes dimension `axis`, whose size must be 1, as a view.
 ///
 /// # Errors
-/// [`Error::Shape`] when it is not.
+/// [`Error::Shape`] if it is not.
 pub fn squeeze(x: &Tensor, axis: usize) -> Result<Tensor> {
     let y = x.array().squeeze(axis)?;
     record(y, &[x], |_| Ok(Box::new(SqueezeBackward { name: "SqueezeBackward1", axis })))
 }
 
-/// Backward of [`squeeze`] and of [`unsqueeze`]: the other one.
+/// Backward of [`squeeze`] and of [`unsqueeze`]: each is the other's inverse.
 struct SqueezeBackward {
     name: &'static str,
     axis: usize,
@@ -249,10 +250,10 @@ impl Function for SqueezeBackward {
     }
 }
 
-/// The elements repeated to larger sizes (where a size is 1, or in front), as a view. Its gradient is summed back.
+/// Repeats the elements to larger sizes (where a size is 1, or in front), as a view. Its gradient is summed back.
 ///
 /// # Errors
-/// [`Error::Shape`] when the sizes do not fit.
+/// [`Error::Shape`] if the sizes do not fit.
 pub fn expand(x: &Tensor, dims: &[usize]) -> Result<Tensor> {
     let y = x.array().broadcast_to(dims)?;
     record(y, &[x], |_| Ok(Box::new(ExpandBackward { dims: x.dims().into() })))
@@ -274,11 +275,11 @@ impl Function for ExpandBackward {
     }
 }
 
-/// The whole tensor repeated `times[i]` times along each dimension, in a copy. Its gradient is summed back.
+/// Repeats the whole tensor `times[i]` times along each dimension, in a copy. Its gradient is summed back.
 ///
 /// # Errors
-/// [`Error::Shape`] when there is not one number per dimension, or when more than [`MAX_RANK`](crate::MAX_RANK) sizes and numbers are
-/// above 1; those of the device.
+/// [`Error::Shape`] if there is not one number per dimension, or if more than [`MAX_RANK`](crate::MAX_RANK) sizes and numbers are above 1;
+/// errors of the device.
 pub fn repeat(x: &Tensor, times: &[usize]) -> Result<Tensor> {
     if times.len() != x.rank() {
         return Err(Error::shape("repeat", format!("{times:?} times of {:?}", x.dims())));
@@ -302,9 +303,9 @@ pub fn repeat(x: &Tensor, times: &[usize]) -> Result<Tensor> {
 }
 
 struct RepeatBackward {
-    /// The result's sizes, with numbers and sizes apart.
+    /// Sizes of the result, with numbers and sizes apart.
     split: Dims,
-    /// Which of them are numbers.
+    /// Axes of `split` that are numbers of repetitions.
     axes: Dims,
     dims: Dims,
 }
@@ -326,14 +327,14 @@ impl Function for RepeatBackward {
     }
 }
 
-/// A copy with memory of its own.
+/// Returns a copy with memory of its own.
 pub fn clone(x: &Tensor) -> Result<Tensor> {
     let _op = context::op("clone");
     let y = x.array().copied()?;
     record(y, &[x], |_| Ok(Box::new(CloneBackward)))
 }
 
-/// This very tensor where it is contiguous, a copy of it where not.
+/// Returns the same tensor if it is contiguous, else a contiguous copy.
 pub fn contiguous(x: &Tensor) -> Result<Tensor> {
     if x.array().layout().is_contiguous() {
         return Ok(x.clone());

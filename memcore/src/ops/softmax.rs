@@ -15,51 +15,52 @@ use crate::error::{Error, Result};
 /// `eˣ / Σ eˣ` over `axis`. Saves its result.
 ///
 /// # Errors
-/// [`Error::Shape`] for an axis that does not exist; those of the device.
+/// [`Error::Shape`] for an axis that does not exist; errors of the device.
 pub fn softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
     let _op = context::op("softmax");
     let x = &widened(x)?;
     over_axis("_softmax", x, axis, false, full_type(x.dtype()))
 }
 
-/// The logarithm of [`softmax`], without its overflow. Saves its result.
+/// Logarithm of [`softmax`], without its overflow. Saves its result.
 pub fn log_softmax(x: &Tensor, axis: usize) -> Result<Tensor> {
     let _op = context::op("log_softmax");
     let x = &widened(x)?;
     over_axis("_log_softmax", x, axis, true, full_type(x.dtype()))
 }
 
-/// [`softmax`] in the type `dtype`: `softmax(x, axis, dtype=…)`. Of float16 in float32 it is one kernel, everything else is converted first.
+/// [`softmax`] in the type `dtype`: `softmax(x, axis, dtype=…)`. From float16 to float32 it is one kernel; every other input is converted
+/// first.
 pub fn softmax_as(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
     let _op = context::op("softmax");
     let x = &converted(x, dtype)?;
     over_axis("_softmax", x, axis, false, dtype)
 }
 
-/// The logarithm of [`softmax_as`].
+/// Logarithm of [`softmax_as`].
 pub fn log_softmax_as(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
     let _op = context::op("log_softmax");
     let x = &converted(x, dtype)?;
     over_axis("_log_softmax", x, axis, true, dtype)
 }
 
-/// `x` in the type `dtype`, unless the kernel converts.
+/// Returns `x` in the type `dtype`, unless the kernel converts it.
 fn converted(x: &Tensor, dtype: DType) -> Result<Tensor> {
     if x.dtype() == DType::F16 && dtype == DType::F32 { Ok(x.clone()) } else { super::cast::cast(x, dtype) }
 }
 
-/// [`log_softmax`] in the type of `x`, also under autocast: what cross entropy asks for.
+/// [`log_softmax`] in the type of `x`, also under autocast, as cross entropy needs it.
 pub(super) fn in_own_type(x: &Tensor, axis: usize) -> Result<Tensor> {
     let _op = context::op("log_softmax");
     over_axis("_log_softmax", x, axis, true, x.dtype())
 }
 
-/// What autocast makes of an operand: the kernel reads float16 and writes float32, bfloat16 is converted first, as in PyTorch.
+/// Prepares an operand under autocast: the kernel reads float16 and writes float32; bfloat16 is converted first, as in PyTorch.
 fn widened(x: &Tensor) -> Result<Tensor> {
     if x.dtype() == DType::F16 { Ok(x.clone()) } else { full(x) }
 }
 
-/// The result has the type `to`.
+/// Computes the result in the type `to`.
 fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool, to: DType) -> Result<Tensor> {
     if axis >= x.rank() {
         return Err(Error::shape(op, format!("axis {axis} of {:?}", x.dims())));
@@ -76,13 +77,13 @@ fn over_axis(op: &'static str, x: &Tensor, axis: usize, log: bool, to: DType) ->
     })
 }
 
-/// A contiguous array as the kernel takes it: what is before the axis, the axis, what is behind it.
+/// Views a contiguous array as the kernel takes it: the dimensions before the axis, the axis, the dimensions after it.
 fn around(x: &Array, axis: usize) -> Result<Operand> {
     let dims = x.dims();
     x.view(&[dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]).map(|x| x.operand())
 }
 
-/// [`softmax`] over the last axis in which a row of −∞ would become zeros (PyTorch's `_safe_softmax`), which the caller excludes: what remains of it
+/// [`softmax`] over the last axis that turns a row of −∞ into zeros (PyTorch's `_safe_softmax`). The caller excludes such rows. What remains of it
 /// is a mask of the scores' size, and one of the rows'. `bias`, of any float type, is added to `x` in place first.
 pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let _op = context::op("_safe_softmax");
@@ -94,7 +95,7 @@ pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> 
     match bias.map(Tensor::array) {
         Some(bias) if bias.dtype() == input.dtype() => input.add_(bias)?,
         Some(bias) => {
-            // Converted where the result will be.
+            // The bias is converted in the memory of the result.
             y.copy_(bias)?;
             input.add_(&y)?;
         }
@@ -122,8 +123,8 @@ struct SoftmaxBackward {
 }
 
 impl SoftmaxBackward {
-    /// PyTorch computes `grad·y` into a temporary before the sums of softmax, and makes it contiguous where the gradient is not. What its kernel
-    /// reads in the end is contiguous: that, or the gradient itself for the logarithm.
+    /// PyTorch computes `grad·y` into a temporary before the sums of softmax, and makes it contiguous if the gradient is not. Its kernel reads a
+    /// contiguous array in the end: that product, or for the logarithm the gradient itself.
     fn operands(&self, y: &Array, grad: &Array) -> Result<(Option<Array>, Array)> {
         if self.log || !y.device().profile().torch_temporaries {
             return Ok((None, grad.contiguous()?));
@@ -133,7 +134,7 @@ impl SoftmaxBackward {
         if grad.layout().is_contiguous() || !product.layout().is_contiguous() {
             return Ok((Some(product), grad.contiguous()?));
         }
-        // A broadcast gradient: ours takes the place of the product.
+        // For a broadcast gradient, our gradient takes the place of the product.
         product.copy_(grad)?;
         Ok((None, product))
     }

@@ -1,4 +1,4 @@
-//! A weight of which length and direction are parameters of their own.
+//! Weight normalisation: length and direction of a weight are parameters of their own.
 
 use smallvec::smallvec;
 
@@ -9,11 +9,11 @@ use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
-/// `g · v/‖v‖`, the norms over all axes but `axis`, the first or the last one: PyTorch's `_weight_norm`. Saves both operands and the norms, in
-/// float32. Values are computed on the host.
+/// `g · v/‖v‖`, with the norms over all axes except `axis`, which is the first or the last one: PyTorch's `_weight_norm`. Saves both operands
+/// and the norms, in float32. Values are computed on the host.
 ///
 /// # Errors
-/// [`Error::Shape`] unless `g` has `v`'s size in that axis and 1 in all others; those of the device.
+/// [`Error::Shape`] unless `g` has `v`'s size in that axis and 1 in all others; errors of the device.
 pub fn weight_norm(v: &Tensor, g: &Tensor, axis: usize) -> Result<Tensor> {
     const OP: &str = "_weight_norm";
     let kept = v.dims().iter().enumerate().map(|(i, &size)| if i == axis { size } else { 1 });
@@ -38,7 +38,7 @@ pub fn weight_norm(v: &Tensor, g: &Tensor, axis: usize) -> Result<Tensor> {
     })
 }
 
-/// Which group each element belongs to.
+/// Assignment of elements to groups.
 #[derive(Clone, Copy)]
 struct Groups {
     count: usize,

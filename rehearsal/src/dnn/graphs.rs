@@ -10,7 +10,7 @@ use crate::settings::settings;
 use crate::work::work;
 use crate::{handles, log, values};
 
-/// Of each descriptor: its kind.
+/// Kind of each descriptor.
 static DESCRIPTORS: LazyLock<Mutex<HashMap<usize, c_int>>> = LazyLock::new(Mutex::default);
 
 #[unsafe(no_mangle)]
@@ -42,7 +42,7 @@ extern "C" fn cudnnBackendSetAttribute(
     SUCCESS
 }
 
-/// The attributes that frontends ask for, as `cudnnBackendAttributeName_t` numbers them.
+/// Attributes that frontends ask for, as `cudnnBackendAttributeName_t` numbers them.
 mod attribute {
     use std::ffi::c_int;
 

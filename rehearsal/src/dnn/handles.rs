@@ -10,7 +10,7 @@ use crate::argument::{Out, write_text};
 use crate::card::{architecture, multiprocessors};
 use crate::{handles, log, wheel};
 
-/// Of each handle: its stream.
+/// Stream of each handle.
 static STREAMS: LazyLock<Mutex<HashMap<usize, usize>>> = LazyLock::new(Mutex::default);
 
 #[unsafe(no_mangle)]
@@ -38,7 +38,7 @@ extern "C" fn cudnnGetStream(handle: usize, stream: Out<usize>) -> c_int {
     status(found.ok_or(Code::INVALID_VALUE).and_then(|found| stream.set(found)))
 }
 
-/// The version of the wheel's own library, or one that PyTorch 2.11 comes with.
+/// Returns the version of the wheel's own library, or one that PyTorch 2.11 comes with.
 #[unsafe(no_mangle)]
 extern "C" fn cudnnGetVersion() -> usize {
     wheel::number("libcudnn.so.", c"cudnnGetVersion").unwrap_or(91900)
@@ -49,7 +49,7 @@ extern "C" fn cudnnGetCudartVersion() -> usize {
     wheel::cuda() as usize
 }
 
-/// Major, minor and patch by their numbers.
+/// Writes major, minor or patch version, by number.
 #[unsafe(no_mangle)]
 extern "C" fn cudnnGetProperty(kind: c_int, value: Out<c_int>) -> c_int {
     let version = cudnnGetVersion() as c_int;
@@ -69,11 +69,11 @@ extern "C" fn cudnnGetErrorString(code: c_int) -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn cudnnGetLastErrorString(text: Out<u8>, capacity: usize) {
-    // Without room there is nobody to tell.
+    // There may be no room; then there is nothing to report.
     let _no_room = write_text(text, capacity, "");
 }
 
-/// Defines version checks of parts of the library.
+/// Defines version checks for parts of the library.
 macro_rules! checks {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -87,8 +87,8 @@ macro_rules! checks {
 // cudnnAdvVersionCheck, cudnnQueryRuntimeError)
 checks! { cudnnGraphVersionCheck cudnnOpsVersionCheck cudnnCnnVersionCheck cudnnAdvVersionCheck cudnnQueryRuntimeError }
 
-/// Defines functions that say how large a workspace must be: 0, which the log says once. Their last argument is where
-/// the size is to be written, after so many others.
+/// Defines functions that return the size of a workspace: 0, which is logged once. Their last argument is the address
+/// for the size; the others come before it.
 macro_rules! unknown_sizes {
     ($($name:ident($($before:ident)*);)*) => {$(
         #[unsafe(no_mangle)]
@@ -115,7 +115,7 @@ unknown_sizes! {
     cudnnGetConvolutionBackwardFilterWorkspaceSize(a b c d e f);
 }
 
-/// States of a random generator for each thread that the card can hold: an estimate.
+/// Estimated as states of a random generator for each thread that the card can hold.
 #[unsafe(no_mangle)]
 extern "C" fn cudnnDropoutGetStatesSize(_handle: usize, bytes: Out<usize>) -> c_int {
     const STATE: usize = 16;

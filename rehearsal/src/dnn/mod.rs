@@ -1,5 +1,5 @@
-//! cuDNN. Everything succeeds. Workspaces that are not documented are 0, those of execution plans as the settings say;
-//! the log says so once.
+//! cuDNN. All calls succeed. Workspaces that are not documented are 0; those of execution plans have the size in the
+//! settings. Both are logged once.
 
 mod graphs;
 mod handles;
@@ -11,7 +11,7 @@ use std::ffi::c_int;
 pub(crate) const SUCCESS: c_int = 0;
 pub(crate) const BAD_PARAM: c_int = 2000;
 
-/// The status of what a function wrote.
+/// Status of a function that wrote a result.
 pub(crate) fn status(written: crate::answer::Answer) -> c_int {
     written.map_or(BAD_PARAM, |()| SUCCESS)
 }

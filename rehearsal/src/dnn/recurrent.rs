@@ -1,7 +1,7 @@
-//! Descriptors of tensors and of recurrent networks, whose weights' sizes follow from their description.
+//! Descriptors of tensors and of recurrent networks. The sizes of the weights follow from the description.
 //!
-//! Weights lie layer by layer, in each the matrices of the input, of the state, and of the projection; all biases follow.
-//! The sizes of reserve and workspace are estimates: the activations of the gates.
+//! Weights are stored layer by layer; a layer has the matrices of the input, of the state, and of the projection. All
+//! biases follow. The sizes of reserve and workspace are estimates: the activations of the gates.
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -12,7 +12,7 @@ use crate::answer::{Answer, Code};
 use crate::argument::{In, Out};
 use crate::log;
 
-/// The most dimensions of a tensor.
+/// Most dimensions of a tensor.
 const MAX_DIMENSIONS: usize = 8;
 
 #[derive(Clone, Debug, Default)]
@@ -57,7 +57,7 @@ fn size(value: c_int) -> usize {
     usize::try_from(value).unwrap_or(0)
 }
 
-/// Bytes of an element, by `cudnnDataType_t`.
+/// Size of an element in bytes, by `cudnnDataType_t`.
 fn element(kind: c_int) -> usize {
     match kind {
         1 | 10 => 8,
@@ -192,7 +192,7 @@ extern "C" fn cudnnSetRNNDataDescriptor(
 }
 
 impl Network {
-    /// The width of what a layer of one direction is given.
+    /// Width of the input of a layer of one direction.
     fn given(&self, layer: usize) -> usize {
         if layer < self.directions { self.input } else { self.projected * self.directions }
     }
@@ -201,7 +201,7 @@ impl Network {
         self.projected != self.hidden
     }
 
-    /// Elements of the matrices of a layer of one direction.
+    /// Number of elements in the matrices of a layer of one direction.
     fn matrices(&self, layer: usize) -> usize {
         let projection = if self.is_projected() { self.projected * self.hidden } else { 0 };
         self.gates * self.hidden * (self.given(layer) + self.projected) + projection
@@ -216,7 +216,7 @@ impl Network {
         (self.all_matrices() + biases) * element(self.kind)
     }
 
-    /// Offset in elements, rows and columns of a matrix of a layer, if there is one.
+    /// Returns the offset in elements, the rows and the columns of a matrix of a layer, if it exists.
     fn matrix(&self, layer: usize, index: usize) -> Option<(usize, usize, usize)> {
         let before: usize = (0..layer).map(|layer| self.matrices(layer)).sum();
         let (gates, given) = (self.gates, self.given(layer));
@@ -231,7 +231,7 @@ impl Network {
         (index == 2 * gates && self.is_projected()).then_some((offset, self.projected, self.hidden))
     }
 
-    /// Offset in elements of a bias of a layer, if there is one.
+    /// Returns the offset in elements of a bias of a layer, if it exists.
     fn bias(&self, layer: usize, index: usize) -> Option<usize> {
         let exists = self.has_biases && index < 2 * self.gates;
         exists.then(|| self.all_matrices() + (layer * 2 * self.gates + index) * self.hidden)

@@ -1,4 +1,4 @@
-//! Cards and contexts. Every card has one context, its primary one; those that a program makes are the same.
+//! Cards and contexts. Every card has one context, its primary one. Contexts that a program makes are the same one.
 
 use std::ffi::{c_int, c_uint};
 

@@ -33,7 +33,8 @@ extern "C" fn cuGetProcAddress(name: Text, function: Out<usize>, version: c_int,
     cuGetProcAddress_v2(name, function, version, flags, Out::at(0))
 }
 
-/// Private tables, which only NVIDIA's own libraries know: there are none. A real CUDA runtime that asks fails here.
+/// Private tables that only NVIDIA's own libraries know. There are none here: a real CUDA runtime that asks for one
+/// fails.
 #[unsafe(no_mangle)]
 extern "C" fn cuGetExportTable(_table: Out<usize>, _id: usize) -> c_int {
     log::once("static_runtime", "a CUDA runtime that is not replaced asked the driver");

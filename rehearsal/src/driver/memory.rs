@@ -11,7 +11,7 @@ use crate::{context, device_memory, ipc, memory, pools, shared, space, values, v
 
 #[unsafe(no_mangle)]
 extern "C" fn cuMemAlloc_v2(address: Out<usize>, bytes: usize) -> c_int {
-    // Unlike the runtime, the driver refuses to allocate nothing.
+    // Unlike the runtime, the driver refuses allocations of 0 bytes.
     driver(if bytes == 0 { Err(Code::INVALID_VALUE) } else { device_memory::allocate(address, bytes) })
 }
 
@@ -96,7 +96,7 @@ extern "C" fn cuMemHostGetDevicePointer_v2(pointer: Out<usize>, address: usize, 
     driver(found.and_then(|address| pointer.set(address)))
 }
 
-/// What a pointer is, by the attribute's number.
+/// Writes an attribute of a pointer, by the attribute's number.
 #[unsafe(no_mangle)]
 extern "C" fn cuPointerGetAttribute(value: usize, attribute: c_int, address: usize) -> c_int {
     driver(pointer_attribute(value, attribute, address))
@@ -118,12 +118,12 @@ fn pointer_attribute(value: usize, attribute: c_int, address: usize) -> Answer {
         3 => Out::at(value).set(address),
         4 if host.is_some() => Out::at(value).set(address),
         4 => Err(Code::INVALID_VALUE),
-        // Synchronous copies; a number for the allocation; whether it is managed; which card.
+        // Synchronous copies; number of the allocation; managed or not; card.
         6 => Out::at(value).set(0_u32),
         7 => Out::at(value).set(device.map_or(address, |(start, ..)| start) as u64),
         8 => Out::at(value).set(u32::from(host.is_some_and(|range| range.kind == Kind::Managed))),
         9 => Out::at(value).set(card as c_int),
-        // Whether other processes can have it the old way; the start and size of the range.
+        // Whether other processes can open it by the old IPC calls; start and size of the range.
         10 => Out::at(value).set(u32::from(allocated.is_some())),
         11 => Out::at(value).set(device.map_or(address, |(start, ..)| start)),
         12 => Out::at(value).set(device.map_or_else(|| host.map_or(0, |range| range.bytes), |(_, bytes, _)| bytes)),

@@ -1,4 +1,4 @@
-//! The CUDA driver (libcuda). It is never asked for by the runtime here: both stand on the same files.
+//! The CUDA driver (libcuda). The runtime here does not call it: both use the same files.
 
 mod contexts;
 mod entries;

@@ -1,4 +1,4 @@
-//! Modules, their kernels, and launches. Images are not looked into: a kernel has the figures of a modest one.
+//! Modules, their kernels, and launches. Images are not read: every kernel has the figures of a modest one.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,7 +10,7 @@ use crate::settings::settings;
 use crate::work::HostFunction;
 use crate::{context, handles, memory, told};
 
-/// Defines functions that give a new handle for whatever they are given.
+/// Defines functions that return a new handle, whatever their arguments.
 macro_rules! loads {
     ($($name:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -46,14 +46,15 @@ extern "C" fn cuLibraryUnload(_library: usize) -> c_int {
     0
 }
 
-/// Modules are loaded when they are needed, as by default.
+/// Modules are loaded lazily, as by default.
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleGetLoadingMode(mode: Out<c_int>) -> c_int {
     const LAZY: c_int = 2;
     driver(mode.set(LAZY))
 }
 
-/// A variable of a module: how large it is, is in the image; a page is enough for what programs put there.
+/// Returns a variable of a module. Its size is in the image, which is not read; a page is enough for the variables that
+/// programs set.
 #[unsafe(no_mangle)]
 extern "C" fn cuModuleGetGlobal_v2(address: Out<usize>, bytes: Out<usize>, _module: usize, _name: usize) -> c_int {
     const BYTES: usize = 4096;
@@ -65,7 +66,7 @@ extern "C" fn cuModuleGetGlobal_v2(address: Out<usize>, bytes: Out<usize>, _modu
     }))
 }
 
-/// Attributes of a kernel by their numbers: threads, shared, constant and local memory, registers, versions.
+/// Attributes of a kernel by number: threads, shared, constant and local memory, registers, versions.
 fn attribute(number: c_int) -> Answer<c_int> {
     let (major, minor) = settings().capability;
     match number {
@@ -113,7 +114,7 @@ extern "C" fn cuFuncSetCacheConfig(_function: usize, _preference: c_int) -> c_in
 fn launch(grid: [c_uint; 3], block: [c_uint; 3], shared: c_uint, stream: usize) -> c_int {
     let dim = |[x, y, z]: [c_uint; 3]| Dim3 { x, y, z };
     let launch = Launch { grid: dim(grid), block: dim(block), shared: shared as usize, stream };
-    // Kernels that come this way are not of the wheel, and may write to any tensor.
+    // Kernels launched here are not from the wheel, and may write to any tensor.
     told::anything_written();
     driver(context::used().and_then(|_| kernels::launch_loaded(launch)))
 }

@@ -1,4 +1,4 @@
-//! Streams, events, captures, graphs: by the rules of `work/`.
+//! Streams, events, captures, graphs. The rules are in `work/`.
 
 use std::ffi::{c_int, c_uint};
 
@@ -141,7 +141,7 @@ extern "C" fn cuStreamGetCaptureInfo(stream: usize, status: Out<c_int>, id: Out<
     inform(stream, status, id, Out::at(0), Out::at(0))
 }
 
-/// The nodes themselves are not given here, only by the runtime.
+/// Does not return the nodes; only the runtime's function does.
 #[unsafe(no_mangle)]
 extern "C" fn cuStreamGetCaptureInfo_v2(
     stream: usize,

@@ -1,4 +1,4 @@
-//! Virtual memory (`cuMemAddressReserve` and what follows), which PyTorch's expandable segments use.
+//! Virtual memory (`cuMemAddressReserve` and its companions), which PyTorch's expandable segments use.
 
 use std::ffi::{c_int, c_uint};
 
@@ -35,9 +35,9 @@ struct Properties {
     location: c_int,
 }
 
-/// What `location_kind` says.
+/// Value of `location_kind` for a card.
 const DEVICE: c_int = 1;
-/// A handle between machines, in `handles`.
+/// Bit in `handles` for a handle between machines.
 const FABRIC: c_int = 8;
 
 #[unsafe(no_mangle)]
@@ -116,7 +116,7 @@ extern "C" fn cuMemGetAllocationPropertiesFromHandle(properties: Out<Properties>
     }))
 }
 
-/// Handles for other processes are file descriptors.
+/// Handle type for other processes: file descriptors.
 const DESCRIPTOR: c_int = 1;
 
 #[unsafe(no_mangle)]
@@ -125,7 +125,7 @@ extern "C" fn cuMemExportToShareableHandle(exported: Out<c_int>, handle: usize, 
     driver(made.and_then(|made| exported.set(made)))
 }
 
-/// The descriptor is passed as if it were a pointer.
+/// The descriptor is passed in place of a pointer.
 #[unsafe(no_mangle)]
 extern "C" fn cuMemImportFromShareableHandle(handle: Out<usize>, descriptor: usize, kind: c_int) -> c_int {
     let made = if kind == DESCRIPTOR { ipc::import(descriptor as c_int) } else { Err(Code::NOT_SUPPORTED) };

@@ -1,4 +1,4 @@
-//! Threads that look at files as they are: what happens here must not be answered here.
+//! Threads that see files as they are: this library's own file accesses must not be redirected.
 
 use std::cell::Cell;
 
@@ -6,10 +6,10 @@ thread_local! {
     static AS_IT_IS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Until this is dropped, this thread's calls are the C library's own.
+/// While this exists, this thread's calls go to the C library.
 pub(super) struct AsItIs(bool);
 
-/// Lets this thread see files as they are.
+/// Lets this thread see files as they are, until the result is dropped.
 pub(super) fn as_it_is() -> AsItIs {
     AsItIs(AS_IT_IS.replace(true))
 }
@@ -20,7 +20,7 @@ impl Drop for AsItIs {
     }
 }
 
-/// Whether this thread does.
+/// True if this thread sees files as they are.
 pub(super) fn holds() -> bool {
     AS_IT_IS.try_with(Cell::get).unwrap_or(true)
 }

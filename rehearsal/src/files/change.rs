@@ -1,4 +1,4 @@
-//! Changing what is in folders: names, modes, times.
+//! Changes of entries in folders: names, modes, times.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -9,7 +9,7 @@ use super::protection::{Protection, protection};
 use super::real::real;
 use super::system::{HERE, Outcome, kind, lstat, text};
 
-/// Runs a call that changes what a path leads to, on the copy.
+/// Runs a call that changes the target of a path, on the copy.
 fn on_copy(
     folder: c_int,
     path: *const c_char,
@@ -17,7 +17,7 @@ fn on_copy(
     how: Use,
     call: impl FnOnce(c_int, *const c_char) -> c_int,
 ) -> c_int {
-    // Without a path, or with an empty one, the descriptor is meant: that of a copy already.
+    // Without a path, or with an empty one, the call means the descriptor, which is already that of a copy.
     let Some(protection) = protection().filter(|_| !path.is_null()) else { return call(folder, path) };
     let copy = given(path).and_then(|path| match path {
         b"" => Ok(None),
@@ -30,7 +30,7 @@ fn on_copy(
     }
 }
 
-/// Runs a call that makes something new, among the copies.
+/// Runs a call that makes a new entry, among the copies.
 fn as_new(folder: c_int, path: *const c_char, call: impl FnOnce(c_int, *const c_char) -> c_int) -> c_int {
     let Some(protection) = protection() else { return call(folder, path) };
     match given(path).and_then(|path| copies::made(protection, folder, path)).and_then(|path| text(&path)) {
@@ -41,7 +41,7 @@ fn as_new(folder: c_int, path: *const c_char, call: impl FnOnce(c_int, *const c_
 
 fn place(protection: &Protection, folder: c_int, path: *const c_char) -> Outcome<Place> {
     let whole = absolute(protection, folder, given(path)?)?;
-    // A name that ends in a slash is the folder itself, not what a link points to.
+    // A name that ends in a slash means the folder itself, not the target of a link.
     resolve(protection, whole.strip_suffix(b"/").unwrap_or(&whole), false)
 }
 
@@ -53,7 +53,7 @@ fn moved(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: u32) -
             0 => {}
             libc::RENAME_NOREPLACE if to.exists() => return Err(libc::EEXIST),
             libc::RENAME_NOREPLACE => {}
-            // The caller does it another way then.
+            // The caller then tries another way.
             _ => return Err(libc::EINVAL),
         }
         copies::move_to(protection, &from, &to)
@@ -87,7 +87,7 @@ extern "C" fn renameat2(
     })
 }
 
-/// Removes a file (`Some(false)`), an empty folder (`Some(true)`) or either.
+/// Removes a file (`Some(false)`), an empty folder (`Some(true)`) or either (`None`).
 fn removed(folder: c_int, path: *const c_char, as_folder: Option<bool>) -> Option<c_int> {
     let protection = protection()?;
     let outcome = (|| {
@@ -133,7 +133,7 @@ extern "C" fn unlinkat(folder: c_int, path: *const c_char, flags: c_int) -> c_in
         .unwrap_or_else(|| real!(unlinkat as fn(c_int, *const c_char, c_int) -> c_int, -1; folder, path, flags))
 }
 
-/// Makes a folder, which is empty also where an original of this name is not.
+/// Makes a folder. It is empty even if an original folder of this name is not.
 fn folder_made(folder: c_int, path: *const c_char, call: impl FnOnce(c_int, *const c_char) -> c_int) -> c_int {
     let result = as_new(folder, path, call);
     if let (0, Some(protection)) = (result, protection())
@@ -214,7 +214,7 @@ extern "C" fn link(from: *const c_char, to: *const c_char) -> c_int {
     linkat(HERE, from, HERE, to, 0)
 }
 
-/// A second name for an original would be a way to write to it: the copy gets the name.
+/// A second name for an original would be a way to write to it, so the copy gets the name.
 #[unsafe(no_mangle)]
 extern "C" fn linkat(
     from_folder: c_int,
@@ -231,14 +231,14 @@ extern "C" fn linkat(
             |to_folder, to| real!(linkat as fn(c_int, *const c_char, c_int, *const c_char, c_int) -> c_int, -1; from_folder, from, to_folder, to, flags),
         )
     };
-    // A file without a name yet, which is reached through its descriptor.
+    // A file without a name yet, reached through its descriptor.
     if given(from).is_ok_and(|path| path.starts_with(b"/proc/")) {
         return call(from_folder, from);
     }
     on_copy(from_folder, from, follow, Use::Change, call)
 }
 
-/// Functions on a path: name, whether a link is followed, what is done, and further arguments.
+/// Defines functions on a path: name, whether a link is followed, the use, and further arguments.
 macro_rules! on_paths {
     ($($name:ident ($($more:ident: $type:ty),*) $follow:literal $how:ident;)*) => {$(
         #[unsafe(no_mangle)]

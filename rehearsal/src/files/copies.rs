@@ -1,4 +1,4 @@
-//! Copies, marks of what was removed, and folders that show both beside the originals.
+//! Copies, marks for removed entries, and folders that show both beside the originals.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -7,19 +7,19 @@ use super::place::{Found, Place, REMOVED, absolute, resolve};
 use super::protection::{Protection, is_within};
 use super::system::{self, Outcome, access, kind, lstat, make_folder, make_link, remove, rename};
 
-/// What a call is about to do to a file.
+/// The change that a call is about to make to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// Change it: it must be there, and keeps its contents.
+    /// The file must exist, and keeps its contents.
     Change,
-    /// Empty it: it must be there.
+    /// The file must exist, and is emptied.
     Empty,
-    /// Make it where it is not there.
+    /// The file is made if it does not exist.
     Make,
 }
 
-/// Where a call goes that changes what a path leads to: to the copy, which is made if it must be; as it is where the path
-/// is not protected.
+/// Returns the path for a call that changes the target of a path: the path of the copy, which is made if necessary, or
+/// the path itself if it is not protected.
 pub(super) fn changed(protection: &Protection, folder: c_int, path: &[u8], follow: bool, how: Use) -> Outcome<Vec<u8>> {
     let place = resolve(protection, &absolute(protection, folder, path)?, follow)?;
     if !protection.protects(&place.path) {
@@ -35,7 +35,7 @@ pub(super) fn changed(protection: &Protection, folder: c_int, path: &[u8], follo
     Ok(protection.copy_of(&place.path))
 }
 
-/// Where something new goes: nothing may lie there.
+/// Returns the path for a new entry. Nothing may exist there.
 pub(super) fn made(protection: &Protection, folder: c_int, path: &[u8]) -> Outcome<Vec<u8>> {
     let path = absolute(protection, folder, path)?;
     let path = path.strip_suffix(b"/").unwrap_or(&path);
@@ -65,12 +65,12 @@ pub(super) fn own(protection: &Protection, path: &[u8], contents: bool) -> Outco
             own_folder(protection, parent(path))?;
             system::copy(path, &copy, contents, stat.st_mode)
         }
-        // A device is not a file of the script's.
+        // A device is not one of the script's files.
         _ => Err(libc::EPERM),
     }
 }
 
-/// Makes sure that a folder that is there has a copy, with all around it.
+/// Makes sure that an existing folder has a copy, and all folders around it too.
 fn own_folder(protection: &Protection, path: &[u8]) -> Outcome {
     let copy = protection.copy_of(path);
     if path.is_empty() || path == b"/" || lstat(&copy).is_ok() {
@@ -84,7 +84,8 @@ fn own_folder(protection: &Protection, path: &[u8]) -> Outcome {
     }
 }
 
-/// Makes room for something new: the folder around it may be written, has a copy, and no mark is in the way.
+/// Prepares a new entry: checks that the folder around it is writable, makes a copy of the folder, and removes a mark
+/// that is in the way.
 fn make_room(protection: &Protection, place: &Place) -> Outcome {
     let folder = parent(&place.path);
     may_change(protection, folder)?;
@@ -95,11 +96,11 @@ fn make_room(protection: &Protection, place: &Place) -> Outcome {
     }
 }
 
-/// Whether the system would let entries of a folder change.
+/// Checks whether the system would let entries of a folder change.
 fn may_change(protection: &Protection, folder: &[u8]) -> Outcome {
     let folder = if folder.is_empty() { b"/" } else { folder };
     let copy = protection.copy_of(folder);
-    // An original's mode counts as long as nothing replaced it.
+    // The mode of an original counts as long as nothing replaced the original.
     let actual = if lstat(folder).is_ok() { folder } else { &copy };
     access(actual, libc::W_OK | libc::X_OK)
 }
@@ -108,7 +109,7 @@ pub(super) fn parent(path: &[u8]) -> &[u8] {
     &path[..path.iter().rposition(|byte| *byte == b'/').unwrap_or(0)]
 }
 
-/// Removes what a place has: the copy goes, and a mark stays where there is an original.
+/// Removes an entry: deletes the copy, and leaves a mark if there is an original.
 pub(super) fn take_away(protection: &Protection, place: &Place) -> Outcome {
     let copy = protection.copy_of(&place.path);
     may_change(protection, parent(&place.path))?;
@@ -122,7 +123,7 @@ pub(super) fn take_away(protection: &Protection, place: &Place) -> Outcome {
     if lstat(&place.path).is_ok() { make_link(REMOVED, &copy) } else { Ok(()) }
 }
 
-/// Names in a folder, of originals and copies together.
+/// Names in a folder, those of originals and copies together.
 pub(super) fn entries(protection: &Protection, place: &Place) -> Vec<Vec<u8>> {
     let copy = protection.copy_of(&place.path);
     let is_shown = |name: &Vec<u8>| {
@@ -138,13 +139,13 @@ pub(super) fn entries(protection: &Protection, place: &Place) -> Vec<Vec<u8>> {
     names
 }
 
-/// Whether a folder shows originals and copies together.
+/// True if a folder shows originals and copies together.
 pub(super) fn is_mixed(protection: &Protection, place: &Place) -> bool {
     let is_folder = |path: &[u8]| lstat(path).is_ok_and(|stat| kind(&stat) == libc::S_IFDIR);
     place.found == Found::Copy && is_folder(&protection.copy_of(&place.path)) && is_folder(&place.path)
 }
 
-/// A folder with entries of the same names and kinds, for reading them.
+/// Makes a folder with entries of the same names and kinds, for reading them.
 pub(super) fn listing(protection: &Protection, place: &Place) -> Outcome<Vec<u8>> {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = format!("/{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
@@ -171,7 +172,7 @@ pub(super) fn listing(protection: &Protection, place: &Place) -> Outcome<Vec<u8>
     Ok(path)
 }
 
-/// An empty file: its kind is what it is for.
+/// Makes an empty file in a listing, where only the kind of an entry matters.
 fn make_link_to_file(path: &[u8]) -> Outcome {
     let path = system::text(path)?;
     // SAFETY: the path ends with a zero.
@@ -179,7 +180,7 @@ fn make_link_to_file(path: &[u8]) -> Outcome {
     if made < 0 { Err(super::real::errno()) } else { Ok(()) }
 }
 
-/// Gives something another name. What is not protected is moved as it is.
+/// Renames an entry. If it is not protected, the original is moved.
 pub(super) fn move_to(protection: &Protection, from: &Place, to: &Place) -> Outcome {
     let [from_protected, to_protected] = [from, to].map(|place| protection.protects(&place.path));
     if !from.exists() {
@@ -221,7 +222,7 @@ pub(super) fn move_to(protection: &Protection, from: &Place, to: &Place) -> Outc
     Ok(())
 }
 
-/// What the system checks before it replaces something.
+/// Makes the checks of the system before it replaces an entry.
 fn fits_over(protection: &Protection, from: &Place, to: &Place) -> Outcome {
     if !to.exists() {
         return Ok(());
@@ -249,7 +250,7 @@ fn own_all(protection: &Protection, place: &Place) -> Outcome {
     Ok(())
 }
 
-/// Marks what an original folder has and its copy does not, where the copy is another folder of the same name.
+/// Marks the entries of an original folder that its copy does not have, if the copy is another folder of the same name.
 pub(super) fn hide_originals(protection: &Protection, path: &[u8]) -> Outcome {
     if lstat(&protection.copy_of(path)).is_ok_and(|stat| kind(&stat) == libc::S_IFDIR) {
         for name in system::names(path) {
@@ -262,7 +263,8 @@ pub(super) fn hide_originals(protection: &Protection, path: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// A file may come from another file system: from `/tmp` to the copies, which lie elsewhere than the original would.
+/// Renames, or copies and removes if the file comes from another file system: from `/tmp` to the copies, which may lie
+/// on another one than the original.
 fn rename_or_copy(from: &[u8], to: &[u8]) -> Outcome {
     match rename(from, to) {
         Err(libc::EXDEV) => {
@@ -270,7 +272,7 @@ fn rename_or_copy(from: &[u8], to: &[u8]) -> Outcome {
             if kind(&stat) != libc::S_IFREG {
                 return Err(libc::EXDEV);
             }
-            // What lies there is replaced.
+            // An existing file there is replaced.
             let _nothing = remove(to, false);
             system::copy(from, to, true, stat.st_mode)?;
             remove(from, false)

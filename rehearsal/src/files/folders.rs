@@ -1,4 +1,4 @@
-//! Reading folders, and being in one.
+//! Reads folders, and the working folder.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -13,7 +13,7 @@ use super::system::{self, HERE, Outcome, text};
 /// The C library's `DIR`.
 type Stream = *mut c_void;
 
-/// The changes that make looking at folders another thing.
+/// Returns the protection if there are any changes that folders must show.
 fn changes() -> Option<&'static Protection> {
     protection().filter(|protection| protection.has_changes())
 }
@@ -32,7 +32,7 @@ extern "C" fn opendir(path: *const c_char) -> Stream {
     }
 }
 
-/// The listing of a folder that has originals and copies; `None`: of any other path.
+/// Returns the listing of a folder that has originals and copies; `None` for any other path.
 fn mixed(protection: &Protection, path: *const c_char) -> Option<Outcome<Vec<u8>>> {
     let whole = absolute(protection, HERE, given(path).ok()?).ok()?;
     let place = resolve(protection, &whole, true).ok()?;
@@ -49,7 +49,8 @@ extern "C" fn fdopendir(descriptor: c_int) -> Stream {
     real!(fdopendir as fn(c_int) -> Stream, std::ptr::null_mut(); descriptor)
 }
 
-/// Puts a listing of now behind a descriptor of a folder: one that was made when it was opened may be out of date.
+/// Replaces the target of a folder's descriptor by a fresh listing: the one made when the folder was opened may be out
+/// of date.
 fn list_instead(protection: &Protection, descriptor: c_int) -> Outcome {
     let Ok(path) = path_of(descriptor) else { return Ok(()) };
     let Ok(place) = resolve(protection, protection.meant(&path), true) else { return Ok(()) };
@@ -73,7 +74,7 @@ fn list_instead(protection: &Protection, descriptor: c_int) -> Outcome {
     Ok(())
 }
 
-/// The listing to which a path belongs.
+/// Returns the listing to which a path belongs.
 fn listing_of(protection: &Protection, path: &[u8]) -> Option<Vec<u8>> {
     let rest = path.strip_prefix(protection.listings.as_slice())?.strip_prefix(b"/")?;
     let number = rest.split(|byte| *byte == b'/').next()?;
@@ -99,7 +100,7 @@ extern "C" fn chdir(path: *const c_char) -> c_int {
     at(HERE, path, true, -1, |_, path| real!(chdir as fn(*const c_char) -> c_int, -1; path))
 }
 
-/// The folder in which the script believes to be; a folder without an original is one of ours in truth.
+/// Returns the working folder as the script sees it. A folder without an original is in fact a copy.
 #[unsafe(no_mangle)]
 extern "C" fn getcwd(room: *mut c_char, size: usize) -> *mut c_char {
     let found = real!(getcwd as fn(*mut c_char, usize) -> *mut c_char, std::ptr::null_mut(); room, size);
@@ -119,7 +120,7 @@ extern "C" fn getcwd(room: *mut c_char, size: usize) -> *mut c_char {
     found
 }
 
-/// The path without links. What is not protected, and what the caller gives room for, is as it is.
+/// Returns the path without links, as the script sees it. Without any changes, or without a path, the C library answers.
 #[unsafe(no_mangle)]
 extern "C" fn realpath(path: *const c_char, room: *mut c_char) -> *mut c_char {
     let place = changes().and_then(|protection| {

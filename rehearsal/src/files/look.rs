@@ -1,4 +1,4 @@
-//! Looking at what paths lead to.
+//! Calls that look at the target of a path.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_void};
 
@@ -8,7 +8,7 @@ use super::protection::{Protection, is_within, protection};
 use super::real::real;
 use super::system::{HERE, Outcome, text};
 
-/// Where looking leads; `None`: where the caller says.
+/// Returns the path to look at; `None` if it is the caller's own.
 pub(super) fn looked(
     protection: &Protection,
     folder: c_int,
@@ -30,7 +30,7 @@ pub(super) fn looked(
     }
 }
 
-/// Runs a call with the path that is meant.
+/// Runs a call with the path to look at.
 pub(super) fn at<T>(
     folder: c_int,
     path: *const c_char,
@@ -48,8 +48,8 @@ pub(super) fn at<T>(
     }
 }
 
-/// Functions on a path, those before which a number stands, and those that begin at a folder: name, whether a link is
-/// followed, further arguments, result, and what it is when it fails.
+/// Defines functions on a path, functions with a number before the path, and functions that begin at a folder: name,
+/// whether a link is followed, further arguments, result, and its value on failure.
 macro_rules! looks {
     ($($name:ident ($($more:ident: $type:ty),*) $follow:literal -> $result:ty, $failure:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -91,7 +91,7 @@ macro_rules! old_looks {
     )*};
 }
 
-// Programs that were linked with a C library before 2.33 look through these.
+// Programs that were linked with a C library before 2.33 call these.
 old_looks! { __xstat true __xstat64 true __lxstat false __lxstat64 false }
 
 macro_rules! looks_at {
@@ -115,7 +115,7 @@ looks_at! {
     readlinkat()(room: *mut c_char, size: usize) flags libc::AT_SYMLINK_NOFOLLOW => isize;
 }
 
-/// As [`at`]; an empty path is an open file.
+/// As [`at`]; an empty path means an open file.
 fn at_or_open<T: From<i8>>(
     folder: c_int,
     path: *const c_char,
@@ -129,7 +129,7 @@ fn at_or_open<T: From<i8>>(
     at(folder, path, flags & libc::AT_SYMLINK_NOFOLLOW == 0, T::from(-1), call)
 }
 
-/// What an open folder stands for that lists originals and copies together.
+/// Returns the folder that an open listing of originals and copies stands for.
 fn open_listing(descriptor: c_int) -> Option<CString> {
     let protection = protection().filter(|protection| protection.has_changes())?;
     let path = path_of(descriptor).ok().filter(|path| is_within(path, &protection.listings))?;

@@ -8,7 +8,7 @@ use super::protection::{Protection, protection};
 use super::real::{real, set_errno};
 use super::system::{HERE, Outcome, text};
 
-/// The bytes of a caller's path.
+/// Returns the bytes of a caller's path.
 pub(super) fn given<'a>(path: *const c_char) -> Outcome<&'a [u8]> {
     if path.is_null() {
         return Err(libc::EFAULT);
@@ -17,13 +17,13 @@ pub(super) fn given<'a>(path: *const c_char) -> Outcome<&'a [u8]> {
     Ok(unsafe { CStr::from_ptr(path) }.to_bytes())
 }
 
-/// A call's result where its path could not be found.
+/// Sets the error, and returns the result of a call whose path was not found.
 pub(super) fn failed<T>(error: c_int, result: T) -> T {
     set_errno(error);
     result
 }
 
-/// Where opening a file leads; `None`: where the caller says.
+/// Returns the path to open; `None` if it is the caller's own.
 fn opened(protection: &Protection, folder: c_int, path: *const c_char, flags: c_int) -> Outcome<Option<CString>> {
     let path = given(path)?;
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
@@ -38,7 +38,7 @@ fn opened(protection: &Protection, folder: c_int, path: *const c_char, flags: c_
     }
     let place = match resolve(protection, &whole, follow) {
         Ok(place) => place,
-        // The system says what is wrong with a path that leads nowhere.
+        // The system reports what is wrong with a path that leads nowhere.
         Err(_) if !protection.has_changes() => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -57,7 +57,7 @@ fn opened(protection: &Protection, folder: c_int, path: *const c_char, flags: c_
         Ok(libc::S_IFDIR) if copies::is_mixed(protection, &place) => {
             return text(&copies::listing(protection, &place)?).map(Some);
         }
-        // Folders, devices and pipes are opened as they are; a link that is not followed as well.
+        // Folders, devices and pipes are opened as they are; so is a link that is not followed.
         Ok(_) if place.exists() => return text(&actual).map(Some),
         _ if place.found == Found::Removed && !writes => return Err(libc::ENOENT),
         _ => {}
@@ -78,7 +78,7 @@ fn opened(protection: &Protection, folder: c_int, path: *const c_char, flags: c_
     text(&copy).map(Some)
 }
 
-/// Runs a call with the path that is meant.
+/// Runs a call with the path to open.
 fn with_opened(
     folder: c_int,
     path: *const c_char,
@@ -93,8 +93,8 @@ fn with_opened(
     }
 }
 
-/// Functions that open: they end in a mode, which counts only where something is made; a caller that leaves it out leaves
-/// a register as it is.
+/// Defines functions that open. Their last argument is a mode, which counts only if a file is made. If a caller leaves it
+/// out, its register has any value.
 macro_rules! opens {
     ($($name:ident $at:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -115,7 +115,7 @@ macro_rules! opens {
 
 opens! { open openat open64 openat64 }
 
-/// What programs call that are compiled with checks, and `creat`.
+/// Defines the variants for programs that are compiled with checks, and `creat`.
 macro_rules! opens_checked {
     ($($name:ident $at:ident $creat:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -137,7 +137,7 @@ macro_rules! opens_checked {
 
 opens_checked! { __open_2 __openat_2 creat __open64_2 __openat64_2 creat64 }
 
-/// The flags that a stream's mode stands for.
+/// Returns the flags that a stream's mode stands for.
 fn flags_of(mode: *const c_char) -> c_int {
     let mode = given(mode).unwrap_or_default();
     let has = |letter: u8| mode.contains(&letter);
@@ -156,9 +156,9 @@ fn flags_of(mode: *const c_char) -> c_int {
     access | made | if has(b'x') { libc::O_EXCL } else { 0 }
 }
 
-/// Runs a call that opens a stream with the path that is meant.
+/// Runs a call that opens a stream, with the path to open.
 fn stream(path: *const c_char, mode: *const c_char, call: impl FnOnce(*const c_char) -> *mut c_void) -> *mut c_void {
-    // Without a path, a stream gets another mode.
+    // Without a path, the call changes the mode of a stream.
     let Some(protection) = protection().filter(|_| !path.is_null()) else { return call(path) };
     match opened(protection, HERE, path, flags_of(mode)) {
         Ok(None) => call(path),
@@ -187,7 +187,7 @@ macro_rules! streams {
 
 streams! { fopen freopen fopen64 freopen64 }
 
-/// Runs a call that fills in the last letters of a name, and gives these back.
+/// Runs a call that fills in the last letters of a name, and returns these letters to the caller.
 fn unique(template: *mut c_char, suffix: c_int, call: impl FnOnce(*mut c_char) -> c_int) -> c_int {
     let Some(protection) = protection() else { return call(template) };
     let Ok(given) = given(template) else { return failed(libc::EINVAL, -1) };

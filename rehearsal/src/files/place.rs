@@ -1,30 +1,30 @@
-//! Where a path leads: to the original, to a copy, or to nothing.
+//! Resolves a path: to the original, to a copy, or to nothing.
 
 use std::ffi::c_int;
 
 use super::protection::Protection;
 use super::system::{HERE, Outcome, kind, lstat, read_link, working_folder};
 
-/// What a link points to that stands for a removed file: no path that a program would make.
+/// Target of a link that stands for a removed file. No program would make such a path.
 pub(super) const REMOVED: &[u8] = b"//vramlab-removed";
 
-/// The most links that are followed, as the system does.
+/// Most links that are followed, as in the system.
 const MAX_LINKS: usize = 40;
 
-/// What lies at a path.
+/// The entry at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// What was there before the run.
+    /// The file from before the run.
     Original,
     /// A copy.
     Copy,
-    /// Nothing: it was removed.
+    /// Nothing, because it was removed.
     Removed,
-    /// Nothing.
+    /// Nothing, and never anything.
     Nothing,
 }
 
-/// A path without links, `.` and `..`, and what lies there.
+/// A path without links, `.` and `..`, and the entry there.
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     pub(super) path: Vec<u8>,
@@ -36,13 +36,13 @@ impl Place {
         matches!(self.found, Found::Original | Found::Copy)
     }
 
-    /// Where it lies in truth.
+    /// Returns the path of the file itself: the copy or the original.
     pub(super) fn actual(&self, protection: &Protection) -> Vec<u8> {
         if self.found == Found::Copy { protection.copy_of(&self.path) } else { self.path.clone() }
     }
 }
 
-/// A path from the root on: relative ones begin at a folder's descriptor.
+/// Returns a path from the root on. Relative paths begin at a folder's descriptor.
 pub(super) fn absolute(protection: &Protection, folder: c_int, path: &[u8]) -> Outcome<Vec<u8>> {
     if path.first() == Some(&b'/') {
         return Ok(protection.meant(path).to_vec());
@@ -51,7 +51,7 @@ pub(super) fn absolute(protection: &Protection, folder: c_int, path: &[u8]) -> O
     Ok([protection.meant(&base), b"/", path].concat())
 }
 
-/// The path of an open file or folder.
+/// Returns the path of an open file or folder.
 pub(super) fn path_of(descriptor: c_int) -> Outcome<Vec<u8>> {
     let mut path = read_link(format!("/proc/self/fd/{descriptor}").as_bytes()).map_err(|_| libc::EBADF)?;
     if path.first() != Some(&b'/') {
@@ -63,12 +63,12 @@ pub(super) fn path_of(descriptor: c_int) -> Outcome<Vec<u8>> {
     Ok(path)
 }
 
-/// Follows a path. `last`: whether a link at its end is followed too.
+/// Follows a path. `last` says whether a link at its end is followed too.
 pub(super) fn resolve(protection: &Protection, path: &[u8], last: bool) -> Outcome<Place> {
     let follow_last = last || path.ends_with(b"/");
     let mut rest = names(path);
     let mut place = Place { path: Vec::new(), found: Found::Original };
-    // Whether there is a copy of the folder that was reached.
+    // True if the folder reached so far has a copy.
     let mut copied = true;
     let mut links = 0;
     while let Some(name) = rest.pop() {
@@ -104,13 +104,13 @@ pub(super) fn resolve(protection: &Protection, path: &[u8], last: bool) -> Outco
     Ok(place)
 }
 
-/// The names of a path, the last one first.
+/// Returns the names of a path, the last one first.
 fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty() && *name != b".");
     names.rev().map(<[u8]>::to_vec).collect()
 }
 
-/// What lies at a path whose folders are not links, and where it points to if it is one.
+/// Returns the entry at a path whose folders are not links, and its target if it is a link.
 fn look(protection: &Protection, path: &[u8], copied: bool) -> Outcome<(Found, Option<Vec<u8>>)> {
     let copy = protection.copy_of(path);
     let (found, actual, stat) = match copied.then(|| lstat(&copy)) {

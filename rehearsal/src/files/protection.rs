@@ -1,4 +1,4 @@
-//! Which paths are protected, where copies lie, and whether there are any yet.
+//! The protected paths, the place of the copies, and whether any copies exist.
 
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -6,25 +6,25 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use super::{as_it_is, system};
 
-/// What the environment says.
+/// Settings from the environment.
 pub(super) struct Protection {
-    /// `VRAMLAB_REHEARSAL_FILES`: what is below is ours.
+    /// `VRAMLAB_REHEARSAL_FILES`: the folder for the copies and listings.
     root: Vec<u8>,
-    /// Copies, each at its path.
+    /// Folder of the copies. Each copy is at its original's path below it.
     pub(super) copies: Vec<u8>,
-    /// Folders that show what originals and copies have together.
+    /// Folders that show originals and copies together.
     pub(super) listings: Vec<u8>,
-    /// `VRAMLAB_REHEARSAL_FILES_OPEN`, `…_CLOSED`: folders below which nothing, and everything, is protected. The longest
-    /// that a path begins with decides; elsewhere everything is.
+    /// `VRAMLAB_REHEARSAL_FILES_OPEN`, `…_CLOSED`: folders below which nothing is protected, and folders below which
+    /// everything is. The longest folder that contains a path decides. Elsewhere everything is protected.
     open: Vec<Vec<u8>>,
     closed: Vec<Vec<u8>>,
-    /// A byte that all processes share: whether there is any copy.
+    /// A byte that all processes share: not 0 if any copy exists.
     changed: &'static AtomicU8,
 }
 
 static PROTECTION: OnceLock<Option<Protection>> = OnceLock::new();
 
-/// What is protected; `None` without the variable, and while this thread looks at files as they are.
+/// Returns the protection; `None` without the variable, and while this thread sees files as they are.
 pub(super) fn protection() -> Option<&'static Protection> {
     if as_it_is::holds() {
         return None;
@@ -47,7 +47,7 @@ fn read() -> Option<Protection> {
     let within = |name: &[u8]| [root.as_slice(), name].concat();
     let [copies, listings, state] = [within(b"/copies"), within(b"/listings"), within(b"/changed")];
     for folder in [&copies, &listings] {
-        // Another process may have made it.
+        // Another process may have made the folder.
         let _there = system::make_folder(folder, 0o700);
     }
     let changed = shared_byte(&state)?;
@@ -60,7 +60,8 @@ fn trimmed(path: &[u8]) -> &[u8] {
     path.strip_suffix(b"/").unwrap_or(path)
 }
 
-/// The first byte of a file, shared by all processes. A run without it would write where it must not: the process ends.
+/// Maps the first byte of a file, shared by all processes. Without it, a run would write where it must not, so the
+/// process ends.
 fn shared_byte(path: &[u8]) -> Option<&'static AtomicU8> {
     let path = std::path::Path::new(std::ffi::OsStr::from_bytes(path));
     let file = std::fs::OpenOptions::new().create(true).truncate(false).read(true).write(true).open(path);
@@ -82,13 +83,13 @@ fn shared_byte(path: &[u8]) -> Option<&'static AtomicU8> {
     }
 }
 
-/// Whether a path is this folder, or lies in it.
+/// True if a path is this folder, or lies in it.
 pub(super) fn is_within(path: &[u8], folder: &[u8]) -> bool {
     path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
 impl Protection {
-    /// Whether nothing may change at this path, which is absolute.
+    /// True if nothing may change at this path, which is absolute.
     pub(super) fn protects(&self, path: &[u8]) -> bool {
         let longest = |folders: &[Vec<u8>]| {
             let around = folders.iter().filter(|folder| is_within(path, folder));
@@ -99,22 +100,22 @@ impl Protection {
         !is_within(path, &self.root) && !is_cache && (open == 0 || closed > open)
     }
 
-    /// Whether there is any copy.
+    /// True if any copy exists.
     pub(super) fn has_changes(&self) -> bool {
         self.changed.load(Ordering::Acquire) != 0
     }
 
-    /// From now on there are copies.
+    /// Notes that copies exist from now on.
     pub(super) fn note_change(&self) {
         self.changed.store(1, Ordering::Release);
     }
 
-    /// Where the copy of a path lies.
+    /// Returns the path of the copy for a path.
     pub(super) fn copy_of(&self, path: &[u8]) -> Vec<u8> {
         [self.copies.as_slice(), path].concat()
     }
 
-    /// The path that a place of ours stands for; any other path is itself.
+    /// Returns the path that one of our own paths stands for, or else the path itself.
     pub(super) fn meant<'a>(&self, path: &'a [u8]) -> &'a [u8] {
         let meant = if is_within(path, &self.copies) {
             &path[self.copies.len()..]

@@ -1,9 +1,9 @@
-//! The C library's own functions, which those here stand before.
+//! The C library's own functions, which the functions here replace.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A function of the C library, found when it is first called.
+/// A function of the C library. It is looked up at its first call.
 pub(super) struct Real {
     name: &'static CStr,
     address: AtomicUsize,
@@ -14,7 +14,7 @@ impl Real {
         Self { name, address: AtomicUsize::new(0) }
     }
 
-    /// Its address; null where this C library has no such function.
+    /// Returns its address; null if this C library has no such function.
     pub(super) fn address(&self) -> *mut c_void {
         let known = self.address.load(Ordering::Relaxed);
         if known != 0 {
@@ -27,7 +27,7 @@ impl Real {
     }
 }
 
-/// Calls the C library's function of this name, of this type; -1 and `ENOSYS` where there is none.
+/// Calls the C library's function of this name and type. Returns -1 and `ENOSYS` if it does not exist.
 macro_rules! real {
     ($name:ident as fn($($type:ty),*) -> $result:ty, $missing:expr; $($argument:expr),*) => {{
         static REAL: $crate::files::real::Real = {
@@ -53,13 +53,13 @@ macro_rules! real {
 }
 pub(super) use real;
 
-/// Sets the thread's error.
+/// Sets the error of this thread.
 pub(super) fn set_errno(number: c_int) {
     // SAFETY: the C library gives each thread a place of its own.
     unsafe { *libc::__errno_location() = number };
 }
 
-/// The thread's error.
+/// Returns the error of this thread.
 pub(super) fn errno() -> c_int {
     // SAFETY: as above.
     unsafe { *libc::__errno_location() }

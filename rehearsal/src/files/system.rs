@@ -1,4 +1,4 @@
-//! System calls, made directly: the C library's functions are the ones that are answered here.
+//! Direct system calls, because the C library's functions are answered here.
 
 use std::ffi::{CString, c_int};
 use std::os::unix::ffi::OsStrExt;
@@ -6,13 +6,13 @@ use std::path::Path;
 
 use super::real::errno;
 
-/// What a call has, or the number of the error.
+/// Result of a call, or the number of the error.
 pub(super) type Outcome<T = ()> = Result<T, c_int>;
 
-/// The folder in which a process is, as a descriptor.
+/// The working folder of the process, as a descriptor.
 pub(super) const HERE: c_int = libc::AT_FDCWD;
 
-/// A path as the system takes it.
+/// Turns a path into a text for the system.
 pub(super) fn text(path: &[u8]) -> Outcome<CString> {
     CString::new(path).map_err(|_| libc::EINVAL)
 }
@@ -21,7 +21,7 @@ fn call(result: i64) -> Outcome<i64> {
     if result < 0 { Err(errno()) } else { Ok(result) }
 }
 
-/// What lies at a path; links are not followed.
+/// Returns the status of the entry at a path, without following links.
 pub(super) fn lstat(path: &[u8]) -> Outcome<libc::stat> {
     let path = text(path)?;
     // SAFETY: all zeros are a good `stat`.
@@ -32,12 +32,12 @@ pub(super) fn lstat(path: &[u8]) -> Outcome<libc::stat> {
     Ok(found)
 }
 
-/// Its kind, as `S_IFMT` masks it.
+/// Returns the kind of an entry, as `S_IFMT` masks it.
 pub(super) fn kind(found: &libc::stat) -> libc::mode_t {
     found.st_mode & libc::S_IFMT
 }
 
-/// Where a link points to.
+/// Returns the target of a link.
 pub(super) fn read_link(path: &[u8]) -> Outcome<Vec<u8>> {
     let path = text(path)?;
     let mut room = vec![0u8; libc::PATH_MAX as usize];
@@ -54,7 +54,7 @@ pub(super) fn make_folder(path: &[u8], mode: libc::mode_t) -> Outcome {
     call(unsafe { libc::syscall(libc::SYS_mkdirat, HERE, path.as_ptr(), mode) }).map(drop)
 }
 
-/// Removes a file, or a folder that is empty.
+/// Removes a file, or an empty folder.
 pub(super) fn remove(path: &[u8], folder: bool) -> Outcome {
     let path = text(path)?;
     let flags = if folder { libc::AT_REMOVEDIR } else { 0 };
@@ -62,28 +62,28 @@ pub(super) fn remove(path: &[u8], folder: bool) -> Outcome {
     call(unsafe { libc::syscall(libc::SYS_unlinkat, HERE, path.as_ptr(), flags) }).map(drop)
 }
 
-/// Makes a link that points to a text.
+/// Makes a link whose target is a text.
 pub(super) fn make_link(target: &[u8], path: &[u8]) -> Outcome {
     let (target, path) = (text(target)?, text(path)?);
     // SAFETY: both end with a zero.
     call(unsafe { libc::syscall(libc::SYS_symlinkat, target.as_ptr(), HERE, path.as_ptr()) }).map(drop)
 }
 
-/// Gives a file another name.
+/// Renames a file.
 pub(super) fn rename(from: &[u8], to: &[u8]) -> Outcome {
     let (from, to) = (text(from)?, text(to)?);
     // SAFETY: both end with a zero.
     call(unsafe { libc::syscall(libc::SYS_renameat2, HERE, from.as_ptr(), HERE, to.as_ptr(), 0) }).map(drop)
 }
 
-/// Whether a path may be used so (`W_OK` and the like).
+/// Checks whether a path may be used as `how` says (`W_OK` and similar).
 pub(super) fn access(path: &[u8], how: c_int) -> Outcome {
     let path = text(path)?;
     // SAFETY: the path ends with a zero.
     call(unsafe { libc::syscall(libc::SYS_faccessat, HERE, path.as_ptr(), how) }).map(drop)
 }
 
-/// The folder in which the process is.
+/// Returns the working folder of the process.
 pub(super) fn working_folder() -> Outcome<Vec<u8>> {
     let mut room = vec![0u8; libc::PATH_MAX as usize];
     // SAFETY: the room is as large as is said.
@@ -96,7 +96,7 @@ pub(super) fn working_folder() -> Outcome<Vec<u8>> {
 pub(super) fn copy(from: &[u8], to: &[u8], contents: bool, mode: libc::mode_t) -> Outcome {
     let source = Descriptor::open(from, libc::O_RDONLY, 0);
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
-    // The script may write where it may write the original.
+    // The script may write a copy even if it may not write the original.
     let target = Descriptor::open(to, flags, (mode & 0o7777) | 0o200)?;
     if !contents {
         return Ok(());
@@ -118,7 +118,7 @@ pub(super) fn copy(from: &[u8], to: &[u8], contents: bool, mode: libc::mode_t) -
     }
 }
 
-/// An open file, closed when dropped.
+/// An open file. It is closed when dropped.
 struct Descriptor(c_int);
 
 impl Descriptor {
@@ -137,10 +137,10 @@ impl Drop for Descriptor {
     }
 }
 
-/// Names in a folder of the real file system, with their kind; none if it is not a folder.
+/// Returns the names in a folder of the real file system, with their kinds. Empty if it is not a folder.
 ///
-/// `std` calls the functions that are answered here; as the path is absolute and not protected, or looked at for itself,
-/// [`super::as_it_is`] keeps them from answering.
+/// `std` calls the functions that are answered here. The path is absolute and not protected, or it is meant literally;
+/// [`super::as_it_is`] keeps the functions from redirecting it.
 pub(super) fn names(path: &[u8]) -> Vec<Vec<u8>> {
     let _as_it_is = super::as_it_is::as_it_is();
     let path = Path::new(std::ffi::OsStr::from_bytes(path));
@@ -148,9 +148,9 @@ pub(super) fn names(path: &[u8]) -> Vec<Vec<u8>> {
     entries.map(|entry| entry.file_name().as_bytes().to_vec()).collect()
 }
 
-/// Removes a folder of ours with everything in it.
+/// Removes one of our own folders with everything in it.
 pub(super) fn remove_all(path: &[u8]) {
     let _as_it_is = super::as_it_is::as_it_is();
-    // What is left over goes with the run's folder.
+    // Anything left over is removed with the run's folder.
     let _left = std::fs::remove_dir_all(Path::new(std::ffi::OsStr::from_bytes(path)));
 }

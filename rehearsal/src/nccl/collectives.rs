@@ -1,7 +1,8 @@
-//! Collectives: each rank sends what it contributes if that is small, and promises its buffers what comes of it.
+//! Collectives. Each rank sends its contribution if that is small, and promises its buffers the result.
 //!
-//! Where ranks cannot meet (no `VRAMLAB_REHEARSAL_SHARED`), a gather or a broadcast gives a rank what it has itself. What
-//! is too large is not known. A rank that was not started is taken to send what this one does, and that is told.
+//! If ranks cannot meet (no `VRAMLAB_REHEARSAL_SHARED`), a gather or a broadcast gives a rank its own contribution.
+//! Contents that are too large are not known. A rank that was not started is assumed to send the same as this one, and
+//! that is reported.
 
 use std::ffi::c_int;
 use std::ops::Range;
@@ -17,7 +18,7 @@ use crate::{log, values};
 const SUCCESS: c_int = 0;
 const UNHANDLED_CUDA_ERROR: c_int = 1;
 
-/// The size of an element, by `ncclDataType_t`.
+/// Size of an element in bytes, by `ncclDataType_t`.
 fn element(kind: c_int) -> usize {
     match kind {
         0 | 1 | 10 | 11 => 1,
@@ -41,8 +42,8 @@ fn on_stream(stream: usize, name: &str, run: impl FnOnce()) -> c_int {
     }
 }
 
-/// Sends what this rank contributes, and returns the number that this collective has in its communicator; `None` where
-/// contents are not exchanged.
+/// Sends this rank's contribution, and returns the number of this collective in its communicator. `None` if contents
+/// are not exchanged.
 fn contribute(communicator: &Communicator, from: usize, bytes: usize) -> Option<u64> {
     if !exchange::is_possible() || bytes > MAX_BYTES {
         return None;
@@ -51,12 +52,12 @@ fn contribute(communicator: &Communicator, from: usize, bytes: usize) -> Option<
     exchange::send(&communicator.channel(communicator.rank), contents.as_deref())
 }
 
-/// Promises a buffer what all ranks contributed, put together so.
+/// Promises a buffer the contributions of all ranks, combined as `how` says.
 fn promised(communicator: &Communicator, number: u64, how: How) -> Arc<Promise> {
     promised_of(communicator, 0..communicator.ranks, number, how)
 }
 
-/// The same of some ranks.
+/// As [`promised`], for some of the ranks.
 fn promised_of(communicator: &Communicator, ranks: Range<c_int>, number: u64, how: How) -> Arc<Promise> {
     let assumed = ranks.clone().any(|rank| communicator.is_absent(rank));
     let sender = |rank| if communicator.is_absent(rank) { communicator.rank } else { rank };
@@ -78,7 +79,7 @@ extern "C" fn ncclAllReduce(
     on_stream(stream, "ncclAllReduce", || reduce(handle, from, to, bytes, How::Reduced { kind, operation }, 0, bytes))
 }
 
-/// Leaves a part of what is reduced in a buffer.
+/// Promises a buffer a part of the reduced contents.
 fn reduce(handle: usize, from: usize, to: usize, bytes: usize, how: How, start: usize, part: usize) {
     let Some(communicator) = found(handle) else { return values::overwritten(to, part) };
     match contribute(&communicator, from, bytes) {
@@ -100,7 +101,7 @@ extern "C" fn ncclReduce(
 ) -> c_int {
     let bytes = count.saturating_mul(element(kind));
     on_stream(stream, "ncclReduce", || match found(handle) {
-        // Only the root has a buffer for it.
+        // Only the root has a buffer for the result.
         Some(communicator) if communicator.rank != root => drop(contribute(&communicator, from, bytes)),
         _ => reduce(handle, from, to, bytes, How::Reduced { kind, operation }, 0, bytes),
     })
@@ -168,7 +169,7 @@ extern "C" fn ncclBcast(buffer: usize, count: usize, kind: c_int, root: c_int, h
 fn broadcast(handle: usize, from: usize, to: usize, bytes: usize, root: c_int) {
     let Some(communicator) = found(handle) else { return values::overwritten(to, bytes) };
     match contribute(&communicator, from, bytes) {
-        // It keeps what it has.
+        // The root keeps its own contents.
         Some(_) if communicator.rank == root => values::copy(to, from, bytes),
         Some(number) => {
             let sent = promised_of(&communicator, root..root + 1, number, How::Joined);
@@ -195,7 +196,7 @@ extern "C" fn ncclSend(from: usize, count: usize, kind: c_int, peer: c_int, hand
 extern "C" fn ncclRecv(to: usize, count: usize, kind: c_int, peer: c_int, handle: usize, stream: usize) -> c_int {
     let bytes = count.saturating_mul(element(kind));
     on_stream(stream, "ncclRecv", || match found(handle).filter(|_| exchange::is_possible() && bytes <= MAX_BYTES) {
-        // What it would send is its own: an activation, a gradient, an object.
+        // The contents would be that rank's own: an activation, a gradient, an object.
         Some(communicator) if communicator.is_absent(peer) => {
             log::once(
                 "absent_rank",

@@ -1,4 +1,4 @@
-//! Communicators: who is in them, and the names under which their ranks meet (`exchange.rs`).
+//! Communicators: their members, and the names under which their ranks meet (`exchange.rs`).
 
 use std::collections::HashMap;
 use std::ffi::c_int;
@@ -8,17 +8,17 @@ use super::members;
 use crate::settings::settings;
 use crate::{exchange, handles, log};
 
-/// A communicator, as one rank has it.
+/// A communicator, as seen by one rank.
 #[derive(Clone, Debug)]
 pub(super) struct Communicator {
     pub(super) ranks: c_int,
     pub(super) rank: c_int,
     pub(super) card: c_int,
-    /// The same for all ranks, and for no other communicator.
+    /// Name that all ranks share, and no other communicator has.
     pub(super) name: String,
-    /// Which ranks of the whole run these are, where that was told.
+    /// Numbers of its ranks in the whole run, if they were reported.
     members: Option<Vec<u32>>,
-    /// How many were made of it: all ranks do that in the same order.
+    /// Number of communicators that were made of it. All ranks make them in the same order.
     children: u32,
 }
 
@@ -32,7 +32,7 @@ pub(super) fn found(handle: usize) -> Option<Communicator> {
     communicators().get(&handle).cloned()
 }
 
-/// A new one; `None` for a rank that is not among the ranks.
+/// Makes a communicator. `None` for a rank that is not among the ranks.
 pub(super) fn create(name: String, ranks: c_int, rank: c_int, card: c_int) -> Option<usize> {
     if ranks < 1 || !(0..ranks).contains(&rank) {
         return None;
@@ -48,17 +48,17 @@ pub(super) fn destroy(handle: usize) {
 }
 
 impl Communicator {
-    /// The channel to which a rank writes what it contributes.
+    /// Name of the channel to which a rank writes its contributions.
     pub(super) fn channel(&self, rank: c_int) -> String {
         format!("{}-{rank}", self.name)
     }
 
-    /// The channel from one rank to another.
+    /// Name of the channel from one rank to another.
     pub(super) fn channel_between(&self, from: c_int, to: c_int) -> String {
         format!("{}-{from}-to-{to}", self.name)
     }
 
-    /// Whether a rank was not started.
+    /// True if a rank was not started.
     pub(super) fn is_absent(&self, rank: c_int) -> bool {
         let Some(started) = &settings().started else { return false };
         let member = self.members.as_ref().and_then(|members| members.get(usize::try_from(rank).ok()?));
@@ -69,9 +69,9 @@ impl Communicator {
         (0..self.ranks).any(|rank| self.is_absent(rank))
     }
 
-    /// The part of this one that chose the same color, ordered by key: its name, its ranks and this rank in it. Where
-    /// ranks cannot meet, the part is taken to be as large as the whole, and that is said. Where who will be in it was told,
-    /// nobody is asked: ranks that were not started choose nothing.
+    /// Returns the part of this communicator that chose the same color, ordered by key: its name, its number of ranks, and
+    /// this rank in it. If ranks cannot meet, the part is assumed to be as large as the whole, and that is reported. If its
+    /// members were reported beforehand, no rank is asked: ranks that were not started choose nothing.
     pub(super) fn part(&self, child: u32, color: c_int, key: c_int) -> (String, c_int, c_int) {
         let name = format!("{}.{child}.{color}", self.name);
         if let Some(told) = members::take_part() {
@@ -90,7 +90,7 @@ impl Communicator {
         (name, part.len() as c_int, rank as c_int)
     }
 
-    /// Color and key of each rank, which all of them tell each other.
+    /// Exchanges color and key with all ranks.
     pub(super) fn chosen(&self, child: u32, color: c_int, key: c_int) -> Option<Vec<(c_int, c_int)>> {
         if !exchange::is_possible() || self.has_absent() {
             return None;

@@ -1,5 +1,5 @@
-//! Which ranks of the whole run are in a communicator: NCCL knows only their numbers in it, so a part inside the program
-//! tells it, where some ranks of the run were not started.
+//! The ranks of the whole run that are in a communicator. NCCL knows only their numbers in it, so that the Python layer
+//! reports them if some ranks of the run were not started.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,17 +15,17 @@ use crate::argument::In;
 pub(super) struct Id(pub(super) [u8; 128]);
 
 impl Id {
-    /// The name of its communicator.
+    /// Name of the communicator with this identity.
     pub(super) fn name(self) -> String {
         self.0[..12].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
 
-/// By the communicator's name.
+/// Ranks of each communicator, by its name.
 static MEMBERS: LazyLock<Mutex<HashMap<String, Vec<u32>>>> = LazyLock::new(Mutex::default);
 
 thread_local! {
-    /// Those of the part that this thread makes of a communicator next.
+    /// Ranks of the part that this thread makes of a communicator next.
     static PART: RefCell<Option<Vec<u32>>> = const { RefCell::new(None) };
 }
 
@@ -45,7 +45,7 @@ fn read(ranks: In<u32>, count: usize) -> Answer<Vec<u32>> {
     (0..count).map(|index| ranks.get_at(index)).collect()
 }
 
-/// Says which ranks of the run the communicator with this identity will have, in their order in it.
+/// Sets the ranks of the run that the communicator with this identity will have, in their order in it.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_members(id: In<Id>, ranks: In<u32>, count: usize) -> c_int {
     driver(id.get().and_then(|id| {
@@ -54,8 +54,8 @@ extern "C" fn vramlab_rehearsal_members(id: In<Id>, ranks: In<u32>, count: usize
     }))
 }
 
-/// Says which ranks of the run the part will have that this thread makes of a communicator next, in their order in it; none
-/// ends that.
+/// Sets the ranks of the run that will be in the part that this thread makes of a communicator next, in their order in it.
+/// No ranks end that.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_part(ranks: In<u32>, count: usize) -> c_int {
     driver(read(ranks, count).map(|ranks| PART.set(Some(ranks).filter(|ranks| !ranks.is_empty()))))

@@ -1,4 +1,4 @@
-//! NCCL: sizes are as on cards; contents are those of the other ranks where they are small, known, and ranks can meet.
+//! NCCL. Sizes are as on cards. Contents are those of the other ranks if they are small and known, and ranks can meet.
 
 mod collectives;
 mod communicators;
@@ -81,7 +81,7 @@ extern "C" fn ncclCommSplit(whole: usize, color: c_int, key: c_int, part: Out<us
     const NO_COLOR: c_int = -1;
     let Some((whole, child)) = communicators::next_child(whole) else { return INVALID_ARGUMENT };
     if color == NO_COLOR {
-        // The others wait for its choice.
+        // The other ranks wait for this rank's choice.
         let _chosen = whole.chosen(child, color, key);
         members::take_part();
         return status(part.set(0));
@@ -145,7 +145,7 @@ extern "C" fn ncclCommGetAsyncError(handle: usize, error: Out<c_int>) -> c_int {
     tell(handle, error, |_| SUCCESS)
 }
 
-/// Registered buffers are handles of themselves.
+/// A registered buffer is its own handle.
 #[unsafe(no_mangle)]
 extern "C" fn ncclCommRegister(_handle: usize, buffer: usize, _bytes: usize, registered: Out<usize>) -> c_int {
     status(registered.set(buffer))
@@ -198,7 +198,7 @@ extern "C" fn ncclGetLastError(_handle: usize) -> *const c_char {
     c"".as_ptr()
 }
 
-/// Groups begin and end at once.
+/// Groups have no effect.
 #[unsafe(no_mangle)]
 extern "C" fn ncclGroupStart() -> c_int {
     SUCCESS
@@ -217,7 +217,7 @@ extern "C" fn ncclRedOpCreatePreMulSum(
     _residence: c_int,
     _handle: usize,
 ) -> c_int {
-    // The first number after the operations that NCCL has.
+    // The first number after NCCL's own operations.
     status(operation.set(5))
 }
 

@@ -1,4 +1,4 @@
-//! Copies and fills. They happen at once, as far as `values.rs` keeps contents.
+//! Copies and fills. They happen immediately, as far as `values.rs` keeps contents.
 
 use std::ffi::c_int;
 
@@ -7,7 +7,7 @@ use crate::argument::{In, Out};
 use crate::work::{kind, work};
 use crate::{context, space, symbols, values};
 
-/// Where a copy of this kind may lead, as `cudaMemcpyKind` numbers them.
+/// Directions of a copy, as `cudaMemcpyKind` numbers them.
 const KINDS: std::ops::RangeInclusive<c_int> = 0..=4;
 
 /// A block of rows, each with its pitch.
@@ -43,7 +43,7 @@ impl Rows {
     }
 }
 
-/// A copy for which the program waits.
+/// Runs a copy for which the program waits.
 fn now(rows: Rows, kind: c_int) -> c_int {
     runtime(check(kind).and_then(|()| {
         work().forbid_in_capture()?;
@@ -51,7 +51,7 @@ fn now(rows: Rows, kind: c_int) -> c_int {
     }))
 }
 
-/// A copy in the order of a stream.
+/// Runs a copy in the order of a stream.
 fn in_order(rows: Rows, direction: c_int, stream: usize) -> c_int {
     runtime(
         check(direction).and_then(
@@ -121,7 +121,7 @@ extern "C" fn cudaMemcpy2DAsync(
     in_order(Rows { to: (to, to_pitch), from: (from, from_pitch), width, height }, kind, stream)
 }
 
-/// Fills rows, in the order of a stream if there is one.
+/// Fills rows, in the order of a stream if one is given.
 fn fill(address: usize, pitch: usize, byte: c_int, (width, height): (usize, usize), stream: Option<usize>) -> Answer {
     context::used()?;
     let is_captured = match stream {
@@ -217,7 +217,7 @@ extern "C" fn cudaGetSymbolSize(size: Out<usize>, symbol: usize) -> c_int {
     runtime(symbols::address(symbol).and_then(|(_, bytes)| size.set(bytes)))
 }
 
-/// Copies many ranges. CUDA 12 has an argument more before the stream.
+/// Copies many ranges. CUDA 12 has one more argument before the stream.
 fn batch(to: In<usize>, from: In<usize>, sizes: In<usize>, count: usize, stream: usize) -> Answer {
     for index in 0..count {
         let rows = Rows::flat(to.get_at(index)?, from.get_at(index)?, sizes.get_at(index)?);

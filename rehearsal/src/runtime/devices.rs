@@ -1,4 +1,4 @@
-//! Cards: which there are, which is used, what they can do together.
+//! Cards: their number, the current one, and their access to each other.
 
 use std::ffi::{c_int, c_uint};
 
@@ -93,7 +93,7 @@ extern "C" fn cudaDeviceGetStreamPriorityRange(least: Out<c_int>, greatest: Out<
     0
 }
 
-/// Limits by their numbers: stack, buffer of `printf`, heap, and so on; what programs set is not kept.
+/// Returns a limit by its number: stack, buffer of `printf`, heap, and so on. Limits that programs set are not kept.
 #[unsafe(no_mangle)]
 extern "C" fn cudaDeviceGetLimit(value: Out<usize>, limit: c_int) -> c_int {
     let found = match limit {
@@ -129,7 +129,7 @@ extern "C" fn cudaDeviceDisablePeerAccess(peer: c_int) -> c_int {
     runtime(context::card(peer).and_then(peers::disable))
 }
 
-/// Attributes of a pair by their numbers: rank, access, atomics, arrays.
+/// Returns an attribute of a pair by its number: rank, access, atomics, arrays.
 #[unsafe(no_mangle)]
 extern "C" fn cudaDeviceGetP2PAttribute(value: Out<c_int>, attribute: c_int, from: c_int, to: c_int) -> c_int {
     let found = peers::can_access(from, to).and_then(|can| match attribute {
@@ -160,7 +160,7 @@ extern "C" fn cudaGetDriverEntryPointByVersion(
         }
         found
     });
-    // The status: found, or no such symbol. Without room for it, an absent function is an error.
+    // The status is "found" or "no such symbol". Without room for the status, a missing function is an error.
     let answer = found.and_then(|found| {
         status.offer(c_int::from(found.is_none()));
         function.set(found.unwrap_or(0))?;

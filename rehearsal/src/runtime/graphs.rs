@@ -1,4 +1,4 @@
-//! Graphs. What nodes do is not kept, but for functions of the host: how many there are, and what waits for what.
+//! Graphs. Only the number of nodes and their dependencies are kept, and the functions of host nodes.
 
 use std::ffi::{c_int, c_uint};
 use std::io::Write as _;
@@ -30,7 +30,7 @@ extern "C" fn cudaGraphDestroyNode(node: usize) -> c_int {
     runtime(work().destroy_node(node))
 }
 
-/// Adds a node of a kind.
+/// Adds a node of a kind to a graph.
 fn add(
     out: Out<usize>,
     graph: usize,
@@ -46,7 +46,7 @@ fn add(
     runtime(added())
 }
 
-/// Defines functions that add a node: its name, its kind, and the arguments that it has besides.
+/// Defines functions that add a node: name and kind. The arguments that follow are ignored.
 macro_rules! adds {
     ($($name:ident = $kind:expr;)*) => {$(
         #[unsafe(no_mangle)]
@@ -96,8 +96,8 @@ extern "C" fn cudaGraphAddHostNode(
     add(node, graph, (after, count), kind::HOST, host)
 }
 
-/// CUDA 13 has the data of edges as fourth argument. What the node does begins with its kind; a conditional node says
-/// where the graphs of its branches are to be written, which are made here and never run.
+/// CUDA 13 has the data of edges as fourth argument. The node's parameters begin with its kind. A conditional node also
+/// gives the address for the graphs of its branches, which are made here and never run.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGraphAddNode(
     node: Out<usize>,
@@ -125,15 +125,15 @@ extern "C" fn cudaGraphAddNode_v2(
 
 fn add_any(node: Out<usize>, graph: usize, after: (In<usize>, usize), parameters: usize) -> c_int {
     const CONDITIONAL: c_int = 13;
-    // In `cudaGraphNodeParams` the parameters begin after four ints; those of a conditional node are a handle, a kind,
-    // the number of graphs, and where their array is to be written.
+    // In `cudaGraphNodeParams` the parameters begin after four ints. Those of a conditional node are a handle, a kind,
+    // the number of graphs, and the address for their array.
     const SIZE: usize = 16 + 12;
     const ARRAY: usize = 16 + 16;
     let Ok(kind) = In::<c_int>::at(parameters).get() else { return runtime(Err(Code::INVALID_VALUE)) };
     if kind == CONDITIONAL {
         let count = In::<c_uint>::at(parameters + SIZE).get().unwrap_or(0).min(16);
         let branches: Vec<usize> = (0..count).map(|_| work().create_graph(Graph::default())).collect();
-        // The array lives as long as the program may ask for its graphs: to the end.
+        // The array lives until the end, because the program may ask for its graphs at any time.
         let array = Box::leak(branches.into_boxed_slice());
         Out::at(parameters + ARRAY).offer(array.as_ptr() as usize);
     }
@@ -150,7 +150,7 @@ extern "C" fn cudaGraphConditionalHandleCreate(
     runtime(handle.set(handles::new() as u64))
 }
 
-/// Writes handles as far as there is room, and how many there are.
+/// Writes as many handles as there is room for, and their number.
 fn list(found: &[usize], room: Out<usize>, count: Out<usize>) -> Answer {
     if !room.is_null() {
         let capacity = count.get()?;
@@ -273,7 +273,7 @@ fn instantiate(executable: Out<usize>, graph: usize) -> c_int {
     runtime(made.and_then(|made| executable.set(made)))
 }
 
-/// The last argument is flags since CUDA 12.
+/// The last argument holds flags since CUDA 12.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGraphInstantiate(executable: Out<usize>, graph: usize, _flags: u64) -> c_int {
     instantiate(executable, graph)
@@ -309,7 +309,7 @@ extern "C" fn cudaGraphLaunch(executable: usize, stream: usize) -> c_int {
     }))
 }
 
-/// Writes the graph as Graphviz reads it: numbers for nodes, without what they do.
+/// Writes the graph in Graphviz's format: numbers for nodes, without their work.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGraphDebugDotPrint(graph: usize, path: Text, _flags: c_uint) -> c_int {
     let write = || -> Answer {
@@ -332,7 +332,7 @@ extern "C" fn cudaUserObjectCreate(
     _references: c_uint,
     _flags: c_uint,
 ) -> c_int {
-    // Its destructor is never called: a graph may be launched again at any time.
+    // Its destructor is never called, because a graph may be launched again at any time.
     runtime(object.set(handles::new()))
 }
 
@@ -346,7 +346,7 @@ extern "C" fn cudaUserObjectRelease(_object: usize, _count: c_uint) -> c_int {
     0
 }
 
-/// The memory of graphs' own allocations: none is kept apart.
+/// Memory of graphs' own allocations: none is kept apart.
 #[unsafe(no_mangle)]
 extern "C" fn cudaDeviceGetGraphMemAttribute(_card: c_int, _attribute: c_int, value: Out<u64>) -> c_int {
     runtime(value.set(0))

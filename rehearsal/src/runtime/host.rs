@@ -1,4 +1,4 @@
-//! Host memory that the card can reach.
+//! Host memory that the card can access.
 
 use std::ffi::{c_int, c_uint};
 
@@ -33,7 +33,7 @@ extern "C" fn cudaHostUnregister(address: usize) -> c_int {
     runtime(host_memory::unregister(address))
 }
 
-/// Host and card share one space of addresses.
+/// Host and card share one address space.
 #[unsafe(no_mangle)]
 extern "C" fn cudaHostGetDevicePointer(pointer: Out<usize>, address: usize, _flags: c_uint) -> c_int {
     let found = host_memory::find(address).map(|_| address).ok_or(Code::INVALID_VALUE);

@@ -1,4 +1,4 @@
-//! Kernels and their images: what code compiled by nvcc registers and calls.
+//! Kernels and their images: the functions that code compiled by nvcc calls to register and launch.
 
 use std::ffi::{c_char, c_int, c_uint};
 
@@ -72,7 +72,7 @@ extern "C" fn __cudaPopCallConfiguration(
     }))
 }
 
-/// A kernel is known by the address of its function on the host.
+/// The address of a kernel's function on the host identifies the kernel.
 #[unsafe(no_mangle)]
 extern "C" fn __cudaGetKernel(kernel: Out<usize>, function: usize) -> c_int {
     runtime(kernel.set(function))
@@ -160,8 +160,8 @@ struct Attributes {
     reserved: [c_int; 16],
 }
 
-/// What a kernel needs is in its image, which is not read: these are the figures of a modest one. Its architecture is that
-/// of the image: programs choose by it among what they were compiled for (cub).
+/// A kernel's needs are in its image, which is not read: these are the figures of a modest kernel. Its architecture is
+/// that of the image, by which programs choose among the architectures that they were compiled for (cub).
 #[unsafe(no_mangle)]
 extern "C" fn cudaFuncGetAttributes(attributes: Out<Attributes>, function: usize) -> c_int {
     let (major, minor) = settings().capability;
@@ -195,7 +195,7 @@ extern "C" fn cudaFuncGetAttributes(attributes: Out<Attributes>, function: usize
     runtime(answer())
 }
 
-/// The one attribute that is checked: more shared memory than the card has.
+/// Checks the one attribute that can fail: more shared memory than the card has.
 fn set_attribute(attribute: c_int, value: c_int) -> Answer {
     const MAX_DYNAMIC_SHARED: c_int = 8;
     if attribute == MAX_DYNAMIC_SHARED && !(0..=architecture().shared_opt_in).contains(&value) {
@@ -256,7 +256,7 @@ extern "C" fn cudaOccupancyAvailableDynamicSMemPerBlock(
     runtime(bytes.set(each.clamp(0, architecture.shared_opt_in) as usize))
 }
 
-/// The size of a cluster that every card of capability 9.0 and later can run.
+/// Size of a cluster that every card of capability 9.0 and later can run.
 const PORTABLE_CLUSTER: c_int = 8;
 
 #[unsafe(no_mangle)]
@@ -269,7 +269,7 @@ extern "C" fn cudaOccupancyMaxActiveClusters(clusters: Out<c_int>, _function: us
     runtime(clusters.set(crate::card::multiprocessors() / PORTABLE_CLUSTER))
 }
 
-/// Libraries and kernels that are loaded by hand; their images are not looked into.
+/// Libraries and kernels that are loaded explicitly. Their images are not read.
 #[unsafe(no_mangle)]
 extern "C" fn cudaLibraryLoadData(library: Out<usize>, _code: usize) -> c_int {
     runtime(library.set(handles::new()))

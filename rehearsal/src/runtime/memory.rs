@@ -1,4 +1,4 @@
-//! Device memory, and what pointers are.
+//! Device memory, and attributes of pointers.
 
 use std::ffi::{c_int, c_uint};
 
@@ -30,7 +30,8 @@ extern "C" fn cudaMallocPitch(address: Out<usize>, pitch: Out<usize>, width: usi
     }))
 }
 
-/// Host memory: what kernels would do to it is not known, nor how much of it would move to the card.
+/// Managed memory is host memory. It is not known what kernels would write to it, nor how much of it would move to the
+/// card.
 #[unsafe(no_mangle)]
 extern "C" fn cudaMallocManaged(address: Out<usize>, bytes: usize, flags: c_uint) -> c_int {
     runtime(device_memory::allocate_managed(address, bytes, flags))
@@ -44,7 +45,7 @@ extern "C" fn cudaMemGetInfo(free: Out<usize>, total: Out<usize>) -> c_int {
     }))
 }
 
-/// `cudaPointerAttributes`; CUDA 13 has room at the end that is not used.
+/// `cudaPointerAttributes`. In CUDA 13 it ends with unused room.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Attributes {
@@ -58,7 +59,7 @@ const UNREGISTERED: c_int = 0;
 const HOST: c_int = 1;
 const DEVICE: c_int = 2;
 const MANAGED: c_int = 3;
-/// Where no card is meant.
+/// Card number that stands for no card.
 const NO_CARD: c_int = -2;
 
 #[unsafe(no_mangle)]
@@ -80,7 +81,7 @@ fn describe(address: usize) -> Attributes {
     }
 }
 
-/// Memory of arrays and textures is not counted.
+/// Arrays and textures are not supported, because their memory is not counted.
 #[unsafe(no_mangle)]
 extern "C" fn cudaMallocArray() -> c_int {
     crate::log::once("not_implemented", "cudaMallocArray");
@@ -126,7 +127,7 @@ extern "C" fn cudaMalloc3D(pitched: Out<Pitched>, extent: Extent) -> c_int {
 
 #[unsafe(no_mangle)]
 extern "C" fn cudaDeviceReset() -> c_int {
-    // What the card holds is not given back: a program that resets in the midst of its work is rare enough to say so.
+    // The memory of the card is not freed. Few programs reset in the middle of their work, so the log entry suffices.
     crate::log::once("not_implemented", "cudaDeviceReset");
     work().complete_all();
     0

@@ -1,4 +1,4 @@
-//! Stream-ordered memory.
+//! Stream-ordered memory: pools and their allocations.
 
 use std::ffi::c_int;
 
@@ -90,7 +90,7 @@ extern "C" fn cudaMemPoolSetAttribute(pool: usize, attribute: c_int, value: usiz
     runtime(wanted.and_then(|wanted| pools::set_attribute(pool, attribute, wanted)))
 }
 
-/// All cards may use all pools.
+/// Does nothing: all cards may access all pools.
 #[unsafe(no_mangle)]
 extern "C" fn cudaMemPoolSetAccess(_pool: usize, _access: usize, _count: usize) -> c_int {
     0

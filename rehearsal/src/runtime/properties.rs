@@ -8,7 +8,7 @@ use crate::card::{self, architecture};
 use crate::settings::settings;
 use crate::{context, wheel};
 
-/// A field's elements.
+/// Type of a field's elements.
 #[derive(Clone, Copy)]
 enum Element {
     Bytes,
@@ -18,17 +18,17 @@ enum Element {
 
 use Element::{Bytes, Int, Size};
 
-/// The releases that have a field, first and last.
+/// First and last release that has a field.
 type Releases = (c_int, c_int);
 
 const ALL: Releases = (11, c_int::MAX);
 const TO_12: Releases = (11, 12);
 const FROM_13: Releases = (13, c_int::MAX);
 
-/// The last field of CUDA 11.
+/// Last field of CUDA 11.
 const LAST_OF_11: &str = "reservedSharedMemPerBlock";
 
-/// Fields in their order: name, element, how many, releases.
+/// Fields in their order: name, element type, number of elements, releases.
 const FIELDS: &[(&str, Element, usize, Releases)] = &[
     ("name", Bytes, 256, ALL),
     ("uuid", Bytes, 16, ALL),
@@ -134,14 +134,14 @@ const FIELDS: &[(&str, Element, usize, Releases)] = &[
     ("reserved", Int, 56, FROM_13),
 ];
 
-/// The properties as bytes, where fields that are not set are 0.
+/// The properties as bytes. Fields that are not set are 0.
 struct Properties {
     release: c_int,
     bytes: Vec<u8>,
 }
 
 impl Properties {
-    /// Where a field begins, and the size of the structure up to its end.
+    /// Returns the start of a field, and the size of the structure up to its end.
     fn place(&self, wanted: &str) -> Option<(usize, usize)> {
         let mut end = 0_usize;
         for (name, element, count, (from, to)) in FIELDS {
@@ -205,13 +205,13 @@ impl Properties {
         self.ints("maxGridSize", &[c_int::MAX, 65535, 65535]);
         self.ints("l2CacheSize", &[architecture().l2_bytes]);
         self.ints("singleToDoublePrecisionPerfRatio", &[2]);
-        // No node of the host's memory.
+        // No NUMA node of the host.
         self.ints("hostNumaId", &[-1]);
         self.ints("deviceNumaId", &[-1]);
     }
 }
 
-/// Fields that are attributes as well, with their numbers.
+/// Fields that are also attributes, with the attributes' numbers.
 const ATTRIBUTES: &[(&str, c_int)] = &[
     ("sharedMemPerBlock", 8),
     ("regsPerBlock", 12),
@@ -262,13 +262,13 @@ fn write(room: Out<u8>, number: c_int, release: c_int) -> Answer {
     properties.bytes.iter().enumerate().try_for_each(|(index, byte)| room.set_at(index, *byte))
 }
 
-/// The layout of CUDA 13; programs of CUDA 12 that ask under this name were compiled for CUDA 11.
+/// Layout of CUDA 13. Programs of CUDA 12 that ask under this name were compiled for CUDA 11.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetDeviceProperties(room: Out<u8>, number: c_int) -> c_int {
     runtime(write(room, number, if wheel::is_cuda_12() { 11 } else { 13 }))
 }
 
-/// The layout of CUDA 12.
+/// Layout of CUDA 12.
 #[unsafe(no_mangle)]
 extern "C" fn cudaGetDeviceProperties_v2(room: Out<u8>, number: c_int) -> c_int {
     runtime(write(room, number, 12))
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn layouts_are_those_of_the_headers() {
-        // Sizes and offsets as a C compiler gives them for the public headers of CUDA 12.8 and 13.0.
+        // Sizes and offsets from a C compiler, for the public headers of CUDA 12.8 and 13.0.
         for (release, size, multiprocessors, clusters) in [(12, 1032, 388, 772), (13, 1008, 384, 748)] {
             let properties = Properties::new(release);
             let start = |name| properties.place(name).map(|(start, _)| start);

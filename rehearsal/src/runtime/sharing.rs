@@ -1,4 +1,4 @@
-//! Memory and events between processes.
+//! Memory and events that processes share.
 
 use std::ffi::{c_int, c_uint};
 

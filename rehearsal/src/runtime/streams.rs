@@ -57,7 +57,7 @@ extern "C" fn cudaStreamGetId(stream: usize, id: Out<u64>) -> c_int {
     runtime(found.and_then(|found| id.set(found)))
 }
 
-/// Nothing takes time, so a stream is always done.
+/// Work takes no time, so that a stream is always done.
 #[unsafe(no_mangle)]
 extern "C" fn cudaStreamQuery(stream: usize) -> c_int {
     runtime(work().forbid_on_stream(stream))
@@ -88,7 +88,7 @@ extern "C" fn cudaLaunchHostFunc(stream: usize, function: Option<extern "C" fn(u
     runtime(function.and_then(|function| kernels::call(stream, HostFunction { function, argument })))
 }
 
-/// A callback that is told the stream and its status.
+/// A callback that receives the stream and its status.
 type Callback = extern "C" fn(usize, c_int, usize);
 
 #[unsafe(no_mangle)]
@@ -132,7 +132,7 @@ extern "C" fn cudaEventRecordWithFlags(event: usize, stream: usize, flags: c_uin
     const EXTERNAL: c_uint = 1;
     let record = || -> Answer {
         let mut work = work();
-        // An external event is recorded by the graph, and no stream joins through it.
+        // The graph records an external event, and no stream joins a capture through it.
         let is_node = flags & EXTERNAL != 0 && work.capture_node(stream, crate::work::kind::RECORD_EVENT, None)?;
         if is_node { Ok(()) } else { work.record(event, stream) }
     };
@@ -198,7 +198,7 @@ extern "C" fn cudaStreamIsCapturing(stream: usize, status: Out<c_int>) -> c_int 
     runtime(info.and_then(|info| status.set(info.status)))
 }
 
-/// Where callers want what is known of a capture.
+/// Pointers for the known facts about a capture.
 #[derive(Clone, Copy)]
 pub(crate) struct InfoRoom {
     pub(crate) status: Out<c_int>,
@@ -210,11 +210,11 @@ pub(crate) struct InfoRoom {
 }
 
 thread_local! {
-    /// The nodes that the last question was answered with: callers are lent them until the next.
+    /// Nodes of the last answer. Callers may read them until the next question.
     static LENT: RefCell<Vec<usize>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Says what is known of a stream's capture.
+/// Writes the known facts about a stream's capture.
 pub(crate) fn inform(stream: usize, room: InfoRoom) -> Answer {
     let info = work().capture_info(stream)?;
     room.status.set(info.status)?;
@@ -232,7 +232,7 @@ pub(crate) fn inform(stream: usize, room: InfoRoom) -> Answer {
     Ok(())
 }
 
-/// CUDA 12 has three arguments under this name, CUDA 13 seven.
+/// Under this name CUDA 12 has three arguments, and CUDA 13 seven.
 #[unsafe(no_mangle)]
 extern "C" fn cudaStreamGetCaptureInfo(
     stream: usize,
@@ -275,7 +275,8 @@ extern "C" fn cudaStreamGetCaptureInfo_v3(
     runtime(inform(stream, InfoRoom { status, id, graph, nodes, edges, count }))
 }
 
-/// Changes what a captured stream's next node waits for; the flag says whether that replaces what it waits for now.
+/// Changes the dependencies of a captured stream's next node. The flag says whether the new ones replace the current
+/// ones.
 pub(crate) fn update(stream: usize, nodes: In<usize>, count: usize, flags: c_uint) -> Answer {
     const REPLACE: c_uint = 1;
     let nodes: Vec<usize> = (0..count).map(|index| nodes.get_at(index)).collect::<Answer<_>>()?;

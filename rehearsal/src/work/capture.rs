@@ -1,7 +1,8 @@
-//! Captures: what streams would do becomes nodes of a graph.
+//! Captures: the work of streams becomes nodes of a graph.
 //!
-//! A stream joins a capture when it waits for an event that was recorded in it, and must be waited for before the end.
-//! While a capture goes on, calls that a graph cannot hold are errors, by the rules of `cudaStreamBeginCapture`.
+//! A stream joins a capture when it waits for an event that was recorded in it. The capture must wait for the stream
+//! before it ends. During a capture, calls that a graph cannot hold are errors, by the rules of
+//! `cudaStreamBeginCapture`.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -11,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Capture, Graph, HostFunction, LEGACY, Node, Work};
 use crate::answer::{Answer, Code};
 
-/// The modes, as `cudaStreamCaptureMode` numbers them.
+/// Capture modes, as `cudaStreamCaptureMode` numbers them.
 const GLOBAL: c_int = 0;
 const RELAXED: c_int = 2;
 
@@ -34,7 +35,7 @@ fn thread() -> u64 {
     THREAD.get()
 }
 
-/// Sets how strict this thread is with calls that a capture cannot hold, and returns how strict it was.
+/// Sets how strict this thread is with calls that a capture cannot hold, and returns the former mode.
 pub(crate) fn exchange_mode(mode: c_int) -> Answer<c_int> {
     if !(GLOBAL..=RELAXED).contains(&mode) {
         return Err(Code::INVALID_VALUE);
@@ -42,7 +43,7 @@ pub(crate) fn exchange_mode(mode: c_int) -> Answer<c_int> {
     Ok(MODE.replace(mode))
 }
 
-/// What is known of a stream's capture.
+/// Known facts about a stream's capture.
 pub(crate) struct Info {
     pub(crate) status: c_int,
     pub(crate) id: u64,
@@ -51,7 +52,7 @@ pub(crate) struct Info {
 }
 
 impl Work {
-    /// Begins a capture on a stream, into a graph that is there already or a new one.
+    /// Begins a capture on a stream, into an existing graph or a new one.
     pub(crate) fn begin_capture(&mut self, stream: usize, mode: c_int, into: Option<(usize, Vec<usize>)>) -> Answer {
         if LEGACY.contains(&stream) {
             return Err(Code::CAPTURE_UNSUPPORTED);
@@ -100,13 +101,13 @@ impl Work {
         if is_joined { Ok(capture.graph) } else { Err(Code::CAPTURE_UNJOINED) }
     }
 
-    /// Whether the origin waits for all that other streams of the capture did.
+    /// True if the origin waits for all work of the capture's other streams.
     fn is_joined(&self, id: u64, capture: &Capture) -> bool {
         let (Some(graph), Some(origin)) = (self.graphs.get(&capture.graph), self.streams.get(&capture.origin)) else {
             return false;
         };
         let mut waited: HashSet<usize> = origin.tail.iter().copied().collect();
-        // A node only waits for nodes made before it.
+        // A node waits only for nodes that were made before it.
         for (handle, node) in graph.nodes.iter().rev() {
             if waited.contains(handle) {
                 waited.extend(&node.after);
@@ -116,7 +117,7 @@ impl Work {
         members.all(|stream| stream.tail.iter().all(|node| waited.contains(node)))
     }
 
-    /// What is known of a stream's capture.
+    /// Returns the known facts about a stream's capture.
     pub(crate) fn capture_info(&mut self, stream: usize) -> Answer<Info> {
         let stream = self.stream(stream)?.clone();
         let Some((id, capture)) = stream.capture.and_then(|id| Some((id, self.captures.get(&id)?))) else {
@@ -126,7 +127,7 @@ impl Work {
         Ok(Info { status, id, graph: capture.graph, tail: stream.tail })
     }
 
-    /// A stream does something: true if that was captured, and so is not done now.
+    /// Captures an operation of a stream. Returns `true` if it was captured, and so does not run now.
     pub(crate) fn capture_node(&mut self, stream: usize, kind: c_int, host: Option<HostFunction>) -> Answer<bool> {
         let member = self.stream(stream)?.clone();
         let Some(capture) = member.capture.and_then(|id| self.captures.get(&id)) else {
@@ -140,7 +141,8 @@ impl Work {
         Ok(true)
     }
 
-    /// A library does something on a stream that it does not name: the one whose capture this thread began.
+    /// Captures an operation that a library runs on a stream without naming it: the stream whose capture this thread
+    /// began.
     pub(crate) fn capture_library_call(&mut self) {
         let own = self.captures.values().find(|capture| capture.thread == thread());
         if let Some(origin) = own.map(|capture| capture.origin) {
@@ -148,13 +150,13 @@ impl Work {
         }
     }
 
-    /// A stream waits for an event: it may join the event's capture.
+    /// Makes a stream wait for an event: the stream may join the event's capture.
     pub(crate) fn wait_on_stream(&mut self, stream: usize, event: usize) -> Answer {
         let captured = self.event(event)?.captured.clone();
         let member = self.stream(stream)?;
         match (member.capture, captured) {
             (None, None) => Ok(()),
-            // A captured stream cannot wait for what is outside.
+            // A captured stream cannot wait for an event outside its capture.
             (Some(id), None) => {
                 self.break_capture(id);
                 Err(Code::CAPTURE_ISOLATION)
@@ -183,7 +185,7 @@ impl Work {
         }
     }
 
-    /// A call that no capture of concern can hold, such as taking memory: an error that ends them.
+    /// Forbids a call that a graph cannot hold, such as an allocation: fails and ends the captures that it concerns, if any.
     pub(crate) fn forbid_in_capture(&mut self) -> Answer {
         let mode = MODE.get();
         let concerns = |capture: &Capture| match mode {
@@ -200,14 +202,14 @@ impl Work {
         Err(Code::CAPTURE_UNSUPPORTED)
     }
 
-    /// Waiting for a stream: an error that ends its capture, if it has one.
+    /// Forbids waiting for a captured stream: fails and ends its capture, if it has one.
     pub(crate) fn forbid_on_stream(&mut self, stream: usize) -> Answer {
         let Some(id) = self.stream(stream)?.capture else { return Ok(()) };
         self.break_capture(id);
         Err(Code::CAPTURE_UNSUPPORTED)
     }
 
-    /// Replaces what a captured stream's next node waits for, or adds to it.
+    /// Replaces the dependencies of a captured stream's next node, or adds to them.
     pub(crate) fn set_tail(&mut self, stream: usize, nodes: Vec<usize>, add: bool) -> Answer {
         let graph = self.capture_info(stream)?;
         if graph.status != STATUS_ACTIVE {

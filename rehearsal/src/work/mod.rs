@@ -1,7 +1,7 @@
-//! Work in its order: streams, events, captures and graphs, which refer to each other, in one place.
+//! Work in its order: streams, events, captures and graphs. They are in one place because they refer to each other.
 //!
-//! Nothing takes time, so a stream has no queue. What is kept is what programs ask for: whether an event is complete,
-//! which streams are being captured and by whom, which nodes a graph has and what they wait for.
+//! Work takes no time, so that a stream has no queue. Only facts that programs ask for are kept: whether an event is
+//! complete, which streams are captured and by whom, which nodes a graph has and what they wait for.
 
 pub(crate) mod capture;
 pub(crate) mod graphs;
@@ -13,9 +13,9 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::answer::{Answer, Code};
 
-/// The default stream of a card that others wait for, as null and by its name.
+/// The legacy default stream of a card, for which others wait: null, and its name.
 pub(crate) const LEGACY: [usize; 2] = [0, 1];
-/// The default stream that each thread has for itself, by its name.
+/// The default stream of each thread, by its name.
 pub(crate) const PER_THREAD: usize = 2;
 
 #[derive(Clone, Debug, Default)]
@@ -23,31 +23,31 @@ pub(crate) struct Stream {
     pub(crate) card: usize,
     pub(crate) flags: c_uint,
     pub(crate) priority: c_int,
-    /// The capture that it is part of.
+    /// The capture to which the stream belongs.
     pub(crate) capture: Option<u64>,
-    /// What its next node waits for: nodes of the capture's graph.
+    /// Dependencies of its next node: nodes of the capture's graph.
     pub(crate) tail: Vec<usize>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Event {
     pub(crate) flags: c_uint,
-    /// The number of its last recording, if there was one.
+    /// Number of its last recording, if it was recorded.
     pub(crate) recorded: Option<u64>,
-    /// Where it was recorded in a capture: the capture, and the nodes to wait for.
+    /// The capture in which it was recorded, and the nodes to wait for.
     pub(crate) captured: Option<(u64, Vec<usize>)>,
 }
 
-/// A capture that is going on.
+/// A capture in progress.
 #[derive(Clone, Debug)]
 pub(crate) struct Capture {
     pub(crate) graph: usize,
-    /// The stream that it was begun on.
+    /// Stream on which it was begun.
     pub(crate) origin: usize,
     pub(crate) mode: c_int,
-    /// The thread that began it.
+    /// Thread that began it.
     pub(crate) thread: u64,
-    /// Something happened that a graph cannot hold.
+    /// True if something happened that a graph cannot hold.
     pub(crate) is_broken: bool,
 }
 
@@ -61,14 +61,14 @@ pub(crate) struct HostFunction {
 /// A node of a graph.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
-    /// As `cudaGraphNodeType` numbers them.
+    /// Kind, as `cudaGraphNodeType` numbers it.
     pub(crate) kind: c_int,
-    /// The handles of the nodes that it waits for.
+    /// Handles of the nodes for which it waits.
     pub(crate) after: Vec<usize>,
     pub(crate) host: Option<HostFunction>,
 }
 
-/// The kinds of nodes that are told apart here, as `cudaGraphNodeType` numbers them.
+/// Kinds of nodes that are distinguished here, as `cudaGraphNodeType` numbers them.
 pub(crate) mod kind {
     use std::ffi::c_int;
 
@@ -96,11 +96,11 @@ pub(crate) struct Work {
     pub(crate) events: HashMap<usize, Event>,
     pub(crate) captures: HashMap<u64, Capture>,
     pub(crate) graphs: HashMap<usize, Graph>,
-    /// Of each node: its graph.
+    /// Graph of each node.
     pub(crate) graph_of: HashMap<usize, usize>,
-    /// Of each graph that can be launched: what its host nodes call.
+    /// Functions of the host nodes of each executable graph.
     pub(crate) executables: HashMap<usize, Vec<HostFunction>>,
-    /// How many recordings of events there were, and how many are complete.
+    /// Number of recordings of events. Below it, the number of complete ones.
     pub(crate) recordings: u64,
     pub(crate) complete: u64,
     pub(crate) captures_begun: u64,
@@ -108,13 +108,13 @@ pub(crate) struct Work {
 
 static WORK: LazyLock<Mutex<Work>> = LazyLock::new(Mutex::default);
 
-/// All of it, for this thread alone.
+/// Locks the work for this thread.
 pub(crate) fn work() -> MutexGuard<'static, Work> {
     WORK.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Work {
-    /// A stream by its handle; the default streams are always there.
+    /// Returns a stream by its handle. The default streams always exist.
     pub(crate) fn stream(&mut self, handle: usize) -> Answer<&mut Stream> {
         let handle = if LEGACY.contains(&handle) { 0 } else { handle };
         if matches!(handle, 0 | PER_THREAD) {
@@ -126,12 +126,12 @@ impl Work {
         self.streams.get_mut(&handle).ok_or(Code::INVALID_HANDLE)
     }
 
-    /// An event by its handle.
+    /// Returns an event by its handle.
     pub(crate) fn event(&mut self, handle: usize) -> Answer<&mut Event> {
         self.events.get_mut(&handle).ok_or(Code::INVALID_HANDLE)
     }
 
-    /// A graph by its handle.
+    /// Returns a graph by its handle.
     pub(crate) fn graph(&mut self, handle: usize) -> Answer<&mut Graph> {
         self.graphs.get_mut(&handle).ok_or(Code::INVALID_VALUE)
     }

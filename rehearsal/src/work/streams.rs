@@ -1,4 +1,4 @@
-//! Streams and events, where no capture is concerned.
+//! Streams and events outside captures.
 
 use std::ffi::{c_int, c_uint};
 
@@ -7,14 +7,14 @@ use crate::answer::{Answer, Code};
 use crate::handles;
 use crate::settings::settings;
 
-/// The least and the greatest priority of streams.
+/// Least and greatest priority of streams.
 pub(crate) const PRIORITIES: (c_int, c_int) = (0, -5);
 
-/// The flag of an event without times.
+/// Flag of an event without times.
 const NO_TIMING: c_uint = 2;
 
 impl Work {
-    /// A new stream; priorities beyond the bounds are brought within them.
+    /// Makes a stream. Priorities beyond the bounds are clamped.
     pub(crate) fn create_stream(&mut self, card: usize, flags: c_uint, priority: c_int) -> usize {
         let handle = handles::new();
         let priority = priority.clamp(PRIORITIES.1, PRIORITIES.0);
@@ -22,7 +22,7 @@ impl Work {
         handle
     }
 
-    /// Ends a stream, and what it captures.
+    /// Destroys a stream, and breaks its capture.
     pub(crate) fn destroy_stream(&mut self, handle: usize) -> Answer {
         let stream = self.streams.remove(&handle).ok_or(Code::INVALID_HANDLE)?;
         if let Some(capture) = stream.capture.and_then(|id| self.captures.get_mut(&id)) {
@@ -58,7 +58,7 @@ impl Work {
         Ok(())
     }
 
-    /// Whether what was recorded is complete.
+    /// Checks whether the recorded work is complete.
     pub(crate) fn query_event(&mut self, handle: usize) -> Answer {
         let complete = self.complete;
         let event = self.event(handle)?;
@@ -69,7 +69,7 @@ impl Work {
         if is_complete { Ok(()) } else { Err(Code::NOT_READY) }
     }
 
-    /// Waits until what was recorded is complete.
+    /// Waits until the recorded work is complete.
     pub(crate) fn wait_for_event(&mut self, handle: usize) -> Answer {
         match self.query_event(handle) {
             Err(Code::NOT_READY) => {
@@ -86,7 +86,7 @@ impl Work {
         self.complete = self.recordings;
     }
 
-    /// Milliseconds between two events: next to nothing, but never nothing, because programs divide by it.
+    /// Milliseconds between two events: next to nothing, but never 0, because programs divide by it.
     pub(crate) fn elapsed(&mut self, start: usize, end: usize) -> Answer<f32> {
         for handle in [start, end] {
             let event = self.event(handle)?;

@@ -1,4 +1,4 @@
-//! What the size of a batch does to the gradient and to the training. Needs a device that computes.
+//! Effect of the batch size on the gradient and on training. Needs a device that computes.
 
 use lab_base::error::Result;
 use lab_models::Architecture;
@@ -8,21 +8,23 @@ use memcore::{NoGrad, Tensor, ops};
 use crate::session::Session;
 use crate::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_counts};
 
-/// Gradients of which the spread is taken.
+/// Number of gradients whose spread is taken.
 const DRAWS: usize = 8;
 
-/// Large enough that a single update shows.
+/// Learning rate, large enough that a single update shows.
 const LR: f64 = 0.1;
 
-/// What was learnt with the whole batch and with its parts.
+/// Results of training with the whole batch and with its parts.
 pub(super) struct Learnt {
-    /// How far gradients of other examples lie from their mean: of the whole batch, and of one part.
+    /// Root mean square distance of gradients of other examples from their mean: for the whole batch, and for one
+    /// part.
     spread: [f64; 2],
-    /// The loss of the whole batch: before, after one update with all of it, after an update with each part.
+    /// Loss of the whole batch: before an update, after one update with the whole batch, after an update with each
+    /// part.
     losses: [f64; 3],
 }
 
-/// `None` on a device that computes nothing.
+/// Trains with the whole batch and with its parts. `None` on a device that computes nothing.
 pub(super) fn learn(
     setup: &Setup<'_>,
     network: &dyn Architecture,
@@ -43,7 +45,7 @@ fn session(setup: &Setup<'_>, network: &dyn Architecture) -> Result<Session> {
     Session::of(&(setup.open)()?, network, &sgd, setup.seed)
 }
 
-/// The root of the mean square of the distances of gradients from their mean.
+/// Returns the root mean square of the distances of gradients from their mean.
 fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result<f64> {
     let mut session = session(setup, network)?;
     let mut draws: Vec<Vec<f64>> = Vec::new();
@@ -66,7 +68,7 @@ fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result
     Ok((draws.iter().map(apart).sum::<f64>() / DRAWS as f64).sqrt())
 }
 
-/// The loss of a batch before and after an update with each of its parts.
+/// Returns the loss of a batch before and after an update with each of its parts.
 fn updated(setup: &Setup<'_>, network: &dyn Architecture, batch: usize, pieces: usize) -> Result<(f64, f64)> {
     let mut session = session(setup, network)?;
     session.load(batch, 0)?;
@@ -89,7 +91,7 @@ fn updated(setup: &Setup<'_>, network: &dyn Architecture, batch: usize, pieces: 
     Ok((before, whole(&session)?))
 }
 
-/// A row for the whole batch and one for a part; unknown on a device that computes nothing.
+/// Returns a row for the whole batch and one for a part. The values are unknown on a device that computes nothing.
 pub(super) fn rows(batch: usize, pieces: usize, learnt: Option<&Learnt>) -> [Measurement; 2] {
     let row = |place: usize, batch: usize| {
         let mut m = Measurement::of([("learning_with", batch.into())]);
@@ -112,7 +114,7 @@ fn millionths(value: f64) -> u64 {
     (value * 1e6).round().max(0.0) as u64
 }
 
-/// The verdicts on both claims, of a batch in so many parts.
+/// Judges both claims, for a batch in `pieces` parts.
 pub(super) fn judge(claims: [Claim; 2], batch: usize, pieces: usize, learnt: Option<&Learnt>) -> [JudgedClaim; 2] {
     let part = batch / pieces;
     let number = |what: &str, [small, large]: [Option<f64>; 2]| {
@@ -155,7 +157,7 @@ pub(super) fn judge(claims: [Claim; 2], batch: usize, pieces: usize, learnt: Opt
         JudgedClaim {
             lead: "",
             claim: changes,
-            // Beyond rounding in float32.
+            // A difference beyond rounding in float32.
             verdict: verdict((whole - parts).abs() > 1e-5 * before),
             number: number("loss", [Some(*parts), Some(*whole)]),
             condition: dynamics,

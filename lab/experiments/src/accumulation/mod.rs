@@ -38,7 +38,7 @@ const CLASSES: usize = 10;
 struct Trial {
     micro: usize,
     pieces: usize,
-    /// When the loss of the last micro-batch is there.
+    /// Activations, measured when the loss of the last micro-batch exists.
     activation_bytes: u64,
     gradient_bytes: u64,
     peak_bytes: u64,
@@ -116,7 +116,7 @@ fn session(setup: &Setup<'_>) -> Result<Session> {
     Session::of(&(setup.open)()?, &*network()?, &sgd, setup.seed)
 }
 
-/// Two steps, the second of which is looked at.
+/// Takes two steps and measures the second.
 fn attempt(setup: &Setup<'_>, micro: usize, pieces: usize) -> Result<Trial> {
     let mut session = session(setup)?;
     let mut activation_bytes = 0;
@@ -147,8 +147,8 @@ fn attempt(setup: &Setup<'_>, micro: usize, pieces: usize) -> Result<Trial> {
     })
 }
 
-/// The largest difference between the gradients of the whole batch and of its parts, as a share of the largest gradient; `None` on a device
-/// that computes nothing.
+/// Returns the largest difference between the gradients of the whole batch and of its parts, as a share of the largest gradient. `None` on
+/// a device that computes nothing.
 fn gradient_difference(setup: &Setup<'_>, batch: usize, pieces: usize) -> Result<Option<f64>> {
     let mut whole = session(setup)?;
     if !whole.device.computes() {
@@ -186,9 +186,9 @@ impl Trial {
         m.measure("gradient_bytes", self.gradient_bytes);
         m.measure("peak_bytes", self.peak_bytes);
         let hidden = (4 * self.micro * WIDTH) as u64;
-        // Beyond 1 MiB a block may be larger than what was asked for.
+        // Above 1 MiB a block may be larger than the request.
         if predictable && self.calm && hidden <= 1 << 20 {
-            // Results of the ReLUs, log-probabilities and the sum of the classes' weights.
+            // Results of the ReLUs, log-probabilities, and the sum of the class weights.
             let kept = LAYERS as u64 * rounded(hidden) + rounded((4 * self.micro * CLASSES) as u64) + rounded(4);
             m.predict("activation_bytes", kept);
             m.predict("gradient_bytes", self.parameter_bytes.iter().copied().map(rounded).sum());
@@ -210,7 +210,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("One optimizer step", &columns, trials.iter().map(row).collect())
 }
 
-/// The peak of the whole batch, of its parts, and of one part alone.
+/// States the peak of the whole batch, of its parts, and of one part alone.
 fn answer(trials: &[Trial]) -> ShortAnswer {
     let [whole, accumulated, small] = trials else { return ShortAnswer::default() };
     let word = match (accumulated.peak_bytes <= small.peak_bytes, accumulated.peak_bytes < whole.peak_bytes) {
@@ -237,7 +237,7 @@ fn answer(trials: &[Trial]) -> ShortAnswer {
 fn judge(trials: &[Trial], difference: Option<f64>) -> Vec<JudgedClaim> {
     let [whole, accumulated, small] = trials else { return Vec::new() };
     let (verdict, seen) = match difference {
-        // f32 sums of hundreds of terms in another order.
+        // Rounding: f32 sums of hundreds of terms, added in another order.
         Some(share) if share < 1e-5 => {
             (Verdict::Holds, format!("they differ by {share:.1e} of the largest one, which is rounding"))
         }

@@ -1,4 +1,4 @@
-//! What the experiment finds.
+//! Measurements of the experiment.
 
 use super::law::Law;
 use super::runs::Run;
@@ -6,13 +6,13 @@ use super::runs::Run;
 /// Everything that was measured.
 #[derive(Default)]
 pub(super) struct Found {
-    /// One device each, one batch size.
+    /// Runs with one batch size, each on a device of its own.
     pub(super) fresh: Vec<Run>,
-    /// Several batch sizes on one device, the model built anew for each.
+    /// Runs with several batch sizes on one device; each size builds the model anew.
     pub(super) orders: Vec<Run>,
-    /// One model that sees changing batches.
+    /// Run of one model that sees changing batches.
     pub(super) changing: Option<Run>,
-    /// One pass over the same examples for each batch size.
+    /// Runs of one pass over the same examples, one for each batch size.
     pub(super) epochs: Vec<Run>,
     pub(super) law: Option<Law>,
 }

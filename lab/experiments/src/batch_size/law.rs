@@ -1,5 +1,5 @@
-//! The peak and what is reserved as functions of the batch, by dry runs: a law of what is asked for, and each batch by itself for what the
-//! allocator adds.
+//! Peak and reserved memory as functions of the batch, from dry runs. A law gives the requested bytes; a dry run of each batch gives the
+//! bytes that the allocator adds.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use memcore::backend::Meta;
 
 use crate::session::Session;
 
-/// Steps after which nothing changes any more.
+/// Number of steps after which no figure changes any more.
 const STEPS: usize = 3;
 
-/// A dry run with one batch size, in bytes.
+/// Figures of a dry run with one batch size, in bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Point {
     pub(super) batch: usize,
-    /// The most that was asked for at once; `None` where the law does not know.
+    /// The most that was requested at one time; `None` outside the range of the law.
     pub(super) requested: Option<u64>,
     /// The most that was allocated.
     pub(super) peak: u64,
@@ -26,27 +26,28 @@ pub(super) struct Point {
 }
 
 impl Point {
-    /// What blocks take beyond what was asked for at the peak: they are rounded up, and large ones keep a rest.
+    /// Bytes of blocks beyond the request at the peak: blocks are rounded up, and large ones keep a remainder.
     pub(super) fn added(&self) -> u64 {
         self.requested.map_or(0, |requested| self.peak.saturating_sub(requested))
     }
 }
 
-/// The law for batch sizes from 1 on.
+/// The law of the peak, for batch sizes from 1 on.
 pub(super) struct Law {
-    /// What is asked for at the peak.
+    /// Law of the requested bytes at the peak.
     pub(super) asked: fit::Law,
-    /// One per batch size.
+    /// One point per batch size.
     pub(super) points: Vec<Point>,
-    /// Batch sizes whose successor reserves less: batch, its reservation, the successor's; the deepest fall first.
+    /// Batch sizes whose successor reserves less: the batch, bytes that it reserves, bytes that the successor
+    /// reserves. The deepest fall comes first.
     pub(super) falls: Vec<(usize, u64, u64)>,
 }
 
 impl Law {
-    /// For this device's profile, up to `largest` examples.
+    /// Finds the law for this device's profile, up to `largest` examples.
     pub(super) fn of(device: &Device, largest: usize) -> Result<Self> {
         let profile = device.profile();
-        // The device, and the most that was allocated on it.
+        // Returns the device, and the most that was allocated on it.
         let dry = |batch: usize, history: bool| -> Result<(Device, u64)> {
             let device = Device::builder(Arc::new(Meta::default())).profile(profile.clone()).history(history).build();
             let mut session = Session::simple_cnn(&device, 0)?;
@@ -71,7 +72,7 @@ impl Law {
         Ok(Self { asked, points, falls })
     }
 
-    /// Powers of two, and both sides of the deepest falls of what is reserved.
+    /// Returns the points at powers of two, and on both sides of the deepest falls of reserved memory.
     pub(super) fn sample(&self) -> impl Iterator<Item = &Point> {
         let deepest = &self.falls[..self.falls.len().min(3)];
         let falls = |batch: usize| deepest.iter().any(|&(before, ..)| batch == before || batch == before + 1);

@@ -29,7 +29,7 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Every batch up to here has a dry run of its own: for larger ones only if asked.
+/// Largest batch up to which every batch has a dry run of its own. Larger batches have one only if requested.
 const MAX_POINTS: usize = 1024;
 
 impl Experiment for BatchSize {
@@ -73,7 +73,7 @@ impl Experiment for BatchSize {
     }
 }
 
-/// Runs everything; `false` when it was stopped on the way.
+/// Runs everything. Returns `false` if stopped on the way.
 fn measure(
     setup: &Setup<'_>,
     batches: &[usize],

@@ -1,4 +1,4 @@
-//! Runs of the first article's network, and what is predicted of each.
+//! Runs of the first article's network, with their predictions.
 
 use lab_analysis::predict::Network;
 use lab_base::error::Result;
@@ -7,11 +7,11 @@ use memcore::Profile;
 use crate::session::{Sample, Session, StepRecord, moment};
 use crate::{Measurement, Setup};
 
-/// What is run on one device.
+/// A program for one device.
 pub(super) struct Plan {
-    /// What it is called.
+    /// Name in tables and rows.
     pub(super) name: String,
-    /// One model each: the batches of its steps.
+    /// Batches of the steps; one list for each model.
     pub(super) stages: Vec<Vec<usize>>,
 }
 
@@ -20,7 +20,7 @@ impl Plan {
         Self { name: format!("{batch}"), stages: vec![vec![batch; steps]] }
     }
 
-    /// One batch size after the other, the model built anew for each.
+    /// One batch size after the other; each size builds the model anew.
     pub(super) fn stages(batches: &[usize], steps: usize) -> Self {
         let names: Vec<String> = batches.iter().map(usize::to_string).collect();
         Self { name: names.join("→"), stages: batches.iter().map(|&batch| vec![batch; steps]).collect() }
@@ -33,7 +33,7 @@ impl Plan {
         }
     }
 
-    /// One pass over `examples` examples; the last batch is what is left.
+    /// One pass over `examples` examples. The last batch has the remaining examples.
     pub(super) fn epoch(batch: usize, examples: usize) -> Self {
         let mut batches = vec![batch; examples / batch];
         batches.extend(Some(examples % batch).filter(|&rest| rest > 0));
@@ -41,35 +41,35 @@ impl Plan {
     }
 }
 
-/// What a run took.
+/// Measurements of a run.
 pub(super) struct Run {
-    /// What it is called.
+    /// Name in tables and rows.
     pub(super) name: String,
-    /// Whether it is the experiment's own network.
+    /// True if the network is the experiment's own.
     own: bool,
     /// Steps of each stage.
     pub(super) stages: Vec<Vec<StepRecord>>,
-    /// All moments in order, with those between the stages.
+    /// All samples in order, including those between the stages.
     pub(super) moments: Vec<Sample>,
-    /// The end of each stage, before the model is dropped.
+    /// Sample at the end of each stage, before the model is dropped.
     pub(super) ends: Vec<Sample>,
-    /// What is left when everything was dropped.
+    /// Sample after everything was dropped.
     pub(super) dropped: Sample,
     profile: Profile,
 }
 
 impl Run {
-    /// The highest number of allocated bytes.
+    /// Most allocated bytes.
     pub(super) fn peak(&self) -> u64 {
         self.steps().map(|step| step.peak.allocated_bytes).max().unwrap_or(0)
     }
 
-    /// The highest number of reserved bytes.
+    /// Most reserved bytes.
     pub(super) fn reserved(&self) -> u64 {
         self.steps().map(|step| step.reserved_peak).max().unwrap_or(0)
     }
 
-    /// Reserved and not allocated, at the end.
+    /// Bytes that are reserved but not allocated at the end.
     pub(super) fn cached(&self) -> u64 {
         self.ends.last().map_or(0, |end| end.row.reserved - end.row.allocated)
     }
@@ -78,22 +78,22 @@ impl Run {
         self.stages.iter().flatten()
     }
 
-    /// Graph nodes made in all: each step makes its graph anew.
+    /// Number of graph nodes made in all steps: each step makes its graph anew.
     pub(super) fn nodes_made(&self) -> u64 {
         self.steps().map(|step| step.nodes).sum()
     }
 
-    /// Graph nodes alive at once.
+    /// Most graph nodes of one step, which are alive at one time.
     pub(super) fn nodes_alive(&self) -> u64 {
         self.steps().map(|step| step.nodes).max().unwrap_or(0)
     }
 
-    /// Asked for and held after a step of this batch, where there is a closed form.
+    /// Bytes requested and held after a step with this batch; `None` without a closed form.
     fn held(&self, batch: usize) -> Option<u64> {
         Some(Network::SIMPLE_CNN.held(batch, &self.profile).filter(|_| self.own)?.total())
     }
 
-    /// Host memory of the graph nodes alive at once.
+    /// Host memory of the graph nodes that are alive at one time.
     pub(super) fn graph_bytes(&self) -> u64 {
         self.steps().map(|step| step.graph_host_bytes).max().unwrap_or(0)
     }
@@ -126,7 +126,7 @@ pub(super) fn run(setup: &Setup<'_>, plan: &Plan) -> Result<Run> {
     Ok(Run { name: plan.name.clone(), own: setup.model.is_none(), stages, moments, ends, dropped, profile })
 }
 
-/// The run as a whole.
+/// Returns the row of the whole run.
 pub(super) fn summary(run: &Run) -> Measurement {
     let mut m = Measurement::of([("run", run.name.clone().into())]);
     let end = &run.ends[run.ends.len() - 1].row;
@@ -152,7 +152,7 @@ pub(super) fn summary(run: &Run) -> Measurement {
     m
 }
 
-/// Every step of the run: allocated after each phase, the highest of the step, graph.
+/// Returns a row for every step: bytes allocated after each phase, peak of the step, graph nodes.
 pub(super) fn by_step(run: &Run) -> Vec<Measurement> {
     let mut rows = Vec::new();
     for (stage, steps) in run.stages.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! What was found, as rows, tables and curves.
+//! Presents the measurements as rows, tables and curves.
 
 use lab_analysis::fit::Piece;
 use lab_base::figures::both as bytes;
@@ -10,7 +10,7 @@ use super::runs::{Run, by_step, summary};
 use crate::tables::{by_category, curve, table, text};
 use crate::{Measurement, Outcome};
 
-/// Fills in everything but the verdicts.
+/// Fills in everything except the verdicts.
 pub(super) fn fill(found: &Found, outcome: &mut Outcome) {
     let runs: Vec<&Run> = found.fresh.iter().chain(&found.orders).chain(&found.changing).chain(&found.epochs).collect();
     outcome.rows.extend(runs.iter().map(|run| summary(run)));
@@ -63,7 +63,7 @@ fn graph(runs: &[&Run], outcome: &mut Outcome) {
     outcome.tables.push(table(title, &columns, runs.iter().map(row).collect()));
 }
 
-/// Most steps that fit beside each other.
+/// Most steps that a table shows side by side.
 const COLUMNS: usize = 5;
 
 fn categories(run: &Run, outcome: &mut Outcome) {

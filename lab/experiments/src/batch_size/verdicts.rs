@@ -1,4 +1,4 @@
-//! The claims against the figures.
+//! Judges the claims by the measurements.
 
 use lab_base::figures::both as bytes;
 
@@ -7,18 +7,18 @@ use super::law::{Law, Point};
 use super::runs::Run;
 use crate::{Claim, JudgedClaim, ShortAnswer, Verdict, in_bytes, in_counts};
 
-/// Why there is no verdict where no batch was run.
+/// The judgement when no batch was run.
 fn nothing_run() -> Judged {
     (Verdict::NotTested, String::new(), "0 batches were run".into())
 }
 
-/// Verdict, the figures that decide, condition.
+/// The verdict, the figures that decide, and the condition.
 type Judged = (Verdict, String, String);
 
-/// Where they depend: how far they are so.
+/// Leads of the claims whose verdict depends: a few words on how far each holds.
 const LEADS: [&str; 3] = ["mostly no", "more in sum, not at once", "in pieces"];
 
-/// One verdict per claim.
+/// Returns one verdict per claim.
 pub(super) fn judge(claims: &[Claim], found: &Found) -> Vec<JudgedClaim> {
     let judged = [reserves_more(found), more_graph_and_cache(found), linear(found)];
     let pairs = claims.iter().zip(judged);
@@ -34,7 +34,7 @@ pub(super) fn judge(claims: &[Claim], found: &Found) -> Vec<JudgedClaim> {
         .collect()
 }
 
-/// Yes or no on fresh devices, and what a larger batch before leaves.
+/// Answers yes or no for fresh devices, and states how much a larger batch before leaves reserved.
 pub(super) fn answer(found: &Found) -> ShortAnswer {
     let Some((large, small)) = extremes(&found.fresh) else { return ShortAnswer::default() };
     let word = match small.reserved() > large.reserved() {
@@ -67,7 +67,7 @@ pub(super) fn answer(found: &Found) -> ShortAnswer {
     answer
 }
 
-/// The runs with the largest and with the smallest batch.
+/// Returns the runs with the largest and with the smallest batch.
 fn extremes(runs: &[Run]) -> Option<(&Run, &Run)> {
     let batch = |run: &&Run| run.steps().map(|step| step.batch).max();
     Some((runs.iter().max_by_key(batch)?, runs.iter().min_by_key(batch)?))
@@ -106,7 +106,7 @@ fn reserves_more(found: &Found) -> Judged {
     (verdict, in_bytes([(&large.name, large.reserved()), (&small.name, small.reserved())]), condition)
 }
 
-/// What an order of batches leaves reserved, and why.
+/// States how much an order of batches leaves reserved, and why.
 fn in_one_process(order: &Run) -> String {
     let (left, allocated) =
         (order.ends.last().map_or(0, |end| end.row.reserved), order.ends.last().map_or(0, |end| end.row.allocated));

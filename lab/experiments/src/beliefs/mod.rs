@@ -1,4 +1,4 @@
-//! `beliefs`: what is widely said about GPU memory, and is it so?
+//! `beliefs`: which common beliefs about GPU memory are true?
 
 mod scaling;
 mod shown;
@@ -67,7 +67,7 @@ impl Experiment for Beliefs {
     }
 }
 
-/// How many of them are so, and each with its figures.
+/// States how many beliefs hold, and the figures of each.
 fn answer(claims: &[JudgedClaim]) -> ShortAnswer {
     let so = claims.iter().filter(|judged| judged.verdict == Verdict::Holds).count();
     let each = claims.iter().map(|judged| format!("{}: {}.", judged.claim.text.trim_end_matches('.'), judged.number));

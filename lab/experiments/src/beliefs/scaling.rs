@@ -11,14 +11,14 @@ use crate::session::Session;
 use crate::tables::table;
 use crate::{Measurement, Outcome, Setup, Verdict, in_bytes};
 
-/// Neurons of each of two hidden layers.
+/// Widths of the two hidden layers, in neurons.
 const WIDTHS: [usize; 3] = [64, 128, 256];
-/// Examples of which activations are a good part.
+/// A batch large enough that activations are a good part of the memory.
 const MANY: usize = 255;
 const FEATURES: usize = 64;
 const CLASSES: usize = 10;
 
-/// One width with one batch.
+/// Figures of one width with one batch.
 struct Trial {
     width: usize,
     batch: usize,
@@ -84,7 +84,7 @@ fn attempt(testbed: &Testbed, setup: &Setup<'_>, width: usize, batch: usize) -> 
     Ok(Trial { width, batch, parameters: session.model.parameter_count(), peak })
 }
 
-/// Of two hidden layers between features and classes, with their biases.
+/// Number of parameters of two hidden layers between features and classes, biases included.
 fn parameters(width: usize) -> u64 {
     (width * (FEATURES + 1) + width * (width + 1) + CLASSES * (width + 1)) as u64
 }

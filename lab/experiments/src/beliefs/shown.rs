@@ -1,4 +1,5 @@
-//! Does nvidia-smi show what a model needs? It shows what a process has reserved, its context included.
+//! Does nvidia-smi show how much a model needs? It shows the memory that a process has reserved, its context
+//! included.
 
 use lab_base::cards::CONTEXT;
 use lab_base::error::Result;
@@ -10,11 +11,11 @@ use crate::{Measurement, Outcome, Setup, Verdict, in_bytes};
 
 struct Process {
     name: &'static str,
-    /// Batch of each of its steps.
+    /// Batch of each step.
     steps: Vec<usize>,
 }
 
-/// What a process has reserved in the end, and the most that was allocated in its last step.
+/// Bytes that a process has reserved at the end, and the most that was allocated in its last step.
 struct Figures {
     reserved: u64,
     needed: u64,

@@ -1,4 +1,5 @@
-//! Does `empty_cache` give more memory? The largest block that a program gets, with its cache and after emptying it.
+//! Does `empty_cache` give a program more memory? Compares the largest block that a program gets with its cache, and
+//! after emptying it.
 
 use lab_base::error::Result;
 use lab_base::figures::both as bytes;
@@ -10,35 +11,35 @@ use crate::session::{Session, Variable};
 use crate::tables::{table, text};
 use crate::{Measurement, Outcome, Setup, Verdict, in_bytes};
 
-/// Blocks of 10 MiB and more come in segments of multiples of this.
+/// Blocks of 10 MiB and more come in segments whose size is a multiple of this.
 const SEGMENT: u64 = 2 << 20;
-/// The least device: what is free on it after training is such a block.
+/// Smallest device: the memory that is free on it after training is such a block.
 const ROOM: u64 = 32 << 20;
 
-/// One program, which empties its cache or does not.
+/// One program, with or without emptying its cache.
 struct Trial {
     empties: bool,
-    /// Reserved after training, before the block is asked for: what no other program can have.
+    /// Bytes reserved after training, before the block is requested. No other program can have them.
     reserved: u64,
-    /// Whether the largest block that should fit does.
+    /// True if the largest block that should fit does fit.
     fits: bool,
-    /// Whether one byte more does.
+    /// True if a block of one byte more fits too.
     one_more_fits: bool,
 }
 
 impl Trial {
-    /// `block` if that is the largest one that it gets, else 0.
+    /// Returns `block` if it is the largest one that the program gets, else 0.
     fn largest(&self, block: u64) -> u64 {
         if self.fits && !self.one_more_fits { block } else { 0 }
     }
 }
 
 pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, outcome: &mut Outcome) -> Result<Judged> {
-    // Twice what the step's activations take, so that training fits and the cache is a part of the device.
+    // Twice the activations of the step, so that training fits and the cache is a part of the device.
     let room = (batches.large as u64 * (1 << 20)).next_power_of_two().max(ROOM);
     let (device, capacity) = testbed.open_limited(room, setup.seed);
     drop(device);
-    // What is left of the device once nothing is cached.
+    // The rest of the device when nothing is cached.
     let largest = (capacity - trained(testbed, setup, batches, room, true)?.1) / SEGMENT * SEGMENT;
     let mut trials = Vec::new();
     for empties in [false, true] {
@@ -68,7 +69,8 @@ pub(super) fn measure(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, ou
     Ok((if same { Verdict::Fails } else { Verdict::Holds }, in_bytes(blocks), condition))
 }
 
-/// Trains on a fresh device and asks for one block. Returns what was reserved before, and whether the block was there.
+/// Trains on a fresh device and requests one block. Returns the bytes that were reserved before the request, and
+/// whether the block was given.
 fn asked(
     testbed: &Testbed,
     setup: &Setup<'_>,
@@ -77,12 +79,13 @@ fn asked(
     empties: bool,
     block: u64,
 ) -> Result<(u64, bool)> {
-    // The model stays while the block is asked for.
+    // The model stays alive while the block is requested.
     let (session, reserved) = trained(testbed, setup, batches, room, empties)?;
     Ok((reserved, takes(&session.device, block)?))
 }
 
-/// A model after two steps on a fresh device, its results deleted, and what is reserved then.
+/// Trains a model for two steps on a fresh device and deletes its results. Returns the session, and the bytes that
+/// are then reserved.
 fn trained(testbed: &Testbed, setup: &Setup<'_>, batches: Batches, room: u64, empties: bool) -> Result<(Session, u64)> {
     let (device, _) = testbed.open_limited(room, setup.seed);
     let mut session = Session::simple_cnn(&device, setup.seed)?;

@@ -1,4 +1,4 @@
-//! Where what is said is tried.
+//! The device on which the beliefs are tested.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use memcore::{Device, Profile};
 
 use crate::{Setup, Verdict};
 
-/// Verdict, the figures that decide, condition.
+/// The verdict, the figures that decide, and the condition.
 pub(super) type Judged = (Verdict, String, String);
 
-/// What a batch is in each part: the larger and the smaller one.
+/// Batches of each part: the larger and the smaller one.
 #[derive(Clone, Copy)]
 pub(super) struct Batches {
     pub(super) large: usize,
     pub(super) small: usize,
 }
 
-/// PyTorch's allocator with its own settings above the device under test: what is said is said of those.
+/// PyTorch's allocator with its own settings on the backend under test: the beliefs are about those settings.
 pub(super) struct Testbed {
     backend: Arc<dyn Backend>,
     profile: Profile,
@@ -34,7 +34,7 @@ impl Testbed {
         Device::builder(self.backend.clone()).profile(self.profile.clone()).seed(seed).build()
     }
 
-    /// With room for `bytes` beyond the libraries' workspaces; also what that is in all.
+    /// Opens a device with `bytes` bytes beyond the libraries' workspaces. Returns its capacity too.
     pub(super) fn open_limited(&self, bytes: u64, seed: u64) -> (Device, u64) {
         let Profile { gemm_workspace_bytes, gemm_epilogue_workspace_bytes, .. } = self.profile;
         let capacity = 2 * (gemm_workspace_bytes + gemm_epilogue_workspace_bytes) + bytes;

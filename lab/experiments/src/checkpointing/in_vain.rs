@@ -1,7 +1,8 @@
 //! `checkpointing-in-vain`: checkpointing is on and saves nothing. Why?
 //!
-//! PyTorch 2.11 took the same bytes for the linear layers in each of the three ways (`vramlab rehearse`; the figures are in
-//! `lab/tests/reported.rs`). Its reentrant kind runs a block under `no_grad` where no input requires a gradient, and leaves no node: that is done here.
+//! PyTorch 2.11 took the same bytes for the linear layers in each of the three ways (measured with `vramlab rehearse`; the figures are in
+//! `lab/tests/reported.rs`). Its reentrant kind runs a block under `no_grad` if no input requires a gradient, and leaves no node. The experiment does
+//! the same.
 
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::error::Result;
@@ -43,19 +44,19 @@ const CLAIMS: &[Claim] = &[
 ];
 
 const STEPS: usize = 2;
-/// Tokens of an example, where activations are little and where they are much.
+/// Tokens of an example: few activations, and many activations.
 const TOKENS: [usize; 2] = [4, 64];
-/// Linear layers, the last of which is not checkpointed, and examples that go through them: those of the thread.
+/// Linear layers, the last of which is not checkpointed, and examples: as many as in the thread.
 const LAYERS: usize = 8;
 const EXAMPLES: usize = 137;
-/// What is computed again.
+/// The parts that are recomputed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Plain,
     EachBlock,
     /// The whole network as one block.
     Whole,
-    /// Each block, by the reentrant kind, without an input that requires a gradient.
+    /// Each block, by the reentrant kind, and no input requires a gradient.
     Reentrant,
 }
 
@@ -70,14 +71,14 @@ impl Way {
     }
 }
 
-/// One program in one way.
+/// Figures of one program in one way.
 struct Trial {
     program: String,
     way: Way,
-    /// What the graph keeps when the loss is there.
+    /// Bytes that the graph keeps when the loss exists.
     kept_bytes: u64,
     peak_bytes: u64,
-    /// Parameters that get a gradient, and all.
+    /// Number of parameters with a gradient, and of all parameters.
     gradients: (u64, u64),
     foreseen_kept_bytes: Option<u64>,
     foreseen_gradients: Option<u64>,
@@ -189,7 +190,7 @@ fn decoder(
     })
 }
 
-/// A linear layer whose products leave no node.
+/// A linear layer whose products leave no node in the graph.
 struct WithoutGraph(Linear);
 
 impl Module for WithoutGraph {
@@ -199,7 +200,8 @@ impl Module for WithoutGraph {
     }
 }
 
-/// Linear layers without anything between, of which all but the last are blocks, with SGD and the squared error.
+/// Trains linear layers with nothing between them, with SGD and the squared error. All layers except the last are
+/// blocks.
 fn linears(setup: &Setup<'_>, predictable: bool, way: Way, width: usize) -> Result<Trial> {
     let device = (setup.open)()?;
     let init = Init::new(&device, DType::F32, setup.seed);
@@ -217,7 +219,7 @@ fn linears(setup: &Setup<'_>, predictable: bool, way: Way, width: usize) -> Resu
     drop(init);
     let mut optimizer = Sgd::new(parameters.clone(), SgdOptions { lr: 0.01, ..SgdOptions::default() })?;
     let mut kept_bytes = 0;
-    // As Python's variables: each keeps its value until the next step binds it anew.
+    // Like Python's variables: each keeps its value until the next step binds it anew.
     let (mut x, mut y, mut out, mut loss) = (None, None, None, None);
     for _ in 0..STEPS {
         device.reset_peak_stats();
@@ -233,7 +235,8 @@ fn linears(setup: &Setup<'_>, predictable: bool, way: Way, width: usize) -> Resu
     }
     let hidden = rounded(4 * (EXAMPLES * width) as u64);
     let small = hidden <= MAX_ROUNDED_BYTES && 4 * (width * width) as u64 <= MAX_ROUNDED_BYTES;
-    // The inputs of all layers but the first, and the result; without a graph the last layer's input alone, and the result.
+    // Kept: the inputs of all layers except the first, and the result. Without a graph: only the input of the last layer,
+    // and the result.
     let kept = if way == Way::Reentrant { 2 } else { LAYERS as u64 };
     let each = 2;
     Ok(Trial {
@@ -253,7 +256,7 @@ fn random(device: &Device, dims: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_array(array))
 }
 
-/// How many parameters have a gradient, and how many there are.
+/// Returns the number of parameters that have a gradient, and of all parameters.
 fn gradients(parameters: &[Parameter]) -> (u64, u64) {
     (parameters.iter().filter(|p| p.grad().is_some()).count() as u64, parameters.len() as u64)
 }
@@ -289,7 +292,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("What checkpointing leaves", &columns, trials.iter().map(row).collect())
 }
 
-/// By how much of the peak it is lower than without.
+/// Percentage of the peak that the way saves, compared with `plain`.
 fn saved(trial: &Trial, plain: &Trial) -> f64 {
     100.0 * (1.0 - trial.peak_bytes as f64 / plain.peak_bytes.max(1) as f64)
 }

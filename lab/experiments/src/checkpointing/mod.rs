@@ -37,20 +37,20 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Steps of each run; the last is looked at.
+/// Steps of each run. The last is measured.
 const STEPS: usize = 2;
 
-/// A network's last step under one way of computing again.
+/// Figures of a network's last step under one way of recomputing.
 struct Trial {
     network: Network,
     recompute: Recompute,
-    /// When the loss is there.
+    /// Bytes that the graph keeps when the loss exists.
     kept_bytes: u64,
     peak: PeakComposition,
     peak_phase: String,
     forward: Work,
     backward: Work,
-    /// Of whole steps, in turns with those of the same network's other trials.
+    /// Times of whole steps, taken in turns with the other trials of the same network.
     times: Times,
     /// The bits of every gradient.
     gradients: Option<Vec<u64>>,
@@ -58,7 +58,7 @@ struct Trial {
     foreseen_peak_bytes: Option<u64>,
 }
 
-/// What the device was asked to do.
+/// Work that the device was told to do.
 #[derive(Clone, Copy, Debug, Default)]
 struct Work {
     launches: u64,
@@ -111,7 +111,7 @@ impl Experiment for Checkpointing {
         let predictable = predictable(setup)?;
         let mut trials: Vec<Trial> = Vec::new();
         for network in networks(blocks, batch) {
-            // All of a network's trials stay, so that their steps can be timed in turns.
+            // All trials of a network stay alive, so that their steps can be timed in turns.
             let (first, mut sessions) = (trials.len(), Vec::new());
             for (network, recompute) in runs.iter().filter(|(of, _)| *of == network) {
                 if !progress.next(&format!("{}, checkpoint {recompute}", network.name)) {
@@ -136,7 +136,8 @@ impl Experiment for Checkpointing {
     }
 }
 
-/// One whose activations are most of its memory, one whose blocks keep no more than their inputs, and one whose peak is elsewhere.
+/// Three networks: the first has mostly activations, the second has blocks that keep no more than their inputs, the third has its
+/// peak elsewhere.
 fn networks(blocks: usize, batch: usize) -> [Network; 3] {
     let decoder = Kind::Decoder { sequence: 64, vocabulary: 512, heads: 4 };
     let few = Kind::Decoder { sequence: 8, vocabulary: 512, heads: 4 };
@@ -155,7 +156,7 @@ fn networks(blocks: usize, batch: usize) -> [Network; 3] {
     ]
 }
 
-/// Takes a step of each in turn, several times.
+/// Times one step of each session in turn, several times.
 fn time(sessions: &mut [Session], trials: &mut [Trial]) -> Result<()> {
     if sessions.iter().any(|session| !session.device.computes()) {
         return Ok(());
@@ -217,7 +218,7 @@ fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Re
     Ok((trial, session))
 }
 
-/// By its sizes: little passes through many parameters.
+/// True if the peak is in the update, judged by the sizes: few examples pass through many parameters.
 fn peak_is_in_the_update(network: &Network) -> bool {
     network.optimizer == OptimizerKind::Adam
 }
@@ -238,7 +239,7 @@ impl Trial {
         }
     }
 
-    /// Gradient values that are not those of `plain`.
+    /// Number of gradient values that differ from those of `plain`.
     fn differing(&self, plain: &Self) -> Option<u64> {
         let (Some(ours), Some(theirs)) = (&self.gradients, &plain.gradients) else { return None };
         let apart = ours.iter().zip(theirs).filter(|(a, b)| a != b).count();
@@ -325,7 +326,7 @@ fn of_gradients(trials: &[Trial]) -> String {
     }
 }
 
-/// The decoder's peak and what is computed again; the networks that gain nothing.
+/// States the decoder's peak and the recomputed work, and the networks that gain nothing.
 fn answer(trials: &[Trial]) -> ShortAnswer {
     let pairs = trials.iter().filter(|trial| trial.recompute == Recompute::Blocks);
     let pairs: Vec<(&Trial, &Trial)> = pairs.filter_map(|t| Some((plain_of(trials, t)?, t))).collect();
@@ -356,7 +357,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
         return Vec::new();
     };
     let saves = [blocks, sqrt, others].iter().all(|t| t.peak.allocated_bytes < plain.peak.allocated_bytes);
-    // What is computed again is counted; times only show what it came to here.
+    // The verdict rests on counts of recomputed work. The times only show what it cost on this machine.
     let costs = [blocks, sqrt, others].iter().all(|t| t.again(plain).flops > 0);
     let against = |t: &Trial, plain: &Trial| {
         let (again, time) = (t.again(plain), t.times.beside(&plain.times));

@@ -1,4 +1,4 @@
-//! The networks that are checkpointed, and what is foreseen of them from their sizes.
+//! Networks that are checkpointed, with predictions from their sizes.
 
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};
 use lab_base::error::Result;
@@ -7,16 +7,16 @@ use lab_training::OptimizerKind;
 use memcore::Profile;
 use memcore::nn::Parameter;
 
-/// What a network is made of.
+/// Layers of a network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// A decoder with written-out attention over so many tokens of so many.
+    /// A decoder with eager attention over `sequence` tokens of a vocabulary of `vocabulary`.
     Decoder { sequence: usize, vocabulary: usize, heads: usize },
-    /// Linear layers with a ReLU between, this many classes at the end.
+    /// Linear layers with a ReLU between them, and `classes` outputs at the end.
     Perceptron { classes: usize },
 }
 
-/// A network with the way it is trained.
+/// A network, and how it is trained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Network {
     pub(super) name: &'static str,
@@ -27,14 +27,14 @@ pub(super) struct Network {
     pub(super) optimizer: OptimizerKind,
 }
 
-/// How a block stands to the recomputation.
+/// Role of a block in the recomputation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// What it saves is kept.
+    /// The block keeps its saved values.
     Kept,
-    /// It is computed again, and its input is kept.
+    /// The block is recomputed, and its input is kept.
     First,
-    /// It is computed again from what the block before gives.
+    /// The block is recomputed from the result of the block before.
     Inside,
 }
 
@@ -71,7 +71,7 @@ impl Network {
         }
     }
 
-    /// What the graph keeps when the loss is there; `None` where a block is large enough for the pool to add to it.
+    /// Bytes that the graph keeps when the loss exists. `None` if a block is so large that the pool may add to it.
     pub(super) fn foreseen_kept_bytes(&self, recompute: &Recompute) -> Option<u64> {
         let places = places(recompute, self.blocks);
         let f32s = |n: usize| rounded(4 * n as u64);
@@ -81,7 +81,8 @@ impl Network {
                 let largest = rows * (4 * self.width).max(vocabulary).max(heads * sequence);
                 let hidden = f32s(rows * self.width);
                 let statistics = 2 * f32s(rows);
-                // Both normalised inputs, queries, keys, values, what attention gives, the first sum; the wide layer before and after GELU; weights.
+                // Both normalised inputs, queries, keys, values, the result of attention, the first sum; the wide layer before and after GELU; the
+                // attention weights.
                 let inside = 7 * hidden
                     + 2 * f32s(4 * rows * self.width)
                     + f32s(self.batch * heads * sequence * sequence)
@@ -91,14 +92,14 @@ impl Network {
                     Place::First => hidden,
                     Place::Inside => 0,
                 };
-                // The last norm's input and result, log-probabilities and the sum of the classes' weights, and the positions.
+                // Input and result of the last norm, log-probabilities, the sum of the class weights, and the positions.
                 let head = 2 * hidden + statistics + f32s(rows * vocabulary) + f32s(1) + rounded(8 * sequence as u64);
                 (4 * largest as u64 <= MAX_ROUNDED_BYTES).then(|| head + places.iter().map(of_block).sum::<u64>())
             }
             Kind::Perceptron { classes } => {
                 let hidden = f32s(self.batch * self.width);
-                // What lies between two blocks is kept by the ReLU before it, the linear layer behind it, or as the input of a segment; what is
-                // behind the last block, by the last layer.
+                // The tensor between two blocks is kept by the ReLU before it, by the linear layer after it, or as the input of a segment. The
+                // last layer keeps the tensor after the last block.
                 let joint = |pair: &[Place]| pair[0] == Place::Kept || pair[1] != Place::Inside;
                 let kept = places.windows(2).filter(|pair| joint(pair)).count() + 1;
                 (4 * (self.batch * self.width) as u64 <= MAX_ROUNDED_BYTES)
@@ -107,14 +108,14 @@ impl Network {
         }
     }
 
-    /// Kernels of forward that backward launches again. A segment ends with the last value that it saves: of a decoder's block, the last product
-    /// and the addition behind it are not done again.
+    /// Number of forward kernels that backward launches again. A segment ends with the last value that it saves: in a decoder's block, the last
+    /// product and the addition after it are not recomputed.
     pub(super) fn foreseen_kernels(&self, recompute: &Recompute) -> u64 {
         let places = places(recompute, self.blocks);
         let count = |which: &dyn Fn(&Place) -> bool| places.iter().filter(|place| which(place)).count() as u64;
         let again = count(&|place| *place != Place::Kept);
         let segments = count(&|place| *place == Place::First);
-        // Queries, keys and values of one example are batches of matrices where they are.
+        // With more than one example, queries, keys and values are copied to become batches of matrices.
         let copies = if self.batch > 1 { 3 } else { 0 };
         match self.kind {
             Kind::Decoder { .. } => again * (KERNELS_OF_A_DECODER_BLOCK + copies) - 2 * segments,
@@ -122,8 +123,9 @@ impl Network {
         }
     }
 
-    /// The highest moment of Adam's update, where that is the highest of the step: parameters, gradients, two moments and a root of each, and
-    /// what the script's variables and the libraries hold. What is computed again runs products with a bias in backward's thread, for which their
+    /// Bytes at the highest moment of Adam's update, if that is the peak of the step: parameters, gradients, two moments and a root of each, and
+    /// the memory that the script's variables and the libraries hold. Recomputation runs products with a bias in backward's thread. Their library
+    /// has a workspace of its own for that thread.
     /// library has a workspace of its own there.
     pub(super) fn foreseen_update_bytes(
         &self,
@@ -143,6 +145,6 @@ impl Network {
     }
 }
 
-/// Two norms, four linear layers, GELU, two sums; the product of queries and keys, its scaling, masking and softmax, the product with the values,
-/// a copy of the result. Copies of queries, keys and values come to that.
+/// Kernels of a block: two norms, four linear layers, GELU, two sums; the product of queries and keys, its scaling, masking and softmax, the
+/// product with the values, a copy of the result. Copies of queries, keys and values are added to that.
 const KERNELS_OF_A_DECODER_BLOCK: u64 = 2 + 4 + 1 + 2 + 1 + 3 + 1 + 1;

@@ -1,4 +1,4 @@
-//! `fragmentation`: when is memory reserved and unusable?
+//! `fragmentation`: when is memory reserved but unusable?
 
 mod orders;
 mod programs;
@@ -36,7 +36,7 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Lengths of the sequences, unless they are set.
+/// Default lengths of the sequences.
 const LENGTHS: [usize; 10] = [64, 96, 72, 128, 80, 112, 120, 88, 104, 128];
 const LAYERS: u64 = 4;
 
@@ -137,7 +137,7 @@ fn check_sizes(batch: usize, batches: &[usize], repeats: usize, weights: usize, 
     most("lengths", lengths.iter().copied().max().unwrap_or(0), 1 << 16)
 }
 
-/// The device itself: what it reserved should be what a replay of its own history reserves.
+/// Adds the row of the device itself. Its reserved bytes should equal those of a replay of its own history.
 fn device_row(program: &str, comparison: &PolicyComparison, reserved: Option<u64>, outcome: &mut Outcome) {
     let Some(reserved) = reserved else { return };
     let mut m = Measurement::of([("program", program.into()), ("policy", "the device's own".into())]);
@@ -163,8 +163,9 @@ fn show(name: &str, comparison: &PolicyComparison, outcome: &mut Outcome) {
     }
 }
 
-/// The closed form of the staged weights. A buffer of 530 MiB is a segment of its own; what is kept goes into it, and leaves
-/// too little for the next. With the limit it is kept for buffers, and each kept piece is a segment of its own.
+/// Predicts the staged weights by a closed form. A buffer of 530 MiB is a segment of its own. The kept piece goes into that
+/// segment, and leaves too little for the next buffer. With the split limit the segment is kept for buffers, and each kept
+/// piece is a segment of its own.
 fn predict_staged(outcome: &mut Outcome, weights: u64) {
     let (buffer, kept) = STAGED_BYTES;
     for row in &mut outcome.rows {
@@ -204,7 +205,7 @@ fn show_orders(orders: &Orders, steps: &[Steps], outcome: &mut Outcome) {
     outcome.tables.push(table(title, &["policy", "reserved", "bytes", "ratio", "first such order"], rows));
 }
 
-/// Runs the worst order of PyTorch's allocator on the device: it was found by putting recorded steps together.
+/// Runs the best and the worst order of PyTorch's allocator on the device. Both were found by joining recorded steps.
 fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outcome: &mut Outcome) -> Result<()> {
     let Some(range) = orders.ranges.iter().find(|range| range.policy == CACHING) else { return Ok(()) };
     for (which, (assembled, order)) in [("least", &range.best), ("most", &range.worst)] {
@@ -227,7 +228,7 @@ fn verify(setup: &Setup<'_>, orders: &Orders, steps: &[Steps], known: bool, outc
     Ok(())
 }
 
-/// How much more is reserved than lives at once, from the worst program on.
+/// States how much more is reserved than is live at one time, from the worst program on.
 fn answer(found: &Found) -> ShortAnswer {
     let mut by_ratio: Vec<&PolicyComparison> = found.comparisons.iter().collect();
     by_ratio.sort_by(|a, b| b.ratio(CACHING).total_cmp(&a.ratio(CACHING)));
@@ -309,7 +310,7 @@ fn judge_staged(found: &Found) -> JudgedClaim {
     let comparison = found.comparisons.iter().find(|comparison| comparison.trace.name == "staged weights");
     let of = |name: &str| comparison.map_or(0, |comparison| comparison.reserved(name));
     let (pinned, cured) = (of(CACHING), of(MAX_SPLIT));
-    // What the same limit does to programs whose large blocks change in size.
+    // Effect of the same limit on programs whose large blocks change in size.
     let worse = found.comparisons.iter().max_by(|a, b| a.ratio(MAX_SPLIT).total_cmp(&b.ratio(MAX_SPLIT)));
     let (name, without, with) =
         worse.map_or(("", 0, 0), |other| (&*other.trace.name, other.reserved(CACHING), other.reserved(MAX_SPLIT)));

@@ -1,4 +1,4 @@
-//! The same batches in every order.
+//! Search over all orders of the same batches.
 
 use lab_base::error::Result;
 use lab_traces::replay::{Machine, Policy, Silent, replay};
@@ -7,30 +7,30 @@ use super::super::policy_comparison::{CACHING, CONTENDERS, EXPANDABLE};
 use super::super::progress::Progress;
 use super::steps::{Steps, program};
 
-/// The most orders that are tried; of more, every n-th.
+/// The most orders that are tried. If there are more, every n-th is tried.
 const MAX_ORDERS: usize = 4096;
-/// Orders between two looks at whether to stop.
+/// Number of orders between two checks for an interrupt.
 const STRETCH: usize = 256;
 
-/// What one policy reserved over all orders.
+/// Least and most reserved by one policy over all orders.
 pub(super) struct Range {
     pub(super) policy: &'static str,
-    /// Least reserved, and the first order with it.
+    /// Least reserved bytes, and the first order with them.
     pub(super) best: (u64, Vec<usize>),
-    /// Most reserved, and the first order with it.
+    /// Most reserved bytes, and the first order with them.
     pub(super) worst: (u64, Vec<usize>),
-    /// How many orders reserve more than the least.
+    /// Number of orders that reserve more than the least.
     pub(super) above: usize,
 }
 
-/// All orders that were tried.
+/// Result of the search.
 pub(super) struct Orders {
     pub(super) tried: usize,
     pub(super) possible: usize,
     pub(super) ranges: Vec<Range>,
 }
 
-/// Tries the orders of a multiset of batches (`counts` of each of `steps`); `None` when stopped.
+/// Tries the orders of a multiset of batches (`counts` of each of `steps`). `None` if stopped.
 pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>) -> Result<Option<Orders>> {
     let mut order: Vec<usize> = (0..steps.len()).flat_map(|which| std::iter::repeat_n(which, counts)).collect();
     let possible = orders(steps.len(), counts);
@@ -55,7 +55,7 @@ pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>
             for ((policy, range), seen) in ranges.iter_mut().zip(&mut seen) {
                 let mut opened = policy.open(&trace, &Machine::default(), &mut |_| {})?;
                 replay(&trace, &mut *opened.allocator, &mut Silent)?;
-                // The programs have no resets: the statistics know the peak of the whole run.
+                // The programs contain no resets, so that the statistics have the peak of the whole run.
                 let reserved = opened.allocator.stats().reserved_bytes.all.peak;
                 seen.push(reserved);
                 if reserved < range.best.0 {
@@ -77,25 +77,25 @@ pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>
     Ok(Some(Orders { tried, possible, ranges: ranges.into_iter().zip(seen).map(finish).collect() }))
 }
 
-/// How often the search will say how far it is.
+/// Number of progress reports of the search.
 pub(super) fn pieces(kinds: usize, counts: usize) -> usize {
     let possible = orders(kinds, counts);
     possible.div_ceil(possible.div_ceil(MAX_ORDERS).max(1)).div_ceil(STRETCH)
 }
 
-/// Orders of `counts` each of `kinds` kinds: (kinds·counts)! / counts!^kinds, at most `usize::MAX`.
+/// Number of orders of `counts` each of `kinds` kinds: (kinds·counts)! / counts!^kinds, at most `usize::MAX`.
 fn orders(kinds: usize, counts: usize) -> usize {
     let mut product: u128 = 1;
     for k in 0..kinds {
         for i in 1..=counts {
-            // Binomials: each product stays whole.
+            // A product of binomials: each division leaves a whole number.
             product = product.saturating_mul((k * counts + i) as u128) / i as u128;
         }
     }
     usize::try_from(product).unwrap_or(usize::MAX)
 }
 
-/// The next order in the dictionary's sense; `false` after the last.
+/// Moves to the next order lexicographically. Returns `false` after the last.
 fn next_permutation(order: &mut [usize]) -> bool {
     let Some(pivot) = order.windows(2).rposition(|pair| pair[0] < pair[1]) else { return false };
     let Some(swap) = order.iter().rposition(|&value| value > order[pivot]) else { return false };

@@ -1,4 +1,4 @@
-//! Named programs that fragment memory, some run on the device, some written down.
+//! Named programs that fragment memory: some run on the device, some are written as lists of operations.
 
 use lab_base::error::Result;
 use lab_traces::replay::{Operation, Settings, Trace};
@@ -14,19 +14,19 @@ const MIB: u64 = 1 << 20;
 /// A program that was run on the device.
 pub(super) struct Ran {
     pub(super) trace: Trace,
-    /// The most that the device reserved; `None` where its cache had to be given back.
+    /// Most bytes that the device reserved. `None` if its cache had to be given back.
     pub(super) reserved: Option<u64>,
 }
 
-/// What a training loop does with its batches.
+/// The batches of a training loop.
 pub(super) enum Loop {
-    /// One step each.
+    /// Trains one step with each batch.
     Train(Vec<usize>),
-    /// Training, one evaluation with another batch, training again.
+    /// Trains, evaluates once with another batch, and trains again.
     Evaluate { train: usize, steps: usize, evaluate: usize },
 }
 
-/// The named loops around a size of batch.
+/// Returns the named loops for a batch size.
 pub(super) fn loops(batch: usize) -> Vec<(&'static str, Loop)> {
     let quarter = batch.div_ceil(4);
     let last = (batch * 5).div_ceil(16);
@@ -60,11 +60,12 @@ pub(super) fn run(setup: &Setup<'_>, name: &str, what: &Loop) -> Result<Ran> {
             (0..*steps).try_for_each(|_| train(&mut session, *batch))?;
         }
     }
-    // A step's own peak starts with it; what was reserved in between stays, as nothing was given back.
+    // The peak of a step starts anew with the step. Memory that was reserved in between stays, because none was given
+    // back.
     Ok(Ran { trace: recorded(&device, name)?, reserved: undisturbed(&device).then_some(reserved) })
 }
 
-/// Writes programs down.
+/// Builds a program as a list of operations.
 #[derive(Default)]
 struct Script {
     operations: Vec<Operation>,
@@ -87,11 +88,11 @@ impl Script {
     }
 }
 
-/// Sizes of the staged weights: what comes in, and what is kept of it.
+/// Sizes of the staged weights: the buffer, and the part of it that is kept.
 pub(super) const STAGED_BYTES: (u64, u64) = (530 * MIB, 270 * MIB);
 
-/// Loading weights through a larger buffer, which goes before what is kept comes: each kept piece settles in the buffer's
-/// segment, and the next buffer finds too little room there.
+/// Loads weights through a larger buffer, which is freed before the kept piece is allocated. Each kept piece is placed in
+/// the buffer's segment, and leaves too little there for the next buffer.
 pub(super) fn staged_weights(weights: u64) -> Result<Trace> {
     let mut script = Script::default();
     for _ in 0..weights {
@@ -102,9 +103,9 @@ pub(super) fn staged_weights(weights: u64) -> Result<Trace> {
     script.trace("staged weights")
 }
 
-/// Training steps of a made-up transformer whose sequences have another length each time: `layers` layers of width 256 with 4 heads,
-/// 8 sequences a batch. Per layer it keeps the normalised input, query, key and value, the attention weights (∝ length²) and both halves of a
-/// feed-forward block; backward makes a gradient of each and frees both.
+/// Training steps of an invented transformer whose sequences have another length in each step: `layers` layers of width 256 with 4 heads, 8
+/// sequences a batch. A layer keeps the normalised input, query, key and value, the attention weights (∝ length²) and both halves of a
+/// feed-forward block. Backward makes a gradient of each and frees both.
 pub(super) fn variable_lengths(layers: u64, lengths: &[u64]) -> Result<Trace> {
     const WIDTH: u64 = 256;
     const SEQUENCES: u64 = 8;
@@ -112,7 +113,7 @@ pub(super) fn variable_lengths(layers: u64, lengths: &[u64]) -> Result<Trace> {
     let mut script = Script::default();
     let weights = [3 * WIDTH * WIDTH, WIDTH * WIDTH, 4 * WIDTH * WIDTH, 4 * WIDTH * WIDTH].map(|n| 4 * n);
     for _ in 0..layers {
-        // The weights and two states of each.
+        // The weights, and two optimizer states of each.
         for &bytes in weights.iter().flat_map(|bytes| [bytes; 3]) {
             script.take(bytes);
         }

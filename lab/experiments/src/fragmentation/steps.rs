@@ -1,7 +1,7 @@
-//! Training steps as pieces of programs, to be put together in any order.
+//! Training steps as pieces of programs that can be joined in any order.
 //!
-//! A step frees what the step before left in its variables (batch, result, loss, gradients), in the same order whatever
-//! the size of the batch: so one step of each size, recorded once, gives the program of every order of batches.
+//! A step frees the variables of the step before (batch, result, loss, gradients) in the same order, whatever the batch
+//! size. So one recorded step of each size gives the program of every order of batches.
 
 use lab_base::error::{Error, Result};
 use lab_traces::replay::{Operation, Settings, Trace};
@@ -13,22 +13,22 @@ use super::super::session::Session;
 /// One operation of a step.
 #[derive(Clone, Copy, Debug)]
 enum Local {
-    /// Allocates; the k-th of the step.
+    /// Makes the k-th allocation of the step.
     Take { bytes: u64 },
     /// Frees the k-th allocation of this step.
     Own(usize),
-    /// Frees the k-th of those that the step before left.
+    /// Frees the k-th allocation that the step before left.
     Carried(usize),
 }
 
-/// A step: what it does, and which of its allocations it leaves to the next one.
+/// A step: its operations, and the allocations that it leaves to the next step.
 #[derive(Clone, Debug)]
 struct Step {
     operations: Vec<Local>,
     left: Vec<usize>,
 }
 
-/// The steps with one size of batch: with everything that comes before it, and any other.
+/// Steps with one batch size: the first one, with everything that comes before it, and a later one.
 pub(super) struct Steps {
     pub(super) batch: usize,
     first: Step,
@@ -51,7 +51,7 @@ impl Steps {
         Self::split(batch, &whole, first.operations().len(), first.allocations())
     }
 
-    /// Cuts a recording into its first step (and before) and its second one.
+    /// Cuts a recording into the first step, with everything before it, and the second one.
     fn split(batch: usize, whole: &Trace, cut: usize, made: usize) -> Result<Self> {
         let (before, after) = whole.operations().split_at(cut);
         let freed_by = |operations: &[Operation]| -> Vec<usize> {
@@ -90,7 +90,7 @@ impl Steps {
     }
 }
 
-/// The program of an order of batches, each given as an index into `steps`.
+/// Returns the program of an order of batches. Each batch is an index into `steps`.
 pub(super) fn program(name: &str, steps: &[Steps], order: &[usize]) -> Result<Trace> {
     let mut operations: Vec<Operation> = Vec::new();
     let (mut carried, mut made): (Vec<u32>, u32) = (Vec::new(), 0);

@@ -1,4 +1,4 @@
-//! Programs that keep something, and some that only seem to.
+//! Programs that keep memory, and some that only seem to.
 
 use lab_analysis::predict::rounded;
 use lab_base::error::Result;
@@ -8,37 +8,37 @@ use memcore::{Device, NoGrad, Tensor};
 use crate::programs::{KeptActivations, kept_activations_watched};
 use crate::session::Session;
 
-/// What the program does in each step.
+/// Code that the program runs in each step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
-    /// The hidden activations go into a list.
+    /// The hidden activations are appended to a list.
     KeepsActivations,
-    /// The same, with the list cleared after each step.
+    /// As `KeepsActivations`, and the list is cleared after each step.
     ClearsActivations,
-    /// The loss goes into a list with its history, after backward.
+    /// The loss is appended to a list with its history, after backward.
     KeepsLoss,
-    /// The loss goes into a list and backward is never called.
+    /// The loss is appended to a list, and backward is never called.
     NeverBackward,
-    /// Backward keeps the graph; the next step's loss takes the variable.
+    /// Backward keeps the graph. The next step's loss replaces the variable.
     RetainsGraph,
-    /// Backward keeps the graph, and the loss goes into a list.
+    /// Backward keeps the graph, and the loss is appended to a list.
     RetainsGraphAndLoss,
     /// Gradients are never cleared.
     NeverZeroes,
-    /// The results of an evaluation go into a list.
+    /// The results of an evaluation are appended to a list.
     KeepsResults,
-    /// The same, without recording a graph.
+    /// As `KeepsResults`, without recording a graph.
     KeepsResultsNoGrad,
 }
 
-/// A program, who holds what it keeps, and what that is per step.
+/// A program, the holder of the memory that it keeps, and the bytes per step.
 pub(super) struct Case {
-    /// What it is called.
+    /// Name in tables and rows.
     pub(super) name: &'static str,
     pub(super) pattern: Pattern,
-    /// From the variable to the memory.
+    /// Chain of holders from the variable to the memory.
     pub(super) path: &'static str,
-    /// Tensors kept per step: what, and floats per example (0: one for the whole batch).
+    /// Tensors kept per step: name, and floats per example (0: one float for the whole batch).
     pub(super) keeps: &'static [(&'static str, usize)],
     /// Graph nodes kept per step.
     pub(super) nodes: u64,
@@ -108,8 +108,8 @@ pub(super) const CASES: &[Case] = &[
 ];
 
 impl Case {
-    /// What a step adds, from the sizes: each kept tensor rounded up to 512. `wide_loss`: PyTorch's squared error keeps a buffer of the
-    /// result's size. `None` where a tensor is above 1 MiB, so that the pool may add to it.
+    /// Predicts from the sizes how much a step adds: each kept tensor is rounded up to 512 bytes. With `wide_loss`, the squared error
+    /// keeps a buffer of the result's size, as PyTorch's does. `None` if a tensor is above 1 MiB, because the pool may add to it.
     pub(super) fn growth(&self, batch: usize, wide_loss: bool) -> Option<u64> {
         let bytes = |&(_, floats): &(&str, usize)| {
             let floats = if floats == 0 && wide_loss { batch } else { (batch * floats).max(1) };
@@ -119,7 +119,7 @@ impl Case {
         self.keeps.iter().map(bytes).sum()
     }
 
-    /// The same in words.
+    /// Writes the sum of [`growth`](Self::growth) as a formula.
     pub(super) fn formula(&self, wide_loss: bool) -> String {
         let term = |&(_, floats): &(&str, usize)| match floats {
             0 if !wide_loss => "r(4)".to_string(),
@@ -130,7 +130,7 @@ impl Case {
         if terms.is_empty() { "0".into() } else { terms.join(" + ") }
     }
 
-    /// Runs it; `watch` is told after each step, while everything is held, and ends it with `false`.
+    /// Runs the program. Calls `watch` after each step, while everything is held; `false` ends the program.
     pub(super) fn run(
         &self,
         device: &Device,

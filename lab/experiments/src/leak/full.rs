@@ -1,4 +1,4 @@
-//! A leak on a small device until memory runs out.
+//! A leak on a small device, until memory runs out.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::cases::{CASES, Pattern};
 use crate::{Measurement, Outcome, Setup};
 
 const BATCH: usize = 255;
-/// No device of at most 64 MiB holds more steps.
+/// More steps than a device of at most 64 MiB can hold.
 const MAX_STEPS: usize = 10_000;
 
-/// Fills a small dry device by keeping activations, until a step fails.
+/// Fills a small device that computes nothing, by keeping activations until a step fails.
 pub(super) fn fill(setup: &Setup<'_>, memory_mib: usize, outcome: &mut Outcome) -> Result<()> {
     let profile = (setup.open)()?.profile().clone();
     let workspaces = product_workspaces(&profile);

@@ -29,28 +29,28 @@ const CLAIMS: &[Claim] = &[
     Claim { text: "Gradients of the previous batch that are not cleared accumulate memory.", source: SOURCE },
 ];
 
-/// What a program did.
+/// Measurements of a program.
 struct Run {
     case: &'static Case,
-    /// Allocated after each step.
+    /// Bytes allocated after each step.
     allocated: Vec<u64>,
-    /// Graph nodes alive after each step.
+    /// Number of graph nodes alive after each step.
     nodes: Vec<u64>,
-    /// Nodes of the last moment: name and module, with how many there are and what they keep.
+    /// Nodes at the last moment, by name and module: their number and the bytes that they keep.
     holders: BTreeMap<(&'static str, String), Holder>,
     predicted: Option<u64>,
     formula: String,
-    /// What the watch says of it after the last step.
+    /// The leak that the watch reports after the last step.
     found: Option<forensics::Leak>,
 }
 
-/// Nodes of one name and module.
+/// Sums over the nodes of one name and module.
 #[derive(Default)]
 struct Holder {
     nodes: u64,
-    /// How many of them backward has released.
+    /// Number of nodes that backward has released.
     released: u64,
-    /// Role and bytes of each kind of saved value.
+    /// Bytes of saved values, by role.
     saved: BTreeMap<&'static str, u64>,
 }
 
@@ -140,13 +140,13 @@ fn holders_of(device: &Device) -> BTreeMap<(&'static str, String), Holder> {
 }
 
 impl Run {
-    /// What the last step added.
+    /// Bytes that the last step added.
     fn growth(&self) -> u64 {
         let n = self.allocated.len();
         self.allocated[n - 1].saturating_sub(self.allocated[n - 2])
     }
 
-    /// What all steps but the first two added.
+    /// Bytes that all steps except the first two added.
     fn total(&self) -> u64 {
         self.allocated[self.allocated.len() - 1].saturating_sub(self.allocated[1])
     }
@@ -237,7 +237,7 @@ fn said(run: &Run) -> Vec<Cell> {
     ]
 }
 
-/// Which programs grow, and by how much.
+/// States which programs grow, and by how much.
 fn answer(runs: &[Run]) -> ShortAnswer {
     let (growing, flat): (Vec<&Run>, Vec<&Run>) = runs.iter().partition(|run| run.total() > 0);
     let grows = growing.iter().map(|run| format!("{} (+{})", run.case.name, both(run.growth())));

@@ -1,4 +1,4 @@
-//! What others say about it.
+//! Claims that others make about splitting and dividing a network.
 
 use crate::Claim;
 

@@ -1,4 +1,4 @@
-//! `model-parallel`: what does splitting a network over devices save, and what dividing a step among them?
+//! `model-parallel`: how much memory does it save to split a network over devices, and to divide a step among them?
 
 mod claims;
 mod network;
@@ -24,7 +24,7 @@ pub(super) struct ModelParallel;
 
 const STEPS: u64 = 2;
 
-/// A way to do one and the same step.
+/// A way to run one and the same step.
 struct Way {
     name: &'static str,
     devices: usize,
@@ -35,11 +35,11 @@ struct Way {
 struct Trial {
     way: Way,
     stages: Vec<StageFigures>,
-    /// Losses of the steps and gradients of the last; empty on devices without values.
+    /// Losses of the steps and gradients of the last step. Empty on devices without values.
     values: Vec<f64>,
-    /// Whether all devices compute alike: one backend, one kind of processor.
+    /// True if all devices compute alike: one backend, and one kind of processor.
     of_one_kind: bool,
-    /// Whether no device had to give its cache back.
+    /// True if no device had to give its cache back.
     calm: bool,
 }
 
@@ -113,7 +113,8 @@ impl Experiment for ModelParallel {
     }
 }
 
-/// The same batch on one device and on several. Of those with equal micro-batches the one on a single device comes first.
+/// Returns the ways to run the same batch, on one device and on several. Among ways with equal micro-batches, the one on
+/// a single device comes first.
 fn ways(devices: usize, pieces: usize) -> Vec<Way> {
     let (gpipe, one) = (Schedule::Gpipe, Schedule::OneForwardOneBackward);
     let way = |name, devices, micro_batches, schedule| Way { name, devices, micro_batches, schedule };
@@ -147,10 +148,10 @@ fn attempt(setup: &Setup<'_>, way: Way, batch: usize) -> Result<Trial> {
     Ok(Trial { way, stages: pipeline::finish(trainer), values, of_one_kind, calm: devices.iter().all(undisturbed) })
 }
 
-/// What is predicted of one device, by quantity; only what the sizes of blocks do not disturb.
+/// Predicted figures of one device, by quantity. Contains only figures that the sizes of blocks do not disturb.
 type Forecast = Vec<(&'static str, u64)>;
 
-/// Each device's share, from the sizes of the layers alone.
+/// Predicts each device's share, from the sizes of the layers alone.
 fn forecast(way: &Way, batch: usize) -> Result<Vec<Forecast>> {
     let layer = |outputs: usize| [4 * (WIDTH * outputs) as u64, 4 * outputs as u64];
     let mut tensors = vec![layer(WIDTH); LAYERS];
@@ -163,8 +164,8 @@ fn forecast(way: &Way, batch: usize) -> Result<Vec<Forecast>> {
     let of_stage = |(stage, pieces): (usize, &std::ops::Range<usize>)| {
         let parameters: u64 = tensors[pieces.clone()].iter().flatten().map(|bytes| rounded(*bytes)).sum();
         let in_flight = way.schedule.in_flight(stage, way.devices, way.micro_batches) as u64;
-        // Each hidden layer keeps the result of its ReLU; a stage behind the first also what came in; the last one log-probabilities and the
-        // sum of the classes' weights.
+        // Each hidden layer keeps the result of its ReLU. A stage after the first also keeps its input. The last stage keeps
+        // log-probabilities and the sum of the class weights.
         let results = pieces.clone().filter(|piece| *piece < LAYERS).count() as u64 + u64::from(stage > 0);
         let of_loss = if stage == last { rounded((4 * micro * CLASSES) as u64) + rounded(4) } else { 0 };
         let crossings = u64::from(stage > 0) + u64::from(stage < last);
@@ -175,7 +176,7 @@ fn forecast(way: &Way, batch: usize) -> Result<Vec<Forecast>> {
             ("in_flight", in_flight),
             ("sent_bytes", STEPS * crossings * whole),
         ];
-        // Beyond 1 MiB a block may be larger than what was asked for.
+        // Above 1 MiB a block may be larger than the request.
         if hidden <= 1 << 20 {
             forecast.push(("activation_bytes", in_flight * (results * rounded(hidden) + of_loss)));
         }
@@ -184,7 +185,7 @@ fn forecast(way: &Way, batch: usize) -> Result<Vec<Forecast>> {
     Ok(stages.iter().enumerate().map(of_stage).collect())
 }
 
-/// One row per device, and one for the values of all.
+/// Returns one row per device, and one row for the values of all devices.
 fn measurements(trial: &Trial, predicted: &[Forecast], same: Option<&Trial>) -> Vec<Measurement> {
     let mut rows = Vec::new();
     for (stage, figures) in trial.stages.iter().enumerate() {
@@ -218,7 +219,7 @@ fn measurements(trial: &Trial, predicted: &[Forecast], same: Option<&Trial>) -> 
     rows
 }
 
-/// How many losses and gradients are not the same to the bit.
+/// Number of losses and gradients that differ in a bit.
 fn apart(a: &[f64], b: &[f64]) -> u64 {
     let different = a.iter().zip(b).filter(|(a, b)| a.to_bits() != b.to_bits()).count();
     (different + a.len().abs_diff(b.len())) as u64
@@ -262,7 +263,7 @@ impl Trial {
     }
 }
 
-/// The largest peak of any device, each way.
+/// States the largest peak of any device, for each way.
 fn answer(trials: &[Trial]) -> ShortAnswer {
     let Some(whole) = trials.first() else { return ShortAnswer::default() };
     let split = trials.iter().filter(|trial| trial.way.devices > 1);
@@ -318,7 +319,7 @@ fn judge(trials: &[Trial]) -> JudgedClaim {
     }
 }
 
-/// What became of the values.
+/// States whether the losses and gradients are the same.
 fn sameness(trials: &[Trial]) -> &'static str {
     let against = |trial: &Trial| {
         let first = trials.iter().find(|other| other.way.micro_batches == trial.way.micro_batches);

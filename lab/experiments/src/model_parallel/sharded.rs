@@ -1,4 +1,5 @@
-//! One step divided among ranks: what each stage of ZeRO leaves on a device, predicted from the sizes of the layers; and the paper's own figures.
+//! One step divided among ranks: the bytes that each stage of ZeRO leaves on a device, predicted from the sizes of the layers, and the paper's
+//! own figures.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -21,24 +22,24 @@ use super::claims::CLAIMS;
 use super::network::{CLASSES, LAYERS, WIDTH, network};
 use super::{JudgedClaim, Measurement, Setup, Verdict, in_bytes};
 
-/// Sizes of a decoder of 7.5 billion parameters. Each of its tensors fills whole blocks, so that nothing is rounded but shards.
+/// Sizes of a decoder of 7.5 billion parameters. Each of its tensors fills whole blocks, so that only shards are rounded.
 const TOKENS: usize = 30_493;
 const LENGTH: usize = 128;
 const HIDDEN: usize = 4096;
 const BLOCKS: usize = 36;
-/// Devices of the paper's row that it is compared with.
+/// Number of devices in the row of the paper that is compared.
 const RANKS: usize = 64;
 
-/// What was measured with one stage.
+/// Measurements of one stage.
 pub(super) struct Divided {
     name: String,
     settings: DataParallelSettings,
     ranks: Vec<RankFigures>,
-    /// Whether it is the network of the paper's size.
+    /// True if the network has the paper's size.
     large: bool,
 }
 
-/// Every stage, of the small network among `ranks` ranks and of the large one among the paper's number.
+/// Runs every stage: the small network among `ranks` ranks, and the large one among the paper's number.
 pub(super) fn trials(setup: &Setup<'_>, ranks: usize, batch: usize) -> Result<Vec<Divided>> {
     let small = network()?;
     let share = (batch / ranks).max(1);
@@ -83,13 +84,13 @@ fn divided(
     Ok(Divided { name, settings, ranks, large })
 }
 
-/// On paper, with blocks as large as what is asked for, rounded up.
+/// Opens a device that computes nothing and whose blocks are as large as the request, rounded up.
 fn exact() -> Device {
     let backend: Arc<dyn Backend> = Arc::new(Meta::default());
     Device::builder(backend.clone()).allocator(Box::new(Direct::new(backend))).build()
 }
 
-/// Sizes of a network's tensors, by piece, from its formula alone.
+/// Number of values of each tensor of a network, by piece, from its formula alone.
 fn sizes(large: bool) -> Vec<Vec<u64>> {
     if !large {
         let layer = |outputs: usize| vec![(WIDTH * outputs) as u64, outputs as u64];
@@ -103,7 +104,8 @@ fn sizes(large: bool) -> Vec<Vec<u64>> {
     [front].into_iter().chain(blocks).chain([vec![h, h, tokens * h]]).collect()
 }
 
-/// What is predicted of every rank, by quantity: 2 bytes for a parameter and a gradient, 4 for each of three states.
+/// Predicts the figures of every rank, by quantity: 2 bytes for a parameter and a gradient, 4 for each of three
+/// states.
 fn forecast(trial: &Divided) -> Vec<(&'static str, u64)> {
     let (stage, n) = (trial.settings.stage, trial.settings.ranks as u64);
     let pieces = sizes(trial.large);
@@ -130,7 +132,8 @@ fn forecast(trial: &Divided) -> Vec<(&'static str, u64)> {
         ("bucket_bytes", if stage.divides_states() { largest } else { 2 * all }),
     ];
     match stage {
-        // One bucket holds all of the small network; where the large one's are cut depends on which gradient comes first.
+        // One bucket holds all gradients of the small network. Where the large network's buckets are cut depends on which
+        // gradient comes first.
         Stage::Replicated if !trial.large => forecast.push(("sent_bytes", 2 * (n - 1) * 2 * all.div_ceil(n))),
         Stage::Replicated => {}
         Stage::OptimizerStates | Stage::Gradients => forecast.push(("sent_bytes", 2 * round)),
@@ -139,7 +142,7 @@ fn forecast(trial: &Divided) -> Vec<(&'static str, u64)> {
     forecast
 }
 
-/// One row per rank.
+/// Returns one row per rank.
 pub(super) fn measurements(trial: &Divided) -> Vec<Measurement> {
     let forecast = forecast(trial);
     let row = |rank: &RankFigures| {
@@ -176,14 +179,14 @@ impl Divided {
         self.first().map_or(0, |rank| rank.account.peak.allocated_bytes)
     }
 
-    /// By the paper's formula.
+    /// Bytes of the model states by the paper's formula.
     fn formula(&self) -> u64 {
         let parameters = self.first().map_or(0, |rank| rank.parameters);
         Accounting::MIXED_ADAM.model_states(parameters, self.settings.ranks as u64, self.settings.stage).total()
     }
 }
 
-/// What each stage leaves on a rank.
+/// Makes the table of what each stage leaves on a rank.
 pub(super) fn overview(trials: &[Divided]) -> Table {
     let row = |trial: &Divided| {
         let rank = trial.first();
@@ -202,7 +205,7 @@ pub(super) fn overview(trials: &[Divided]) -> Table {
     table(title, &columns, trials.iter().map(row).collect())
 }
 
-/// The paper's two statements.
+/// Judges the paper's two claims.
 pub(super) fn judge(trials: &[Divided]) -> [JudgedClaim; 2] {
     let large: Vec<&Divided> = trials.iter().filter(|trial| trial.large).collect();
     [states_claim(&large), sent_claim(&large)]
@@ -211,7 +214,7 @@ pub(super) fn judge(trials: &[Divided]) -> [JudgedClaim; 2] {
 fn states_claim(large: &[&Divided]) -> JudgedClaim {
     let paper = TABLE_1.iter().find(|(ranks, _)| *ranks == RANKS as u64).map(|(_, row)| *row).unwrap_or_default();
     let printed: Vec<f64> = large.iter().skip(1).map(|trial| printed(trial.states())).collect();
-    // Padding and rounding add to the formula; nothing takes off it.
+    // Padding and rounding add to the formula. Nothing makes it smaller.
     let near = large.iter().all(|trial| (trial.formula()..=trial.formula() + (1 << 20)).contains(&trial.states()));
     let beside = |trial: &Divided| bytes(trial.peak().saturating_sub(trial.states()));
     let rest: Vec<String> = large.iter().map(|trial| beside(trial)).collect();
@@ -239,7 +242,7 @@ fn states_claim(large: &[&Divided]) -> JudgedClaim {
     }
 }
 
-/// Numbers with commas between.
+/// Joins numbers with commas.
 fn listed(numbers: &[f64]) -> String {
     numbers.iter().map(f64::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -1,4 +1,4 @@
-//! Convolutions with filters of several sizes, in a picture that shrinks with them and in one that does not.
+//! Convolutions with filters of several sizes, with and without a padding that keeps the size of the picture.
 
 use lab_base::error::{Error, Result};
 use lab_base::figures::both as bytes;
@@ -11,10 +11,10 @@ use crate::session::Session;
 use crate::tables::{table, text};
 use crate::{Claim, JudgedClaim, Measurement, Setup, Verdict, in_bytes};
 
-/// Sides of a filter; odd, so that a padding can keep the picture's size.
+/// Sides of the filters. They are odd, so that a padding can keep the picture's size.
 pub(super) const SIDES: [usize; 3] = [1, 3, 5];
 
-/// The article's network with filters of one size, in one step of training.
+/// Figures of the article's network with filters of one size, in one training step.
 pub(super) struct Filters {
     side: usize,
     padded: bool,
@@ -23,7 +23,7 @@ pub(super) struct Filters {
     peak_bytes: u64,
 }
 
-/// Takes a step with filters of `side` × `side`; `padded`: with a border that keeps the picture's size.
+/// Takes a step with filters of `side` × `side`. If `padded`, a border keeps the picture's size.
 pub(super) fn attempt(setup: &Setup<'_>, side: usize, padded: bool) -> Result<Filters> {
     let padding = if padded { side / 2 } else { 0 };
     let layer = |kind: &str, keys: &str| format!("[[layer]]\ntype = \"{kind}\"\n{keys}\n");
@@ -80,7 +80,7 @@ pub(super) fn shown(all: &[Filters]) -> Table {
     )
 }
 
-/// Smaller filters against larger ones, with and without a padding that keeps the picture.
+/// Compares smaller filters with larger ones, with and without a padding that keeps the picture's size.
 pub(super) fn judge(claim: Claim, all: &[Filters]) -> JudgedClaim {
     let with = |padded: bool| all.iter().filter(move |f| f.padded == padded);
     let falls = |padded: bool| {

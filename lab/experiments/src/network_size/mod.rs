@@ -1,4 +1,4 @@
-//! `network-size`: what does a wider network, and what does a larger batch cost?
+//! `network-size`: what does a wider network cost, and what does a larger batch cost?
 
 mod filters;
 mod shares;
@@ -39,14 +39,14 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// The article's networks: filters of the convolution.
+/// The article's networks: name, and number of filters of the convolution.
 const NETWORKS: [(&str, usize); 2] = [("small-network", 16), ("larger-conv", 64)];
 
-/// Side of a picture after the convolution, outputs of the linear layer.
+/// Side of a picture after the convolution. Below it, the outputs of the linear layer.
 const SIDE: usize = 30;
 const OUTPUTS: usize = 128;
 
-/// One network with one batch.
+/// Figures of one network with one batch.
 struct Trial {
     name: &'static str,
     filters: usize,
@@ -54,9 +54,9 @@ struct Trial {
     parameters: u64,
     model_bytes: u64,
     step: StepRecord,
-    /// What products and convolutions made of the peak.
+    /// Share of the peak that products and convolutions made.
     products: Share,
-    /// Whether the rules of its blocks are known.
+    /// True if the rules of its blocks are known.
     predictable: bool,
 }
 
@@ -128,7 +128,7 @@ impl Experiment for NetworkSize {
 }
 
 fn attempt(setup: &Setup<'_>, predictable: bool, name: &'static str, filters: usize, batch: usize) -> Result<Trial> {
-    // What the program asks for, before it is rounded, is in the history alone.
+    // Only the history has the requested sizes, before rounding.
     let device = (setup.open)()?;
     device.set_history(true);
     let mut session = Session::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
@@ -149,38 +149,39 @@ fn attempt(setup: &Setup<'_>, predictable: bool, name: &'static str, filters: us
 }
 
 impl Trial {
-    /// What the graph holds when the loss is there.
+    /// Bytes of activations when the loss exists.
     fn activation_bytes(&self) -> u64 {
         self.step.moments[3].by_category[Category::Activation as usize]
     }
 
-    /// The same as the program asked for it. Rounding of blocks is the allocator's matter, not the network's: no verdict rests on it.
+    /// Bytes of activations as the program requested them. Rounding belongs to the allocator, not to the network: no verdict rests on
+    /// it.
     fn requested_activation_bytes(&self) -> u64 {
         self.step.moments[3].requested.map_or(0, |bytes| bytes[Category::Activation as usize])
     }
 
-    /// Activations when the loss is there, of all that was asked for but libraries' workspaces.
+    /// Share of activations when the loss exists, in all requested bytes except libraries' workspaces.
     fn kept(&self) -> Share {
         let asked = self.step.moments[3].requested.unwrap_or_default();
         let whole = asked.iter().sum::<u64>() - asked[Category::Workspace as usize];
         Share { part: asked[Category::Activation as usize], whole }
     }
 
-    /// `3·3·3·F + F` and `900·F·128 + 128` values.
+    /// Number of parameters: `3·3·3·F + F` and `900·F·128 + 128`.
     fn counted(&self) -> u64 {
         let f = self.filters as u64;
         28 * f + (SIDE * SIDE * OUTPUTS) as u64 * f + OUTPUTS as u64
     }
 
-    /// The result of the ReLU, and the network's result, which the loss keeps.
+    /// Bytes of the ReLU's result, and of the network's result, which the loss keeps.
     fn kept_bytes(&self) -> [u64; 2] {
         [4 * self.batch * self.filters * SIDE * SIDE, 4 * self.batch * OUTPUTS].map(|n| n as u64)
     }
 
-    /// The same in blocks.
+    /// Predicted bytes of the activations' blocks.
     fn foreseen_activation_bytes(&self) -> Option<u64> {
         let kept = self.kept_bytes();
-        // Beyond 1 MiB a block may be larger than what was asked for.
+        // Above 1 MiB a block may be larger than the request.
         (self.predictable && kept[0] <= 1 << 20).then(|| kept.into_iter().map(rounded).sum())
     }
 
@@ -217,7 +218,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("Parameters, what the graph keeps, and the peak of a step", &columns, trials.iter().map(row).collect())
 }
 
-/// The same network wider, and with a larger batch.
+/// Compares the same network wider, and with a larger batch.
 fn answer(trials: &[Trial], batches: usize) -> ShortAnswer {
     let (first, last, wide) = (&trials[0], &trials[batches - 1], &trials[batches]);
     let beside = |from: &Trial, to: &Trial| {
@@ -246,7 +247,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
     let (first, last) = (&small[0], &small[batches - 1]);
     let same_model = [small, large].iter().all(|of| of.iter().all(|t| t.model_bytes == of[0].model_bytes));
     let grown = |of: fn(&Trial) -> u64| of(last) as f64 / of(first).max(1) as f64;
-    // In whole numbers: what a batch asks for, times the other batch, is the same both ways.
+    // Compares in whole numbers: the bytes of one batch, times the other batch size, are the same both ways.
     let per = |t: &Trial, other: &Trial| u128::from(t.requested_activation_bytes()) * other.batch as u128;
     let linear = per(last, first) == per(first, last);
     let wider = large[0].requested_activation_bytes() > small[0].requested_activation_bytes();

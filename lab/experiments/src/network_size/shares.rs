@@ -1,4 +1,4 @@
-//! Whose the memory of a step is: activations against the rest, products and convolutions against the rest.
+//! Shares of a step's memory: activations against the rest, products and convolutions against the rest.
 
 use lab_base::figures::both as bytes;
 use memcore::Device;
@@ -9,7 +9,7 @@ use crate::{Claim, JudgedClaim, Verdict};
 /// Modules whose operator is a product of matrices or a convolution.
 const PRODUCTS: [&str; 2] = ["conv", "fc"];
 
-/// A part of something, in bytes.
+/// A part and its whole, in bytes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Share {
     pub(super) part: u64,
@@ -30,7 +30,8 @@ impl Share {
     }
 }
 
-/// What was made in convolutions and linear layers, of what there is at a peak; libraries' workspaces are in neither.
+/// Share of bytes that convolutions and linear layers made, at a peak. Libraries' workspaces are in neither part nor
+/// whole.
 pub(super) fn of_products(device: &Device, peak: &PeakComposition) -> Share {
     let without = |bytes: &[u64]| -> u64 { bytes.iter().sum::<u64>() - bytes[Category::Workspace as usize] };
     let part = device.with_ledger(|ledger| {
@@ -41,7 +42,7 @@ pub(super) fn of_products(device: &Device, peak: &PeakComposition) -> Share {
     Share { part, whole: without(&peak.by_category[..]) }
 }
 
-/// A share that the claim says is most, of each of these networks with each batch.
+/// Judges a claim that a share is more than half, for each of these networks with each batch.
 pub(super) fn judge(claim: Claim, what: &str, shares: &[(String, Share)], number: String) -> JudgedClaim {
     let most = shares.iter().filter(|(_, share)| share.most()).count();
     let verdict = match most {

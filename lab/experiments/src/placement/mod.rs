@@ -1,4 +1,4 @@
-//! `placement`: what do data and tables on the host cost?
+//! `placement`: what does it cost to keep data and tables on the host?
 
 mod program;
 
@@ -31,19 +31,19 @@ const CLAIMS: &[Claim] = &[
     },
 ];
 
-/// Steps before the one that is measured.
+/// Steps before the measured one.
 const WARM: usize = 2;
 
-/// One arrangement, measured.
+/// Measurements of one arrangement.
 struct Trial {
     arrangement: Arrangement,
-    /// Before the first step, without the parameters.
+    /// Bytes copied before the first step, parameters not counted.
     before: Traffic,
     step: Traffic,
     held: CategoryBytes,
-    /// The most during a step, libraries' workspaces not counted.
+    /// The peak of a step, libraries' workspaces not counted.
     peak_bytes: u64,
-    /// Of whole steps, in turns with those of the other arrangements.
+    /// Times of whole steps, taken in turns with the other arrangements.
     times: Times,
     loss: Option<f64>,
     computes: bool,
@@ -104,7 +104,7 @@ impl Experiment for Placement {
     }
 }
 
-/// Takes a step of each in turn, several times; then asks for their losses.
+/// Times one step of each program in turn, several times. Then reads their losses.
 fn time(programs: &mut [Program], trials: &mut [Trial]) -> Result<()> {
     if trials.iter().any(|trial| !trial.computes) {
         return Ok(());
@@ -155,7 +155,7 @@ impl Trial {
         m.predict("uploaded_before_bytes", before.up);
         m.measure("uploaded_per_step_bytes", self.step.up);
         m.predict("uploaded_per_step_bytes", step.up);
-        // Without values no gradient can be read.
+        // A device without values cannot give gradients back.
         if self.computes || step.down == 0 {
             m.measure("downloaded_per_step_bytes", self.step.down);
             m.predict("downloaded_per_step_bytes", step.down);
@@ -182,7 +182,7 @@ impl Trial {
     }
 }
 
-/// What the device holds after a step, each tensor rounded up to 512 bytes.
+/// Predicts the bytes that the device holds after a step; each tensor is rounded up to 512 bytes.
 fn foreseen(arrangement: Arrangement, sizes: Sizes, category: Category) -> u64 {
     let on_host = arrangement == Arrangement::TableOnHost;
     let rows = rounded(sizes.rows_bytes());
@@ -216,7 +216,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("Bytes over the bus, memory and time", &columns, trials.iter().map(row).collect())
 }
 
-/// What a page-locked source would mean on this backend.
+/// States what a page-locked source would change on this backend.
 fn pinning(backend: &dyn Backend) -> String {
     let here = backend.how_it_copies().map(|here| format!(": {here}")).unwrap_or_default();
     format!(
@@ -225,7 +225,7 @@ fn pinning(backend: &dyn Backend) -> String {
     )
 }
 
-/// Bytes over the bus and the peak, of data and of a table on the host.
+/// States the bytes over the bus and the peak, with data and with a table on the host.
 fn answer(trials: &[Trial], sizes: Sizes) -> ShortAnswer {
     let [resident, copied, _, on_host] = trials else { return ShortAnswer::default() };
     ShortAnswer::new(
@@ -260,7 +260,7 @@ fn judge(trials: &[Trial], sizes: Sizes) -> Vec<JudgedClaim> {
     let first = JudgedClaim {
         lead: "",
         claim: CLAIMS[0],
-        // Swapping would write device memory back to the host, or make the device hold more than it needs.
+        // Swapping would write device memory back to the host, or the device would hold more than it needs.
         verdict: if less && copied.step.down == 0 { Verdict::Fails } else { Verdict::Holds },
         number: in_bytes([("up per step", copied.step.up)]),
         condition: format!(

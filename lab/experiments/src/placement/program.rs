@@ -1,4 +1,4 @@
-//! A table of embeddings and a linear layer, trained with data and table in different places.
+//! Trains a table of embeddings and a linear layer, with data and table in different places.
 
 use lab_base::error::{Error, Result};
 use lab_training::data::SplitMix64;
@@ -14,16 +14,16 @@ const WIDTH: usize = 64;
 const CLASSES: usize = 32;
 const LR: f32 = 0.1;
 
-/// Where data and table are.
+/// Places of data and table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Arrangement {
-    /// The whole data set is copied once; a step takes a view of it.
+    /// The whole data set is copied once. A step takes a view of it.
     DataOnDevice,
-    /// A step copies its batch from memory made for it.
+    /// A step copies its batch from memory that is made for it.
     DataOnHost,
     /// A step copies its batch from one buffer that is kept.
     KeptBuffer,
-    /// The rows of the batch's tokens are gathered on the host and copied; their gradients come back.
+    /// The rows of the batch's tokens are gathered on the host and copied. Their gradients are copied back.
     TableOnHost,
 }
 
@@ -40,13 +40,13 @@ impl Arrangement {
         }
     }
 
-    /// What is moved before the first step.
+    /// Bytes that are copied before the first step.
     pub(super) fn before(self, sizes: Sizes) -> Traffic {
         let up = if self == Self::DataOnDevice { 2 * sizes.batches as u64 * sizes.indices_bytes() } else { 0 };
         Traffic { up, down: 0 }
     }
 
-    /// What a step moves.
+    /// Bytes that a step copies.
     pub(super) fn per_step(self, sizes: Sizes) -> Traffic {
         match self {
             Self::DataOnDevice => Traffic { up: 0, down: 0 },
@@ -56,7 +56,7 @@ impl Arrangement {
     }
 }
 
-/// How much there is of everything.
+/// Sizes of the batch, the table and the data set.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
     /// Examples per step.
@@ -68,17 +68,17 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Tokens of a batch.
+    /// Number of tokens in a batch.
     pub(super) fn tokens(self) -> usize {
         self.batch * LENGTH
     }
 
-    /// A batch's tokens, or its targets.
+    /// Bytes of a batch's tokens, or of its targets.
     pub(super) fn indices_bytes(self) -> u64 {
         8 * self.tokens() as u64
     }
 
-    /// A row of the table for each token of a batch.
+    /// Bytes of the table rows for a batch: one row per token.
     pub(super) fn rows_bytes(self) -> u64 {
         4 * (self.tokens() * WIDTH) as u64
     }
@@ -87,18 +87,18 @@ impl Sizes {
         4 * (self.vocabulary * WIDTH) as u64
     }
 
-    /// Weight and bias of the linear layer.
+    /// Bytes of weight and bias of the linear layer.
     pub(super) fn head_bytes(self) -> [u64; 2] {
         [4 * (CLASSES * WIDTH) as u64, 4 * CLASSES as u64]
     }
 
-    /// The largest tensor.
+    /// Bytes of the largest tensor.
     pub(super) fn largest_bytes(self) -> u64 {
         self.table_bytes().max(self.rows_bytes()).max(self.batches as u64 * self.indices_bytes())
     }
 }
 
-/// Bytes to and from the device.
+/// Bytes copied to and from the device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Traffic {
     pub(super) up: u64,
@@ -106,13 +106,13 @@ pub(super) struct Traffic {
 }
 
 impl Traffic {
-    /// Of a device until now.
+    /// Bytes copied by a device until now.
     pub(super) fn of(device: &Device) -> Self {
         let counters = device.counters();
         Self { up: counters.uploaded_bytes, down: counters.downloaded_bytes }
     }
 
-    /// Of these, what came after `start`.
+    /// Bytes copied after `start`.
     pub(super) fn since(self, start: Self) -> Self {
         Self { up: self.up - start.up, down: self.down - start.down }
     }
@@ -123,17 +123,17 @@ pub(super) struct Program {
     device: Device,
     arrangement: Arrangement,
     sizes: Sizes,
-    /// The data set on the host: tokens and their classes.
+    /// Tokens of the data set on the host. Below them, their classes.
     tokens: Vec<i64>,
     targets: Vec<i64>,
-    /// The buffer that is kept: a batch's tokens and targets.
+    /// The kept buffer: tokens and targets of a batch.
     buffer: (Vec<i64>, Vec<i64>),
-    /// The same on the device.
+    /// The data set on the device: tokens and targets.
     resident: Option<(Tensor, Tensor)>,
     table: Table,
     head: Linear,
     optimizer: Sgd,
-    /// What a script's variables hold until the next step.
+    /// Batch that a script's variables hold until the next step.
     held: Option<(Tensor, Tensor)>,
     loss: Option<Tensor>,
 }
@@ -144,7 +144,7 @@ enum Table {
 }
 
 impl Program {
-    /// Makes data and parameters; equal seeds give equal values in every arrangement.
+    /// Makes data and parameters. Equal seeds give equal values in every arrangement.
     pub(crate) fn new(device: &Device, arrangement: Arrangement, sizes: Sizes, seed: u64) -> Result<Self> {
         let mut generator = SplitMix64::new(seed);
         let n = sizes.batches * sizes.tokens();
@@ -183,7 +183,7 @@ impl Program {
         })
     }
 
-    /// What happens once, before the steps.
+    /// Copies the data set to the device once, before the steps, if the arrangement says so.
     pub(super) fn prepare(&mut self) -> Result<()> {
         if self.arrangement == Arrangement::DataOnDevice {
             let dims = [self.sizes.batches * self.sizes.tokens()];
@@ -198,13 +198,13 @@ impl Program {
         Ok(Tensor::from_array(array))
     }
 
-    /// The range of the data set that step `number` takes.
+    /// Returns the range of the data set for step `number`.
     fn range(&self, number: usize) -> std::ops::Range<usize> {
         let start = number % self.sizes.batches * self.sizes.tokens();
         start..start + self.sizes.tokens()
     }
 
-    /// A training step.
+    /// Takes a training step.
     pub(super) fn step(&mut self, number: usize) -> Result<()> {
         self.held = Some(self.batch(number)?);
         let Some((inputs, targets)) = &self.held else { return Ok(()) };
@@ -229,7 +229,7 @@ impl Program {
         Ok(())
     }
 
-    /// Tokens (or their rows of the table, as a leaf) and targets on the device.
+    /// Returns the tokens (or their table rows, as a leaf) and targets on the device.
     fn batch(&mut self, number: usize) -> Result<(Tensor, Tensor)> {
         let (range, n) = (self.range(number), self.sizes.tokens());
         if let Some((tokens, targets)) = &self.resident {
@@ -254,7 +254,7 @@ impl Program {
         Ok((self.upload(&[n], &tokens)?, self.upload(&[n], &targets)?))
     }
 
-    /// Waits until the device has done everything.
+    /// Waits until the device has finished all work.
     pub(super) fn synchronize(&self) -> Result<()> {
         Ok(self.device.synchronize()?)
     }
@@ -274,7 +274,7 @@ fn row(table: &[f32], token: i64) -> &[f32] {
     &table[start..start + WIDTH]
 }
 
-/// The optimizer's step for the rows of a table on the host; a row that occurs several times takes each of its gradients.
+/// Updates the rows of a table on the host. A row that occurs several times takes each of its gradients.
 fn descend(table: &mut [f32], tokens: &[i64], gradients: &[f32]) {
     for (&token, gradient) in tokens.iter().zip(gradients.chunks_exact(WIDTH)) {
         let start = token as usize * WIDTH;

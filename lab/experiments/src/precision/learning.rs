@@ -1,4 +1,4 @@
-//! What becomes of training in each precision: a small network on real digits, the same batches in the same order.
+//! Training in each precision: a small network on real digits, with the same batches in the same order.
 
 use std::sync::Arc;
 
@@ -24,11 +24,11 @@ const LR: f64 = 1e-3;
 pub(super) struct Lesson {
     pub(super) name: &'static str,
     pub(super) precision: Precision,
-    /// Autocast to float16 comes with a loss scaler; whether it is used.
+    /// Under autocast to float16, which comes with a loss scaler: true if the scaler is used.
     pub(super) scaler: bool,
-    /// What Adam adds to its denominators.
+    /// The ε that Adam adds to its denominators.
     pub(super) eps: f64,
-    /// The loss is divided by it before backward.
+    /// Divisor of the loss before backward.
     pub(super) divisor: f64,
 }
 
@@ -36,15 +36,15 @@ const fn lesson(name: &'static str, precision: Precision) -> Lesson {
     Lesson { name, precision, scaler: true, eps: 1e-8, divisor: 1.0 }
 }
 
-/// What the loss is divided by where gradients are to be small: as a mean over a batch of a million tokens does.
+/// Divisor that makes gradients small, as a mean over a batch of a million tokens does.
 const MANY: f64 = 1_048_576.0;
 
 const fn divided(name: &'static str, precision: Precision, scaler: bool) -> Lesson {
-    // Adam does not see the size of gradients, so long as the number beside them is smaller still.
+    // Adam's update does not depend on the size of the gradients, as long as ε is smaller still.
     Lesson { name, precision, scaler, eps: 1e-14, divisor: MANY }
 }
 
-/// As they come, in five precisions; then with care; then with small gradients.
+/// Five precisions with the usual settings; autocast without its scaler; float16 with a larger ε; three with small gradients.
 pub(super) const LESSONS: [Lesson; 10] = [
     lesson("fp32", Precision::Fp32),
     lesson("autocast-fp16", Precision::AutocastFp16),
@@ -58,12 +58,12 @@ pub(super) const LESSONS: [Lesson; 10] = [
     divided("autocast-fp16, small, scaler", Precision::AutocastFp16, true),
 ];
 
-/// What training gave.
+/// Results of training.
 pub(super) struct Learnt {
     pub(super) lesson: Lesson,
-    /// Of each step, before it was divided.
+    /// Loss of each step, before the division.
     pub(super) losses: Vec<f64>,
-    /// Gradient values of the first step that are zero, of how many.
+    /// Number of gradient values of the first step that are zero, and of all.
     pub(super) zeros: (u64, u64),
     pub(super) accuracy: Option<Accuracy>,
 }
@@ -117,12 +117,12 @@ fn zero_gradients(session: &Session) -> Result<(u64, u64)> {
 }
 
 impl Learnt {
-    /// Steps before the first loss that is not a number.
+    /// Number of steps before the first loss that is not finite.
     pub(super) fn finite_steps(&self) -> usize {
         self.losses.iter().take_while(|loss| loss.is_finite()).count()
     }
 
-    /// The mean of the last steps' losses: batches differ.
+    /// Mean of the losses of the last ten steps, because batches differ.
     pub(super) fn last_loss(&self) -> f64 {
         let last = &self.losses[self.losses.len().saturating_sub(10)..];
         last.iter().sum::<f64>() / last.len().max(1) as f64
@@ -133,7 +133,7 @@ impl Learnt {
     }
 }
 
-/// A lesson, and what came of it where there are values.
+/// Returns the row of a lesson, with its results on a device that has values.
 pub(super) fn measurement(lesson: &Lesson, learnt: Option<&Learnt>) -> Measurement {
     let mut m = Measurement::of([
         ("training", lesson.name.into()),
@@ -159,7 +159,7 @@ pub(super) fn measurement(lesson: &Lesson, learnt: Option<&Learnt>) -> Measureme
     m
 }
 
-/// The losses at some of the steps.
+/// Makes a table of the losses at some of the steps.
 pub(super) fn curves(title: &str, learnt: &[&Learnt]) -> Table {
     let steps = learnt.first().map_or(0, |first| first.losses.len());
     let shown = (0..steps).filter(|step| step.is_multiple_of(steps.div_ceil(8).max(1)) || step + 1 == steps);
@@ -173,7 +173,7 @@ pub(super) fn curves(title: &str, learnt: &[&Learnt]) -> Table {
     table(title, &columns, shown.map(row).collect())
 }
 
-/// What all of them came to.
+/// Makes a table with the results of all lessons.
 pub(super) fn summary(learnt: &[Learnt]) -> Table {
     let row = |l: &Learnt| {
         vec![

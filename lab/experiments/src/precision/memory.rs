@@ -1,4 +1,5 @@
-//! What training takes in each precision: one network with many parameters and few examples, one with few parameters and many examples.
+//! Memory that training takes in each precision: one network with many parameters and few examples, one with few parameters and many
+//! examples.
 
 use lab_analysis::predict::rounded;
 use lab_base::error::Result;
@@ -12,25 +13,25 @@ use super::super::{Measurement, Setup, tables::text};
 
 const LAYERS: usize = 4;
 const CLASSES: usize = 10;
-/// Beyond, a block may be larger than what was asked for.
+/// Above 1 MiB, a block may be larger than the request.
 const MIB: u64 = 1 << 20;
 
-/// As wide as its hidden layers are its examples.
+/// Sizes of a network. Its examples have as many values as its hidden layers have neurons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Sizes {
     pub(super) width: usize,
     pub(super) batch: usize,
 }
 
-/// The second step of a network's training in one precision.
+/// Figures of the second step of a network's training, in one precision.
 pub(super) struct Weighed {
     pub(super) precision: Precision,
     pub(super) sizes: Sizes,
-    /// Kept by the graph, when the loss is there.
+    /// Bytes that the graph keeps when the loss exists.
     pub(super) activation_bytes: u64,
     pub(super) after: CategoryBytes,
     pub(super) peak_bytes: u64,
-    /// Of the libraries, which take the same in every precision.
+    /// Workspaces of the libraries, the same in every precision.
     pub(super) workspace_bytes: u64,
     /// Number of values of each parameter, in the order of their creation: weight, bias, weight …
     parameters: Vec<u64>,
@@ -64,27 +65,28 @@ impl Weighed {
         }
     }
 
-    /// The peak without what the libraries take.
+    /// The peak without the libraries' workspaces.
     pub(super) fn own_peak(&self) -> u64 {
         self.peak_bytes - self.workspace_bytes
     }
 
-    /// Bytes of a category, from the sizes of the layers.
+    /// Predicts the bytes of a category, from the sizes of the layers.
     fn foreseen(&self, category: Category) -> u64 {
         let element = self.precision.dtype().size();
         let (batch, width) = (self.sizes.batch as u64, self.sizes.width as u64);
         let all: u64 = self.parameters.iter().map(|n| rounded(element * n)).sum();
         match category {
             Category::Parameter | Category::Gradient => all,
-            // Two moments; the loss scaler's scale and its count of steps.
+            // Two moments, and the loss scaler's scale and step count.
             Category::OptimizerState => 2 * all + if self.precision.scales_loss() { 2 * rounded(4) } else { 0 },
             Category::Input => rounded(element * batch * width) + rounded(8 * batch),
             _ => self.foreseen_activations(element, batch, width),
         }
     }
 
-    /// The results of the ReLUs; log-probabilities and the sum of the classes' weights. Under autocast also the input in the lower type, and every
-    /// weight in it whose layer hands a gradient on: all but the first. Log-probabilities are there twice, since the loss wants them in float32.
+    /// Predicts the activations: results of the ReLUs, log-probabilities and the sum of the class weights. Under autocast also the input in the
+    /// lower type, and the weights in it of all layers that pass a gradient on: all except the first. Log-probabilities exist twice, because the
+    /// loss needs them in float32.
     fn foreseen_activations(&self, element: u64, batch: u64, width: u64) -> u64 {
         let log_probs = |element: u64| rounded(element * batch * CLASSES as u64);
         let hidden = |element: u64| LAYERS as u64 * rounded(element * batch * width);

@@ -1,4 +1,4 @@
-//! `precision`: does 16-bit halve memory, and what does it do to training?
+//! `precision`: does 16-bit halve memory, and how does it affect training?
 
 mod learning;
 mod memory;
@@ -40,7 +40,7 @@ const CLAIMS: &[Claim] = &[
 const PRECISIONS: [Precision; 5] =
     [Precision::Fp32, Precision::AutocastFp16, Precision::AutocastBf16, Precision::Fp16, Precision::Bf16];
 
-/// Many parameters and few examples; few parameters and many examples.
+/// Two sizes: many parameters with few examples, and few parameters with many examples.
 const SIZES: [Sizes; 2] = [Sizes { width: 256, batch: 32 }, Sizes { width: 64, batch: 4096 }];
 
 impl Experiment for PrecisionChoice {
@@ -90,7 +90,7 @@ impl Experiment for PrecisionChoice {
     }
 }
 
-/// Empty on a device that computes nothing.
+/// Trains all lessons. Empty on a device that computes nothing.
 fn lessons(setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>, outcome: &mut Outcome) -> Result<Vec<Learnt>> {
     let digits = data::digits().map_err(|error| Error::usage("digits", error.to_string()))?;
     let digits = Arc::new(digits);
@@ -118,12 +118,12 @@ fn lessons(setup: &Setup<'_>, steps: usize, progress: &mut Progress<'_>, outcome
     Ok(all)
 }
 
-/// The same precision with the other sizes.
+/// Returns the figures of a precision with the sizes at `place`.
 fn of(weighed: &[Weighed], place: usize, precision: Precision) -> Option<&Weighed> {
     weighed.iter().filter(|w| w.precision == precision).nth(place)
 }
 
-/// What is held in each type, and whether it trains.
+/// States the bytes held in each type, and whether training works.
 fn answer(weighed: &[Weighed], learnt: &[Learnt]) -> ShortAnswer {
     let at = |precision| of(weighed, 1, precision);
     let (Some(full), Some(autocast), Some(half)) =
@@ -163,7 +163,7 @@ fn judge(weighed: &[Weighed], learnt: &[Learnt]) -> Vec<JudgedClaim> {
     vec![halves(large), nearly_halves(large, many), comparable(large, trained), underflow(trained)]
 }
 
-/// In float32, under autocast to float16, in float16.
+/// Figures in float32, under autocast to float16, and in float16.
 type Three<'a> = (&'a Weighed, &'a Weighed, &'a Weighed);
 
 fn halves((full, autocast, half): Three<'_>) -> JudgedClaim {

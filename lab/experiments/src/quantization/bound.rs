@@ -1,14 +1,14 @@
-//! How far an output may be off, from the weights alone.
+//! Bound on the error of an output, from the weights alone.
 
 use super::subject::HostLayer;
 
-/// What float32 sums of a few hundred terms may be off besides, relatively and absolutely.
+/// Additional error of float32 sums of a few hundred terms: relative and absolute.
 const ROUNDING: (f64, f64) = (1e-3, 1e-4);
 
-/// How many outputs differ by more than half a step in each weight can explain; `None` without values.
+/// Number of outputs that differ by more than half a step in each weight can explain. `None` without values.
 ///
-/// A weight in int8 is off by at most half a step, `s/2` with `s = max|row|/127`. With an error `e` of what arrives, an output is off by at
-/// most `Σ (|w| + s/2)·e + |a|·s/2` over what arrives (`a`); a ReLU makes no error larger.
+/// A weight in int8 is off by at most half a step, `s/2` with `s = max|row|/127`. If the inputs `a` have errors `e`, an output is off by at
+/// most `Σ (|w| + s/2)·e + |a|·s/2` over the inputs. A ReLU makes no error larger.
 pub(super) fn beyond(layers: &[HostLayer], inputs: &[f32], float: &[f32], int8: &[f32]) -> Option<u64> {
     let features = layers.first()?.inputs;
     if float.is_empty() || int8.len() != float.len() {

@@ -1,4 +1,4 @@
-//! The forms that weights have in inference, and what each takes.
+//! Forms of weights in inference, and the memory of each.
 
 use std::time::Instant;
 
@@ -13,35 +13,35 @@ use crate::Setup;
 use crate::session::undisturbed;
 use crate::timing::{ROUNDS, Times};
 
-/// How weights are held.
+/// Form in which weights are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     /// As trained.
     Float32,
-    /// In int8, and made floats inside the product.
+    /// In int8, converted to floats inside the product.
     Int8,
-    /// In int8, and made a matrix of floats before each product.
+    /// In int8, converted to a matrix of floats before each product.
     Int8Ahead,
 }
 
-/// One form, measured.
+/// Measurements of one form.
 pub(super) struct Trial {
     pub(super) form: Form,
-    /// Weights, scales and biases.
+    /// Bytes of weights, scales and biases.
     pub(super) weights_bytes: u64,
-    /// The most while the weights came to be so.
+    /// Peak while the weights were converted to this form.
     pub(super) conversion_peak_bytes: u64,
-    /// The most in a forward pass, libraries' workspaces not counted.
+    /// Peak of a forward pass, libraries' workspaces not counted.
     pub(super) inference_peak_bytes: u64,
-    /// The same from the sizes alone.
+    /// Predictions from the sizes alone.
     pub(super) foreseen: Option<Foreseen>,
-    /// `[examples, classes]`; empty where there are no values.
+    /// `[examples, classes]`. Empty on a device without values.
     pub(super) outputs: Vec<f32>,
-    /// The fastest forward pass.
+    /// Times of the forward passes.
     pub(super) times: Times,
 }
 
-/// What is predicted.
+/// Predicted figures.
 pub(super) struct Foreseen {
     pub(super) weights_bytes: u64,
     pub(super) conversion_peak_bytes: u64,
@@ -71,7 +71,7 @@ enum Weight {
     Int8(QuantizedInt8),
 }
 
-/// Puts the network on a fresh device in this form and runs it.
+/// Puts the network on a fresh device in this form, and runs it.
 pub(super) fn attempt(
     setup: &Setup<'_>,
     form: Form,
@@ -95,7 +95,7 @@ pub(super) fn attempt(
         input.write(&exam.inputs)?;
     }
     let input = Tensor::from_array(input);
-    // The first product brings the libraries' workspaces.
+    // The first product makes the libraries' workspaces.
     drop(forward(&network, form, &input)?);
     device.reset_peak_stats();
     let outputs = forward(&network, form, &input)?;
@@ -126,7 +126,7 @@ fn loaded(device: &Device, layers: &[HostLayer]) -> Result<Vec<Layer>> {
 }
 
 impl Layer {
-    /// The float weight goes when the other is there.
+    /// Converts the weight to int8. The float weight is freed when the int8 weight exists.
     fn quantize(&mut self) -> Result<()> {
         if let Weight::Float(weight) = &self.weight {
             let QuantizedInt8 { values, scale } = ops::quantize_int8(weight.array())?;
@@ -148,7 +148,7 @@ impl Layer {
     }
 }
 
-/// Each result goes when the next is there.
+/// Runs a forward pass. Each result is freed when the next one exists.
 fn forward(network: &[Layer], form: Form, input: &Tensor) -> Result<Tensor> {
     let mut x = input.clone();
     for (number, layer) in network.iter().enumerate() {
@@ -171,7 +171,7 @@ fn timed(device: &Device, network: &[Layer], form: Form, input: &Tensor) -> Resu
     Ok(times)
 }
 
-/// From the sizes; `None` where a tensor is above 1 MiB, so that the pool may add to it.
+/// Predicts from the sizes. `None` if a tensor is above 1 MiB, because the pool may add to it.
 fn foreseen(form: Form, layers: &[HostLayer], examples: usize) -> Option<Foreseen> {
     let elements = layers.iter().flat_map(|l| [l.outputs * l.inputs, examples * l.outputs, examples * l.inputs]);
     if elements.max()? > 1 << 18 {
@@ -182,7 +182,7 @@ fn foreseen(form: Form, layers: &[HostLayer], examples: usize) -> Option<Foresee
     let int8 = |l: &HostLayer| rounded((l.outputs * l.inputs) as u64) + 2 * floats(l.outputs);
     let held = |l: &HostLayer| if form == Form::Float32 { float(l) } else { int8(l) };
     let weights_bytes: u64 = layers.iter().map(held).sum();
-    // Layer by layer: the others before as they will be, those behind as they were, and of this one both forms.
+    // Converts layer by layer: earlier layers are in int8, later ones in float, and this layer in both forms.
     let both = |i: usize| {
         let before: u64 = layers[..i].iter().map(int8).sum();
         let rest: u64 = layers[i..].iter().map(float).sum();
@@ -195,7 +195,7 @@ fn foreseen(form: Form, layers: &[HostLayer], examples: usize) -> Option<Foresee
     let input = floats(examples * layers[0].inputs);
     let mut most = 0;
     for (i, layer) in layers.iter().enumerate() {
-        // What arrives is a tensor of its own, but for the network's input.
+        // A layer's input is a tensor of its own, except for the network's input.
         let before = if i > 0 { floats(examples * layer.inputs) } else { 0 };
         let result = floats(examples * layer.outputs);
         let ahead = if form == Form::Int8Ahead { floats(layer.outputs * layer.inputs) } else { 0 };

@@ -1,4 +1,4 @@
-//! `quantization`: what do int8 weights save?
+//! `quantization`: how much memory do int8 weights save?
 
 mod bound;
 mod forms;
@@ -81,7 +81,7 @@ impl Experiment for Quantization {
     }
 }
 
-/// The network's layers after training; sizes alone on a device that computes nothing.
+/// Returns the layers of the network after training. On a device that computes nothing they have sizes only.
 fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize) -> Result<Vec<HostLayer>> {
     let device = (setup.open)()?;
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
@@ -123,7 +123,7 @@ fn shown(trials: &[Trial], exam: &Exam) -> Table {
     table(title, &columns, trials.iter().map(row).collect())
 }
 
-/// Weights, peak of inference, right answers.
+/// States the bytes of the weights, the peak of inference, and the right answers.
 fn answer(trials: &[Trial], exam: &Exam) -> ShortAnswer {
     let [float, int8, _] = trials else { return ShortAnswer::default() };
     let times = float.weights_bytes as f64 / int8.weights_bytes.max(1) as f64;
@@ -148,7 +148,7 @@ fn answer(trials: &[Trial], exam: &Exam) -> ShortAnswer {
 
 fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim> {
     let [float, int8, ahead] = trials else { return Vec::new() };
-    // The article speaks of training, where nothing is saved: it is inference that it depends on.
+    // The article speaks of training, where int8 saves nothing. The verdict depends on inference.
     let verdict = if int8.weights_bytes < float.weights_bytes && int8.inference_peak_bytes < float.inference_peak_bytes
     {
         Verdict::Depends
@@ -179,7 +179,7 @@ fn judge(trials: &[Trial], layers: &[HostLayer], exam: &Exam) -> Vec<JudgedClaim
 }
 
 impl Trial {
-    /// `first` is the form in float32 that the others are compared with.
+    /// Returns the row of this form. `first` is the float32 form that the others are compared with.
     fn measurement(&self, layers: &[HostLayer], exam: &Exam, first: Option<&Trial>) -> Measurement {
         let mut m = Measurement::of([("weights", self.form.name().into())]);
         m.measure("weights_bytes", self.weights_bytes);
@@ -210,7 +210,7 @@ impl Trial {
         m
     }
 
-    /// Examples whose largest output is that of their class.
+    /// Number of examples whose largest output is that of their class.
     fn right(&self, exam: &Exam) -> Option<u64> {
         let classes = self.outputs.len() / exam.classes.len().max(1);
         if classes == 0 {
@@ -221,7 +221,7 @@ impl Trial {
         Some(rows.filter(|(row, class)| best(row) as i64 == **class).count() as u64)
     }
 
-    /// The largest difference of an output.
+    /// Largest difference between an output and that of `float`.
     fn error(&self, float: &Trial) -> Option<f64> {
         let pairs = self.outputs.iter().zip(&float.outputs);
         pairs.map(|(a, b)| f64::from((a - b).abs())).reduce(f64::max)

@@ -1,8 +1,8 @@
-//! What the forms are compared on: a trained network, and examples.
+//! The trained network and the examples on which the forms are compared.
 
-/// A linear layer's values on the host; empty where the device has none.
+/// Values of a linear layer on the host. Empty if the device has none.
 pub(super) struct HostLayer {
-    /// Features in and out.
+    /// Number of input features. Below it, the number of output features.
     pub(super) inputs: usize,
     pub(super) outputs: usize,
     /// `[outputs, inputs]`

@@ -1,4 +1,4 @@
-//! The second article's anecdote: an encoder and decoder whose attention weights somebody keeps.
+//! The second article's anecdote: an encoder and decoder whose attention weights are kept.
 
 use lab_analysis::predict::rounded;
 use lab_base::error::Result;
@@ -11,10 +11,10 @@ use crate::session::{Session, undisturbed};
 use crate::tables::{table, text};
 use crate::{Measurement, Setup};
 
-/// Steps; what the last one adds is measured.
+/// Number of steps. The growth in the last one is measured.
 const STEPS: usize = 3;
 
-/// One length, with the weights freed or kept.
+/// Figures of one length, with the attention weights freed or kept.
 pub(super) struct Trial {
     keeps: bool,
     length: usize,
@@ -34,7 +34,7 @@ pub(super) fn attempt(setup: &Setup<'_>, keeps: bool, length: usize, batch: usiz
         *allocated = device.usage().allocated_bytes();
     }
     let growth_bytes = after[STEPS - 1].saturating_sub(after[STEPS - 2]);
-    // In each of T steps of the decoder one row of weights per example.
+    // Each of the T steps of the decoder makes one row of weights per example.
     let row = 4 * (batch * length) as u64;
     let known = predictable && undisturbed(&device) && rounded(row) <= 1 << 20;
     let predicted = known.then(|| if keeps { length as u64 * rounded(row) } else { 0 });
@@ -57,7 +57,7 @@ impl Trial {
     }
 }
 
-/// The most that a step adds, of those that keep the weights or those that do not.
+/// Most bytes that a step adds, among the trials that keep the weights or those that do not.
 pub(super) fn most(trials: &[Trial], keeps: bool) -> u64 {
     trials.iter().filter(|trial| trial.keeps == keeps).map(|trial| trial.growth_bytes).max().unwrap_or(0)
 }

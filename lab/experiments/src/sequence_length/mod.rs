@@ -24,13 +24,13 @@ const CLAIMS: &[Claim] = &[
     Claim { text: "Attention weights have to be released explicitly, or they stay.", source: SOURCE },
 ];
 
-/// The decoder: blocks and heads; it is small, so that no tensor is above 1 MiB and every block is as large as what was asked for.
+/// Sizes of the decoder. It is small, so that no tensor is above 1 MiB and every block is as large as the request.
 const LAYERS: usize = 2;
 const HEADS: usize = 4;
 const WIDTH: usize = 128;
 const VOCABULARY: usize = 512;
 
-/// One form of attention with one length.
+/// Figures of one form of attention with one length.
 struct Trial {
     fused: bool,
     length: usize,
@@ -63,7 +63,7 @@ impl Experiment for SequenceLength {
         }
         let mut outcome = Outcome::default();
         let mut progress = Progress::new(setup, 12);
-        // Exact where each tensor is a multiple of 512 bytes and none is above 1 MiB.
+        // Exact if each tensor is a multiple of 512 bytes and none is above 1 MiB.
         let whole = lengths.iter().all(|length| (batch * length * 4).is_multiple_of(512));
         let large = [lengths[2] * VOCABULARY, lengths[2] * 4 * WIDTH, HEADS * lengths[2] * lengths[2]];
         let mut exact = whole && large.iter().all(|n| 4 * batch * n <= 1 << 20) && predictable(setup)?;
@@ -130,7 +130,7 @@ impl Trial {
         self.step.moments[phase].by_category[Category::Activation as usize]
     }
 
-    /// When the loss is there.
+    /// Bytes that the graph keeps when the loss exists.
     fn kept(&self) -> u64 {
         self.activations(3)
     }
@@ -145,7 +145,8 @@ impl Trial {
     }
 }
 
-/// The coefficient of T² in what the graph keeps, from three lengths: exactly what a table of scores takes per pair of tokens.
+/// Coefficient of T² in the bytes that the graph keeps, from three lengths: exactly the bytes that a table of scores takes per
+/// pair of tokens.
 fn per_pair(trials: &[Trial]) -> f64 {
     let point = |i: usize| (trials[i].length as f64, trials[i].kept() as f64);
     let slope = |(x0, y0): (f64, f64), (x1, y1): (f64, f64)| (y1 - y0) / (x1 - x0);
@@ -153,12 +154,13 @@ fn per_pair(trials: &[Trial]) -> f64 {
     (slope(b, c) - slope(a, b)) / (c.0 - a.0)
 }
 
-/// What is measured has no share of a byte, and rounding errors are below 0 at times.
+/// Rounds to whole bytes, at least 0: a rounding error can make the value negative.
 fn whole(bytes: f64) -> u64 {
     bytes.round().max(0.0) as u64
 }
 
-/// The written-out form keeps the result of each block's softmax: B·heads·T² values. The fused kernel keeps one value per row of it.
+/// The written-out form keeps the result of each block's softmax: B·heads·T² values. The fused kernel keeps one value per row
+/// instead.
 fn foreseen_per_pair(fused: bool, batch: usize) -> u64 {
     if fused { 0 } else { (4 * batch * HEADS * LAYERS) as u64 }
 }
@@ -187,7 +189,7 @@ fn shown(trials: &[Trial]) -> Table {
     table("A decoder of two blocks and four heads", &columns, trials.iter().map(row).collect())
 }
 
-/// What the graph keeps, in both forms of attention.
+/// States the bytes that the graph keeps, for both forms of attention.
 fn answer(trials: &[Trial]) -> ShortAnswer {
     let (eager, fused) = trials.split_at(3);
     let grown = |of: &[Trial]| {
