@@ -73,8 +73,10 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
             if ui.quiet {
                 interrupt::silence();
             }
-            invocation.notes.iter().for_each(|note| ui.tell(note));
-            match commands::run(&invocation, &ui) {
+            invocation.notes.iter().for_each(|note| ui.tell_after(note));
+            let done = commands::run(&invocation, &ui);
+            ui.end_of_answer();
+            match done {
                 Ok(Code::Interrupted) => {
                     ui.tell("interrupted: what was measured until then was delivered");
                     Code::Interrupted

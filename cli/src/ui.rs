@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use clap::error::ErrorKind;
 use lab::backends::Remark;
@@ -24,6 +25,8 @@ pub(crate) struct Ui {
     /// View of results on stdout.
     pub view: View,
     errors: Style,
+    /// Notes that wait for the answer.
+    waiting: Mutex<Vec<String>>,
 }
 
 impl Ui {
@@ -46,6 +49,7 @@ impl Ui {
             verbose: false,
             view: View::of_stdout(false, Style::new(colored(io::stdout().is_terminal()))),
             errors: Style::new(colored(io::stderr().is_terminal())),
+            waiting: Mutex::default(),
         }
     }
 
@@ -57,7 +61,7 @@ impl Ui {
 
     /// Returns a copy without notes.
     pub(crate) fn silenced(&self) -> Self {
-        Self { quiet: true, verbose: false, ..*self }
+        Self { quiet: true, verbose: false, view: self.view, errors: self.errors, waiting: Mutex::default() }
     }
 
     /// Prints a result for people.
@@ -95,6 +99,19 @@ impl Ui {
         if !self.quiet {
             line(text);
         }
+    }
+
+    /// Prints what [`tell`](Self::tell) would, but after the answer, whose first line is the first on a terminal.
+    pub(crate) fn tell_after(&self, text: impl Display) {
+        if !self.quiet {
+            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(text.to_string());
+        }
+    }
+
+    /// Prints the notes that waited for the answer.
+    pub(crate) fn end_of_answer(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        waiting.iter().for_each(line);
     }
 
     /// Prints a remark on a choice.

@@ -10,10 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use common::rehearsal::{FOLDER, command};
 use serde_json::Value;
 use tempfile::TempDir;
-
-const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/rehearse");
 
 /// What came of a rehearsal in a folder of its own.
 struct Rehearsed {
@@ -33,14 +32,6 @@ impl Rehearsed {
     fn file(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
-}
-
-/// The library lies beside the program where cargo builds the whole workspace; else it is named.
-fn command(folder: &Path, flags: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
-    command.current_dir(folder).env_remove("NO_COLOR").env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1");
-    command.args(["rehearse", "--no-values", "--json", "answer.json"]).args(flags);
-    command
 }
 
 fn rehearse(flags: &[&str], words: &[&str]) -> Rehearsed {
@@ -144,52 +135,6 @@ fn what_does_not_fit_is_run_again_with_memory_enough() {
     // Who knows it already need not wait for it.
     let found = rehearse(&["--gpu", "1GiB", "--no-needs"], &words).json();
     assert_eq!((&found["fits"], &found["with_memory_enough"]), (&false.into(), &Value::Null));
-}
-
-#[test]
-fn a_scan_finds_the_law_and_the_largest_value() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = |flags: &[&str], word: &str| {
-        let mut command = command(folder.path(), flags);
-        let output = command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([word, "steps=3"]);
-        let output = output.output().unwrap();
-        let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-        let text = fs::read_to_string(folder.path().join("answer.json")).unwrap_or_default();
-        (output.status.code(), serde_json::from_str(&text).unwrap_or(Value::Null), stdout, stderr)
-    };
-    // A parameter of 1 MiB, and 10 MB for each of the batch, on 100 MiB.
-    let scan = ["--gpu", "100MiB", "--html", "scan.html", "-L", "batch", "1,2,4"];
-    let (code, found, stdout, stderr): (_, Value, _, _) = run(&scan, "need={batch}0000000");
-    assert_eq!((code, &found["schema"]), (Some(0), &"vramlab-rehearsal-scan-1".into()), "{stdout}{stderr}");
-    assert_eq!(found["largest"]["value"], 10, "{stdout}");
-    assert_eq!(found["largest"]["verified"], true, "{stdout}");
-    let law = found["law"].as_array().unwrap();
-    assert_eq!((law.len(), &law[0]["slope"], &law[0]["constant"]), (1, &1e7.into(), &1_048_576.0.into()), "{found}");
-    let points = found["points"].as_array().unwrap();
-    assert_eq!(points[0]["rehearsal"]["ranks"][0]["peak_allocated"], 11_048_576);
-    let eleven = points.iter().find(|point| point["values"][0] == "11").unwrap();
-    assert_eq!((&eleven["searched"], &eleven["rehearsal"]["fits"]), (&true.into(), &false.into()));
-    assert!(stdout.contains("batch 10 is the largest that fits; 11 does not: both were rehearsed."), "{stdout}");
-    common::fits(&stdout);
-    assert!(fs::read_to_string(folder.path().join("scan.html")).unwrap().contains("is the largest that fits"));
-    // What was asked for and does not fit is the exit code; what the search tried is not.
-    assert_eq!(run(&["--gpu", "100MiB", "-P", "batch", "8", "12", "-D", "4"], "need={batch}0000000").0, Some(1));
-    let (code, found, ..): (_, Value, _, _) = run(&["-L", "env:USERS_OWN", "no,ran"], "user");
-    assert_eq!((code, &found["largest"]), (Some(3), &Value::Null), "the script failed with the first");
-    let fits: Vec<&Value> =
-        found["points"].as_array().unwrap().iter().map(|point| &point["rehearsal"]["fits"]).collect();
-    assert_eq!(fits, [&Value::Null, &true.into()]);
-}
-
-#[test]
-fn what_cannot_be_scanned_is_refused_before_anything_runs() {
-    let refused =
-        |args: &[&str]| common::refused(2, &[&["rehearse"], args, &["--", "no-such-program", "{size}"]].concat());
-    assert!(refused(&["-L", "batch", "1,2"]).contains("{batch} is nowhere in the command"));
-    assert!(refused(&["-L", "env:LD_PRELOAD", "a"]).contains("needs this variable"));
-    assert!(refused(&["-L", "size", "1", "-L", "size", "2"]).contains("scanned twice"));
-    assert!(refused(&["-L", "size", "1,2", "--snapshot", "run.pickle"]).contains("--snapshot"));
-    assert!(refused(&["--continue", "scan.json"]).contains("--continue"));
 }
 
 #[test]

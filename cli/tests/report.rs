@@ -173,6 +173,41 @@ fn two_runs_lie_beside_each_other() {
 }
 
 #[test]
+fn of_two_runs_each_is_drawn_by_its_own_events() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    for batch in ["8", "16"] {
+        let (result, events) = (path(&format!("{batch}.json")), path(&format!("{batch}.events")));
+        let words =
+            ["predict", "--model", "mlp", "--steps", "2", "--batch", batch, "--json", &result, "--events", &events];
+        done(&words);
+    }
+    let page = |files: &[&str], flag: &str| {
+        let files: Vec<String> = files.iter().map(|name| path(name)).collect();
+        let out = path("page.html");
+        done(&["report"].into_iter().chain(files.iter().map(String::as_str)).chain([flag, &out]).collect::<Vec<_>>());
+        std::fs::read_to_string(out).unwrap()
+    };
+    // In whatever order the files are given.
+    let both = page(&["8.json", "16.json", "16.events", "8.events"], "-o");
+    assert_eq!(both, page(&["8.events", "8.json", "16.events", "16.json"], "--html"));
+    assert!(both.contains("<div class=\"beside\">") && both.contains("What each takes"));
+    assert_eq!((both.matches("<article ").count(), both.matches("data-run=").count()), (2, 2));
+    // Each is drawn as it is alone.
+    let drawn = |page: &str, article: &str| {
+        let (_, page) = page.split_once(article).unwrap();
+        data(page)["phase_peaks"].clone()
+    };
+    for (article, batch) in [("<article id=\"part-0\">", "8"), ("<article id=\"part-1\">", "16")] {
+        let alone = page(&[&format!("{batch}.json"), &format!("{batch}.events")], "-o");
+        assert_eq!(drawn(&both, article), drawn(&alone, "<article "), "{batch}");
+    }
+    // With the events of one run alone, the other has no drawing.
+    let one = page(&["8.json", "16.json", "16.events"], "-o");
+    assert_eq!((one.matches("<article ").count(), one.matches("data-run=\"run-1\"").count()), (2, 1));
+}
+
+#[test]
 fn several_experiments_have_contents_and_their_verdicts_at_the_top() {
     let folder = tempfile::tempdir().unwrap();
     let page = folder.path().join("two.html").display().to_string();

@@ -101,3 +101,31 @@ fn nothing_where_nothing_is_left_out() {
     let report = json(&["train", "--backend", "cpu", "--model", "mlp", "--steps", "1"]);
     assert_eq!(report["warnings"], Value::Array(Vec::new()));
 }
+
+/// Where both streams go to one terminal, the answer is first.
+#[test]
+fn notes_come_after_the_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.json");
+    let text = r#"{"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "vocab_size": 100, "n_embd": 32, "n_layer": 1, "n_head": 2,
+        "n_positions": 64, "transformers_version": "4.45.2"}"#;
+    std::fs::write(&config, text).unwrap();
+    for (words, answer) in [
+        (&["predict", "--batch", "2", "--gpu", "1GiB"][..], "Yes: "),
+        (&["predict", "--batch", "2", "--gpu", "2MiB"], "No: "),
+        (&["fit", "--gpu", "1GiB", "--maximum", "8"], ""),
+    ] {
+        let shown = tempfile::tempfile().unwrap();
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vramlab"));
+        command.args(words).arg("--model-file").arg(&config);
+        command.stdout(shown.try_clone().unwrap()).stderr(shown.try_clone().unwrap()).status().unwrap();
+        let mut text = String::new();
+        let mut shown = shown;
+        std::io::Seek::rewind(&mut shown).unwrap();
+        std::io::Read::read_to_string(&mut shown, &mut text).unwrap();
+        let (first, rest) = text.split_once('\n').unwrap();
+        assert!(first.starts_with(answer) && !first.contains("transformers_version"), "{text}");
+        let note = rest.find("transformers_version: 4.45").unwrap_or_else(|| panic!("{text}"));
+        assert!(rest.find("error: ").is_none_or(|error| note < error), "{text}");
+    }
+}

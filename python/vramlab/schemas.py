@@ -160,6 +160,7 @@ class RehearsalScanV1(TypedDict, total=False):
     points: list[RehearsalPoint]
     law: list[LawPiece]
     largest: Optional[LargestValue]
+    tries: Optional[Tries]
     shard: Optional[Shard]
 
 

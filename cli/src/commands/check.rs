@@ -165,7 +165,7 @@ fn measured(
     let mut session = plan::session(&spec, ui)?;
     session.notes.extend(note);
     ui.note(format!("run {name}, settings:\n{}", config_text(&session.in_force.said()).trim_end()));
-    session.warnings().iter().for_each(|warning| ui.tell(warning));
+    warnings::tell_first(&session.warnings(), session.in_force.is_on_paper(), ui);
     let limited = |error: lab::Error| Failure::from(error).limited(session.target.limited());
     let taken = session.footprint(&interrupt::asked).map_err(limited);
     if taken.as_ref().is_err_and(Failure::is_out_of_memory)

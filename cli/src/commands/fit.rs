@@ -28,7 +28,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     settings.insert("of".into(), of.name().into());
     settings.remove(of.name());
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
-    session.network.warnings().iter().for_each(|warning| ui.tell(warning));
+    warnings::tell_first(session.network.warnings(), true, ui);
     let found = {
         // A spinner: the number of runs is not known.
         let progress = Progress::new(ui, 0);

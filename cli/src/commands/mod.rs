@@ -21,6 +21,8 @@ mod recording;
 mod rehearse;
 #[cfg(target_os = "linux")]
 mod rehearse_scan;
+#[cfg(target_os = "linux")]
+mod rehearse_tries;
 mod replay;
 mod report;
 mod report_parts;

@@ -108,7 +108,7 @@ impl<'a> Seen<'a> {
 /// All except running out of memory in the run itself, which is part of the report.
 pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Result<Report> {
     let session = &plan.session;
-    session.warnings().iter().for_each(|warning| ui.tell(warning));
+    warnings::tell_first(&session.warnings(), session.in_force.is_on_paper(), ui);
     let device = session.target.open()?;
     let limited = |error: lab::Error| Failure::from(error).limited(session.target.limited());
     session.check_size(&device, &interrupt::asked).map_err(limited)?;

@@ -129,7 +129,7 @@ impl<'a> Split<'a> {
         output::check(args.destinations().chain(&self.weights.save))?;
         let in_force = self.in_force(&settings);
         ui.note(format!("settings:\n{}", config_text(&in_force.said()).trim_end()));
-        first.warnings().iter().for_each(|warning| ui.tell(warning));
+        warnings::tell_first(&first.warnings(), first.in_force.is_on_paper(), ui);
         let devices: Vec<Device> =
             self.sessions.iter().map(|session| session.target.open()).collect::<Result<_, _>>()?;
         first.check_size(&devices[0], &interrupt::asked).map_err(|error| self.failed(error, &devices))?;

@@ -23,7 +23,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
     let plan = if is_short(&plan) || plan.writes_steps(&args.output) {
         plan.with_history()
     } else {
-        ui.tell(format!(
+        ui.tell_after(format!(
             "more than {MAX_STEPS} micro-batches: the peaks below the highest are not looked for (--json keeps every step)"
         ));
         plan

@@ -90,11 +90,11 @@ pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
     }
 }
 
-/// Where the result may not be what was asked for, before it.
+/// Where the result may not be what was asked for, after it.
 fn warn(found: &RehearsalResult, ui: &Ui) {
     for section in found.sections() {
         if let Section::Warning(text) = section {
-            ui.tell(format!("warning: {text}"));
+            ui.tell_after(format!("warning: {text}"));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! `rehearse` with `-L` and `-P`: the same script for several values, and the largest value that fits.
 
-use lab::rehearse::{Next, Request, Tried, at_point, next, rehearse};
+use lab::rehearse::{Next, Rehearsed, Request, Tried, at_point, next, rehearse};
 use lab::results::{LargestValue, RehearsalPoint, RehearsalScanResult};
 use serde_json::{Map, Value};
 
 use super::rehearse::{request, told};
-use super::shard;
+use super::{rehearse_tries, shard};
 use crate::args::{Invocation, RehearseArgs, axes};
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -44,6 +44,7 @@ pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Resu
     }
     if scan.found.shard.is_none() {
         scan.found.law = scan.found.law_of_points();
+        scan.try_changes(args)?;
     }
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), &scan.found)?;
     Ok(code(&scan.found))
@@ -90,8 +91,15 @@ struct Scan<'a> {
 impl Scan<'_> {
     /// Rehearses a point; returns whether to go on.
     fn rehearse(&mut self, point: &[(String, String)], searched: bool) -> Result<bool> {
-        let named: Vec<String> = point.iter().map(|(name, value)| format!("{name} {value}")).collect();
-        self.ui.tell(named.join(", "));
+        let rehearsed = self.once(point)?;
+        let values = point.iter().map(|(_, value)| value.clone()).collect();
+        self.found.points.push(RehearsalPoint { values, searched, rehearsal: rehearsed.result });
+        Ok(!self.found.interrupted)
+    }
+
+    /// Runs the script with these values.
+    fn once(&mut self, point: &[(String, String)]) -> Result<Rehearsed> {
+        self.ui.tell(shard::named(point));
         let request = at_point(&self.request, point)?;
         let (ui, steps) = (self.ui, request.stop.steps);
         let rehearsed = rehearse(&request, &mut |progress| {
@@ -102,9 +110,18 @@ impl Scan<'_> {
         })?;
         self.found.gpu = rehearsed.result.gpu.clone();
         self.found.interrupted |= rehearsed.interrupted;
-        let values = point.iter().map(|(_, value)| value.clone()).collect();
-        self.found.points.push(RehearsalPoint { values, searched, rehearsal: rehearsed.result });
-        Ok(!self.found.interrupted)
+        Ok(rehearsed)
+    }
+
+    /// Says what to try where something does not fit: a setting that helps by replay is rehearsed before it is proposed.
+    fn try_changes(&mut self, args: &RehearseArgs) -> Result<()> {
+        let setting = if self.found.interrupted { None } else { rehearse_tries::setting(&self.found) };
+        let rehearsed = setting.map(|point| Ok::<_, Failure>((self.once(&point)?, point))).transpose()?;
+        // Of a rehearsal that was interrupted nothing is known.
+        let rehearsed = rehearsed.as_ref().filter(|(rehearsed, _)| !rehearsed.interrupted);
+        let tried = rehearsed.map(|(rehearsed, point)| (point.as_slice(), &rehearsed.result));
+        self.found.tries = rehearse_tries::of(args, &self.found, tried);
+        Ok(())
     }
 
     /// Looks for the largest value that fits; `None` if that was interrupted.

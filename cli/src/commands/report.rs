@@ -50,17 +50,50 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
     report_parts::show(&merged, args.json == Some(Destination::Stdout), ui)
 }
 
-/// Pairs the result of a single run with its recording, if there is one of each.
+/// Pairs the results of runs with their recordings, where it is clear which belongs to which.
 fn parts<'a>(results: &'a [Value], recordings: &'a [Recording]) -> Vec<Part<'a>> {
-    let is_run = |result: &&Value| result["schema"] == "vramlab-train-1";
-    let together = results.iter().filter(is_run).count() == 1 && recordings.len() == 1;
-    let of_result = |result: &'a Value| match is_run(&result) {
-        true => Part::Result { result, recording: recordings.first().filter(|_| together) },
-        false => Part::Result { result, recording: None },
+    let paired = pairs(results, recordings);
+    let of_result = |(result, recording): (&'a Value, &Option<usize>)| Part::Result {
+        result,
+        recording: recording.and_then(|index| recordings.get(index)),
     };
-    let alone = recordings.iter().filter(|_| !together);
-    let of_recording = Part::Recording;
-    results.iter().map(of_result).chain(alone.map(of_recording)).collect()
+    let alone = recordings.iter().enumerate().filter(|(index, _)| !paired.contains(&Some(*index)));
+    let alone = alone.map(|(_, recording)| Part::Recording(recording));
+    results.iter().zip(&paired).map(of_result).chain(alone).collect()
+}
+
+/// The recording of each result, by its index: one of each belong together; of several, those with the same peaks.
+fn pairs(results: &[Value], recordings: &[Recording]) -> Vec<Option<usize>> {
+    let is_run = |result: &Value| result["schema"] == "vramlab-train-1";
+    let runs: Vec<usize> = (0..results.len()).filter(|index| is_run(&results[*index])).collect();
+    let mut paired = vec![None; results.len()];
+    if let ([run], [_]) = (runs.as_slice(), recordings) {
+        paired[*run] = Some(0);
+        return paired;
+    }
+    let peaks: Vec<Peaks> = recordings.iter().map(Recording::peaks).collect();
+    for run in &runs {
+        let of_run = |index: &usize| peaks_of(&results[*index]);
+        let mine = of_run(run);
+        let like: Vec<usize> = runs.iter().copied().filter(|other| of_run(other) == mine).collect();
+        let found: Vec<usize> = (0..peaks.len()).filter(|index| mine.contains(&peaks[*index])).collect();
+        // Runs with equal peaks have their recordings in the order of the files, if there is one for each.
+        if like.len() == found.len() {
+            paired[*run] = like.iter().position(|other| other == run).and_then(|at| found.get(at).copied());
+        }
+    }
+    paired
+}
+
+/// Most allocated and most reserved bytes.
+type Peaks = (u64, u64);
+
+/// The peaks that a recording of the run may have: its own, and with memory enough.
+fn peaks_of(result: &Value) -> Vec<Peaks> {
+    let (peak, needs) = (&result["peak"], &result["needs"]);
+    let both = |allocated: &Value, reserved: &Value| Some((allocated.as_u64()?, reserved.as_u64()?));
+    let own = both(&peak["bytes"], &peak["reserved_bytes"]);
+    own.into_iter().chain(both(&needs["allocated_bytes"], &needs["reserved_bytes"])).collect()
 }
 
 /// Writes a page.
@@ -87,6 +120,7 @@ pub(super) fn exports(args: &ExportArgs, recording: &Recording, ui: &Ui) -> Resu
 
 #[cfg(test)]
 mod tests {
+    use lab::report::{CategoryId, Event, NameId};
     use serde_json::json;
 
     use super::*;
@@ -104,5 +138,32 @@ mod tests {
             shown[..],
             [Part::Result { recording: None, .. }, Part::Result { recording: None, .. }, Part::Recording(_)]
         ));
+    }
+
+    #[test]
+    fn of_several_runs_each_has_the_recording_with_its_peaks() {
+        let run =
+            |bytes: u64| json!({ "schema": "vramlab-train-1", "peak": { "bytes": bytes, "reserved_bytes": bytes } });
+        let recording = |bytes: u64| {
+            let mut recording = Recording::new("r");
+            recording.push(Event::SegmentAlloc { address: 0, bytes });
+            let (category, op, scope) = (CategoryId(0), NameId(0), NameId(0));
+            recording.push(Event::Alloc { address: 0, requested_bytes: 1, bytes, category, op, scope });
+            recording.push(Event::Free { allocation: 0, op });
+            recording.push(Event::SegmentFree { address: 0, bytes });
+            recording
+        };
+        let of = |results: &[Value], bytes: &[u64]| {
+            pairs(results, &bytes.iter().map(|bytes| recording(*bytes)).collect::<Vec<_>>())
+        };
+        assert_eq!(of(&[run(512), run(1024)], &[1024, 512]), [Some(1), Some(0)]);
+        assert_eq!(of(&[run(512), run(1024)], &[1024]), [None, Some(0)]);
+        assert_eq!(of(&[run(512), run(1024)], &[1024, 2048]), [None, Some(0)]);
+        // Equal runs: in order, or not at all.
+        assert_eq!(of(&[run(512), run(512)], &[512, 512]), [Some(0), Some(1)]);
+        assert_eq!(of(&[run(512), run(512)], &[512, 1024]), [None, None]);
+        let mut failed = run(512);
+        failed["needs"] = json!({ "allocated_bytes": 4096, "reserved_bytes": 4096 });
+        assert_eq!(of(&[failed, run(1024)], &[1024, 4096]), [Some(1), Some(0)]);
     }
 }

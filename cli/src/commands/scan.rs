@@ -116,7 +116,7 @@ fn one(plan: &Plan, ui: &Ui) -> Result<Done> {
 fn tell_warnings(found: &ScanResult, ui: &Ui) {
     let all = found.results.iter().flat_map(|point| &point.run.warnings);
     let different: std::collections::BTreeSet<&String> = all.collect();
-    different.iter().for_each(|warning| ui.tell(warning));
+    different.iter().for_each(|warning| ui.tell_after(warning));
 }
 
 /// Returns the runs of the scan that this one continues.

@@ -14,9 +14,14 @@ pub(super) fn of_all(devices: &[Device]) -> Deviations {
     devices.iter().fold(Deviations::default(), |all, device| all.union(device.deviations()))
 }
 
-/// Prints the deviations of a run; warnings known earlier are printed earlier.
+/// Prints warnings that are known before a run: before a training, which takes long, and after the answer of a run on paper.
+pub(super) fn tell_first(warnings: &[String], on_paper: bool, ui: &Ui) {
+    warnings.iter().for_each(|warning| if on_paper { ui.tell_after(warning) } else { ui.tell(warning) });
+}
+
+/// Prints the deviations of a run, after its answer.
 pub(super) fn tell(deviations: Deviations, ui: &Ui) {
-    of(deviations).for_each(|warning| ui.tell(warning));
+    of(deviations).for_each(|warning| ui.tell_after(warning));
 }
 
 fn of(deviations: Deviations) -> impl Iterator<Item = String> {

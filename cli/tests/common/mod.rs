@@ -1,6 +1,9 @@
 //! Running the program as a user does.
 #![allow(dead_code)] // each test file uses its part
 
+#[cfg(target_os = "linux")]
+pub(crate) mod rehearsal;
+
 use assert_cmd::Command;
 use serde_json::Value;
 

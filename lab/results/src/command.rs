@@ -43,7 +43,7 @@ fn flag(name: &str, value: &Value) -> String {
 }
 
 /// Quotes a word for a shell.
-pub(super) fn quoted(word: &str) -> String {
+pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_=./:,+%@".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
         word.to_string()

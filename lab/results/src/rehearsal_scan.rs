@@ -1,7 +1,7 @@
 //! A script for several values (`vramlab-rehearsal-scan-1`).
 
 use lab_base::figures::{counted, short};
-use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
+use lab_base::section::{Cell, Chart, Section, Series, Shape, Table, Tries};
 use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
@@ -25,6 +25,9 @@ pub struct RehearsalScanResult {
     pub law: Vec<LawPiece>,
     /// The largest value that fits; null where it was not looked for.
     pub largest: Option<LargestValue>,
+    /// Changes to try if something does not fit, each rehearsed; null if everything fits or nothing helps.
+    #[serde(default)]
+    pub tries: Option<Tries>,
     /// Which part of a scan it is; absent of a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
@@ -229,6 +232,7 @@ impl Findings for RehearsalScanResult {
     fn sections(&self) -> Vec<Section> {
         let mut out = vec![Section::Answer(self.answer())];
         out.extend(self.law_in_words().map(Section::Note));
+        out.extend(self.tries.clone().map(Section::Try));
         out.push(Section::Table(self.rows()));
         out.extend(self.chart().map(Section::Drawing));
         let inexact = self.points.iter().filter(|point| !point.rehearsal.exact).count();

@@ -32,7 +32,7 @@ mod world;
 pub use collect::Rehearsed;
 pub use progress::Progress;
 pub use request::{Request, RequestedCard, Stop, Use};
-pub use scan::{Next, Tried, at_point, next};
+pub use scan::{Next, Tried, VARIABLE, at_point, next};
 pub use world::World;
 
 use std::ops::ControlFlow;

@@ -7,8 +7,8 @@ use lab_base::error::{Error, Result};
 
 use super::request::Request;
 
-/// What names a variable of the environment.
-const VARIABLE: &str = "env:";
+/// What names a variable of the environment, in place of a mark.
+pub const VARIABLE: &str = "env:";
 
 /// The request of a point: `{NAME}` in the command stands for a value, `env:NAME` is a variable of the script's.
 ///

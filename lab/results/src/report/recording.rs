@@ -208,6 +208,29 @@ impl Recording {
         &self.events
     }
 
+    /// The most bytes that were allocated, and reserved, at once.
+    pub fn peaks(&self) -> (u64, u64) {
+        let (mut allocated, mut reserved, mut peaks) = (0_u64, 0_u64, (0, 0));
+        let mut blocks = Vec::with_capacity(self.allocations());
+        for event in &self.events {
+            match *event {
+                Event::Alloc { bytes, .. } => {
+                    allocated = allocated.saturating_add(bytes);
+                    blocks.push(bytes);
+                }
+                Event::Free { allocation, .. } => {
+                    let bytes = blocks.get(allocation as usize).copied().unwrap_or(0);
+                    allocated = allocated.saturating_sub(bytes);
+                }
+                Event::SegmentAlloc { bytes, .. } => reserved = reserved.saturating_add(bytes),
+                Event::SegmentFree { bytes, .. } => reserved = reserved.saturating_sub(bytes),
+                Event::Retag { .. } | Event::Phase { .. } | Event::Oom { .. } => {}
+            }
+            peaks = (allocated.max(peaks.0), reserved.max(peaks.1));
+        }
+        peaks
+    }
+
     /// Number of allocations among the events.
     pub fn allocations(&self) -> usize {
         self.allocations as usize

@@ -296,14 +296,18 @@ fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
 /// Shorter texts are not proposed.
 const MIN_TOKENS: usize = 128;
 
-/// Half the tokens, and a quarter.
+/// Lengths that people train with, where nobody named one and the network's own maximum stands for it.
+const USUAL_TOKENS: [usize; 3] = [8192, 2048, 512];
+
+/// Half the tokens, and a quarter; of a maximum that nobody asked for also usual lengths.
 fn shorter(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     let Input::Tokens { length, .. } = session.network.architecture().task().input else { return Vec::new() };
     // A model file says its own.
     if spec.model.model_file.is_some() && script == Script::Own {
         return Vec::new();
     }
-    let halves = [length / 2, length / 4].into_iter().filter(|tokens| *tokens >= MIN_TOKENS);
+    let usual = USUAL_TOKENS.into_iter().filter(|tokens| spec.model.sequence.is_none() && *tokens < length / 4);
+    let lengths = [length / 2, length / 4].into_iter().chain(usual).filter(|tokens| *tokens >= MIN_TOKENS);
     let to = |(i, tokens): (usize, usize)| {
         let line = if script == Script::Own {
             format!("block_size = {tokens}")
@@ -314,5 +318,5 @@ fn shorter(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
             spec.model.sequence = Some(tokens);
         })
     };
-    halves.enumerate().map(to).collect()
+    lengths.enumerate().map(to).collect()
 }

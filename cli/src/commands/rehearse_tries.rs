@@ -1,0 +1,221 @@
+//! What makes a scanned script fit, each rehearsed: the largest value, and a setting of the allocator.
+
+use lab::rehearse::VARIABLE;
+use lab::results::{RehearsalPoint, RehearsalResult, RehearsalScanResult, command::quoted};
+use lab::section::{Tries, Try};
+use serde_json::Value;
+
+use crate::args::{RehearseArgs, UseName};
+
+/// Variable of the environment with the settings of PyTorch's allocator.
+const ALLOC_CONF: &str = "env:PYTORCH_CUDA_ALLOC_CONF";
+
+/// Values of a point by name.
+pub(super) type Point = [(String, String)];
+
+/// Returns the requested point that does not fit (the smallest, if they are numbers) with the setting that a replay prefers, if memory was
+/// fragmented. The replay ends where the script did, so whether the setting helps only a rehearsal shows.
+pub(super) fn setting(found: &RehearsalScanResult) -> Option<Vec<(String, String)>> {
+    let point = failing(found).min_by_key(|point| number(point))?;
+    let what_if = point.rehearsal.what_if.as_ref()?;
+    let best = what_if.tried.first()?;
+    let ooms = || point.rehearsal.ranks.iter().filter_map(|rank| rank.oom.as_ref());
+    let fragmented = ooms().any(|oom| oom.verdict == "fragmented");
+    if !fragmented {
+        return None;
+    }
+    let values = found.parameters.iter().cloned().zip(point.values.iter().cloned());
+    Some(values.chain([(ALLOC_CONF.to_string(), best.alloc_conf.clone())]).collect())
+}
+
+/// Makes the entries: the setting first, which changes least, if its rehearsal fits; then the largest value.
+pub(super) fn of(
+    args: &RehearseArgs,
+    found: &RehearsalScanResult,
+    setting: Option<(&Point, &RehearsalResult)>,
+) -> Option<Tries> {
+    failing(found).next()?;
+    let mut tries = Tries { order: "Try (each was rehearsed)".into(), ..Tries::default() };
+    if let Some((point, rehearsal)) = setting {
+        let [values @ .., (_, conf)] = point else { return None };
+        let named: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
+        match rehearsal.fits {
+            Some(true) => {
+                let script = format!("PYTORCH_CUDA_ALLOC_CONF={conf}");
+                let change = format!("{conf}, {}", named.join(", "));
+                tries.entries.push(Try { script, ..entry(change, args, point, rehearsal) });
+            }
+            _ => tries.search = format!("{conf} does not make {} fit.", named.join(", ")),
+        }
+    }
+    tries.entries.extend(largest(args, found));
+    (!tries.entries.is_empty()).then_some(tries)
+}
+
+/// Makes the entry of the largest value that fits.
+fn largest(args: &RehearseArgs, found: &RehearsalScanResult) -> Option<Try> {
+    let [name] = found.parameters.as_slice() else { return None };
+    let largest = found.largest.as_ref()?;
+    let value = largest.value?.to_string();
+    let fits = |point: &&RehearsalPoint| point.values == [value.clone()] && point.rehearsal.fits == Some(true);
+    let point = found.points.iter().find(fits)?;
+    let change = match largest.verified {
+        true => format!("{name} {value}, the largest that fits"),
+        false => format!("{name} {value}; a larger one may fit"),
+    };
+    Some(entry(change, args, &[(name.clone(), value)], &point.rehearsal))
+}
+
+fn entry(change: String, args: &RehearseArgs, point: &Point, rehearsal: &RehearsalResult) -> Try {
+    let rank = rehearsal.ranks.iter().max_by_key(|rank| rank.peak_reserved);
+    let gpu = &rehearsal.gpu;
+    let left = |reserved: u64| gpu.total_bytes.saturating_sub(gpu.context_bytes).saturating_sub(reserved);
+    Try {
+        change,
+        command: Some(command(args, point)),
+        checked: true,
+        peak_bytes: rank.map(|rank| rank.peak_allocated),
+        reserved_bytes: rank.map(|rank| rank.peak_reserved),
+        left_bytes: rank.map(|rank| left(rank.peak_reserved)),
+        ..Try::default()
+    }
+}
+
+fn failing(found: &RehearsalScanResult) -> impl Iterator<Item = &RehearsalPoint> {
+    found.points.iter().filter(|point| !point.searched && point.rehearsal.fits == Some(false))
+}
+
+fn number(point: &RehearsalPoint) -> Option<u64> {
+    point.values.first()?.parse().ok()
+}
+
+/// The command that rehearses a point alone: variables before it, values in place of their marks.
+fn command(args: &RehearseArgs, point: &Point) -> String {
+    let mut words = Vec::new();
+    let mut script: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    for (name, value) in point {
+        match name.strip_prefix(VARIABLE) {
+            Some(variable) => words.push(format!("{variable}={}", quoted(value))),
+            None => script.iter_mut().for_each(|word| *word = word.replace(&format!("{{{name}}}"), value)),
+        }
+    }
+    words.extend(["vramlab".to_string(), "rehearse".to_string()]);
+    words.extend(flags(args));
+    words.push("--".into());
+    words.extend(script.iter().map(|word| quoted(word)));
+    words.join(" ")
+}
+
+/// Flags that decide what a rehearsal takes.
+fn flags(args: &RehearseArgs) -> Vec<String> {
+    let gpu = match serde_json::to_value(args.gpu.0) {
+        Ok(Value::String(name)) => name,
+        // A small number needs its unit.
+        other => format!("{}B", other.unwrap_or_default()),
+    };
+    let list = |values: Vec<String>| (!values.is_empty()).then(|| values.join(","));
+    let seen = |name: &UseName| match name {
+        UseName::Eval => "eval".to_string(),
+        UseName::Save => "save".to_string(),
+        UseName::Generate => "generate".to_string(),
+    };
+    let valued = [
+        ("--gpu", Some(gpu)),
+        ("--gpus", args.gpus.map(|gpus| gpus.to_string())),
+        ("--world", args.world.map(|world| world.to_string())),
+        ("--ranks", list(args.ranks.iter().map(u32::to_string).collect())),
+        ("--steps", args.steps.map(|steps| steps.to_string())),
+        ("--seconds", args.seconds.map(|seconds| seconds.to_string())),
+        ("--until-seen", list(args.until_seen.iter().map(seen).collect())),
+    ];
+    let valued = valued.into_iter().filter_map(|(flag, value)| Some(format!("{flag} {}", quoted(&value?))));
+    let alone = [("--late-events", args.late_events), ("--no-values", args.no_values)];
+    valued.chain(alone.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_string())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use lab::results::{LargestValue, RehearsedGpu, RehearsedOom, RehearsedRank};
+    use serde_json::json;
+
+    use super::*;
+    use crate::args::{Command, parse};
+
+    fn args(words: &str) -> RehearseArgs {
+        let invocation = parse(words.split(' ').map(Into::into).collect()).unwrap_or_else(|_| panic!("{words}"));
+        match invocation.cli.command {
+            Command::Rehearse(args) => args,
+            _ => panic!("{words}"),
+        }
+    }
+
+    fn rehearsal(fits: bool, reserved: u64, verdict: &str) -> RehearsalResult {
+        let cost = |reserved: u64| json!({ "peak_reserved": reserved, "driver_calls": 1, "failed": 0 });
+        let both = || json!({ "recorded": 0, "replayed": 0 });
+        let what_if = json!({
+            "self_check": { "exact": true, "segments": 0, "equal_segments": 0, "allocations": 0, "placed": 0, "peak_reserved": both(),
+                "final_reserved": both(), "failed": both(), "allocations_before": 0 },
+            "capacity_bytes": 1000,
+            "recorded": { "alloc_conf": "", "cost": cost(900) },
+            "tried": [{ "alloc_conf": "expandable_segments:True", "cost": cost(899) }],
+        });
+        let oom = RehearsedOom { verdict: verdict.into(), ..RehearsedOom::default() };
+        let rank = RehearsedRank {
+            peak_allocated: reserved - 1,
+            peak_reserved: reserved,
+            oom: (!fits).then_some(oom),
+            ..RehearsedRank::default()
+        };
+        RehearsalResult {
+            fits: Some(fits),
+            gpu: RehearsedGpu { total_bytes: 1000, context_bytes: 50, ..RehearsedGpu::default() },
+            ranks: vec![rank],
+            what_if: Some(serde_json::from_value(what_if).unwrap()),
+            ..RehearsalResult::default()
+        }
+    }
+
+    fn scan(verdict: &str) -> RehearsalScanResult {
+        let point =
+            |value: u64, searched, rehearsal| RehearsalPoint { values: vec![value.to_string()], searched, rehearsal };
+        let points = vec![
+            point(24, false, rehearsal(false, 800, "full")),
+            point(16, false, rehearsal(false, 800, verdict)),
+            point(14, true, rehearsal(true, 900, "")),
+            point(15, true, rehearsal(false, 900, "fragmented")),
+        ];
+        let largest = LargestValue { value: Some(14), verified: true, in_words: String::new() };
+        let parameters = vec!["batch".into()];
+        RehearsalScanResult { parameters, points, largest: Some(largest), ..RehearsalScanResult::default() }
+    }
+
+    #[test]
+    fn a_setting_is_tried_where_memory_was_fragmented() {
+        let point = setting(&scan("fragmented")).unwrap();
+        let named = [("batch", "16"), (ALLOC_CONF, "expandable_segments:True")];
+        assert_eq!(point, named.map(|(name, value)| (name.to_string(), value.to_string())));
+        assert_eq!(setting(&scan("full")), None);
+    }
+
+    #[test]
+    fn a_setting_stands_before_a_smaller_value_only_if_it_fits() {
+        let args = args(
+            "vramlab rehearse --gpu rtx4090 --seconds 9 -P batch 16 24 -D 8 -- python train.py --batch={batch} a*b",
+        );
+        let found = scan("fragmented");
+        let point = setting(&found).unwrap();
+        let tries = of(&args, &found, Some((&point, &rehearsal(true, 940, "")))).unwrap();
+        let [setting, largest] = &tries.entries[..] else { panic!("{tries:?}") };
+        assert_eq!(setting.change, "expandable_segments:True, batch 16");
+        assert_eq!((setting.peak_bytes, setting.reserved_bytes, setting.left_bytes), (Some(939), Some(940), Some(10)));
+        let command = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True vramlab rehearse --gpu rtx4090 --seconds 9 -- \
+                       python train.py --batch=16 'a*b'";
+        assert_eq!(setting.command.as_deref(), Some(command));
+        assert_eq!((largest.change.as_str(), largest.left_bytes), ("batch 14, the largest that fits", Some(50)));
+        let tries = of(&args, &found, Some((&point, &rehearsal(false, 940, "full")))).unwrap();
+        assert_eq!(
+            (tries.entries.len(), tries.search.as_str()),
+            (1, "expandable_segments:True does not make batch 16 fit.")
+        );
+    }
+}
