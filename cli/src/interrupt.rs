@@ -2,16 +2,22 @@
 
 use std::io::Write;
 use std::ops::ControlFlow;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// True while Ctrl-C is the usual way to leave a command: then no message is printed.
 static SILENT: AtomicBool = AtomicBool::new(false);
+/// What is done before a second press ends the process.
+static BEFORE_THE_END: OnceLock<fn()> = OnceLock::new();
 
 /// Listens for Ctrl-C, and for the signals that ask a process to end. Where that is impossible, they end the process as usual.
 pub(crate) fn install() {
     let _ = ctrlc::set_handler(|| {
         if ASKED.swap(true, SeqCst) {
+            if let Some(restore) = BEFORE_THE_END.get() {
+                restore();
+            }
             std::process::exit(crate::exit::Code::Interrupted as i32);
         }
         if !SILENT.load(SeqCst) {
@@ -24,6 +30,12 @@ pub(crate) fn install() {
 /// Turns off the message.
 pub(crate) fn silence() {
     SILENT.store(true, SeqCst);
+}
+
+/// Sets what is done before a second press ends the process; the first that is set stays.
+#[cfg(feature = "view")]
+pub(crate) fn before_the_end(restore: fn()) {
+    let _ = BEFORE_THE_END.set(restore);
 }
 
 /// True if a stop was requested.

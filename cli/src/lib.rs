@@ -20,6 +20,7 @@
 //! | `file_lock` | changes to one file by several processes, one after the other |
 //! | `exit` | failures and their exit codes |
 //! | `host_memory` | what happens when the host has no more |
+//! | `viewer` | a recording on a terminal, with keys |
 //! | `visible` | text from outside, as a terminal may show it |
 //! | `status` | what a running training says of itself, for `monitor` |
 //!
@@ -39,6 +40,8 @@ mod progress;
 mod render;
 mod status;
 mod ui;
+#[cfg(feature = "view")]
+mod viewer;
 mod visible;
 mod whole_file;
 

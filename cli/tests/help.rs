@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 mod common;
 use common::{done, run};
 
-const COMMANDS: [(&str, &str); 18] = [
+const COMMANDS: [(&str, &str); 19] = [
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list --full"),
     ("cards", "vramlab cards --full"),
@@ -23,6 +23,7 @@ const COMMANDS: [(&str, &str); 18] = [
     ("bench", "vramlab bench --html bench.html"),
     ("monitor", "vramlab monitor --once --json -"),
     ("report", "vramlab report run.json events.json -o run.html"),
+    ("view", "vramlab view snapshot.pickle"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
 ];

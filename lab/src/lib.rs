@@ -28,6 +28,6 @@ pub use lab_base::{Error, Result, backends, bytes, cards, error, figures, sectio
 pub use lab_experiments::{self as experiments, claims};
 pub use lab_imports::{exported, hf_args, huggingface, model_file};
 pub use lab_models as models;
-pub use lab_results::{self as results, report};
+pub use lab_results::{self as results, report, view};
 pub use lab_traces::{explain, replay, snapshot, stacks};
 pub use lab_training::{self as training, data, data_parallel, pipeline, record};

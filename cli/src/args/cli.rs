@@ -120,6 +120,16 @@ pub(crate) enum Command {
             Example: where memory was, for ui.perfetto.dev\n  \
             vramlab report events.json --export-trace trace.json")]
     Report(ReportArgs),
+    /// Look at a recording on the terminal, event by event: the curve, and who holds what where at any moment.
+    #[cfg(feature = "view")]
+    #[command(after_help = "Example: a snapshot, from where memory ran out\n  \
+            vramlab view snapshot.pickle\n\n\
+            Example: a run of one's own\n  \
+            vramlab train --model simple-cnn --events events.json\n  \
+            vramlab view events.json\n\n\
+            Keys: arrows by event (with Shift by 1 %), PgUp and PgDn by step, p next peak, o next out of memory, / search by\n\
+            line, module or operator (n, N), + and - zoom, Tab the other list, ? all keys, q quit.")]
+    View(super::ViewArgs),
     /// Print a completion script for a shell.
     #[command(after_help = "Example: completions for bash, in this session\n  source <(vramlab completions bash)")]
     Completions {

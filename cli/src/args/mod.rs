@@ -28,6 +28,8 @@ mod shard;
 mod snapshot;
 mod training;
 mod values;
+#[cfg(feature = "view")]
+mod view;
 mod weights;
 mod words;
 
@@ -61,6 +63,8 @@ pub(crate) use snapshot::{
     ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange, TuneArgs,
 };
 pub(crate) use training::{ProfileArgs, RecordArgs, TrainArgs, TrainingArgs};
+#[cfg(feature = "view")]
+pub(crate) use view::ViewArgs;
 pub(crate) use weights::WeightsArgs;
 pub(crate) use words::Refusal;
 

@@ -34,6 +34,8 @@ pub(crate) mod snapshot;
 mod train;
 mod tries;
 mod tune;
+#[cfg(feature = "view")]
+mod view;
 pub(crate) mod warnings;
 mod weights;
 
@@ -84,6 +86,8 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Bench(args) => bench::run(args, ui),
         Command::Monitor(args) => monitor::run(args, ui),
         Command::Report(args) => report::run(args, ui),
+        #[cfg(feature = "view")]
+        Command::View(args) => view::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man(args) => docs::man(args, ui),
     }
@@ -115,6 +119,11 @@ fn check_files(command: &Command) -> Result<()> {
         Command::Report(args) => {
             let files: Vec<&PathBuf> = args.files.iter().collect();
             all(&files, &[Kind::Finding, Kind::Snapshot, Kind::Trace], "a result or a recording")
+        }
+        #[cfg(feature = "view")]
+        Command::View(args) => {
+            let files: Vec<&PathBuf> = args.files.iter().collect();
+            all(&files, &[Kind::Finding, Kind::Snapshot], "a recording (a snapshot, or what --events wrote)")
         }
         Command::Check(args) => all(&[&args.baseline], &[Kind::Lock], "a memory lock file (check --update writes one)"),
         Command::Explain(args) => match args.text.as_slice() {

@@ -13,6 +13,12 @@ impl Style {
         Self { on }
     }
 
+    /// True for colours.
+    #[cfg(feature = "view")]
+    pub(crate) fn is_on(self) -> bool {
+        self.on
+    }
+
     fn mark(self, code: &str, text: &str) -> String {
         if self.on { format!("{}{text}{}", sequence(&format!("{code}m")), sequence("0m")) } else { text.to_string() }
     }

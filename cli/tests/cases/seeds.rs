@@ -170,6 +170,8 @@ impl Seeds {
             ["snapshot", "convert"] => strings(&[&self.pickle, &own("out.json")]),
             ["explain"] => strings(&[MESSAGE]),
             ["report"] => strings(&[&self.events, "-o", &own("page.html")]),
+            // Refused after the file was read: nothing here is a terminal.
+            ["view"] => strings(&[&self.events]),
             ["completions"] => with("bash"),
             _ => command.to_vec(),
         }

@@ -31,6 +31,7 @@ mod shard;
 mod snapshot;
 mod snapshot_diff;
 mod tune;
+pub mod view;
 mod what_if;
 
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};

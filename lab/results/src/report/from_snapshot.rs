@@ -19,7 +19,10 @@ impl Recording {
         }
         let is_guess = guesses.roles.iter().any(|role| *role != Role::Other);
         let name = if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() };
-        of_snapshot(&name, snapshot, device, roles_of(&guesses.lives, &guesses.roles), &guesses)
+        let roles = roles_of(&guesses.lives, &guesses.roles);
+        let mut recording = of_snapshot(&name, snapshot, device, roles, &guesses);
+        recording.categories_are_guesses = is_guess;
+        recording
     }
 
     /// Recording of a device, with the known role of each allocation.

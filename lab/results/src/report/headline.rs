@@ -33,6 +33,11 @@ impl Headline {
     }
 }
 
+/// Returns the memory that there is for a run, with its name, as its result tells it.
+pub fn limit_of(result: &Value) -> Option<(String, u64)> {
+    Headline::of(result).map(|headline| headline.limit)
+}
+
 /// `37.4 of 23.02 GiB`: the unit is written once if both have it.
 fn of(part: u64, whole: u64) -> String {
     let (part, whole) = (short(part), short(whole));

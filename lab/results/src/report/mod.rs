@@ -25,8 +25,8 @@ mod payload;
 pub mod read;
 mod recording;
 mod sections;
-mod segments;
-mod steps;
+pub(crate) mod segments;
+pub(crate) mod steps;
 mod table;
 mod text;
 mod timeline;
@@ -34,6 +34,7 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
+pub use headline::limit_of;
 pub use page::html;
 pub use part::Part;
 pub use read::Source;

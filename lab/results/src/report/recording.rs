@@ -92,6 +92,8 @@ pub struct Recording {
     pub limit: Option<(String, u64)>,
     /// True if a scope is a stack instead of a module's path.
     pub scopes_are_stacks: bool,
+    /// True if categories are guessed from stacks and lives.
+    pub categories_are_guesses: bool,
     categories: Vec<String>,
     names: Vec<String>,
     known: FxHashMap<String, NameId>,
@@ -106,6 +108,7 @@ impl Recording {
             name: name.into(),
             limit: None,
             scopes_are_stacks: false,
+            categories_are_guesses: false,
             categories: Category::ALL.map(|category| category.name().to_string()).to_vec(),
             names: vec![String::new()],
             known: [(String::new(), NameId(0))].into_iter().collect(),
@@ -244,6 +247,11 @@ impl Recording {
     /// A category's name.
     pub fn category_name(&self, category: CategoryId) -> &str {
         self.categories.get(usize::from(category.0)).map_or(UNKNOWN, String::as_str)
+    }
+
+    /// All texts, in the order of their ids.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
     }
 
     /// Returns the text with this id; empty for an id of another recording.

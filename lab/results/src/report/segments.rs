@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 /// A segment, or pages of one, with its lifetime.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stay {
-    pub(super) address: u64,
-    pub(super) bytes: u64,
+pub(crate) struct Stay {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
     /// Event that took it from the driver.
-    pub(super) from: u32,
+    pub(crate) from: u32,
     /// Event that gave it back; `u32::MAX` if none did.
-    pub(super) to: u32,
+    pub(crate) to: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -22,12 +22,12 @@ struct Piece {
 
 /// Segments at one moment, and those that existed before.
 #[derive(Debug, Default)]
-pub(super) struct Segments {
+pub(crate) struct Segments {
     pieces: BTreeMap<u64, Piece>,
     /// Bytes taken from the driver.
-    pub(super) reserved_bytes: u64,
+    pub(crate) reserved_bytes: u64,
     /// Free parts of segments that hold a block.
-    pub(super) split_bytes: u64,
+    pub(crate) split_bytes: u64,
     gone: Vec<Stay>,
 }
 
@@ -39,7 +39,7 @@ impl Piece {
 
 impl Segments {
     /// Adds memory taken from the driver. It replaces overlapping memory that already exists.
-    pub(super) fn take(&mut self, address: u64, bytes: u64, at: u32) {
+    pub(crate) fn take(&mut self, address: u64, bytes: u64, at: u32) {
         if bytes == 0 {
             return;
         }
@@ -49,7 +49,7 @@ impl Segments {
     }
 
     /// Removes memory given back: a segment, or a part of one, whose ends stay.
-    pub(super) fn give_back(&mut self, address: u64, bytes: u64, at: u32) {
+    pub(crate) fn give_back(&mut self, address: u64, bytes: u64, at: u32) {
         let end = address.saturating_add(bytes);
         let overlapping = |(start, piece): (&u64, &Piece)| (start + piece.bytes > address).then_some((*start, *piece));
         let found: Vec<(u64, Piece)> = self.pieces.range(..end).rev().map_while(overlapping).collect();
@@ -75,7 +75,7 @@ impl Segments {
     }
 
     /// Counts a block that was allocated (`taken`) or freed. A block outside of every segment changes nothing.
-    pub(super) fn block(&mut self, address: u64, bytes: u64, taken: bool) {
+    pub(crate) fn block(&mut self, address: u64, bytes: u64, taken: bool) {
         let end = address.saturating_add(bytes);
         let pieces = self.pieces.range_mut(..end).rev();
         for (start, piece) in pieces.take_while(|(start, piece)| *start + piece.bytes > address) {
@@ -88,7 +88,7 @@ impl Segments {
 
     /// Returns all segments that ever existed, ordered by the time and address at which they began. If there are more than `most`, those that existed
     /// after the event `at` come first, then the largest.
-    pub(super) fn stays(self, most: usize, at: u32) -> Vec<Stay> {
+    pub(crate) fn stays(self, most: usize, at: u32) -> Vec<Stay> {
         let now = self.pieces.iter();
         let there = now.map(|(&address, piece)| Stay { address, bytes: piece.bytes, from: piece.from, to: u32::MAX });
         let mut stays: Vec<Stay> = self.gone.into_iter().filter(|stay| stay.from < stay.to).chain(there).collect();

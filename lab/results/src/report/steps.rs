@@ -31,7 +31,7 @@ pub(super) fn opening(recording: &Recording) -> Option<Opening> {
 }
 
 /// Returns the event at which each step begins: where the number in `s3.forward` rises, or after the phase `step`.
-fn begins(recording: &Recording) -> Vec<u32> {
+pub(crate) fn begins(recording: &Recording) -> Vec<u32> {
     let mut begins = vec![0];
     let (mut number, mut stepped) = (0, false);
     for (at, event) in recording.events().iter().enumerate() {
