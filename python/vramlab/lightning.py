@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Optional
 
 try:
@@ -16,19 +17,22 @@ from ._predict import predict
 # Lightning's names, and the program's.
 _PRECISIONS = {"32-true": "fp32", "16-mixed": "autocast-fp16", "bf16-mixed": "autocast-bf16", "16-true": "fp16", "bf16-true": "bf16"}
 
+# What training_step holds ends with it; the last step's gradients stay until then (lightning.pytorch.loops.optimization.closure.Closure).
+_SCHEDULE = "input,forward,loss,exit_autocast,del,zero_grad,backward,step"
+
 
 class VramCallback(Callback):  # type: ignore[misc, unused-ignore]
-    """``Trainer(…, callbacks=[VramCallback(batch=32, loss="mse")])``: before the first step the answer of ``vramlab predict`` is printed.
+    """``Trainer(…, callbacks=[VramCallback(loss="mse")])``: before the first step the answer of ``vramlab predict`` is printed.
 
-    The module's ``forward`` is exported with ``example`` (a tuple of its arguments; ``example_input_array`` unless said), at ``batch``;
-    what ``training_step`` does besides is not seen: name the loss by ``loss``. ``gpu``, ``must_fit`` and further flags are those of
-    :class:`vramlab.transformers.VramCallback`.
+    The module's ``forward`` is exported with ``example`` (a tuple of its arguments, or a mapping of its arguments by name;
+    ``example_input_array`` unless said), at ``batch`` (that of the loader unless said). What ``training_step`` does besides is not
+    seen: name the loss by ``loss``. ``gpu``, ``must_fit`` and further flags are those of :class:`vramlab.transformers.VramCallback`.
     """
 
     def __init__(
         self,
         batch: Optional[int] = None,
-        example: Optional[tuple[Any, ...]] = None,
+        example: Any = None,
         gpu: Optional[str] = None,
         must_fit: bool = False,
         **settings: Any,
@@ -45,20 +49,47 @@ class VramCallback(Callback):  # type: ignore[misc, unused-ignore]
             self._before.say(lambda card: self._asked(trainer, pl_module, card))
 
     def _asked(self, trainer: Any, module: Any, card: dict[str, Any]) -> Any:
-        example = self._example if self._example is not None else module.example_input_array
-        if example is None:
-            raise VramlabError("an example of the inputs is needed: example=, or example_input_array in the module")
-        if len(trainer.optimizers) != 1:
-            raise VramlabError(f"{len(trainer.optimizers)} optimizers are not represented")
-        if trainer.world_size != 1:
-            raise VramlabError(f"{trainer.world_size} processes are not represented here; `vramlab rehearse` runs them")
-        if str(trainer.precision) not in _PRECISIONS:
-            raise VramlabError(f"precision {trainer.precision} is not represented")
-        own = {
-            "precision": _PRECISIONS[str(trainer.precision)],
-            "accumulate": trainer.accumulate_grad_batches,
-            "clip_grad_norm": trainer.gradient_clip_val or None,
-        }
-        arguments = example if isinstance(example, tuple) else (example,)
-        settings: dict[str, Any] = {**own, **card, **self._settings}
-        return predict(module, *arguments, batch=self._batch, optimizer=trainer.optimizers[0], **settings)
+        args, inputs = _as_it_trains(trainer, self._example if self._example is not None else module.example_input_array)
+        settings: dict[str, Any] = {**_settings(trainer, module), **card, **self._settings}
+        batch = self._batch if self._batch is not None else _batch(trainer)
+        return predict(module, *args, inputs=inputs, batch=batch, optimizer=trainer.optimizers[0], **settings)
+
+
+def _settings(trainer: Any, module: Any) -> dict[str, Any]:
+    """What the Trainer says of a step. Raises :class:`VramlabError` for what is not represented."""
+    if not module.automatic_optimization:
+        raise VramlabError("a training_step that calls the optimizer itself is not represented; `vramlab rehearse` runs it")
+    if len(trainer.optimizers) != 1:
+        raise VramlabError(f"{len(trainer.optimizers)} optimizers are not represented")
+    if trainer.world_size != 1:
+        raise VramlabError(f"{trainer.world_size} processes are not represented here; `vramlab rehearse` runs them")
+    if str(trainer.precision) not in _PRECISIONS:
+        raise VramlabError(f"precision {trainer.precision} is not represented")
+    clip = trainer.gradient_clip_val or None
+    # An enumeration of strings, and None where it is the norm.
+    if clip is not None and trainer.gradient_clip_algorithm not in (None, "norm"):
+        raise VramlabError("clipping gradients by value is not represented")
+    return {
+        "schedule": _SCHEDULE,
+        "precision": _PRECISIONS[str(trainer.precision)],
+        "accumulate": trainer.accumulate_grad_batches,
+        "clip_grad_norm": clip,
+    }
+
+
+def _batch(trainer: Any) -> int:
+    """The examples of the loader's batches. Raises :class:`VramlabError` where the loader does not say it."""
+    size = getattr(trainer.train_dataloader, "batch_size", None)
+    if not isinstance(size, int):
+        raise VramlabError("the loader does not say how many examples a batch has: batch=")
+    return size
+
+
+def _as_it_trains(trainer: Any, example: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """Arguments by place and by name, on the device and in the type that Lightning gives a batch: the module is there already."""
+    if example is None:
+        raise VramlabError("an example of the inputs is needed: example=, or example_input_array in the module")
+    moved = trainer.precision_plugin.convert_input(trainer.strategy.batch_to_device(example))
+    if isinstance(moved, Mapping):
+        return (), moved
+    return (moved if isinstance(moved, tuple) else (moved,)), {}

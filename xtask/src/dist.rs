@@ -11,6 +11,7 @@ use clap::Args;
 use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 
+use crate::environment::Environment;
 use crate::{checks, licences};
 
 /// The oldest C library that a build by zig runs with.
@@ -19,6 +20,13 @@ const GLIBC: &str = "2.28";
 /// What is cargo's name for the library, and where it lies in a wheel.
 const LIBRARY: &str = "libvramlab_rehearsal.so";
 const IN_WHEEL: &str = "python/vramlab.data/data/lib/vramlab";
+
+/// The largest wheel, in bytes.
+const LARGEST: u64 = 30_000_000;
+
+/// What makes a wheel, and what links against an older C library: packages of PyPI.
+const MATURIN: &str = "maturin";
+const ZIG: [&str; 2] = ["cargo-zigbuild", "ziglang"];
 
 /// Files that go as they are.
 const TEXTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
@@ -29,8 +37,8 @@ pub(crate) struct DistArgs {
     /// The target, as rustc names it.
     #[arg(long, default_value = "x86_64-unknown-linux-gnu")]
     target: String,
-    /// Link by zig against glibc 2.28, with `cargo-zigbuild` and `ziglang` of PyPI on the path; else what is built here runs only with this machine's
-    /// C library or a newer one.
+    /// Link by zig against glibc 2.28, with `cargo-zigbuild` and `ziglang`, which are installed from PyPI into target/wheel-tools; else what is built here
+    /// runs only with this machine's C library or a newer one.
     #[arg(long)]
     zig: bool,
 }
@@ -45,13 +53,18 @@ impl DistArgs {
     }
 }
 
+/// The tools of PyPI that a build needs, installed where they are missing.
+fn tools(root: &Path, packages: &[&str]) -> anyhow::Result<Environment> {
+    Environment::with(root, "wheel-tools", packages)
+}
+
 /// Builds the program and the library for a target; returns the folder that they are in.
 fn build(root: &Path, args: &DistArgs) -> anyhow::Result<PathBuf> {
     let mut packages = vec!["vramlab-cli"];
     packages.extend(args.is_linux().then_some("rehearsal"));
     // One after the other, as maturin builds the first: together they would be built with other features.
     for package in packages {
-        let mut command = if args.zig { Command::new("cargo-zigbuild") } else { checks::cargo(None) };
+        let mut command = if args.zig { tools(root, &ZIG)?.command(ZIG[0])? } else { checks::cargo(None) };
         let target = if args.zig { format!("{}.{GLIBC}", args.target) } else { args.target.clone() };
         command.arg(if args.zig { "zigbuild" } else { "build" });
         command.args(["--locked", "--profile", "dist", "--target", &target, "-p", package]).current_dir(root);
@@ -176,11 +189,14 @@ fn checksum(contents: &[u8]) -> String {
     })
 }
 
-/// Makes a wheel in `target/wheels`, by maturin of PyPI; one by zig is looked at for what it needs of the C library.
+/// Makes a wheel in `target/wheels`, by maturin of PyPI. It gets there only if it is small enough and, of a build by zig, needs no newer C library than
+/// it says.
 ///
 /// # Errors
-/// The build's; a wheel that needs a newer C library than it says.
+/// There is no Python, or PyPI was not reached; the build's; what is wrong with the wheel.
 pub(crate) fn wheel(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
+    let packages: Vec<&str> = std::iter::once(MATURIN).chain(ZIG.into_iter().filter(|_| args.zig)).collect();
+    let tools = tools(root, &packages)?;
     let built = build(root, args)?;
     let data = root.join(IN_WHEEL);
     if data.exists() {
@@ -189,19 +205,39 @@ pub(crate) fn wheel(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     if args.is_linux() {
         copy(&built.join(LIBRARY), &data.join(LIBRARY))?;
     }
+    let folder = target_folder(root).join("wheels");
+    fs::create_dir_all(&folder)?;
+    let fresh = folder.join("unchecked");
+    if fresh.exists() {
+        fs::remove_dir_all(&fresh)?;
+    }
     let licences = root.join("LICENSES-OF-LIBRARIES.txt");
     fs::File::create(&licences)?.write_all(licences::text(root, &args.target)?.as_bytes())?;
-    let folder = target_folder(root).join("wheels");
-    let mut maturin = Command::new("maturin");
-    maturin.args(["build", "--locked", "--profile", "dist", "--target", &args.target, "--out"]).arg(&folder);
+    let mut maturin = tools.command(MATURIN)?;
+    maturin.args(["build", "--locked", "--profile", "dist", "--target", &args.target, "--out"]).arg(&fresh);
     if args.zig {
         maturin.args(["--zig", "--compatibility", &format!("manylinux_{}", GLIBC.replace('.', "_"))]);
     }
-    succeed(maturin.current_dir(root))?;
+    let made = succeed(maturin.current_dir(root));
     fs::remove_file(&licences)?;
-    if args.zig {
-        let wheels = all_files(&folder)?.into_iter().filter(|path| path.extension().is_some_and(|end| end == "whl"));
-        succeed(Command::new("python3").arg(root.join("scripts/glibc.py")).arg(GLIBC).args(wheels))?;
+    made?;
+    for wheel in all_files(&fresh)? {
+        small_enough(&wheel, LARGEST)?;
+        if args.zig {
+            succeed(Command::new(tools.python()).arg(root.join("scripts/glibc.py")).arg(GLIBC).arg(&wheel))?;
+        }
+        let kept = folder.join(wheel.file_name().context("a wheel without a name")?);
+        fs::rename(&wheel, &kept)?;
+        println!("{}", kept.display());
+    }
+    Ok(fs::remove_dir(&fresh)?)
+}
+
+fn small_enough(wheel: &Path, largest: u64) -> anyhow::Result<()> {
+    let size = fs::metadata(wheel)?.len();
+    println!("{}: {:.1} MB", wheel.display(), size as f64 / 1e6);
+    if size > largest {
+        bail!("{} has {size} bytes; a wheel may have {largest}", wheel.display());
     }
     Ok(())
 }
@@ -228,6 +264,8 @@ mod tests {
             .collect();
         assert_eq!(named, [("vramlab-1/README.md".into(), 0o644), ("vramlab-1/bin/vramlab".into(), 0o755)]);
         assert_eq!(checksum(b"abc")[..16], *"ba7816bf8f01cfea");
+        assert!(small_enough(&folder.join("README.md"), 7).is_ok());
+        assert!(small_enough(&folder.join("README.md"), 6).is_err());
         fs::remove_dir_all(&folder).unwrap();
     }
 }

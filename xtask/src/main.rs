@@ -6,6 +6,7 @@ mod artifact;
 mod checks;
 mod cuda;
 mod dist;
+mod environment;
 mod licences;
 mod measure;
 mod python;
@@ -50,7 +51,7 @@ enum Chore {
     ///
     /// Example: cargo xtask dist --zig
     Dist(dist::DistArgs),
-    /// Make a wheel for Python in target/wheels, by maturin.
+    /// Make a wheel for Python in target/wheels, by maturin, which is installed from PyPI into target/wheel-tools.
     ///
     /// Example: cargo xtask wheel --zig
     Wheel(dist::DistArgs),

@@ -1,15 +1,19 @@
 //! The package for Python: its tests beside the program, and what ruff and mypy say of it.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, bail};
 
 use crate::checks;
+use crate::environment::{Environment, python};
 
 /// What is installed into an environment of the build's own.
 const TOOLS: [&str; 3] = ["pytest", "mypy", "ruff"];
+
+/// The names under which Lightning is installed.
+const LIGHTNING: [&str; 2] = ["lightning", "pytorch_lightning"];
 
 /// What the tools must say nothing about.
 const LINTS: [&[&str]; 3] = [&["ruff", "format", "--check", "python"], &["ruff", "check", "python"], &["mypy"]];
@@ -24,18 +28,25 @@ pub(crate) fn package(root: &Path, cargo: Command, full: bool) -> anyhow::Result
     };
     let program = checks::program(root, cargo, "package for Python")?;
     let mut skipped = Vec::new();
-    match tools(root, &python) {
+    match Environment::with(root, "python-tools", &TOOLS) {
         Ok(tools) => {
-            LINTS.iter().try_for_each(|words| run(root, &tools, &module(words), &program))?;
-            run(root, &tools, &module(&["pytest", "--quiet"]), &program)?;
+            LINTS.iter().try_for_each(|words| run(root, &tools.python(), &module(words), &program))?;
+            run(root, &tools.python(), &module(&["pytest", "--quiet"]), &program)?;
         }
         Err(reason) => {
-            skipped.push(format!("ruff, mypy and the tests of the pytest fixture: {reason}"));
+            skipped.push(format!("ruff, mypy and the tests of the pytest fixture: {reason:#}"));
             run(root, &python, &unittest("test_answers.py"), &program)?;
         }
     }
     match std::env::var_os(checks::PYTHON) {
-        Some(python) if full => run(root, Path::new(&python), &unittest("test_torch.py"), &program)?,
+        Some(python) if full => {
+            let python = Path::new(&python);
+            run(root, python, &unittest("test_torch.py"), &program)?;
+            match LIGHTNING.iter().any(|name| imports(python, name)) {
+                true => run(root, python, &unittest("test_lightning.py"), &program)?,
+                false => skipped.push(format!("the callback in Lightning: the Python of {} has none", checks::PYTHON)),
+            }
+        }
         _ if full => skipped.push(format!("the package beside PyTorch: {} names no Python with it", checks::PYTHON)),
         _ => skipped.push("the package beside PyTorch: --full runs it".into()),
     }
@@ -60,42 +71,23 @@ fn unittest(file: &str) -> Vec<OsString> {
     module(&["unittest", "discover", "--start-directory", "python/tests", "--pattern", file])
 }
 
+fn imports(python: &Path, module: &str) -> bool {
+    let words = ["-c", "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)", module];
+    Command::new(python).args(words).status().is_ok_and(|status| status.success())
+}
+
 /// Runs Python on these words, with the package and the program where they are found.
 fn run(root: &Path, python: &Path, words: &[OsString], program: &Path) -> anyhow::Result<()> {
     let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     println!("==> package for Python: python {}", shown.join(" "));
     let mut command = Command::new(python);
-    command.args(words).current_dir(root).env("PYTHONPATH", root.join("python")).env("VRAMLAB_BINARY", program);
+    let outside = std::env::var_os("PYTHONPATH").unwrap_or_default();
+    let path = std::iter::once(root.join("python")).chain(std::env::split_paths(&outside));
+    let path = std::env::join_paths(path).context("the project's path cannot stand in PYTHONPATH")?;
+    command.args(words).current_dir(root).env("PYTHONPATH", path).env("VRAMLAB_BINARY", program);
     let status = command.env("PYTHONDONTWRITEBYTECODE", "1").status().context("could not start Python")?;
     if !status.success() {
         bail!("step `package for Python` failed: python {} ({status})", shown.join(" "));
     }
     Ok(())
-}
-
-fn python() -> Option<PathBuf> {
-    let found = Command::new("python3").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    found.is_ok_and(|status| status.success()).then(|| "python3".into())
-}
-
-/// An environment with the tools, made where it is missing.
-fn tools(root: &Path, python: &Path) -> Result<PathBuf, String> {
-    let folder = root.join("target/python-tools");
-    let own = folder.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
-    let quiet = |mut command: Command| command.stdin(Stdio::null()).stdout(Stdio::null()).status();
-    let there = || {
-        let mut command = Command::new(&own);
-        command.args(["-c", &format!("import {}", TOOLS.join(", "))]).stderr(Stdio::null());
-        quiet(command).is_ok_and(|status| status.success())
-    };
-    if there() {
-        return Ok(own);
-    }
-    let mut make = Command::new(python);
-    make.args(["-m", "venv"]).arg(&folder);
-    let mut install = Command::new(&own);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check"]).args(TOOLS);
-    // A failure to start one is a failure to install: the probe says the same.
-    let _ = (quiet(make), quiet(install));
-    if there() { Ok(own) } else { Err(format!("{} could not be installed", TOOLS.join(", "))) }
 }
