@@ -92,6 +92,17 @@ fn a_value_that_does_not_fit_is_answered_by_one_that_does() {
 }
 
 #[test]
+fn many_values_leave_the_answer_on_the_screen() {
+    let folder = tempfile::tempdir().unwrap();
+    let (code, found, stdout, stderr) =
+        scan(folder.path(), &["--gpu", "60MiB", "-P", "batch", "1", "12"], "need={batch}0000000");
+    assert_eq!((code, found["points"].as_array().unwrap().len()), (Some(1), 12), "{stdout}{stderr}");
+    assert!(stdout.contains("batch 6, the largest that fits") && stdout.contains("4 more: --full"), "{stdout}");
+    assert!(stdout.lines().count() <= 22, "{stdout}");
+    common::fits(&stdout);
+}
+
+#[test]
 fn parts_of_a_scan_of_rehearsals_are_the_scan() {
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--gpu", "100MiB", "-L", "batch", "1,2,4"];

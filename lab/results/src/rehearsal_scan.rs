@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::findings::Findings;
 use super::rehearsal::{RehearsalResult, RehearsedGpu, RehearsedRank};
+use super::scan::ends;
 use super::shard::Shard;
 
 /// A scan.
@@ -72,6 +73,9 @@ pub struct LargestValue {
     pub in_words: String,
 }
 
+/// Of many points so many of the first and of the last are shown: an answer stays on the screen.
+const ENDS: (usize, usize) = (4, 4);
+
 /// A piece may be off by this share of the peak.
 const OFF: f64 = 0.005;
 
@@ -137,7 +141,8 @@ impl RehearsalScanResult {
             let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false));
             let ended = found.exception.as_ref().filter(|_| found.fits.is_none());
             row.push(Cell::Text(match (oom, ended) {
-                (Some(oom), _) => format!("{}, step {}", oom.place, oom.steps + 1),
+                // The file's name is enough to find the line.
+                (Some(oom), _) => format!("{}, step {}", name(&oom.place), oom.steps + 1),
                 (None, Some(exception)) => exception.lines().next().unwrap_or_default().chars().take(60).collect(),
                 (None, None) => String::new(),
             }));
@@ -207,6 +212,11 @@ impl RehearsalScanResult {
     }
 }
 
+/// The last part of a path.
+fn name(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
 /// The line through the first and the last point.
 fn line(points: &[(u64, u64)]) -> Option<LawPiece> {
     let (first, last) = (points.first()?, points.last()?);
@@ -233,7 +243,11 @@ impl Findings for RehearsalScanResult {
         let mut out = vec![Section::Answer(self.answer())];
         out.extend(self.law_in_words().map(Section::Note));
         out.extend(self.tries.clone().map(Section::Try));
-        out.push(Section::Table(self.rows()));
+        let rows = self.rows();
+        match ends(&rows, ENDS) {
+            Some(short) => out.extend([Section::List(short), Section::Rest(vec![Section::Table(rows)])]),
+            None => out.push(Section::List(rows)),
+        }
         out.extend(self.chart().map(Section::Drawing));
         let inexact = self.points.iter().filter(|point| !point.rehearsal.exact).count();
         if inexact > 0 {

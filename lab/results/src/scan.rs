@@ -100,8 +100,7 @@ impl Point {
 }
 
 /// Points that a short answer has, from the first on, and from the last back.
-const HEAD: usize = 8;
-const TAIL: usize = 4;
+const ENDS: (usize, usize) = (8, 4);
 
 impl ScanResult {
     /// A row for each point; `all`: with what was predicted, and who reached the peak.
@@ -229,15 +228,15 @@ impl ScanResult {
     }
 }
 
-/// The first points and the last.
-fn ends(table: &Table) -> Table {
+/// So many of the first rows and of the last; `None` where that is hardly less than all.
+pub(super) fn ends(table: &Table, (head, tail): (usize, usize)) -> Option<Table> {
+    let left_out = table.rows.len().checked_sub(head + tail).filter(|rows| *rows > 1)?;
     let mut short = table.clone();
-    let left_out = format!("⋮ {} more: --full", table.rows.len() - HEAD - TAIL);
-    let mut gap = vec![Cell::Text(left_out)];
+    let mut gap = vec![Cell::Text(format!("⋮ {left_out} more: --full"))];
     gap.resize(table.columns.len(), Cell::Text("⋮".into()));
-    short.rows.splice(HEAD..table.rows.len() - TAIL, [gap]);
+    short.rows.splice(head..table.rows.len() - tail, [gap]);
     short.title.clear();
-    short
+    Some(short)
 }
 
 /// Each once, in the order in which they first stand.
@@ -275,11 +274,9 @@ impl Findings for ScanResult {
         sections.extend(warnings.into_iter().map(Section::Warning));
         sections.extend(self.results.first().and_then(|point| point.run.description.clone()).map(Section::Note));
         let all = self.shown();
-        if all.rows.len() > HEAD + TAIL + 1 {
-            sections.push(Section::List(ends(&all)));
-            sections.push(Section::Rest(vec![Section::Table(all)]));
-        } else {
-            sections.push(Section::List(all));
+        match ends(&all, ENDS) {
+            Some(short) => sections.extend([Section::List(short), Section::Rest(vec![Section::Table(all)])]),
+            None => sections.push(Section::List(all)),
         }
         sections.extend(premise::section(&self.premises()));
         if let Some(curve) = self.curve() {
