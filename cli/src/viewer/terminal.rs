@@ -36,7 +36,10 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        ratatui::restore();
+        // The hook has done it before the message, which a second time could overwrite.
+        if !std::thread::panicking() {
+            ratatui::restore();
+        }
     }
 }
 
