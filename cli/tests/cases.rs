@@ -66,8 +66,8 @@ fn what_is_not_damaged_is_taken() {
     for kind in &seeds.kinds {
         kind.readers.iter().for_each(|reader| try_one(&|| reading(kind, &kind.whole, reader, &own)));
     }
-    // One takes long, and the other wants a script: `rehearse.rs` has some.
-    let tried_elsewhere = [["bench"], ["rehearse"]];
+    // One takes long, one wants a script (`rehearse.rs` has some), and one a terminal (`view.rs` has one).
+    let tried_elsewhere = [["bench"], ["rehearse"], ["view"]];
     for command in seeds.commands.iter().filter(|command| tried_elsewhere.iter().all(|words| command.words != words)) {
         try_one(&|| Case { words: seeds.base(&command.words, &own), file: false, long: false, output: None });
     }

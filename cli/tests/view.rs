@@ -1,5 +1,5 @@
 //! `view` through a pseudo-terminal: what keys do, that the terminal is given back, and what is refused.
-#![cfg(all(unix, feature = "view"))]
+#![cfg(all(target_os = "linux", feature = "view"))]
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -31,7 +31,7 @@ impl Session {
         let (mut keys, mut terminal) = (0, 0);
         let (name, settings) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the two numbers and the size live through the call; the name and the settings may be null.
-        let opened = unsafe { libc::openpty(&mut keys, &mut terminal, name, settings, &mut size.clone()) };
+        let opened = unsafe { libc::openpty(&mut keys, &mut terminal, name, settings, &size) };
         assert_eq!(opened, 0, "a pseudo-terminal");
         // SAFETY: both were just opened, and nobody else has them.
         let (keys, terminal) = unsafe { (File::from_raw_fd(keys), File::from_raw_fd(terminal)) };

@@ -7,8 +7,8 @@ use lab::view::Browser;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::draw::{put, put_right};
 use super::screen::Screen;
+use super::text::{put, put_right};
 use crate::render::grouped;
 
 /// Columns of the labels, with a space after them.

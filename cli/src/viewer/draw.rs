@@ -3,9 +3,9 @@
 use lab::figures::short;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use ratatui::style::Style;
 
 use super::screen::Screen;
+use super::text::{put, put_right};
 use super::{curve, help, lists};
 use crate::render::{cut, grouped};
 use crate::visible::visible;
@@ -16,19 +16,6 @@ const LEAST: (u16, u16) = (40, 12);
 const TALL: u16 = 18;
 /// From this width on both lists stand beside each other.
 const WIDE: u16 = 110;
-
-/// Writes text at a place (column, row, width), cut to its width. Nothing in it acts on the terminal.
-pub(super) fn put(buffer: &mut Buffer, (x, y, width): (u16, u16, u16), text: &str, style: Style) {
-    let text = visible(text).replace(['\n', '\t'], " ");
-    let text = cut(&text, usize::from(width));
-    buffer.set_stringn(x, y, text, usize::from(width), style);
-}
-
-/// Writes text that ends at a place.
-pub(super) fn put_right(buffer: &mut Buffer, (x, y, width): (u16, u16, u16), text: &str, style: Style) {
-    let blank = usize::from(width).saturating_sub(text.chars().count()) as u16;
-    put(buffer, (x + blank, y, width - blank), text, style);
-}
 
 /// Draws the screen.
 pub(super) fn draw(buffer: &mut Buffer, screen: &Screen) {

@@ -3,7 +3,7 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::draw::put;
+use super::text::put;
 use super::theme::Theme;
 
 /// The keys first: the smallest screen shows these.
@@ -27,7 +27,7 @@ const LINES: [(&str, &str); 20] = [
     ("▲ × •", "the cursor; out of memory; hits of the search"),
     ("█ ▒ ░ ·", "a segment: taken by blocks, more than half, less, free"),
     ("peak", "rises and falls by a tenth of the highest, or more"),
-    ("category?", "guessed from stacks and lifetimes"),
+    ("category?", "guessed from stacks, as steps of a snapshot are"),
 ];
 
 /// Explains the keys on the whole screen.

@@ -5,8 +5,8 @@ use lab::view::{Cell, Segment};
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 
-use super::draw::{put, put_right};
 use super::screen::{List, Screen};
+use super::text::{put, put_right};
 
 /// Writes a list's heading; returns the rows that are shown, and the place of the first.
 fn heading(
@@ -44,7 +44,7 @@ pub(super) fn holders(buffer: &mut Buffer, area: Rect, screen: &Screen, alone: b
         let mut x = area.x + 11;
         if wide {
             let share = holder.bytes as f64 / moment.allocated_bytes.max(1) as f64;
-            put_right(buffer, (x, y, 5), &format!("{:.0} %", 100.0 * share), theme.dim());
+            put_right(buffer, (x, y, 5), &whole_percent(share), theme.dim());
             x += 6;
         }
         let category = format!("■ {}", history.category_name(holder.category));
@@ -82,8 +82,8 @@ pub(super) fn segments(buffer: &mut Buffer, area: Rect, screen: &Screen, alone: 
         }
         put_right(buffer, (x, y, 10), &short(segment.bytes), theme.plain());
         x += 11;
-        let used = 100.0 * segment.used_bytes as f64 / segment.bytes.max(1) as f64;
-        put_right(buffer, (x, y, 5), &format!("{used:.0} %"), theme.dim());
+        let used = segment.used_bytes as f64 / segment.bytes.max(1) as f64;
+        put_right(buffer, (x, y, 5), &whole_percent(used), theme.dim());
         x += 6;
         bar(buffer, (x, y, area.right() - x), segment, screen);
     }
@@ -98,6 +98,15 @@ fn bar(buffer: &mut Buffer, (x, y, width): (u16, u16, u16), segment: &Segment, s
         };
         let style = if cell.found { style.patch(screen.theme.found()) } else { style };
         buffer.set_stringn(x, y, drawn(cell), 1, style);
+    }
+}
+
+/// Formats a share: neither little is nothing, nor almost all is all.
+fn whole_percent(share: f64) -> String {
+    match 100.0 * share {
+        percent if percent > 0.0 && percent < 1.0 => "<1 %".to_string(),
+        percent if percent < 100.0 => format!("{:.0} %", percent.min(99.0)),
+        percent => format!("{percent:.0} %"),
     }
 }
 

@@ -12,6 +12,7 @@ mod help;
 mod lists;
 mod screen;
 mod terminal;
+mod text;
 mod theme;
 
 #[cfg(test)]

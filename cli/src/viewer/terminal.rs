@@ -15,7 +15,8 @@ const WAIT: Duration = Duration::from_millis(100);
 
 /// True if keys can be read and a screen can be drawn.
 pub(crate) fn there_is_one() -> bool {
-    stdin().is_terminal() && stdout().is_terminal()
+    let can_draw = std::env::var_os("TERM").is_none_or(|term| term != "dumb");
+    stdin().is_terminal() && stdout().is_terminal() && can_draw
 }
 
 /// Gives the terminal back when it is dropped; a panic does so before its message, by a hook of the library.
@@ -35,7 +36,10 @@ impl Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        ratatui::restore();
+        // The hook has done it before the message, which a second time could overwrite.
+        if !std::thread::panicking() {
+            ratatui::restore();
+        }
     }
 }
 

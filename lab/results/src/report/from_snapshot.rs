@@ -72,6 +72,7 @@ fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, gue
         let category = maker.category(None, address);
         maker.alloc(None, address, bytes, stack, category);
     }
+    maker.recording.begins_at = maker.recording.events().len() as u32;
     let mut phase = None;
     for (at, event) in snapshot.trace(device).iter().enumerate() {
         let now = guesses.phase(at).map(|now| (part(now), guesses.steps_before(at)));

@@ -94,6 +94,8 @@ pub struct Recording {
     pub scopes_are_stacks: bool,
     /// True if categories are guessed from stacks and lives.
     pub categories_are_guesses: bool,
+    /// Events before this one stand for what was there when the recording began.
+    pub begins_at: u32,
     categories: Vec<String>,
     names: Vec<String>,
     known: FxHashMap<String, NameId>,
@@ -109,6 +111,7 @@ impl Recording {
             limit: None,
             scopes_are_stacks: false,
             categories_are_guesses: false,
+            begins_at: 0,
             categories: Category::ALL.map(|category| category.name().to_string()).to_vec(),
             names: vec![String::new()],
             known: [(String::new(), NameId(0))].into_iter().collect(),

@@ -102,8 +102,8 @@ impl Browser {
                 self.go(to(here.saturating_add(percent.saturating_mul(each))));
             }
             Action::Step(next) => self.step(*next),
-            Action::Peak(next) => self.to_one_of(|history| &history.peaks, *next, "peak"),
-            Action::Failure(next) => self.to_one_of(|history| &history.failures, *next, "request that failed"),
+            Action::Peak(next) => self.visit(|history| &history.peaks, *next, "peak"),
+            Action::Failure(next) => self.visit(|history| &history.failures, *next, "request that failed"),
             Action::Highest => self.go(self.history.highest()),
             Action::First => self.go(0),
             Action::Last => self.go(last),
@@ -150,7 +150,7 @@ impl Browser {
         self.go(to);
     }
 
-    fn to_one_of(&mut self, places: impl Fn(&History) -> &[u32], next: bool, what: &str) {
+    fn visit(&mut self, places: impl Fn(&History) -> &[u32], next: bool, what: &str) {
         let places = places(&self.history);
         let to = neighbour(places, self.cursor, next);
         match to {

@@ -180,6 +180,17 @@ fn events_are_told_in_words() {
     assert_eq!(told(27), "out of memory: 80 MiB requested by mm");
 }
 
+#[test]
+fn what_was_there_before_the_recording_is_told_as_such() {
+    let mut recording = recording();
+    recording.begins_at = 2;
+    let history = History::of(recording);
+    assert_eq!(history.happened(0), "20 MiB reserved when the recording began");
+    assert_eq!(history.happened(1), "2 MiB there when the recording began in fc.1");
+    assert_eq!(history.place(1).as_deref(), Some("before the recording"));
+    assert_eq!(history.place(2).as_deref(), Some("step 1 of 3, forward"));
+}
+
 /// Recordings of the real PyTorch: what lives at any event sums to the curve, and segments hold it.
 #[test]
 fn recordings_of_pytorch_agree_at_every_event() {

@@ -20,6 +20,16 @@ impl History {
             _ => ("a block".to_string(), NameId(0), NameId(0)),
         };
         match events.get(at as usize) {
+            Some(&Event::Alloc { bytes, op, scope, .. }) if at < self.recording.begins_at => {
+                format!(
+                    "{} there when the recording began{}",
+                    short(bytes),
+                    self.by(op, scope).replacen(" by ", ", of ", 1)
+                )
+            }
+            Some(&Event::SegmentAlloc { bytes, .. }) if at < self.recording.begins_at => {
+                format!("{} reserved when the recording began", short(bytes))
+            }
             Some(&Event::Alloc { bytes, op, scope, .. }) => format!("{} allocated{}", short(bytes), self.by(op, scope)),
             Some(&Event::Free { allocation, op }) => {
                 let (bytes, made_by, scope) = of_block(allocation);
@@ -65,6 +75,9 @@ impl History {
 
     /// Says where in the run an event lies: `step 2 of 5, forward`; `None` if the recording has neither steps nor phases.
     pub fn place(&self, at: u32) -> Option<String> {
+        if at < self.recording.begins_at {
+            return Some("before the recording".to_string());
+        }
         let phase = self.phases.partition_point(|(from, _)| *from <= at).checked_sub(1);
         let phase = phase.map(|phase| self.phase_name(self.phases[phase].1));
         // A snapshot's phases have the number of their step in their names.
