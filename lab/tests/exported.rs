@@ -3,70 +3,21 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
-use std::sync::Arc;
 
-use lab::exported::{self, LossName};
+use lab::exported;
 use lab::models::Architecture;
-use lab::record::{COLUMNS, Row};
 use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
-use memcore::backend::{DeviceProfile, Meta};
-use memcore::{Device, Profile};
+use memcore::Device;
 use serde::Deserialize;
 
 mod archives;
-
-#[derive(Deserialize)]
-struct Recording {
-    loss: String,
-    columns: Vec<String>,
-    runs: BTreeMap<usize, Vec<Row>>,
-}
-
-fn read(name: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/tests/golden/exported/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
-}
-
-fn device() -> Device {
-    let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
-    Device::builder(Arc::new(Meta::new(card))).profile(Profile::torch_2_11(90)).build()
-}
-
-/// Our rows of an export, without the last one, `end`.
-fn rows(path: &Path, loss: Option<LossName>, batch: usize) -> Vec<Row> {
-    let model = exported::load(path, loss).unwrap();
-    let settings = RunSettings::new(batch, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
-    let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
-    let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
-    let mut rows = result.unwrap().rows;
-    rows.pop();
-    rows
-}
+use archives::compared::{self, Recording, golden};
 
 /// Every row and column that differs, of all batches.
 fn differences(name: &str) -> Vec<String> {
-    let recording: Recording = serde_json::from_slice(&read(&format!("{name}.json"))).unwrap();
-    assert_eq!(recording.columns, COLUMNS);
-    assert!(recording.runs.len() >= 2);
     let folder = tempfile::tempdir().unwrap();
-    let path = archives::unpacked(&read(&format!("{name}.pt2.gz")), folder.path(), name);
-    let loss = (recording.loss != "inside").then(|| recording.loss.parse().unwrap());
-    let mut differences = Vec::new();
-    for (batch, theirs) in &recording.runs {
-        let ours = rows(&path, loss, *batch);
-        let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
-        assert_eq!(labels(&ours), labels(theirs), "{name}, batch {batch}");
-        for (ours, theirs) in ours.iter().zip(theirs) {
-            for (i, (ours_now, theirs_now)) in ours.figures().into_iter().zip(theirs.figures()).enumerate() {
-                if ours_now != theirs_now {
-                    let column = COLUMNS[i + 1];
-                    differences
-                        .push(format!("batch {batch}, {}: {column} {ours_now}, PyTorch {theirs_now}", ours.label));
-                }
-            }
-        }
-    }
-    differences
+    let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+    compared::differences(&path, &Recording::of(name)).iter().map(ToString::to_string).collect()
 }
 
 macro_rules! equal {
@@ -142,7 +93,7 @@ fn eva02_of_timm() {
 #[test]
 fn mixtral_of_transformers_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let path = archives::unpacked(&read("mixtral.pt2.gz"), folder.path(), "mixtral");
+    let path = archives::unpacked(&golden("mixtral.pt2.gz"), folder.path(), "mixtral");
     let error = exported::load(&path, None).err().unwrap().to_string();
     for operator in ["transformers.grouped_mm_fallback.default", "histc.default", "index_put_.default", "sort.default"]
     {
@@ -153,16 +104,7 @@ fn mixtral_of_transformers_is_refused() {
 /// The networks that are the same in every row, with the highest that their tensors reached.
 #[test]
 fn the_document_lists_the_networks_that_are_compared() {
-    let mib = |bytes: u64| format!("{:.1}", bytes as f64 / (1u64 << 20) as f64);
-    let row = |name: &&str| {
-        let recording: Recording = serde_json::from_slice(&read(&format!("{name}.json"))).unwrap();
-        let peaks: Vec<String> = recording
-            .runs
-            .values()
-            .map(|rows| mib(rows.iter().map(|row| row.figures()[1]).max().unwrap_or_default()))
-            .collect();
-        format!("| {name} | {} | equal |\n", peaks.join(" | "))
-    };
+    let row = |name: &&str| format!("| {name} | {} | equal |\n", Recording::of(name).peaks().join(" | "));
     let rows: String = EQUAL.iter().map(row).collect();
     let head = "| network | peak at batch 4, MiB | at batch 7 | every row, of both |\n|---|---|---|---|\n";
     let table = format!("<!-- networks -->\n{head}{rows}<!-- /networks -->");
@@ -173,7 +115,7 @@ fn the_document_lists_the_networks_that_are_compared() {
 #[test]
 fn a_batch_beyond_the_exports_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let path = archives::unpacked(&read("mlp.pt2.gz"), folder.path(), "mlp");
+    let path = archives::unpacked(&golden("mlp.pt2.gz"), folder.path(), "mlp");
     let model = exported::load(&path, None).unwrap();
     model.check(65_536, memcore::DType::F32).unwrap();
     let error = model.check(65_537, memcore::DType::F32).unwrap_err().to_string();
@@ -189,11 +131,11 @@ struct Losses {
 /// The weights and the graph of the file, computed on the CPU, give the losses that PyTorch gave, step by step.
 #[test]
 fn training_on_the_cpu_gives_pytorchs_losses() {
-    let recorded: Losses = serde_json::from_slice(&read("losses.json")).unwrap();
+    let recorded: Losses = serde_json::from_slice(&golden("losses.json")).unwrap();
     assert_eq!(recorded.losses.len(), 2);
     let folder = tempfile::tempdir().unwrap();
     for (name, theirs) in &recorded.losses {
-        let path = archives::unpacked(&read(&format!("{name}-weights.pt2.gz")), folder.path(), name);
+        let path = archives::unpacked(&golden(&format!("{name}-weights.pt2.gz")), folder.path(), name);
         let model = exported::load(&path, None).unwrap();
         let device = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());
         let settings =

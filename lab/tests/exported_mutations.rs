@@ -22,6 +22,17 @@ fn entries(name: &str) -> Vec<(String, Vec<u8>)> {
     archives::entries(&std::fs::read(archives::unpacked(&golden(name), folder.path(), name)).unwrap())
 }
 
+/// The same with what the package for Python writes beside the graph.
+fn entries_with_lifetimes(name: &str) -> Vec<(String, Vec<u8>)> {
+    let path = format!("{}/tests/golden/exported/eager/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    let recording: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let mut all = entries(name);
+    all.push((ENTRY.into(), serde_json::to_vec(&recording["entry"]).unwrap()));
+    all
+}
+
+const ENTRY: &str = "net/extra/vramlab.json";
+
 /// Reads a file, and takes a step of what was read where that is small.
 fn survives(bytes: &[u8]) {
     let folder = tempfile::tempdir().unwrap();
@@ -135,6 +146,49 @@ fn sizes_beyond_any_device_are_refused() {
     assert!(error.ends_with("layers.0.weight: its sizes are beyond any device"), "{error}");
 }
 
+/// The error of reading an export with this beside its graph.
+fn refused_beside(name: &str, entry: &Value) -> String {
+    let mut all = entries(name);
+    all.push((ENTRY.into(), serde_json::to_vec(entry).unwrap()));
+    refused_archive(&archives::archive(&all))
+}
+
+#[test]
+fn what_lies_beside_the_graph_is_refused_where_it_is_of_another_version() {
+    let error = refused_beside("mlp", &serde_json::json!({"version": 2, "dies_after": {"other": "format"}}));
+    assert_eq!(
+        error,
+        "net.pt2: net/extra/vramlab.json: is of version 2, and version 1 is read: it was written by another release of vramlab; export the \
+         network once more with the package of this one"
+    );
+    let error = refused_beside("mlp", &serde_json::json!({"dies_after": []}));
+    assert!(error.contains("extra/vramlab.json: missing field `version`"), "{error}");
+}
+
+#[test]
+fn lifetimes_of_values_that_the_graph_does_not_have_are_refused() {
+    let of = |deaths: Value| refused_beside("mlp", &serde_json::json!({"version": 1, "dies_after": deaths}));
+    let unknown = "relu dies after nobody, and no graph of the file makes both";
+    assert_eq!(of(serde_json::json!([["relu", "nobody"]])), format!("net.pt2: extra/vramlab.json: {unknown}"));
+    // The network's own tensors do not die.
+    let error = of(serde_json::json!([["p_layers_0_weight", "relu"]]));
+    assert!(error.ends_with("p_layers_0_weight dies after relu, and no graph of the file makes both"), "{error}");
+    let early = of(serde_json::json!([["relu", "linear"]]));
+    assert_eq!(early, "net.pt2: extra/vramlab.json: relu dies before its last use");
+    let twice = of(serde_json::json!([["relu", "gelu"], ["relu", "gelu"]]));
+    assert_eq!(twice, "net.pt2: net/extra/vramlab.json: the value relu dies twice");
+}
+
+#[test]
+fn parameters_that_are_said_to_be_one_must_be_alike() {
+    let tied = serde_json::json!({"version": 1, "tied": [["layers.0.weight", "layers.2.weight"]]});
+    let error = refused_beside("mlp", &tied);
+    assert!(
+        error.ends_with("layers.0.weight and layers.2.weight are said to be one, and differ in sizes, type or kind"),
+        "{error}"
+    );
+}
+
 #[test]
 fn archives_that_are_none_of_these_are_refused_with_what_they_are() {
     assert!(refused_archive(b"PK\x03\x04 and no more").starts_with("net.pt2: "));
@@ -222,7 +276,7 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
 
 #[test]
 fn a_damaged_archive_is_survived() {
-    let whole = archives::archive(&entries("nanogpt"));
+    let whole = archives::archive(&entries_with_lifetimes("nanogpt"));
     proptest!(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(150) }, |(
         changes in prop::collection::vec(change(), 1..4),
     )| survives(&changed(whole.clone(), &changes)));
@@ -231,7 +285,7 @@ fn a_damaged_archive_is_survived() {
 #[test]
 fn a_damaged_program_is_survived() {
     let networks: BTreeMap<usize, _> =
-        ["cnn", "nanogpt", "vae", "resnet"].map(entries).into_iter().enumerate().collect();
+        ["cnn", "nanogpt", "vae", "resnet"].map(entries_with_lifetimes).into_iter().enumerate().collect();
     proptest!(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) }, |(
         which in 0..4usize,
         digits in prop::bool::ANY,

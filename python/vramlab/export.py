@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Optional, Union
 
 from ._binary import VramlabError
+from ._lives import followed
+from ._recorded import recorded
+
+# What the program reads beside the graph: the entry of the archive, and the version of what it holds.
+_ENTRY = "vramlab.json"
+_VERSION = 1
+# Where a slice ends that has no end.
+_END = 2**63 - 1
 
 
-def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], **kwargs: Any) -> Path:
+def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_values: bool = False, **kwargs: Any) -> Path:
     """Exports ``model``, called as ``model(*args, **kwargs)``, to ``path``, with the batch open; returns the path.
 
     The first dimension of the first tensor is the batch, and so is that of every other tensor of the same first size. It must be at
-    least 2. Parameters keep their device; their values are written, too. Raises :class:`VramlabError` where PyTorch cannot export
-    the module.
+    least 2. Without ``with_values`` the file has no weights: it can be predicted and fitted, not trained. It says when Python drops
+    each value, which is later than its last use where a name still holds it.
+
+    A module that ``torch.export`` cannot follow, because its code asks for values, is called once, and what it did is the program: its
+    sizes are fixed, the batch among them. Raises :class:`VramlabError` where that fails, too.
     """
     import torch
 
@@ -23,25 +37,93 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], **kwargs:
     size = first.shape[0] if first is not None else 0
     if size < 2:
         raise VramlabError("export: the example needs a batch of at least 2, so that PyTorch leaves it open")
-    batch = torch.export.Dim("batch")
 
-    def dims(value: Any) -> Optional[Mapping[int, Any]]:
-        is_batched = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == size
-        return {0: batch} if is_batched else None
+    def exported(batch: Any) -> tuple[Any, list[list[str]]]:
+        def dims(value: Any) -> Optional[Mapping[int, Any]]:
+            is_batched = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == size
+            return {0: batch} if is_batched else None
 
-    shapes = (tuple(map(dims, args)), {name: dims(value) for name, value in kwargs.items()})
-    dynamic = _by_name(model, args, shapes[0]) | shapes[1] if kwargs else shapes[0]
+        shapes = (tuple(map(dims, args)), {name: dims(value) for name, value in kwargs.items()})
+        dynamic = _by_name(model, args, shapes[0]) | shapes[1] if kwargs else shapes[0]
+        return _exported(model, args, kwargs, dynamic, with_values)
+
+    beside: dict[str, Any] = {"version": _VERSION, "tied": _tied(model)}
     try:
-        program = torch.export.export(model, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
-        torch.export.save(program, os.fspath(path))
+        try:
+            program, beside["dies_after"] = exported(torch.export.Dim("batch"))
+        except Exception as error:
+            # The code asks how large the batch is: PyTorch then says in the file for which batches its answer holds.
+            if "Constraints violated (batch)" not in str(error):
+                raise
+            program, beside["dies_after"] = exported(torch.export.Dim.AUTO)
     except Exception as error:
-        raise VramlabError(f"export: torch.export cannot export {type(model).__name__}: {error}") from error
+        try:
+            program, beside["dies_after"] = recorded(model, args, kwargs)
+            beside["recorded"] = True
+        except Exception:
+            raise VramlabError(f"export: torch.export cannot export {type(model).__name__}: {error}") from error
+    torch.export.save(program, os.fspath(path), extra_files={_ENTRY: json.dumps(beside)})
     return Path(path)
+
+
+def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, with_values: bool) -> tuple[Any, list[list[str]]]:
+    """The program of the module without values, or of the module itself where that fails; with the ends of its values' lives."""
+    import torch
+
+    def traced(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
+        with followed() as lives:
+            program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
+        _without_whole_slices(program)
+        return program, lives.after_their_last_use(program)
+
+    def moved(value: Any) -> Any:
+        return value.to("meta") if isinstance(value, torch.Tensor) else value
+
+    if with_values:
+        return traced(model, args, kwargs)
+    try:
+        with torch.device("meta"):
+            without = _without_values(model)
+            return traced(without, tuple(map(moved, args)), {name: moved(value) for name, value in kwargs.items()})
+    except Exception:
+        return traced(model, args, kwargs)
+
+
+def _without_whole_slices(program: Any) -> None:
+    """Drops slices of all there is: on a GPU and on the CPU indexing makes none (`x[:, 0]`), on the device `meta` it does."""
+    import torch
+
+    for graph in (module.graph for module in program.graph_module.modules() if hasattr(module, "graph")):
+        for node in list(graph.nodes):
+            is_slice = node.op == "call_function" and node.target is torch.ops.aten.slice.Tensor and not node.kwargs
+            # Without an end it goes to the end: the greatest number there is.
+            if is_slice and node.args[2:] == (0, _END) and not any(user.op == "output" for user in node.users):
+                node.replace_all_uses_with(node.args[0])
+                graph.erase_node(node)
+
+
+def _without_values(model: Any) -> Any:
+    """A copy of the module whose parameters and buffers have sizes and types alone."""
+    import torch
+
+    memo: dict[int, Any] = {}
+    for tensor in [*model.parameters(), *model.buffers()]:
+        there = torch.empty_like(tensor, device="meta")
+        if isinstance(tensor, torch.nn.Parameter):
+            there = torch.nn.Parameter(there, tensor.requires_grad)
+        memo[id(tensor)] = there
+    return copy.deepcopy(model, memo)
+
+
+def _tied(model: Any) -> list[list[str]]:
+    """Names of parameters that are one."""
+    names: dict[int, list[str]] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        names.setdefault(id(parameter), []).append(name)
+    return [group for group in names.values() if len(group) > 1]
 
 
 def _by_name(model: Any, args: tuple[Any, ...], shapes: tuple[Any, ...]) -> dict[str, Any]:
     """Positional arguments under the names that ``forward`` gives them."""
-    import inspect
-
     names = list(inspect.signature(model.forward).parameters)[: len(args)]
     return dict(zip(names, shapes))

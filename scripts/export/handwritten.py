@@ -274,3 +274,22 @@ class Encoder(nn.Module):
 
     def forward(self, words):
         return self.fc(self.encoder(self.embed(words)).mean(1))
+
+
+class Gated(nn.Module):
+    """A stack of dilated convolutions with gates: the names of its loop hold the values of one turn while the next one is computed."""
+
+    def __init__(self, width=32, layers=6):
+        super().__init__()
+        self.inside, self.out = nn.Conv1d(1, width, 1), nn.Conv1d(width, 1, 1)
+        self.filters = nn.ModuleList(nn.Conv1d(width, width, 3, padding=2 ** i, dilation=2 ** i) for i in range(layers))
+        self.gates = nn.ModuleList(nn.Conv1d(width, width, 3, padding=2 ** i, dilation=2 ** i) for i in range(layers))
+
+    def forward(self, x):
+        x, total = self.inside(x), 0
+        for filters, gates in zip(self.filters, self.gates):
+            filtered, gate = filters(x), gates(x)
+            value = torch.tanh(filtered) * torch.sigmoid(gate)
+            x = x + value
+            total = total + value
+        return self.out(F.relu(total))

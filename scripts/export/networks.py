@@ -6,7 +6,7 @@ network gives it, or one of vramlab's --loss. The networks are small; what diffe
 import torch
 
 import libraries
-from handwritten import (Cnn, Dcgan, Encoder, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
+from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
 from libraries import pictures, tokens
 
 NETWORKS = {
@@ -25,6 +25,7 @@ NETWORKS = {
     "lstm-lm": (LstmLm, tokens(16, 128), "inside"),
     "swiglu": (SwiGlu, lambda batch: (torch.randn(batch, 64),), "cross-entropy"),
     "squeeze-excite": (SqueezeExcite, pictures(3, 32), "cross-entropy"),
+    "gated": (Gated, lambda batch: (torch.randn(batch, 1, 4096),), "mean"),
     "encoder": (Encoder, tokens(32, 128, 1), "cross-entropy"),
     **libraries.NETWORKS,
 }

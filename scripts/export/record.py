@@ -28,10 +28,15 @@ COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "p
 
 def archived(program, weights=False):
     """The archive of a program: its graph, with short names of files, and its weights, or where they would lie, without their values."""
-    saved, out = io.BytesIO(), io.BytesIO()
+    saved = io.BytesIO()
     torch.export.save(program, saved)
-    saved.seek(0)
-    with zipfile.ZipFile(saved) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
+    return gzip.compress(shortened_archive(saved.getvalue(), weights), mtime=0)
+
+
+def shortened_archive(archive, weights=False):
+    """The same archive with short names of files, without examples and, unless they are wanted, values."""
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(archive)) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as target:
         for entry in source.namelist():
             data = source.read(entry)
             if "/sample_inputs/" in entry or "/.data/" in entry:
@@ -41,7 +46,7 @@ def archived(program, weights=False):
             if "/models/" in entry:
                 data = json.dumps(shortened(json.loads(data)), separators=(",", ":")).encode()
             target.writestr(zipfile.ZipInfo("net/" + entry.split("/", 1)[1], (1980, 1, 1, 0, 0, 0)), data)
-    return gzip.compress(out.getvalue(), mtime=0)
+    return out.getvalue()
 
 
 def shortened(part):
@@ -115,6 +120,13 @@ def rows(name, batch, archive):
     if archive is not None:
         with open(archive, "wb") as file:
             file.write(archived(program))
+    module, parameters, before = on_card(program, model)
+    del program, model
+    return trained(module, parameters, before, networks.NETWORKS[name][1], batch, loss_name), loss_name
+
+
+def trained(module, parameters, before, examples, batch, loss_name):
+    """The rows of three steps of a module on the card, where `before` changes of its allocator lie before the module."""
     taken, highest, most_reserved = [], 0, 0
 
     def row(label):
@@ -127,11 +139,8 @@ def rows(name, batch, archive):
                       stats["inactive_split_bytes"]["all"]["current"], stats["segment"]["all"]["current"], changes() - before])
         torch.cuda.reset_peak_memory_stats()
 
-    module, parameters, before = on_card(program, model)
-    del program, model
     optimizer = torch.optim.AdamW(parameters)
     row("model")
-    examples = networks.NETWORKS[name][1]
     for step in range(3):
         inputs = [value.to("cuda") for value in examples(batch)]
         if loss_name == "cross-entropy":
@@ -150,7 +159,7 @@ def rows(name, batch, archive):
         row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
-    return taken, loss_name
+    return taken
 
 
 def in_a_child(function, *arguments):

@@ -3,6 +3,8 @@
 // Each test takes what it needs of it.
 #![allow(dead_code)]
 
+pub(crate) mod compared;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 

@@ -46,6 +46,8 @@ pub struct Sizes {
     pub allowed: (usize, usize),
     /// The other symbols, with the values that they had in the example.
     others: BTreeMap<String, i64>,
+    /// Whether they are those of one call that was recorded, which another export would not leave open.
+    pub(super) is_recorded: bool,
 }
 
 impl Sizes {
@@ -65,6 +67,14 @@ impl Sizes {
     /// [`Error::Usage`] naming the batch, with those that are allowed.
     pub fn check(&self, batch: usize) -> Result<()> {
         let (least, most) = self.allowed;
+        if self.is_recorded && batch != self.example {
+            let problem = format!(
+                "the file is one call, recorded with a batch of {}, because torch.export cannot follow the code of the network; record it with \
+                 an example of this batch",
+                self.example
+            );
+            return Err(Error::usage("batch", problem));
+        }
         if self.is_fixed() && batch != self.example {
             let problem = format!(
                 "the file was exported for a batch of {}; dynamic_shapes=({{0: torch.export.Dim(\"batch\")}},) leaves it open",
@@ -179,7 +189,7 @@ pub(super) fn of(
     if let Some(symbol) = &batch {
         hints.remove(symbol);
     }
-    Ok((inputs, Sizes { symbol: batch, example, allowed, others: hints }))
+    Ok((inputs, Sizes { symbol: batch, example, allowed, others: hints, is_recorded: false }))
 }
 
 /// Operators whose result has the values of their first argument.

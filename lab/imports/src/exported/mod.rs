@@ -1,7 +1,7 @@
 //! Networks that PyTorch exported: the `.pt2` files of `torch.export.save`, of torch 2.9 and later.
 //!
 //! ```text
-//! archive ─► schema ─► program (names become slots), signature (what inputs and outputs are) ─► network on a device ─► step
+//! archive ─► schema, lifetimes ─► program (names become slots), signature (what inputs and outputs are) ─► network on a device ─► step
 //! ```
 //!
 //! The graph is the program as autograd sees it, with the operators that the user's modules called; each is one of [`memcore::ops`], which
@@ -11,6 +11,7 @@ mod archive;
 mod call;
 mod contents;
 mod inputs;
+mod lifetimes;
 mod loss;
 mod model;
 mod names;

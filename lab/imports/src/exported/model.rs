@@ -11,6 +11,7 @@ use memcore::{DType, MAX_RANK};
 use super::archive::{self, Archive};
 use super::contents::Contents;
 use super::inputs::{self, Content, Input, Sizes};
+use super::lifetimes::Lifetimes;
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order, parameter_type};
 use super::operators;
@@ -62,10 +63,13 @@ pub fn load(path: &Path, loss: Option<LossName>) -> Result<Exported> {
     if let Some((name, _)) = graph.tensor_values.iter().find(|(_, meta)| meta.sizes.len() > MAX_RANK) {
         return Err(archive.error(&entry, format!("{name} has more than {MAX_RANK} dimensions")));
     }
-    let program = Program::of(graph, &file, &|target| operators::find(target).is_some())?;
-    let signature = Signature::of(&exported.graph_module, &program.used_inputs(), &model, &mut archive)?;
+    let lifetimes = Lifetimes::of(&mut archive)?.unwrap_or_default();
+    let program = Program::of(graph, &file, &lifetimes, &|target| operators::find(target).is_some())?;
+    let tied = lifetimes.tied.as_deref();
+    let signature = Signature::of(&exported.graph_module, &program.used_inputs(), tied, &model, &mut archive)?;
     let found = given(&program, &signature, &exported);
-    let (inputs, sizes) = found.map_err(|problem| archive.error(&entry, problem))?;
+    let (inputs, mut sizes) = found.map_err(|problem| archive.error(&entry, problem))?;
+    sizes.is_recorded = lifetimes.is_recorded;
     let loss = Chosen::of(&signature.outputs, loss, &file)?;
     let (dtype, other) = parameter_type(&signature.state);
     if let Some(other) = other {
@@ -116,7 +120,14 @@ impl Exported {
             )
         };
         let sizes = self.sizes.others().map(size);
+        let recorded = self.sizes.is_recorded.then(|| {
+            format!(
+                "The file is one recorded call: the batch is {}, and what the code asks of values is answered as it was then.",
+                self.sizes.example
+            )
+        });
         std::iter::once(self.loss.sentence())
+            .chain(recorded)
             .chain(sizes)
             .chain(self.contents.signature.taken_as_one.iter().map(tied))
             .collect()

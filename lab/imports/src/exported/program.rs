@@ -1,8 +1,8 @@
 //! The graph, ready to run: names have become numbers of slots, each node says which values die after it, and every name was there before
 //! it was used.
 //!
-//! A value dies after the last node that uses it, as in the Python that `ExportedProgram.module()` runs. What a node writes in place keeps
-//! its slot: both names are one tensor.
+//! A value dies after the last node that uses it, as in the Python that `ExportedProgram.module()` runs, or later, where the file says that the
+//! user's program held it. What a node writes in place keeps its slot: both names are one tensor.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -10,6 +10,7 @@ use std::sync::Arc;
 use lab_base::error::{Error, Result};
 use memcore::DType;
 
+use super::lifetimes::{ENTRY, Lifetimes};
 use super::names::Place;
 use super::schema::{self, Argument, Number, Size, TensorMeta};
 
@@ -103,21 +104,33 @@ pub(super) struct Unknown {
 
 struct Lowering<'a> {
     file: &'a str,
+    lifetimes: &'a Lifetimes,
     is_known: &'a dyn Fn(&str) -> bool,
     unknown: BTreeMap<String, Unknown>,
 }
 
 impl Program {
-    /// Of a graph of `file`; `is_known` says which operators are represented.
+    /// Of a graph of `file`, whose values live on as `lifetimes` says; `is_known` says which operators are represented.
     ///
     /// # Errors
     /// [`Error::Usage`] naming file and node: a name that is not there, two values of one name, an argument of an unknown kind; operators that are
-    /// not represented, all of them at once.
-    pub(super) fn of(graph: &schema::Graph, file: &str, is_known: &dyn Fn(&str) -> bool) -> Result<Self> {
-        let mut lowering = Lowering { file, is_known, unknown: BTreeMap::new() };
+    /// not represented, all of them at once; lifetimes of values that the graph does not have, or that end before their last use.
+    pub(super) fn of(
+        graph: &schema::Graph,
+        file: &str,
+        lifetimes: &Lifetimes,
+        is_known: &dyn Fn(&str) -> bool,
+    ) -> Result<Self> {
+        let mut lowering = Lowering { file, lifetimes, is_known, unknown: BTreeMap::new() };
         let program = lowering.graph(graph)?;
         if lowering.unknown.is_empty() {
-            return Ok(program);
+            return match lifetimes.left() {
+                None => Ok(program),
+                Some((value, last)) => Err(Error::usage(
+                    format!("{file}: {ENTRY}"),
+                    format!("{value} dies after {last}, and no graph of the file makes both"),
+                )),
+            };
         }
         let mut unknown: Vec<Unknown> = lowering.unknown.into_values().collect();
         unknown.sort_by_key(|operator| std::cmp::Reverse(operator.count));
@@ -160,9 +173,34 @@ impl Lowering<'_> {
         }
         let outputs = graph.outputs.iter().map(|output| self.argument(output, &scope, "the outputs"));
         let outputs = outputs.collect::<Result<Vec<Arg>>>()?;
-        let mut program = Program { names: scope.names, inputs, nodes, outputs };
+        let mut program = Program { names: std::mem::take(&mut scope.names), inputs, nodes, outputs };
         find_deaths(&mut program, first_made);
+        self.live_on(&mut program, graph, &scope, first_made)?;
         Ok(program)
+    }
+
+    /// Moves deaths to where the user's program had them.
+    fn live_on(&self, program: &mut Program, graph: &schema::Graph, scope: &Scope<'_>, first_made: Slot) -> Result<()> {
+        let mut last_use = vec![None; program.names.len()];
+        for (place, node) in program.nodes.iter().enumerate() {
+            node.dying.iter().for_each(|slot| last_use[*slot] = Some(place));
+        }
+        let made = graph.nodes.iter().enumerate();
+        let made = made.flat_map(|(place, node)| node.outputs.iter().flat_map(names_of).map(move |name| (name, place)));
+        let made: HashMap<&str, usize> = made.filter_map(|(name, place)| Some((name?, place))).collect();
+        let slot = |name: &str| scope.slots.get(name).copied().filter(|slot| *slot >= first_made);
+        for (name, slot, place) in self.lifetimes.within(slot, |last| made.get(last).copied()) {
+            // What has no last use is given back by the graph, and dies with its caller's name.
+            let Some(before) = last_use[slot] else { continue };
+            if place < before {
+                let problem = format!("{name} dies before its last use");
+                return Err(Error::usage(format!("{}: {ENTRY}", self.file), problem));
+            }
+            program.nodes[before].dying.retain(|dying| *dying != slot);
+            program.nodes[place].dying.push(slot);
+            last_use[slot] = Some(place);
+        }
+        Ok(())
     }
 
     fn node(&mut self, node: &schema::Node, graph: &schema::Graph, scope: &mut Scope<'_>) -> Result<Node> {

@@ -6,6 +6,7 @@ use lab_base::error::{Error, Result};
 use memcore::DType;
 
 use super::archive::{Archive, Extent};
+use super::lifetimes::ENTRY;
 use super::program::{Expected, dtype};
 use super::schema::{self, Argument, Graph, Size, TensorMeta, WeightsConfig};
 
@@ -77,20 +78,30 @@ struct Weights {
 }
 
 impl Weights {
-    /// Whether the names of the files tell which parameters are one.
+    /// Whether the names of the files tell which parameters are one. Of an export on the device `meta` all tensors of a type are in one file,
+    /// whatever their sizes.
     fn tells_ties(&self) -> bool {
-        let mut names = self.config.config.values().map(|entry| &entry.path_name);
-        let first = names.next();
-        self.config.config.len() < 2 || names.any(|name| Some(name) != first)
+        let mut sizes = BTreeMap::new();
+        let entries = self.config.config.values();
+        let of_one = entries.map(|entry| (entry.path_name.as_str(), numbers(&entry.tensor_meta.sizes)));
+        let alike =
+            of_one.fold(true, |alike, (name, dims)| alike & (sizes.entry(name).or_insert(dims.clone()) == &dims));
+        self.config.config.len() < 2 || (alike && sizes.len() > 1)
     }
 }
 
 impl Signature {
-    /// Of a program, with the places of its weights in the archive.
+    /// Of a program, with the places of its weights in the archive; `tied` are paths of parameters that are one, where the file says it.
     ///
     /// # Errors
     /// [`Error::Usage`] naming entry and tensor: inputs and outputs that are not represented, weights that are missing or not as they are said to be.
-    pub(super) fn of(module: &schema::GraphModule, used: &[bool], model: &str, archive: &mut Archive) -> Result<Self> {
+    pub(super) fn of(
+        module: &schema::GraphModule,
+        used: &[bool],
+        tied: Option<&[Vec<String>]>,
+        model: &str,
+        archive: &mut Archive,
+    ) -> Result<Self> {
         let (graph, signature) = (&module.graph, &module.signature);
         let entry = format!("models/{model}.json");
         if graph.inputs.len() != signature.input_specs.len() || graph.outputs.len() != signature.output_specs.len() {
@@ -114,10 +125,37 @@ impl Signature {
             let output = output(graph, argument, spec).map_err(|problem| archive.error(&entry, problem))?;
             all.outputs.push(output);
         }
-        if !weights.iter().all(Weights::tells_ties) {
-            all.tie_unused(used);
+        match tied {
+            Some(tied) => all.tie(tied).map_err(|problem| archive.error(ENTRY, problem))?,
+            None if weights.iter().all(Weights::tells_ties) => {}
+            None => all.tie_unused(used),
         }
         Ok(all)
+    }
+
+    /// Makes parameters one that the file says are.
+    fn tie(&mut self, tied: &[Vec<String>]) -> Result<(), String> {
+        self.state.iter_mut().for_each(|tensor| tensor.same_as = None);
+        for group in tied {
+            let mut numbers = Vec::new();
+            for path in group {
+                // What the graph does not have at all takes no memory of its own.
+                numbers.extend(self.state.iter().position(|tensor| tensor.path == *path));
+            }
+            numbers.sort_unstable();
+            let Some((&first, others)) = numbers.split_first() else { continue };
+            for &other in others.iter().filter(|other| **other != first) {
+                let (one, twin) = (&self.state[first], &self.state[other]);
+                if (&one.dims, one.dtype, one.kind) != (&twin.dims, twin.dtype, twin.kind) {
+                    return Err(format!(
+                        "{} and {} are said to be one, and differ in sizes, type or kind",
+                        one.path, twin.path
+                    ));
+                }
+                self.state[other].same_as = Some(self.state[first].same_as.unwrap_or(first));
+            }
+        }
+        Ok(())
     }
 
     /// Without values a file does not say which parameters are one. But the graph then knows one of them only: a parameter that it does not use, of the

@@ -1,0 +1,97 @@
+//! The rows of an export in training, beside recorded ones.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::path::Path;
+use std::sync::Arc;
+
+use lab::exported::{self, LossName};
+use lab::record::{COLUMNS, Row};
+use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
+use memcore::backend::{DeviceProfile, Meta};
+use memcore::{Device, Profile};
+use serde::Deserialize;
+
+/// What the real PyTorch took, by the batch.
+#[derive(Deserialize)]
+pub(crate) struct Recording {
+    pub loss: String,
+    pub columns: Vec<String>,
+    pub runs: BTreeMap<usize, Vec<Row>>,
+    /// What the package for Python writes beside the graph.
+    #[serde(default)]
+    pub entry: serde_json::Value,
+}
+
+/// A file of `golden/exported`.
+pub(crate) fn golden(name: &str) -> Vec<u8> {
+    std::fs::read(format!("{}/tests/golden/exported/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+}
+
+impl Recording {
+    pub(crate) fn of(name: &str) -> Self {
+        let recording: Self = serde_json::from_slice(&golden(&format!("{name}.json"))).unwrap();
+        assert_eq!(recording.columns, COLUMNS);
+        assert!(recording.runs.len() >= 2);
+        recording
+    }
+
+    /// The highest that the tensors reached at each batch, in MiB.
+    pub(crate) fn peaks(&self) -> Vec<String> {
+        let mib = |bytes: u64| format!("{:.1}", bytes as f64 / (1u64 << 20) as f64);
+        let peak = |rows: &Vec<Row>| mib(rows.iter().map(|row| row.figures()[1]).max().unwrap_or_default());
+        self.runs.values().map(peak).collect()
+    }
+}
+
+/// A figure of a row that is not PyTorch's.
+pub(crate) struct Difference {
+    pub batch: usize,
+    pub row: String,
+    pub column: &'static str,
+    pub ours: u64,
+    pub theirs: u64,
+}
+
+impl std::fmt::Display for Difference {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { batch, row, column, ours, theirs } = self;
+        write!(f, "batch {batch}, {row}: {column} {ours}, PyTorch {theirs}")
+    }
+}
+
+fn device() -> Device {
+    let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
+    Device::builder(Arc::new(Meta::new(card))).profile(Profile::torch_2_11(90)).build()
+}
+
+/// Our rows of an export, without the last one, `end`.
+fn rows(path: &Path, loss: Option<LossName>, batch: usize) -> Vec<Row> {
+    let model = exported::load(path, loss).unwrap();
+    let settings = RunSettings::new(batch, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+    let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+    let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
+    let mut rows = result.unwrap().rows;
+    rows.pop();
+    rows
+}
+
+/// Every row and column in which an export differs from what was recorded, of all batches.
+pub(crate) fn differences(path: &Path, recording: &Recording) -> Vec<Difference> {
+    let loss = (recording.loss != "inside").then(|| recording.loss.parse().unwrap());
+    let mut differences = Vec::new();
+    for (batch, theirs) in &recording.runs {
+        let ours = rows(path, loss, *batch);
+        let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
+        assert_eq!(labels(&ours), labels(theirs), "{}, batch {batch}", path.display());
+        for (ours, theirs) in ours.iter().zip(theirs) {
+            for (i, (ours_now, theirs_now)) in ours.figures().into_iter().zip(theirs.figures()).enumerate() {
+                if ours_now != theirs_now {
+                    let (row, column) = (ours.label.clone(), COLUMNS[i + 1]);
+                    differences.push(Difference { batch: *batch, row, column, ours: ours_now, theirs: theirs_now });
+                }
+            }
+        }
+    }
+    differences
+}

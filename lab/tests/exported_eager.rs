@@ -1,0 +1,114 @@
+//! Exports of the package for Python beside the *eager* programs, as scripts train them on the real PyTorch (`golden/exported/eager`, made by
+//! `scripts/export/eager.py`): with the lifetimes that the package writes into the file, and without them.
+
+use std::path::{Path, PathBuf};
+
+use lab::models::Architecture;
+
+mod archives;
+use archives::compared::{Difference, Recording, differences, golden};
+
+/// Networks whose figures are not all the eager program's, though the file says when values die, and why.
+const DIFFERENT: &[(&str, &str)] = &[
+    ("bart", MASK_TAKEN),
+    ("bert", MASK_TAKEN),
+    ("gemma2", MASK_MADE),
+    ("gemma3", MASK_MADE),
+    ("gpt2", MASK_MADE),
+    ("llama", MASK_MADE),
+    (
+        "swin",
+        "numbers that are assigned to parts of a mask (18 times `mask[a:b, c:d] = n`) are tensors while it is traced; only the number of events",
+    ),
+    ("timm-eva02", "another free block is taken in one step, as of the exported program; only `inactive_split`"),
+    ("whisper", MASK_MADE),
+];
+
+const MASK_MADE: &str = "transformers makes its mask otherwise while it is traced, where it may not ask for values; only the number of events";
+
+const MASK_TAKEN: &str =
+    "while it is traced transformers gives a mask to attention, and in the eager program none, where nothing is hidden";
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/exported/eager")
+}
+
+/// All networks that were recorded.
+fn names() -> Vec<String> {
+    let entries = std::fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> =
+        entries.filter_map(|name| name.strip_suffix(".json").map(ToString::to_string)).collect();
+    names.sort();
+    names
+}
+
+/// The export of a network as the package writes it, or its graph alone. Where it has the graph that PyTorch exports on the CPU, that is taken.
+fn file(name: &str, folder_for_it: &Path, entry: Option<&serde_json::Value>) -> PathBuf {
+    let own = folder().join(format!("{name}.pt2.gz"));
+    let graph = if own.exists() { std::fs::read(own).unwrap() } else { golden(&format!("{name}.pt2.gz")) };
+    let path = archives::unpacked(&graph, folder_for_it, name);
+    let mut entries = archives::entries(&std::fs::read(&path).unwrap());
+    entries.retain(|(name, _)| !name.contains("/extra/"));
+    if let Some(entry) = entry {
+        entries.push(("net/extra/vramlab.json".into(), serde_json::to_vec(entry).unwrap()));
+    }
+    std::fs::write(&path, archives::archive(&entries)).unwrap();
+    path
+}
+
+/// What a table says of the differences: `equal`, or how far the peak is off, and how many figures are.
+fn cell(differences: &[Difference]) -> String {
+    if differences.is_empty() {
+        return "equal".into();
+    }
+    let peaks = differences.iter().filter(|found| found.column == "max_allocated" && found.row == "s2.step");
+    let percent = |found: &Difference| 100.0 * (found.ours as f64 / found.theirs as f64 - 1.0);
+    let most = peaks.map(percent).max_by(|a, b| a.abs().total_cmp(&b.abs()));
+    let peak = most.map_or("peak equal".into(), |most| format!("peak {most:+.2} %"));
+    format!("{peak}; {} figures differ", differences.len())
+}
+
+/// A row of the table, and what differs with lifetimes.
+fn row(name: &str) -> (String, Vec<Difference>) {
+    let recording = Recording::of(&format!("eager/{name}"));
+    let folder = tempfile::tempdir().unwrap();
+    let with = differences(&file(name, folder.path(), Some(&recording.entry)), &recording);
+    let without = differences(&file(name, folder.path(), None), &recording);
+    let row = format!("| {name} | {} | {} | {} |\n", recording.peaks().join(" | "), cell(&with), cell(&without));
+    (row, with)
+}
+
+#[test]
+fn every_figure_is_the_eager_programs_or_the_network_is_named() {
+    let names = names();
+    assert!(names.len() >= 39, "{}", names.len());
+    let mut table = String::from(
+        "| network | eager peak at batch 4, MiB | at batch 7 | with lifetimes | the graph alone |\n|---|---|---|---|---|\n",
+    );
+    let mut wrong = Vec::new();
+    for name in &names {
+        let (row, found) = row(name);
+        table += &row;
+        let is_named = DIFFERENT.iter().any(|(known, _)| known == name);
+        if is_named == found.is_empty() {
+            let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+            wrong.push(format!("{name}:\n{}", found.join("\n")));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    let causes: String = DIFFERENT.iter().map(|(name, cause)| format!("- {name}: {cause}\n")).collect();
+    let table = format!("<!-- eager -->\n{table}\n{causes}<!-- /eager -->");
+    let path = format!("{}/../docs/import.md", env!("CARGO_MANIFEST_DIR"));
+    assert!(std::fs::read_to_string(path).unwrap().contains(&table), "docs/import.md should have:\n{table}");
+}
+
+#[test]
+fn the_batch_of_a_recorded_call_is_fixed_and_the_answer_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = file("mlp", folder.path(), Some(&serde_json::json!({"version": 1, "recorded": true})));
+    let model = lab::exported::load(&path, None).unwrap();
+    model.check(2, memcore::DType::F32).unwrap();
+    let error = model.check(4, memcore::DType::F32).unwrap_err().to_string();
+    assert!(error.starts_with("batch: the file is one call, recorded with a batch of 2, because"), "{error}");
+    assert!(model.notes()[1].starts_with("The file is one recorded call: the batch is 2,"), "{:?}", model.notes());
+}

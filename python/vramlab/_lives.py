@@ -1,0 +1,141 @@
+"""When Python drops each value of a module's forward, as `torch.export` runs it.
+
+A name keeps a value until it is bound to another one or its function returns; the graph of an export knows only who uses a value last.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Optional
+
+
+class Lives:
+    """What was the last node of the graph when each value died."""
+
+    def __init__(self) -> None:
+        self._deaths: list[tuple[str, str, Any]] = []
+
+    def follow(self, value: Any, node: Any) -> None:
+        """Notes when ``value``, which ``node`` of a graph stands for, is dropped."""
+        graph, name, target = node.graph, node.name, str(node.target)
+
+        def died() -> None:
+            last = next(iter(reversed(graph.nodes)), None)
+            # What outlives the program is the module's own, or its caller's.
+            if last is not None and last.op != "output":
+                self._deaths.append((name, target, last))
+
+        weakref.finalize(value, died)
+
+    def after_their_last_use(self, program: Any, names: Optional[Mapping[str, str]] = None) -> list[list[str]]:
+        """Those values that lived on after the last node that uses them: value, and the value that was made last before its death.
+
+        The graph inside of a node that runs a region (no_grad, autocast) names its own values. ``names`` are those that the program
+        has for the values that were followed, where it has other ones.
+        """
+        main = _Order(program.graph_module)
+        graphs = [*main.regions, main]
+        found: dict[str, str] = {}
+        for name, target, last in self._deaths:
+            name = name if names is None else names.get(name, "")
+            owned = ((graph, graph.own(name, target)) for graph in graphs)
+            graph, value = next(((graph, value) for graph, value in owned if value), (None, None))
+            after = graph.death(value, last, names) if graph and value else None
+            if value and after:
+                # A value that is written in place has a node for each writing, and each of them dies with it.
+                found.setdefault(value, after)
+        return [[name, after] for name, after in found.items()]
+
+
+class _Order:
+    """The nodes of a graph in order, with their uses."""
+
+    def __init__(self, module: Any) -> None:
+        nodes = list(module.graph.nodes)
+        self.regions: list[_Order] = []
+        self._nodes = nodes
+        self._places = {node.name: place for place, node in enumerate(nodes)}
+        self._last_use = dict(self._places)
+        # What is made here: by the name under which it was made and the operator, its name.
+        self._own = {(node.name, str(node.target)): str(node.name) for node in nodes if node.op == "call_function"}
+        for place, node in enumerate(nodes):
+            for given in node.all_input_nodes:
+                self._last_use[given.name] = place
+            inside = getattr(module, str(node.target), None) if node.op == "get_attr" else None
+            if hasattr(inside, "graph"):
+                self._enter(_Order(inside), next(iter(node.users), node))
+        self._given_back = [given for node in nodes if node.op == "output" for given in node.all_input_nodes]
+        for given in self._given_back:
+            self._own.pop((given.name, str(given.target)), None)
+
+    def _enter(self, region: _Order, caller: Any) -> None:
+        """Takes a region that ``caller`` runs: what dies in it dies, seen from here, when it has run, and its results are values here."""
+        self.regions += [region, *region.regions]
+        self._places = {**dict.fromkeys(region._places, self._places[caller.name]), **self._places}
+        for user in caller.users:
+            if "getitem" in str(user.target) and user.args[1] < len(region._given_back):
+                result = region._given_back[user.args[1]]
+                self._own[result.name, str(result.target)] = str(user.name)
+
+    def own(self, name: str, target: str) -> Optional[str]:
+        """The name of the value that such an operator made under this name, where it is made here and not given back."""
+        return self._own.get((name, target))
+
+    def death(self, name: str, last: Any, names: Optional[Mapping[str, str]]) -> Optional[str]:
+        """The value of the file that was made last before ``name`` died, where that is after the last use; ``last`` was the last node."""
+
+        # Nodes that nothing uses were removed from the graph, and what stands in their place is the one before.
+        def place_of(node: Any) -> int:
+            return self._places.get(node.name if names is None else names.get(node.name, ""), -1)
+
+        while place_of(last) < 0 and last.op != "root":
+            last = last.prev
+        place = place_of(last)
+        while place > self._last_use[name]:
+            value = _value(self._nodes[place])
+            if value is not None:
+                return value
+            place -= 1
+        return None
+
+
+def _value(node: Any) -> Optional[str]:
+    """The name that the file has for what a node makes, or for the first one of several; None where it has no name."""
+    if node.op != "call_function" or node.meta.get("val") is None:
+        return None
+    if isinstance(node.meta["val"], (tuple, list)):
+        parts = (user.name for user in node.users if "getitem" in str(user.target))
+        return next(parts, None)
+    return str(node.name)
+
+
+@contextlib.contextmanager
+def followed(modules: Sequence[tuple[str, tuple[str, str]]] = ()) -> Iterator[Lives]:
+    """Follows the values of what PyTorch traces inside. ``modules`` are those that are being called, where PyTorch does not note them.
+
+    Autograd would hold what it saves for a backward pass that never comes: it is given nothing to hold.
+    """
+    import torch
+    from torch.fx.experimental import proxy_tensor
+
+    lives, slot = Lives(), getattr(proxy_tensor, "set_proxy_slot", None)
+    if slot is None:
+        yield lives
+        return
+
+    def follow(value: Any, tracer: Any, proxy: Any) -> None:
+        slot(value, tracer, proxy)
+        node = getattr(getattr(proxy, "proxy", proxy), "node", None)
+        if isinstance(value, torch.Tensor) and node is not None and node.op != "placeholder":
+            lives.follow(value, node)
+            if modules:
+                node.meta.setdefault("nn_module_stack", dict(modules))
+
+    proxy_tensor.set_proxy_slot = follow
+    try:
+        with torch.autograd.graph.saved_tensors_hooks(lambda value: None, lambda kept: kept):
+            yield lives
+    finally:
+        proxy_tensor.set_proxy_slot = slot

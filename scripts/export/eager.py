@@ -1,0 +1,99 @@
+"""Records what the networks of networks.py take as their users write them, and what `vramlab.export` says of when their values die.
+
+    PYTHONPATH=python python scripts/export/eager.py FOLDER [NAME...]      FOLDER/NAME.json for each
+
+As record.py, of the module itself instead of its exported program: a row after each phase of three steps with AdamW, at two batches other than
+the exported one. `entry` is what the package writes into the file beside the graph. Where that graph is not the one of
+lab/tests/golden/exported, it is written, too, as FOLDER/NAME.pt2.gz.
+"""
+import gzip
+import io
+import json
+import os
+import sys
+import tempfile
+import zipfile
+
+import torch
+
+import networks
+import record
+from vramlab.export import export
+
+GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lab/tests/golden/exported")
+ENTRY = "extra/vramlab.json"
+
+
+def made(name):
+    make, examples, loss = networks.NETWORKS[name]
+    torch.manual_seed(0)
+    return make().train(), examples, loss
+
+
+def exported(name, folder):
+    """What the package writes beside the graph."""
+    model, examples, _ = made(name)
+    with tempfile.TemporaryDirectory() as there:
+        path = export(model, *examples(2), path=os.path.join(there, "net.pt2"))
+        with open(path, "rb") as file:
+            graph = record.shortened_archive(file.read())
+    entry = json.loads(entries(graph)[ENTRY])
+    path = os.path.join(GOLDEN, name + ".pt2.gz")
+    known = None
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            known = operators(gzip.decompress(file.read()))
+    if known != operators(graph):
+        with open(os.path.join(folder, name + ".pt2.gz"), "wb") as file:
+            file.write(gzip.compress(graph, mtime=0))
+    return entry
+
+
+def entries(archive):
+    with zipfile.ZipFile(io.BytesIO(archive)) as source:
+        return {name.split("/", 1)[1]: source.read(name) for name in source.namelist()}
+
+
+def operators(archive):
+    """The operators of a graph with the names of their results."""
+    def of(graph):
+        found = []
+        for node in graph["nodes"]:
+            found.append([node["target"], node["outputs"]])
+            found.extend(of(given["arg"]["as_graph"]["graph"]) for given in node["inputs"] if "as_graph" in given["arg"])
+        return found
+    return of(json.loads(entries(archive)["models/model.json"])["graph_module"]["graph"])
+
+
+def rows(name, batch):
+    model, examples, loss_name = made(name)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    before = record.changes()
+    model.to("cuda")
+    return record.trained(model, list(model.parameters()), before, examples, batch, loss_name)
+
+
+def main():
+    folder, names = sys.argv[1], sys.argv[2:] or list(networks.NETWORKS)
+    torch.backends.cudnn.enabled = False
+    torch.set_num_threads(1)
+    failed = []
+    for name in names:
+        try:
+            entry = record.in_a_child(exported, name, folder)
+            runs = {batch: record.in_a_child(rows, name, batch) for batch in (4, 7)}
+        except RuntimeError as error:
+            failed.append(name)
+            print(name, "FAILED", error, flush=True)
+            continue
+        with open(os.path.join(folder, name + ".json"), "w") as file:
+            loss = networks.NETWORKS[name][2]
+            recorded = {"torch": torch.__version__, "loss": loss, "columns": record.COLUMNS, "runs": runs, "entry": entry}
+            json.dump(recorded, file, separators=(",", ":"))
+        print(name, len(entry["dies_after"]), flush=True)
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
