@@ -10,6 +10,7 @@ const COMMANDS: [(&str, &str); 19] = [
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list --full"),
     ("cards", "vramlab cards --full"),
+    ("show", "vramlab show gpt2 --batch 8"),
     ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
     ("train", "vramlab train --model mlp --data digits --backend cpu"),
     ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),

@@ -1,4 +1,4 @@
-//! Twenty commands on a terminal of 80 columns and 24 rows: the answer stands in the first line, and with a prompt above and below
+//! Commands on a terminal of 80 columns and 24 rows: the answer stands in the first line, and with a prompt above and below
 //! nothing of it has scrolled away. `COMMANDS` names them; `docs/guide.md` says what they promise.
 
 mod common;
@@ -18,9 +18,11 @@ const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allo
     allocated memory 20.85 GiB is allocated by PyTorch, and 900.00 MiB is reserved by PyTorch but unallocated.";
 
 /// What is typed, and what of the answer is in the first line.
-const COMMANDS: [(&[&str], &str); 20] = [
+const COMMANDS: [(&[&str], &str); 22] = [
     (&["list"], "experiments: vramlab run NAME"),
     (&["devices"], "meta:0"),
+    (&["show", "gpt2", "--batch", "8"], "10.58 GiB saved for backward"),
+    (&["show", "resnet18", "--batch", "8"], "165.57 MiB saved for backward"),
     (&["run", "batch-size", "--backend", "meta"], "No, on a fresh device."),
     (&["run", "steady-state", "--backend", "meta"], "No, after the first steps."),
     (&["run", "equation", "--backend", "meta"], "batch? No."),

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
+use crate::dtype::DType;
 use crate::memory::{AllocId, ScopeId};
 
 /// The view of a node that the tape has.
@@ -29,6 +30,19 @@ pub struct TapeEntry {
     pub released: bool,
 }
 
+/// A result of an operation that became part of the graph; of several results, the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TapeResult {
+    /// The module that was running.
+    pub scope: ScopeId,
+    /// The node's name.
+    pub name: &'static str,
+    /// Sizes.
+    pub dims: Vec<usize>,
+    /// Type.
+    pub dtype: DType,
+}
+
 /// The live nodes of one device: a slab of weak references whose entries are removed with their nodes.
 #[derive(Default)]
 pub struct Tape {
@@ -40,6 +54,8 @@ struct Slab {
     nodes: Vec<Option<Weak<dyn Observed>>>,
     free: Vec<u32>,
     host_bytes: u64,
+    /// Results so far; `None` if they are not kept.
+    results: Option<Vec<TapeResult>>,
 }
 
 impl Tape {
@@ -69,6 +85,23 @@ impl Tape {
         slab.nodes[index as usize] = None;
         slab.free.push(index);
         slab.host_bytes -= host_bytes;
+    }
+
+    /// Keeps the sizes of what operations give, from now on.
+    pub fn keep_results(&self) {
+        self.slab().results.get_or_insert_default();
+    }
+
+    /// Notes the result of an operation, if results are kept.
+    pub(crate) fn result(&self, make: impl FnOnce() -> TapeResult) {
+        if let Some(results) = &mut self.slab().results {
+            results.push(make());
+        }
+    }
+
+    /// What operations gave since [`keep_results`](Self::keep_results), in order.
+    pub fn results(&self) -> Vec<TapeResult> {
+        self.slab().results.clone().unwrap_or_default()
     }
 
     /// Number of live nodes.

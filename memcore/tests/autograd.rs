@@ -55,6 +55,24 @@ fn backward_releases_what_was_saved_and_a_second_pass_says_so() {
 }
 
 #[test]
+fn the_tape_keeps_the_sizes_of_results_only_when_asked() {
+    let d = device();
+    let w = parameter(&d, &[8, 4]);
+    let x = Tensor::from_array(Array::empty(&d, &[16, 4], DType::F32).unwrap());
+    let before = ops::linear(&x, &w, None).unwrap();
+    assert!(d.tape().results().is_empty());
+    d.tape().keep_results();
+    let _scope = memcore::context::scope(d.scope("head"));
+    let after = ops::relu(&before).unwrap();
+    // Without a gradient nothing becomes part of the graph.
+    ops::relu(&x).unwrap();
+    let found = d.tape().results();
+    assert_eq!(found.len(), 1);
+    assert_eq!((found[0].name, found[0].dims.as_slice(), found[0].dtype), ("ReluBackward0", after.dims(), DType::F32));
+    assert_eq!(d.with_ledger(|ledger| ledger.scope_path(found[0].scope).to_string()), "head");
+}
+
+#[test]
 fn holding_a_loss_holds_its_graph() {
     let d = device();
     let w = parameter(&d, &[256, 256]);

@@ -124,6 +124,22 @@ class MonitorV1(TypedDict, total=False):
     runs: list[RunStatus]
 
 
+class NetworkV1(TypedDict, total=False):
+    """A network, and what one forward pass leaves for the backward pass. Bytes are those of blocks, as PyTorch's allocator hands them out."""
+
+    settings: RunSpec
+    model: str
+    description: str
+    premises: list[Premise]
+    parameters: int
+    parameter_bytes: int
+    buffer_bytes: int
+    input_bytes: int
+    saved_bytes: int
+    modules: list[ModuleResult]
+    notes: list[str]
+
+
 class RehearsalV1(TypedDict, total=False):
     """A rehearsal."""
 
@@ -719,6 +735,18 @@ class Measurement(TypedDict, total=False):
     residual: dict[str, int]
 
 
+class ModuleResult(TypedDict, total=False):
+    """A module. Figures include the modules inside it."""
+
+    path: str
+    parameter_bytes: int
+    buffer_bytes: int
+    saved_bytes: int
+    output: Optional[list[int]]
+    output_dtype: Optional[str]
+    operators: list[OperatorResult]
+
+
 class MomentResult(TypedDict, total=False):
     """A moment, and the holders of memory then. Bytes are requested bytes."""
 
@@ -769,6 +797,15 @@ class OperatorBytes(TypedDict, total=False):
 
     operator: str
     requested_bytes: int
+
+
+class OperatorResult(TypedDict, total=False):
+    """An operator in a module."""
+
+    name: str
+    line: Optional[str]
+    times: int
+    saved_bytes: int
 
 
 class OutOfMemoryResult(TypedDict, total=False):

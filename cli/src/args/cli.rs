@@ -4,7 +4,7 @@ use clap::{Parser, Subcommand};
 
 use super::{
     BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, ManArgs, MonitorArgs,
-    PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
+    NetworkArgs, PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
 };
 
 /// The memory that training a neural network takes: measured on a device, predicted without one, and explained to the byte.
@@ -36,6 +36,11 @@ pub(crate) enum Command {
     /// List the cards that --gpu knows: what the driver says of each, what a process takes at once, and where each figure is from.
     #[command(after_help = "Example: the cards, with the sources\n  vramlab cards --full")]
     Cards(CardsArgs),
+    /// Show a network from the inside: its modules, parameters and shapes for a batch, and what each module and operator saves for backward.
+    #[command(after_help = "Example: GPT-2 with a batch of 8\n  vramlab show gpt2 --batch 8\n\n\
+            Example: a network of your own, every module and operator\n  vramlab show model.pt2 --batch 32 --full\n\n\
+            Example: a config.json of transformers, as a page\n  vramlab show config.json --sequence 2048 --html network.html")]
+    Show(NetworkArgs),
     /// Run experiments: a question, a prediction, a measurement, a verdict.
     #[command(after_help = "Example: one experiment without a device, with its own sizes\n  \
             vramlab run batch-size --backend meta --set batch=32,64,128\n\n\

@@ -25,6 +25,7 @@ mod run;
 mod scan;
 mod settings;
 mod shard;
+mod show;
 mod snapshot;
 mod training;
 mod values;
@@ -59,6 +60,7 @@ pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, RunArgs};
 pub(crate) use scan::ScanArgs;
 pub(crate) use shard::Part;
+pub(crate) use show::NetworkArgs;
 pub(crate) use snapshot::{
     ConvertArgs, DiffArgs, ExplainArgs, ShowArgs, SnapshotArgs, SnapshotCommand, SnapshotFormat, TraceRange, TuneArgs,
 };
@@ -123,6 +125,7 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
         Command::Train(args) => (args.spec(), true),
         Command::Predict(args) => (args.spec(), false),
         Command::Fit(args) => (args.paper.spec(), false),
+        Command::Show(args) => (args.spec(), false),
         Command::Check(args) => (args.spec(), false),
         _ => return Ok(RunSpec::default()),
     };

@@ -30,6 +30,7 @@ mod run;
 mod run_scan;
 mod scan;
 mod shard;
+mod show;
 pub(crate) mod snapshot;
 mod train;
 mod tries;
@@ -65,6 +66,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Devices(args) => devices::run(args, ui),
         Command::List(args) => list::run(args, ui),
         Command::Cards(args) => cards::run(args, ui),
+        Command::Show(args) => show::run(args, &invocation.run, ui),
         Command::Run(args) if invocation.axes.is_empty() => run::run(args, &invocation.run, ui),
         Command::Run(args) => run_scan::run(invocation, args, ui),
         Command::Train(args) if invocation.axes.is_empty() => {
@@ -133,6 +135,7 @@ fn check_files(command: &Command) -> Result<()> {
         Command::Train(args) => model(&args.model.model_file),
         Command::Predict(args) => model(&args.paper.model.model_file),
         Command::Fit(args) => model(&args.paper.model.model_file),
+        Command::Show(args) => model(&args.spec().model.model_file),
         _ => Ok(()),
     }
 }

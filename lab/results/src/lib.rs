@@ -18,6 +18,7 @@ mod fit;
 mod list;
 mod merge;
 mod monitor;
+mod network;
 mod premise;
 mod rehearsal;
 mod rehearsal_scan;
@@ -47,6 +48,7 @@ pub use fit::FitResult;
 pub use list::{ListResult, ListedClaim, ListedExperiment};
 pub use merge::{Merged, Whole, merge};
 pub use monitor::{MonitorResult, RunStatus};
+pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
@@ -89,6 +91,7 @@ const READERS: &[(&str, Reader)] = &[
     (ExplainResult::SCHEMA, shown::<ExplainResult>),
     (FitResult::SCHEMA, shown::<FitResult>),
     (ListResult::SCHEMA, shown::<ListResult>),
+    (NetworkResult::SCHEMA, shown::<NetworkResult>),
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
     (RehearsalScanResult::SCHEMA, shown::<RehearsalScanResult>),
     (ReplayResult::SCHEMA, shown::<ReplayResult>),

@@ -8,6 +8,7 @@ mod choices;
 mod devices;
 mod fields;
 mod gpu;
+mod inside;
 mod locked;
 mod network;
 mod paper;

@@ -222,6 +222,11 @@ impl ModelSpec {
         self.model.as_deref().unwrap_or(DEFAULT_MODEL)
     }
 
+    /// The network's name, or the path of its file.
+    pub(super) fn shown_name(&self) -> String {
+        self.model_file.as_ref().map_or_else(|| self.name().into(), |path| path.display().to_string())
+    }
+
     /// Whether the library's `Trainer` trains it.
     pub fn by_trainer(&self) -> bool {
         self.script == Some(Script::Trainer)

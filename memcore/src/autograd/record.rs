@@ -7,7 +7,9 @@ use super::node::{Edge, Function, Node};
 use super::saved::SavedValue;
 use super::tensor::Tensor;
 use crate::array::Array;
+use crate::context::current_scope;
 use crate::error::Result;
+use crate::tape::TapeResult;
 
 /// Collects the values that an operation saves.
 #[derive(Default)]
@@ -100,6 +102,12 @@ fn new_node(
     recorder: Recorder,
 ) -> Arc<Node> {
     let device = output.device().clone();
+    device.tape().result(|| TapeResult {
+        scope: current_scope(),
+        name: function.name(),
+        dims: output.dims().to_vec(),
+        dtype: output.dtype(),
+    });
     let leaf = |t: &&Tensor| match t.edge() {
         Some(Edge::Leaf(leaf)) if recorder.saved.iter().any(|saved| saved.is_packed(t.array())) => Some(leaf.clone()),
         _ => None,
