@@ -27,11 +27,16 @@ const COMMANDS: [(&str, &str); 19] = [
     ("view", "vramlab view snapshot.pickle"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
+    ("mcp", "vramlab mcp --dir ."),
 ];
 
-/// Those of this system: scripts are rehearsed on Linux alone.
+/// Those of this build: scripts are rehearsed on Linux alone, and tools of assistants are a feature.
 fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
-    COMMANDS.into_iter().filter(|(command, _)| cfg!(target_os = "linux") || *command != "rehearse")
+    COMMANDS.into_iter().filter(|(command, _)| match *command {
+        "rehearse" => cfg!(target_os = "linux"),
+        "mcp" => cfg!(feature = "mcp"),
+        _ => true,
+    })
 }
 
 #[test]

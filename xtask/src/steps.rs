@@ -79,6 +79,30 @@ const LONG: &[Step] = &[
         args: &["test", "-p", "vramlab-cli", "--test", "cases", "--", "--ignored"],
         needs: None,
     },
+    // A feature that no other step builds.
+    Step {
+        name: "clippy of the tools for assistants",
+        args: &[
+            "clippy",
+            "-p",
+            "vramlab-cli",
+            "--features",
+            "mcp",
+            "--lib",
+            "--bins",
+            "--test",
+            "mcp",
+            "--",
+            "-D",
+            "warnings",
+        ],
+        needs: Some(CLIPPY),
+    },
+    Step {
+        name: "tools for assistants",
+        args: &["test", "-p", "vramlab-cli", "--features", "mcp", "--lib", "--test", "mcp", "--test", "help"],
+        needs: None,
+    },
     // Finds data races between threads, and invalid uses of memory.
     Step {
         name: "threads under Miri",

@@ -146,6 +146,10 @@ pub(crate) enum Command {
     #[command(after_help = "Example: read it\n  vramlab man | man -l -\n\n\
             Example: a page for each command, where man finds them\n  vramlab man --write ~/.local/share/man/man1")]
     Man(ManArgs),
+    /// Offer predict, fit, explain and snapshot show as tools to an assistant, by the Model Context Protocol on standard input and output.
+    #[cfg(feature = "mcp")]
+    #[command(after_help = "Example: for an assistant that starts its tools itself\n  vramlab mcp --dir .")]
+    Mcp(super::McpArgs),
 }
 
 #[cfg(test)]

@@ -12,6 +12,8 @@ mod device;
 mod global;
 mod hf_args;
 mod man;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod model;
 mod monitor;
 mod output;
@@ -48,6 +50,8 @@ pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, DeviceArgs};
 pub(crate) use global::{ColorWhen, GlobalArgs};
 pub(crate) use man::ManArgs;
+#[cfg(feature = "mcp")]
+pub(crate) use mcp::McpArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;

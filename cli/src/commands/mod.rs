@@ -10,6 +10,8 @@ mod events;
 mod explain;
 mod fit;
 mod list;
+#[cfg(feature = "mcp")]
+mod mcp;
 mod monitor;
 pub(crate) mod outcome;
 pub(crate) mod parallel;
@@ -92,6 +94,8 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::View(args) => view::run(args, ui),
         Command::Completions { shell } => docs::completions(*shell, ui),
         Command::Man(args) => docs::man(args, ui),
+        #[cfg(feature = "mcp")]
+        Command::Mcp(args) => mcp::run(args, ui),
     }
 }
 

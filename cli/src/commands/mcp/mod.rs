@@ -1,0 +1,195 @@
+//! `vramlab mcp`: commands as the tools of an assistant, by the Model Context Protocol over standard input and output.
+//!
+//! Each call runs this program once more. So there is one engine, its answers are the commands' own, and what ends a call does not end the server.
+
+mod folder;
+mod tools;
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, CallToolResult, ContentBlock, Implementation, ListToolsResult,
+    PaginatedRequestParams, ServerCapabilities, ServerConfig, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use rmcp::{ErrorData, ServerHandler, ServiceExt};
+use tokio::io::AsyncWriteExt;
+use tokio::sync::Mutex;
+
+use crate::args::McpArgs;
+use crate::exit::{Code, Failure, Result};
+use crate::interrupt;
+use crate::ui::Ui;
+use folder::Folder;
+use tools::Call;
+
+/// How often a wish to stop is looked for.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// How long a run that is asked to stop may take for that.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How much of what a run says besides its answer is passed on: the end, in bytes.
+const MAX_SAID: usize = 4000;
+
+const INSTRUCTIONS: &str = "vramlab says how much GPU memory the training of a PyTorch network takes and whether it fits, without a GPU. \
+     Files are named relative to the folder that the server was started with. Sizes in the JSON are bytes.";
+
+/// Serves one client until it closes standard input, or the user stops it.
+///
+/// # Errors
+/// A folder that there is not; a client that does not speak the protocol.
+pub(super) fn run(args: &McpArgs, ui: &Ui) -> Result<Code> {
+    let files = Folder::open("dir", &args.dir)?;
+    #[cfg(target_os = "linux")]
+    let scripts = args.allow_rehearse.as_deref().map(|path| Folder::open("allow-rehearse", path)).transpose()?;
+    #[cfg(not(target_os = "linux"))]
+    let scripts = None;
+    let program = std::env::current_exe().map_err(|error| Failure::new(Code::Device, error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(Code::Device, error))?;
+    interrupt::silence();
+    ui.tell(&format!("serving {} on standard input and output", files.root().display()));
+    let ended = runtime.block_on(serve(Server { program, files, scripts, turn: Mutex::new(()) }));
+    // A read of standard input that never ends is left.
+    runtime.shutdown_background();
+    ended.map(|()| Code::Done)
+}
+
+async fn serve(server: Server) -> Result<()> {
+    let stopped = async {
+        while !interrupt::asked() {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    let served = async {
+        let service = server.serve(rmcp::transport::stdio()).await;
+        let service = service.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+        service.waiting().await.map(drop).map_err(|error| Failure::new(Code::Device, error))
+    };
+    tokio::select! {
+        ended = served => ended,
+        () = stopped => Ok(()),
+    }
+}
+
+struct Server {
+    program: PathBuf,
+    files: Folder,
+    /// The folder of the scripts that may be run.
+    scripts: Option<Folder>,
+    /// Calls run one after the other.
+    turn: Mutex<()>,
+}
+
+impl ServerHandler for Server {
+    fn get_info(&self) -> ServerConfig {
+        ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
+            .with_server_info(Implementation::new("vramlab", env!("VRAMLAB_VERSION")))
+            .with_instructions(INSTRUCTIONS)
+    }
+
+    async fn list_tools(
+        &self,
+        _: Option<PaginatedRequestParams>,
+        _: RequestContext<RoleServer>,
+    ) -> Result<ListToolsResult, ErrorData> {
+        let tool = |tool: &tools::Tool| Tool::new(tool.name, tool.description(), Arc::new(tool.schema()));
+        Ok(ListToolsResult::with_all_items(tools::offered(self.scripts.is_some()).map(tool).collect()))
+    }
+
+    async fn call_tool(
+        &self,
+        request: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
+        let mut offered = tools::offered(self.scripts.is_some());
+        let Some(tool) = offered.find(|tool| tool.name == request.name) else {
+            return Err(ErrorData::invalid_params(format!("there is no tool {:?}", request.name), None));
+        };
+        let given = request.arguments.unwrap_or_default();
+        let answer = match tool.call(&given, &self.files, self.scripts.as_ref()) {
+            Ok(call) => {
+                let _turn = self.turn.lock().await;
+                self.answer(call, context.ct.cancelled()).await
+            }
+            Err(problem) => Err(problem),
+        };
+        Ok(answer.unwrap_or_else(|problem| CallToolResult::error(vec![ContentBlock::text(problem)])).into())
+    }
+}
+
+impl Server {
+    /// The answer of a run, as text and as JSON.
+    ///
+    /// # Errors
+    /// What the run says where it has no answer.
+    async fn answer(&self, call: Call, cancelled: impl Future<Output = ()>) -> Result<CallToolResult, String> {
+        let folder = tempfile::tempdir().map_err(|error| format!("no folder for the answer: {error}"))?;
+        let file = folder.path().join("answer.json");
+        let output = self.output(call, &file, cancelled).await;
+        let output = output.map_err(|error| format!("vramlab did not run to its end: {error}"))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        // 1: it does not fit, which is an answer.
+        if !matches!(output.status.code(), Some(0 | 1)) {
+            return Err(end(said.trim()).into());
+        }
+        let mut content = vec![ContentBlock::text(String::from_utf8_lossy(&output.stdout))];
+        if !said.trim().is_empty() {
+            content.push(ContentBlock::text(end(said.trim())));
+        }
+        let mut result = CallToolResult::success(content);
+        result.structured_content = std::fs::read(&file).ok().and_then(|json| serde_json::from_slice(&json).ok());
+        Ok(result)
+    }
+
+    /// Runs the program to its end, or until the client cancels.
+    async fn output(&self, call: Call, json: &Path, cancelled: impl Future<Output = ()>) -> io::Result<Output> {
+        let folder = if call.is_script { self.scripts.as_ref() } else { None }.unwrap_or(&self.files);
+        let mut command = tokio::process::Command::new(&self.program);
+        command.args(call.words).args(["--color=never", "--json"]).arg(json).args(call.last);
+        command.current_dir(folder.root()).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.kill_on_drop(true).spawn()?;
+        let id = child.id();
+        let mut input = child.stdin.take();
+        let ran = async {
+            if let Some(input) = input.as_mut() {
+                // Who does not read it has said why.
+                let _ = input.write_all(call.input.as_bytes()).await;
+            }
+            drop(input);
+            child.wait_with_output().await
+        };
+        tokio::pin!(ran);
+        tokio::select! {
+            output = &mut ran => output,
+            () = cancelled => {
+                ask_to_stop(id);
+                // Who does not stop is killed when `child` is dropped.
+                let _ = tokio::time::timeout(PATIENCE, ran).await;
+                Err(io::Error::new(io::ErrorKind::Interrupted, "cancelled"))
+            }
+        }
+    }
+}
+
+/// Asks a process to end, so that what it started ends with it.
+fn ask_to_stop(id: Option<u32>) {
+    #[cfg(unix)]
+    if let Some(id) = id.and_then(|id| rustix::process::Pid::from_raw(i32::try_from(id).ok()?)) {
+        // It may have ended meanwhile.
+        let _ = rustix::process::kill_process(id, rustix::process::Signal::TERM);
+    }
+    #[cfg(not(unix))]
+    let _ = id;
+}
+
+/// The end of a text that is long.
+fn end(text: &str) -> &str {
+    let from = text.len().saturating_sub(MAX_SAID);
+    &text[text.ceil_char_boundary(from)..]
+}
