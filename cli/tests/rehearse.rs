@@ -60,6 +60,7 @@ fn it_ends_after_three_steps_and_says_what_was_taken() {
     assert_eq!(rank["by_category"]["parameter"], 1_048_576);
     assert_eq!(rank["at_peak"][0]["category"], "parameter");
     assert!(rank["at_peak"][0]["where"].as_str().unwrap().ends_with("script.py:12"), "{rank}");
+    assert!(ran.stdout.starts_with("Yes: python3 "), "{}", ran.stdout);
     assert!(ran.stdout.contains("Fits on NVIDIA GeForce RTX 4090: 3 steps take"), "{}", ran.stdout);
     assert!(ran.stderr.contains("step 3 of 3: "), "{}", ran.stderr);
     common::fits(&ran.stdout);

@@ -97,6 +97,7 @@ fn many_values_leave_the_answer_on_the_screen() {
     let (code, found, stdout, stderr) =
         scan(folder.path(), &["--gpu", "60MiB", "-P", "batch", "1", "12"], "need={batch}0000000");
     assert_eq!((code, found["points"].as_array().unwrap().len()), (Some(1), 12), "{stdout}{stderr}");
+    assert!(stdout.starts_with("batch 6 at most: python3 "), "{stdout}");
     assert!(stdout.contains("batch 6, the largest that fits") && stdout.contains("4 more: --full"), "{stdout}");
     assert!(stdout.lines().count() <= 22, "{stdout}");
     common::fits(&stdout);

@@ -196,10 +196,14 @@ impl RehearsalScanResult {
         (!pieces.is_empty()).then(|| format!("Allocated at most: {}.", pieces.join("; ")))
     }
 
-    fn answer(&self) -> String {
+    /// Number of requested points that fit, and of all of them.
+    fn fitting(&self) -> (usize, usize) {
         let asked = || self.points.iter().filter(|point| !point.searched);
-        let fit = asked().filter(|point| point.rehearsal.fits == Some(true)).count();
-        let all = asked().count();
+        (asked().filter(|point| point.rehearsal.fits == Some(true)).count(), asked().count())
+    }
+
+    fn answer(&self) -> String {
+        let (fit, all) = self.fitting();
         let which = match fit {
             _ if all == fit => format!("All {all} fit on {}", self.gpu.name),
             0 => format!("None of {all} fits on {}", self.gpu.name),
@@ -236,7 +240,17 @@ impl Findings for RehearsalScanResult {
     const SCHEMA: &'static str = "vramlab-rehearsal-scan-1";
 
     fn title(&self) -> String {
-        format!("Rehearsals of {}", self.command.join(" "))
+        let (command, name) = (self.command.join(" "), self.parameters.join(", "));
+        match &self.largest {
+            Some(LargestValue { value: Some(value), verified: true, .. }) => {
+                format!("{name} {value} at most: {command}")
+            }
+            Some(LargestValue { value: Some(value), .. }) => format!("{name} {value} at least: {command}"),
+            _ => {
+                let (fit, all) = self.fitting();
+                format!("{fit} of {all} fit: {command}")
+            }
+        }
     }
 
     fn sections(&self) -> Vec<Section> {

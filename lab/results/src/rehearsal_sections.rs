@@ -16,7 +16,12 @@ impl Findings for RehearsalResult {
     const SCHEMA: &'static str = "vramlab-rehearsal-1";
 
     fn title(&self) -> String {
-        format!("Rehearsal of {}", self.command.join(" "))
+        let answer = match self.fits {
+            Some(true) => "Yes",
+            Some(false) => "No",
+            None => "Not known",
+        };
+        format!("{answer}: {}", self.command.join(" "))
     }
 
     fn sections(&self) -> Vec<Section> {
