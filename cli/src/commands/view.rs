@@ -35,7 +35,7 @@ pub(super) fn run(args: &ViewArgs, ui: &Ui) -> Result<Code> {
     interrupt::silence();
     let mut screen = Screen::new(History::of(recording), Theme::new(ui.view.style.is_on()));
     viewer::run(&mut screen)
-        .map_err(|error| Failure::new(Code::Usage, anyhow::Error::new(error).context("the terminal")))?;
+        .map_err(|error| Failure::new(Code::Device, anyhow::Error::new(error).context("the terminal")))?;
     Ok(Code::Done)
 }
 
