@@ -16,6 +16,9 @@ const TASK: usize = 16 << 10;
 /// Columns that are processed together.
 const BLOCK: usize = 128;
 
+/// Sums of what belongs to another block: several, so that additions do not wait for each other.
+const ELSEWHERE: usize = 8;
+
 /// True if positions in a plane of `x` fit 32 bits.
 pub(crate) fn supports(x: &Operand) -> bool {
     x.dims()[2].saturating_mul(x.dims()[3]) < u32::MAX as usize
@@ -94,13 +97,29 @@ fn blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(n))
 }
 
-/// Calls `f(a, x)` for the items of `acc` and every `stride`-th element of `line`.
+/// Copies every `stride`-th element of `line` side by side: what follows is then compiled to vectors.
 #[inline(always)]
-fn each<A, T: Copy>(acc: impl Iterator<Item = A>, line: &[T], stride: usize, mut f: impl FnMut(A, T)) {
-    if stride == 1 {
-        acc.zip(line).for_each(|(a, &x)| f(a, x));
-    } else {
-        acc.zip(line.iter().step_by(stride)).for_each(|(a, &x)| f(a, x));
+// Plain loops, which the compiler makes shuffles of where it knows the stride.
+#[allow(clippy::needless_range_loop)]
+fn gather<T: Float>(line: &[T], stride: usize, to: &mut [T::Compute]) {
+    let Some(last) = to.len().checked_sub(1) else { return };
+    let line = &line[..=last * stride];
+    match stride {
+        1 => {
+            for i in 0..to.len() {
+                to[i] = line[i].get();
+            }
+        }
+        2 => {
+            for i in 0..to.len() {
+                to[i] = line[2 * i].get();
+            }
+        }
+        _ => {
+            for i in 0..to.len() {
+                to[i] = line[stride * i].get();
+            }
+        }
     }
 }
 
@@ -210,16 +229,16 @@ fn max_block<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usize
             }
             let first = y * w + shape.column(windows.start, kj);
             let here = windows.start - block.start..windows.end - block.start;
-            let mut at = first as u32;
+            let mut row = [T::Compute::default(); BLOCK];
+            let row = &mut row[..here.len()];
+            gather(&plane[first..(y + 1) * w], stride, row);
             let so_far = best[here.clone()].iter_mut().zip(&mut places[here]);
-            each(so_far, &plane[first..(y + 1) * w], stride, |(best, place), x| {
-                let x = x.get();
+            for (i, ((best, place), &mut x)) in so_far.zip(row).enumerate() {
                 // Takes the first element of a window too, so that the first of several −∞ is found.
                 let take = beats(x, *best) | (*place == NOWHERE);
                 *best = if take { x } else { *best };
-                *place = if take { at } else { *place };
-                at = at.wrapping_add(stride as u32);
-            });
+                *place = if take { (first as u32).wrapping_add(i as u32 * stride as u32) } else { *place };
+            }
         }
     }
     for ((o, index), (best, place)) in out.iter_mut().zip(indices).zip(best.into_iter().zip(places)) {
@@ -266,7 +285,11 @@ fn block_sums<T: Float>(shape: &Shape, plane: &[T], i: usize, block: &Range<usiz
             }
             let line = &plane[y * w + shape.column(windows.start, kj)..(y + 1) * w];
             let row = &mut row[windows.start - block.start..windows.end - block.start];
-            each(row.iter_mut(), line, stride, |sum, x| *sum = *sum + x.get());
+            let mut seen = [zero; BLOCK];
+            gather(line, stride, &mut seen[..row.len()]);
+            for (sum, x) in row.iter_mut().zip(seen) {
+                *sum = *sum + x;
+            }
         }
         for (sum, row) in sums[..block.len()].iter_mut().zip(row) {
             *sum = *sum + row;
@@ -296,16 +319,15 @@ fn max_grad_rows_body<S: Isa, T: Float>(shape: Shape, grad: &[T], indices: &[i64
             continue;
         }
         for block in blocks(w) {
-            let mut sums = [T::Compute::default(); BLOCK];
+            let mut sums = [T::Compute::default(); BLOCK + ELSEWHERE];
             let first = (y * w + block.start) as i64;
             let columns = shape.covering(1, block.clone());
             for i in shape.covering(0, y..y + 1) {
                 for at in i * ow + columns.start..i * ow + columns.end {
-                    // An index of another row or block is out of range here.
+                    // An index of another row or block is out of range here. A branch on it would be mispredicted half of the time.
                     let place = indices[at].wrapping_sub(first) as usize;
-                    if place < block.len() {
-                        sums[place] = sums[place] + grad[at].get();
-                    }
+                    let place = if place < BLOCK { place } else { BLOCK + at % ELSEWHERE };
+                    sums[place] = sums[place] + grad[at].get();
                 }
             }
             for (o, sum) in out[block].iter_mut().zip(sums) {

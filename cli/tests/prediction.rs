@@ -204,7 +204,7 @@ fn only_what_the_run_did_is_warned_of() {
     let ran = run(&gpt2(&["--steps", "1", "--full"]));
     assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);
     let text = words(&ran.stdout);
-    assert!(text.contains("the optimizer kept: attention is PyTorch's own"), "{text}");
+    assert!(text.contains("with the same optimizer: attention is PyTorch's own"), "{text}");
     assert!(text.contains("This is eager PyTorch"), "{text}");
 }
 

@@ -57,6 +57,21 @@ impl Taps {
         self.start + t as isize * self.slope
     }
 
+    /// Places that lie side by side, `step` grid points apart.
+    fn side_by_side(count: usize, step: usize, start: isize) -> Self {
+        Self { first: 0, every: 1, count, step, start, slope: 1 }
+    }
+
+    /// Whether three neighbouring elements of the source are seen from each grid point, which are neighbours too.
+    fn three_neighbours(&self) -> bool {
+        self.count == 3 && self.step == 1 && self.every == 1 && self.slope.abs() == 1
+    }
+
+    /// The window's own number of the place with the `i`-th offset, from the least on.
+    pub(super) fn in_order(&self, i: usize) -> usize {
+        self.place(if self.slope < 0 { self.count - 1 - i } else { i })
+    }
+
     /// The least offset, and how far the largest is from it.
     pub(super) fn reach(&self) -> (isize, usize) {
         let last = self.offset(self.count.saturating_sub(1));
@@ -123,6 +138,19 @@ impl Plan {
             every: g.stride,
             weight: [s.window[0] * s.window[1], s.patch(), s.window[1], s.outputs * s.patch()],
         }
+    }
+
+    /// What blocks of 2 × 2 points see, a point of the new grid each: 4 × 4 neighbours. Only of windows of 3 × 3 neighbours.
+    pub(super) fn blocks(&self) -> Option<Self> {
+        let fits = self.taps.iter().all(Taps::three_neighbours) && self.every == [1, 1] && self.grid == self.target;
+        let grid = self.grid.map(|points| points.div_ceil(2));
+        fits.then(|| Self { grid, taps: self.taps.map(|taps| Taps::side_by_side(4, 2, taps.reach().0)), ..*self })
+    }
+
+    /// The points themselves of blocks of 2 × 2, with planes of the target as the source.
+    pub(super) fn points_of_blocks(&self) -> Self {
+        let grid = self.grid.map(|points| points.div_ceil(2));
+        Self { channels: self.outputs, source: self.target, grid, taps: [Taps::side_by_side(2, 2, 0); 2], ..*self }
     }
 
     /// Points of the grid.

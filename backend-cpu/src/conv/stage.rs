@@ -246,16 +246,23 @@ fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isi
                 to[i] = T::cell(first[i], second[i]);
             }
         }
+        // Pairs, whose lengths the compiler knows to fit: with a check of each index these loops are not vectorised.
         (None, 2) => {
-            for i in 0..n {
-                to[i] = T::cell(first[2 * i], zero);
+            let pairs = first.as_chunks::<2>().0;
+            let whole = &mut to[..pairs.len()];
+            for i in 0..whole.len() {
+                whole[i] = T::cell(pairs[i][0], zero);
             }
+            to[n - 1] = T::cell(first[2 * (n - 1)], zero);
         }
         (Some(second), 2) => {
             let second = &second[start..=last];
-            for i in 0..n {
-                to[i] = T::cell(first[2 * i], second[2 * i]);
+            let (pairs, others) = (first.as_chunks::<2>().0, second.as_chunks::<2>().0);
+            let (whole, others) = (&mut to[..pairs.len()], &others[..pairs.len()]);
+            for i in 0..whole.len() {
+                whole[i] = T::cell(pairs[i][0], others[i][0]);
             }
+            to[n - 1] = T::cell(first[2 * (n - 1)], second[2 * (n - 1)]);
         }
         _ => {
             for i in 0..n {

@@ -100,6 +100,24 @@ fn all_three_agree_with_the_plain_sums() {
     }
 }
 
+/// Windows of 3 × 3 neighbours with channels enough: blocks of 2 × 2 that end beyond the plane, other borders, groups, outputs beyond one packing, planes
+/// of which many make a task, and sums of several parts.
+#[test]
+fn minimal_filtering_agrees_with_the_plain_sums() {
+    let cases = [
+        case([2, 26, 9, 17], 31, [3, 3], [1, 0, 1], 1),
+        case([2, 24, 8, 12], 70, [3, 3], [1, 2, 1], 1),
+        case([2, 48, 7, 14], 60, [3, 3], [1, 1, 1], 2),
+        case([1, 512, 2, 15], 130, [3, 3], [1, 1, 1], 1),
+        case([70, 24, 1, 14], 24, [3, 3], [1, 1, 1], 1),
+        case([3, 66, 33, 30], 25, [3, 3], [1, 1, 1], 1),
+        case([0, 24, 4, 14], 24, [3, 3], [1, 1, 1], 1),
+    ];
+    for c in &cases {
+        check(DType::F32, c, 2);
+    }
+}
+
 /// Sums too long for weights that are packed once, and rows too long to be staged.
 #[test]
 fn what_fits_no_scratch_is_computed_all_the_same() {
@@ -110,8 +128,8 @@ fn what_fits_no_scratch_is_computed_all_the_same() {
 
 #[test]
 fn bits_do_not_depend_on_the_number_of_threads() {
-    for dtype in TYPES {
-        let c = case([3, 34, 12, 12], 28, [3, 3], [1, 1, 1], 1);
+    for (dtype, c) in TYPES.iter().flat_map(|&dtype| [12, 22].map(|width| (dtype, [3, 34, 12, width]))) {
+        let c = case(c, 28, [3, 3], [1, 1, 1], 1);
         let [one, two, five] = [1, 2, 5].map(|threads| check(dtype, &c, threads));
         assert!(one == two && one == five, "{dtype}");
     }

@@ -66,6 +66,9 @@ fn problems() -> Vec<Problem> {
         problem("wide_patches", [1, 16, 8, 68], 20, [1, 34], Conv2dGeometry { stride: [1, 34], ..plain }),
         // Sums of several blocks of terms; more outputs than are packed at a time; planes of which many make a tile.
         problem("deep", [2, 70, 9, 7], 40, [3, 3], same),
+        // What may be computed with fewer multiplications: with blocks of 2 × 2 results that end beyond the plane, other borders, and groups.
+        problem("neighbours", [2, 26, 18, 21], 30, [3, 3], Conv2dGeometry { padding: [2, 0], ..plain }),
+        problem("neighbours_groups", [2, 48, 7, 15], 60, [3, 3], Conv2dGeometry { groups: 2, ..same }),
         problem("deep_stride", [2, 66, 9, 8], 35, [3, 3], Conv2dGeometry { stride: [2, 2], ..same }),
         problem("many_outputs", [1, 5, 6, 6], 300, [3, 3], same),
         problem("small_planes", [40, 9, 3, 3], 20, [3, 3], same),

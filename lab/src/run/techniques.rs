@@ -146,7 +146,7 @@ impl Options {
         let parts = if smallest.is_some() { smallest } else { halves };
         let everything: Vec<&Change> = [amp, attention, checkpoint, parts, fused].into_iter().flatten().collect();
         if everything.len() > 2 {
-            combinations.push(("all of these, the optimizer kept".into(), with(spec, &everything).1));
+            combinations.push(("all of these, with the same optimizer".into(), with(spec, &everything).1));
         }
         combinations
     }

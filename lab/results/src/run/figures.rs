@@ -88,7 +88,7 @@ pub struct RingBytes {
     pub requested: u64,
     /// Bytes in blocks.
     pub allocated: u64,
-    /// The same, with blocks that wait for other streams.
+    /// Bytes in blocks, with blocks that were freed and are still in use by other streams.
     pub active: u64,
     /// Bytes in segments.
     pub reserved: u64,

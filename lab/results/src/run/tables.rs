@@ -92,7 +92,7 @@ impl TrainResult {
         rows.push(total("requested", requested));
         rows.push(gap("rounding to blocks", requested, allocated));
         rows.push(total("allocated", allocated));
-        rows.push(gap("frees that wait for other streams", allocated, active));
+        rows.push(gap("freed, still in use by other streams", allocated, active));
         rows.push(total("active", active));
         rows.push(gap("free parts of segments in use", active, active + split));
         rows.push(gap("cached segments", active + split, reserved));
