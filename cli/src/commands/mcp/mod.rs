@@ -138,11 +138,10 @@ impl Server {
         if !matches!(output.status.code(), Some(0 | 1)) {
             return Err(end(said.trim()).into());
         }
-        let mut content = vec![ContentBlock::text(String::from_utf8_lossy(&output.stdout))];
-        if !said.trim().is_empty() {
-            content.push(ContentBlock::text(end(said.trim())));
-        }
-        let mut result = CallToolResult::success(content);
+        // What does not even hold a batch is said on standard error alone.
+        let answer = String::from_utf8_lossy(&output.stdout);
+        let texts = [answer.as_ref(), end(said.trim())].into_iter().filter(|text| !text.is_empty());
+        let mut result = CallToolResult::success(texts.map(ContentBlock::text).collect());
         result.structured_content = std::fs::read(&file).ok().and_then(|json| serde_json::from_slice(&json).ok());
         Ok(result)
     }
