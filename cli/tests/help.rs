@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 mod common;
 use common::{done, run};
 
-const COMMANDS: [(&str, &str); 19] = [
+const COMMANDS: &[(&str, &str)] = &[
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list --full"),
     ("cards", "vramlab cards --full"),
@@ -30,10 +30,11 @@ const COMMANDS: [(&str, &str); 19] = [
     ("mcp", "vramlab mcp --dir ."),
 ];
 
-/// Those of this build: scripts are rehearsed on Linux alone, and tools of assistants are a feature.
+/// Commands of this build: scripts are rehearsed on Linux alone; the viewer and the tools of assistants are features.
 fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
-    COMMANDS.into_iter().filter(|(command, _)| match *command {
+    COMMANDS.iter().copied().filter(|(command, _)| match *command {
         "rehearse" => cfg!(target_os = "linux"),
+        "view" => cfg!(feature = "view"),
         "mcp" => cfg!(feature = "mcp"),
         _ => true,
     })

@@ -426,7 +426,7 @@ class ChangedStack(TypedDict, total=False):
 
 
 class CheckedClaim(TypedDict, total=False):
-    """A claim, checked."""
+    """A claim and its verdict."""
 
     claim: str
     articles: list[str]
@@ -727,7 +727,7 @@ class Locked(TypedDict, total=False):
 
 
 class Measurement(TypedDict, total=False):
-    """Something measured in one setting, beside what was predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or milliseconds. A quantity that the device cannot give is `null`."""
+    """Figures of one setting, measured and predicted. Keys name quantities (`peak_bytes`); figures are bytes, counts or milliseconds. A quantity that the device cannot give is `null`."""
 
     setting: dict[str, Any]
     predicted: Optional[dict[str, int]]
@@ -1230,7 +1230,7 @@ class Shard(TypedDict, total=False):
 
 
 class ShortAnswer(TypedDict, total=False):
-    """What was found, in short."""
+    """The answer to an experiment's question, in short."""
 
     word: str
     figures: list[str]
