@@ -33,6 +33,11 @@ impl Session {
         // SAFETY: the two numbers and the size live through the call; the name and the settings may be null.
         let opened = unsafe { libc::openpty(&mut keys, &mut terminal, name, settings, &size) };
         assert_eq!(opened, 0, "a pseudo-terminal");
+        // A program that had the other end of its own terminal would never find it gone.
+        for end in [keys, terminal] {
+            // SAFETY: the call takes numbers alone, and both are open.
+            assert_eq!(unsafe { libc::fcntl(end, libc::F_SETFD, libc::FD_CLOEXEC) }, 0);
+        }
         // SAFETY: both were just opened, and nobody else has them.
         let (keys, terminal) = unsafe { (File::from_raw_fd(keys), File::from_raw_fd(terminal)) };
         let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
@@ -182,6 +187,21 @@ fn ctrl_c_and_signals_give_the_terminal_back() {
     assert_eq!(unsafe { libc::kill(session.child.id() as i32, libc::SIGTERM) }, 0);
     assert_eq!(session.ends(), Some(0));
     session.was_given_back();
+}
+
+/// A closed window, or a connection that broke: nobody can press a key any more.
+#[test]
+fn it_ends_where_its_terminal_is_gone() {
+    let mut session = Session::start(&["view", SNAPSHOT]);
+    session.sees("Held by");
+    // The thread that reads has an end of its own. It gives it up when nobody takes what it reads: what a key draws.
+    session.output = channel().1;
+    session.press("l");
+    let nothing = || File::open("/dev/null").unwrap();
+    (session.keys, session.terminal) = (nothing(), nothing());
+    // 0 where the signal is seen first, 3 where the terminal is found to be gone; it does not abort.
+    let code = session.ends();
+    assert!(matches!(code, Some(0 | 3)), "{code:?}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! The terminal: taken for the time of looking, and given back however that ends.
 
 use std::io::{self, IsTerminal, stdin, stdout};
+use std::mem::ManuallyDrop;
 use std::time::Duration;
 
 use ratatui::DefaultTerminal;
@@ -20,27 +21,56 @@ pub(crate) fn there_is_one() -> bool {
 }
 
 /// Gives the terminal back when it is dropped; a panic does so before its message, by a hook of the library.
-struct Taken(DefaultTerminal);
+///
+/// The library's own drop would print what fails, and panic where the terminal is gone and nothing can be printed.
+struct Taken(ManuallyDrop<DefaultTerminal>);
 
 impl Taken {
     fn new() -> io::Result<Self> {
-        interrupt::before_the_end(ratatui::restore);
+        interrupt::before_the_end(restore);
         let terminal = ratatui::try_init();
         if terminal.is_err() {
             // It may be taken in part.
-            ratatui::restore();
+            restore();
         }
-        terminal.map(Self)
+        terminal.map(|terminal| Self(ManuallyDrop::new(terminal)))
     }
+}
+
+/// Leaves raw mode and the screen that was taken, if the terminal is still there.
+fn restore() {
+    let _ = ratatui::try_restore();
 }
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        // The hook has done it before the message, which a second time could overwrite.
+        let _ = self.0.show_cursor();
+        // The hook has left the screen before the message, which a second time could overwrite.
         if !std::thread::panicking() {
-            ratatui::restore();
+            restore();
         }
     }
+}
+
+/// Waits for a key or a new size of the window; false if neither came in time.
+///
+/// # Errors
+/// The terminal is gone. The library would read from it forever, so it is asked only after this is known not to be so.
+fn comes() -> io::Result<bool> {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let keys = stdin();
+        let mut ready = [PollFd::new(&keys, PollFlags::IN)];
+        // A signal, a new size of the window among them, ends the wait early: it is looked at below.
+        let _ = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: i64::from(WAIT.subsec_nanos()) }));
+        if ready[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is gone"));
+        }
+        event::poll(Duration::ZERO)
+    }
+    #[cfg(not(unix))]
+    event::poll(WAIT)
 }
 
 /// Shows the screen and does what keys say, until one says to quit or a signal asks for the end.
@@ -51,7 +81,7 @@ pub(crate) fn run(screen: &mut Screen) -> io::Result<()> {
     let mut terminal = Taken::new()?;
     loop {
         terminal.0.draw(|frame| draw(frame.buffer_mut(), screen))?;
-        while !event::poll(WAIT)? {
+        while !comes()? {
             if interrupt::asked() {
                 return Ok(());
             }
