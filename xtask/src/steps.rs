@@ -79,6 +79,8 @@ const LONG: &[Step] = &[
         args: &["test", "-p", "vramlab-cli", "--test", "cases", "--", "--ignored"],
         needs: None,
     },
+    // A workspace of its own, that no other step builds. Needs a compiler of C++ for libFuzzer.
+    Step { name: "fuzz targets", args: &["check", "--manifest-path", "fuzz/Cargo.toml", "--bins"], needs: None },
     // Finds data races between threads, and invalid uses of memory.
     Step {
         name: "threads under Miri",
