@@ -2,10 +2,13 @@
 
 use std::sync::{Arc, OnceLock};
 
+#[cfg(any(feature = "cpu", feature = "cuda"))]
+use lab::backends::DeviceMemory;
 #[cfg(feature = "cpu")]
 use lab::backends::PROCESSOR;
-use lab::backends::{About, DeviceMemory, Entry, PAPER};
+use lab::backends::{About, Entry, PAPER};
 use memcore::backend::Meta;
+#[cfg(feature = "wgpu")]
 use memcore::{Error, Result};
 
 /// Table of backends of this process.

@@ -9,6 +9,6 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(runs) = serde_json::from_slice::<Vec<RunStatus>>(bytes) else { return };
     let seen = MonitorResult { devices: Vec::new(), runs };
     let sections = seen.sections();
-    let _ = html(&[Part::Sections { title: "Monitor", sections: &sections }]);
+    let _ = html(&[Part::Sections { title: "Monitor", sections: &sections, recording: None }]);
     let _ = seen.to_json();
 });
