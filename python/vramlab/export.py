@@ -62,7 +62,13 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
             beside["recorded"] = True
         except Exception:
             raise VramlabError(f"export: torch.export cannot export {type(model).__name__}: {error}") from error
-    torch.export.save(program, os.fspath(path), extra_files={_ENTRY: json.dumps(beside)})
+    # Under another name first: a file that is there already is replaced whole, or stays. PyTorch asks for the ending.
+    written = Path(f"{os.fspath(path)}.part.pt2")
+    try:
+        torch.export.save(program, os.fspath(written), extra_files={_ENTRY: json.dumps(beside)})
+        written.replace(path)
+    finally:
+        written.unlink(missing_ok=True)
     return Path(path)
 
 
