@@ -41,7 +41,9 @@ pub(crate) fn package(root: &Path, cargo: Command, full: bool) -> anyhow::Result
     match std::env::var_os(checks::PYTHON) {
         Some(python) if full => {
             let python = Path::new(&python);
-            run(root, python, &unittest("test_torch.py"), &program)?;
+            for tests in ["test_torch.py", "test_lifetimes.py"] {
+                run(root, python, &unittest(tests), &program)?;
+            }
             match LIGHTNING.iter().any(|name| imports(python, name)) {
                 true => run(root, python, &unittest("test_lightning.py"), &program)?,
                 false => skipped.push(format!("the callback in Lightning: the Python of {} has none", checks::PYTHON)),
