@@ -1,4 +1,4 @@
-//! What an operator sees of its node: its arguments by name, with the values that they have now.
+//! A call of an operator: the arguments of its node by name, with their present values.
 
 use std::cell::Cell;
 
@@ -20,11 +20,11 @@ pub(super) struct Call<'a> {
     pub values: &'a [Value],
     pub device: &'a Device,
     pub inner: &'a Inner<'a>,
-    /// Which arguments were looked at, a bit for each.
+    /// Arguments that the operator has read, one bit for each.
     read: Cell<u64>,
 }
 
-/// As many arguments as are counted; no operator has more.
+/// Number of arguments that are tracked; no operator has more.
 const MAX_ARGUMENTS: usize = 64;
 
 impl<'a> Call<'a> {
@@ -32,12 +32,12 @@ impl<'a> Call<'a> {
         Self { node, values, device, inner, read: Cell::new(0) }
     }
 
-    /// What is wrong with the call, under the operator's name.
+    /// Returns an error that names the operator.
     pub(super) fn error(&self, problem: impl Into<String>) -> Error {
         Error::invalid(self.node.target.clone(), problem)
     }
 
-    /// Fails for an argument that nobody looked at: what it asks for would be left out silently.
+    /// Fails if the operator has not read an argument: its request would be left out silently.
     pub(super) fn check_all_read(&self) -> Result<()> {
         let unread = self.node.arguments.iter().enumerate().take(MAX_ARGUMENTS);
         match unread.into_iter().find(|(i, (_, arg))| self.read.get() >> i & 1 == 0 && !matches!(arg, Arg::None)) {
@@ -46,19 +46,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The arguments named here may say anything.
+    /// Accepts any value of the arguments with these names.
     pub(super) fn ignore(&self, names: &[&str]) {
         names.iter().for_each(|name| {
             self.arg(name);
         });
     }
 
-    /// Everything may say anything.
+    /// Accepts any value of all arguments.
     pub(super) fn ignore_all(&self) {
         self.read.set(u64::MAX);
     }
 
-    /// An argument that is given and not `None`.
+    /// Returns an argument and marks it as read; `None` if it is missing or is `None` itself.
     pub(super) fn arg(&self, name: &str) -> Option<&'a Arg> {
         let index = self.node.arguments.iter().take(MAX_ARGUMENTS).position(|(known, _)| known == name)?;
         self.read.set(self.read.get() | 1 << index);
@@ -77,7 +77,7 @@ impl<'a> Call<'a> {
         self.values.get(slot).unwrap_or(&Value::None)
     }
 
-    /// The tensor in a slot.
+    /// Returns the tensor in a slot; `name` is the argument that an error names.
     fn held(&self, name: &str, slot: Slot) -> Result<&'a Tensor> {
         match self.value(slot) {
             Value::Tensor(tensor) => Ok(tensor),
@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A tensor, where one is given.
+    /// Returns a tensor, or `None` if the argument is missing.
     pub(super) fn maybe_tensor(&self, name: &str) -> Result<Option<&'a Tensor>> {
         match self.arg(name) {
             None => Ok(None),
