@@ -14,8 +14,8 @@ pub enum LossName {
     Sum,
     /// The mean of the first output's elements.
     Mean,
-    /// The cross entropy of the first output against class indices. The output is `[batch, classes]`, or `[batch, positions, classes]` with a class at
-    /// each position.
+    /// The cross entropy of the first output against class indices. The output is `[batch, classes]`, or `[batch, positions, classes]` with a class
+    /// at each position.
     CrossEntropy,
     /// The mean squared error of the first output against values of the same sizes.
     Mse,

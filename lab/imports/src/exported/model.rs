@@ -110,7 +110,7 @@ fn only_model(archive: &Archive) -> Result<String> {
 }
 
 impl Exported {
-    /// Returns the notes of a run: the loss, the sizes taken from the example, whether the file records one call, and the parameters taken to be tied.
+    /// Returns the notes of a run: the loss, the one call if the file records it, the sizes from the example, the parameters taken to be tied.
     pub fn notes(&self) -> Vec<String> {
         let size =
             |(symbol, value): (&str, i64)| format!("The size {symbol} is {value}, as in the example of the export.");
