@@ -84,7 +84,7 @@ class _Order:
         return self._own.get((name, target))
 
     def death(self, name: str, last: Any, names: Optional[Mapping[str, str]]) -> Optional[str]:
-        """Returns the file's value that was made last before ``name`` died, if that is after its last use. ``last`` was the last node then."""
+        """Returns the file's value made last before ``name`` died, if that is after its last use. ``last`` was the last node then."""
 
         # Unused nodes were removed from the graph; the node before takes their place.
         def place_of(node: Any) -> int:
