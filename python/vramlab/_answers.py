@@ -1,4 +1,4 @@
-"""Answers, with the figures that are asked for most as attributes, and all of the JSON."""
+"""Answers of the program: the most used figures as attributes, and the whole JSON."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from . import _picture, schemas
 
 @dataclass(frozen=True)
 class Change:
-    """A change that would help. What nothing was run for has no figures (bytes)."""
+    """A change that would help. Figures are bytes; a change that was not run has none."""
 
     change: str
     #: What to write in the script.
     script: str
     #: The command that repeats it.
     command: Optional[str]
-    #: Whether it was run.
+    #: True if the change was run.
     checked: bool
     peak: Optional[int]
     reserved: Optional[int]
-    #: What is left of the card.
+    #: Bytes of the card that are left.
     left: Optional[int]
 
     def __str__(self) -> str:
@@ -66,44 +66,44 @@ class Prediction(Answer):
 
     @property
     def fits(self) -> Optional[bool]:
-        """Whether it fits the card; ``None`` where none was named."""
+        """True if it fits the card; ``None`` if no card was named."""
         return self.json.get("fits")
 
     @property
     def peak(self) -> int:
-        """The most that is allocated at once, with memory enough."""
+        """Peak of allocated bytes, with memory enough."""
         return self.json["needs"]["allocated_bytes"]
 
     @property
     def reserved(self) -> int:
-        """The most that is reserved: on this card where it fits, with memory enough where not."""
+        """Peak of reserved bytes: on this card if it fits, otherwise with memory enough."""
         here = self.json["needs"]["reserved_here_bytes"]
         return self.json["needs"]["reserved_bytes"] if here is None else here
 
     @property
     def missing(self) -> int:
-        """What is lacking; 0 where it fits or no card was named."""
+        """Bytes that are missing; 0 if it fits or no card was named."""
         return self.json["needs"]["missing_bytes"] or 0
 
     @property
     def budget(self) -> Optional[int]:
-        """What a process may take of the card; ``None`` where none was named."""
+        """Bytes of the card that a process may take; ``None`` if no card was named."""
         return self.json.get("budget_bytes")
 
     @property
     def by_category(self) -> dict[str, int]:
-        """What is held at the peak: parameters, gradients, activations …"""
+        """Bytes at the peak by category: parameters, gradients, activations …"""
         peak = self.json.get("needs_peak") or self.json.get("peak")
         return dict(peak["by_category"]) if peak else {}
 
     @property
     def try_(self) -> list[Change]:
-        """What would make it fit, the smallest change first; empty where it fits well."""
+        """Changes that would make it fit, the smallest first; empty if it fits well."""
         return changes(self.json.get("tries"))
 
     @property
     def premises(self) -> dict[str, str]:
-        """Type, tokens, batch …: what the answer rests on."""
+        """Premises of the answer: type, tokens, batch …"""
         return {premise["name"]: premise["value"] for premise in self.json["premises"]}
 
     def _repr_html_(self) -> str:
@@ -118,17 +118,17 @@ class Fit(Answer):
 
     @property
     def largest(self) -> Optional[int]:
-        """The largest size that fits; ``None`` where not even one does."""
+        """The largest size that fits; ``None`` if not even a size of 1 fits."""
         return self.json["largest"]
 
     @property
     def budget(self) -> int:
-        """What a process may take of the card, in bytes."""
+        """Bytes of the card that a process may take."""
         return self.json["budget_bytes"]
 
     @property
     def try_(self) -> list[Change]:
-        """What to change, where not even one fits."""
+        """Changes to try if not even a size of 1 fits."""
         return changes(self.json.get("tries"))
 
 
@@ -140,17 +140,17 @@ class Explanation(Answer):
 
     @property
     def verdict(self) -> Optional[str]:
-        """``full``, ``fragmented`` …; ``None`` where the message has too few figures to say."""
+        """The cause: ``full``, ``fragmented`` …; ``None`` if the message has too few figures."""
         return self.json["verdict"]
 
     @property
     def reason(self) -> str:
-        """Why, in arithmetic."""
+        """The reason for the verdict, in arithmetic."""
         return self.json["reason"]
 
     @property
     def advice(self) -> list[str]:
-        """What to try, first things first."""
+        """Advice, in the order to try it."""
         return [one["what"] + (f" {one['command']}" if one["command"] else "") for one in self.json["advice"]]
 
 
@@ -164,15 +164,15 @@ class Checked(Answer):
 
     @property
     def passed(self) -> bool:
-        """Whether it takes no more than what is locked."""
+        """True if the run takes no more than the lock file allows."""
         return self.json["passed"]
 
     @property
     def peak(self) -> int:
-        """The most that is allocated at once."""
+        """Peak of allocated bytes."""
         return int(self.run["now"]["memory"]["peak"]["allocated"])
 
     @property
     def reserved(self) -> int:
-        """The most that is reserved."""
+        """Peak of reserved bytes."""
         return int(self.run["now"]["memory"]["peak"]["reserved"])

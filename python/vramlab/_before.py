@@ -1,4 +1,4 @@
-"""What callbacks share: the card of this process, and what is said before the first step."""
+"""The parts that callbacks share: the card of this process, and the message before the first step."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class Before:
         self._must_fit = must_fit
 
     def say(self, ask: Callable[[dict[str, Any]], Prediction]) -> None:
-        """Prints what is predicted, for the named card or for this one.
+        """Prints the prediction for the named card, or for the card of this process.
 
-        Raises :class:`DoesNotFit` where it must fit and does not; everything else that goes wrong is a line.
+        Raises :class:`DoesNotFit` if the training must fit and does not. If there is no prediction, prints why in one line.
         """
         try:
             found = ask({"gpu": self._gpu} if self._gpu else this_card())
@@ -36,9 +36,9 @@ class Before:
 
 
 def this_card() -> dict[str, Any]:
-    """The flags for the card that PyTorch uses: what it has for tensors now, and the release's rules for its compute capability.
+    """Returns the flags for the card that PyTorch uses: memory for tensors, rules of the release and compute capability, multiprocessors.
 
-    Raises :class:`VramlabError` where there is none.
+    Raises :class:`VramlabError` if PyTorch sees no card.
     """
     import torch
 
@@ -48,7 +48,7 @@ def this_card() -> dict[str, Any]:
     major, minor = torch.cuda.get_device_capability()
     release = ".".join(torch.__version__.split(".")[:2])
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-    # What this process holds already is the network's, which the prediction counts itself.
+    # Memory that this process has reserved already belongs to the network, which the prediction counts itself.
     there = free + torch.cuda.memory_reserved()
     return {
         "gpu": f"{there >> 20}MiB",

@@ -21,7 +21,7 @@ Word = Union[str, "os.PathLike[str]"]
 
 
 class VramlabError(RuntimeError):
-    """The program could not answer. ``code`` is its exit code, ``None`` where it was not run."""
+    """The program could not answer. ``code`` is its exit code, or ``None`` if it was not run."""
 
     def __init__(self, message: str, code: Optional[int] = None) -> None:
         super().__init__(message)
@@ -29,12 +29,12 @@ class VramlabError(RuntimeError):
 
 
 class DoesNotFit(VramlabError):
-    """Something does not fit, where that was to be an error."""
+    """A training does not fit, and the caller asked for an error in that case."""
 
 
 @dataclass(frozen=True)
 class Ran:
-    """What the program gave: its exit code, what it printed, and its JSON (``None`` where it wrote none)."""
+    """Result of a run of the program: its exit code, its output, and its JSON (``None`` if it wrote none)."""
 
     code: int
     text: str
@@ -43,9 +43,9 @@ class Ran:
 
 
 def binary() -> Path:
-    """The program: what ``VRAMLAB_BINARY`` names, what is installed beside this package, or what is on ``PATH``.
+    """Finds the program: the one that ``VRAMLAB_BINARY`` names, one installed beside this package, or one on ``PATH``.
 
-    Raises :class:`VramlabError` where there is none.
+    Raises :class:`VramlabError` if there is none.
     """
     named = os.environ.get(VARIABLE)
     if named:
@@ -62,7 +62,7 @@ def binary() -> Path:
 
 
 def _beside() -> Iterator[Path]:
-    """Where pip puts programs: of this Python, of the user, of ``--target`` and ``--prefix``."""
+    """Returns the folders in which pip installs programs: of this Python, of the user, of ``--target`` and ``--prefix``."""
     yield Path(sysconfig.get_path("scripts"))
     yield Path(sysconfig.get_path("scripts", "nt_user" if sys.platform == "win32" else "posix_user"))
     package = Path(__file__).resolve().parent
@@ -87,15 +87,15 @@ def run(words: Sequence[Word], *, cwd: Optional[Path] = None, stdin: Optional[st
 
 
 def problem(stderr: str) -> str:
-    """What the program's messages say, from the first error on."""
+    """Returns the program's messages from the first error on, or all of them if none is an error."""
     _, mark, rest = stderr.partition("error: ")
     return (rest if mark else stderr).strip()
 
 
 def answer(ran: Ran, schema: str) -> dict[str, Any]:
-    """The JSON of a run.
+    """Returns the JSON of a run.
 
-    Raises :class:`VramlabError` where it is of another schema, as another release's may be.
+    Raises :class:`VramlabError` if there is none, or if it has another schema, as that of another release may.
     """
     if ran.json is None:
         raise VramlabError(problem(ran.stderr) or "vramlab wrote no answer", ran.code)
@@ -105,9 +105,9 @@ def answer(ran: Ran, schema: str) -> dict[str, Any]:
 
 
 def flags(given: dict[str, Any]) -> list[str]:
-    """Keyword arguments as flags: ``clip_grad_norm=1.0`` is ``--clip-grad-norm 1.0``, ``tied=True`` is ``--tied``.
+    """Converts keyword arguments to flags: ``clip_grad_norm=1.0`` is ``--clip-grad-norm 1.0``, ``tied=True`` is ``--tied``.
 
-    ``None`` and ``False`` say nothing; a list gives the flag several times.
+    ``None`` and ``False`` give no flag; a list gives the flag once for each element.
     """
     words: list[str] = []
     for name, value in given.items():

@@ -1,6 +1,6 @@
-"""When Python drops each value of a module's forward, as `torch.export` runs it.
+"""Lifetimes in Python of the values of a module's forward pass, observed while `torch.export` runs it.
 
-A name keeps a value until it is bound to another one or its function returns; the graph of an export knows only who uses a value last.
+A name keeps a value until the name is bound to another value or its function returns. An exported graph has only the last use of each.
 """
 
 from __future__ import annotations
@@ -12,28 +12,28 @@ from typing import Any, Optional
 
 
 class Lives:
-    """What was the last node of the graph when each value died."""
+    """The deaths of values, each with the last node of the graph at that moment."""
 
     def __init__(self) -> None:
         self._deaths: list[tuple[str, str, Any]] = []
 
     def follow(self, value: Any, node: Any) -> None:
-        """Notes when ``value``, which ``node`` of a graph stands for, is dropped."""
+        """Records the moment at which Python drops ``value``, which ``node`` of a graph stands for."""
         graph, name, target = node.graph, node.name, str(node.target)
 
         def died() -> None:
             last = next(iter(reversed(graph.nodes)), None)
-            # What outlives the program is the module's own, or its caller's.
+            # A value that outlives the program belongs to the module or to its caller.
             if last is not None and last.op != "output":
                 self._deaths.append((name, target, last))
 
         weakref.finalize(value, died)
 
     def after_their_last_use(self, program: Any, names: Optional[Mapping[str, str]] = None) -> list[list[str]]:
-        """Those values that lived on after the last node that uses them: value, and the value that was made last before its death.
+        """Returns the values that lived on after their last use, each with the value that was made last before its death.
 
-        The graph inside of a node that runs a region (no_grad, autocast) names its own values. ``names`` are those that the program
-        has for the values that were followed, where it has other ones.
+        A node that runs a region (no_grad, autocast) has a graph inside, which names its own values. ``names`` maps the names of the
+        followed values to the names in the program, if they differ.
         """
         main = _Order(program.graph_module)
         graphs = [*main.regions, main]
@@ -44,7 +44,7 @@ class Lives:
             graph, value = next(((graph, value) for graph, value in owned if value), (None, None))
             after = graph.death(value, last, names) if graph and value else None
             if value and after:
-                # A value that is written in place has a node for each writing, and each of them dies with it.
+                # A value that is written in place has a node for each write, and all of these nodes die with it.
                 found.setdefault(value, after)
         return [[name, after] for name, after in found.items()]
 
@@ -58,7 +58,7 @@ class _Order:
         self._nodes = nodes
         self._places = {node.name: place for place, node in enumerate(nodes)}
         self._last_use = dict(self._places)
-        # What is made here: by the name under which it was made and the operator, its name.
+        # Names of the values that this graph makes, by the name when they were made and the operator.
         self._own = {(node.name, str(node.target)): str(node.name) for node in nodes if node.op == "call_function"}
         for place, node in enumerate(nodes):
             for given in node.all_input_nodes:
@@ -71,7 +71,7 @@ class _Order:
             self._own.pop((given.name, str(given.target)), None)
 
     def _enter(self, region: _Order, caller: Any) -> None:
-        """Takes a region that ``caller`` runs: what dies in it dies, seen from here, when it has run, and its results are values here."""
+        """Adds a region that ``caller`` runs. A value that dies in it dies here at the place of ``caller``; its results are values here."""
         self.regions += [region, *region.regions]
         self._places = {**dict.fromkeys(region._places, self._places[caller.name]), **self._places}
         for user in caller.users:
@@ -80,13 +80,13 @@ class _Order:
                 self._own[result.name, str(result.target)] = str(user.name)
 
     def own(self, name: str, target: str) -> Optional[str]:
-        """The name of the value that such an operator made under this name, where it is made here and not given back."""
+        """Returns the name of the value that this operator made under this name, if this graph makes it and does not return it."""
         return self._own.get((name, target))
 
     def death(self, name: str, last: Any, names: Optional[Mapping[str, str]]) -> Optional[str]:
-        """The value of the file that was made last before ``name`` died, where that is after the last use; ``last`` was the last node."""
+        """Returns the file's value made last before ``name`` died, if that is after its last use. ``last`` was the last node then."""
 
-        # Nodes that nothing uses were removed from the graph, and what stands in their place is the one before.
+        # Unused nodes were removed from the graph; the node before takes their place.
         def place_of(node: Any) -> int:
             return self._places.get(node.name if names is None else names.get(node.name, ""), -1)
 
@@ -102,7 +102,7 @@ class _Order:
 
 
 def _value(node: Any) -> Optional[str]:
-    """The name that the file has for what a node makes, or for the first one of several; None where it has no name."""
+    """Returns the name in the file of a node's result, of the first one if there are several; None if it has no name."""
     if node.op != "call_function" or node.meta.get("val") is None:
         return None
     if isinstance(node.meta["val"], (tuple, list)):
@@ -113,9 +113,9 @@ def _value(node: Any) -> Optional[str]:
 
 @contextlib.contextmanager
 def followed(modules: Sequence[tuple[str, tuple[str, str]]] = ()) -> Iterator[Lives]:
-    """Follows the values of what PyTorch traces inside. ``modules`` are those that are being called, where PyTorch does not note them.
+    """Follows the values that PyTorch traces inside the block. ``modules`` are those being called, if PyTorch does not record them.
 
-    Autograd would hold what it saves for a backward pass that never comes: it is given nothing to hold.
+    Autograd would keep its saved tensors alive for a backward pass that never comes, so a hook replaces each of them by None.
     """
     import torch
     from torch.fx.experimental import proxy_tensor

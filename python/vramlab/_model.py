@@ -1,4 +1,4 @@
-"""What a network is to the program: one of its own by name, a file, or a module that is written to a file."""
+"""Flags that name a network to the program: one of its own by name, a file, or a module that is written to a file."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from typing import Any, Optional
 from ._binary import VramlabError
 from .export import export
 
-# What PyTorch's allocator rounds a tensor's bytes up to.
+# PyTorch's allocator rounds a tensor up to a multiple of these bytes.
 _ROUNDING = 512
 
-# Types of parameters that a configuration can say.
+# Types of parameters that a configuration can name.
 _TYPES = {"torch.float32", "torch.float16", "torch.bfloat16"}
 
 
 @dataclass(frozen=True)
 class Network:
-    """The flags that name a network, and what an answer about it must agree with."""
+    """The flags that name a network, and the bytes with which an answer about it must agree."""
 
     flags: dict[str, Any]
-    #: Bytes of the module's parameters and buffers as the allocator rounds them; ``None`` where nothing was described by a configuration.
+    #: Bytes of the module's parameters and buffers as the allocator rounds them; ``None`` if no configuration describes the module.
     held_bytes: Optional[int] = None
     notes: list[str] = field(default_factory=list)
 
     def agrees(self, categories: Mapping[str, int]) -> bool:
-        """Whether the predicted network has the module's parameters and buffers, to the byte."""
+        """True if the predicted network has the bytes of the module's parameters and buffers, or if they are not known."""
         return self.held_bytes in (None, categories.get("parameter", 0) + categories.get("buffer", 0))
 
 
 def network(model: Any, args: tuple[Any, ...], inputs: Optional[Mapping[str, Any]], folder: Path) -> Network:
-    """The flags for a network; a module is written into ``folder``.
+    """Returns the flags for a network; a module is written into ``folder``.
 
-    Raises :class:`VramlabError` where it cannot be.
+    Raises :class:`VramlabError` if that fails.
     """
     if isinstance(model, (str, os.PathLike)):
         if args or inputs:
@@ -57,7 +57,7 @@ def _named(name: str) -> dict[str, Any]:
 
 
 def is_transformers(model: Any) -> bool:
-    """Whether it is a network of transformers, without anything around it."""
+    """True if the module is a network of transformers itself, not wrapped in another module."""
     return type(model).__module__.startswith("transformers.") and hasattr(model, "config")
 
 
@@ -74,13 +74,13 @@ def _configured(model: Any, folder: Path) -> Network:
         raise VramlabError(f"{name}: parameters of {', '.join(sorted(types))} are not represented together")
     config = dict(json.loads(model.config.to_json_string(use_diff=False)))
     config["architectures"] = [name]
-    # As the module is now, whatever it was loaded as. A Trainer's own bf16 stands above it.
+    # The module's present type, whatever type it was loaded in. A Trainer's own bf16 takes precedence.
     config["dtype"] = config["torch_dtype"] = types.pop().removeprefix("torch.")
     config.setdefault("transformers_version", importlib.import_module("transformers").__version__)
     path = folder / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
     flags: dict[str, Any] = {"model_file": path}
-    # Named so from transformers 5 on.
+    # The second name is that of transformers 5 and later.
     checkpointing = "is_gradient_checkpointing" if not hasattr(model, "is_activation_checkpointing") else "is_activation_checkpointing"
     if getattr(model, checkpointing, False):
         flags["checkpoint"] = "blocks"
@@ -91,7 +91,7 @@ def _configured(model: Any, folder: Path) -> Network:
 
 
 def _held_bytes(model: Any) -> int:
-    """Bytes of parameters and buffers, each storage once, rounded up as the allocator does."""
+    """Returns the bytes of parameters and buffers, each tensor once and rounded up as the allocator does."""
     tensors = {id(tensor): tensor for tensor in [*model.parameters(), *model.buffers()]}
     sizes = [tensor.numel() * tensor.element_size() for tensor in tensors.values()]
     return sum((size + _ROUNDING - 1) // _ROUNDING * _ROUNDING for size in sizes)

@@ -1,4 +1,4 @@
-"""An optimizer of PyTorch, as flags."""
+"""Converts an optimizer of PyTorch to flags."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ._binary import VramlabError
 
 _NAMES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop", "Adagrad": "adagrad"}
 
-# Options that are switches of the program by the same name.
+# Options that the program has as switches of the same names.
 _SWITCHES = ("amsgrad", "maximize", "capturable", "nesterov")
 
 # Options that keep more memory than the program represents.
@@ -16,9 +16,9 @@ _NOT_REPRESENTED = ("centered", "differentiable")
 
 
 def flags_of(optimizer: Any) -> dict[str, Any]:
-    """The flags that say what this optimizer is: a name, or an object of ``torch.optim``.
+    """Returns the flags for an optimizer, which is a name or an object of ``torch.optim``.
 
-    Raises :class:`VramlabError` for what the program does not represent.
+    Raises :class:`VramlabError` for an optimizer or option that the program does not represent.
     """
     if optimizer is None or isinstance(optimizer, str):
         return {"optimizer": optimizer}

@@ -1,4 +1,4 @@
-"""A prediction as a picture in a notebook: a bar of what is held at the peak, with the card's limit."""
+"""Draws a prediction in a notebook: a bar of the bytes at the peak by category, with the card's limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _WIDTH = 600
 
 
 def size(count: int) -> str:
-    """Bytes as the program prints them: ``1.5 GiB``."""
+    """Formats bytes as the program prints them: ``1.5 GiB``."""
     for unit, name in ((1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")):
         if count >= unit:
             return f"{count / unit:.2f}".rstrip("0").rstrip(".") + f" {name}"
@@ -32,7 +32,7 @@ def size(count: int) -> str:
 
 
 def html(prediction: Prediction) -> str:
-    """The picture, the changes to try, and the whole answer folded away."""
+    """Returns the picture, the changes to try, and the whole answer folded away, as HTML."""
     title = str(prediction).splitlines()[0] if str(prediction) else ""
     rows = "".join(map(_row, prediction.try_))
     table = f"<table><tr><th>Try<th>in the script<th>peak<th>left</tr>{rows}</table>" if rows else ""

@@ -10,14 +10,14 @@ from ._lives import followed
 
 
 def recorded(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
-    """The program of one call, and which values live on after their last use.
+    """Returns the program of one call, and the values that live on after their last use.
 
-    The module computes once, on its own device; what it asks of values is answered, and the answer is part of the program.
+    The module computes once, on its own device. Its code gets the actual values that it asks for, and they become part of the program.
     """
     import torch
     from torch.fx.experimental.proxy_tensor import make_fx
 
-    # What the call writes into buffers is not the module's.
+    # The call writes into copies of the buffers, so that the module's own stay as they are.
     state = {name: value.detach().clone() for name, value in model.named_buffers()} | dict(model.named_parameters())
 
     def call(state: Mapping[str, Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -27,7 +27,7 @@ def recorded(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
     with _module_stacks(model) as stack, followed(stack) as lives:
         graph = traced(state, args, dict(kwargs))
     for node in reversed(graph.graph.nodes):
-        # What was asked of values has been answered.
+        # A read of a value is not needed any more after the call.
         if node.target is torch.ops.aten.item.default and not node.users:
             graph.graph.erase_node(node)
     graph.recompile()
@@ -36,7 +36,7 @@ def recorded(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
 
 
 def _exported(model: Any, graph: Any, names: list[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-    """The graph as the forward of the module, whose tensors keep their names."""
+    """Exports the graph as the module's forward; the module's tensors keep their names."""
     import torch
 
     def forward(*args: Any, **kwargs: Any) -> Any:
@@ -55,7 +55,7 @@ def _exported(model: Any, graph: Any, names: list[str], args: tuple[Any, ...], k
 
 
 def _same(before: Any, after: Any) -> dict[str, str]:
-    """Names of the values of a graph in the one that was made of it, which lacks what nothing uses."""
+    """Maps the names of a graph's values to their names in the graph made from it, which lacks unused values."""
     names: dict[str, str] = {}
     rest = iter([node for node in before.nodes if node.op == "call_function"])
     for node in after.nodes:
@@ -69,7 +69,7 @@ def _same(before: Any, after: Any) -> dict[str, str]:
 
 @contextmanager
 def _module_stacks(model: Any) -> Iterator[list[tuple[str, tuple[str, str]]]]:
-    """The modules that are being called, outermost first: key, path and class, as PyTorch writes them beside a node."""
+    """Yields the modules being called, outermost first, each as key, path and class, as PyTorch writes them beside a node."""
     stack: list[tuple[str, tuple[str, str]]] = []
     hooks = []
 

@@ -1,4 +1,4 @@
-"""A real training, watched: where memory runs out, the snapshot is written and read."""
+"""Watches a real training: if memory runs out, the snapshot is written and read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Optional, Union
 from ._binary import VramlabError
 from ._predict import explain, show_snapshot
 
-# Events that PyTorch keeps, in main memory.
+# Number of events that PyTorch keeps in main memory.
 _ENTRIES = 100_000
 
 
@@ -59,7 +59,7 @@ class watch(contextlib.ContextDecorator):
                 return torch
             self._tell("vramlab.watch: no effect: PyTorch sees no CUDA device")
         except Exception as error:
-            # A training goes on without being watched.
+            # The training goes on without being watched.
             self._tell(f"vramlab.watch: no effect: PyTorch does not record: {error}")
         return None
 
@@ -72,7 +72,7 @@ class watch(contextlib.ContextDecorator):
         torch, self._torch = self._torch, None
         if torch is None:
             return
-        # Whatever goes wrong here, the script sees its own exception.
+        # If this fails, the script still sees its own exception.
         with contextlib.suppress(Exception):
             cause = out_of_memory(error, torch)
             if cause is not None:
@@ -98,7 +98,7 @@ class watch(contextlib.ContextDecorator):
 
 
 def out_of_memory(error: Optional[BaseException], torch: Any) -> Optional[BaseException]:
-    """The out-of-memory error that an exception is, or that led to it."""
+    """Returns the out-of-memory error that an exception is, or that caused it."""
     seen: set[int] = set()
     kind: type[BaseException] = torch.cuda.OutOfMemoryError
     while error is not None and id(error) not in seen:

@@ -1,4 +1,4 @@
-"""A module of PyTorch as a file that the program reads."""
+"""Exports a module of PyTorch to a file that the program reads."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from ._binary import VramlabError
 from ._lives import followed
 from ._recorded import recorded
 
-# What the program reads beside the graph: the entry of the archive, and the version of what it holds.
+# Entry of the archive that the program reads beside the graph, and the version of its format.
 _ENTRY = "vramlab.json"
 _VERSION = 1
-# Where a slice ends that has no end.
+# End of a slice that has no end.
 _END = 2**63 - 1
 
 
@@ -52,7 +52,7 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
         try:
             program, beside["dies_after"] = exported(torch.export.Dim("batch"))
         except Exception as error:
-            # The code asks how large the batch is: PyTorch then says in the file for which batches its answer holds.
+            # The code asks for the size of the batch. PyTorch then writes into the file for which batches its answer holds.
             if "Constraints violated (batch)" not in str(error):
                 raise
             program, beside["dies_after"] = exported(torch.export.Dim.AUTO)
@@ -73,7 +73,7 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
 
 
 def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, with_values: bool) -> tuple[Any, list[list[str]]]:
-    """The program of the module without values, or of the module itself where that fails; with the ends of its values' lives."""
+    """Returns the program of the module without values, or of the module itself if that fails; and values that outlive their last use."""
     import torch
 
     def traced(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
@@ -96,20 +96,20 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
 
 
 def _without_whole_slices(program: Any) -> None:
-    """Drops slices of all there is: on a GPU and on the CPU indexing makes none (`x[:, 0]`), on the device `meta` it does."""
+    """Removes slices of a whole axis. Indexing (`x[:, 0]`) makes them on the device `meta`, and does not on a GPU or on the CPU."""
     import torch
 
     for graph in (module.graph for module in program.graph_module.modules() if hasattr(module, "graph")):
         for node in list(graph.nodes):
             is_slice = node.op == "call_function" and node.target is torch.ops.aten.slice.Tensor and not node.kwargs
-            # Without an end it goes to the end: the greatest number there is.
+            # A slice without an end has the greatest number as its end.
             if is_slice and node.args[2:] == (0, _END) and not any(user.op == "output" for user in node.users):
                 node.replace_all_uses_with(node.args[0])
                 graph.erase_node(node)
 
 
 def _without_values(model: Any) -> Any:
-    """A copy of the module whose parameters and buffers have sizes and types alone."""
+    """Returns a copy of the module whose parameters and buffers have sizes and types but no values."""
     import torch
 
     memo: dict[int, Any] = {}
@@ -122,7 +122,7 @@ def _without_values(model: Any) -> Any:
 
 
 def _tied(model: Any) -> list[list[str]]:
-    """Names of parameters that are one."""
+    """Returns the groups of names that share one parameter."""
     names: dict[int, list[str]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         names.setdefault(id(parameter), []).append(name)
@@ -130,6 +130,6 @@ def _tied(model: Any) -> list[list[str]]:
 
 
 def _by_name(model: Any, args: tuple[Any, ...], shapes: tuple[Any, ...]) -> dict[str, Any]:
-    """Positional arguments under the names that ``forward`` gives them."""
+    """Returns the shapes of positional arguments by the names of ``forward``."""
     names = list(inspect.signature(model.forward).parameters)[: len(args)]
     return dict(zip(names, shapes))

@@ -14,7 +14,7 @@ from ._before import Before
 from ._binary import VramlabError
 from ._predict import predict
 
-# Lightning's names, and the program's.
+# Names of precisions: Lightning's, and the program's.
 _PRECISIONS = {"32-true": "fp32", "16-mixed": "autocast-fp16", "bf16-mixed": "autocast-bf16", "16-true": "fp16", "bf16-true": "bf16"}
 
 # What training_step holds ends with it; the last step's gradients stay until then (lightning.pytorch.loops.optimization.closure.Closure).
@@ -56,7 +56,7 @@ class VramCallback(Callback):  # type: ignore[misc, unused-ignore]
 
 
 def _settings(trainer: Any, module: Any) -> dict[str, Any]:
-    """What the Trainer says of a step. Raises :class:`VramlabError` for what is not represented."""
+    """Returns the Trainer's settings of a step as flags. Raises :class:`VramlabError` for a setting that is not represented."""
     if not module.automatic_optimization:
         raise VramlabError("a training_step that calls the optimizer itself is not represented; `vramlab rehearse` runs it")
     if len(trainer.optimizers) != 1:
@@ -66,7 +66,7 @@ def _settings(trainer: Any, module: Any) -> dict[str, Any]:
     if str(trainer.precision) not in _PRECISIONS:
         raise VramlabError(f"precision {trainer.precision} is not represented")
     clip = trainer.gradient_clip_val or None
-    # An enumeration of strings, and None where it is the norm.
+    # The algorithm is an enumeration of strings; None stands for the norm.
     if clip is not None and trainer.gradient_clip_algorithm not in (None, "norm"):
         raise VramlabError("clipping gradients by value is not represented")
     return {
@@ -78,7 +78,7 @@ def _settings(trainer: Any, module: Any) -> dict[str, Any]:
 
 
 def _batch(trainer: Any) -> int:
-    """The examples of the loader's batches. Raises :class:`VramlabError` where the loader does not say it."""
+    """Returns the number of examples in a batch of the loader. Raises :class:`VramlabError` if the loader does not have it."""
     size = getattr(trainer.train_dataloader, "batch_size", None)
     if not isinstance(size, int):
         raise VramlabError("the loader does not say how many examples a batch has: batch=")
@@ -86,7 +86,7 @@ def _batch(trainer: Any) -> int:
 
 
 def _as_it_trains(trainer: Any, example: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
-    """Arguments by place and by name, on the device and in the type that Lightning gives a batch: the module is there already."""
+    """Returns positional and named arguments, on the device and in the type that Lightning gives a batch. The module is there already."""
     if example is None:
         raise VramlabError("an example of the inputs is needed: example=, or example_input_array in the module")
     moved = trainer.precision_plugin.convert_input(trainer.strategy.batch_to_device(example))

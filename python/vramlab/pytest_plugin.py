@@ -70,7 +70,7 @@ class Vram:
             return self._checked(name, words, tolerance, cwd)
 
     def _placed(self, words: dict[str, Any], folder: Path) -> Path:
-        """Names the file of the network as the lock file can keep it; returns the folder that this name is seen from."""
+        """Renames the network's file so that the lock file can keep the name; returns the folder that the name is relative to."""
         path = words.get("model_file")
         if path is None:
             return self.lock.parent
@@ -95,7 +95,7 @@ class Vram:
         return Checked(ran.text, found, next(one for one in found["runs"] if one["name"] == name))
 
     def _same_run(self, name: str, words: dict[str, Any]) -> None:
-        """Fails where the lock file has no such run, or one with other flags: what is compared must be the same training."""
+        """Fails if the lock file lacks this run, or has it with other flags: both runs must be of the same training."""
         runs: dict[str, Any] = {}
         if self.lock.is_file():
             runs = json.loads(self.lock.read_text(encoding="utf-8")).get("runs", {})
@@ -110,7 +110,7 @@ class Vram:
 
 
 def _said(value: Any) -> str:
-    """A flag's value however it was written: numbers by their value."""
+    """Returns a flag's value in one form, however it was written: numbers by their value."""
     if isinstance(value, (list, tuple)):
         return ",".join(map(str, value))
     try:

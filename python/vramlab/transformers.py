@@ -34,6 +34,6 @@ class VramCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
         with tempfile.TemporaryDirectory(prefix="vramlab-") as folder:
             file = Path(folder, "arguments.json")
             file.write_text(args.to_json_string(), encoding="utf-8")
-            # A network that the Trainer wrapped for several cards is inside.
+            # The Trainer wraps the network for several cards; `module` is the network itself.
             network = getattr(model, "module", model)
             return predict(network, sequence=self._sequence, hf_args=file, **{**card, **self._settings})

@@ -48,7 +48,7 @@ pub(super) fn draw(buffer: &mut Buffer, screen: &Screen) {
     footer(buffer, Rect { y: area.bottom() - 1, height: 1, ..area }, screen);
 }
 
-/// The moment in figures and words: the answer, where it is, what happened, by category.
+/// Draws the moment in figures and words: memory, the place of the event, what happened, bytes by category.
 fn header(buffer: &mut Buffer, area: Rect, screen: &Screen, tall: bool) {
     let (browser, theme) = (&screen.browser, screen.theme);
     let (history, moment) = (&browser.history, browser.moment());
@@ -75,7 +75,7 @@ fn header(buffer: &mut Buffer, area: Rect, screen: &Screen, tall: bool) {
     }
 }
 
-/// As many categories as there is room for.
+/// Draws as many categories as there is room for.
 fn categories(buffer: &mut Buffer, (x, y, width): (u16, u16, u16), screen: &Screen) {
     let (history, moment) = (&screen.browser.history, screen.browser.moment());
     let mut used = 0;
@@ -91,7 +91,7 @@ fn categories(buffer: &mut Buffer, (x, y, width): (u16, u16, u16), screen: &Scre
     }
 }
 
-/// What is typed, what the last key has to say, or the keys.
+/// Draws the text being typed, the message of the last key, or the keys.
 fn footer(buffer: &mut Buffer, area: Rect, screen: &Screen) {
     let (place, theme) = ((area.x, area.y, area.width), screen.theme);
     if let Some(typed) = &screen.typed {

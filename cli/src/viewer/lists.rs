@@ -1,4 +1,4 @@
-//! Who holds memory, and what lies where, after the event under the cursor.
+//! The lists of holders and of segments, after the event under the cursor.
 
 use lab::figures::{counted, short};
 use lab::view::{Cell, Segment};
@@ -101,7 +101,7 @@ fn bar(buffer: &mut Buffer, (x, y, width): (u16, u16, u16), segment: &Segment, s
     }
 }
 
-/// Formats a share: neither little is nothing, nor almost all is all.
+/// Formats a share. A small share is not shown as 0 %, and one below 1 is not shown as 100 %.
 fn whole_percent(share: f64) -> String {
     match 100.0 * share {
         percent if percent > 0.0 && percent < 1.0 => "<1 %".to_string(),

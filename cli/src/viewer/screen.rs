@@ -1,4 +1,4 @@
-//! What is on the screen, and what each key changes.
+//! The state of the screen, and the effect of each key.
 
 use std::ops::ControlFlow;
 
@@ -7,19 +7,19 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::theme::Theme;
 
-/// The longest text that is searched for.
+/// Maximum bytes of a text to search for.
 const LONGEST: usize = 200;
 
 /// A list beside the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
-    /// Who holds memory.
+    /// Holders of memory.
     Holders,
-    /// What lies where.
+    /// Segments with their blocks.
     Segments,
 }
 
-/// All that is shown.
+/// State of the screen.
 #[derive(Debug)]
 pub(crate) struct Screen {
     pub(super) browser: Browser,
@@ -30,7 +30,7 @@ pub(crate) struct Screen {
     pub(super) scrolled: [usize; 2],
     /// True while the keys are explained.
     pub(super) help: bool,
-    /// What is typed after `/`.
+    /// Text typed after `/`; `None` if no search is being typed.
     pub(super) typed: Option<String>,
 }
 
@@ -41,7 +41,7 @@ impl Screen {
         Self { browser, theme, list: List::Holders, scrolled: [0; 2], help: false, typed: None }
     }
 
-    /// Does what a key asks for; `Break` to quit.
+    /// Performs the action of a key; returns `Break` to quit.
     pub(super) fn update(&mut self, key: KeyEvent) -> ControlFlow<()> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         if control && matches!(key.code, KeyCode::Char('c' | 'd')) {
@@ -73,7 +73,7 @@ impl Screen {
         ControlFlow::Continue(())
     }
 
-    /// A key while a text is typed.
+    /// Handles a key while a text is typed.
     fn typed(&mut self, mut text: String, code: KeyCode, control: bool) {
         match code {
             KeyCode::Enter => return self.browser.apply(&Action::Find(text)),

@@ -27,13 +27,13 @@ use crate::ui::Ui;
 use folder::Folder;
 use tools::Call;
 
-/// How often a wish to stop is looked for.
+/// Interval between checks whether the user asked to stop.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// How long a run that is asked to stop may take for that.
+/// Time in which a run must end after it is asked to stop.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// How much of what a run says besides its answer is passed on: the end, in bytes.
+/// Maximum bytes of a run's standard error that are passed on, from its end.
 const MAX_SAID: usize = 4000;
 
 const INSTRUCTIONS: &str = "vramlab says how much GPU memory the training of a PyTorch network takes and whether it fits, without a GPU. \
@@ -124,10 +124,10 @@ impl ServerHandler for Server {
 }
 
 impl Server {
-    /// The answer of a run, as text and as JSON.
+    /// Returns the answer of a run, as text and as JSON.
     ///
     /// # Errors
-    /// What the run says where it has no answer.
+    /// The run's standard error, if it has no answer.
     async fn answer(&self, call: Call, cancelled: impl Future<Output = ()>) -> Result<CallToolResult, String> {
         let folder = tempfile::tempdir().map_err(|error| format!("no folder for the answer: {error}"))?;
         let file = folder.path().join("answer.json");
@@ -157,7 +157,7 @@ impl Server {
         let mut input = child.stdin.take();
         let ran = async {
             if let Some(input) = input.as_mut() {
-                // Who does not read it has said why.
+                // A run that does not read its input has said why.
                 let _ = input.write_all(call.input.as_bytes()).await;
             }
             drop(input);
@@ -168,7 +168,7 @@ impl Server {
             output = &mut ran => output,
             () = cancelled => {
                 ask_to_stop(id);
-                // Who does not stop is killed when `child` is dropped.
+                // A run that does not stop is killed when `child` is dropped.
                 let _ = tokio::time::timeout(PATIENCE, ran).await;
                 Err(io::Error::new(io::ErrorKind::Interrupted, "cancelled"))
             }
@@ -187,7 +187,7 @@ fn ask_to_stop(id: Option<u32>) {
     let _ = id;
 }
 
-/// The end of a text that is long.
+/// Returns the end of a text, of at most [`MAX_SAID`] bytes.
 fn end(text: &str) -> &str {
     let from = text.len().saturating_sub(MAX_SAID);
     &text[text.ceil_char_boundary(from)..]

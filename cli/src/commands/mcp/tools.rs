@@ -118,7 +118,7 @@ pub(super) struct Call {
 }
 
 impl Tool {
-    /// What the command's help says of it.
+    /// Returns the command's description from its help.
     pub(super) fn description(&self) -> String {
         self.help().get_about().map(ToString::to_string).unwrap_or_default()
     }

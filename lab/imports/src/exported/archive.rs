@@ -1,7 +1,7 @@
-//! A `.pt2` file as an archive: its entries by the names that they have below the archive's own, and where the bytes of weights lie.
+//! A `.pt2` file as a zip archive: its entries by their names below the archive's own folder, and the positions of the weights' bytes.
 //!
-//! Nothing is unpacked: what `torch.export.save` writes is not compressed, and a compressed entry is refused. So no entry is larger than the
-//! file, whatever it claims.
+//! Nothing is unpacked: `torch.export.save` does not compress, and a compressed entry is refused. So no entry is larger than the file, whatever
+//! size the entry claims.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use lab_base::error::{Error, Result};
 use zip::ZipArchive;
 
-/// The program of a network of thousands of layers has less.
+/// Maximum bytes of a JSON entry. The program of a network of thousands of layers has less.
 const MAX_JSON_BYTES: u64 = 256 << 20;
 
 /// An open `.pt2` file.
@@ -20,18 +20,18 @@ pub(super) struct Archive {
     zip: ZipArchive<BufReader<File>>,
     /// Numbers of the entries, by their names.
     entries: BTreeMap<String, usize>,
-    /// What every entry's name begins with, a `/` at its end; empty in archives that have none.
+    /// Folder that every entry's name begins with, with the `/` at its end; empty in an archive without such a folder.
     root: String,
 }
 
-/// Where an entry's bytes lie in the file.
+/// Position and length of an entry's bytes in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Extent {
     pub start: u64,
     pub bytes: u64,
 }
 
-/// Whether a file begins as a zip archive does. What cannot be read is none.
+/// True if the path is a regular file that begins as a zip archive does; false if the file cannot be read.
 pub(super) fn is_archive(path: &Path) -> bool {
     let is_file = path.metadata().is_ok_and(|metadata| metadata.is_file());
     let mut magic = [0; 4];
@@ -39,10 +39,10 @@ pub(super) fn is_archive(path: &Path) -> bool {
 }
 
 impl Archive {
-    /// Opens it and reads its directory.
+    /// Opens the file and reads its directory.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the file: not there, not a zip archive, not one that `torch.export.save` made.
+    /// [`Error::Usage`] naming the file: it is missing, is not a zip archive, or was not made by `torch.export.save`.
     pub(super) fn open(path: &Path) -> Result<Self> {
         let wrong = |problem: String| Error::usage(path.display().to_string(), problem);
         let metadata = path.metadata().map_err(|error| wrong(error.to_string()))?;
@@ -67,7 +67,7 @@ impl Archive {
         Ok(archive)
     }
 
-    /// The folder of `archive_format`, with the `/` at its end.
+    /// Returns the folder that holds `archive_format`, with the `/` at its end.
     fn find_root(&self) -> Result<String> {
         const KNOWN: &str = "archive_format";
         let root = self.entries.keys().find_map(|name| {
@@ -87,26 +87,26 @@ impl Archive {
         })
     }
 
-    /// An error that names file and entry.
+    /// Returns an error that names the file and the entry.
     pub(super) fn error(&self, entry: &str, problem: impl Into<String>) -> Error {
         Error::usage(format!("{}: {}{entry}", self.path.display(), self.root), problem)
     }
 
-    /// Names of the entries below `folder`, without it.
+    /// Returns the names of the entries below `folder`, without `folder` itself.
     pub(super) fn below<'a>(&'a self, folder: &'a str) -> impl Iterator<Item = &'a str> {
         let inside = move |name: &'a String| name.strip_prefix(self.root.as_str())?.strip_prefix(folder);
         self.entries.keys().filter_map(inside)
     }
 
-    /// Whether there is such an entry.
+    /// True if the archive has this entry.
     pub(super) fn has(&self, entry: &str) -> bool {
         self.entries.contains_key(&format!("{}{entry}", self.root))
     }
 
-    /// Where the bytes of an entry lie.
+    /// Returns the position and length of an entry's bytes.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the entry: missing, compressed, beyond the end of the file.
+    /// [`Error::Usage`] naming the entry: it is missing, is compressed, or reaches beyond the end of the file.
     pub(super) fn extent(&mut self, entry: &str) -> Result<Extent> {
         let name = format!("{}{entry}", self.root);
         let end = self.path.metadata().map_or(0, |metadata| metadata.len());
@@ -127,10 +127,10 @@ impl Archive {
         found.map_err(|problem| self.error(entry, problem))
     }
 
-    /// An entry that is text.
+    /// Reads an entry as UTF-8 text.
     ///
     /// # Errors
-    /// As [`extent`](Self::extent); one that is longer than `most` or not UTF-8.
+    /// Those of [`extent`](Self::extent); an entry that is longer than `most` bytes or is not UTF-8.
     fn text(&mut self, entry: &str, most: u64) -> Result<String> {
         let extent = self.extent(entry)?;
         if extent.bytes > most {
@@ -140,20 +140,20 @@ impl Archive {
         String::from_utf8(bytes).map_err(|_| self.error(entry, "not text in UTF-8"))
     }
 
-    /// An entry of JSON.
+    /// Reads an entry as JSON.
     ///
     /// # Errors
-    /// As [`extent`](Self::extent); JSON that is not what the schema says, with line and column.
+    /// Those of [`extent`](Self::extent); JSON that does not match the schema, with line and column.
     pub(super) fn json<T: serde::de::DeserializeOwned>(&mut self, entry: &str) -> Result<T> {
         let text = self.text(entry, MAX_JSON_BYTES)?;
         serde_json::from_str(&text).map_err(|error| self.error(entry, error.to_string()))
     }
 }
 
-/// These bytes of a file.
+/// Reads these bytes of a file.
 ///
 /// # Errors
-/// [`Error::Usage`] naming the file, when it cannot be read any more.
+/// [`Error::Usage`] naming the file, if it can no longer be read.
 pub(super) fn read(path: &Path, extent: Extent) -> Result<Vec<u8>> {
     let failed = |error: std::io::Error| Error::usage(path.display().to_string(), error.to_string());
     let mut file = File::open(path).map_err(failed)?;

@@ -1,4 +1,4 @@
-//! What an operator sees of its node: its arguments by name, with the values that they have now.
+//! A call of an operator: the arguments of its node by name, with their present values.
 
 use std::cell::Cell;
 
@@ -11,7 +11,7 @@ use super::value::Value;
 /// Sizes, axes and the like.
 pub(super) type Sizes = SmallVec<[usize; 6]>;
 
-/// Runs a graph inside of a node.
+/// Function that runs a graph inside a node.
 pub(super) type Inner<'a> = dyn Fn(&Program, Vec<Value>) -> Result<Vec<Value>> + 'a;
 
 /// A call of an operator.
@@ -20,11 +20,11 @@ pub(super) struct Call<'a> {
     pub values: &'a [Value],
     pub device: &'a Device,
     pub inner: &'a Inner<'a>,
-    /// Which arguments were looked at, a bit for each.
+    /// Arguments that the operator has read, one bit for each.
     read: Cell<u64>,
 }
 
-/// As many arguments as are counted; no operator has more.
+/// Number of arguments that are tracked; no operator has more.
 const MAX_ARGUMENTS: usize = 64;
 
 impl<'a> Call<'a> {
@@ -32,12 +32,12 @@ impl<'a> Call<'a> {
         Self { node, values, device, inner, read: Cell::new(0) }
     }
 
-    /// What is wrong with the call, under the operator's name.
+    /// Returns an error that names the operator.
     pub(super) fn error(&self, problem: impl Into<String>) -> Error {
         Error::invalid(self.node.target.clone(), problem)
     }
 
-    /// Fails for an argument that nobody looked at: what it asks for would be left out silently.
+    /// Fails if the operator has not read an argument: its request would be left out silently.
     pub(super) fn check_all_read(&self) -> Result<()> {
         let unread = self.node.arguments.iter().enumerate().take(MAX_ARGUMENTS);
         match unread.into_iter().find(|(i, (_, arg))| self.read.get() >> i & 1 == 0 && !matches!(arg, Arg::None)) {
@@ -46,19 +46,19 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The arguments named here may say anything.
+    /// Accepts any value of the arguments with these names.
     pub(super) fn ignore(&self, names: &[&str]) {
         names.iter().for_each(|name| {
             self.arg(name);
         });
     }
 
-    /// Everything may say anything.
+    /// Accepts any value of all arguments.
     pub(super) fn ignore_all(&self) {
         self.read.set(u64::MAX);
     }
 
-    /// An argument that is given and not `None`.
+    /// Returns an argument and marks it as read; `None` if it is missing or is `None` itself.
     pub(super) fn arg(&self, name: &str) -> Option<&'a Arg> {
         let index = self.node.arguments.iter().take(MAX_ARGUMENTS).position(|(known, _)| known == name)?;
         self.read.set(self.read.get() | 1 << index);
@@ -77,7 +77,7 @@ impl<'a> Call<'a> {
         self.values.get(slot).unwrap_or(&Value::None)
     }
 
-    /// The tensor in a slot.
+    /// Returns the tensor in a slot; `name` is the argument that an error names.
     fn held(&self, name: &str, slot: Slot) -> Result<&'a Tensor> {
         match self.value(slot) {
             Value::Tensor(tensor) => Ok(tensor),
@@ -92,7 +92,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A tensor, where one is given.
+    /// Returns a tensor, or `None` if the argument is missing.
     pub(super) fn maybe_tensor(&self, name: &str) -> Result<Option<&'a Tensor>> {
         match self.arg(name) {
             None => Ok(None),
@@ -101,13 +101,13 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Several tensors.
+    /// Returns a list of tensors, all of which must be there.
     pub(super) fn tensors(&self, name: &str) -> Result<Vec<&'a Tensor>> {
         let missing = || self.wrong(name, "a list of tensors");
         self.maybe_tensors(name)?.into_iter().map(|tensor| tensor.ok_or_else(missing)).collect()
     }
 
-    /// Several tensors, of which some may be missing.
+    /// Returns a list of tensors; `None` for one that is missing.
     pub(super) fn maybe_tensors(&self, name: &str) -> Result<Vec<Option<&'a Tensor>>> {
         match self.required(name)? {
             Arg::Values(slots) => slots.iter().map(|slot| slot.map(|slot| self.held(name, slot)).transpose()).collect(),
@@ -115,7 +115,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// What an argument comes to, where it is not a list.
+    /// Returns the value of an argument that is not a list.
     pub(super) fn scalar(&self, name: &str) -> Result<Value> {
         Ok(match self.required(name)? {
             Arg::Value(slot) => self.value(*slot).clone(),
@@ -135,7 +135,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A number, where one is given.
+    /// Returns a number; `otherwise` if the argument is missing.
     pub(super) fn float_or(&self, name: &str, otherwise: f64) -> Result<f64> {
         self.arg(name).map_or(Ok(otherwise), |_| self.float(name))
     }
@@ -148,12 +148,12 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A whole number, where one is given.
+    /// Returns an integer; `otherwise` if the argument is missing.
     pub(super) fn int_or(&self, name: &str, otherwise: i64) -> Result<i64> {
         self.arg(name).map_or(Ok(otherwise), |_| self.int(name))
     }
 
-    /// A truth value; `otherwise` where none is given.
+    /// Returns a boolean; `otherwise` if the argument is missing.
     pub(super) fn flag(&self, name: &str, otherwise: bool) -> Result<bool> {
         match self.arg(name) {
             None => Ok(otherwise),
@@ -164,7 +164,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// A text, where one is given.
+    /// Returns a text, or `None` if the argument is missing.
     pub(super) fn text(&self, name: &str) -> Result<Option<&'a str>> {
         match self.arg(name) {
             None => Ok(None),
@@ -173,7 +173,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whole numbers; a single one is a list of it.
+    /// Returns a list of integers; a single integer is read as a list of one.
     pub(super) fn ints(&self, name: &str) -> Result<SmallVec<[i64; 6]>> {
         match self.required(name)? {
             Arg::Numbers(numbers) => numbers
@@ -191,18 +191,18 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Whole numbers, none where the argument is missing.
+    /// Returns a list of integers, which is empty if the argument is missing.
     pub(super) fn ints_or_none(&self, name: &str) -> Result<SmallVec<[i64; 6]>> {
         self.arg(name).map_or(Ok(SmallVec::new()), |_| self.ints(name))
     }
 
-    /// Sizes: none negative.
+    /// Returns a list of sizes, and refuses negative ones.
     pub(super) fn sizes(&self, name: &str) -> Result<Sizes> {
         let size = |value: i64| usize::try_from(value).map_err(|_| self.error(format!("{name}: a size of {value}")));
         self.ints(name)?.into_iter().map(size).collect()
     }
 
-    /// Two sizes, of which one alone stands for both; `otherwise` where none is given.
+    /// Returns two sizes. A single size is used for both; `otherwise` if there is none.
     pub(super) fn pair(&self, name: &str, otherwise: [usize; 2]) -> Result<[usize; 2]> {
         if self.arg(name).is_none() {
             return Ok(otherwise);
@@ -215,24 +215,24 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// An axis of a tensor of so many dimensions; a negative one counts from the end.
+    /// Returns an axis of a tensor of `rank` dimensions; a negative axis counts from the end.
     pub(super) fn axis_of(&self, axis: i64, rank: usize) -> Result<usize> {
         let counted = if axis < 0 { axis + rank as i64 } else { axis };
         let inside = usize::try_from(counted).ok().filter(|axis| *axis < rank.max(1));
         inside.ok_or_else(|| self.error(format!("axis {axis} of a tensor of {rank} dimensions")))
     }
 
-    /// An axis of `x`.
+    /// Returns an axis of `x`; the axis `otherwise` if the argument is missing.
     pub(super) fn axis(&self, name: &str, otherwise: i64, x: &Tensor) -> Result<usize> {
         self.axis_of(self.int_or(name, otherwise)?, x.rank())
     }
 
-    /// Axes of `x`; none where the argument is missing.
+    /// Returns axes of `x`, none if the argument is missing.
     pub(super) fn axes(&self, name: &str, x: &Tensor) -> Result<Sizes> {
         self.ints_or_none(name)?.into_iter().map(|axis| self.axis_of(axis, x.rank())).collect()
     }
 
-    /// An element type, where one is given.
+    /// Returns an element type, or `None` if the argument is missing.
     pub(super) fn dtype(&self, name: &str) -> Result<Option<DType>> {
         match self.arg(name) {
             None => Ok(None),
@@ -243,7 +243,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Refuses a memory format other than the usual ones.
+    /// Refuses a memory format of the channels-last kind.
     pub(super) fn contiguous_format(&self, name: &str) -> Result<()> {
         match self.arg(name) {
             None | Some(Arg::MemoryFormat(0 | 1 | 4)) => Ok(()),

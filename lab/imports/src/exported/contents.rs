@@ -1,4 +1,4 @@
-//! What a file holds that a device needs: the program, what its inputs are, and where values lie.
+//! Contents of a file that a device needs: the program, the meaning of its inputs, and the positions of the weights' values.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use memcore::DType;
 use super::program::Program;
 use super::signature::Signature;
 
-/// What a file holds.
+/// Contents of a `.pt2` file, from which a network is built on a device.
 pub(super) struct Contents {
     pub path: PathBuf,
     /// The file's name, for messages.
@@ -20,7 +20,8 @@ pub(super) struct Contents {
 }
 
 impl Contents {
-    /// The type in which a run has a tensor of the file: what has the parameters' type goes with them.
+    /// Returns the type that a tensor of the file has in a run. A tensor of the parameters' type takes the run's type, as the parameters do; any
+    /// other tensor keeps its own.
     pub(super) fn in_run(&self, of_file: DType, of_run: DType) -> DType {
         if of_file == self.dtype { of_run } else { of_file }
     }

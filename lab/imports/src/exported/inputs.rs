@@ -1,4 +1,4 @@
-//! What a network of an export is given: sizes that follow from the batch, and values in the range that the graph can take.
+//! Inputs of an exported network: their sizes follow from the batch, and their values stay in the range that the graph accepts.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +12,7 @@ use super::schema::{Hint, Range, Size};
 use super::signature::UserTensor;
 use super::symbols::Expression;
 
-/// What an input holds.
+/// Kind of values in an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Uniform values between −1 and 1.
@@ -26,32 +26,32 @@ pub enum Content {
 /// One input.
 #[derive(Clone, Debug)]
 pub struct Input {
-    /// Its name in the graph: that of the argument of `forward`.
+    /// Name in the graph, which is the name of the argument of `forward`.
     pub name: String,
     sizes: Vec<Expression>,
-    /// Its element type.
+    /// Element type.
     pub dtype: DType,
-    /// What it holds.
+    /// Kind of its values.
     pub content: Content,
 }
 
-/// How large the inputs are.
+/// Sizes of the inputs, by the symbols of the export.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    /// The symbol of the batch; `None` in an export of a fixed one.
+    /// Symbol of the batch; `None` if the export fixes the batch.
     symbol: Option<String>,
-    /// The batch of the example.
+    /// Batch of the example that was exported.
     pub example: usize,
-    /// The batches that the export allows.
+    /// Smallest and largest batch that the export allows.
     pub allowed: (usize, usize),
-    /// The other symbols, with the values that they had in the example.
+    /// Symbols other than the batch, with their values in the example.
     others: BTreeMap<String, i64>,
-    /// Whether they are those of one call that was recorded, which another export would not leave open.
+    /// True if the file is one recorded call: a new export would not leave these sizes open either.
     pub(super) is_recorded: bool,
 }
 
 impl Sizes {
-    /// Whether the batch is a number of the file.
+    /// True if the file fixes the batch to a number.
     pub fn is_fixed(&self) -> bool {
         self.symbol.is_none()
     }
@@ -61,10 +61,10 @@ impl Sizes {
         self.others.iter().map(|(name, value)| (name.as_str(), *value))
     }
 
-    /// Refuses a batch that the export was not made for.
+    /// Refuses a batch that the export does not allow.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming the batch, with those that are allowed.
+    /// [`Error::Usage`] naming the batch and the allowed ones.
     pub fn check(&self, batch: usize) -> Result<()> {
         let (least, most) = self.allowed;
         if self.is_recorded && batch != self.example {
@@ -101,7 +101,7 @@ impl Sizes {
 }
 
 impl Input {
-    /// Sizes for a batch; `None` beyond 63 bits.
+    /// Returns the sizes for a batch; `None` if the input's bytes exceed 63 bits.
     pub fn dims(&self, sizes: &Sizes, batch: usize) -> Option<Vec<usize>> {
         let symbols = sizes.symbols(batch);
         let dims = self.sizes.iter().map(|size| usize::try_from(size.value(&symbols)?).ok());
@@ -110,7 +110,7 @@ impl Input {
         bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).map(|_| dims)
     }
 
-    /// The input on a device, in this type.
+    /// Makes the input on a device, with this element type; `seed` determines its values.
     ///
     /// # Errors
     /// Sizes beyond 63 bits; those of the device.
@@ -120,7 +120,7 @@ impl Input {
     }
 }
 
-/// A tensor of inputs with such contents.
+/// Makes a tensor of the category "input", filled with values of this kind if the device computes.
 pub(super) fn filled(
     device: &Device,
     dims: &[usize],
@@ -141,10 +141,10 @@ pub(super) fn filled(
     Ok(Tensor::from_array(array))
 }
 
-/// All inputs of a program and their sizes.
+/// Returns all inputs of a program, and their sizes.
 ///
 /// # Errors
-/// What is wrong with an input, for a message that names the file.
+/// The problem with an input, in words; the caller adds the file's name.
 pub(super) fn of(
     users: &[UserTensor],
     slots: &[Slot],
@@ -192,7 +192,7 @@ pub(super) fn of(
     Ok((inputs, Sizes { symbol: batch, example, allowed, others: hints, is_recorded: false }))
 }
 
-/// Operators whose result has the values of their first argument.
+/// Operators whose result holds values of their first argument.
 const SAME_VALUES: [&str; 22] = [
     "view",
     "reshape",
@@ -218,7 +218,8 @@ const SAME_VALUES: [&str; 22] = [
     "_to_copy",
 ];
 
-/// What whole numbers in this slot are used as: an index into a table, a class, or neither.
+/// Returns the kind of values that the integers in this slot need, by their use: below the rows of an embedding table or the classes of a loss
+/// (the least of these), or ones if no such use is found.
 fn content(slot: Slot, program: &Program, known: &BTreeMap<Slot, Vec<Option<usize>>>) -> Content {
     let mut same = BTreeSet::from([slot]);
     let mut below: Option<usize> = None;
@@ -243,7 +244,7 @@ fn content(slot: Slot, program: &Program, known: &BTreeMap<Slot, Vec<Option<usiz
     below.map_or(Content::Ones, Content::Below)
 }
 
-/// Sizes that are known of each slot, where they are numbers.
+/// Returns the sizes that the file gives for each node's results; `None` for a size that is not a number.
 pub(super) fn known_sizes(program: &Program) -> BTreeMap<Slot, Vec<Option<usize>>> {
     let outputs = program.nodes.iter().flat_map(|node| &node.outputs);
     let sizes = |expected: &Expected| expected.dims.clone();

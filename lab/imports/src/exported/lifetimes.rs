@@ -1,12 +1,12 @@
-//! What `vramlab.export` writes beside the graph, as `extra/vramlab.json`: when Python drops each value that lives on after its last use,
-//! which parameters are one, and whether the graph is that of one recorded call.
+//! `extra/vramlab.json`, which `vramlab.export` writes beside the graph: when Python drops each value that lives on after its last use,
+//! which parameters are tied, and whether the graph records one call.
 //!
 //! ```json
 //! {"version": 1, "dies_after": [["linear", "dropout_2"]], "tied": [["head.weight", "wte.weight"]], "recorded": false}
 //! ```
 //!
-//! In Python a value lives until its name is bound to another one or its function returns; in a graph until its last use. `dies_after` has the
-//! values of which the first is later, in the order in which they die, each with the value that was made last before it.
+//! In Python a value lives until its name is bound to another value or its function returns; in a graph it lives until its last use. `dies_after`
+//! lists the values that live longer in Python, in the order of their deaths, each with the value that was made last before its death.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -16,10 +16,10 @@ use serde::Deserialize;
 
 use super::archive::Archive;
 
-/// The entry of the archive, as the user's program names it for `torch.export.save`.
+/// Name of the entry in the archive; `torch.export.save` puts it below `extra/`.
 pub(super) const ENTRY: &str = "extra/vramlab.json";
 
-/// The version that is read.
+/// Version of the entry that this release reads.
 const VERSION: u64 = 1;
 
 #[derive(Deserialize)]
@@ -37,24 +37,24 @@ struct Entry {
     recorded: bool,
 }
 
-/// When values die that live on after their last use, and which parameters are one.
+/// Deaths of the values that live on after their last use, and tied parameters.
 #[derive(Default)]
 pub(super) struct Lifetimes {
-    /// Value and the value that was made last before its death, in the order of the deaths.
+    /// Each value, with the value that was made last before its death; in the order of the deaths.
     dies_after: Vec<(String, String)>,
-    /// Which of them a graph has taken.
+    /// Indices in `dies_after` of the deaths that a graph has taken.
     taken: RefCell<HashSet<usize>>,
-    /// Paths of parameters that are one; `None` where the file does not say.
+    /// Groups of paths that share one parameter; `None` if the file does not say.
     pub tied: Option<Vec<Vec<String>>>,
-    /// Whether the graph is one call's, with fixed sizes, and not an export's.
+    /// True if the graph records one call, with fixed sizes, and does not come from `torch.export`.
     pub is_recorded: bool,
 }
 
 impl Lifetimes {
-    /// Those of an archive; none where it has no such entry.
+    /// Reads the lifetimes of an archive; `None` if it has no such entry.
     ///
     /// # Errors
-    /// An entry of another version, one that is not what the format says, one value that dies twice.
+    /// An entry of another version or in another format; a value that dies twice.
     pub(super) fn of(archive: &mut Archive) -> Result<Option<Self>> {
         if !archive.has(ENTRY) {
             return Ok(None);
@@ -75,7 +75,8 @@ impl Lifetimes {
         Ok(Some(Self { dies_after, taken: RefCell::default(), tied, is_recorded: recorded }))
     }
 
-    /// Those deaths of which a graph has both values, as what `value` and `place` say of the names: what dies, after what.
+    /// Returns the deaths of which a graph has both values, and marks them as taken. Each is the dying value's name, the result of `value` for that
+    /// name, and the result of `place` for the value that was made last before the death.
     pub(super) fn within<V, P>(
         &self,
         value: impl Fn(&str) -> Option<V>,
@@ -91,7 +92,7 @@ impl Lifetimes {
         found
     }
 
-    /// A death of which no graph has both values.
+    /// Returns a death that no graph has taken, because none has both values.
     pub(super) fn left(&self) -> Option<(&str, &str)> {
         let taken = self.taken.borrow();
         let left = self.dies_after.iter().enumerate().find(|(number, _)| !taken.contains(number));

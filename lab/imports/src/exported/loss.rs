@@ -1,4 +1,4 @@
-//! What is minimised: a scalar that the network gives, or something of its first output.
+//! The loss that a training minimises: a scalar that the network returns, or a function of its first output.
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
@@ -7,41 +7,42 @@ use memcore::{Tensor, ops};
 
 use super::signature::OutputTensor;
 
-/// A loss outside of the network.
+/// A loss that is computed outside the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossName {
     /// The sum of the first output's elements.
     Sum,
-    /// Their mean.
+    /// The mean of the first output's elements.
     Mean,
-    /// The first output against class indices; `[batch, classes]`, or `[batch, positions, classes]` at each position.
+    /// The cross entropy of the first output against class indices. The output is `[batch, classes]`, or `[batch, positions, classes]` with a class
+    /// at each position.
     CrossEntropy,
-    /// The first output against values of its sizes.
+    /// The mean squared error of the first output against values of the same sizes.
     Mse,
 }
 
 named!(LossName, "loss", { Sum = "sum", Mean = "mean", CrossEntropy = "cross-entropy", Mse = "mse" });
 
-/// What is minimised.
+/// The loss that a training minimises.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// The number of the output that is the loss, or that it is computed from.
+    /// Index of the output that is the loss, or that the loss is computed from.
     pub output: usize,
-    /// The output's name in the graph.
+    /// Name of that output in the graph.
     pub name: String,
-    /// How; `None` for a loss that the network computes.
+    /// Function that computes the loss from the output; `None` if the network computes the loss itself.
     pub kind: Option<LossName>,
     /// Sizes of the output without the batch.
     dims: Vec<usize>,
-    /// Whether a flag said so.
+    /// True if the user chose `kind` (`--loss`).
     pub said: bool,
 }
 
 impl Chosen {
-    /// For these outputs, with what was asked for.
+    /// Chooses the loss for these outputs; `wanted` is the user's choice.
     ///
     /// # Errors
-    /// [`Error::Usage`] for outputs of which none can be trained, or a loss that does not fit.
+    /// [`Error::Usage`] if no output can be trained, or if the wanted loss does not fit the output's sizes.
     pub(super) fn of(outputs: &[OutputTensor], wanted: Option<LossName>, file: &str) -> Result<Self> {
         let floats = outputs.iter().enumerate().filter_map(|(number, output)| {
             let expected = output.expected.as_ref()?;
@@ -76,7 +77,7 @@ impl Chosen {
         Ok(Self { output: number, name: output.name.clone(), kind: Some(kind), dims, said: wanted.is_some() })
     }
 
-    /// As the network's task has it.
+    /// Returns the loss in the terms of [`lab_models`].
     pub(super) fn task(&self) -> Loss {
         match self.kind {
             Some(LossName::CrossEntropy) => Loss::CrossEntropy { classes: self.classes() },
@@ -85,12 +86,12 @@ impl Chosen {
         }
     }
 
-    /// Classes that a target is one of.
+    /// Returns the number of classes, which is the last size of the output.
     pub(super) fn classes(&self) -> usize {
         self.dims.last().copied().unwrap_or(1)
     }
 
-    /// Sizes of the targets for a batch; `None` where there are none.
+    /// Returns the sizes of the targets for a batch; `None` if the loss takes no targets.
     pub(super) fn target_dims(&self, batch: usize) -> Option<Vec<usize>> {
         let of = |rest: &[usize]| std::iter::once(batch).chain(rest.iter().copied()).collect();
         match self.kind {
@@ -100,7 +101,7 @@ impl Chosen {
         }
     }
 
-    /// The loss of an output.
+    /// Computes the loss of an output.
     ///
     /// # Errors
     /// Targets that are missing; those of the device.
@@ -114,7 +115,7 @@ impl Chosen {
         }
     }
 
-    /// In words, with where the choice came from.
+    /// Names the loss in a sentence, with the origin of the choice.
     pub fn sentence(&self) -> String {
         match (self.kind, self.said) {
             (None, _) => format!("The loss is the network's own output {}.", self.name),

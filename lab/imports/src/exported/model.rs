@@ -1,4 +1,4 @@
-//! An export as a network: read from its file, checked, and ready to be put on a device.
+//! An exported network: it is read from its file, checked, and can be built on a device.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,33 +19,33 @@ use super::program::Program;
 use super::schema::ExportedProgram;
 use super::signature::{InputKind, Signature, StateKind};
 
-/// The version of the schema that is read; the files of torch 2.9 to 2.11 have it.
+/// Major version of the schema that is read; the files of torch 2.9 to 2.11 have it.
 const SCHEMA: u64 = 8;
 
 /// An exported network, before it is on a device.
 pub struct Exported {
     contents: Contents,
     name: String,
-    /// What it is given.
+    /// Inputs of the network, in the order of the graph.
     pub inputs: Vec<Input>,
-    /// How large its inputs are.
+    /// Sizes of the inputs.
     pub sizes: Sizes,
-    /// What is minimised.
+    /// Loss that a training minimises.
     pub loss: Chosen,
-    /// The release of PyTorch that wrote it.
+    /// Release of PyTorch that wrote the file.
     pub torch: Option<String>,
 }
 
-/// Whether a file is such an export: a zip archive.
+/// True if a file begins as a zip archive, which an export is.
 pub fn is_export(path: &Path) -> bool {
     archive::is_archive(path)
 }
 
-/// Reads an export. `loss` is what is minimised where that is not the network's own scalar.
+/// Reads an export. `loss` is the loss to minimise in place of the default one, which is the network's own scalar if it returns one.
 ///
 /// # Errors
-/// [`Error::Usage`] naming file, entry and node: a file that is none, of another version, damaged; operators that are not represented, all of
-/// them at once; inputs and outputs that are not.
+/// [`Error::Usage`] naming file, entry and node: the file is not an export, is of another version or is damaged; it has operators (all are named at
+/// once), inputs or outputs that are not represented.
 pub fn load(path: &Path, loss: Option<LossName>) -> Result<Exported> {
     let file = path.display().to_string();
     let mut archive = Archive::open(path)?;
@@ -83,7 +83,7 @@ pub fn load(path: &Path, loss: Option<LossName>) -> Result<Exported> {
     Ok(Exported { contents, name, inputs, sizes, loss, torch: exported.torch_version })
 }
 
-/// What the network is given.
+/// Returns the network's inputs and their sizes.
 fn given(program: &Program, signature: &Signature, exported: &ExportedProgram) -> Result<(Vec<Input>, Sizes), String> {
     let mut known = inputs::known_sizes(program);
     let mut users = Vec::new();
@@ -99,7 +99,7 @@ fn given(program: &Program, signature: &Signature, exported: &ExportedProgram) -
     inputs::of(&signature.users, &users, program, &known, &exported.range_constraints)
 }
 
-/// The name of the one model of an archive.
+/// Returns the name of the archive's only model.
 fn only_model(archive: &Archive) -> Result<String> {
     let models: Vec<&str> = archive.below("models/").filter_map(|name| name.strip_suffix(".json")).collect();
     match models.as_slice() {
@@ -110,7 +110,7 @@ fn only_model(archive: &Archive) -> Result<String> {
 }
 
 impl Exported {
-    /// What should be said of a run of it: what its loss is, and which sizes were taken from the example.
+    /// Returns the notes of a run: the loss, the one call if the file records it, the sizes from the example, the parameters taken to be tied.
     pub fn notes(&self) -> Vec<String> {
         let size =
             |(symbol, value): (&str, i64)| format!("The size {symbol} is {value}, as in the example of the export.");
@@ -133,17 +133,17 @@ impl Exported {
             .collect()
     }
 
-    /// The type of its parameters.
+    /// Returns the type of the trained parameters.
     pub fn dtype(&self) -> DType {
         self.contents.dtype
     }
 
-    /// What its file holds.
+    /// Returns the contents of the file.
     pub(super) fn contents(&self) -> &Contents {
         &self.contents
     }
 
-    /// The network on a device.
+    /// Builds the network on the device of `init`.
     ///
     /// # Errors
     /// Values that the file does not have or that cannot be read; those of the device.
@@ -151,7 +151,7 @@ impl Exported {
         Network::new(&self.contents, self.loss.output, init)
     }
 
-    /// Whether it can be trained on examples of a data set.
+    /// True if the network can be trained on a data set: it has one input, of floats, and a cross entropy outside the network.
     pub(super) fn takes_examples(&self) -> bool {
         self.inputs.len() == 1
             && self.inputs[0].content == Content::Floats
@@ -201,7 +201,7 @@ impl Architecture for Exported {
         }
     }
 
-    /// Of one input, with the loss outside: as a module of one tensor.
+    /// Builds a module of one tensor. The network must have one input, and a loss outside it that takes targets.
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         let has_task = matches!(self.loss.kind, Some(LossName::CrossEntropy | LossName::Mse));
         if self.inputs.len() != 1 || !has_task {

@@ -1,24 +1,24 @@
-//! Where a node comes from: the module, and the line of the user's program.
+//! The origin of a node: its module, and its line in the user's program.
 
 use std::fmt;
 use std::path::Path;
 
-/// Where a node comes from.
+/// Origin of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
-    /// The module's path, `layers.0.attn`; empty for the network itself.
+    /// Path of the module, such as `layers.0.attn`; empty for the network itself.
     pub module: String,
-    /// `model.py:41`; empty where the file does not say.
+    /// File and line, such as `model.py:41`; empty if the export does not say.
     pub line: String,
 }
 
 impl Place {
-    /// From a node's `nn_module_stack` and `stack_trace`.
+    /// Reads the origin from a node's `nn_module_stack` and `stack_trace`.
     pub(super) fn of(modules: &str, trace: &str) -> Self {
         Self { module: module(modules).to_string(), line: line(trace) }
     }
 
-    /// As memory is attributed: `layers.0.attn (model.py:41)`.
+    /// Formats the scope that memory is attributed to: `layers.0.attn (model.py:41)`.
     pub(super) fn scope(&self) -> String {
         match (self.module.as_str(), self.line.as_str()) {
             (module, "") => module.to_string(),
@@ -39,15 +39,15 @@ impl fmt::Display for Place {
     }
 }
 
-/// The path of the innermost module: `key,path,class` for each, with `;` between.
+/// Returns the path of the innermost module. The stack has `key,path,class` for each module, with `;` between.
 fn module(stack: &str) -> &str {
     let innermost = stack.rsplit(';').next().unwrap_or_default();
     let path = innermost.split(',').nth(1).unwrap_or_default();
-    // A module that is called a second time has its path with a number after it.
+    // The second call of a module has a number after the path: `fc@1`.
     path.split('@').next().unwrap_or_default()
 }
 
-/// File and line of the innermost frame that is not PyTorch's own; of the innermost one where all are.
+/// Returns file and line of the innermost frame outside PyTorch; of the innermost frame if all are PyTorch's.
 fn line(trace: &str) -> String {
     let frames = || trace.lines().filter_map(frame);
     let own = frames().rfind(|(file, _)| !file.contains("/torch/") && !file.contains("\\torch\\"));
@@ -56,7 +56,7 @@ fn line(trace: &str) -> String {
     format!("{name}:{line}")
 }
 
-/// `File "model.py", line 41, in forward`
+/// Reads file and line of a frame: `File "model.py", line 41, in forward`.
 fn frame(text: &str) -> Option<(&str, u32)> {
     let (file, rest) = text.trim_start().strip_prefix("File \"")?.split_once("\", line ")?;
     let digits = rest.split(',').next()?;

@@ -1,4 +1,4 @@
-//! A network of an export on a device: its tensors, and the graph as a module.
+//! An exported network on a device: its tensors, and the graph as a module.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -20,23 +20,23 @@ pub(super) struct Network {
     device: Device,
     file: String,
     program: Arc<Program>,
-    /// The graph's inputs: a tensor of the network, or the number of what the user gives.
+    /// Inputs of the graph: each is a tensor or number of the network, or the index of a user's input.
     inputs: Vec<Held>,
-    /// The output that is computed with outside of the network.
+    /// Index of the output from which the loss is computed.
     output: usize,
     typed: bool,
 }
 
 enum Held {
     Tensor(Tensor),
-    /// A constant of no dimensions, as `torch.tensor(2)` makes it in a program: PyTorch has it on the host.
+    /// A constant without dimensions, as `torch.tensor(2)` makes it in a program. PyTorch keeps it on the host.
     Number(Value),
     User(usize),
     Nothing,
 }
 
 impl Network {
-    /// Makes its tensors in the order in which `model.to(device)` moves them, and, on a device that computes, reads their values.
+    /// Makes the network's tensors in the order in which `model.to(device)` moves them, and reads their values if the device computes.
     ///
     /// # Errors
     /// Values that the file does not have or that cannot be read; those of the device.
@@ -72,7 +72,7 @@ impl Network {
         })
     }
 
-    /// The outputs for these inputs.
+    /// Runs the graph on these inputs and returns its outputs; `None` for an output that is not a tensor.
     ///
     /// # Errors
     /// What an operator cannot do, with the place in the user's program; those of the device.
@@ -91,7 +91,7 @@ impl Network {
     }
 }
 
-/// With one input, of which the loss is computed outside.
+/// The module takes one input and returns the output from which the loss is computed.
 impl Module for Network {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let outputs = self.outputs(std::slice::from_ref(x))?;
@@ -100,7 +100,7 @@ impl Module for Network {
     }
 }
 
-/// A tensor of the network on the device, with its values where the device computes.
+/// Makes a tensor of the network on the device, with its values if the device computes.
 fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
     let (module, name) = tensor.path.rsplit_once('.').unwrap_or(("", &tensor.path));
     let init = init.at(module);
@@ -121,12 +121,12 @@ fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
     Ok(made)
 }
 
-/// Whether a tensor of the file is a number that the program made without a device.
+/// True for a constant without dimensions: the program made it without a device.
 fn is_number(tensor: &StateTensor) -> bool {
     tensor.kind == StateKind::Constant && tensor.dims.is_empty()
 }
 
-/// Its value, 0 where nothing is computed.
+/// Returns the value of such a constant; 0 if the device does not compute.
 fn number_of(tensor: &StateTensor, computes: bool, path: &Path) -> Result<Value> {
     let value = if computes {
         let bytes = bytes_of(tensor, path)?;

@@ -1,8 +1,8 @@
-//! The graph, ready to run: names have become numbers of slots, each node says which values die after it, and every name was there before
-//! it was used.
+//! The graph, ready to run: names are replaced by slot numbers, each node lists the values that die after it, and every name is known to be defined
+//! before its use.
 //!
-//! A value dies after the last node that uses it, as in the Python that `ExportedProgram.module()` runs, or later, where the file says that the
-//! user's program held it. What a node writes in place keeps its slot: both names are one tensor.
+//! A value dies after the last node that uses it, as in the Python that `ExportedProgram.module()` runs; or later, if the file says that the
+//! user's program held it. A tensor that a node writes in place keeps its slot: both names are one tensor.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -14,40 +14,40 @@ use super::lifetimes::{ENTRY, Lifetimes};
 use super::names::Place;
 use super::schema::{self, Argument, Number, Size, TensorMeta};
 
-/// The number of a value.
+/// Number of a value in a graph.
 pub(super) type Slot = usize;
 
 pub(super) struct Program {
-    /// Names of the values, by their slots; of two names of one tensor, the first.
+    /// Names of the values, by slot; the first name if a tensor has two.
     pub names: Vec<String>,
-    /// Where the inputs go.
+    /// Slots of the inputs.
     pub inputs: Vec<Slot>,
-    /// What is run, in order.
+    /// Nodes in the order in which they run.
     pub nodes: Vec<Node>,
-    /// What is given back.
+    /// Results of the graph.
     pub outputs: Vec<Arg>,
 }
 
 /// One call of an operator.
 pub(super) struct Node {
-    /// `conv2d.default`
+    /// Operator, such as `conv2d.default`.
     pub target: String,
-    /// Whether it writes its first argument, which is its result.
+    /// True if the operator writes its first argument, which then is also its result.
     pub in_place: bool,
-    /// What it is given, by name.
+    /// Arguments with their names.
     pub arguments: Vec<(String, Arg)>,
-    /// Where the results go.
+    /// Slots of the results.
     pub outputs: Vec<Output>,
-    /// Values that die after it, in order.
+    /// Values that die after this node, in the order of their deaths.
     pub dying: Vec<Slot>,
-    /// Where it comes from.
+    /// Module and line that the node comes from.
     pub place: Place,
-    /// The same as the account of memory has it.
+    /// The same origin as the scope that memory is attributed to.
     pub scope: String,
 }
 
 impl Node {
-    /// The values that it is given, in order.
+    /// Returns the values among its arguments, in order.
     pub(super) fn given(&self) -> impl Iterator<Item = Slot> {
         let mut slots = smallvec::SmallVec::<[Slot; 8]>::new();
         self.arguments.iter().for_each(|(_, argument)| used(argument, &mut |slot| slots.push(slot)));
@@ -55,20 +55,20 @@ impl Node {
     }
 }
 
-/// Where a result goes, and what the file says of it.
+/// Slot of a result, with its sizes and type from the file.
 pub(super) struct Output {
     pub slot: Slot,
     pub expected: Option<Expected>,
 }
 
-/// What the file says of a tensor: sizes where they are numbers, and the type.
+/// Sizes and type of a tensor, as the file has them. A size is `None` if it is not a number; the type is `None` if it is not represented.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Expected {
     pub dims: Vec<Option<usize>>,
     pub dtype: Option<DType>,
 }
 
-/// What a node is given.
+/// An argument of a node.
 #[derive(Clone)]
 pub(super) enum Arg {
     None,
@@ -83,19 +83,19 @@ pub(super) enum Arg {
     Numbers(Vec<Num>),
     Type(i64),
     MemoryFormat(i64),
-    /// Layouts and devices: everything is dense, and on the run's device.
+    /// A layout or a device. Neither is kept: every tensor is dense and on the run's device.
     Elsewhere,
     Graph(Arc<Program>),
 }
 
-/// A number that is given or computed.
+/// A number that the file gives, or that the graph computes into a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Num {
     Given(i64),
     Value(Slot),
 }
 
-/// An operator of the file that is not represented: how often it stands there, and where first.
+/// An operator of the file that is not represented, with the number of its nodes and the origin of the first.
 pub(super) struct Unknown {
     pub target: String,
     pub count: usize,
@@ -110,11 +110,11 @@ struct Lowering<'a> {
 }
 
 impl Program {
-    /// Of a graph of `file`, whose values live on as `lifetimes` says; `is_known` says which operators are represented.
+    /// Makes the program of a graph of `file`. `lifetimes` says how long its values live; `is_known` is true for operators that are represented.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming file and node: a name that is not there, two values of one name, an argument of an unknown kind; operators that are
-    /// not represented, all of them at once; lifetimes of values that the graph does not have, or that end before their last use.
+    /// [`Error::Usage`] naming file and node: an undefined name, two values of one name, an argument of an unknown kind; operators that are not
+    /// represented, all of them at once; lifetimes of values that the graph does not have, or that end before the last use.
     pub(super) fn of(
         graph: &schema::Graph,
         file: &str,
@@ -137,7 +137,7 @@ impl Program {
         Err(Error::usage(file, refusal(&unknown)))
     }
 
-    /// Which of the inputs any node uses, or the program gives back.
+    /// Returns for each input whether a node uses it or the program returns it.
     pub(super) fn used_inputs(&self) -> Vec<bool> {
         let mut is_used = vec![false; self.names.len()];
         let mut tell = |slot: Slot| is_used[slot] = true;
@@ -147,7 +147,7 @@ impl Program {
     }
 }
 
-/// All operators that are not represented.
+/// Formats the error that names all operators that are not represented.
 fn refusal(unknown: &[Unknown]) -> String {
     let one = |operator: &Unknown| format!("{} ({} ×, first in {})", operator.target, operator.count, operator.place);
     let all: Vec<String> = unknown.iter().map(one).collect();
@@ -162,7 +162,7 @@ impl Lowering<'_> {
         for input in &graph.inputs {
             inputs.push(match input {
                 Argument::Tensor(name) | Argument::Named(name) => scope.define(name, "the inputs")?,
-                // An input that is not a tensor is a constant of the program: its slot stays empty.
+                // An input that is neither a tensor nor a computed number is a constant of the program: its slot stays empty.
                 _ => scope.unnamed(),
             });
         }
@@ -179,7 +179,7 @@ impl Lowering<'_> {
         Ok(program)
     }
 
-    /// Moves deaths to where the user's program had them.
+    /// Moves each death that the file lists to the node after which the value died in the user's program.
     fn live_on(&self, program: &mut Program, graph: &schema::Graph, scope: &Scope<'_>, first_made: Slot) -> Result<()> {
         let mut last_use = vec![None; program.names.len()];
         for (place, node) in program.nodes.iter().enumerate() {
@@ -190,7 +190,7 @@ impl Lowering<'_> {
         let made: HashMap<&str, usize> = made.filter_map(|(name, place)| Some((name?, place))).collect();
         let slot = |name: &str| scope.slots.get(name).copied().filter(|slot| *slot >= first_made);
         for (name, slot, place) in self.lifetimes.within(slot, |last| made.get(last).copied()) {
-            // What has no last use is given back by the graph, and dies with its caller's name.
+            // A value that dies after no node is a result of the graph, and dies with its caller's name.
             let Some(before) = last_use[slot] else { continue };
             if place < before {
                 let problem = format!("{name} dies before its last use");
@@ -271,7 +271,7 @@ impl Lowering<'_> {
     }
 }
 
-/// Names of one graph.
+/// Names of one graph, with their slots.
 struct Scope<'a> {
     file: &'a str,
     slots: HashMap<String, Slot>,
@@ -297,7 +297,7 @@ impl Scope<'_> {
         Ok(slot)
     }
 
-    /// Another name of a value.
+    /// Gives a value a second name, as an operator in place does.
     fn rename(&mut self, name: &str, slot: Slot) -> Result<Slot> {
         if self.slots.insert(name.to_string(), slot).is_some_and(|before| before != slot) {
             return Err(self.error(name, format!("the name {name} is given a second time")));
@@ -323,7 +323,7 @@ impl Expected {
     }
 }
 
-/// A `ScalarType` of the schema; `None` for one that is not represented.
+/// Returns the type of a `ScalarType` of the schema; `None` if it is not represented.
 pub(super) fn dtype(code: i64) -> Option<DType> {
     Some(match code {
         1 => DType::U8,
@@ -339,19 +339,19 @@ pub(super) fn dtype(code: i64) -> Option<DType> {
     })
 }
 
-/// `conv2d.default` of `torch.ops.aten.conv2d.default`; others without `torch.ops`.
+/// Shortens `torch.ops.aten.conv2d.default` to `conv2d.default`, and other names by `torch.ops.`.
 fn short(target: &str) -> &str {
     let target = target.strip_prefix("torch.ops.").unwrap_or(target);
     target.strip_prefix("aten.").unwrap_or(target)
 }
 
-/// Whether an operator writes its first argument in place, as PyTorch names such: `relu_.default`.
+/// True if an operator writes its first argument in place. PyTorch ends such names with `_`: `relu_.default`.
 fn writes_first(target: &str) -> bool {
     let base = target.split('.').next().unwrap_or_default();
     base.ends_with('_') && !base.starts_with('_')
 }
 
-/// Names of the values that an output consists of; `None` for one that is not used.
+/// Returns the names of the values of an output; `None` for a value that is not used.
 fn names_of(output: &Argument) -> Vec<Option<&str>> {
     match output {
         Argument::Tensor(name) | Argument::Named(name) => vec![Some(name)],
@@ -365,7 +365,7 @@ fn first_name(output: &Argument) -> Option<&str> {
     names_of(output).into_iter().flatten().next()
 }
 
-/// Tells each node which values die after it: those made by nodes, from slot `first_made` on, that nothing uses any more.
+/// Fills in the values that die after each node: those from slot `first_made` on, which nodes made, and which no later node or output uses.
 fn find_deaths(program: &mut Program, first_made: Slot) {
     let mut lives: Vec<bool> = vec![false; program.names.len()];
     for output in &program.outputs {
@@ -384,7 +384,7 @@ fn find_deaths(program: &mut Program, first_made: Slot) {
     }
 }
 
-/// Tells of every value that an argument is or holds.
+/// Calls `tell` with every value that an argument is or holds.
 fn used(argument: &Arg, tell: &mut impl FnMut(Slot)) {
     match argument {
         Arg::Value(slot) => tell(*slot),

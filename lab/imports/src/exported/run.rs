@@ -1,4 +1,4 @@
-//! Runs a graph on a device: each node's operator, then what died with it is freed.
+//! Runs a graph on a device: the operator of each node, and after each node the values that die with it are freed.
 
 use memcore::{Device, Error, Result, Tensor, context};
 
@@ -13,12 +13,12 @@ pub(super) struct Runner<'a> {
     pub device: &'a Device,
     /// The file's name, for errors.
     pub file: &'a str,
-    /// Whether types must be those that the file says: not where a run changes the precision.
+    /// True if results must have the types that the file gives; false in a run with another precision than the file's.
     pub typed: bool,
 }
 
 impl Runner<'_> {
-    /// The graph's results for these inputs.
+    /// Runs a graph on these inputs and returns its results.
     ///
     /// # Errors
     /// What an operator cannot do, with the place in the user's program; those of the device.
@@ -60,7 +60,7 @@ impl Runner<'_> {
             let problem = format!("gives {} results, the file names {}", made.len(), node.outputs.len());
             return Err(Error::invalid(node.target.clone(), problem));
         }
-        // Of an LSTM's states an export on the host has other sizes than PyTorch gives: a dimension more.
+        // An export on the host gives the states of an LSTM one dimension more than PyTorch does: only the first result is checked.
         let believed = if node.target.starts_with("lstm.") { 1 } else { usize::MAX };
         for (i, (output, value)) in node.outputs.iter().zip(made).enumerate() {
             if let (Some(expected), Value::Tensor(tensor)) =
@@ -85,7 +85,7 @@ impl Runner<'_> {
         Ok(())
     }
 
-    /// A result that is not what PyTorch had would make every figure after it wrong.
+    /// Checks the sizes and type of a result. One that differs from PyTorch's would make every later figure wrong.
     fn check(&self, node: &Node, expected: &Expected, found: &Tensor) -> Result<()> {
         let fits = expected.dims.len() == found.rank()
             && expected.dims.iter().zip(found.dims()).all(|(known, dim)| known.is_none_or(|known| known == *dim));
@@ -102,7 +102,7 @@ impl Runner<'_> {
         }
     }
 
-    /// With the place in the user's program, unless a graph inside of the node has named it.
+    /// Adds the place in the user's program to an error, unless a graph inside the node has named it.
     fn placed(&self, node: &Node, error: Error) -> Error {
         let (what, problem) = match error {
             _ if node.target.starts_with("higher_order.") => return error,

@@ -1,5 +1,5 @@
-//! What `torch.export.save` writes as JSON, as its `torch/_export/serde/schema.py` defines it: only what is needed here. Keys that are not
-//! known are passed over; kinds of arguments that are not known are kept by name, so that whoever needs one can say so.
+//! The JSON of `torch.export.save`, as PyTorch's `torch/_export/serde/schema.py` defines it; only the parts that are needed here. Unknown keys are
+//! passed over. Unknown kinds of arguments are kept by name, so that an error can name them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,14 +17,14 @@ pub(super) struct ExportedProgram {
     pub torch_version: Option<String>,
 }
 
-/// The version of the schema that a file is written in.
+/// Version of the schema that a file is written in.
 #[derive(Clone, Copy, Deserialize)]
 pub(super) struct SchemaVersion {
     pub major: u64,
     pub minor: u64,
 }
 
-/// The values that a symbol may have; a bound that is not a number stands for none.
+/// Smallest and largest value of a symbol; a bound that is not a number is read as no bound.
 #[derive(Default, Deserialize)]
 pub(super) struct Range {
     #[serde(default, deserialize_with = "bound")]
@@ -63,7 +63,7 @@ pub(super) struct Node {
 }
 
 impl Node {
-    /// An entry of its metadata that is text.
+    /// Returns an entry of the node's metadata as text.
     pub(super) fn metadata(&self, key: &str) -> &str {
         self.metadata.get(key).and_then(serde_json::Value::as_str).unwrap_or_default()
     }
@@ -89,7 +89,7 @@ pub(super) struct TensorMeta {
     pub requires_grad: bool,
 }
 
-/// A number, or an expression of symbols with the number that it had in the example.
+/// A number, or an expression of symbols with its value in the example.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Size {
@@ -116,7 +116,7 @@ pub(super) struct Signature {
     pub output_specs: Vec<BTreeMap<String, serde_json::Value>>,
 }
 
-/// One input of the graph: what it stands for is the key under which it lies.
+/// One input of the graph. The key of its entry says what kind of input it is.
 #[derive(Deserialize)]
 pub(super) struct InputSpec {
     #[serde(default)]
@@ -127,7 +127,7 @@ pub(super) struct InputSpec {
     pub tensor_constant_name: Option<String>,
 }
 
-/// `model_weights_config.json`, and the one of constants.
+/// Contents of `model_weights_config.json` and of `model_constants_config.json`.
 #[derive(Default, Deserialize)]
 pub(super) struct WeightsConfig {
     pub config: BTreeMap<String, WeightEntry>,
@@ -141,14 +141,14 @@ pub(super) struct WeightEntry {
     pub tensor_meta: TensorMeta,
 }
 
-/// A number of the graph: given, or the value of that name.
+/// A number of the graph: given in the file, or the value of this name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
     Given(i64),
     Named(String),
 }
 
-/// What a node is given or gives.
+/// An argument or a result of a node.
 pub(super) enum Argument {
     None,
     Tensor(String),
@@ -168,7 +168,7 @@ pub(super) enum Argument {
     Layout,
     Device,
     Graph(Box<Graph>),
-    /// Of a kind that is not represented.
+    /// The name of a kind that is not represented.
     Other(String),
 }
 
@@ -182,7 +182,7 @@ struct Inside {
     graph: Graph,
 }
 
-/// A float, of which JSON cannot say all.
+/// A float. JSON has no infinities and no NaN, so they are read from text.
 struct Float(f64);
 
 impl<'de> Deserialize<'de> for Float {

@@ -1,4 +1,4 @@
-//! What a graph's inputs and outputs stand for.
+//! The meaning of a graph's inputs and outputs: tensors of the network, the user's inputs, results and the loss.
 
 use std::collections::BTreeMap;
 
@@ -10,17 +10,17 @@ use super::lifetimes::ENTRY;
 use super::program::{Expected, dtype};
 use super::schema::{self, Argument, Graph, Size, TensorMeta, WeightsConfig};
 
-/// What one input of the graph is.
+/// Meaning of one input of the graph.
 pub(super) enum InputKind {
-    /// A tensor of the network, by its number in [`Signature::state`].
+    /// A tensor of the network, by its index in [`Signature::state`].
     State(usize),
-    /// What the user gives, by its number in [`Signature::users`].
+    /// An input from the user, by its index in [`Signature::users`].
     User(usize),
-    /// A constant that the graph has taken in.
+    /// An input that is not a tensor: a constant that the graph already contains.
     Nothing,
 }
 
-/// What a tensor of the network is.
+/// Kind of a tensor of the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StateKind {
     Parameter { trained: bool },
@@ -30,18 +30,18 @@ pub(super) enum StateKind {
 
 /// A tensor of the network.
 pub(super) struct StateTensor {
-    /// `h.0.attn.weight`
+    /// Path, such as `h.0.attn.weight`.
     pub path: String,
     pub kind: StateKind,
     pub dims: Vec<usize>,
     pub dtype: DType,
-    /// The number of the one that this is too: tied weights.
+    /// Index of the tensor that this one is tied to.
     pub same_as: Option<usize>,
-    /// Where its values lie; `None` in a file without them.
+    /// Position of the values in the file; `None` if the file does not have them.
     pub values: Option<Extent>,
 }
 
-/// What the user gives.
+/// An input from the user.
 pub(super) struct UserTensor {
     pub name: String,
     pub meta: TensorMeta,
@@ -51,35 +51,35 @@ pub(super) struct UserTensor {
 /// An output of the graph.
 pub(super) struct OutputTensor {
     pub name: String,
-    /// Sizes where they are numbers, and the type; `None` for one that is not a tensor.
+    /// Sizes and type; `None` for an output that is not a tensor.
     pub expected: Option<Expected>,
-    /// Whether the file says that it is the loss.
+    /// True if the file marks the output as the loss.
     pub is_loss: bool,
 }
 
-/// All inputs and outputs.
+/// All inputs and outputs of a graph.
 #[derive(Default)]
 pub(super) struct Signature {
     pub inputs: Vec<InputKind>,
     pub state: Vec<StateTensor>,
     pub users: Vec<UserTensor>,
     pub outputs: Vec<OutputTensor>,
-    /// Parameters that were taken to be one, where the file does not say: pairs of paths.
+    /// Pairs of paths of parameters that are taken to be tied, because the file does not say.
     pub taken_as_one: Vec<(String, String)>,
 }
 
-/// Makes a tensor of the network, by its path, what is said of it, and those before it.
+/// Function that makes a tensor of the network from its path, its metadata and the tensors before it.
 type StateOf<'a> = dyn FnMut(&str, &TensorMeta, &[StateTensor]) -> Result<StateTensor> + 'a;
 
-/// Where values of weights lie: a folder of the archive, and what lies there.
+/// A folder of the archive that holds values of weights, with its configuration.
 struct Weights {
     folder: &'static str,
     config: WeightsConfig,
 }
 
 impl Weights {
-    /// Whether the names of the files tell which parameters are one. Of an export on the device `meta` all tensors of a type are in one file,
-    /// whatever their sizes.
+    /// True if the names of the files tell which parameters are tied. An export on the device `meta` has all tensors of a type in one file, whatever
+    /// their sizes; then the names do not tell.
     fn tells_ties(&self) -> bool {
         let mut sizes = BTreeMap::new();
         let entries = self.config.config.values();
@@ -91,10 +91,11 @@ impl Weights {
 }
 
 impl Signature {
-    /// Of a program, with the places of its weights in the archive; `tied` are paths of parameters that are one, where the file says it.
+    /// Reads the signature of a graph, with the positions of its weights in the archive. `used` says for each input whether the graph uses it; `tied`
+    /// are groups of paths of tied parameters, if the file has them.
     ///
     /// # Errors
-    /// [`Error::Usage`] naming entry and tensor: inputs and outputs that are not represented, weights that are missing or not as they are said to be.
+    /// [`Error::Usage`] naming entry and tensor: inputs or outputs are not represented; weights are missing or do not match their description.
     pub(super) fn of(
         module: &schema::GraphModule,
         used: &[bool],
@@ -133,13 +134,13 @@ impl Signature {
         Ok(all)
     }
 
-    /// Makes parameters one that the file says are.
+    /// Ties the parameters that the file says are tied.
     fn tie(&mut self, tied: &[Vec<String>]) -> Result<(), String> {
         self.state.iter_mut().for_each(|tensor| tensor.same_as = None);
         for group in tied {
             let mut numbers = Vec::new();
             for path in group {
-                // What the graph does not have at all takes no memory of its own.
+                // A path that the graph does not have takes no memory of its own.
                 numbers.extend(self.state.iter().position(|tensor| tensor.path == *path));
             }
             numbers.sort_unstable();
@@ -158,8 +159,8 @@ impl Signature {
         Ok(())
     }
 
-    /// Without values a file does not say which parameters are one. But the graph then knows one of them only: a parameter that it does not use, of the
-    /// sizes of one that it does, is that one. Only of matrices: vectors of one size are many.
+    /// Ties unused matrices to used ones of the same sizes and type. A file without values does not say which parameters are tied, but its graph uses
+    /// only one of two tied ones. Vectors are left out, because many have the same size.
     fn tie_unused(&mut self, used: &[bool]) {
         let mut is_used = vec![false; self.state.len()];
         for (kind, used) in self.inputs.iter().zip(used) {
@@ -222,7 +223,7 @@ impl Signature {
     }
 }
 
-/// Sizes that are numbers.
+/// Returns the sizes as numbers; `None` if one is an expression.
 fn numbers(sizes: &[Size]) -> Option<Vec<usize>> {
     let number = |size: &Size| match size {
         Size::AsInt(value) => usize::try_from(*value).ok(),
@@ -260,13 +261,13 @@ fn state_of(
         None => Some(0),
         Some(Size::AsExpr(_)) => None,
     };
-    // Parameters in one file are one storage; in a file without values, which was exported on the device `meta`, all of them lie in one.
+    // Parameters in one file share one storage; but an export on the device `meta`, which has no values, puts all of them into one file.
     let tells_ties = weights.iter().all(|weights| weights.tells_ties());
     let bytes = numel * element.size();
     let start = offset.and_then(|offset| offset.checked_mul(element.size()));
     let start = start.ok_or_else(|| archive.error(&file, format!("{path} begins nowhere in it")))?;
     let extent = archive.extent(&file)?;
-    // A storage that was on the device `meta` has no bytes.
+    // A storage on the device `meta` has no bytes.
     if extent.bytes > 0 {
         if entry.tensor_meta.dtype != meta.dtype || start.checked_add(bytes).is_none_or(|end| end > extent.bytes) {
             return Err(archive.error(&file, format!("has {} bytes, not those of {path}", extent.bytes)));
@@ -282,7 +283,7 @@ fn state_of(
     Ok(state)
 }
 
-/// Whether the strides are those of row-major order. A dimension of one index may have any.
+/// True if the strides are those of row-major order. A dimension of size 1 may have any stride.
 fn is_contiguous(meta: &TensorMeta, dims: &[usize]) -> bool {
     let Some(strides) = numbers(&meta.strides).filter(|strides| strides.len() == dims.len()) else {
         return meta.strides.is_empty();

@@ -1,10 +1,10 @@
-//! A network of an export in training, with its script's variables.
+//! The training of an exported network, with the variables of its script.
 //!
 //! ```python
 //! x = inputs(); y = targets(); opt.zero_grad(); out = model(*x); loss = criterion(out, y); loss.backward(); opt.step()
 //! ```
 //!
-//! Nothing is deleted, unless the schedule says so: inputs, targets, outputs and loss live until the names are bound again.
+//! Nothing is deleted unless the schedule says so: inputs, targets, outputs and loss live until their names are bound again.
 
 use std::ops::ControlFlow;
 
@@ -23,7 +23,7 @@ use super::loss::LossName;
 use super::model::Exported;
 use super::network::Network;
 
-/// A network with its script's variables.
+/// An exported network, with the variables of the script that trains it.
 pub(super) struct ExportedStep<'a> {
     model: &'a Exported,
     device: Device,
@@ -37,11 +37,11 @@ pub(super) struct ExportedStep<'a> {
     target: Option<Tensor>,
     outputs: Vec<Option<Tensor>>,
     loss: Option<Tensor>,
-    /// The region of autocast that the step is in.
+    /// Region of autocast that the step is in.
     autocast: Option<Autocast>,
 }
 
-/// Where the network computes its loss, forward and loss are one phase.
+/// Returns the schedule of the run. If the network computes its loss, the default schedule has no phase for the loss: it is part of the forward pass.
 fn schedule(model: &Exported, settings: &RunSettings) -> Result<Schedule> {
     if settings.schedule.names(Phase::Clear) {
         return Err(Error::usage("schedule", "an exported network has no lists that layers append to: no clear"));
@@ -87,7 +87,7 @@ impl<'a> ExportedStep<'a> {
         })
     }
 
-    /// The inputs and targets of this number; the first from the data set, where there is one.
+    /// Makes the inputs of the batch with this number. A data set gives one input and also the targets, which are `None` otherwise.
     fn batch(&self, number: usize) -> Result<(Vec<Tensor>, Option<Tensor>)> {
         let (batch, dtype) = (self.settings.batch, self.settings.precision.dtype());
         let seed = match &self.source {
@@ -108,7 +108,7 @@ impl<'a> ExportedStep<'a> {
         Ok((inputs, None))
     }
 
-    /// Targets of the loss outside of the network, which has some.
+    /// Makes the targets of a loss outside the network; `None` if the loss takes none, or if a data set gives them.
     fn targets(&self, number: usize) -> Result<Option<Tensor>> {
         let Some(dims) = self.model.loss.target_dims(self.settings.batch) else { return Ok(None) };
         let seed = match &self.source {
@@ -127,14 +127,14 @@ impl<'a> ExportedStep<'a> {
         self.settings.schedule.names(phase)
     }
 
-    /// The outputs; those before go when the new ones are there.
+    /// Runs the network. The outputs before are freed after the new ones are made.
     fn call(&mut self) -> Result<()> {
         let outputs = self.network.outputs(&self.inputs)?;
         self.outputs = outputs;
         Ok(())
     }
 
-    /// The loss takes its name; the region of autocast ends, unless the schedule says where.
+    /// Computes the loss and binds it to its name. The region of autocast ends here, unless the schedule says where.
     fn named_loss(&mut self) -> Result<()> {
         let output = self.outputs.get(self.model.loss.output).and_then(Option::as_ref);
         let output = output
@@ -151,7 +151,7 @@ impl<'a> ExportedStep<'a> {
     }
 }
 
-/// What makes the seed of targets another than that of inputs.
+/// Bit that makes the seed of the targets differ from the seed of the inputs.
 const TARGETS: u64 = 1 << 32;
 
 impl TrainStep for ExportedStep<'_> {
@@ -166,7 +166,7 @@ impl TrainStep for ExportedStep<'_> {
     fn input(&mut self, number: usize) -> Result<()> {
         let _op = context::op("to>_to_copy");
         let (inputs, target) = self.batch(number)?;
-        // What was there before goes when the new inputs are there, and the targets before when theirs are.
+        // The inputs before are freed after the new ones are made; the targets before, after the new targets.
         let before = std::mem::replace(&mut self.inputs, inputs);
         drop(_op);
         drop(before);
@@ -238,7 +238,7 @@ impl TrainStep for ExportedStep<'_> {
         self.parameters.iter().map(|parameter| parameter.array().numel() as u64).sum()
     }
 
-    /// In the order of their first assignment: the model, the optimizer with its state, inputs, targets, outputs, loss.
+    /// Frees the variables in the order of their first assignment: the model, the optimizer with its state, inputs, targets, outputs, loss.
     fn release(self) {
         let Self { network, parameters, buffers, update, inputs, target, outputs, loss, .. } = self;
         drop(buffers);
@@ -252,7 +252,7 @@ impl TrainStep for ExportedStep<'_> {
     }
 }
 
-/// Trains a network from its first to its last step, with a beginning from a file, or with what the next run needs to go on.
+/// Trains a network from its first to its last step. `continuation` can restore the start from a file, and save the state for the next run.
 ///
 /// # Errors
 /// Settings that cannot work, data that do not fit, those of the device; with what was measured before.

@@ -1,4 +1,4 @@
-//! Sizes of a network's inputs: numbers, or expressions of symbols, as sympy prints them (`Mul(Integer(2), Symbol('s77', …))`).
+//! Sizes of a network's inputs: numbers, or expressions of symbols in sympy's notation (`Mul(Integer(2), Symbol('s77', …))`).
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ pub(super) enum Expression {
     Product(Vec<Expression>),
 }
 
-/// Expressions inside of expressions, at most.
+/// Maximum depth of nested expressions.
 const MAX_DEPTH: usize = 32;
 
 impl Expression {
-    /// `None` for what is neither a number, a symbol, a sum nor a product.
+    /// Reads a size; `None` if it is not built of numbers, symbols, sums and products alone.
     pub(super) fn of(size: &Size) -> Option<Self> {
         match size {
             Size::AsInt(value) => Some(Self::Number(*value)),
@@ -29,7 +29,7 @@ impl Expression {
         }
     }
 
-    /// With these values of the symbols; `None` for one without a value, or beyond 64 bits.
+    /// Computes the size for these values of the symbols; `None` if a symbol has no value, or if the result exceeds 64 bits.
     pub(super) fn value(&self, symbols: &BTreeMap<String, i64>) -> Option<i64> {
         match self {
             Self::Number(value) => Some(*value),
@@ -39,7 +39,7 @@ impl Expression {
         }
     }
 
-    /// Its symbols, each as often as it stands there.
+    /// Returns the symbols of the expression, each as often as it occurs.
     pub(super) fn symbols(&self) -> Vec<&str> {
         match self {
             Self::Number(_) => Vec::new(),
@@ -58,7 +58,7 @@ impl Reader<'_> {
         let depth = depth.checked_sub(1)?;
         let name = self.word();
         if !self.takes('(') {
-            // The name alone, as other printers write a symbol; or a number.
+            // A number, or a symbol's name alone, as other printers write it.
             return match name.parse() {
                 Ok(value) => Some(Expression::Number(value)),
                 Err(_) if name.is_empty() => None,
@@ -77,7 +77,7 @@ impl Reader<'_> {
         }
     }
 
-    /// `'s77', positive=True, integer=True)`
+    /// Reads the rest of a symbol: `'s77', positive=True, integer=True)`.
     fn symbol(&mut self) -> Option<Expression> {
         let quoted = self.rest.strip_prefix(['\'', '"'])?;
         let (name, rest) = quoted.split_once(['\'', '"'])?;

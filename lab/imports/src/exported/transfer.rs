@@ -1,6 +1,6 @@
-//! In which order `model.to(device)` moves a network's tensors: a module's children first, then its own parameters, then its buffers.
+//! The order in which `model.to(device)` moves a network's tensors: a module's children first, then its own parameters, then its buffers.
 
-/// A module, with the numbers of what it has.
+/// A module, with the indices of its own parameters and buffers.
 #[derive(Default)]
 struct Module<'a> {
     children: Vec<(&'a str, Module<'a>)>,
@@ -9,7 +9,7 @@ struct Module<'a> {
 }
 
 impl<'a> Module<'a> {
-    /// The module of this path, made where it is missing.
+    /// Returns the module at this path, and makes it if it is missing.
     fn at(&mut self, path: impl Iterator<Item = &'a str>) -> &mut Self {
         path.fold(self, |module, name| {
             let place = module.children.iter().position(|(known, _)| *known == name).unwrap_or_else(|| {
@@ -27,10 +27,10 @@ impl<'a> Module<'a> {
     }
 }
 
-/// Modules inside of modules, at most; what lies deeper counts as lying there.
+/// Maximum depth of nested modules; tensors deeper down count as belonging to the module at this depth.
 const MAX_DEPTH: usize = 64;
 
-/// The numbers of these tensors (paths, and whether each is a parameter) in that order. Modules come in the order in which they are first named.
+/// Returns the indices of these tensors in that order. A tensor is its path, and true for a parameter. Modules come in the order of first mention.
 pub(super) fn transfer_order(tensors: &[(&str, bool)]) -> Vec<usize> {
     let mut root = Module::default();
     for (number, (path, is_parameter)) in tensors.iter().enumerate() {

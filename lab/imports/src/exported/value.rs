@@ -1,4 +1,4 @@
-//! What the slots of a graph hold while it runs.
+//! Values in the slots of a graph while it runs.
 
 use memcore::Tensor;
 
@@ -11,7 +11,7 @@ pub(super) enum Value {
     None,
 }
 
-/// What an operator gives: as many values as its node has outputs.
+/// Results of an operator: one value for each output of its node.
 pub(super) enum Made {
     One(Value),
     Many(Vec<Value>),
@@ -23,7 +23,7 @@ impl Made {
         Self::One(Value::Tensor(tensor))
     }
 
-    /// Several tensors.
+    /// Makes results of several tensors.
     pub(super) fn tensors(tensors: impl IntoIterator<Item = Tensor>) -> Self {
         Self::Many(tensors.into_iter().map(Value::Tensor).collect())
     }

@@ -1,5 +1,4 @@
-//! Which values of a graph are views of which, so that what is written in place through one is seen in all of them, with the history that PyTorch
-//! gives it.
+//! The views among a graph's values. A write in place through one of them is seen in all that share its memory, with PyTorch's autograd history.
 
 use std::sync::Arc;
 
@@ -9,18 +8,18 @@ use memcore::{Result, Tensor};
 use super::program::Slot;
 use super::value::Value;
 
-/// What a value is a view of.
+/// Base of a view.
 struct Base {
-    /// The slot that the base was made in.
+    /// Slot that the base was made in.
     slot: Slot,
     tensor: Tensor,
 }
 
 /// The views among the values of a graph.
 pub(super) struct Views {
-    /// Of each slot: its base, where it is a view.
+    /// Base of the value in each slot; `None` if the value is not a view.
     bases: Vec<Option<Base>>,
-    /// Of each slot: the first one that holds the very same tensor.
+    /// For each slot, the first slot that holds the same tensor.
     same: Vec<Slot>,
 }
 
@@ -29,7 +28,7 @@ impl Views {
         Self { bases: (0..slots).map(|_| None).collect(), same: (0..slots).collect() }
     }
 
-    /// A node gave `made`, which may share its memory with one of `given`.
+    /// Records the result `made` of a node; it is a view if it shares its memory with one of the arguments `given`.
     pub(super) fn made(&mut self, slot: Slot, made: &Tensor, given: impl Iterator<Item = Slot>, values: &[Value]) {
         for from in given {
             let Some(Value::Tensor(source)) = values.get(from) else { continue };
@@ -50,15 +49,15 @@ impl Views {
         }
     }
 
-    /// A value died.
+    /// Forgets the base of a value that died.
     pub(super) fn died(&mut self, slot: Slot) {
         self.bases[slot] = None;
     }
 
-    /// What was written in place into the value of `slot`: all that share its memory get its history.
+    /// Records a write in place into the value of `slot`: every value that shares its memory gets the history of the result `written`.
     ///
     /// # Errors
-    /// A base that is a leaf, or that does not lie in order.
+    /// The base is a leaf, or is not contiguous.
     pub(super) fn written(&mut self, slot: Slot, written: Tensor, values: &mut [Value]) -> Result<()> {
         if !written.requires_grad() || !is_grad_enabled() {
             values[slot] = Value::Tensor(written);
@@ -83,7 +82,7 @@ impl Views {
     }
 }
 
-/// Whether two are one tensor, and not one a view of the other.
+/// True if `a` and `b` are the same tensor: they have the same history and layout, and neither is a view of the other.
 fn is_same(a: &Tensor, b: &Tensor) -> bool {
     let history = match (a.edge(), b.edge()) {
         (None, None) => true,

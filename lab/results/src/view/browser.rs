@@ -1,4 +1,4 @@
-//! Moving through a history: the cursor, what is shown of it, a search.
+//! Moving through a history: the cursor, the range of events that is shown, a search.
 
 use lab_base::figures::{counted, grouped, short};
 
@@ -6,10 +6,10 @@ use super::found::Found;
 use super::history::{History, Marks};
 use super::moment::Moment;
 
-/// The fewest events that are shown.
+/// Minimum number of events that are shown.
 const FEWEST: u32 = 16;
 
-/// What to do.
+/// An action of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Move by events.
@@ -74,12 +74,12 @@ impl Browser {
         self.shown
     }
 
-    /// The search, if there is one.
+    /// Returns the search, if there is one.
     pub fn found(&self) -> Option<&Found> {
         self.found.as_ref()
     }
 
-    /// What the last action has to say.
+    /// Returns the message of the last action, if it has one.
     pub fn said(&self) -> Option<&str> {
         self.said.as_deref()
     }
@@ -89,7 +89,7 @@ impl Browser {
         &self.moment
     }
 
-    /// Does what is asked. Moves beyond an end stop there; where there is nothing to go to, [`said`](Self::said) tells it.
+    /// Performs an action. A move beyond an end stops there; if there is nothing to go to, [`said`](Self::said) tells it.
     pub fn apply(&mut self, action: &Action) {
         self.said = None;
         let last = self.last();
@@ -117,7 +117,7 @@ impl Browser {
         self.history.len().saturating_sub(1)
     }
 
-    /// Puts the cursor on an event; what is shown follows.
+    /// Puts the cursor on an event, and shows the events around it if it is outside the range shown.
     fn go(&mut self, at: u32) {
         if at != self.cursor {
             self.cursor = at;

@@ -3,12 +3,12 @@
 use super::history::History;
 use crate::report::{Event, NameId};
 
-/// What a search found.
+/// A search and its hits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     /// The text that was searched for.
     pub text: String,
-    /// Events of allocations and failed requests whose line, module or operator has it, in order.
+    /// Events of allocations and failed requests whose line, module or operator has the text, in order.
     pub events: Vec<u32>,
     /// For each name of the recording, whether it has the text.
     names: Vec<bool>,

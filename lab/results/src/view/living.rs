@@ -1,6 +1,6 @@
-//! What lives after an event, without reading from the beginning.
+//! Finds the allocations that live after an event, without reading from the beginning.
 
-/// The fewest beginnings between two lists.
+/// Minimum number of beginnings between two lists.
 const APART: usize = 4096;
 
 /// Lists of what lived at some moments, between which lives are few.
@@ -16,7 +16,7 @@ pub(super) struct Living {
 struct List {
     /// Number of lives that had begun.
     begun: usize,
-    /// Those that had not ended when the last of them began.
+    /// Numbers of those lives that had not ended when the last of them began.
     living: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Memory after one event: who holds it, and where it lies.
+//! Memory after one event: its holders, and its blocks in their segments.
 
 use rustc_hash::FxHashMap;
 
@@ -31,7 +31,7 @@ pub struct Moment {
     pub segments: Vec<Segment>,
 }
 
-/// What one line or one module holds in one category.
+/// Memory that one line or one module holds in one category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Operator or line of its largest block.
@@ -49,7 +49,7 @@ pub struct Holder {
     largest_bytes: u64,
 }
 
-/// A segment, or pages of one, with what lies in it.
+/// A segment, or pages of one, with the blocks in it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// First address.
@@ -87,7 +87,7 @@ pub struct Cell {
 }
 
 impl Moment {
-    /// Reads what lives after an event.
+    /// Finds the memory that lives after an event.
     pub fn of(history: &History, at: u32, found: Option<&Found>) -> Self {
         let recording = &history.recording;
         let mut moment = Self { at, reserved_bytes: history.reserved.at(at), ..Self::default() };

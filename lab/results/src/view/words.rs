@@ -7,7 +7,7 @@ use super::history::{History, Marks};
 use super::moment::Holder;
 use crate::report::{CategoryId, Event, NameId};
 
-/// Name of what no name was recorded of.
+/// Name of a holder whose line was not recorded.
 const NO_LINE: &str = "no line recorded";
 const NO_MODULE: &str = "outside of the model";
 
@@ -104,7 +104,7 @@ impl History {
         name.replace('_', " ") + if guess { "?" } else { "" }
     }
 
-    /// Names what holds memory: a line of the program with PyTorch's operator; or a module, with the operator of its largest block.
+    /// Names a holder of memory: a line of the program with PyTorch's operator; or a module, with the operator of its largest block.
     pub fn holder_name(&self, holder: &Holder) -> String {
         let recording = &self.recording;
         let (op, scope) = (recording.text(holder.op), recording.text(holder.scope));

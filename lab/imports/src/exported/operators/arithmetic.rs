@@ -95,7 +95,7 @@ pub(super) const TABLE: Table = &[
     ("min.dim", |c| extremum(c, ops::min_axis)),
 ];
 
-/// The second operand: a number, with whether it is a float, or a tensor.
+/// Second operand: a number, with true if it is a float; or a tensor.
 enum Other<'a> {
     Number(f64, bool),
     Tensor(&'a Tensor),
@@ -111,7 +111,7 @@ fn other<'a>(c: &Call<'a>) -> Result<Other<'a>> {
     }
 }
 
-/// Floats by the operator; whole numbers, which no gradient reaches, on the host.
+/// Computes floats with the operator `floats`, and integers, which have no gradient, on the host.
 fn of_numbers(
     x: &Tensor,
     op: &'static str,
@@ -121,7 +121,7 @@ fn of_numbers(
     if x.dtype().is_float() { floats(x) } else { host::map(x, op, x.dtype(), whole) }
 }
 
-/// What `x op number` is stored as, where `x` is not a float.
+/// Returns the type of `x op number` for an `x` that is not a float.
 fn with_number(dtype: DType, is_float: bool) -> DType {
     match (is_float, dtype) {
         (true, _) => DType::F32,
@@ -130,13 +130,13 @@ fn with_number(dtype: DType, is_float: bool) -> DType {
     }
 }
 
-/// An operator in its three forms: of two tensors of which one is a float, of a float and a number, of whole numbers.
+/// Three forms of an operator: for two tensors of which one is a float, for a float tensor and a number, and for integers.
 struct Forms {
     op: &'static str,
     tensors: fn(&Tensor, &Tensor) -> Result<Tensor>,
     number: fn(&Tensor, f64) -> Result<Tensor>,
     whole: fn(f64, f64) -> f64,
-    /// Whether whole numbers give a float.
+    /// True if the result of two integers is a float.
     divides: bool,
 }
 
@@ -187,7 +187,7 @@ fn div(c: &Call<'_>) -> Result<Made> {
     Forms { op: "div", tensors: ops::div, number: ops::div_scalar, whole: |a, b| a / b, divides: true }.of(c)
 }
 
-/// In place: of a counter a number, of anything a tensor.
+/// Adds a tensor or a number in place; a float is not added to integers.
 fn add_(c: &Call<'_>) -> Result<Made> {
     no_factor(c)?;
     let x = c.tensor("self")?;
@@ -198,7 +198,7 @@ fn add_(c: &Call<'_>) -> Result<Made> {
     }
 }
 
-/// A mask; two tensors of one type by a kernel.
+/// Compares to a mask: two tensors of one type with a kernel, anything else on the host.
 fn compared(c: &Call<'_>, op: &'static str, holds: fn(f64, f64) -> bool) -> Result<Made> {
     let x = c.tensor("self")?;
     let number = |a: f64, b: f64| f64::from(u8::from(holds(a, b)));
@@ -235,7 +235,7 @@ fn negated(x: &Tensor, op: &'static str) -> Result<Tensor> {
     host::map(&x.detach(), op, DType::Bool, |v| f64::from(u8::from(v == 0.0)))
 }
 
-/// The number becomes a tensor on the device first, as in PyTorch.
+/// Selects from a tensor and a number. The number first becomes a tensor on the device, as in PyTorch.
 fn where_scalar_other(c: &Call<'_>) -> Result<Made> {
     let (condition, x, value) = (c.tensor("condition")?, c.tensor("self")?, c.float("other")?);
     let _op = context::op("where");
@@ -248,7 +248,7 @@ fn where_scalar_other(c: &Call<'_>) -> Result<Made> {
 
 type Reduce = fn(&Tensor, &[usize], bool, DType) -> Result<Tensor>;
 
-/// Over the named axes, or all.
+/// Reduces over the axes of the argument named `axes`, or over all if there are none.
 fn reduced(c: &Call<'_>, axes: &str, reduce: Reduce) -> Result<Made> {
     let x = c.tensor("self")?;
     let (axes, keep) = (c.axes(axes, x)?, c.flag("keepdim", false)?);

@@ -45,7 +45,7 @@ fn sym_size(c: &Call<'_>) -> Result<Made> {
     Ok(Made::One(Value::Int(*size as i64)))
 }
 
-/// The number at this place.
+/// Returns the integer that is the argument at this place.
 fn operand(c: &Call<'_>, place: usize) -> Result<i64> {
     let (name, _) = c.node.arguments.get(place).ok_or_else(|| c.error("has too few arguments"))?;
     c.int(name)
@@ -60,13 +60,13 @@ fn truth(c: &Call<'_>, function: impl FnOnce(i64, i64) -> bool) -> Result<Made> 
     Ok(Made::One(Value::Bool(function(operand(c, 0)?, operand(c, 1)?))))
 }
 
-/// As Python's `//`.
+/// Divides and rounds down, as Python's `//` does; `None` for a division by 0 or an overflow.
 fn floor_div(a: i64, b: i64) -> Option<i64> {
     let quotient = a.checked_div(b)?;
     Some(if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient })
 }
 
-/// Checks of what the file says of itself.
+/// Does nothing: the operator only checks what the file already states.
 fn nothing(c: &Call<'_>) -> Result<Made> {
     c.ignore_all();
     Ok(Made::Nothing)
@@ -91,7 +91,7 @@ fn converted(x: &Tensor, dtype: DType, copy: bool) -> Result<Tensor> {
     if copy && x.dtype() == dtype { ops::clone(x) } else { ops::cast(x, dtype) }
 }
 
-/// Runs the graph at argument `place`, with what stands after it.
+/// Runs the graph at argument `place`, on the arguments after it.
 fn inside(c: &Call<'_>, place: usize) -> Result<Made> {
     let Some((_, Arg::Graph(program))) = c.node.arguments.get(place) else {
         return Err(c.error("has no graph"));
@@ -121,7 +121,7 @@ fn with_grad_mode(c: &Call<'_>) -> Result<Made> {
     }
 }
 
-/// Device, type, whether it is on, whether casts are kept, and the graph.
+/// Runs a graph under autocast. Arguments are the device, the type, whether autocast is on, whether casts are cached, the graph, and its inputs.
 fn with_autocast(c: &Call<'_>) -> Result<Made> {
     c.ignore_all();
     let enabled = match c.node.arguments.get(2) {

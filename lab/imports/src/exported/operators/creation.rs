@@ -1,4 +1,4 @@
-//! Tensors that a graph makes: numbers in a row, one number everywhere, copies of constants, noise.
+//! Tensors that a graph makes: ranges, constant fills, copies of constants, noise.
 
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
@@ -34,7 +34,7 @@ pub(super) const TABLE: Table = &[
     ("randn_like.default", randn_like),
 ];
 
-/// Devices and layouts say nothing: everything is dense, and on the run's device.
+/// Ignores device and layout arguments: every tensor is dense and on the run's device.
 fn ignore_place(c: &Call<'_>) -> Result<()> {
     c.ignore(&["device", "layout", "pin_memory"]);
     c.contiguous_format("memory_format")
@@ -54,7 +54,7 @@ fn filled(c: &Call<'_>, op: &'static str, dims: &[usize], value: f64, otherwise:
     Ok(Made::tensor(Tensor::from_array(Array::full(c.device, dims, dtype, value)?)))
 }
 
-/// The type of `full` where none is said: that of its number.
+/// Returns the default type of `full`, which follows from the kind of its number.
 fn number_type(c: &Call<'_>) -> Result<Option<DType>> {
     Ok(Some(match c.scalar("fill_value")? {
         Value::Int(_) => DType::I64,
@@ -86,13 +86,13 @@ fn arange(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(host::made(c.device, "arange", &[count as usize], dtype, values)?))
 }
 
-/// Normal noise, like a tensor.
+/// Makes standard normal noise with the sizes of a tensor.
 fn randn_like(c: &Call<'_>) -> Result<Made> {
     ignore_place(c)?;
     let x = c.tensor("self")?;
     let dtype = c.dtype("dtype")?.unwrap_or(x.dtype());
     let mut uniform = host::uniform(c.device, x.numel());
-    // Standard normal values, by Box and Muller's rule.
+    // Standard normal values by the Box–Muller transform.
     let mut normal = move || {
         let (radius, angle) = (uniform.next().unwrap_or_default(), uniform.next().unwrap_or_default());
         (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()

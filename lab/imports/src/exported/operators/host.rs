@@ -1,11 +1,11 @@
-//! Small tensors without a gradient that have no kernel: masks, positions, comparisons with a number. Their memory is taken on the device,
-//! as PyTorch takes it; their values, on a device that has some, are computed on the host.
+//! Small tensors without a gradient that have no kernel: masks, positions, comparisons with a number. Their memory is allocated on the device, as
+//! in PyTorch. Their values are computed on the host, if the device computes.
 
 use memcore::{Array, DType, Device, Error, Result, Tensor, context};
 
 use super::super::call::Sizes;
 
-/// A new tensor with these values, in row-major order; they are asked for where the device computes.
+/// Makes a tensor with these values in row-major order. `values` is called only if the device computes.
 pub(super) fn made(
     device: &Device,
     op: &'static str,
@@ -21,13 +21,13 @@ pub(super) fn made(
     Ok(Tensor::from_array(array))
 }
 
-/// A function of each element.
+/// Applies a function to each element.
 pub(super) fn map(x: &Tensor, op: &'static str, dtype: DType, function: impl Fn(f64) -> f64) -> Result<Tensor> {
     no_gradient(op, x)?;
     made(x.device(), op, x.dims(), dtype, || Ok(x.array().host_values()?.into_iter().map(function).collect()))
 }
 
-/// A function of each two elements, broadcast against each other.
+/// Applies a function to each pair of elements of two tensors, which are broadcast against each other.
 pub(super) fn zip(
     a: &Tensor,
     b: &Tensor,
@@ -47,7 +47,7 @@ pub(super) fn zip(
     })
 }
 
-/// What a mask is made of need not be differentiable.
+/// True for a mask, whose operands may require a gradient because none flows through it.
 fn dtype_is_mask(dtype: DType) -> bool {
     dtype == DType::Bool
 }
@@ -59,7 +59,7 @@ fn no_gradient(op: &'static str, x: &Tensor) -> Result<()> {
     Ok(())
 }
 
-/// The type in which two meet that are not floats, as PyTorch has it.
+/// Returns the type that PyTorch promotes two tensors to.
 pub(super) fn meeting(a: DType, b: DType) -> DType {
     let rank = |dtype: DType| match dtype {
         DType::Bool => 0,
@@ -79,7 +79,7 @@ pub(super) fn meeting(a: DType, b: DType) -> DType {
     }
 }
 
-/// Sums along an axis, each of what stands before and at its place.
+/// Computes cumulative sums along an axis; each includes its own element.
 pub(super) fn running_sums(values: &[f64], dims: &[usize], axis: usize) -> Vec<f64> {
     let inner: usize = dims[axis + 1..].iter().product();
     let size = dims[axis];
@@ -92,7 +92,7 @@ pub(super) fn running_sums(values: &[f64], dims: &[usize], axis: usize) -> Vec<f
     out
 }
 
-/// So many uniform values in [0, 1), of the device's random generator: as many words of it are used up as a kernel would draw.
+/// Draws uniform values in [0, 1) from the device's random generator, and advances the generator as far as a kernel that draws `count` values would.
 pub(super) fn uniform(device: &Device, count: usize) -> impl Iterator<Item = f64> + use<> {
     let (seed, offset) = device.random_state();
     device.set_random_state((seed, offset + count.div_ceil(4) as u64));
@@ -107,7 +107,7 @@ pub(super) fn uniform(device: &Device, count: usize) -> impl Iterator<Item = f64
     std::iter::repeat_with(unit)
 }
 
-/// Sizes for a result.
+/// Returns a copy of the sizes of `x`.
 pub(super) fn dims_of(x: &Tensor) -> Sizes {
     x.dims().into()
 }

@@ -1,4 +1,4 @@
-//! Elements by their numbers, and numbers that are counted: positions, masks of packed sequences.
+//! Selection of elements by index, and counts: positions, masks of packed sequences.
 
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
@@ -19,7 +19,7 @@ pub(super) const TABLE: Table = &[
     ("argmax.default", argmax),
 ];
 
-/// By one tensor of indices for each of the first dimensions: vectors of what has a gradient, any of what has none.
+/// Selects elements by one tensor of indices for each of the first dimensions: floats with the operator, other types on the host.
 fn index(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
     let indices = c.maybe_tensors("indices")?;
@@ -56,7 +56,7 @@ fn index(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(host::made(x.device(), "", &all, x.dtype(), chosen)?))
 }
 
-/// Copies of the indices that PyTorch makes on a GPU where several do not lie alike.
+/// Makes the contiguous copies of indices that PyTorch makes on a GPU if several have different strides.
 fn in_order(indices: &[Array]) -> Result<Vec<Array>> {
     let strides = |array: &Array| array.layout().strides().to_vec();
     if indices.windows(2).all(|pair| strides(&pair[0]) == strides(&pair[1])) {
@@ -67,7 +67,7 @@ fn in_order(indices: &[Array]) -> Result<Vec<Array>> {
     apart.map(Array::copied).collect()
 }
 
-/// A number of an element; a negative one counts from the end.
+/// Returns the index of an element; a negative index counts from the end.
 fn place(c: &Call<'_>, index: f64, size: usize) -> Result<usize> {
     let counted = if index < 0.0 { index + size as f64 } else { index };
     let inside = counted >= 0.0 && counted < size as f64;
@@ -81,7 +81,7 @@ fn gather(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::gather(x, c.axis("dim", 0, x)?, c.tensor("index")?)?))
 }
 
-/// The place of the largest element along an axis, of the first one of equals.
+/// Returns the index of the largest element along an axis; the first index if several are equal.
 fn argmax(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
     if c.arg("dim").is_none() {
@@ -110,7 +110,7 @@ fn argmax(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(host::made(x.device(), "argmax", &dims, DType::I64, places)?))
 }
 
-/// Of floats by the operator, of whole numbers and masks on the host: positions that are counted. A mask is converted once the result has its memory.
+/// Computes cumulative sums: of floats with the operator, of integers and masks on the host. A mask is converted after the result is allocated.
 fn cumsum(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
     if x.dtype().is_float() {
@@ -130,7 +130,7 @@ fn cumsum(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(made))
 }
 
-/// What each element is more than the one before it, of whole numbers.
+/// Returns the difference of each integer from the one before it.
 fn diff(c: &Call<'_>) -> Result<Made> {
     if c.int_or("n", 1)? != 1 || c.arg("append").is_some() {
         return Err(c.error("of higher order, or with something appended, is not represented"));

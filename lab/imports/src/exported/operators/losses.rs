@@ -35,7 +35,7 @@ fn of_two(c: &Call<'_>, loss: impl FnOnce(&Tensor, &Tensor, Reduction) -> Result
     Ok(Made::tensor(loss(c.tensor("self")?, c.tensor("target")?, reduction(c)?)?))
 }
 
-/// PyTorch's numbers of the reductions.
+/// Returns the reduction by PyTorch's number for it.
 fn reduction(c: &Call<'_>) -> Result<Reduction> {
     match c.int_or("reduction", 1)? {
         0 => Ok(Reduction::None),
@@ -52,7 +52,7 @@ fn without(c: &Call<'_>, names: &[&str]) -> Result<()> {
     }
 }
 
-/// Targets that do not count are negative ones: none is drawn. Which number stands for them makes no difference then.
+/// Refuses an `ignore_index` that is a class. Targets are drawn from the classes, so a negative `ignore_index` never occurs and has no effect.
 fn ignored(c: &Call<'_>) -> Result<()> {
     match c.int_or("ignore_index", ops::IGNORE_INDEX)? {
         class if class >= 0 => {

@@ -1,6 +1,6 @@
-//! Which operators of PyTorch a graph may call, and what of [`memcore::ops`] each is.
+//! The operators of PyTorch that a graph may call, each mapped to [`memcore::ops`].
 //!
-//! An argument that a mapping does not look at makes the call fail: nothing is left out silently.
+//! A call fails if its mapping does not read one of the arguments: nothing is left out silently.
 
 mod arithmetic;
 mod control;
@@ -32,14 +32,14 @@ const TABLES: &[(&str, Table)] = &[
     ("sizes, types and regions", control::TABLE),
 ];
 
-/// The operator of this name, where it is represented.
+/// Returns the operator of this name, or `None` if it is not represented.
 pub(super) fn find(target: &str) -> Option<Operator> {
     static ALL: LazyLock<HashMap<&str, Operator>> =
         LazyLock::new(|| TABLES.iter().flat_map(|(_, table)| table.iter().copied()).collect());
     ALL.get(target).copied()
 }
 
-/// Names of all operators that are represented, by what they are for.
+/// Returns the names of all represented operators, in groups.
 pub fn covered() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     TABLES.iter().map(|(group, table)| (*group, table.iter().map(|(name, _)| *name).collect()))
 }

@@ -51,7 +51,7 @@ pub(super) const TABLE: Table = &[
     ("triu.default", |c| of_one(c, |x| ops::triu(x, c.int_or("diagonal", 0)?))),
 ];
 
-/// Sizes of which one may be -1: as many as remain.
+/// Returns sizes for the elements of `x`; one may be given as -1, and gets the remaining elements.
 fn sizes_of(c: &Call<'_>, name: &str, x: &Tensor) -> Result<Sizes> {
     completed(c, &c.ints(name)?, x.numel())
 }
@@ -99,12 +99,12 @@ fn unsqueeze(c: &Call<'_>) -> Result<Made> {
     of_one(c, |x| ops::unsqueeze(x, c.axis_of(c.int("dim")?, x.rank() + 1)?))
 }
 
-/// A dimension of another size than 1 stays, in a view all the same.
+/// Removes a dimension of size 1. A dimension of another size stays, and the result is still a view.
 fn squeeze(x: &Tensor, axis: usize) -> Result<Tensor> {
     if x.dims().get(axis) == Some(&1) { ops::squeeze(x, axis) } else { ops::alias(x) }
 }
 
-/// A size of -1 stays as it is.
+/// Expands to sizes; a dimension with the size -1 keeps its own.
 fn expand(c: &Call<'_>) -> Result<Made> {
     c.ignore(&["implicit"]);
     of_one(c, |x| {
@@ -121,7 +121,7 @@ fn expand(c: &Call<'_>) -> Result<Made> {
     })
 }
 
-/// Each tensor expanded to the sizes of all; one that has them stays itself.
+/// Expands each tensor to the common sizes; a tensor that already has them stays itself.
 fn broadcast_tensors(c: &Call<'_>) -> Result<Made> {
     let tensors = c.tensors("tensors")?;
     let mut dims = Sizes::new();
@@ -132,7 +132,7 @@ fn broadcast_tensors(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensors(tensors.iter().map(expanded).collect::<Result<Vec<_>>>()?))
 }
 
-/// Where a part begins and ends: negative numbers count from the end, and those beyond it stand for it.
+/// Returns an end of a slice: a negative number counts from the end of the axis, and a number beyond the axis is cut to it.
 fn within(at: i64, size: usize) -> usize {
     let size = size as i64;
     let counted = if at < 0 { at.saturating_add(size) } else { at };
@@ -184,7 +184,7 @@ fn chunk(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensors(ops::chunk(x, chunks, c.axis("dim", 0, x)?)?))
 }
 
-/// Along an axis of the parts, which the result has `more` of.
+/// Joins tensors along an axis of the result, which has `more` dimensions than the parts.
 fn joined(c: &Call<'_>, join: impl FnOnce(&[&Tensor], usize) -> Result<Tensor>, more: usize) -> Result<Made> {
     let parts = c.tensors("tensors")?;
     let rank = parts.first().map_or(0, |part| part.rank()) + more;

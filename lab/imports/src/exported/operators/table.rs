@@ -1,4 +1,4 @@
-//! What an operator is to those that list some.
+//! The types of the tables that list operators.
 
 use memcore::Result;
 
@@ -7,5 +7,5 @@ use super::super::value::Made;
 
 pub(crate) type Operator = fn(&Call<'_>) -> Result<Made>;
 
-/// Names, as PyTorch has them after `aten.`, and what runs them.
+/// PyTorch's names after `aten.`, each with the function that runs the operator.
 pub(super) type Table = &'static [(&'static str, Operator)];

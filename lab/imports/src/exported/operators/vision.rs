@@ -1,4 +1,4 @@
-//! Convolutions, pooling, and pictures made larger.
+//! Convolutions, pooling, upsampling and padding.
 
 use memcore::ops::{self, Conv1dGeometry, Conv2dGeometry, Interpolation, Pool1dGeometry, Pool2dGeometry, ResizedAxis};
 use memcore::{Result, Tensor};
@@ -49,7 +49,7 @@ fn conv2d(c: &Call<'_>) -> Result<Made> {
     convolution(c, padding)
 }
 
-/// Padding by name: none, or as much as keeps the size where it is the same on both sides.
+/// Runs a convolution with padding by name: `valid` is none; `same` keeps the size, and is refused if the two sides would differ.
 fn conv2d_padding(c: &Call<'_>) -> Result<Made> {
     let [_, _, kh, kw] = *c.tensor("weight")?.dims() else {
         return Err(c.error("a weight of other than four dimensions"));
@@ -75,7 +75,7 @@ fn conv_transpose2d(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::conv_transpose2d(x, weight, bias, geometry, c.pair("output_padding", [0, 0])?)?))
 }
 
-/// The one size of a line; `otherwise` where none is given.
+/// Returns the only size of a one-dimensional argument; `otherwise` if there is none.
 fn single(c: &Call<'_>, name: &str, otherwise: usize) -> Result<usize> {
     if c.arg(name).is_none() {
         return Ok(otherwise);
@@ -140,7 +140,7 @@ fn adaptive_avg_pool2d(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::adaptive_avg_pool2d(c.tensor("self")?, c.pair("output_size", [1, 1])?)?))
 }
 
-/// Nearest neighbours by whole factors; anything else by interpolation.
+/// Upsamples to nearest neighbours: by integer factors with the operator of that name, otherwise by interpolation.
 fn upsample_nearest2d(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("input")?;
     let axes = resized(c, x)?;
@@ -160,7 +160,7 @@ fn interpolated(c: &Call<'_>, mode: Interpolation) -> Result<Made> {
     Ok(Made::tensor(ops::interpolate(x, &axes, mode, c.flag("align_corners", false)?)?))
 }
 
-/// The sizes of the last axes of `x` afterwards, with the factors that were asked for.
+/// Returns the new sizes of the axes of `x` after the first two, with the factors if the call gives them.
 fn resized(c: &Call<'_>, x: &Tensor) -> Result<Vec<ResizedAxis>> {
     let from = x.dims().get(2..).unwrap_or_default();
     let axes: Vec<ResizedAxis> = match c.arg("scale_factors") {
@@ -188,7 +188,7 @@ fn pad(c: &Call<'_>) -> Result<Made> {
     }
 }
 
-/// Borders are given from the last dimension on, before and after it.
+/// Pads with a constant. The argument `pad` begins with the last dimension, and has the sizes before and after each.
 fn constant_pad(c: &Call<'_>) -> Result<Made> {
     let x: &Tensor = c.tensor("self")?;
     let pad = c.sizes("pad")?;

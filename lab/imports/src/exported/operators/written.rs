@@ -1,4 +1,4 @@
-//! What a graph writes in place: into counters, masks and noise, and into results with a history.
+//! Operators that write in place: into counters, masks and noise, and into results with a history of autograd.
 
 use memcore::{Result, Tensor, autograd, context, ops};
 
@@ -31,7 +31,7 @@ pub(super) const TABLE: Table = &[
     ("bernoulli_.float", bernoulli_),
 ];
 
-/// Writes into `self`, which must not be part of a history.
+/// Writes into `self`, which must not require a gradient.
 fn written(c: &Call<'_>, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<Made> {
     let x = c.tensor("self")?;
     if x.requires_grad() && autograd::is_grad_enabled() {
@@ -43,7 +43,7 @@ fn written(c: &Call<'_>, write: impl FnOnce(&Tensor) -> Result<()>) -> Result<Ma
 
 type InPlace = fn(&Tensor, &Tensor) -> Result<Tensor>;
 
-/// Times what the number comes to; with a tensor by the operator.
+/// Scales in place: by `factor` of a number, or with the operator `of_tensors` by a tensor.
 fn scaled(c: &Call<'_>, of_tensors: InPlace, factor: impl FnOnce(f64) -> f64) -> Result<Made> {
     let x = c.tensor("self")?;
     Ok(Made::tensor(match c.scalar("other")? {
@@ -52,7 +52,7 @@ fn scaled(c: &Call<'_>, of_tensors: InPlace, factor: impl FnOnce(f64) -> f64) ->
     }))
 }
 
-/// Ones with a probability, zeros otherwise.
+/// Fills with ones with the probability `p`, and zeros otherwise.
 fn bernoulli_(c: &Call<'_>) -> Result<Made> {
     let p = c.float_or("p", 0.5)?;
     written(c, |x| {
