@@ -1,13 +1,16 @@
 //! Two-dimensional convolution and its gradients, as products of packed operands ([`crate::panels`]).
 //!
-//! A task copies the part of the source that it needs once, with its border of zeros (`stage.rs`), and takes the matrix of patches (`im2col`: a row per
-//! channel and place of the window, a column per point) from there run by run, straight into panels. No buffer of the size of an operand exists.
+//! Each task copies the part of the source that it needs, with its border of zeros (`stage.rs`). It then copies the matrix of patches from there,
+//! run by run, straight into panels. That matrix (`im2col`) has a row per channel and place of the window, and a column per point. No buffer is as
+//! large as an operand.
 //!
-//! - *Forward* and *input gradient* are one thing (`plan.rs`): tasks are tiles of the target's points, through all images (`grid.rs`).
-//! - *Weight gradient*: tasks are blocks of the weight; where those are few, parts of the points have sums of their own (`weight_grad.rs`).
-//! - All three of windows of 3 × 3 at stride 1, in f32 and with channels enough, take fewer multiplications (`winograd/`).
+//! - *Forward* and *input gradient* share one form (`plan.rs`). Their tasks are tiles of the target's points, numbered through all images
+//!   (`grid.rs`).
+//! - *Weight gradient*: tasks are blocks of the weight. If those are few, the points are cut into parts too, each with its own sums
+//!   (`weight_grad.rs`).
+//! - In f32, for windows of 3 × 3 at stride 1 and enough channels, all three take fewer multiplications (`winograd/`).
 //!
-//! How work is cut depends on sizes alone, so that results repeat to the bit.
+//! The division into tasks depends on sizes alone, so that results repeat to the bit.
 
 mod grid;
 mod plan;
@@ -31,7 +34,7 @@ use sizes::Sizes;
 use stage::Cells;
 use winograd::{WeightGrad, Winograd};
 
-/// Calls a function for the element type of a dtype, and the words that it is packed into.
+/// Calls a generic function with the type of the packed words and the element type of a dtype.
 macro_rules! with_words {
     ($dtype:expr, $f:ident($($arg:expr),*), else $other:expr) => {
         match $dtype {

@@ -1,4 +1,4 @@
-//! Threads and the scratch that they work in.
+//! Threads of the backend, and their scratch buffers.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,18 +9,18 @@ use memmap2::{MmapOptions, MmapRaw};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
-/// Work of fewer elements than this runs on the calling thread: waking another takes longer.
+/// Minimum number of elements for more than one thread. Less work runs on the calling thread, because waking another takes longer.
 pub(crate) const INLINE_ELEMENTS: usize = 32 << 10;
 
 /// Bytes of one scratch buffer.
 pub(crate) const SCRATCH_BYTES: usize = 2 << 20;
 
-/// Bytes of the room that the threads of a launch share: for what is packed once and read by all.
+/// Bytes of the buffer that the threads of a launch share. It holds data that is packed once and read by all.
 pub(crate) const SHARED_BYTES: usize = 4 << 20;
 
-/// The threads that kernels run on, and one scratch buffer for each of them and for the caller.
+/// Threads that kernels run on, and one scratch buffer for each of them and for the caller.
 pub(crate) struct Threads {
-    /// `None`: the calling thread does it all.
+    /// Pool of threads; `None` if the calling thread does all work.
     pool: Option<Arc<ThreadPool>>,
     count: usize,
     buffers: Vec<Buffer>,
@@ -30,20 +30,20 @@ pub(crate) struct Threads {
 struct Buffer {
     pages: MmapRaw,
     taken: AtomicBool,
-    // Handed out to one thread at a time.
+    // The buffer is handed out to one thread at a time.
     _not_shared: UnsafeCell<()>,
 }
 
 // SAFETY: the pages are reached only through `Scratch`, which one thread at a time holds (`taken`).
 unsafe impl Sync for Buffer {}
 
-/// A buffer of [`SCRATCH_BYTES`] (or [`SHARED_BYTES`]), aligned to a page, for as long as this lives. Contents are garbage.
+/// Buffer of [`SCRATCH_BYTES`] (or [`SHARED_BYTES`]), aligned to a page, until this is dropped. Its contents are garbage.
 pub(crate) struct Scratch<'a> {
     buffer: &'a Buffer,
 }
 
 impl Scratch<'_> {
-    /// The buffer as elements of a plain number type: at most as many as fit.
+    /// Returns the first `len` elements of the buffer, of a plain number type. Panics if they do not fit.
     pub(crate) fn slice_mut<T: Plain>(&mut self, len: usize) -> &mut [T] {
         assert!(len * size_of::<T>() <= self.buffer.pages.len(), "a scratch of {len} elements is too large");
         // SAFETY: the buffer is page-aligned, long enough, initialised (anonymous pages are zero), any bits are a
@@ -71,21 +71,22 @@ macro_rules! plain {
 }
 plain!(f32 f64 u8 u16 u32 u64 i64 half::f16 half::bf16);
 
-/// The threads of all devices that have none of their own, made once: one per core unless `RAYON_NUM_THREADS` says otherwise.
+/// Threads for all devices without their own, made once: one per core unless `RAYON_NUM_THREADS` says otherwise.
 static SHARED: OnceLock<Option<Arc<ThreadPool>>> = OnceLock::new();
 
 fn builder() -> ThreadPoolBuilder {
     ThreadPoolBuilder::new().thread_name(|i| format!("vramlab-cpu-{i}"))
 }
 
-/// Rayon's own global threads end the program where they cannot be made (a container may allow no more processes); without them all work is done
-/// by the calling thread, with the same results.
+/// Makes the shared threads; `None` if they cannot be made (a container may allow no more processes). The calling thread then does all work, with
+/// the same results. Rayon's own global threads would end the program instead.
 fn shared(builder: ThreadPoolBuilder) -> Option<Arc<ThreadPool>> {
     builder.build().ok().map(Arc::new)
 }
 
 impl Threads {
-    /// So many threads of its own, 0: one per core; `None`: those that all devices share, or where they cannot be made the calling thread alone.
+    /// Makes `count` own threads; 0 means one per core. `None` means the threads that all devices share, or the calling thread alone if they cannot
+    /// be made.
     pub(crate) fn new(count: Option<usize>) -> Result<Self> {
         let pool = match count {
             None => SHARED.get_or_init(|| shared(builder())).clone(),
@@ -100,17 +101,17 @@ impl Threads {
             let pages = MmapOptions::new().len(len).map_anon().map_err(|e| Error::backend("cpu", e))?.into();
             Ok(Buffer { pages, taken: AtomicBool::new(false), _not_shared: UnsafeCell::new(()) })
         };
-        // One more than threads: the caller works too.
+        // One buffer more than threads, because the caller works too.
         let buffers = (0..=count).map(|_| buffer(SCRATCH_BYTES)).collect::<Result<_>>()?;
         Ok(Self { pool, count, buffers, shared: buffer(SHARED_BYTES)? })
     }
 
-    /// How many threads there are.
+    /// Returns the number of threads.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Bytes of all scratch buffers, and of the room that is shared.
+    /// Returns the bytes of all scratch buffers, including the shared buffer.
     pub(crate) fn scratch_bytes(&self) -> u64 {
         (self.buffers.len() * SCRATCH_BYTES + SHARED_BYTES) as u64
     }
@@ -125,7 +126,7 @@ impl Threads {
         }
     }
 
-    /// The shared room: for the thread that launches, once in a launch.
+    /// Takes the shared buffer. The thread that launches does so, once in a launch.
     pub(crate) fn shared_room(&self) -> Scratch<'_> {
         while self.shared.taken.swap(true, Ordering::Acquire) {
             // Another launch of these threads is about to end.
@@ -134,8 +135,8 @@ impl Threads {
         Scratch { buffer: &self.shared }
     }
 
-    /// A free scratch buffer. There are as many as threads, and one more: each task may hold one, and so may the
-    /// thread that calls [`Threads::for_each`], across that call.
+    /// Takes a free scratch buffer. There is one more buffer than threads: each task may hold one, and so may the thread that calls
+    /// [`Threads::for_each`], across that call.
     pub(crate) fn scratch(&self) -> Scratch<'_> {
         let start = rayon::current_thread_index().map_or(self.count, |i| i) % self.buffers.len();
         loop {
@@ -145,7 +146,7 @@ impl Threads {
                     return Scratch { buffer };
                 }
             }
-            // Another task is about to give one back.
+            // Another task is about to return a buffer.
             std::thread::yield_now();
         }
     }

@@ -1,5 +1,5 @@
-//! Max and average pooling and their gradients. Both directions go by rows of their output, so that every element is written by one task.
-//! Sums of overlapping windows are taken in the compute type in a fixed order.
+//! Max and average pooling and their gradients. Both directions go by rows of their output, so that one task writes each element.
+//! Sums of overlapping windows are computed in the compute type, in a fixed order.
 
 use std::ops::Range;
 
@@ -11,12 +11,12 @@ use crate::element::{Float, Number, Real, float_type};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// Visits of window elements per task.
+/// Approximate number of visits of window elements per task.
 const TASK: usize = 16 << 10;
-/// Columns that are processed together.
+/// Number of columns that are processed together.
 const BLOCK: usize = 128;
 
-/// Sums of what belongs to another block: several, so that additions do not wait for each other.
+/// Number of sums that collect, unused, the gradients of other blocks. There are several, so that additions do not wait for each other.
 const ELSEWHERE: usize = 8;
 
 /// True if positions in a plane of `x` fit 32 bits.
@@ -29,7 +29,7 @@ pub(crate) fn pool2d(ctx: &Context<'_>, k: &Pool2d) -> Result<()> {
     float_type!(k.x.dtype, T => forward::<T>(ctx, k), else Ok(()))
 }
 
-/// Gradient of [`pool2d`]: each element of the input gathers it.
+/// Computes the gradient of [`pool2d`]. Each element of the input gathers its own.
 pub(crate) fn pool2d_grad(ctx: &Context<'_>, k: &Pool2dGrad) -> Result<()> {
     float_type!(k.grad.dtype, T => backward::<T>(ctx, k), else Ok(()))
 }
@@ -97,9 +97,9 @@ fn blocks(n: usize) -> impl Iterator<Item = Range<usize>> {
     (0..n).step_by(BLOCK).map(move |start| start..(start + BLOCK).min(n))
 }
 
-/// Copies every `stride`-th element of `line` side by side: what follows is then compiled to vectors.
+/// Copies every `stride`-th element of `line` side by side, so that the loops over the copies are compiled to vectors.
 #[inline(always)]
-// Plain loops, which the compiler makes shuffles of where it knows the stride.
+// Plain loops, which the compiler turns into shuffles if it knows the stride.
 #[allow(clippy::needless_range_loop)]
 fn gather<T: Float>(line: &[T], stride: usize, to: &mut [T::Compute]) {
     let Some(last) = to.len().checked_sub(1) else { return };

@@ -1,4 +1,4 @@
-//! Scripts under `VRAMLAB_REHEARSAL_FILES`: they read back what they write, and what was there before is unchanged.
+//! Tests of scripts under `VRAMLAB_REHEARSAL_FILES`: they read back what they write, and the original files stay unchanged.
 
 #![cfg(target_os = "linux")]
 
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::library;
 
-/// A project, a folder for the copies, and one that is not protected.
+/// Project of a script, with a folder for the copies, and one that is not protected.
 struct Project {
     root: PathBuf,
 }
@@ -53,13 +53,13 @@ impl Project {
         command.output().expect("it starts")
     }
 
-    /// Where the copy of a file of the project lies.
+    /// Returns the path of the copy of a file of the project.
     fn copy(&self, name: &str) -> PathBuf {
         let copies = self.root.join("copies/copies");
         copies.join(self.folder().strip_prefix("/").expect("an absolute path")).join(name)
     }
 
-    /// Everything below the project: kind and contents, mode, and when it was changed.
+    /// Returns everything below the project, by path: kind and contents, mode, and time of the last change.
     fn state(&self) -> BTreeMap<PathBuf, (String, u32, std::time::SystemTime)> {
         let mut found = BTreeMap::new();
         let mut folders = vec![self.folder()];
@@ -85,7 +85,7 @@ impl Project {
 
 impl Drop for Project {
     fn drop(&mut self) {
-        // What cannot be removed is in cargo's folder for such things.
+        // Anything that cannot be removed stays in cargo's folder for temporary files.
         let _left_over = fs::remove_dir_all(&self.root);
     }
 }

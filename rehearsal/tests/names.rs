@@ -1,4 +1,4 @@
-//! The names that the library exports: all that PyTorch's wheels import, in lists that can be read.
+//! Tests of the names that the library exports: all those that PyTorch's wheels import, in readable lists.
 
 #![cfg(target_os = "linux")]
 
@@ -53,7 +53,7 @@ fn every_name_that_pytorch_imports_is_there() {
     imported.extend(names_of(&root().join("tests/looked_up.txt")));
     let missing: Vec<_> = imported.iter().filter(|name| !exports.has(name) && !real.contains(*name)).collect();
     assert!(missing.is_empty(), "{missing:?}");
-    // What is left to the wheel's own libraries must not be in the way.
+    // Names that the wheel's own libraries provide must not be exported.
     let covered: Vec<_> = real.iter().filter(|name| exports.has(name)).collect();
     assert!(covered.is_empty(), "{covered:?}");
 }

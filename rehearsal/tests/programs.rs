@@ -1,4 +1,4 @@
-//! Programs in C, compiled here, against the library: what they rely on holds.
+//! Tests of the library with programs in C, which are compiled here: the library keeps what they rely on.
 
 #![cfg(target_os = "linux")]
 
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::library;
 
-/// The test program, in a folder of its own that goes with it.
+/// Test program in its own folder, which is removed when this is dropped.
 struct Program {
     folder: PathBuf,
 }
@@ -39,12 +39,12 @@ impl Program {
         self.folder.clone()
     }
 
-    /// The path of a file beside it.
+    /// Returns the path of a file beside the program.
     fn file(&self, name: &str) -> String {
         self.folder.join(name).to_str().expect("a path in UTF-8").to_string()
     }
 
-    /// A command that runs it on a card of 1 GiB, capability 8.6.
+    /// Returns a command that runs the program on a card of 1 GiB and capability 8.6.
     fn command(&self, words: &[&str], variables: &[(&str, &str)]) -> Command {
         let mut command = Command::new(self.folder.join("program"));
         let inherited = std::env::vars().map(|(name, _)| name).filter(|name| name.starts_with("VRAMLAB_REHEARSAL_"));
@@ -60,12 +60,12 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // What cannot be removed is in cargo's folder for such things.
+        // Anything that cannot be removed stays in cargo's folder for temporary files.
         let _left_over = std::fs::remove_dir_all(&self.folder);
     }
 }
 
-/// The tests' card: 1 GiB of capability 8.6.
+/// Runs the program, which must succeed, on a card of 1 GiB and capability 8.6.
 fn run(program: &Program, words: &[&str], variables: &[(&str, &str)]) -> String {
     let output = program.command(words, variables).output().expect("the program starts");
     let errors = String::from_utf8_lossy(&output.stderr);
@@ -155,7 +155,7 @@ fn what_is_not_answered_is_logged_once() {
     let lines = std::fs::read_to_string(log).expect("a log");
     let count = |name: &str| lines.lines().filter(|line| line.contains(&format!("\"name\":\"{name}\""))).count();
     assert_eq!(count("cusolverDnSgetrf_bufferSize"), 1, "{lines}");
-    // A product has no results but in device memory.
+    // A product writes its results only to device memory.
     assert_eq!(count("cublasSgemm_v2"), 0, "{lines}");
 }
 
@@ -179,7 +179,7 @@ fn processes_share_a_card() {
     assert!(!refused.status.success());
     let (mut second, left) = start("400");
     assert_eq!(left, "24");
-    // What a process had that was killed is free again.
+    // The memory of a killed process is free again.
     first.kill().expect("it runs");
     first.wait().expect("it ends");
     let (mut third, left) = start("600");
@@ -188,7 +188,7 @@ fn processes_share_a_card() {
         child.kill().expect("it runs");
         child.wait().expect("it ends");
     }
-    // Without the file, each process has the card for itself.
+    // Without the shared file, each process has the card for itself.
     assert_eq!(run(&program, &["holds", "600"], &[]).trim(), "424");
 }
 
@@ -197,7 +197,7 @@ fn ranks_of_one_machine_hear_from_each_other() {
     let program = Program::of("ranks.c");
     let file = program.file("shared");
     run(&program, &[], &[("VRAMLAB_REHEARSAL_SHARED", &file)]);
-    // Without a place to meet, each has what it sent.
+    // Without a place to meet, each rank receives what it sent itself.
     run(&program, &[], &[]);
 }
 
@@ -226,7 +226,7 @@ fn a_variable_that_makes_no_sense_ends_the_process() {
 
 #[test]
 fn the_driver_is_found_under_its_name() {
-    // As the launcher does it: a link in a folder of the run's own, which the loader searches first.
+    // The launcher does the same: it makes a link in the run's own folder, which the loader searches first.
     let program = Program::compile();
     let folder = program.folder();
     std::os::unix::fs::symlink(library(), folder.join("libcuda.so.1")).expect("a link");

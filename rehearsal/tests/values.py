@@ -195,7 +195,7 @@ def same(a, b):
     return a == b
 
 
-# Reads of what is not known, and what is told of each.
+# Reads of unknown values, and what is reported of each.
 def random_mask(x):
     return x[x > 0.5]
 

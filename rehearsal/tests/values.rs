@@ -1,5 +1,5 @@
-//! The layer that computes small tensors, under a PyTorch with CUDA, if `VRAMLAB_REHEARSAL_PYTHON` names a Python that has
-//! one (no GPU is needed). Without it this says that it was skipped; what the layer rests on is in `programs.rs`.
+//! Tests of the layer that computes small tensors. They need a PyTorch with CUDA, but no GPU: `VRAMLAB_REHEARSAL_PYTHON` names a Python
+//! that has one. Without this variable they say that they were skipped. `programs.rs` tests what the layer rests on.
 
 #![cfg(target_os = "linux")]
 

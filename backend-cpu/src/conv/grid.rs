@@ -1,5 +1,5 @@
-//! The convolution and its input gradient: for some of the outputs at a time, the weight is packed once into the room that all threads share; tasks are
-//! tiles of points, whose patches go from the staged source straight into panels.
+//! Convolution and input gradient, for some of the outputs at a time. Their weight is packed once, into the buffer that all threads share. Tasks are
+//! tiles of points; their patches go from the staged source straight into panels.
 
 use super::plan::Plan;
 use super::stage::{Cells, Run, Stage, Staging, cell_at, copy_runs, stage};
@@ -10,7 +10,7 @@ use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// Runs of a plan: `out` at the grid's points, with a bias for each output.
+/// Runs a plan: computes `out` at the grid's points, with a bias for each output.
 pub(super) fn run<W: Word, T: Packs<W> + Cells<W>>(
     ctx: &Context<'_>,
     plan: &Plan,
@@ -38,16 +38,16 @@ fn shared_words<W>() -> usize {
     crate::parallel::SHARED_BYTES / size_of::<W>()
 }
 
-/// How the work is cut: by sizes alone.
+/// Division of the work into tasks and blocks, which depends on sizes alone.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
-    /// Cells of the source that one output sums over, and places of the window in each.
+    /// Words that one output sums over: cells of the source, times places of the window.
     words: usize,
     /// Words of a block.
     depth: usize,
     /// Outputs whose weights are packed together.
     outputs: usize,
-    /// Whether they are packed once; otherwise by each task, block by block.
+    /// True if the weights are packed once, for all tasks; otherwise each task packs them, block by block.
     once: bool,
     /// Points of a task.
     points: usize,
@@ -61,7 +61,7 @@ impl Cut {
         let words = plan.channels.div_ceil(W::TERMS) * plan.places();
         let depth = if (1..=DEPTH).contains(&plan.places()) { DEPTH / plan.places() * plan.places() } else { DEPTH };
         let widest = room / 4 / DEPTH / WIDTH * WIDTH;
-        // Several tasks for each of a few threads.
+        // About 16 tasks: several for each of a few threads.
         let points = widest.min(points.div_ceil(16).next_multiple_of(WIDTH));
         let most = room / 4 / widest / ROWS * ROWS;
         let packed = shared_words::<W>() / (words.div_ceil(depth).max(1) * ROW) / ROWS * ROWS;
@@ -73,7 +73,7 @@ impl Cut {
     }
 }
 
-/// So many at a time that each time has about as many.
+/// Returns how many of `all` to take at a time, at most `most`, so that each time has about as many.
 fn even(all: usize, most: usize) -> usize {
     all.div_ceil(all.div_ceil(most)).next_multiple_of(ROWS).min(most)
 }
@@ -88,7 +88,7 @@ struct Pass<'a, T> {
 }
 
 impl<T: Float> Pass<'_, T> {
-    /// Some outputs of one group, at all points.
+    /// Computes some outputs of one group, at all points.
     fn some<W: Word>(
         &self,
         ctx: &Context<'_>,
@@ -117,7 +117,7 @@ impl<T: Float> Pass<'_, T> {
         });
     }
 
-    /// The same at the points of one task. `shared` holds the weights where they are packed once.
+    /// Computes some outputs of one group, at the points of one task. `shared` holds the weights if they are packed once.
     fn tile<W: Word>(
         &self,
         ctx: &Context<'_>,
@@ -164,7 +164,7 @@ impl<T: Float> Pass<'_, T> {
         }
     }
 
-    /// Words of block `i` of the weights of some outputs, as a left block.
+    /// Packs block `i` of the weights of some outputs, as a left block.
     fn pack_weights<W: Word>(&self, group: usize, outputs: std::ops::Range<usize>, i: usize, to: &mut [W])
     where
         T: Packs<W> + Cells<W>,
@@ -190,7 +190,7 @@ impl<T: Float> Pass<'_, T> {
                     *to = T::cell(x, x);
                 }
             } else if places <= DEPTH {
-                // A block is whole cells.
+                // Each block consists of whole cells.
                 let cells = words.start / places.max(1);
                 for (i, to) in to.chunks_mut(places.max(1)).enumerate() {
                     self.pack_cell(from, cells + i, per_channel, &within[..to.len()], to);
@@ -204,7 +204,7 @@ impl<T: Float> Pass<'_, T> {
         }
     }
 
-    /// Words of cell `cell` of one output's weights, at these positions in the window.
+    /// Packs cell `cell` of one output's weights, at the positions `within` the window.
     #[inline]
     fn pack_cell<W: Word>(&self, from: &[T], cell: usize, per_channel: usize, within: &[usize], to: &mut [W])
     where
@@ -225,7 +225,7 @@ impl<T: Float> Pass<'_, T> {
         }
     }
 
-    /// Words `words` of the patches of a task's points, as panels.
+    /// Packs words `words` of the patches of a task's points, as panels.
     fn pack_patches<W: Word>(
         &self,
         group: usize,
@@ -249,7 +249,7 @@ impl<T: Float> Pass<'_, T> {
         let mut offsets = [0; DEPTH];
         let channel = layout.channel();
         for (i, word) in words.clone().enumerate() {
-            // Places repeat from cell to cell.
+            // The places of a cell lie one channel after those of the cell before.
             offsets[i] = match i.checked_sub(places) {
                 Some(earlier) => offsets[earlier] + channel,
                 None => (word / places - cells.start) * channel + layout.offset(plan, word % places),
@@ -284,7 +284,7 @@ simd! {
     fn panel_of_runs<W: Word>(offsets: &[usize], runs: &[Run], staged: &[W], to: &mut [W]) = panel_of_runs_body;
 }
 
-/// A panel: for each word, the runs as they lie `offset` further on. The panel's own rows, and then a chunk, must be in `to`.
+/// Writes a panel: for each word, a copy of the runs, `offset` elements further on. `to` must have room for one row more than the panel.
 #[inline(always)]
 fn panel_of_runs_body<S: Isa, W: Word>(offsets: &[usize], runs: &[Run], staged: &[W], to: &mut [W]) {
     let (from, to_ptr) = (staged.as_ptr(), to.as_mut_ptr());
@@ -296,15 +296,15 @@ fn panel_of_runs_body<S: Isa, W: Word>(offsets: &[usize], runs: &[Run], staged: 
     }
 }
 
-/// Points of a panel that lie side by side in the output: first column, how many, and where in the first plane of the group.
+/// Points of a panel that lie side by side in the output.
 #[derive(Default)]
 struct Runs {
-    /// The panel that they are of; `None` at first.
+    /// First column of the panel; `None` at first.
     column: Option<usize>,
     runs: arrayvec::ArrayVec<[usize; 3], WIDTH>,
 }
 
-/// What becomes of sums: they are rounded and written to the target, with the bias.
+/// Last step for the sums of a task: adds the bias, rounds, and writes to the target.
 struct End<'a, T> {
     pass: &'a Pass<'a, T>,
     group: usize,
@@ -314,6 +314,8 @@ struct End<'a, T> {
 }
 
 impl<T: Float> End<'_, T> {
+    /// Writes the sums of a tile to the target.
+    ///
     /// # Safety
     /// These points of these outputs are the caller's alone.
     unsafe fn write(&mut self, tile: &Sums<T::Compute>, [row, column]: [usize; 2], [rows, columns]: [usize; 2]) {
@@ -338,7 +340,7 @@ impl<T: Float> End<'_, T> {
         let (mut point, end) = (self.tile.start + column, self.tile.start + column + columns);
         while point < end {
             let (image, at) = (point / plan.points(), point % plan.points());
-            // Where every point is computed, rows follow each other.
+            // If the grid covers every point of the target, its rows follow each other.
             let len = if dense { plan.points() - at } else { across - at % across }.min(end - point);
             let plane = (image * plan.groups + self.group) * plan.outputs * plan.target[0] * plan.target[1];
             let y = plan.first[0] + at / across * plan.every[0];
@@ -349,7 +351,7 @@ impl<T: Float> End<'_, T> {
     }
 }
 
-/// Where a tile goes: output by output, `pixels` apart, every so many elements.
+/// Destination of a tile: outputs lie `pixels` elements apart, and points of a run `every` elements.
 struct Written<'a, T> {
     to: *mut T,
     pixels: usize,
@@ -387,7 +389,7 @@ fn write_rows_body<S: Isa, T: Float>(w: &Written<'_, T>, tile: &Sums<T::Compute>
     }
 }
 
-// Over indices: of iterators some are not inlined here.
+// Loops over indices, because some iterators are not inlined here.
 #[inline(always)]
 fn write_row<T: Float>(to: &mut [T], sums: &[T::Compute], bias: T::Compute) {
     for j in 0..to.len() {

@@ -1,33 +1,33 @@
-//! A convolution and the gradient for its input as one thing: points of a grid, each a sum over channels and places of a window of what lies in planes of
-//! a source.
+//! Common form of a convolution and of the gradient for its input: each point of a grid is a sum over channels and places of a window, whose
+//! elements lie in planes of a source.
 //!
-//! The convolution's grid is its output. The input gradient of a stride `s` has a grid for each remainder of the input's rows and columns divided by
-//! `s`: of the window's places, only some reach such a row, and seen from its grid they move by whole steps over the gradient.
+//! The convolution's grid is its output. The input gradient at stride `s` has a grid for each pair of remainders of the input's rows and columns
+//! divided by `s`. Only some places of the window reach such a row. Seen from its grid, these places move by whole steps over the gradient.
 
 use super::sizes::Sizes;
 
 /// Places of a window along one axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taps {
-    /// The window's own number of the first of them, and from one to the next.
+    /// The window's own number of the first place, and the step to the next.
     first: usize,
     every: usize,
-    /// How many there are.
+    /// Number of places.
     pub(super) count: usize,
-    /// Grid point `g` sees element `g·step + start + t·slope` of the source through place `t`, if it exists.
+    /// Grid point `g` sees element `g·step + start + t·slope` of the source through place `t`, if that element exists.
     pub(super) step: usize,
     start: isize,
     slope: isize,
 }
 
 impl Taps {
-    /// Of the convolution.
+    /// Returns the places of the convolution.
     fn forward(count: usize, step: usize, padding: usize, dilation: usize) -> Self {
         Self { first: 0, every: 1, count, step, start: -(padding as isize), slope: dilation as isize }
     }
 
-    /// Of the input gradient at rows (or columns) `remainder`, `remainder + stride`, …: those places `k` for which
-    /// `remainder + padding − k·dilation` is a multiple of the stride; its quotient is where the gradient is read.
+    /// Returns the places of the input gradient at rows (or columns) `remainder`, `remainder + stride`, …: those places `k` for which
+    /// `remainder + padding − k·dilation` is a multiple of the stride. The quotient is the position at which the gradient is read.
     fn backward(window: usize, stride: usize, padding: usize, dilation: usize, remainder: usize) -> Self {
         let reach = (remainder + padding) as isize;
         let at = |k: usize| reach - (k * dilation) as isize;
@@ -47,39 +47,39 @@ impl Taps {
         }
     }
 
-    /// The window's own number of place `t`.
+    /// Returns the window's own number of place `t`.
     pub(super) fn place(&self, t: usize) -> usize {
         self.first + t * self.every
     }
 
-    /// What place `t` adds to a grid point's position in the source.
+    /// Returns the offset that place `t` adds to a grid point's position in the source.
     pub(super) fn offset(&self, t: usize) -> isize {
         self.start + t as isize * self.slope
     }
 
-    /// Places that lie side by side, `step` grid points apart.
+    /// Returns `count` places that see neighbouring elements, from offset `start` on. Grid points lie `step` elements apart.
     fn side_by_side(count: usize, step: usize, start: isize) -> Self {
         Self { first: 0, every: 1, count, step, start, slope: 1 }
     }
 
-    /// Whether three neighbouring elements of the source are seen from each grid point, which are neighbours too.
+    /// True if each grid point sees three neighbouring elements of the source, and neighbouring grid points lie one element apart.
     fn three_neighbours(&self) -> bool {
         self.count == 3 && self.step == 1 && self.every == 1 && self.slope.abs() == 1
     }
 
-    /// The window's own number of the place with the `i`-th offset, from the least on.
+    /// Returns the window's own number of the place with the `i`-th smallest offset.
     pub(super) fn in_order(&self, i: usize) -> usize {
         self.place(if self.slope < 0 { self.count - 1 - i } else { i })
     }
 
-    /// The least offset, and how far the largest is from it.
+    /// Returns the smallest offset, and the distance from it to the largest.
     pub(super) fn reach(&self) -> (isize, usize) {
         let last = self.offset(self.count.saturating_sub(1));
         (self.start.min(last), self.start.abs_diff(last))
     }
 }
 
-/// What is computed for each image and group.
+/// Computation for each image and group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plan {
     pub(super) images: usize,
@@ -92,16 +92,16 @@ pub(super) struct Plan {
     pub(super) source: [usize; 2],
     pub(super) grid: [usize; 2],
     pub(super) taps: [Taps; 2],
-    /// Size of the target's planes; the grid's first point in them, and the steps to the next.
+    /// Size of the target's planes; position of the grid's first point in them; steps to the next point.
     pub(super) target: [usize; 2],
     pub(super) first: [usize; 2],
     pub(super) every: [usize; 2],
-    /// Steps in the weight: from one output to the next, from one channel, row and group.
+    /// Steps in the weight, in elements: to the next output, channel, row and group.
     pub(super) weight: [usize; 4],
 }
 
 impl Plan {
-    /// The convolution itself.
+    /// Returns the plan of the convolution itself.
     pub(super) fn forward(s: &Sizes) -> Self {
         let g = &s.geometry;
         let taps = |axis: usize| Taps::forward(s.window[axis], g.stride[axis], g.padding[axis], g.dilation[axis]);
@@ -120,7 +120,7 @@ impl Plan {
         }
     }
 
-    /// The input gradient at rows and columns that leave these remainders.
+    /// Returns the plan of the input gradient at rows and columns with these remainders.
     pub(super) fn input_grad(s: &Sizes, remainder: [usize; 2]) -> Self {
         let g = &s.geometry;
         let taps = |a: usize| Taps::backward(s.window[a], g.stride[a], g.padding[a], g.dilation[a], remainder[a]);
@@ -140,30 +140,30 @@ impl Plan {
         }
     }
 
-    /// What blocks of 2 × 2 points see, a point of the new grid each: 4 × 4 neighbours. Only of windows of 3 × 3 neighbours.
+    /// Returns a plan whose grid points are blocks of 2 × 2 points, each of which sees 4 × 4 neighbours. `None` unless windows are 3 × 3 neighbours.
     pub(super) fn blocks(&self) -> Option<Self> {
         let fits = self.taps.iter().all(Taps::three_neighbours) && self.every == [1, 1] && self.grid == self.target;
         let grid = self.grid.map(|points| points.div_ceil(2));
         fits.then(|| Self { grid, taps: self.taps.map(|taps| Taps::side_by_side(4, 2, taps.reach().0)), ..*self })
     }
 
-    /// The points themselves of blocks of 2 × 2, with planes of the target as the source.
+    /// Returns a plan whose grid points are blocks of 2 × 2 points, each of which sees these points themselves. The target's planes are its source.
     pub(super) fn points_of_blocks(&self) -> Self {
         let grid = self.grid.map(|points| points.div_ceil(2));
         Self { channels: self.outputs, source: self.target, grid, taps: [Taps::side_by_side(2, 2, 0); 2], ..*self }
     }
 
-    /// Points of the grid.
+    /// Returns the number of points of the grid.
     pub(super) fn points(&self) -> usize {
         self.grid[0] * self.grid[1]
     }
 
-    /// Places of the window.
+    /// Returns the number of places of the window.
     pub(super) fn places(&self) -> usize {
         self.taps[0].count * self.taps[1].count
     }
 
-    /// Where place `t` lies in the window: its row and column there.
+    /// Returns the row and column of place `t` in the window.
     pub(super) fn place(&self, t: usize) -> [usize; 2] {
         let across = self.taps[1].count;
         [self.taps[0].place(t / across), self.taps[1].place(t % across)]
@@ -174,7 +174,7 @@ impl Plan {
 mod tests {
     use super::*;
 
-    /// Each pair of an input row and a window's row that meet in an output row is in exactly one grid.
+    /// Each pair of an input row and a window's row that meet in an output row must be in exactly one grid.
     #[test]
     fn grids_of_the_gradient_are_the_convolution_turned_round() {
         for (input, window, stride, padding, dilation) in [

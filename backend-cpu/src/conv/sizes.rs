@@ -18,7 +18,7 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Of an input `[n, c, h, w]`, a weight `[o, c/groups, kh, kw]` and an output `[n, o, oh, ow]`.
+    /// Reads the sizes of an input `[n, c, h, w]`, a weight `[o, c/groups, kh, kw]` and an output `[n, o, oh, ow]`.
     pub(super) fn new(geometry: Conv2dGeometry, x: &Operand, weight: &Operand, y: &Operand) -> Self {
         let (x, w, y) = (x.dims(), weight.dims(), y.dims());
         let groups = geometry.groups;
@@ -34,7 +34,7 @@ impl Sizes {
         }
     }
 
-    /// Rows of the matrix of patches: channels of a group times positions of the window.
+    /// Returns the number of rows of the matrix of patches: channels of a group times positions of the window.
     pub(super) fn patch(&self) -> usize {
         self.channels * self.window[0] * self.window[1]
     }

@@ -1,7 +1,8 @@
-//! The part of the source that a task needs, copied with its border of zeros, so that every place of the window sees a run of points as a run of memory.
+//! Staging: copies the part of the source that a task needs, with its border of zeros. Each place of the window then sees a run of points as a run of
+//! memory.
 //!
-//! Points are numbered through all images. A task's points come from one or several images, whose rows are *parts* here. For each part and channel
-//! there is a plane for each remainder of the step: in it, points that are neighbours lie side by side whatever the step is.
+//! Points are numbered through all images. A task's points come from one or several images; its rows of one image are a *part*. Each part has, for
+//! each channel, one plane for each remainder of the step. In such a plane neighbouring points lie side by side, whatever the step is.
 
 use arrayvec::ArrayVec;
 use half::{bf16, f16};
@@ -12,14 +13,15 @@ use crate::panels::{Pair, WIDTH};
 use crate::parallel::Plain;
 use crate::simd::{Isa, simd};
 
-/// Cells that a copy of a run moves at a time: what lies beyond the run is overwritten by the next.
+/// Number of cells that a copy of a run moves at a time. The next run overwrites the cells beyond the end of a run.
 pub(super) const CHUNK: usize = WIDTH;
 
-/// What lies at one position of the source: an element in the compute type, or as it is; or of two neighbouring channels.
+/// Elements that can be staged as cells of type `C`. A cell holds what lies at one position of the source: one element, in the compute type or as
+/// it is, or the elements of two neighbouring channels.
 pub(super) trait Cells<C: Plain + Default>: Element {
-    /// Channels in a cell.
+    /// Number of channels in a cell.
     const CHANNELS: usize = 1;
-    /// A cell; the second is not looked at where it holds one channel.
+    /// Makes a cell. Ignores `second` if cells hold one channel.
     fn cell(first: Self, second: Self) -> C;
 }
 
@@ -49,8 +51,8 @@ impl Cells<Pair> for bf16 {
     }
 }
 
-/// Points that lie side by side, `len` of them from number `column` on (of the task's, or of a panel's), and where the first lies in the staged plane of
-/// the first channel, as a window's place without offset sees it.
+/// Points that lie side by side: `len` of them, from number `column` on (of the task, or of a panel). `at` is the index of the first in the staged
+/// planes of the first channel, as a window's place without offset sees it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     pub(super) column: usize,
@@ -58,22 +60,22 @@ pub(super) struct Run {
     pub(super) at: usize,
 }
 
-/// How the source of points `start..end` is laid out.
+/// Layout of the staged source of points `start..end`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stage {
     start: usize,
     end: usize,
-    /// Rows and columns of a plane, and how many planes each channel has: one for each remainder of the step that occurs.
+    /// Rows and columns of a plane, and planes of each channel: one for each remainder of the step that occurs.
     rows: usize,
     pitch: usize,
     remainders: [usize; 2],
-    /// The least offsets of the window's places.
+    /// Smallest offsets of the window's places.
     least: [isize; 2],
     parts: usize,
 }
 
 impl Stage {
-    /// Of these points, of which there are some.
+    /// Makes the layout for these points, at least one.
     pub(super) fn new(plan: &Plan, start: usize, end: usize) -> Self {
         let points = plan.points();
         let (first, last) = (start / points, (end - 1) / points);
@@ -95,7 +97,7 @@ impl Stage {
         stage
     }
 
-    /// The grid's rows of one part, the last excluded.
+    /// Returns the first row of the grid in one part, and the row after its last.
     fn part(&self, plan: &Plan, part: usize) -> [usize; 2] {
         let (points, across) = (plan.points(), plan.grid[1]);
         let image = self.start / points + part;
@@ -104,22 +106,22 @@ impl Stage {
         [low / across, high.div_ceil(across)]
     }
 
-    /// Cells of all planes of a channel of one part.
+    /// Returns the number of cells of all planes of a channel of one part.
     pub(super) fn channel(&self) -> usize {
         self.remainders[0] * self.remainders[1] * self.rows * self.pitch
     }
 
-    /// Cells that `channels` channels need.
+    /// Returns the number of cells that `channels` channels need.
     pub(super) fn len(&self, channels: usize) -> usize {
         self.parts * channels * self.channel() + CHUNK
     }
 
-    /// How many channels fit so many cells.
+    /// Returns the number of channels that fit into so many cells.
     pub(super) fn channels_in(&self, cells: usize) -> usize {
         cells.saturating_sub(CHUNK) / (self.parts * self.channel()).max(1)
     }
 
-    /// Where the window's place `t` of the first channel lies from a run's beginning.
+    /// Returns the distance from a run's beginning to the cells that the window's place `t` sees, in the first channel.
     pub(super) fn offset(&self, plan: &Plan, t: usize) -> usize {
         let across = plan.taps[1].count;
         let from = |axis: usize, t: usize| {
@@ -130,7 +132,8 @@ impl Stage {
         (plane_y * self.remainders[1] + plane_x) * self.rows * self.pitch + y * self.pitch + x
     }
 
-    /// The runs of points `start..end`, which are among the task's, when `channels` channels are staged. At most as many as points.
+    /// Returns the runs of points `start..end`, which are among the task's, if `channels` channels are staged. There are at most as many runs as
+    /// points.
     pub(super) fn runs<const N: usize>(
         &self,
         plan: &Plan,
@@ -155,7 +158,7 @@ impl Stage {
     }
 }
 
-/// What is staged: `channels` of a group of the source, those from `first` on (counted in cells).
+/// Part of the source to stage: `channels` channels of a group, from `first` on (counted in cells).
 pub(super) struct Staging<'a, T> {
     pub(super) plan: &'a Plan,
     pub(super) stage: Stage,
@@ -170,7 +173,7 @@ simd! {
     pub(super) fn stage<C: Cell, T: Cells<C>>(staging: &Staging<'_, T>, to: &mut [C]) = stage_body;
 }
 
-/// What can be staged.
+/// Types of cells that can be staged.
 pub(super) trait Cell: Plain + Default {}
 impl<C: Plain + Default> Cell for C {}
 
@@ -204,13 +207,13 @@ fn stage_body<S: Isa, C: Cell, T: Cells<C>>(s: &Staging<'_, T>, to: &mut [C]) {
     }
 }
 
-/// Row `y` of one plane of the source.
+/// Returns row `y` of one plane of the source.
 #[inline(always)]
 fn line<'a, T>(plan: &Plan, source: &'a [T], plane: usize, y: usize) -> &'a [T] {
     &source[(plane * plan.source[0] + y) * plan.source[1]..][..plan.source[1]]
 }
 
-/// Cells of every `step`-th element from `start` on, 0 where there is none.
+/// Fills `to` with the cells of every `step`-th element from `start` on; 0 outside of the row.
 #[inline(always)]
 #[allow(clippy::needless_range_loop)]
 fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isize, step: usize, to: &mut [C]) {
@@ -218,7 +221,7 @@ fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isi
     let from = start.min(0).unsigned_abs().div_ceil(step).min(to.len());
     let room = (len - start).max(0) as usize;
     let end = room.div_ceil(step).clamp(from, to.len());
-    // Loops over indices, here and below: of iterators and fills some are calls, which take longer than a border is wide.
+    // Loops over indices, here and below: some iterators and fills become calls, which take longer than writing a narrow border.
     for i in 0..from {
         to[i] = C::default();
     }
@@ -246,7 +249,7 @@ fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isi
                 to[i] = T::cell(first[i], second[i]);
             }
         }
-        // Pairs, whose lengths the compiler knows to fit: with a check of each index these loops are not vectorised.
+        // Pairs, because the compiler then knows that the lengths fit. With a check of each index these loops are not vectorised.
         (None, 2) => {
             let pairs = first.as_chunks::<2>().0;
             let whole = &mut to[..pairs.len()];
@@ -272,7 +275,7 @@ fn stage_row<C: Cell, T: Cells<C>>(first: &[T], second: Option<&[T]>, start: isi
     }
 }
 
-/// Copies runs of staged cells to `to`, a chunk at a time: cells after the last run are overwritten with what is garbage, up to a chunk of them.
+/// Copies runs of staged cells to `to`, a chunk at a time. Up to a chunk of cells after the last run is overwritten with garbage.
 ///
 /// # Safety
 /// From `from` on, what the runs name is staged, and a chunk more; `to` has room for all of them and a chunk more.
@@ -289,7 +292,7 @@ pub(super) unsafe fn copy_runs<C: Copy>(runs: &[Run], from: *const C, to: *mut C
     }
 }
 
-/// The cell that the window's place `t` sees from `point` in one channel of a group, one by one: where a row is too long to be staged.
+/// Returns the one cell that the window's place `t` sees from `point` in one channel of a group. Used if the rows are too long to be staged.
 pub(super) fn cell_at<C: Cell, T: Cells<C>>(
     plan: &Plan,
     source: &[T],

@@ -3,7 +3,7 @@ use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWe
 
 use crate::testing::{Bench, noise};
 
-/// A convolution `[n, c, h, w]` with so many outputs and this window.
+/// Convolution of an input `[n, c, h, w]`.
 #[derive(Clone, Copy, Debug)]
 struct Case {
     x: [usize; 4],
@@ -100,8 +100,8 @@ fn all_three_agree_with_the_plain_sums() {
     }
 }
 
-/// Windows of 3 × 3 neighbours with channels enough: blocks of 2 × 2 that end beyond the plane, other borders, groups, outputs beyond one packing, planes
-/// of which many make a task, and sums of several parts.
+/// Windows of 3 × 3 neighbours with channels enough: blocks of 2 × 2 that end beyond the plane, other borders, groups, outputs beyond one packing,
+/// planes of which many make a task, and sums of several parts.
 #[test]
 fn minimal_filtering_agrees_with_the_plain_sums() {
     let cases = [

@@ -1,7 +1,8 @@
-//! The gradient for the weight: rows are places of the window in each channel, columns outputs, and the sum goes over the points of all images. What
-//! a place sees is copied from the staged source run by run, and the gradient is turned so that its outputs lie side by side.
+//! Weight gradient, as a product whose sum goes over the points of all images. Its rows are places of the window in each channel, its columns are
+//! outputs. The elements that a place sees are copied from the staged source run by run. The gradient is transposed so that its outputs lie side by
+//! side.
 //!
-//! Tasks are blocks of rows and of outputs; and where those are few, parts of the points, whose sums are added in order at the end.
+//! Tasks are blocks of rows and of outputs. If those are few, the points are cut into parts too, whose sums are added in order at the end.
 
 use std::ops::Range;
 
@@ -16,15 +17,15 @@ use crate::parallel::{SCRATCH_BYTES, SHARED_BYTES};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
-/// Parts of the points that have their own sums, at most; and tasks that there are to be, if there is work for them.
+/// Maximum number of parts of the points with their own sums; and the intended number of tasks, if there is enough work.
 const PARTS: usize = 16;
 const TASKS: usize = 16;
-/// Rows of a task, at most.
+/// Maximum number of rows of a task.
 const MOST_ROWS: usize = 12 * ROWS;
-/// Points of a block, at most: words of two.
+/// Maximum number of points of a block: those of words of two.
 const POINTS: usize = 2 * DEPTH;
 
-/// `out[o, c, y, x]`: the sum over images and points of `grad` times what the convolution's place `y, x` sees.
+/// Computes `out[o, c, y, x]`: the sum, over images and points, of `grad` times the element that the convolution's place `y, x` sees.
 pub(super) fn run<W: Word, T: Packs<W> + Cells<<T as Packs<W>>::Piece>>(
     ctx: &Context<'_>,
     plan: &Plan,
@@ -81,18 +82,18 @@ pub(super) fn run<W: Word, T: Packs<W> + Cells<<T as Packs<W>>::Piece>>(
     }
 }
 
-/// Rows: places of the window in all channels of a group.
+/// Returns the number of rows: places of the window in all channels of a group.
 fn plan_rows(plan: &Plan) -> usize {
     plan.channels * plan.places()
 }
 
-/// How the work is cut: by sizes alone.
+/// Division of the work into tasks and blocks, which depends on sizes alone.
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     /// Rows and outputs of a task.
     rows: usize,
     outputs: usize,
-    /// Points of a block, and how many blocks there are.
+    /// Points of a block, and number of blocks.
     points: usize,
     blocks: usize,
     parts: usize,
@@ -116,7 +117,7 @@ impl Cut {
     }
 }
 
-/// So many at a time that each time has about as many.
+/// Returns how many of `all` to take at a time, a multiple of `unit` and at most `most`, so that each time has about as many.
 fn even(all: usize, most: usize, unit: usize) -> usize {
     all.div_ceil(all.div_ceil(most)).next_multiple_of(unit).min(most)
 }
@@ -128,7 +129,7 @@ struct Pass<'a, T> {
     cut: Cut,
 }
 
-/// Some rows and outputs of a group.
+/// Task: some rows and outputs of a group.
 struct Task<'a, T> {
     pass: &'a Pass<'a, T>,
     group: usize,
@@ -137,7 +138,7 @@ struct Task<'a, T> {
 }
 
 impl<T: Float> Task<'_, T> {
-    /// Sums over the points of `blocks`; `take(output, row, sums)` gets those of one output, from a row on.
+    /// Sums over the points of `blocks`. Calls `take(output, row, sums)` with the sums of each output, from a row on.
     fn run<W: Word>(
         &self,
         ctx: &Context<'_>,
@@ -157,7 +158,7 @@ impl<T: Float> Task<'_, T> {
         let (lines, staged) = room.split_at_mut(WIDTH * ROW);
         // SAFETY: sums have the size of words, words consist of whole pieces, and any bits are a value of theirs.
         let (kept, staged) = unsafe { (kept.align_to_mut::<W::Sum>().1, staged.align_to_mut::<T::Piece>().1) };
-        // One block at least: of no points at all, the sums are 0.
+        // At least one block, because the sums over no points at all are 0 and must be written.
         for i in blocks.start..blocks.end.max(blocks.start + 1) {
             let span = if blocks.is_empty() { 0..0 } else { i * cut.points..((i + 1) * cut.points).min(points) };
             let depth = span.len().div_ceil(W::TERMS);
@@ -176,7 +177,7 @@ impl<T: Float> Task<'_, T> {
                 });
             }
         }
-        // In the weight the rows of an output lie side by side: a few outputs at a time are turned.
+        // In the weight, the rows of an output lie side by side. So the sums are transposed, a few outputs at a time.
         for output in (0..outputs).step_by(WIDTH) {
             let few = WIDTH.min(outputs - output);
             let mut turned = [[W::Sum::default(); MOST_ROWS]; WIDTH];
@@ -192,7 +193,7 @@ impl<T: Float> Task<'_, T> {
         }
     }
 
-    /// What the rows see from points `span`, as a left block.
+    /// Packs the elements that the rows see from points `span`, as a left block.
     fn pack_rows<W: Word>(&self, span: Range<usize>, depth: usize, staged: &mut [T::Piece], left: &mut [W])
     where
         T: Packs<W> + Cells<<T as Packs<W>>::Piece>,
@@ -236,7 +237,7 @@ impl<T: Float> Task<'_, T> {
         }
     }
 
-    /// The gradient at points `span`, as a right block.
+    /// Packs the gradient at points `span`, as a right block.
     fn pack_grad<W: Word>(&self, span: Range<usize>, depth: usize, lines: &mut [W], right: &mut [W])
     where
         T: Packs<W>,
@@ -287,8 +288,8 @@ fn rows_of_runs_body<S: Isa, C: crate::parallel::Plain>(
 ) {
     assert!(left.len() >= offsets.len() * row + CHUNK);
     for (i, &offset) in offsets.iter().enumerate() {
-        // SAFETY: the layout that gave offsets and runs has room for all of them and a chunk (`Stage::len`); a row's runs are at most `POINTS` points, and
-        // a chunk more ends before the next row's first chunk does (asserted for the last).
+        // SAFETY: the layout that gave offsets and runs has room for all of them and a chunk (`Stage::len`); a row's runs are at most `POINTS`
+        // points, and a chunk more ends before the next row's first chunk does (asserted for the last).
         unsafe { copy_runs(runs, staged.as_ptr().add(offset), left.as_mut_ptr().add(i * row)) };
     }
 }

@@ -1,4 +1,4 @@
-//! Products of 16-bit floats: parts of both operands are packed into words in the thread's scratch ([`crate::panels`]), the tile of the output is
+//! Products of 16-bit floats. Parts of both operands are packed into words in the thread's scratch ([`crate::panels`]). The tile of the output is
 //! summed in f32, and rounded once.
 
 use super::job::Job;
@@ -11,10 +11,10 @@ use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
 use crate::view::Context;
 
-/// Rows and columns of the largest tile of the output: with its blocks it stays in a core's second cache.
+/// Rows and columns of the largest tile of the output. With its blocks, such a tile stays in a core's second-level cache.
 const TILE: [usize; 2] = [40 * ROWS, 8 * WIDTH];
 
-/// Multiply-adds that are worth a task of their own, though both operands are packed for them.
+/// Number of multiply-adds that is worth its own task, although that task packs both operands.
 const WORTH: usize = 1 << 20;
 
 impl<T> From<Mat<T>> for Part<T> {
@@ -23,7 +23,7 @@ impl<T> From<Mat<T>> for Part<T> {
     }
 }
 
-/// As even as they can be, and enough for a few threads.
+/// Returns the sizes of tiles: as even as possible, and small enough to give a few threads work.
 fn tile_sizes(batch: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     let mut tile = [even(m, TILE[0], ROWS), even(n, TILE[1], WIDTH)];
     while batch * m.div_ceil(tile[0]) * n.div_ceil(tile[1]) < 8 && tile[0] * tile[1] * k > WORTH {
@@ -37,7 +37,7 @@ fn tile_sizes(batch: usize, [m, n, k]: [usize; 3]) -> [usize; 2] {
     tile
 }
 
-/// All of a product, in words of `W`.
+/// Computes a whole product, in words of `W`.
 pub(super) fn run<W: Word<Sum = f32>, T: Packs<W>>(ctx: &Context<'_>, job: &Job<T, f32>) {
     let k = job.sizes[2];
     let terms = DEPTH * W::TERMS;
@@ -81,7 +81,7 @@ pub(super) fn run<W: Word<Sum = f32>, T: Packs<W>>(ctx: &Context<'_>, job: &Job<
     });
 }
 
-/// What becomes of a tile's sums: the output's tile is the holder's alone, with rows that lie side by side, and the bias has a value for each column.
+/// Last step for the sums of a tile. The holder alone uses the output's tile, whose rows are contiguous. The bias has a value for each column.
 struct End<T> {
     sizes: [usize; 2],
     alpha: f32,
@@ -98,13 +98,13 @@ simd! {
 trait Halves: Float<Compute = f32> {}
 impl<T: Float<Compute = f32>> Halves for T {}
 
-/// Rows of the tile, and columns of all of them.
+/// Returns the numbers of rows and columns of the tile at `row` and `column`.
 #[inline(always)]
 fn spans([m, n]: [usize; 2], [row, column]: [usize; 2]) -> [usize; 2] {
     [ROWS.min(m - row), WIDTH.min(n - column)]
 }
 
-/// `out = alpha·sums + (beta·out + bias)`, without reading what `beta` = 0 leaves out.
+/// Computes `out = alpha·sums + (beta·out + bias)`. Does not read `out` if `beta` is 0.
 #[inline(always)]
 fn finish_body<S: Isa, T: Float<Compute = f32>>(end: &End<T>, tile: &Sums<f32>, at: [usize; 2]) {
     let [rows, columns] = spans(end.sizes, at);

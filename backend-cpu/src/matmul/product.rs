@@ -9,7 +9,7 @@ pub(crate) struct Mat<T> {
     pub(crate) col: usize,
 }
 
-/// As [`Mat`], for writing.
+/// Matrix in memory as [`Mat`], for writing.
 pub(crate) struct MatMut<T> {
     ptr: *mut T,
     pub(crate) row: usize,

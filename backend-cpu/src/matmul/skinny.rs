@@ -21,12 +21,12 @@ pub(crate) fn has_dots() -> bool {
 
 /// Real types with inner-product kernels.
 pub(crate) trait Dots: Real {
-    /// `out[i][j] = Σ_p a[i][p]·b[j][p]` for 4 × 2 rows of length `k`, `lda` and `ldb` elements apart.
+    /// Returns `out[i][j] = Σ_p a[i][p]·b[j][p]` for 4 × 2 rows of length `k`, `lda` and `ldb` elements apart.
     ///
     /// # Safety
     /// In bounds, and [`has_dots`].
     unsafe fn dots_4x2(a: *const Self, lda: usize, b: *const Self, ldb: usize, k: usize) -> [[Self; 2]; 4];
-    /// As `dots_4x2`, for one row of each.
+    /// Returns the inner product of two rows of length `k`.
     ///
     /// # Safety
     /// In bounds, and [`has_dots`].
@@ -104,7 +104,7 @@ macro_rules! dots {
 dots!(f32, 8, _mm256_setzero_ps, _mm256_loadu_ps, _mm256_fmadd_ps, _mm256_storeu_ps);
 dots!(f64, 4, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_fmadd_pd, _mm256_storeu_pd);
 
-/// `out (+)= alpha·(a @ bᵀ)` with `a` `[m, k]` and `b` `[n, k]`, both with contiguous rows.
+/// Computes `out (+)= alpha·(a @ bᵀ)` with `a` `[m, k]` and `b` `[n, k]`, both with contiguous rows.
 ///
 /// # Safety
 /// As for [`product`](super::product::product), and [`has_dots`].
@@ -148,8 +148,8 @@ struct Combine<T> {
     add: bool,
 }
 
-/// `out (+)= alpha·(a @ b)` if the rows of `b` and of `out` are contiguous: each row of `out` is a sum of scaled rows of `b`, which are
-/// taken four at a time. For few rows in `out`, or few in `b`.
+/// Computes `out (+)= alpha·(a @ b)` for few rows in `out`, or few in `b`. The rows of `b` and of `out` must be contiguous. Each row of `out` is a
+/// sum of scaled rows of `b`, which are taken four at a time.
 ///
 /// # Safety
 /// As for [`product`](super::product::product).

@@ -7,7 +7,7 @@ use crate::view::Context;
 /// Number of multiply-adds below which a product is not worth a second thread.
 pub(super) const INLINE_MACS: usize = 64 << 10;
 
-/// Returns the piece that cuts `len` into as many parts as `piece` does, but more evenly. It is a multiple of `unit`, unless it is the
+/// Returns the size of pieces that cuts `len` into as many parts as `piece` does, but more evenly. It is a multiple of `unit`, unless it is the
 /// whole.
 pub(super) fn even(len: usize, piece: usize, unit: usize) -> usize {
     len.div_ceil(len.div_ceil(piece.max(1)).max(1)).next_multiple_of(unit).min(len.max(1))

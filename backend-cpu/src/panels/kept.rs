@@ -1,23 +1,23 @@
-//! Sums that wait for further terms: those of all tiles of a task, row by row.
+//! Partial sums of all tiles of a task, row by row, until their further terms are added.
 
 use super::{Sums, WIDTH};
 use crate::element::Real;
 use crate::simd::{Isa, simd};
 
-/// Sums of a whole task, with so many columns in a row.
+/// Partial sums of a whole task, in rows of `columns`.
 pub(crate) struct Kept<'a, R> {
     sums: &'a mut [R],
     columns: usize,
 }
 
 impl<'a, R: Real> Kept<'a, R> {
-    /// In `sums`, whose contents do not matter.
+    /// Makes partial sums in the buffer `sums`, whose contents do not matter.
     pub(crate) fn new(sums: &'a mut [R], columns: usize) -> Self {
         Self { sums, columns }
     }
 
-    /// Adds to a tile of `rows` × `columns` at row and column `at` what was kept of it, unless it is the `first`, and keeps it, unless it is the `last`:
-    /// whether it is.
+    /// Joins a tile of `rows` × `columns` at row and column `at` with its partial sums. Adds the kept sums to the tile, unless it is the `first`.
+    /// Keeps the tile's sums, unless it is the `last`. Returns `last`: true if the sums are complete.
     pub(crate) fn join(
         &mut self,
         tile: &mut Sums<R>,
@@ -54,7 +54,7 @@ fn add_body<S: Isa, R: Real>(tile: &mut Sums<R>, sums: &[R], apart: usize, [rows
     }
 }
 
-// Over indices: of iterators some are not inlined here.
+// Loops over indices, because some iterators are not inlined here.
 #[inline(always)]
 fn add_row<R: Real>(to: &mut [R], from: &[R]) {
     for j in 0..to.len() {

@@ -1,7 +1,7 @@
-//! The loop over the terms: a tile of sums in registers.
+//! Loop over the terms, which keeps a tile of sums in registers.
 //!
-//! With AVX-512 a tile is 12 × 32: 24 of the 32 registers hold sums, two the panel's words of one term, and each row's word comes by a broadcast from
-//! memory that is part of the multiplication. With AVX2 it is 12 × 8, and four of these make the tile.
+//! With AVX-512, registers hold a tile of 12 × 32: 24 of the 32 registers hold sums, and two hold the panel's words of one term. Each row's word
+//! comes by a broadcast from memory that is part of the multiplication. With AVX2, registers hold 12 × 8 sums, and four of these make the tile.
 
 use super::lanes::{Lanes, Numbers, PlainPair};
 use super::{Job, Left, Pair, ROW, ROWS, Sums, WIDTH, Word};
@@ -9,7 +9,7 @@ use crate::element::Real;
 use crate::simd::{Level, level};
 use crate::vector::Plain4;
 
-/// Whether products of bf16 by pairs have an instruction: elsewhere bf16 is widened to f32 when it is packed.
+/// True if this processor has an instruction for products of bf16 pairs. Without one, bf16 is widened to f32 when it is packed.
 pub(crate) fn has_bf16_products() -> bool {
     #[cfg(target_arch = "x86_64")]
     return level() == Level::Avx512 && is_x86_feature_detected!("avx512bf16");
@@ -17,7 +17,7 @@ pub(crate) fn has_bf16_products() -> bool {
     false
 }
 
-/// Where the operands of one tile lie, and the steps between their words.
+/// Addresses of the operands of one tile, and the steps between their words.
 #[derive(Clone, Copy)]
 struct Steps<W> {
     left: *const W,
@@ -28,12 +28,12 @@ struct Steps<W> {
     depth: usize,
 }
 
-/// `to[i·to_row + j] = Σ_p left[i][p]·right[p][j]` for `R` rows and `V` vectors of columns; added to what is there if `add`.
+/// Computes `to[i·to_row + j] = Σ_p left[i][p]·right[p][j]` for `R` rows and `V` vectors of columns. If `add`, adds the sums to those in `to`.
 ///
 /// # Safety
 /// The words and the sums exist.
 #[inline(always)]
-// Plain loops: of iterators with closures some are not inlined, and then compiled without the instructions.
+// Plain loops, because some iterators with closures are not inlined, and are then compiled without the vector instructions.
 #[allow(clippy::needless_range_loop)]
 unsafe fn sums<L: Lanes, const R: usize, const V: usize>(
     at: Steps<L::Word>,
@@ -76,7 +76,7 @@ unsafe fn sums<L: Lanes, const R: usize, const V: usize>(
     }
 }
 
-/// All columns of a tile, for the rows that there are.
+/// Computes all columns of a tile, for the rows of `job`.
 #[inline(always)]
 unsafe fn tile<L: Lanes, const V: usize>(job: &Job<L::Word>, to: &mut Sums<L::Sum>) {
     // SAFETY: passed on to the caller.
@@ -126,7 +126,7 @@ unsafe fn rows<L: Lanes, const V: usize>(rows: usize, at: Steps<L::Word>, to: *m
     }
 }
 
-/// A product where its operands lie, without blocks: `to (+)= left @ right`.
+/// Product of operands where they lie, without blocks: `to (+)= left @ right`.
 pub(crate) struct Strided<R> {
     /// Rows (a multiple of 4), columns (a multiple of 16) and terms.
     pub(crate) sizes: [usize; 3],
@@ -142,7 +142,7 @@ pub(crate) struct Strided<R> {
     pub(crate) add: bool,
 }
 
-/// In tiles of 8 rows and `V` vectors of columns.
+/// Computes a product in tiles of 8 rows and `V` vectors of columns. Smaller tiles cover the rest.
 #[inline(always)]
 unsafe fn strided<L: Lanes<Sum = <L as Lanes>::Word>, const V: usize>(s: &Strided<L::Word>) {
     let [m, n, depth] = s.sizes;
@@ -253,7 +253,7 @@ word!(
     avx2_strided_f64
 );
 
-/// A product of numbers of either real type.
+/// Computes a product of f32 or of f64.
 ///
 /// # Safety
 /// The operands exist as described, and the result is the caller's alone.
@@ -270,7 +270,7 @@ pub(crate) unsafe fn strided_product<R: Real>(job: &Strided<R>) {
 }
 
 impl<R> Strided<R> {
-    /// The same addresses, of numbers of another name.
+    /// Returns the same addresses with another type of numbers, `Q`.
     fn of_type<Q>(&self) -> Strided<Q> {
         let Self { sizes, left, row, step, right, width, to, to_row, add } = *self;
         Strided { sizes, left: left.cast(), row, step, right: right.cast(), width, to: to.cast(), to_row, add }
@@ -284,7 +284,7 @@ trait StridedProduct: Sized {
     unsafe fn strided(job: &Strided<Self>);
 }
 
-/// A tile by the instructions of one level.
+/// Words whose tiles can be computed with the instructions of a given level.
 pub(super) trait TileAt: Word {
     /// # Safety
     /// The processor has the level, and what `job` names exists.
@@ -314,7 +314,7 @@ unsafe fn pairs(job: &Job<Pair>, to: &mut Sums<f32>) {
     unsafe { tile::<super::lanes::Wide<std::arch::x86_64::__m512i>, 2>(job, to) }
 }
 
-/// The same, one by one: what the instruction is compared with.
+/// Computes a tile of pairs without the bf16 instruction. Tests compare the instruction with it.
 ///
 /// # Safety
 /// What `job` names exists.

@@ -1,34 +1,34 @@
-//! Vectors of words, as the kernel's loop sees them.
+//! Vectors of words for the kernel's loop.
 
 use super::Pair;
 use crate::element::Real;
 use crate::vector::{Plain4, Vector};
 
-/// So many words side by side, and as many sums.
+/// Vector of [`Lanes::N`] words, which is multiplied into a vector of as many sums.
 pub(super) trait Lanes: Copy {
-    /// What it consists of.
+    /// Type of a word.
     type Word: Copy;
-    /// What is summed.
+    /// Type of a sum.
     type Sum: Real;
-    /// A vector of sums.
+    /// Vector of sums.
     type Sums: Copy;
-    /// How many.
+    /// Number of words in a vector.
     const N: usize;
-    /// Sums of 0.
+    /// Returns sums that are all 0.
     fn zero() -> Self::Sums;
-    /// The sums at `from`.
+    /// Loads the sums at `from`.
     ///
     /// # Safety
     /// [`Lanes::N`] of them lie there.
     unsafe fn load_sums(from: *const Self::Sum) -> Self::Sums;
-    /// The words at `from`.
+    /// Loads the words at `from`.
     ///
     /// # Safety
     /// [`Lanes::N`] of them lie there.
     unsafe fn load(from: *const Self::Word) -> Self;
-    /// One word everywhere.
+    /// Returns a vector with one word everywhere.
     fn splat(word: Self::Word) -> Self;
-    /// `sums + self·other`
+    /// Returns `sums + self·other`.
     fn multiply_add(self, other: Self, sums: Self::Sums) -> Self::Sums;
     /// Writes sums to `to`.
     ///
@@ -37,7 +37,7 @@ pub(super) trait Lanes: Copy {
     unsafe fn store(sums: Self::Sums, to: *mut Self::Sum);
 }
 
-/// Numbers whose vectors other kernels use too.
+/// Vector of numbers, as other kernels use it too.
 #[derive(Clone, Copy)]
 pub(super) struct Numbers<V>(V);
 
@@ -92,14 +92,14 @@ numbers!(
     std::arch::x86_64::__m256d
 );
 
-/// AVX-512's vectors: named only by functions that are compiled for AVX-512.
+/// Vectors of AVX-512. Only functions that are compiled for AVX-512 name them.
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
     use std::arch::x86_64::*;
 
     use super::{Lanes, Pair};
 
-    /// 16 of f32, 8 of f64, or 16 pairs of bf16.
+    /// Vector of 16 f32, 8 f64, or 16 pairs of bf16.
     #[derive(Clone, Copy)]
     pub(in crate::panels) struct Wide<V>(V);
 
@@ -204,7 +204,7 @@ mod avx512 {
 #[cfg(target_arch = "x86_64")]
 pub(super) use avx512::Wide;
 
-/// Pairs without an instruction for them: what that instruction computes, but that subnormal numbers count here.
+/// Pairs of bf16 without the processor's instruction for them. The results are that instruction's, except that subnormal numbers count here.
 #[derive(Clone, Copy)]
 pub(super) struct PlainPair(Pair);
 

@@ -1,19 +1,20 @@
 //! Products of packed operands, for convolutions and for products of 16-bit floats.
 //!
-//! Both operands of a product are copied into *words* first, [`DEPTH`] of them along the sum at a time. A word is one f32 or f64, or two bf16 that
-//! belong to neighbouring terms of the sum, which is what the processor's bf16 instruction takes.
+//! Both operands of a product are first copied into *words*, [`DEPTH`] of them along the sum at a time. A word is one f32, one f64, or a pair of
+//! bf16 for two neighbouring terms of the sum, as the processor's bf16 instruction takes it.
 //!
-//! - A *left block* has [`ROW`] words from one row to the next, so that the addresses of its rows are known when the kernel is compiled.
-//! - A *right block* consists of panels of [`WIDTH`] columns: for each term, the words of these columns side by side.
+//! - A *left block* has [`ROW`] words from one row to the next, so that the distances between its rows are known when the kernel is compiled.
+//! - A *right block* consists of panels of [`WIDTH`] columns. For each term, the words of these columns lie side by side.
 //!
-//! [`multiply`] goes over two blocks and gives tiles of at most [`ROWS`] × [`WIDTH`] sums, in registers until they are done, to its caller.
+//! [`multiply`] goes over two blocks and passes tiles of at most [`ROWS`] × [`WIDTH`] sums to its caller. The sums stay in registers until they are
+//! done.
 //!
-//! | file | what it holds |
+//! | file | contents |
 //! |---|---|
 //! | `lanes.rs` | vectors of words, per instruction set |
-//! | `kernel.rs` | the loop over the terms, and which instruction set it is compiled for |
+//! | `kernel.rs` | the loop over the terms, and the instruction sets that it is compiled for |
 //! | `pack.rs` | copies into blocks |
-//! | `kept.rs` | sums whose terms are not all there yet |
+//! | `kept.rs` | partial sums, whose further terms come later |
 
 mod kept;
 mod kernel;
@@ -28,40 +29,40 @@ use crate::parallel::Plain;
 pub(crate) use kept::Kept;
 pub(crate) use kernel::{Strided, has_bf16_products, strided_product};
 
-/// Words along the sum that a block has at most.
+/// Maximum number of a block's words along the sum.
 pub(crate) const DEPTH: usize = 256;
-/// Words from one row of a left block to the next: not a power of two, so that rows do not compete for one set of the cache.
+/// Number of words from one row of a left block to the next. It is not a power of two, so that rows do not compete for one set of the cache.
 pub(crate) const ROW: usize = DEPTH + 16;
 /// Rows of a tile.
 pub(crate) const ROWS: usize = 12;
 /// Columns of a panel, and of a tile.
 pub(crate) const WIDTH: usize = 32;
 
-/// Words from one panel of a right block to the next, for panels that are written side by side, term by term: not a multiple of a page, so that they do not
-/// compete for one set of the cache.
+/// Number of words from one panel of a right block to the next, for panels that are written side by side, term by term. It is not a multiple of a
+/// page, so that panels do not compete for one set of the cache.
 pub(crate) fn panel_len(depth: usize) -> usize {
     depth * WIDTH + APART
 }
 
-/// The same for the panels of a turned left block.
+/// Number of words from one panel of a turned left block to the next.
 pub(crate) const TURNED_LEN: usize = ROWS * DEPTH + APART;
 
 const APART: usize = 16;
 
-/// What blocks consist of.
+/// Words, of which blocks consist.
 pub(crate) trait Word: Plain + Default {
-    /// What products are summed in.
+    /// Type in which products are summed.
     type Sum: Real;
-    /// Terms of the sum in a word.
+    /// Number of terms of the sum in a word.
     const TERMS: usize;
-    /// Sums of one tile, by the best instructions of this processor.
+    /// Computes the sums of one tile, with the best instructions of this processor.
     ///
     /// # Safety
     /// What [`Job`] names exists.
     unsafe fn tile(job: &Job<Self>, sums: &mut Sums<Self::Sum>);
 }
 
-/// Two neighbouring terms in bf16, the first in the low half.
+/// Pair of neighbouring terms in bf16, the first in the low half.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Pair(pub(crate) u32);
@@ -74,28 +75,28 @@ unsafe impl Plain for Pair {}
 pub(crate) struct Sums<R>(pub(crate) [[R; WIDTH]; ROWS]);
 
 impl<R: Real> Sums<R> {
-    /// All 0.
+    /// Returns sums that are all 0.
     pub(crate) fn new() -> Self {
         Self([[R::default(); WIDTH]; ROWS])
     }
 }
 
-/// The left operand of a tile: row `i`, term `p` lies at `i·row + p·step`.
+/// Left operand of a tile: term `p` of row `i` lies at `i·row + p·step`.
 #[derive(Clone, Copy)]
 pub(crate) enum Left<W> {
     /// Rows of a left block.
     Rows(*const W),
-    /// Rows side by side, so many words from one term to the next.
+    /// Rows side by side, and the number of words from one term to the next.
     Turned(*const W, usize),
 }
 
-/// One tile.
+/// Operands and sizes of one tile.
 pub(crate) struct Job<W> {
     pub(crate) left: Left<W>,
     /// The panel.
     pub(crate) right: *const W,
     pub(crate) depth: usize,
-    /// At most [`ROWS`]; rounded up to one of the kernel's heights, whose rows must exist.
+    /// At most [`ROWS`]. The kernel rounds it up to one of its heights; the rows up to that height must exist.
     pub(crate) rows: usize,
     /// At most [`WIDTH`].
     pub(crate) columns: usize,
@@ -104,20 +105,20 @@ pub(crate) struct Job<W> {
 /// A left and a right block in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks<W> {
-    /// Rows of a left block; or `None` in `turned`.
+    /// Address of the left block.
     pub(crate) left: *const W,
-    /// The left block lies in panels of [`ROWS`] rows side by side.
+    /// True if the left block lies in panels of [`ROWS`] rows side by side.
     pub(crate) turned: bool,
     pub(crate) right: *const W,
-    /// Words between panels of the right block.
+    /// Number of words from one panel of the right block to the next.
     pub(crate) panel: usize,
     pub(crate) depth: usize,
     pub(crate) rows: usize,
     pub(crate) columns: usize,
 }
 
-/// Calls `tile(first row, first column, sums)` for every tile of the product of two blocks. Panel by panel, so that a panel stays in the first cache
-/// while all rows pass.
+/// Calls `tile(first row, first column, sums)` for every tile of the product of two blocks. Goes panel by panel, so that a panel stays in the
+/// first-level cache while all rows pass.
 ///
 /// # Safety
 /// The blocks exist as described, with rows up to a multiple of [`ROWS`].

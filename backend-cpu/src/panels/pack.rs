@@ -1,4 +1,4 @@
-//! Copies into blocks: see the module above for how these lie in memory.
+//! Copies operands into blocks. The module above describes their layout.
 
 use half::{bf16, f16};
 
@@ -8,11 +8,11 @@ use crate::simd::{Isa, simd};
 
 /// Elements that can be packed into words of `W`.
 pub(crate) trait Packs<W: Word>: Float<Compute = W::Sum> {
-    /// What a word is put together of: one of these for each of its terms.
+    /// Part of a word: one for each of its terms.
     type Piece: crate::parallel::Plain + Default;
-    /// An element as a part of a word.
+    /// Converts an element to a part of a word.
     fn piece(self) -> Self::Piece;
-    /// A word of its terms; the second is not looked at where a word has one.
+    /// Makes a word of its terms. Ignores `second` if a word has one term.
     fn word(first: Self::Piece, second: Self::Piece) -> W;
 }
 
@@ -41,7 +41,7 @@ packs! {
 }
 
 simd! {
-    /// `to[i] = from[i]` as pieces.
+    /// Writes the elements of `from` as pieces to `to`.
     pub(crate) fn pieces<W: Word, T: Packs<W>>(from: &[T], to: &mut [T::Piece]) = pieces_body;
     fn spread<W: Word, T: Packs<W>>(rows: [&[T]; 2], to: &mut [W], width: usize, apart: usize) = spread_body;
 }
@@ -55,7 +55,7 @@ fn pieces_body<S: Isa, W: Word, T: Packs<W>>(from: &[T], to: &mut [T::Piece]) {
     }
 }
 
-/// Words of two rows (of one, where the second is empty), in chunks of `width` that begin `apart` words from each other.
+/// Writes the words of two rows (of one, if the second is empty), in chunks of `width` words that begin `apart` words from each other.
 #[inline(always)]
 fn spread_body<S: Isa, W: Word, T: Packs<W>>(rows: [&[T]; 2], to: &mut [W], width: usize, apart: usize) {
     match width {
@@ -64,7 +64,7 @@ fn spread_body<S: Isa, W: Word, T: Packs<W>>(rows: [&[T]; 2], to: &mut [W], widt
     }
 }
 
-/// Chunks of a length that the compiler knows, and what is left.
+/// Writes chunks of a length that the compiler knows, and then the rest.
 #[inline(always)]
 fn chunks<W: Word, T: Packs<W>, const N: usize>([first, second]: [&[T]; 2], to: &mut [W], apart: usize) {
     let none = T::Piece::default();
@@ -94,7 +94,7 @@ fn chunks<W: Word, T: Packs<W>, const N: usize>([first, second]: [&[T]; 2], to: 
     }
 }
 
-/// A part of a matrix: address of its first element, steps to the next row and column.
+/// Part of a matrix: address of its first element, and steps to the next row and column.
 #[derive(Clone, Copy)]
 pub(crate) struct Part<T> {
     pub(crate) ptr: *const T,
@@ -112,17 +112,17 @@ impl<T> Part<T> {
     }
 }
 
-/// Elements of a left block of `rows` rows; as many as a turned one needs.
+/// Returns the number of words of a left block of `rows` rows. A turned block needs as many.
 pub(crate) fn left_len(rows: usize) -> usize {
     rows.next_multiple_of(ROWS) * ROW
 }
 
-/// Elements of a right block of `columns` columns.
+/// Returns the number of words of a right block of `columns` columns.
 pub(crate) fn right_len(columns: usize) -> usize {
     columns.div_ceil(WIDTH) * panel_len(DEPTH)
 }
 
-/// Packs `rows` × `terms` of a matrix into a left block; gives whether it is turned.
+/// Packs `rows` × `terms` of a matrix into a left block. Returns true if the block is turned.
 ///
 /// # Safety
 /// The elements exist and no one writes them.
@@ -140,7 +140,7 @@ pub(crate) unsafe fn left<W: Word, T: Packs<W>>(from: Part<T>, [rows, terms]: [u
 }
 
 /// Packs `terms` × `columns` of a matrix into a right block whose panels are [`panel_len`] words apart.
-/// `rows` is room for a left block of [`WIDTH`] rows.
+/// `rows` is a buffer for a left block of [`WIDTH`] rows.
 ///
 /// # Safety
 /// The elements exist and no one writes them.
@@ -165,7 +165,7 @@ pub(crate) unsafe fn right<W: Word, T: Packs<W>>(
     }
 }
 
-/// One row of a left block: `terms` elements, `step` apart.
+/// Packs one row of a left block: `terms` elements, `step` apart.
 unsafe fn row<W: Word, T: Packs<W>>(from: *const T, step: usize, terms: usize, to: &mut [W]) {
     if let Some(last) = to.last_mut() {
         *last = W::default();
@@ -182,7 +182,7 @@ unsafe fn row<W: Word, T: Packs<W>>(from: *const T, step: usize, terms: usize, t
     }
 }
 
-/// Term by term: `across` neighbouring elements of each, in chunks of `width` words, `apart` from each other.
+/// Packs a matrix term by term: `across` neighbouring elements of each term, in chunks of `width` words that begin `apart` words from each other.
 unsafe fn by_terms<W: Word, T: Packs<W>>(
     from: Part<T>,
     [terms, across]: [usize; 2],
@@ -206,7 +206,7 @@ unsafe fn by_terms<W: Word, T: Packs<W>>(
     }
 }
 
-/// Makes a panel of `width` rows of a left block: `to[p][j] = rows[j][p]`.
+/// Transposes `width` rows of a left block into a panel: `to[p][j] = rows[j][p]`.
 pub(crate) fn turn<W: Word>(rows: &[W], width: usize, to: &mut [W]) {
     let depth = to.len() / WIDTH;
     assert!(rows.len() >= (WIDTH - 1) * ROW + depth.next_multiple_of(16), "rows of a panel are missing");
@@ -235,7 +235,7 @@ pub(crate) fn turn<W: Word>(rows: &[W], width: usize, to: &mut [W]) {
     }
 }
 
-/// Exchanges rows and columns of 16 × 16 words.
+/// Transposes 16 × 16 words.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 unsafe fn turn_16(from: *const i32, from_row: usize, to: *mut i32, to_row: usize) {
@@ -250,7 +250,7 @@ unsafe fn turn_16(from: *const i32, from_row: usize, to: *mut i32, to_row: usize
         pairs[i] = _mm512_unpacklo_epi32(rows[i], rows[i + 1]);
         pairs[i + 1] = _mm512_unpackhi_epi32(rows[i], rows[i + 1]);
     }
-    // Four rows: in each 128 bits, one column of them.
+    // Each 128 bits get one column of four rows.
     let mut fours = pairs;
     for i in (0..16).step_by(4) {
         fours[i] = _mm512_unpacklo_epi64(pairs[i], pairs[i + 2]);

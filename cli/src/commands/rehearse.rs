@@ -1,4 +1,4 @@
-//! `vramlab rehearse`: somebody's own script under the real PyTorch, on a card that is not there.
+//! `vramlab rehearse`: runs a user's own script under the real PyTorch, on a card that is not there.
 
 use std::fs::File;
 use std::io;
@@ -16,11 +16,10 @@ use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 use crate::{interrupt, output};
 
-/// Runs the script and says what it took.
+/// Runs the script and writes what it took.
 ///
 /// # Errors
-/// A request that cannot be kept; a library that is not found; results that cannot be written; with code 3, a script
-/// that fails.
+/// A request that cannot be fulfilled; a library that is not found; results that cannot be written; with code 3, a script that fails.
 pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     if args.scan.go_on.is_some() {
         return Err(Failure::usage(
@@ -51,7 +50,7 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     code(&rehearsed)
 }
 
-/// What is asked for.
+/// Makes the request from the arguments.
 pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     let card = match args.gpu.0 {
         Gpu::Card { card, .. } => RequestedCard::from(card),
@@ -78,7 +77,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
     }
 }
 
-/// How far it is, in words.
+/// Returns the progress in words.
 pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
     match progress {
         Progress::Step { steps: done, peak_allocated_bytes } => {
@@ -90,7 +89,7 @@ pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
     }
 }
 
-/// Where the result may not be what was asked for, after it.
+/// Prints the result's warnings, after the result.
 fn warn(found: &RehearsalResult, ui: &Ui) {
     for section in found.sections() {
         if let Section::Warning(text) = section {
@@ -119,7 +118,7 @@ fn with_rank(path: &Path, rank: u64) -> PathBuf {
     name.into()
 }
 
-/// The page: what was found, and the history of the process that reserved most.
+/// Draws the page: the findings, and the memory history of the process that reserved most.
 fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
     let (title, sections) = (rehearsed.result.title(), rehearsed.result.sections());
     let recording = rehearsed.recording()?;
@@ -127,7 +126,7 @@ fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
     super::report::page(page, &[part], ui)
 }
 
-/// The verdict as an exit code.
+/// Returns the verdict as an exit code.
 fn code(rehearsed: &Rehearsed) -> Result<Code> {
     let found = &rehearsed.result;
     match (found.fits, found.script_exit) {

@@ -1,4 +1,4 @@
-//! `rehearse` with `-L` and `-P`: the same script for several values, and the largest value that fits.
+//! `rehearse` with `-L` and `-P`: rehearses a script with several values, and searches for the largest value that fits.
 
 use lab::rehearse::{Next, Rehearsed, Request, Tried, at_point, next, rehearse};
 use lab::results::{LargestValue, RehearsalPoint, RehearsalScanResult};
@@ -11,14 +11,14 @@ use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 use crate::{interrupt, output};
 
-/// Rehearses every point, then looks for the largest value where one whole number is scanned.
+/// Rehearses every point. Then, if only one parameter of whole numbers is scanned, searches for its largest value that fits.
 ///
 /// # Errors
-/// As a single rehearsal; marks that are nowhere in the command, before anything is run.
+/// Those of a single rehearsal; and, before anything runs, marks that are nowhere in the command.
 pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     refused(args)?;
     output::check(args.output.destinations().chain(&args.page.html))?;
-    // What a value needs that does not fit, the law says.
+    // Values that do not fit are not run again with more memory: the law tells what they need.
     let request = Request { needs: false, ..request(args, ui) };
     let points = axes::points(&invocation.axes);
     for point in &points {
@@ -34,7 +34,7 @@ pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Resu
             break;
         }
     }
-    // Of a part neither the largest value nor the law can be told.
+    // A shard has only some of the points, so it shows neither the largest value nor the law.
     if let [axis] = invocation.axes.as_slice()
         && !scan.found.interrupted
         && scan.found.shard.is_none()
@@ -50,7 +50,7 @@ pub(super) fn run(invocation: &Invocation, args: &RehearseArgs, ui: &Ui) -> Resu
     Ok(code(&scan.found))
 }
 
-/// What every part is asked: the command, and the flags that decide what it takes.
+/// Returns the question that all shards have in common: the command, and the flags that decide what it takes.
 fn asked(args: &RehearseArgs) -> Map<String, Value> {
     let command = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>();
     let flags = [
@@ -68,7 +68,7 @@ fn asked(args: &RehearseArgs) -> Map<String, Value> {
     flags.into_iter().map(|(name, value)| (name.to_string(), value)).collect()
 }
 
-/// What is of a single rehearsal.
+/// Refuses flags that only a single rehearsal has.
 fn refused(args: &RehearseArgs) -> Result<()> {
     let given = [
         ("--continue", args.scan.go_on.is_some()),
@@ -113,18 +113,18 @@ impl Scan<'_> {
         Ok(rehearsed)
     }
 
-    /// Says what to try where something does not fit: a setting that helps by replay is rehearsed before it is proposed.
+    /// Adds proposals if something does not fit. A setting that helps by replay is rehearsed before it is proposed.
     fn try_changes(&mut self, args: &RehearseArgs) -> Result<()> {
         let setting = if self.found.interrupted { None } else { rehearse_tries::setting(&self.found) };
         let rehearsed = setting.map(|point| Ok::<_, Failure>((self.once(&point)?, point))).transpose()?;
-        // Of a rehearsal that was interrupted nothing is known.
+        // An interrupted rehearsal has no verdict.
         let rehearsed = rehearsed.as_ref().filter(|(rehearsed, _)| !rehearsed.interrupted);
         let tried = rehearsed.map(|(rehearsed, point)| (point.as_slice(), &rehearsed.result));
         self.found.tries = rehearse_tries::of(args, &self.found, tried);
         Ok(())
     }
 
-    /// Looks for the largest value that fits; `None` if that was interrupted.
+    /// Searches for the largest value that fits. Returns `None` if the user interrupted the search.
     fn largest(&mut self, name: &str) -> Result<Option<LargestValue>> {
         loop {
             let tried: Vec<Tried> = self.found.points.iter().filter_map(of_point).collect();
@@ -167,13 +167,13 @@ fn in_words(name: &str, end: Next) -> LargestValue {
         Next::Unknown(value) => {
             (None, false, format!("No largest {name} is told: whether {value} fits cannot be said."))
         }
-        // The search goes on until it is something else.
+        // Not reached: the search continues while the next step is `Try`.
         Next::Try(value) => (None, false, format!("{name} {value} was not tried.")),
     };
     LargestValue { value, verified, in_words }
 }
 
-/// Whether all that was asked for fits; a script that failed is its own code.
+/// Returns the exit code: whether all requested points fit. Interrupts and points without a verdict have their own codes.
 fn code(found: &RehearsalScanResult) -> Code {
     let asked = || found.points.iter().filter(|point| !point.searched);
     if found.interrupted {

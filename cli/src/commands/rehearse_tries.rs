@@ -1,4 +1,4 @@
-//! What makes a scanned script fit, each rehearsed: the largest value, and a setting of the allocator.
+//! Proposals that make a scanned script fit: the largest value, and a setting of the allocator. Each of them was rehearsed.
 
 use lab::rehearse::VARIABLE;
 use lab::results::{RehearsalPoint, RehearsalResult, RehearsalScanResult, command::quoted};
@@ -10,7 +10,7 @@ use crate::args::{RehearseArgs, UseName};
 /// Variable of the environment with the settings of PyTorch's allocator.
 const ALLOC_CONF: &str = "env:PYTORCH_CUDA_ALLOC_CONF";
 
-/// Values of a point by name.
+/// Names and values of a point.
 pub(super) type Point = [(String, String)];
 
 /// Returns the requested point that does not fit (the smallest, if they are numbers) with the setting that a replay prefers, if memory was
@@ -89,7 +89,7 @@ fn number(point: &RehearsalPoint) -> Option<u64> {
     point.values.first()?.parse().ok()
 }
 
-/// The command that rehearses a point alone: variables before it, values in place of their marks.
+/// Returns the command that rehearses one point: with variables in front, and values in place of their marks.
 fn command(args: &RehearseArgs, point: &Point) -> String {
     let mut words = Vec::new();
     let mut script: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
@@ -106,7 +106,7 @@ fn command(args: &RehearseArgs, point: &Point) -> String {
     words.join(" ")
 }
 
-/// Flags that decide what a rehearsal takes.
+/// Returns the flags that decide what a rehearsal takes.
 fn flags(args: &RehearseArgs) -> Vec<String> {
     let gpu = match serde_json::to_value(args.gpu.0) {
         Ok(Value::String(name)) => name,

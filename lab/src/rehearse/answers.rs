@@ -1,4 +1,4 @@
-//! What the script's processes say: read as files from outside, with bounds.
+//! Answers of the script's processes. They are read as files from outside, with bounds.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -11,43 +11,43 @@ use serde::Deserialize;
 
 use super::folder::Folder;
 
-/// The largest file of figures that is read, in bytes.
+/// Maximum size of a file of figures that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
-/// The largest figure that is believed, of bytes, counts and times: sums of some of them stay within 64 bits.
+/// Largest plausible figure, of bytes, counts and times. It is so small that sums of some figures stay within 64 bits.
 const MAX_FIGURE: u64 = 1 << 53;
-/// The most processes that are listened to.
+/// Maximum number of files of one kind that are read. Each process writes one.
 const MAX_PROCESSES: usize = 256;
 
-/// What one process says. All of it may be missing or wrong: it comes from outside.
+/// Answer of one process. Any field may be missing or wrong, because the file comes from outside.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Answer {
     pub(super) pid: u64,
     pub(super) rank: u64,
     pub(super) world: u64,
-    /// `running`, or why it ended: `steps`, `seen`, `exit`, `asked`, `terminated`.
+    /// `running`, or the reason why the process ended: `steps`, `seen`, `exit`, `asked`, `terminated`.
     pub(super) why: String,
     pub(super) steps: u64,
     pub(super) torch: String,
     pub(super) cards: Vec<Card>,
     pub(super) seen: Seen,
     pub(super) held: Vec<Held>,
-    /// When each backward pass began and ended; one that did not end has no end. Microseconds.
+    /// Start and end of each backward pass, in microseconds. A pass that did not end has no end.
     pub(super) backward: Vec<(i64, Option<i64>)>,
-    /// Addresses to which batches were moved from the host, and when.
+    /// Addresses to which batches were moved from the host, each with its time in microseconds.
     pub(super) inputs: Vec<(u64, i64)>,
     pub(super) oom: Option<Oom>,
     pub(super) exception: Option<Exception>,
     pub(super) compiled: Compiled,
     pub(super) values: Option<Values>,
-    /// What was not sent.
+    /// Names of what the script would have sent elsewhere, and did not.
     pub(super) withheld: Vec<String>,
-    /// The most events that the snapshot may have.
+    /// Maximum number of events that the snapshot may have.
     pub(super) entries: u64,
 }
 
 impl Answer {
-    /// True if no figure is beyond what a process can have.
+    /// True if no figure exceeds [`MAX_FIGURE`].
     fn is_plausible(&self) -> bool {
         let own = [self.pid, self.rank, self.world, self.steps, self.entries, self.compiled.new];
         let cards =
@@ -67,7 +67,7 @@ impl Answer {
     }
 }
 
-/// A card that a process used. Bytes.
+/// Card that a process used. Sizes are in bytes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Card {
@@ -77,7 +77,7 @@ pub(super) struct Card {
     pub(super) ooms: u64,
 }
 
-/// What was seen besides steps.
+/// Uses of the network, besides steps, that were seen.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Seen {
@@ -86,7 +86,7 @@ pub(super) struct Seen {
     pub(super) generation: bool,
 }
 
-/// Addresses of what an optimizer works on, when it had made a step.
+/// Addresses of the tensors that an optimizer works on, after one of its steps.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Held {
@@ -96,7 +96,7 @@ pub(super) struct Held {
     pub(super) optimizer: Vec<u64>,
 }
 
-/// The first time that memory ran out. Bytes.
+/// First failed allocation. Sizes are in bytes.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Oom {
@@ -107,11 +107,11 @@ pub(super) struct Oom {
     pub(super) reserved: u64,
     pub(super) count: u64,
     pub(super) r#where: String,
-    /// Steps that were done.
+    /// Number of steps done until then.
     pub(super) step: u64,
 }
 
-/// What ended a process.
+/// Exception that ended a process.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Exception {
@@ -120,15 +120,15 @@ pub(super) struct Exception {
     pub(super) out_of_memory: bool,
 }
 
-/// Graphs that were compiled.
+/// Numbers of compiled graphs.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Compiled {
-    /// Those that no cache had.
+    /// Number of graphs that were compiled because no cache had them.
     pub(super) new: u64,
 }
 
-/// The report of the layer for values.
+/// Report of the layer that computes small tensors.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Values {
@@ -136,7 +136,7 @@ pub(super) struct Values {
     pub(super) beyond: u64,
 }
 
-/// A place at which something was read that is not known, or assumed.
+/// Place in the script that read a value which is unknown, or assumed.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Place {
@@ -150,30 +150,30 @@ pub(super) struct Place {
     pub(super) count: u64,
 }
 
-/// What a process says when it has imported PyTorch.
+/// Note that a process writes when it has imported PyTorch.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Started {
     pub(super) torch: String,
-    /// The release of CUDA that it is built for.
+    /// CUDA release that this PyTorch is built for; `None` if it is built without CUDA.
     pub(super) cuda: Option<String>,
 }
 
-/// All answers, by rank and process. What is none is left out: [`unreadable`] names it.
+/// Reads all answers, sorted by rank and process. Leaves out unreadable files; [`unreadable`] names them.
 pub(super) fn read(folder: &Folder) -> Vec<Answer> {
     let mut all: Vec<Answer> = files(folder, ".json").into_iter().filter_map(|(.., path)| answer(&path)).collect();
     all.sort_by_key(|answer| (answer.rank, answer.pid));
     all
 }
 
-/// Files that should be answers and are none.
+/// Returns the names of the answer files that [`answer`] cannot read.
 pub(super) fn unreadable(folder: &Folder) -> Vec<String> {
     let is_none = |path: &Path| answer(path).is_none();
     let found = files(folder, ".json").into_iter().filter(|(.., path)| is_none(path));
     found.map(|(name, ..)| name.to_string_lossy().into_owned()).collect()
 }
 
-/// One answer; `None` of what is none, or has figures that no process can have.
+/// Reads one answer. Returns `None` if the file is not an answer, or if a figure exceeds [`MAX_FIGURE`].
 pub(super) fn answer(path: &Path) -> Option<Answer> {
     read_one(path).filter(Answer::is_plausible)
 }
@@ -182,30 +182,30 @@ fn read_one<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
     serde_json::from_slice(&bytes(path)?).ok()
 }
 
-/// Who imported PyTorch.
+/// Reads the notes of the processes that imported PyTorch.
 pub(super) fn started(folder: &Folder) -> Vec<Started> {
     files(folder, ".started").into_iter().filter_map(|(.., path)| read_one(&path)).collect()
 }
 
-/// What went wrong in the part of the rehearsal that runs inside the script.
+/// Reads the errors of the rehearsal's own code that runs inside the script.
 pub(super) fn faults(folder: &Folder) -> Vec<String> {
     let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
     files(folder, ".fault").into_iter().filter_map(|(.., path)| text(path)).collect()
 }
 
-/// What the script asks for that cannot be given.
+/// Reads the script's requests that a rehearsal cannot fulfil.
 pub(super) fn problems(folder: &Folder) -> BTreeSet<String> {
     let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
     files(folder, ".problem").into_iter().filter_map(|(.., path)| text(path)).collect()
 }
 
-/// The snapshot of a process.
+/// Returns the path of a process's snapshot, if it wrote one.
 pub(super) fn snapshot(folder: &Folder, pid: u64) -> Option<PathBuf> {
     let path = folder.answers().join(format!("{pid}.pickle"));
     path.is_file().then_some(path)
 }
 
-/// Regular files whose names end so: name, when it was written, path.
+/// Returns the regular files whose names end with `ending`: name, time of the last write, path.
 pub(super) fn files(folder: &Folder, ending: &str) -> Vec<(OsString, SystemTime, PathBuf)> {
     let entries = std::fs::read_dir(folder.answers()).into_iter().flatten().flatten();
     let found = entries.filter_map(|entry| {
@@ -217,7 +217,7 @@ pub(super) fn files(folder: &Folder, ending: &str) -> Vec<(OsString, SystemTime,
     found.take(MAX_PROCESSES).collect()
 }
 
-/// The contents of a file that is not too long.
+/// Reads a file. Returns `None` if it cannot be read or has more than [`MAX_BYTES`].
 fn bytes(path: &Path) -> Option<Vec<u8>> {
     let mut contents = Vec::new();
     File::open(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;

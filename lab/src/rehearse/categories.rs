@@ -1,6 +1,6 @@
-//! What each allocation of a process was for, as far as PyTorch's own objects told.
+//! Purpose of each allocation of a process, as far as PyTorch's own objects tell it.
 //!
-//! Nothing is guessed: what no parameter, gradient, optimizer, batch or backward pass told of is `other`.
+//! Nothing is guessed: an allocation that belongs to no known parameter, gradient, optimizer, batch or backward pass is `other`.
 
 use std::collections::HashMap;
 
@@ -9,17 +9,17 @@ use lab_traces::stacks::{Life, Role, lives};
 
 use super::answers::Answer;
 
-/// The clocks of PyTorch's traces and of Python differ by less. Microseconds.
+/// Upper bound of the difference between the clocks of PyTorch's traces and of Python, in microseconds.
 const SLACK_US: i64 = 200;
 
-/// What a process told of addresses. Times in microseconds.
+/// Purposes of addresses, as one process reported them. Times are in microseconds.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Told {
-    /// For each address what lay there, and when.
+    /// For each address: the time, and what lay there.
     at: HashMap<u64, Vec<(i64, Role)>>,
-    /// When backward passes ran.
+    /// Start and end of each backward pass.
     backward: Vec<(i64, i64)>,
-    /// Whether anything told what parameters are.
+    /// True if the process reported the addresses of an optimizer's tensors at least once.
     pub(super) anything: bool,
 }
 
@@ -43,7 +43,7 @@ impl Told {
         Self { at, backward, anything: !answer.held.is_empty() }
     }
 
-    /// Whether a backward pass freed it that began while it lived: it was saved for it.
+    /// True if the allocation was saved for a backward pass: it was made before the pass began, and freed during it.
     fn is_saved(&self, made_us: i64, freed_us: i64) -> bool {
         if freed_us == i64::MAX {
             return false;
@@ -53,11 +53,11 @@ impl Told {
         last.is_some_and(|(from, to)| made_us < *from && freed_us <= *to)
     }
 
-    /// All allocations of a card, and what each was for.
+    /// Returns all allocations of a card, and the purpose of each.
     pub(super) fn roles(&self, snapshot: &Snapshot, device: usize) -> (Vec<Life>, Vec<Role>) {
         let (lives, trace) = (lives(snapshot, device), snapshot.trace(device));
         let time = |entry: usize| trace.get(entry).map_or(0, |event| event.time_us);
-        // Of what was there before the trace nobody knows since when.
+        // Allocations from before the trace have an unknown start: they count as made at time 0.
         let span =
             |life: &Life| Span { made_us: life.made.map_or(0, time), freed_us: life.freed.map_or(i64::MAX, time) };
         let spans: Vec<Span> = lives.iter().map(span).collect();
@@ -66,7 +66,7 @@ impl Told {
         (lives, roles)
     }
 
-    /// What allocations were for, by address and span, in the order in which they were made.
+    /// Returns the purposes of allocations, given by address and span in the order in which they were made.
     fn roles_of(&self, addresses: &[u64], spans: &[Span]) -> Vec<Role> {
         let mut at: HashMap<u64, Vec<usize>> = HashMap::new();
         for (life, address) in addresses.iter().enumerate().filter(|(_, address)| self.at.contains_key(address)) {
@@ -90,20 +90,20 @@ impl Told {
     }
 }
 
-/// When an allocation was made and freed, in microseconds.
+/// Lifetime of an allocation, in microseconds.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     made_us: i64,
     freed_us: i64,
 }
 
-/// Which of the allocations that an address had lived at a time; the clocks differ a little.
+/// Returns the allocation, among those that one address had, that lived at `time`. Allows for the clocks' difference of [`SLACK_US`].
 fn living(here: &[usize], spans: &[Span], time: i64) -> Option<usize> {
     let distance = |life: usize| {
         let Span { made_us, freed_us } = spans[life];
         made_us.saturating_sub(time).max(time.saturating_sub(freed_us)).max(0)
     };
-    // Those before the last that was made until then have ended.
+    // Only two are possible: the last allocation made until then, and the next one. Earlier ones have ended.
     let next = here.partition_point(|life| spans[*life].made_us <= time);
     let near = here[next.saturating_sub(1)..].iter().copied().take(2);
     near.filter(|life| distance(*life) <= SLACK_US).min_by_key(|life| distance(*life))
@@ -114,7 +114,7 @@ mod tests {
     use super::super::answers::Held;
     use super::*;
 
-    /// What allocations at one address were for: from when to when.
+    /// Returns the purposes of allocations at one address, given the times when each was made and freed.
     fn roles(told: &Told, address: u64, spans: &[(i64, i64)]) -> Vec<Role> {
         let spans: Vec<Span> = spans.iter().map(|&(made_us, freed_us)| Span { made_us, freed_us }).collect();
         told.roles_of(&vec![address; spans.len()], &spans)

@@ -1,4 +1,4 @@
-//! Puts together what the processes of a run said.
+//! Combines the answers of a run's processes into the result.
 
 use std::path::{Path, PathBuf};
 
@@ -14,37 +14,37 @@ use super::request::Request;
 use super::run::{Ending, Followed};
 use super::{log, outputs, peak, verdict};
 
-/// The largest snapshot that is read, in bytes.
+/// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
 
-/// What a rehearsal found. Its snapshots go with it.
+/// Outcome of a rehearsal. Dropping it deletes its snapshots.
 pub struct Rehearsed {
-    /// What it found.
+    /// Figures and findings.
     pub result: RehearsalResult,
-    /// Whether the user ended it.
+    /// True if the user interrupted the rehearsal.
     pub interrupted: bool,
-    /// What processes wrote, by rank and process.
+    /// Processes that wrote a snapshot, sorted by rank and process.
     pub(super) processes: Vec<Process>,
     _folder: Folder,
 }
 
-/// A process that wrote a snapshot.
+/// Process that wrote a snapshot.
 pub(super) struct Process {
     pub(super) rank: u64,
     pub(super) pid: u64,
-    /// PyTorch's snapshot.
+    /// Path of PyTorch's snapshot.
     pub(super) path: PathBuf,
-    /// What it told of addresses.
+    /// Purposes of addresses that the process reported.
     pub(super) told: Told,
 }
 
 impl Rehearsed {
-    /// PyTorch's snapshots, by rank.
+    /// Returns the paths of PyTorch's snapshots, each with its rank.
     pub fn snapshots(&self) -> impl ExactSizeIterator<Item = (u64, &Path)> {
         self.processes.iter().map(|process| (process.rank, process.path.as_path()))
     }
 
-    /// The history of the process that reserved most, with what memory was for.
+    /// Returns the memory history of one process, with the purpose of each allocation: that of [`Rehearsed::largest`].
     ///
     /// # Errors
     /// A snapshot that cannot be read.
@@ -59,7 +59,7 @@ impl Rehearsed {
         Ok(Some(recording))
     }
 
-    /// The process that reserved most, and its card.
+    /// Returns the process that reserved most, with its figures on that card. A process that ran out of memory comes before all others.
     pub(super) fn largest(&self) -> Option<(&Process, &RehearsedRank)> {
         let of = |pid: u64| self.processes.iter().find(move |process| process.pid == pid);
         let known = self.result.ranks.iter().filter_map(|rank| Some((of(rank.pid)?, rank)));
@@ -129,7 +129,7 @@ fn stopped(ending: Ending) -> &'static str {
     }
 }
 
-/// What could not be told, and why.
+/// Returns sentences on what the rehearsal could not find out, and why.
 fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -> Vec<String> {
     let mut found = answers::faults(folder);
     found.iter_mut().for_each(|fault| *fault = format!("a part of the rehearsal failed inside the script: {fault}"));
@@ -165,7 +165,7 @@ fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -
     found
 }
 
-/// A process on each card that it used.
+/// Returns the figures of a process, one entry for each card that it used. Adds to `problems` if its snapshot is unreadable or incomplete.
 fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec<RehearsedRank> {
     let snapshot = match answers::snapshot(folder, answer.pid).map(|path| open(&path)) {
         Some(Ok(snapshot)) => Some(snapshot),
@@ -209,7 +209,7 @@ fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec
     ranks
 }
 
-/// The first time that memory ran out; the snapshot was written then.
+/// Describes the first failed allocation. The snapshot was written at that time.
 fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> RehearsedOom {
     let free_in_reserved = oom.reserved.saturating_sub(oom.allocated);
     let enough = oom.requested <= oom.free.saturating_add(free_in_reserved);
@@ -226,7 +226,7 @@ fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> Re
     }
 }
 
-/// The folder in which the command was started.
+/// Returns the folder in which the command was started; empty if unknown.
 pub(super) fn working_folder() -> String {
     std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from)).unwrap_or_default()
 }
@@ -239,7 +239,7 @@ pub(super) fn open(path: &Path) -> Result<Snapshot> {
     Snapshot::open(path)
 }
 
-/// A place without the folder in which the command was started.
+/// Returns a place relative to `folder` if it lies there, otherwise unchanged.
 fn within(place: &str, folder: &str) -> String {
     let inside = (!folder.is_empty()).then(|| place.strip_prefix(folder)?.strip_prefix('/')).flatten();
     inside.unwrap_or(place).into()

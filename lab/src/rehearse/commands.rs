@@ -1,4 +1,4 @@
-//! The command: started once, or once for each of some ranks.
+//! The script's command: started once, or once for each requested rank.
 
 use std::io::IsTerminal;
 use std::os::unix::process::CommandExt;
@@ -12,10 +12,10 @@ use super::outputs;
 use super::request::Request;
 use super::world::free_port;
 
-/// What was started, with how it ended.
+/// Started commands.
 pub(super) struct Commands {
     all: Vec<(Child, Option<ExitStatus>)>,
-    /// Whether each is a rank.
+    /// True if each command is one rank, which this program started.
     are_ranks: bool,
 }
 
@@ -29,7 +29,7 @@ impl Commands {
         let port = free_port()?;
         for rank in &world.ranks {
             let mut command = command(request, folder);
-            // Cards of another machine are other cards.
+            // Ranks of one machine share a file, because they share cards.
             let shared = folder.shared(rank / request.cards as u32);
             command.envs(world.environment(*rank, request.cards as u32, port, shared.into()));
             started.add(command)?;
@@ -42,7 +42,7 @@ impl Commands {
             Ok(child) => self.all.push((child, None)),
             Err(error) => {
                 for (child, _) in &mut self.all {
-                    // It may have ended.
+                    // The kill fails if the child has ended already.
                     let _ended = child.kill();
                 }
                 let name = command.get_program().to_string_lossy().into_owned();
@@ -52,7 +52,7 @@ impl Commands {
         Ok(())
     }
 
-    /// How it ended: once all have, or one has failed, for which the others would wait.
+    /// Returns an exit status once all commands have ended, or one has failed: the others would wait for that one.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
         for (child, end) in &mut self.all {
             if end.is_none() {
@@ -64,7 +64,7 @@ impl Commands {
         failed.or_else(|| ends().collect::<Option<Vec<ExitStatus>>>()?.last().copied())
     }
 
-    /// How many ranks were started, where that is not the command's own affair.
+    /// Returns the number of started ranks; `None` if the command starts its ranks itself.
     pub(super) fn ranks(&self) -> Option<usize> {
         self.are_ranks.then_some(self.all.len())
     }
@@ -75,12 +75,13 @@ fn command(request: &Request, folder: &Folder) -> Command {
     let own = request.environment.iter().map(|(name, value)| (name, value));
     command.args(&request.command[1..]).envs(own);
     command.envs(environment(request, folder)).envs(outputs::environment(folder));
-    // A group of its own: Ctrl-C is for this program, which then asks for answers. So it cannot read from a terminal.
+    // The command gets its own process group, so that Ctrl-C reaches only this program, which then asks for answers. A background group
+    // cannot read from a terminal: its standard input is empty then.
     command.process_group(0);
     if std::io::stdin().is_terminal() {
         command.stdin(Stdio::null());
     }
-    // Standard output is for the answer.
+    // Standard output is for this program's result, so the script prints to standard error.
     let errors = rustix::io::dup(rustix::stdio::stderr()).map(Stdio::from);
     match errors {
         Ok(errors) if !request.silent => command.stdout(errors),

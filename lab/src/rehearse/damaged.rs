@@ -1,4 +1,4 @@
-//! Damaged answers: whatever a script's processes write, a rehearsal ends, and says what it can.
+//! Tests with damaged answers: whatever a script's processes write, a rehearsal ends with a result.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ const ANSWER: &str = r#"{"pid": 7, "rank": 0, "world": 2, "why": "steps", "steps
  "values": {"places": [{"event": "unknown_read", "where": "train.py:9", "inside": "loss.py:2", "operator": "item", "kind": "size", "bytes": 4,
    "answer": "zeros", "count": 3}], "beyond": 1}, "withheld": ["out/model.safetensors"]}"#;
 const LOG: &str = "{\"event\": \"unknown_size\", \"name\": \"cudnn execution plan\"}\n{\"event\": \"unknown_read\", \"name\": \"item\"}\n";
-/// Numbers at which sums and indices break.
+/// Numbers that break careless sums and indices.
 const EXTREMES: [&str; 9] = [
     "0",
     "-1",
@@ -36,16 +36,16 @@ const EXTREMES: [&str; 9] = [
     "\"7\"",
 ];
 
-/// One change of a text.
+/// Damage to a text.
 #[derive(Clone, Debug)]
 enum Change {
-    /// A byte becomes another.
+    /// Replaces a byte.
     Byte(usize, u8),
-    /// A number becomes an extreme one.
+    /// Replaces a number by one of [`EXTREMES`].
     Number(usize, usize),
-    /// A piece is gone.
+    /// Removes a piece.
     Cut(usize, usize),
-    /// Everything from here on is gone.
+    /// Removes everything from a place on.
     Truncate(usize),
 }
 
@@ -98,7 +98,7 @@ fn request() -> Request {
     }
 }
 
-/// The number of sections of the result, with what it draws.
+/// Collects a result from these files, and draws it. Returns the number of its sections that are not notes.
 fn sections(answer: &[u8], log: &[u8], snapshot: &Path) -> usize {
     let request = request();
     let folder = Folder::make(Path::new("/nonexistent/library"), &request).unwrap();
@@ -107,7 +107,7 @@ fn sections(answer: &[u8], log: &[u8], snapshot: &Path) -> usize {
     fs::copy(snapshot, folder.answers().join(format!("{PID}.pickle"))).unwrap();
     fs::write(folder.log(), log).unwrap();
     let found = collect(&request, folder, Followed { ending: Ending::Steps, exit: None }, 1).unwrap();
-    // A snapshot that another process names cannot be drawn: an error, which is an answer.
+    // A snapshot that another process names cannot be drawn. The error is a valid outcome.
     let _ = found.recording();
     found.result.sections().iter().filter(|section| !matches!(section, Section::Note(_))).count()
 }

@@ -1,4 +1,4 @@
-//! What a script needs that ran out of memory: it is run once more on a card with memory enough.
+//! Memory needs of a script that ran out of memory. The script is run once more, on a card with enough memory.
 
 use lab_base::error::Result;
 use lab_results::RehearsedNeeds;
@@ -8,18 +8,18 @@ use super::collect::{Rehearsed, open, working_folder};
 use super::peak;
 use super::request::{Request, RequestedCard};
 
-/// How much more memory the other card has, and how much at least.
+/// Memory of the larger card: a multiple of the requested card's, and at least so many bytes.
 const TIMES: u64 = 4;
 const LEAST: u64 = 256 << 30;
 
-/// The same script on a card with memory enough. What it would write is thrown away.
+/// Returns the request for the same script on the larger card. Files that the script would write are discarded.
 pub(super) fn request(request: &Request) -> Request {
     let total_bytes = request.card.total_bytes.saturating_mul(TIMES).max(LEAST);
     let card = RequestedCard { total_bytes, ..request.card.clone() };
     Request { card, keep_outputs: None, silent: true, ..request.clone() }
 }
 
-/// Says what the script needs; and what memory was for when it ran out, where both runs went the same way until then.
+/// Adds what the script needs. If both runs made the same allocations until memory ran out, also adds the purposes of memory at that time.
 pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
     let Some(largest) = more.result.ranks.iter().max_by_key(|rank| rank.peak_reserved) else { return Ok(()) };
     let gpu = &found.result.gpu;
@@ -42,7 +42,7 @@ pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
     if !went_the_same_way(&short, &long, device) {
         return Ok(());
     }
-    // The first allocations of the longer run are those of the shorter one.
+    // The longer run begins with the allocations of the shorter one, so its purposes apply to them.
     let (lives, _) = process.told.roles(&short, device);
     let (_, roles) = other.told.roles(&long, device);
     let entry = peak::moment(&short, device, true);
@@ -54,7 +54,7 @@ pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
     Ok(())
 }
 
-/// Whether a run asked for the same as a longer one until memory ran out, from the first request on.
+/// True if, from the first request until memory ran out, a run requested the same sizes as the longer one.
 fn went_the_same_way(short: &Snapshot, long: &Snapshot, device: usize) -> bool {
     let asked = |snapshot: &Snapshot, until: usize| {
         let trace = &snapshot.trace(device)[..until];

@@ -1,4 +1,4 @@
-//! The environment of the script.
+//! Environment variables of the script.
 
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::folder::Folder;
 use super::request::Request;
 
-/// Variables, by name. `docs/rehearse.md` is the contract with the library.
+/// Returns the variables, each with its value. `docs/rehearse.md` describes those that the library reads.
 pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static str, OsString)> {
     let card = &request.card;
     let (major, minor) = card.capability;
@@ -32,11 +32,11 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
     variables
 }
 
-/// What keeps loggers from sending anything. Wrappers in `boot/withhold.py` do it too, where the script says otherwise.
+/// Settings that keep loggers from sending anything. Wrappers in `boot/withhold.py` do so even if the script changes these settings.
 const LOGGERS: [(&str, &str); 4] =
     [("WANDB_MODE", "disabled"), ("COMET_MODE", "disabled"), ("NEPTUNE_MODE", "debug"), ("CLEARML_OFFLINE_MODE", "1")];
 
-/// A path before what the variable holds.
+/// Puts a path before the current value of a variable, separated by a colon.
 fn before(path: PathBuf, name: &str) -> OsString {
     let mut value = path.into_os_string();
     if let Some(held) = std::env::var_os(name).filter(|held| !held.is_empty()) {

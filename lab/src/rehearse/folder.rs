@@ -1,4 +1,4 @@
-//! The run's temporary folder: links to the library, what Python loads, and what the script's processes write.
+//! Temporary folder of a run: links to the library, the code that Python loads, and the files that the script's processes write.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,11 +12,11 @@ use super::library::NAME;
 use super::processes::ASK;
 use super::request::Request;
 
-/// Names under which programs look for the driver and for NVML. Links under them lie nowhere else: a program that is no
-/// rehearsal must never find them.
+/// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
+/// of a rehearsal must never find them.
 const LINKS: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 
-/// What each Python of the run executes at its start.
+/// Code that each Python of the run executes at its start.
 const BOOT: &str = concat!(
     include_str!("boot/start.py"),
     include_str!("boot/roles.py"),
@@ -27,30 +27,32 @@ const BOOT: &str = concat!(
     include_str!("boot/end.py"),
 );
 
-/// What Python finds as `sitecustomize`. The code has no file's name, as code of the interpreter's own: whoever looks for
-/// the script's lines passes over it.
+/// Contents of `sitecustomize.py`, which Python imports at its start. The boot code is compiled without a file name, like the
+/// interpreter's own code, so that a search for the script's lines skips it.
 const START: &str = "import os
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'boot.py'), encoding='utf-8') as _file:
     exec(compile(_file.read(), '<vramlab>', 'exec'))
 ";
 
-/// The most events that PyTorch keeps for a snapshot.
+/// Maximum number of events that PyTorch keeps for a snapshot.
 const ENTRIES: usize = 1_000_000;
 
-/// The folder; it goes when this is dropped.
+/// Temporary folder. It is deleted when this is dropped.
 pub(super) struct Folder {
     root: TempDir,
 }
 
 impl Folder {
+    /// Makes the folder and fills it.
+    ///
     /// # Errors
-    /// A folder for temporary files that cannot be used.
+    /// A folder for temporary files that cannot be used, or whose path the system's loader cannot take.
     pub(super) fn make(library: &Path, request: &Request) -> Result<Self> {
         let cannot = |error: std::io::Error| Error::host("the folder for temporary files", error.to_string());
         let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir().map_err(cannot)?;
         let folder = Self { root };
         let path = folder.path().to_str().unwrap_or_default();
-        // The loader's lists of files are split there.
+        // The loader splits its lists of files at these characters.
         if path.is_empty() || path.contains([' ', ':', ';', '\t', '\n']) {
             let problem = format!("{} has characters that the system's loader cannot take", folder.path().display());
             return Err(Error::usage("TMPDIR", problem));
@@ -82,47 +84,47 @@ impl Folder {
         fs::write(self.python().join("settings.json"), settings.to_string())
     }
 
-    /// The folder itself.
+    /// Returns the path of the folder.
     pub(super) fn path(&self) -> &Path {
         self.root.path()
     }
 
-    /// The library, as it is preloaded.
+    /// Returns the path under which the library is preloaded.
     pub(super) fn library(&self) -> PathBuf {
         self.path().join(NAME)
     }
 
-    /// What Python looks into before anything else.
+    /// Returns the folder that Python searches first for modules.
     pub(super) fn python(&self) -> PathBuf {
         self.path().join("python")
     }
 
-    /// Where processes write what they have to say.
+    /// Returns the folder into which processes write their answers.
     pub(super) fn answers(&self) -> PathBuf {
         self.path().join("answers")
     }
 
-    /// Where processes find that all ranks have come as far as they should.
+    /// Returns the path of the file whose presence tells processes that all ranks are done.
     pub(super) fn stop(&self) -> PathBuf {
         self.answers().join("stop")
     }
 
-    /// What the library could not answer as a card does.
+    /// Returns the path of the library's log, which lists what it could not answer as a card does.
     pub(super) fn log(&self) -> PathBuf {
         self.path().join("log")
     }
 
-    /// Through which processes of one machine share its cards.
+    /// Returns the path of the file through which the processes of one machine share its cards.
     pub(super) fn shared(&self, machine: u32) -> PathBuf {
         self.path().join(format!("shared-{machine}"))
     }
 
-    /// Where ranks meet.
+    /// Returns the folder through which ranks exchange data.
     pub(super) fn meeting(&self) -> PathBuf {
         self.path().join("meeting")
     }
 
-    /// Copies of what the script would write.
+    /// Returns the folder for copies of the files that the script would write.
     pub(super) fn files(&self) -> PathBuf {
         self.path().join("files")
     }

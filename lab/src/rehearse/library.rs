@@ -1,22 +1,22 @@
-//! Where the library is that stands in for CUDA's.
+//! Search for the library that replaces CUDA's.
 
 use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
 
-/// What it is called.
+/// File name of the library.
 pub(super) const NAME: &str = "libvramlab_rehearsal.so";
 
-/// The variable that names it, where it lies elsewhere.
+/// Environment variable with the library's path, for a library that lies elsewhere.
 const VARIABLE: &str = "VRAMLAB_REHEARSAL_LIBRARY";
 
-/// Where it lies, as seen from the program's folder: as cargo builds it, in an archive, in a wheel or a system's package.
+/// Folders that are searched, relative to the program's: as cargo builds it, in an archive, in a wheel or a system's package.
 const BESIDE: [&str; 4] = ["", "deps", "../lib", "../lib/vramlab"];
 
-/// The library.
+/// Returns the path of the library.
 ///
 /// # Errors
-/// [`Error::Usage`] saying where it was looked for, and how to get it.
+/// [`Error::Usage`] that says where the library was searched for, and how to get it.
 pub(super) fn find() -> Result<PathBuf> {
     if let Some(path) = std::env::var_os(VARIABLE).filter(|path| !path.is_empty()) {
         let path = PathBuf::from(path);

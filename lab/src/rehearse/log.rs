@@ -1,4 +1,4 @@
-//! The library's log: what was not as on a card.
+//! The library's log of what differed from a real card.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,9 +9,9 @@ use serde::Deserialize;
 
 use super::folder::Folder;
 
-/// How much of it is read, in bytes: 16 processes may write 10,000 lines each.
+/// Maximum number of bytes that are read: 16 processes may write 10,000 lines each.
 const MAX_BYTES: u64 = 64 << 20;
-/// The most different events that are kept.
+/// Maximum number of different events that are kept.
 const MAX_EVENTS: usize = 2000;
 
 #[derive(Deserialize)]
@@ -20,13 +20,13 @@ struct Line {
     name: String,
 }
 
-/// Each event once. Reads that are not known are left out where the layer for values tells them with their place.
+/// Reads the log, and returns each event once. `with_values` leaves out the events that the layer for values reports with their place.
 pub(super) fn read(folder: &Folder, with_values: bool) -> Vec<NotAsOnACard> {
     let Ok(file) = File::open(folder.log()) else { return Vec::new() };
     let mut found = BTreeSet::new();
     for line in BufReader::new(file.take(MAX_BYTES)).split(b'\n').map_while(Result::ok) {
         let Ok(Line { event, name }) = serde_json::from_slice::<Line>(&line) else { continue };
-        // The layer writes these two into its report as well.
+        // The layer for values writes these into its own report as well.
         let told = matches!(event.as_str(), "unknown_read" | "assumed" | "wrong_size");
         if found.len() < MAX_EVENTS && !(with_values && told) {
             found.insert((event, name));

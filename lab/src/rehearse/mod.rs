@@ -1,11 +1,11 @@
-//! Rehearsals: somebody's own script under the real PyTorch, on a card that is not there (`docs/rehearse.md`).
+//! Rehearsals: a user's own script runs under the real PyTorch, on a card that is not there (`docs/rehearse.md`).
 //!
 //! ```text
 //! request ─► library, folder ─► environment ─► run: start, follow, end ─► answers, log ─► collect ─► results::Rehearsal
 //!                  boot/*.py: what each Python of the run does
 //! ```
 //!
-//! What the script's processes write is read as any file from outside: with bounds, and executed by nobody.
+//! Files that the script's processes write are read like any file from outside: with bounds, and never executed.
 
 mod answers;
 mod categories;
@@ -40,11 +40,12 @@ use std::path::Path;
 
 use lab_base::error::Result;
 
-/// Runs a script and says what it took. `watch` is told how far it is, and may end it: what there is until then is the
-/// answer. Where memory runs out, the script is run once more on a card with memory enough, unless the request says no.
+/// Runs a script and returns the memory that it took. `watch` is called with the progress and may end the run; the result then covers
+/// what the script did until then. If memory runs out, the script runs once more on a card with enough memory, unless the request
+/// forbids it.
 ///
 /// # Errors
-/// A request that cannot be kept, by name; a library, a folder or a command that cannot be used.
+/// A request that cannot be fulfilled, by name; a library, a folder or a command that cannot be used.
 pub fn rehearse(request: &Request, watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>) -> Result<Rehearsed> {
     request.check()?;
     let library = library::find()?;
@@ -57,12 +58,12 @@ pub fn rehearse(request: &Request, watch: &mut dyn FnMut(Option<Progress>) -> Co
     if let Some(more) = &with_enough {
         enough::add(&mut found, more)?;
     }
-    // What the whole run does says more than what it did until memory ran out.
+    // The longer run shows more than the one that ran out of memory.
     found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);
     Ok(found)
 }
 
-/// Runs the script; once more where it compiled something anew, as caches are warm then.
+/// Runs the script. If it compiled something that no cache had, runs it again with warm caches and returns that run.
 fn once(
     request: &Request,
     library: &Path,

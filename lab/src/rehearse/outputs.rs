@@ -1,7 +1,7 @@
-//! What the script would write: it goes to copies, which are listed and thrown away or kept.
+//! Files that the script would write. They go to copies, which are listed, and then discarded or kept.
 //!
-//! The library does it (`rehearsal/src/files/`): below the folder `copies` each copy lies at the path of its original, and
-//! a link to [`REMOVED`] stands for what was removed.
+//! The library makes the copies (`rehearsal/src/files/`). Below the folder `copies`, each copy lies at the path of its original. A link
+//! to [`REMOVED`] stands for a removed file.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -13,13 +13,13 @@ use lab_base::error::{Error, Result};
 
 use super::folder::Folder;
 
-/// What a link points to that stands for a removed file.
+/// Target of the links that stand for removed files.
 const REMOVED: &str = "//vramlab-removed";
 
-/// Folders in which nothing is protected: the system's, and those for temporary files.
+/// Folders that are not protected: the system's, and those for temporary files.
 const OPEN: [&str; 6] = ["/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run"];
 
-/// Caches in the user's own folder.
+/// Caches in the user's home folder.
 const CACHES: [&str; 4] = [".cache", ".triton", ".nv", ".keras"];
 
 /// Variables that name caches and folders for temporary files.
@@ -42,12 +42,12 @@ const CACHE_VARIABLES: [&str; 16] = [
     "MPLCONFIGDIR",
 ];
 
-/// The most names that are listed.
+/// Maximum number of names that are listed.
 const MAX_NAMES: usize = 1000;
-/// The most entries that are looked at.
+/// Maximum number of entries that are looked at.
 const MAX_ENTRIES: u64 = 1_000_000;
 
-/// Variables for the library.
+/// Returns the environment variables that tell the library what to protect.
 pub(super) fn environment(folder: &Folder) -> Vec<(&'static str, OsString)> {
     let home = std::env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
     let temporary: Vec<PathBuf> = OPEN.iter().map(PathBuf::from).collect();
@@ -55,7 +55,7 @@ pub(super) fn environment(folder: &Folder) -> Vec<(&'static str, OsString)> {
     let named = CACHE_VARIABLES.iter().filter_map(|name| std::env::var_os(name).map(PathBuf::from));
     let open: Vec<PathBuf> =
         temporary.into_iter().chain(caches).chain(named.filter(|path| path.is_absolute())).collect();
-    // Whoever works in a folder for temporary files has a project there all the same.
+    // A working folder below a folder for temporary files is protected too: a project lies there.
     let closed = std::env::current_dir().ok().filter(|working| !open.contains(working));
     let open = open.iter().map(PathBuf::as_path).chain([folder.path()]);
     vec![
@@ -65,7 +65,7 @@ pub(super) fn environment(folder: &Folder) -> Vec<(&'static str, OsString)> {
     ]
 }
 
-/// Paths as a list, each also without links.
+/// Joins paths with colons, each as given and with its links resolved. Leaves out paths that contain a colon.
 fn joined<'a>(paths: impl Iterator<Item = &'a Path>) -> OsString {
     let both = paths.flat_map(|path| [Some(path.to_path_buf()), path.canonicalize().ok()]).flatten();
     let mut all: Vec<OsString> =
@@ -74,17 +74,17 @@ fn joined<'a>(paths: impl Iterator<Item = &'a Path>) -> OsString {
     all.join(OsStr::new(":"))
 }
 
-/// What was withheld.
+/// Files that the script would have written or removed.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
-    /// Names, those in the working folder without it; ` (removed)` behind what was to go.
+    /// Names, relative to the working folder if they lie there. ` (removed)` follows the name of a file that the script would have removed.
     pub(super) names: Vec<String>,
-    /// How many there are.
+    /// Number of files, also of those that are not listed.
     pub(super) count: u64,
 }
 
-/// Lists what was withheld, and moves copies to `keep`, if given: those of the working folder at their place in it,
-/// others below `elsewhere`.
+/// Lists the withheld files. Moves the copies to `keep`, if given: those of the working folder to their relative path, others below
+/// `elsewhere`.
 pub(super) fn collect(folder: &Folder, keep: Option<&Path>) -> Result<Withheld> {
     let copies = folder.files().join("copies");
     let working = std::env::current_dir().unwrap_or_default();
@@ -127,7 +127,7 @@ fn kept_at(keep: &Path, original: &Path, working: &Path) -> PathBuf {
     }
 }
 
-/// Moves a file or a link, also to another file system.
+/// Moves a file or a link. If a rename fails, as between file systems, copies it.
 fn move_to(from: &Path, to: &Path) -> io::Result<()> {
     if let Some(folder) = to.parent() {
         fs::create_dir_all(folder)?;

@@ -1,4 +1,4 @@
-//! What lived at a moment: by line of the script, and by what it was for.
+//! Live allocations at a moment, by line of the script and by purpose.
 
 use lab_results::{AtPeak, PeakShares};
 use lab_traces::snapshot::{Action, Snapshot};
@@ -6,31 +6,31 @@ use lab_traces::stacks::{HeldRow, Life, Line, Role, held_at};
 
 use super::categories::Told;
 
-/// Lines that are kept.
+/// Maximum number of lines that are kept.
 const MAX_LINES: usize = 200;
 
-/// What lived at a moment.
+/// Live allocations at a moment.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Held {
-    /// By line and purpose, most first.
+    /// Sums by line and purpose, largest first.
     pub(super) lines: Vec<AtPeak>,
-    /// The sums; `None` where nothing told what memory was for.
+    /// Sums by purpose; `None` if no purpose is known.
     pub(super) by_category: Option<PeakShares>,
 }
 
-/// The entry that is asked about: where memory ran out, else where most had been asked for.
+/// Returns the trace entry of interest: where memory last ran out, if `ran_out`, otherwise the peak of requested bytes.
 pub(super) fn moment(snapshot: &Snapshot, device: usize, ran_out: bool) -> Option<usize> {
     let failed = || snapshot.trace(device).iter().rposition(|event| event.action == Action::Oom);
     ran_out.then(failed).flatten().or_else(|| snapshot.peak(device).event)
 }
 
-/// What lived after an entry. Paths in `folder` are told without it.
+/// Returns the allocations that are live after an entry. Paths in `folder` are shown relative to it.
 pub(super) fn held(snapshot: &Snapshot, device: usize, entry: Option<usize>, told: &Told, folder: &str) -> Held {
     let (lives, roles) = told.roles(snapshot, device);
     held_as(snapshot, entry, &lives, &roles, told.anything, folder)
 }
 
-/// The same with what is known from elsewhere.
+/// Does the work of [`held`] with given allocations and purposes. `told` is true if the process reported purposes.
 pub(super) fn held_as(
     snapshot: &Snapshot,
     entry: Option<usize>,

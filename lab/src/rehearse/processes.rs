@@ -1,4 +1,4 @@
-//! The processes of a run: all that descend from the command, also those that left its group.
+//! Processes of a run: all descendants of the command, also those that left its process group.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,23 +6,23 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// The signal that asks a process for its answer and its end: one that no framework uses.
+/// Signal that asks a process to write its answer and end. No framework uses it.
 pub(super) const ASK: i32 = 40;
 
-/// How long an answer may take: a snapshot of a million events is written.
+/// Maximum time for an answer, which includes writing a snapshot of a million events.
 const ANSWER_TIME: Duration = Duration::from_secs(30);
-/// How long an end may take.
+/// Maximum wait for processes to end after a signal.
 const END_TIME: Duration = Duration::from_secs(3);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Processes whose parent ends become children of this one: none is lost.
+/// Makes this process the parent of descendants whose own parent ends, so that none is lost.
 pub(super) fn adopt_orphans() {
-    // Where the system refuses, only those that are still related are found.
+    // If the system refuses, orphans are not found.
     let _unrelated = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// All descendants of this process that `wanted` are, by parent: their numbers, parents first. Those that have ended
-/// and wait for their parent are left out.
+/// Returns the process ids of all descendants of this process, parents first. Leaves out those that have ended and wait for their
+/// parent.
 fn descendants() -> Vec<i32> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
     let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
@@ -41,11 +41,11 @@ fn descendants() -> Vec<i32> {
     found.split_off(1)
 }
 
-/// The parent of a process that has not ended.
+/// Returns the parent of a process; `None` if the process has ended.
 fn parent_of_running(pid: i32) -> Option<i32> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let text = String::from_utf8_lossy(&text);
-    // The name, in brackets, may hold anything.
+    // The name, in brackets, may contain any character.
     let (_, after) = text.rsplit_once(") ")?;
     let mut words = after.split(' ');
     let state = words.next()?;
@@ -53,13 +53,13 @@ fn parent_of_running(pid: i32) -> Option<i32> {
     (!matches!(state, "Z" | "X")).then_some(parent)
 }
 
-/// Those of a run: whatever descends from this process and was not there before.
+/// Processes of a run: the descendants of this process that were not there before.
 pub(super) struct Processes {
     before: Vec<i32>,
 }
 
 impl Processes {
-    /// Before the command is started.
+    /// Notes the present descendants. To be called before the command is started.
     pub(super) fn before() -> Self {
         Self { before: descendants() }
     }
@@ -68,7 +68,7 @@ impl Processes {
         descendants().into_iter().filter(|pid| !self.before.contains(pid)).collect()
     }
 
-    /// Ends all of them; those that `answers` says can answer are asked first. `reap` is called meanwhile.
+    /// Ends all processes of the run. Processes for which `answers` is true are first asked for an answer. Calls `reap` while it waits.
     pub(super) fn end(&self, answers: impl Fn(i32) -> bool, reap: &mut dyn FnMut()) {
         // SAFETY: the C library keeps the numbers below 40 for itself at most up to 35 (`SIGRTMIN`), and nothing else
         // is done with this signal here than sending it.
@@ -83,7 +83,7 @@ impl Processes {
 
     fn send(&self, signal: Signal, wanted: &dyn Fn(i32) -> bool) {
         for pid in self.running().into_iter().filter(|pid| wanted(*pid)).filter_map(Pid::from_raw) {
-            // It may have ended meanwhile.
+            // The signal fails if the process has ended meanwhile.
             let _ended = kill_process(pid, signal);
         }
     }

@@ -1,17 +1,17 @@
-//! What is told while a script runs.
+//! Progress of a running rehearsal.
 
-/// How far a rehearsal is.
+/// Progress of a rehearsal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// After so many steps of an optimizer the most that PyTorch had allocated on a card, in bytes.
+    /// Steps of an optimizer were done.
     Step {
-        /// Steps that are done.
+        /// Number of steps done.
         steps: u64,
-        /// Bytes.
+        /// Peak of the bytes that PyTorch has allocated on a card until then.
         peak_allocated_bytes: u64,
     },
-    /// The first run compiled; the second, with what the first left in caches, counts.
+    /// The first run compiled something; a second run with warm caches follows, and gives the result.
     Again,
-    /// Memory ran out; the script is run again on a card with memory enough.
+    /// Memory ran out; the script runs again on a card with enough memory.
     Enough,
 }

@@ -1,4 +1,4 @@
-//! What is asked for, and what of it cannot be kept.
+//! Request for a rehearsal, and checks that it can be fulfilled.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -11,56 +11,56 @@ use serde::{Deserialize, Serialize};
 
 use super::world::World;
 
-/// The most cards that the library stands for.
+/// Maximum number of cards that the library simulates.
 pub(super) const MAX_CARDS: usize = 16;
 
-/// A rehearsal.
+/// Request for a rehearsal.
 #[derive(Clone, Debug)]
 pub struct Request {
     /// The command and its arguments.
     pub command: Vec<OsString>,
-    /// Variables of the script's environment besides those that there are.
+    /// Variables that are added to the script's environment.
     pub environment: Vec<(OsString, OsString)>,
-    /// The card.
+    /// The card to simulate.
     pub card: RequestedCard,
-    /// How many of it a machine has.
+    /// Number of such cards in a machine.
     pub cards: usize,
-    /// Which ranks of how many are started from here; without it, the command starts its own.
+    /// Ranks that the rehearsal starts, and the size of their world; `None` if the command starts its own ranks.
     pub world: Option<World>,
-    /// When to end the script.
+    /// Conditions that end the script.
     pub stop: Stop,
-    /// Events complete when something waits for them.
+    /// True if events complete only when something waits for them.
     pub late_events: bool,
-    /// Whether the lines of the script are recorded.
+    /// True if allocations are recorded with the lines of the script.
     pub stacks: bool,
-    /// Whether small tensors are computed.
+    /// True if the values of small tensors are computed.
     pub values: bool,
-    /// Where files go that the script would write; without it they are thrown away.
+    /// Folder for the files that the script would write; without one they are discarded.
     pub keep_outputs: Option<PathBuf>,
-    /// Whether a script that ran out of memory is run once more, with memory enough, to see what it needs.
+    /// True if a script that ran out of memory runs once more, with enough memory, to find what it needs.
     pub needs: bool,
-    /// Whether what the script prints is left out.
+    /// True if the script's output is hidden.
     pub silent: bool,
 }
 
-/// A card that is not there.
+/// Simulated card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedCard {
-    /// What programs are told.
+    /// Name that programs see.
     pub name: String,
-    /// Bytes, as the driver says.
+    /// Memory in bytes, as the driver reports it.
     pub total_bytes: u64,
-    /// Bytes that a process takes at once.
+    /// Bytes that a process takes at once, for its CUDA context.
     pub context_bytes: u64,
     /// Compute capability.
     pub capability: (u32, u32),
-    /// How many it has, where that is known.
+    /// Number of multiprocessors, if known.
     pub multiprocessors: Option<u16>,
 }
 
 impl From<&Card> for RequestedCard {
     fn from(card: &Card) -> Self {
-        // As the driver says it: of Teslas it leaves the maker out.
+        // The driver names the maker, except for Tesla cards.
         let maker = if card.title.starts_with("Tesla") { "" } else { "NVIDIA " };
         Self {
             name: format!("{maker}{}", card.title),
@@ -73,42 +73,44 @@ impl From<&Card> for RequestedCard {
 }
 
 impl RequestedCard {
-    /// So many bytes, all for tensors, on a card of capability 9.0.
+    /// Makes a card of capability 9.0 with this many bytes, all of them for tensors.
     pub fn of_bytes(total_bytes: u64) -> Self {
         let name = format!("GPU of {}", lab_base::figures::short(total_bytes));
         Self { name, total_bytes, context_bytes: 0, capability: (9, 0), multiprocessors: None }
     }
 }
 
-/// When to end the script: the first that holds.
+/// Conditions that end the script. The first that holds ends it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
-    /// After so many steps of an optimizer.
+    /// Number of an optimizer's steps.
     pub steps: Option<u64>,
-    /// After so long.
+    /// Time since the start.
     pub time: Option<Duration>,
-    /// After the step by which all of these were seen.
+    /// Uses of the network: the script ends after the step by which all of them were seen.
     pub until: Vec<Use>,
 }
 
-/// What a training may do besides steps.
+/// Use of the network besides training steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Use {
-    /// The network in evaluation mode.
+    /// Evaluation mode of the network.
     Evaluation,
-    /// `torch.save`, safetensors.
+    /// Saving, by `torch.save` or safetensors.
     Saving,
-    /// `generate` of transformers.
+    /// Generation, by `generate` of transformers.
     Generation,
 }
 
-/// What makes Python read neither variables nor `sitecustomize`.
+/// Flags of Python that make it ignore environment variables, `sitecustomize`, or both.
 const ISOLATING: [char; 3] = ['I', 'S', 'E'];
 
 impl Request {
+    /// Checks that the request can be rehearsed.
+    ///
     /// # Errors
-    /// [`Error::Usage`] for what cannot be rehearsed.
+    /// [`Error::Usage`] that names what cannot be rehearsed.
     pub fn check(&self) -> Result<()> {
         if self.command.is_empty() {
             return Err(Error::usage("COMMAND", "name what to run: vramlab rehearse -- python train.py"));
@@ -132,10 +134,10 @@ impl Request {
     }
 }
 
-/// Whether outputs can be kept in a folder: it is new, or has nothing in it.
+/// Checks that outputs can be kept in a folder: it is new, and is made here, or it is empty.
 ///
 /// # Errors
-/// [`Error::Usage`] naming it.
+/// [`Error::Usage`] that names the folder.
 fn can_keep(keep: &Path) -> Result<()> {
     let wrong = |problem: String| Err(Error::usage("--keep-outputs", format!("{}: {problem}", keep.display())));
     match fs::read_dir(keep).map(|mut entries| entries.next().is_some()) {
@@ -149,7 +151,7 @@ fn can_keep(keep: &Path) -> Result<()> {
     }
 }
 
-/// The flag of a Python in the command that keeps the rehearsal out of it.
+/// Returns the flag that keeps the rehearsal out of Python, if the command runs Python with such a flag.
 fn isolating_flag(command: &[OsString]) -> Option<String> {
     let words: Vec<&str> = command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
     let name = words.first()?.rsplit('/').next()?;
@@ -163,9 +165,9 @@ fn isolating_flag(command: &[OsString]) -> Option<String> {
         }
         for flag in flags.chars().skip(1) {
             match flag {
-                // What follows is the program.
+                // The rest of the command is the program and its arguments.
                 'c' | 'm' => return None,
-                // These take a value: here, or in the next word.
+                // These flags take a value: the rest of this word, or the next word.
                 'W' | 'X' => {
                     if flags.ends_with(flag) {
                         words.next();

@@ -15,36 +15,36 @@ use super::processes::{Processes, adopt_orphans};
 use super::progress::Progress;
 use super::request::Request;
 
-/// How often files are looked at.
+/// Time between two looks at the files.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// How long the first rank that is done waits for the others.
+/// Maximum time that the first rank that is done waits for the others.
 const RANKS_TIME: Duration = Duration::from_secs(60);
 
-/// Why a run ended.
+/// Reason why a run ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ending {
     /// The command ended by itself.
     Ended,
-    /// After as many steps as were asked for.
+    /// The requested number of steps was done.
     Steps,
-    /// After everything that was to be seen.
+    /// All requested uses of the network were seen.
     Seen,
-    /// After as long as was asked for.
+    /// The requested time was over.
     Time,
-    /// The user ended it.
+    /// The user interrupted the run.
     Interrupted,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Followed {
     pub(super) ending: Ending,
-    /// Of the command; `None` where it was ended.
+    /// Exit status of the command; `None` if the command did not end by itself.
     pub(super) exit: Option<ExitStatus>,
 }
 
 impl Followed {
-    /// Whether the script went as far as it should, and did not fail.
+    /// True if the script did everything that was requested, and did not fail.
     pub(super) fn is_complete(&self) -> bool {
         match self.ending {
             Ending::Ended => self.exit.is_some_and(|exit| exit.success()),
@@ -53,14 +53,14 @@ impl Followed {
         }
     }
 
-    /// Its exit code, as a shell would give it.
+    /// Returns the exit code, as a shell reports it: 128 plus the signal if a signal ended the command.
     pub(super) fn exit_code(&self) -> Option<i32> {
         let exit = self.exit?;
         exit.code().or_else(|| exit.signal().map(|signal| 128 + signal))
     }
 }
 
-/// Runs the command.
+/// Runs the command until it ends or a stop condition holds, then ends all of its processes.
 pub(super) fn run(
     request: &Request,
     folder: &Folder,
@@ -85,8 +85,8 @@ pub(super) fn run(
     Ok(Followed { ending, exit: exit.filter(|_| own_end) })
 }
 
-/// Why a command ended that was not ended from here. Where it failed by an exception of one rank, it does not matter that
-/// others had made their steps.
+/// Returns the reason for the end of a command that this program did not end. If it failed and a rank reports an exception, it ended by
+/// itself, even if other ranks had done their steps.
 fn ending_of(answers: &[Answer], failed: bool) -> Ending {
     let why = |why: &str| answers.iter().any(|answer| answer.why == why);
     if failed && answers.iter().any(|answer| answer.exception.is_some()) {
@@ -100,7 +100,7 @@ fn ending_of(answers: &[Answer], failed: bool) -> Ending {
     }
 }
 
-/// Waits for the end, or for a reason to end it.
+/// Waits until the command ends, or there is a reason to end it.
 fn follow(
     commands: &mut Commands,
     request: &Request,
@@ -111,7 +111,7 @@ fn follow(
     let mut seen = Seen::default();
     loop {
         if let Some(exit) = commands.ended() {
-            // What it wrote last; it has ended, whatever the user wants.
+            // Shows the last progress. The command has ended, so an interrupt changes nothing.
             let _ended = watch(seen.look(folder));
             return (None, Some(exit));
         }
@@ -123,24 +123,24 @@ fn follow(
             return (Some(Ending::Time), None);
         }
         if seen.all_ranks_are_done(commands.ranks()) && !folder.stop().exists() {
-            // Where it cannot be written, each rank waits for as long as it does at most.
+            // If the file cannot be written, each rank waits for its own maximum time.
             let _waiting = std::fs::write(folder.stop(), "");
         }
         std::thread::sleep(PAUSE);
     }
 }
 
-/// What was seen of the answers so far.
+/// Answers read so far.
 #[derive(Default)]
 struct Seen {
-    /// When each file was written last, with what it says.
+    /// By file name: the time of the last write, and the answer.
     files: HashMap<std::ffi::OsString, (SystemTime, Answer)>,
     steps: u64,
     done_since: Option<Instant>,
 }
 
 impl Seen {
-    /// Reads what is new, and says how far the run is if that has changed.
+    /// Reads new answers. Returns the progress if the number of steps has grown.
     fn look(&mut self, folder: &Folder) -> Option<Progress> {
         let mut changed = false;
         for (name, written, path) in answers::files(folder, ".json") {
@@ -162,7 +162,7 @@ impl Seen {
         Some(Progress::Step { steps, peak_allocated_bytes: peak_allocated_bytes.unwrap_or(0) })
     }
 
-    /// Whether each rank has made its steps, or some have and the others do not follow.
+    /// True if every rank is done, or if the first was done more than [`RANKS_TIME`] ago.
     fn all_ranks_are_done(&mut self, started: Option<usize>) -> bool {
         let done = |answer: &&Answer| matches!(answer.why.as_str(), "steps" | "seen");
         let done: Vec<&Answer> = self.files.values().map(|(_, answer)| answer).filter(done).collect();

@@ -1,4 +1,4 @@
-//! The same script for several values, and the largest value that fits.
+//! Rehearsals of one script with several values, and the search for the largest value that fits.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -7,13 +7,13 @@ use lab_base::error::{Error, Result};
 
 use super::request::Request;
 
-/// What names a variable of the environment, in place of a mark.
+/// Prefix of a name that is an environment variable instead of a mark in the command.
 pub const VARIABLE: &str = "env:";
 
-/// The request of a point: `{NAME}` in the command stands for a value, `env:NAME` is a variable of the script's.
+/// Returns the request of a point: replaces `{NAME}` in the command by the value, and sets the script's variable for `env:NAME`.
 ///
 /// # Errors
-/// A name that is nowhere in the command; a variable that a rehearsal needs for itself.
+/// A name that is nowhere in the command; an invalid variable, or one that the rehearsal itself needs.
 pub fn at_point(request: &Request, point: &[(String, String)]) -> Result<Request> {
     let mut request = request.clone();
     for (name, value) in point {
@@ -49,7 +49,7 @@ pub fn at_point(request: &Request, point: &[(String, String)]) -> Result<Request
 /// Variables that the rehearsal sets.
 const OWN: [&str; 4] = ["LD_PRELOAD", "LD_LIBRARY_PATH", "PYTHONPATH", "TRITON_LIBCUDA_PATH"];
 
-/// A word with a value for each mark.
+/// Replaces every occurrence of a mark in a word by a value.
 fn replaced(word: &OsString, mark: &str, value: &str) -> OsString {
     let (mut rest, mark) = (word.as_bytes(), mark.as_bytes());
     let mut out = Vec::with_capacity(rest.len());
@@ -62,38 +62,39 @@ fn replaced(word: &OsString, mark: &str, value: &str) -> OsString {
     OsString::from_vec(out)
 }
 
-/// What is known of a value.
+/// Value that was rehearsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tried {
     /// The value.
     pub value: u64,
-    /// Whether it fits; `None` where that could not be said.
+    /// Whether it fits; `None` if the rehearsal could not tell.
     pub fits: Option<bool>,
-    /// What it takes of the card, in bytes.
+    /// Bytes of the card that it takes.
     pub taken_bytes: u64,
 }
 
-/// What to do next to find the largest value that fits.
+/// Next step of the search for the largest value that fits, or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Rehearse this value.
     Try(u64),
-    /// It is found: this value fits, and the next one does not. Both were rehearsed. `None`: not even 1 fits.
+    /// The search is done: this value fits, and the next one does not. Both were rehearsed. `None`: not even 1 fits.
     Largest(Option<u64>),
-    /// It lies from the first to before the second, if one is known that does not fit; more were not tried.
+    /// The search gave up: the first value fits, and the second, if any, does not. Further values were not tried.
     Between(u64, Option<u64>),
-    /// What the script takes does not grow with the value.
+    /// The script's memory does not grow with the value.
     DoesNotGrow,
     /// A larger value fits where a smaller one does not.
     NotInOrder,
-    /// For this value nothing can be said.
+    /// The rehearsal could not tell whether this value fits.
     Unknown(u64),
 }
 
-/// Rehearsals after which the search ends.
+/// Maximum number of rehearsals of a search.
 const MOST: usize = 14;
 
-/// Decides from what was tried, `searched` of it by the search. The law of what fits leads; halving makes sure of an end.
+/// Decides the next step from the values `tried`, of which the search itself chose `searched`. A line through the values that fit gives the
+/// guess; halving ensures that the search ends.
 pub fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
     if let Some(unknown) = tried.iter().find(|tried| tried.fits.is_none()) {
         return Next::Unknown(unknown.value);
@@ -116,7 +117,7 @@ pub fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
         (above, _) if searched >= MOST => Next::Between(last.value, above),
         (None, Some(Limit::Never)) => Next::DoesNotGrow,
         (None, Some(Limit::At(limit))) => {
-            // A card that is nearly full is used ever better: the law then names the next value each time, so steps double.
+            // A card that is nearly full is used ever better. The line then names the next value each time, so the steps double.
             let stride = 1_u64 << searched.saturating_sub(1).min(MOST);
             let limit = limit.max(last.value.saturating_add(stride));
             Next::Try(limit.clamp(after, last.value.saturating_mul(64).max(after)))
@@ -128,20 +129,20 @@ pub fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
                 Some(Limit::At(limit)) if searched % 3 != 2 => limit.clamp(after, above - 1),
                 _ => middle,
             };
-            // What the law says was tried and is too much: it leaves out what is free in pieces.
+            // The line's value was tried and is too large, because the line ignores fragmentation: take the middle.
             Next::Try(if guess == above - 1 && above - last.value > 3 { middle } else { guess })
         }
     }
 }
 
-/// Where a card is full.
+/// Value at which a card is full.
 enum Limit {
     At(u64),
     Never,
 }
 
-/// The largest value with which the line through the smallest and the largest that fit stays on the card. Near its end
-/// the allocator gives memory back before it asks for more: two values there say nothing of the slope.
+/// Draws a line through the smallest and the largest value that fit. Returns the largest value for which the line stays within the card.
+/// Near the card's end the allocator frees cached memory before it asks for more, so two values there do not show the slope.
 fn law(fitting: &[&Tried], total_bytes: u64) -> Option<Limit> {
     let [a, .., b] = fitting else { return None };
     let (bytes, values) = (b.taken_bytes as f64 - a.taken_bytes as f64, (b.value - a.value) as f64);

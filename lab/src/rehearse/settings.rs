@@ -1,4 +1,4 @@
-//! What other settings of the allocator would do for a script, by replay of what it did.
+//! Replays of a script's allocations with other settings of PyTorch's allocator.
 
 use lab_results::WhatIfResult;
 use lab_traces::snapshot::what_if;
@@ -6,10 +6,10 @@ use lab_traces::snapshot::what_if;
 use super::collect::{Rehearsed, open};
 use super::request::RequestedCard;
 
-/// Traces with more entries are left to `vramlab tune`.
+/// Maximum number of entries of a trace that is replayed. Longer traces are left to `vramlab tune`.
 const MAX_REPLAYED: usize = 500_000;
 
-/// For the process that reserved most, on a card; `None` where nothing can be replayed.
+/// Replays the process of [`Rehearsed::largest`] on a card. Returns `None` if it cannot be replayed.
 pub(super) fn of(run: &Rehearsed, card: &RequestedCard) -> Option<WhatIfResult> {
     let (process, rank) = run.largest()?;
     let snapshot = open(&process.path).ok()?;

@@ -1,21 +1,21 @@
-//! Whether it fits, and how sure that is.
+//! Verdict of a rehearsal: whether the script fits, whether the figures are exact, and what was not seen.
 
 use lab_results::{NotAsOnACard, UnknownRead};
 
 use super::answers::Answer;
 use super::run::{Ending, Followed};
 
-/// Events of the library's log that say nothing against the figures (`docs/rehearse.md`).
+/// Events of the library's log that do not affect the figures (`docs/rehearse.md`).
 const HARMLESS: [&str; 5] =
     ["collective", "no_kernel_image", "addresses_not_reserved", "context_does_not_fit", "no_such_function"];
 
-/// Whether it fits; `None` where that cannot be said.
+/// Returns whether the script fits; `None` if that is unknown.
 pub(super) fn fits(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) -> Option<bool> {
     let failed = followed.ending == Ending::Ended && !followed.exit.is_some_and(|exit| exit.success());
     let ended_by_memory = answers.iter().any(|answer| answer.exception.as_ref().is_some_and(|e| e.out_of_memory));
     let ran_out = answers.iter().any(|answer| answer.oom.is_some());
     let full_at_once = log.iter().any(|one| one.event == "context_does_not_fit");
-    // What a script survives, it handles: those who look for their batch by running out of memory do.
+    // A script that runs out of memory and goes on handles it, as one that searches for its largest batch does. That is not a failure.
     if ended_by_memory || full_at_once || (failed && ran_out) {
         return Some(false);
     }
@@ -29,13 +29,13 @@ pub(super) fn fits(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]
     }
 }
 
-/// Whether nothing can have changed a size.
+/// True if nothing that differs from a real card can have changed a size.
 pub(super) fn is_exact(reads: &[UnknownRead], log: &[NotAsOnACard], problems: &[String]) -> bool {
     let harmless = |one: &NotAsOnACard| HARMLESS.contains(&one.event.as_str());
     problems.is_empty() && reads.iter().all(UnknownRead::is_number) && log.iter().all(harmless)
 }
 
-/// What was not seen, and may take more than what was.
+/// Returns the uses of the network that were not seen, and may take more memory than those that were.
 pub(super) fn not_reached(followed: &Followed, answers: &[Answer]) -> Vec<String> {
     if answers.is_empty() || followed.is_complete() && followed.ending == Ending::Ended {
         return Vec::new();

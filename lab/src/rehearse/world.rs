@@ -1,4 +1,4 @@
-//! Some ranks of many: the command is started once for each of them, with what torchrun would tell it.
+//! Distributed runs of which some ranks are started: once for each of them, the command runs with the variables that torchrun would set.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -8,20 +8,20 @@ use std::path::Path;
 use lab_base::error::{Error, Result};
 use serde_json::{Value, json};
 
-/// The most ranks that there can be, and that are started.
+/// Maximum number of ranks in a world, and of those that are started.
 const MAX_RANKS: u32 = 65_536;
 const MAX_STARTED: usize = 16;
 
-/// Some ranks of many.
+/// World of ranks, and those of them that are started.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct World {
-    /// How many ranks train together.
+    /// Number of ranks that train together.
     pub size: u32,
-    /// Those that are started.
+    /// Ranks that are started.
     pub ranks: Vec<u32>,
 }
 
-/// What torchrun tells each rank.
+/// Variables that torchrun sets for each rank.
 const VARIABLES: [&str; 15] = [
     "RANK",
     "LOCAL_RANK",
@@ -41,14 +41,16 @@ const VARIABLES: [&str; 15] = [
 ];
 
 impl World {
-    /// All ranks, where none are named.
+    /// Makes a world. An empty `ranks` means all ranks.
     pub fn new(size: u32, ranks: Vec<u32>) -> Self {
         let ranks = if ranks.is_empty() { (0..size).collect() } else { ranks };
         Self { size, ranks }
     }
 
+    /// Checks the size and the ranks.
+    ///
     /// # Errors
-    /// [`Error::Usage`] for ranks that there are not.
+    /// [`Error::Usage`] for a size or a number of ranks out of range, a rank outside of the world, or a repeated rank.
     pub(super) fn check(&self) -> Result<()> {
         if self.size == 0 || self.size > MAX_RANKS {
             return Err(Error::usage("--world", format!("from 1 to {MAX_RANKS}, not {}", self.size)));
@@ -67,13 +69,13 @@ impl World {
         Ok(())
     }
 
-    /// What each Python of the run is told.
+    /// Returns the settings for each Python of the run.
     pub(super) fn settings(&self, meeting: &Path) -> Value {
         json!({"size": self.size, "started": self.ranks, "meet": meeting, "variables": VARIABLES})
     }
 
-    /// The environment of a rank, on machines with so many cards; `shared` is the file through which its machine's ranks
-    /// share them.
+    /// Returns the environment variables of a rank, on machines with `cards` cards each. Ranks of one machine share its cards through the
+    /// file `shared`.
     pub(super) fn environment(&self, rank: u32, cards: u32, port: u16, shared: OsString) -> Vec<(&str, OsString)> {
         let (machine, local) = (rank / cards, rank % cards);
         let machines = self.size.div_ceil(cards);
@@ -104,7 +106,7 @@ impl World {
     }
 }
 
-/// A port that nobody has, for scripts that ask for one.
+/// Finds a free port, for scripts that need one.
 pub(super) fn free_port() -> Result<u16> {
     let bound = TcpListener::bind(("127.0.0.1", 0)).and_then(|listener| listener.local_addr());
     bound.map(|address| address.port()).map_err(|error| Error::host("a port of this machine", error.to_string()))

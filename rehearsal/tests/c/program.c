@@ -1,4 +1,4 @@
-// What a program of CUDA relies on, one function per promise; the argument says which. It runs on 1 GiB unless said.
+// Promises that a program of CUDA relies on, one function each. The argument names the function. It runs on 1 GiB unless said otherwise.
 #include "cuda.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -91,7 +91,7 @@ static void copies(void) {
     IS(0, cudaMemcpy2D(to, 10, p, 20, 10, 50, 2));
     for (int i = 0; i < 500; i++) IS(from[i / 10 * 20 + i % 10], to[i]);
     IS(0, cudaMemcpy(to, from, 3000, 0)); IS(0, memcmp(to, from, 3000));
-    // Of memory that nobody wrote, and after a kernel that may have written anywhere, nothing is known: zeros.
+    // The contents are unknown where nobody wrote, and after a kernel, which may have written anywhere. Reads give zeros then.
     IS(0, cudaMemcpy(to, q + 7, 1000, 2)); for (int i = 0; i < 1000; i++) IS(0, to[i]);
     IS(0, cudaLaunchKernel(kernel, one, one, NULL, 0, NULL));
     IS(0, cudaMemcpy(to, p, 3000, 2)); for (int i = 0; i < 3000; i++) IS(0, to[i]);
@@ -104,19 +104,19 @@ static void copies(void) {
 static uint64_t heard[2]; static int times;
 static void hear(uint64_t address, uint64_t bytes) { heard[0] = address; heard[1] = bytes; times++; }
 
-// What a layer inside the program shows, queues and hears.
+// A layer inside the program shows values, queues numbers, and hears of reads.
 static void layer(void) {
     char *p, shown[16] = "fifteen letters", to[16]; int n = 1; uint64_t written[4][2];
     IS(0, cudaMalloc((void **)&p, 100)); vramlab_rehearsal_listen(hear);
     IS(0, cudaMemset(p, 1, 16)); IS(0, cudaMemcpy(p + 20, shown, 5, 1)); IS(2, vramlab_rehearsal_writes);
     IS(2, vramlab_rehearsal_written(written, 4)); IS((uint64_t)p + 20, written[1][0]); IS(5, written[1][1]);
     IS(0, vramlab_rehearsal_written(written, 4)); IS(0, cudaMemset(p, 1, 16)); IS(-1, vramlab_rehearsal_written(written, 0));
-    // After a kernel, only what is shown is known, to this thread, until it is withdrawn.
+    // After a kernel, only shown values are known. This thread reads them until they are withdrawn.
     IS(0, cudaLaunchKernel(kernel, one, one, NULL, 0, NULL)); IS(0, vramlab_rehearsal_show(p, shown, 16));
     IS(0, cudaMemcpy(to, p + 3, 4, 2)); IS(0, memcmp(to, "teen", 4)); IS(0, times);
     IS(0, cudaMemcpy(to, p + 10, 8, 2)); IS(1, times); IS((uint64_t)p + 10, heard[0]); IS(8, heard[1]);
     vramlab_rehearsal_withdraw(); IS(0, cudaMemcpy(to, p + 3, 4, 2)); IS(2, times); IS(0, to[0]);
-    // Numbers answer small reads in their order.
+    // Queued numbers answer small reads in their order.
     vramlab_rehearsal_queue(7); vramlab_rehearsal_queue(-1); vramlab_rehearsal_queue(9);
     IS(0, cudaMemcpy(&n, p, 4, 2)); IS(7, n); IS(0, cudaMemcpy(to, p, 16, 2)); IS(3, times); IS(0, cudaMemcpy(&n, p, 4, 2)); IS(-1, n);
     IS(1, vramlab_rehearsal_unqueue()); IS(0, cudaMemcpy(&n, p, 4, 2)); IS(0, n); IS(4, times);
@@ -166,10 +166,10 @@ static void capture(void) {
     IS(0, cudaGraphInstantiateWithFlags(&run, graph, 0)); IS(0, cudaGraphDestroy(graph));
     IS(0, cudaGraphLaunch(run, a)); IS(0, cudaGraphLaunch(run, a)); IS(4, called);
     IS(0, cudaGraphExecDestroy(run)); IS(1, cudaGraphLaunch(run, a));
-    // A stream that joined and was not waited for.
+    // A stream joined the capture, and nothing waited for it.
     IS(0, cudaStreamBeginCapture(a, 0)); IS(0, cudaEventRecord(event, a)); IS(0, cudaStreamWaitEvent(b, event, 0));
     IS(0, cudaLaunchKernel(kernel, one, one, NULL, 0, b)); IS(904, cudaStreamEndCapture(a, &graph));
-    // Taking memory breaks a capture, unless the thread says that it knows better.
+    // An allocation breaks a capture, unless the thread has relaxed its capture mode.
     IS(0, cudaStreamBeginCapture(a, 0)); int mode = 2; void *q;
     IS(0, cudaThreadExchangeStreamCaptureMode(&mode)); IS(0, mode); IS(0, cudaMalloc(&q, 100));
     IS(0, cudaThreadExchangeStreamCaptureMode(&mode)); IS(2, mode); IS(900, cudaMalloc(&q, 100));
@@ -222,7 +222,7 @@ static void release(const char *which) {
     IS(0, strcmp("NVIDIA Test 1", room)); IS(1024 * MIB, *(size_t *)(room + 288)); IS(8, *(int *)(room + 360)); IS(6, *(int *)(room + 364));
     IS(82, *(int *)(room + (old ? 388 : 384)));
     IS(0, room[old ? 1031 : 1007]); IS(0x5a, room[old ? 1032 : 1008]);
-    // Under this name CUDA 12 has three arguments, CUDA 13 seven.
+    // The function of this name has three arguments in CUDA 12, and seven in CUDA 13.
     int (*info)() = NULL; int status = 7; unsigned long long id; void *stream, *graph = &room, *nodes; size_t count = 99;
     extern int cudaStreamGetCaptureInfo(); info = cudaStreamGetCaptureInfo;
     IS(0, cudaStreamCreateWithFlags(&stream, 1)); IS(0, cudaStreamBeginCapture(stream, 0));
@@ -245,7 +245,7 @@ static void libraries(void) {
     IS(0, cudnnSetRNNDescriptor_v8(lstm, 0, 2, 2, 1, 0, 0, 0, 0, 10, 20, 20, 2, NULL, 0));
     IS(0, cudnnGetRNNWeightSpaceSize(dnn, lstm, &weights));
     IS(4 * (2 * 80 * (10 + 20 + 2) + 2 * 80 * (40 + 20 + 2)), weights);
-    // The workspace of an execution plan is what the settings say.
+    // The settings give the size of an execution plan's workspace.
     int64_t count, bytes = -1; IS(0, cudnnBackendGetAttribute(dnn, 402, 3, 1, &count, &bytes));
     IS(1, count); IS(getenv("VRAMLAB_REHEARSAL_CUDNN_WORKSPACE") ? 5000000 : 0, bytes);
 }
@@ -257,7 +257,7 @@ static void forks(void) {
     int status; IS(child, waitpid(child, &status, 0)); IS(0, status);
 }
 
-// Takes memory, says so, and keeps it until the other end of the pipe is closed.
+// Allocates memory, prints how much is left, and keeps the memory until its standard input is written or closed.
 static void holds(const char *mib) {
     void *p; IS(0, cudaMalloc(&p, strtoul(mib, NULL, 10) * MIB)); printf("%zu\n", unused() / MIB); fflush(stdout);
     getchar();

@@ -1,4 +1,4 @@
-// Three ranks of one machine: what small collectives leave is what all of them sent, once it is read.
+// Three ranks of one machine. The results of small collectives, once they are read, combine what all ranks sent.
 #include "cuda.h"
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ static void act(int rank, Id id, int meet) {
     put(p, rank, 10 * rank);
     IS(0, ncclAllReduce(p, q, 2, INT64, SUM, all, NULL));
     if (!meet) { IS(0, at(q, 1)); IS(0, ncclBroadcast(p, q, 2, INT64, 2, all, NULL)); IS(rank, at(q, 0)); return; }
-    // A copy waits for nobody; what it holds comes with it.
+    // A copy does not wait for other ranks. Its contents are those of its source.
     IS(0, cudaMemcpy(q + 10, q, 16, 3)); IS(3, at(q, 0)); IS(30, at(q, 11));
     IS(0, ncclAllReduce(p, p, 2, INT64, MAX, all, NULL)); IS(20, at(p, 1));
     put(p, rank + 100, rank + 200);
@@ -34,7 +34,7 @@ static void act(int rank, Id id, int meet) {
     // One rank after the other: nobody waits before somebody reads.
     IS(0, ncclRecv(q, 1, INT64, (rank + 2) % RANKS, all, NULL)); put(p, rank, 0); IS(0, ncclSend(p, 1, INT64, (rank + 1) % RANKS, all, NULL));
     IS((rank + 2) % RANKS, at(q, 0));
-    // What a kernel wrote on one rank is not known on any; what is large is not exchanged.
+    // Values that a kernel wrote on one rank are unknown on all ranks. Large tensors are not exchanged.
     put(p, 1, 1); if (rank == 1) IS(0, cudaLaunchKernel(kernel, one, one, NULL, 0, NULL));
     IS(0, ncclAllReduce(p, q, 1, INT64, SUM, all, NULL)); IS(0, at(q, 0));
     // Parts have the ranks that chose them, in the order of their keys.
@@ -45,7 +45,7 @@ static void act(int rank, Id id, int meet) {
     IS(0, ncclAllGather(p, q, 1, INT64, part, NULL)); IS(2, at(q, 0)); IS(0, at(q, 1)); IS(-1, at(q, 2));
 }
 
-// Ranks 0 and 2 of three: the other is taken to send what each of them sends.
+// Ranks 0 and 2 of three. The absent rank counts as sending what each of them sends.
 static void act_without(int rank, Id id) {
     void *all, *part; int64_t *p, *q; int n; uint32_t members[] = {0, 1, 2}, both[] = {1, 2};
     IS(0, vramlab_rehearsal_members(&id, members, 3));
@@ -53,7 +53,7 @@ static void act_without(int rank, Id id) {
     put(p, rank + 1, 0); IS(0, ncclAllReduce(p, q, 1, INT64, SUM, all, NULL)); IS(1 + 3 + rank + 1, at(q, 0));
     IS(0, ncclAllGather(p, q, 1, INT64, all, NULL)); IS(1, at(q, 0)); IS(rank + 1, at(q, 1)); IS(3, at(q, 2));
     IS(0, ncclBroadcast(p, q, 1, INT64, 2, all, NULL)); IS(3, at(q, 0)); IS(0, ncclBroadcast(p, q, 1, INT64, 1, all, NULL)); IS(rank + 1, at(q, 0));
-    // What only the other has is not known; it is waited for by nobody.
+    // Values that only the absent rank has are unknown. No rank waits for it.
     put(q, 5, 5); IS(0, ncclRecv(q, 1, INT64, 1, all, NULL)); IS(0, at(q, 0));
     if (rank == 2) { IS(0, vramlab_rehearsal_part(both, 2)); }
     IS(0, ncclCommSplit(all, rank == 2 ? 7 : -1, rank == 2, &part, NULL));

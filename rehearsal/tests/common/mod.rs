@@ -1,8 +1,8 @@
-//! The library that is tested.
+//! The library under test.
 
 use std::path::PathBuf;
 
-/// The library that cargo has built for these tests.
+/// Returns the library that cargo has built for these tests.
 pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test's file");
     let folder = test.parent().expect("its folder");

@@ -1,5 +1,5 @@
-//! The convolution and its input gradient. For some of the outputs at a time, the transformed weight is packed into the room that all threads share;
-//! tasks are blocks of points, whose transformed patches are a right operand of sixteen products.
+//! Convolution and input gradient, for some of the outputs at a time. Their transformed weight is packed into the buffer that all threads share.
+//! Tasks are blocks of points; their transformed patches are the right operands of sixteen products.
 
 use std::ops::Range;
 
@@ -12,21 +12,21 @@ use crate::panels::{Job, Left, ROWS, Sums, WIDTH, Word};
 use crate::parallel::{SCRATCH_BYTES, SHARED_BYTES};
 use crate::view::{Context, SharedMut};
 
-/// With fewer channels or outputs than this, or with narrower planes, the transforms take longer than the multiplications that they save.
+/// Minimum number of channels and of outputs, and minimum width of planes. Below, the transforms take longer than the multiplications that they save.
 const LEAST: usize = 24;
 const NARROWEST: usize = 14;
-/// Elements of a thread's scratch.
+/// Number of elements of a thread's scratch.
 const ROOM: usize = SCRATCH_BYTES / 4;
-/// Elements of it for staged channels.
+/// Number of elements of the scratch for staged channels.
 const STAGED: usize = 48 << 10;
-/// Elements of it for transformed patches: together they stay in the second cache.
+/// Number of elements of the scratch for transformed patches. Together with the staged channels they stay in the second-level cache.
 const PATCHES: usize = 192 << 10;
-/// Between the elements of patches that belong to different products.
+/// Number of unused elements between the patches' elements of different products.
 const APART: usize = 16;
-/// Several tasks for each of a few threads.
+/// Intended number of tasks: several for each of a few threads.
 const TASKS: usize = 16;
 
-/// A plan that is computed this way.
+/// Plan that is computed by Winograd's method.
 pub(in crate::conv) struct Winograd<'a> {
     plan: &'a Plan,
     blocks: Plan,
@@ -36,22 +36,22 @@ pub(in crate::conv) struct Winograd<'a> {
     outputs: usize,
 }
 
-/// Elements of a panel of `WIDTH` blocks' patches.
+/// Returns the number of elements of a panel with the patches of `WIDTH` blocks.
 fn panel_len(channels: usize) -> usize {
     AREA * (channels * WIDTH + APART)
 }
 
-/// Elements of `ROWS` outputs' weights.
+/// Returns the number of elements of the weights of `ROWS` outputs.
 fn weights_len(channels: usize) -> usize {
     AREA * channels * ROWS
 }
 
-/// Whether fewer multiplications take less time.
+/// True if the saved multiplications take longer than the transforms.
 pub(super) fn is_worth_it(plan: &Plan) -> bool {
     plan.channels >= LEAST && plan.outputs >= LEAST && plan.grid[1] >= NARROWEST
 }
 
-/// Cells that one channel of `points` blocks is staged in, at most.
+/// Returns the maximum number of cells for staging one channel of `points` blocks.
 pub(super) fn staged_len(blocks: &Plan, points: usize) -> usize {
     let [down, across] = blocks.grid;
     let rows = down.min(points.div_ceil(across) + 1) + 1;
@@ -59,7 +59,7 @@ pub(super) fn staged_len(blocks: &Plan, points: usize) -> usize {
 }
 
 impl<'a> Winograd<'a> {
-    /// `None` where it would not fit, or not be worth it.
+    /// Returns `None` if the plan does not suit the method, its data does not fit, or the transforms would not pay.
     pub(in crate::conv) fn of(plan: &'a Plan) -> Option<Self> {
         let blocks = plan.blocks().filter(|_| is_worth_it(plan))?;
         let all = blocks.images * blocks.points();
@@ -74,7 +74,7 @@ impl<'a> Winograd<'a> {
         fits.then(|| Self { plan, blocks, points, outputs: outputs() })
     }
 
-    /// `out` at the grid's points, with a bias for each output.
+    /// Computes `out` at the grid's points, with a bias for each output.
     pub(in crate::conv) fn run(
         &self,
         ctx: &Context<'_>,
@@ -101,7 +101,7 @@ impl<'a> Winograd<'a> {
         }
     }
 
-    /// The transformed weights of some outputs, `ROWS` at a time.
+    /// Packs the transformed weights of some outputs, `ROWS` at a time.
     fn pack_weights(&self, ctx: &Context<'_>, weight: &[f32], group: usize, outputs: &Range<usize>, to: &mut [f32]) {
         let plan = self.plan;
         let [per_output, per_channel, per_row, per_group] = plan.weight;
@@ -132,7 +132,7 @@ impl<'a> Winograd<'a> {
     }
 }
 
-/// Some blocks and outputs of a group.
+/// Task: some blocks and outputs of a group.
 struct Task<'a> {
     of: &'a Winograd<'a>,
     group: usize,
@@ -167,7 +167,7 @@ impl Task<'_> {
         }
     }
 
-    /// The transformed patches of all points and channels.
+    /// Packs the transformed patches of all points and channels.
     fn pack_patches(&self, source: &[f32], staged: &mut [f32], right: &mut [f32]) {
         let (plan, channels) = (&self.of.blocks, self.of.plan.channels);
         let layout = Stage::new(plan, self.points.start, self.points.end);
@@ -187,7 +187,7 @@ impl Task<'_> {
         }
     }
 
-    /// Where the blocks of a panel lie in the target.
+    /// Returns the places of a panel's blocks in the target.
     fn lines(&self, first: usize, columns: usize) -> ArrayVec<Line, WIDTH> {
         let (plan, blocks) = (self.of.plan, &self.of.blocks);
         let across = blocks.grid[1];

@@ -1,39 +1,40 @@
-//! The transforms: of patches, of windows, of sums, and of the gradient, for many blocks (or outputs) side by side.
+//! Transforms of patches, windows, sums and the gradient, for many blocks (or outputs) side by side.
 
 use crate::conv::stage::Run;
 use crate::panels::{ROWS, Sums, WIDTH};
 use crate::simd::{Isa, simd};
 use crate::vector::Vector;
 
-/// Elements of a patch, and of what is made of it.
+/// Number of elements of a patch, and of its transform.
 pub(super) const AREA: usize = 16;
-/// Elements that a vector has at most: so many beyond a run are overwritten.
+/// Maximum number of elements of a vector. So many elements beyond a run are overwritten.
 pub(super) const SPILL: usize = 8;
 
-/// Staged channels, and where their transformed patches go.
+/// Staged channels, and the layout of their transformed patches.
 pub(super) struct Patches<'a> {
     pub(super) staged: &'a [f32],
-    /// Where the patch's elements lie from a run's beginning.
+    /// Distances from a run's beginning to the patch's elements.
     pub(super) offsets: [usize; AREA],
     pub(super) runs: &'a [Run],
     pub(super) channels: usize,
-    /// Elements from one staged channel to the next.
+    /// Number of elements from one staged channel to the next.
     pub(super) channel: usize,
-    /// Elements from one channel's results to the next, and from one of the sixteen to the next.
+    /// Number of elements from one channel's results to the next, and from one of the sixteen results to the next.
     pub(super) row: usize,
     pub(super) apart: usize,
 }
 
 simd! {
-    /// `Bᵀ d B` of every patch `d` of the runs. Up to [`SPILL`] elements after each channel's are overwritten.
+    /// Computes `Bᵀ d B` of every patch `d` of the runs. Overwrites up to [`SPILL`] elements after each channel's results.
     pub(super) fn patches(p: &Patches<'_>, to: &mut [f32]) = patches_body;
-    /// `Aᵀ m A` of each column of sixteen tiles, with the bias, written.
+    /// Computes `Aᵀ m A` of each column of sixteen tiles, adds the bias, and writes the result to the target.
     pub(super) fn write(w: &Written<'_>, sums: &[Sums<f32>; AREA]) = write_body;
-    /// `G g Gᵀ` of `ROWS` windows.
+    /// Computes `G g Gᵀ` of `ROWS` windows.
     pub(super) fn windows(g: &[[f32; ROWS]; 9], to: &mut [[f32; ROWS]; AREA]) = windows_body;
-    /// `A y Aᵀ` of every gradient `y` of 2 × 2, side by side: its four elements are `from_apart` elements apart, the sixteen results `apart`.
+    /// Computes `A y Aᵀ` of gradients `y` of 2 × 2 that lie side by side. The four elements are `from_apart` elements apart, the sixteen results
+    /// `apart`.
     pub(super) fn gradients(from: &[f32], from_apart: usize, to: &mut [f32], apart: usize) = gradients_body;
-    /// `Gᵀ u G` of sixteen rows of sums, `apart` elements apart.
+    /// Computes `Gᵀ u G` of sixteen rows of sums, `apart` elements apart.
     pub(super) fn window_gradients(sums: &[f32], apart: usize, to: &mut [[f32; WIDTH]; 9]) = window_gradients_body;
 }
 
@@ -66,7 +67,7 @@ fn patches_body<S: Isa>(p: &Patches<'_>, to: &mut [f32]) {
 /// # Safety
 /// A vector lies at each of the offsets, and there is room for sixteen, `apart` elements apart.
 #[inline(always)]
-// Plain loops, here and below: of iterators with closures some are not inlined, and then compiled without the instructions.
+// Plain loops, here and below, because some iterators with closures are not inlined, and are then compiled without the vector instructions.
 #[allow(clippy::needless_range_loop)]
 unsafe fn patch<V: Vector<f32>>(from: *const f32, offsets: &[usize; AREA], to: *mut f32, apart: usize) {
     let mut t = [[V::splat(0.0); 4]; 4];
@@ -100,20 +101,20 @@ unsafe fn patch<V: Vector<f32>>(from: *const f32, offsets: &[usize; AREA], to: *
 /// Blocks that lie side by side in the target.
 #[derive(Clone, Copy)]
 pub(super) struct Line {
-    /// The first block's column in the tile.
+    /// Column of the first block in the tile.
     pub(super) column: usize,
-    /// Where its first point lies in the first output's plane.
+    /// Index of the first block's first point in the first output's plane.
     pub(super) at: usize,
-    /// Points of a row, and rows: the target may end within the blocks.
+    /// Points of a row, and rows. They may be fewer than the blocks have, because the target may end within the blocks.
     pub(super) points: usize,
     pub(super) rows: usize,
 }
 
-/// Where sums go.
+/// Destination of sums.
 pub(super) struct Written<'a> {
-    /// The first output's plane of the first image.
+    /// Address of the first output's plane of the first image.
     pub(super) to: *mut f32,
-    /// Elements from one output to the next, and from one row of the target.
+    /// Number of elements from one output to the next, and from one row of the target to the next.
     pub(super) pixels: usize,
     pub(super) across: usize,
     pub(super) rows: usize,

@@ -1,5 +1,6 @@
-//! The gradient for the weight. Sixteen products: rows are channels, columns outputs, and the sum goes over the blocks of all images. Tasks are as in the
-//! plain form (`conv/weight_grad.rs`): some channels and outputs, and where those are few, parts of the blocks, whose sums are added in order at the end.
+//! Weight gradient, as sixteen products. Their rows are channels, their columns are outputs, and the sum goes over the blocks of all images. Tasks
+//! are as in the plain form (`conv/weight_grad.rs`): some channels and outputs. If those are few, the blocks are cut into parts too, whose sums are
+//! added in order at the end.
 
 use std::ops::Range;
 
@@ -12,20 +13,21 @@ use crate::panels::{ROW, Strided, WIDTH, strided_product};
 use crate::parallel::{SCRATCH_BYTES, SHARED_BYTES};
 use crate::view::{Context, SharedMut};
 
-/// Elements of a thread's scratch, and those for staged channels.
+/// Number of elements of a thread's scratch, and of its part for staged channels.
 const ROOM: usize = SCRATCH_BYTES / 4;
 const STAGED: usize = 48 << 10;
-/// Channels and outputs of a task, at most.
+/// Maximum number of channels, and of outputs, of a task.
 const MOST: usize = 64;
-/// Blocks that are packed at a time: four of them, with room between, are a row of [`ROW`].
+/// Number of blocks that are packed at a time. Four times as many elements, with gaps, are a row of [`ROW`].
 const POINTS: usize = 64;
-/// Between rows of transformed patches: not a power of two, so that they do not compete for one set of the cache.
+/// Number of elements from one row of transformed patches to the next. It is not a power of two, so that rows do not compete for one set of the
+/// cache.
 const PATCH_ROW: usize = POINTS + SPILL;
-/// Parts that have their own sums, at most; and tasks that there are to be.
+/// Maximum number of parts with their own sums, and the intended number of tasks.
 const PARTS: usize = 16;
 const TASKS: usize = 16;
 
-/// A weight's gradient that is computed this way.
+/// Weight gradient that is computed by Winograd's method.
 pub(in crate::conv) struct WeightGrad<'a> {
     plan: &'a Plan,
     blocks: Plan,
@@ -36,7 +38,7 @@ pub(in crate::conv) struct WeightGrad<'a> {
 }
 
 impl<'a> WeightGrad<'a> {
-    /// `None` where it would not fit, or not be worth it. The plan is the convolution's.
+    /// Returns `None` if the plan does not suit the method, its data does not fit, or the transforms would not pay. The plan is the convolution's.
     pub(in crate::conv) fn of(plan: &'a Plan) -> Option<Self> {
         let (blocks, points_of_blocks) = (plan.blocks().filter(|_| is_worth_it(plan))?, plan.points_of_blocks());
         let even = |all: usize, unit: usize| all.div_ceil(all.div_ceil(MOST)).next_multiple_of(unit).min(MOST);
@@ -49,7 +51,7 @@ impl<'a> WeightGrad<'a> {
         fits.then_some(Self { plan, blocks, points_of_blocks, channels, outputs, parts })
     }
 
-    /// `out[o, c, y, x]`
+    /// Computes the gradient `out[o, c, y, x]`.
     pub(in crate::conv) fn run(&self, ctx: &Context<'_>, x: &[f32], grad: &[f32], out: &mut [f32]) {
         let (plan, len) = (self.plan, out.len());
         let points = self.blocks.images * self.blocks.points();
@@ -95,7 +97,7 @@ impl<'a> WeightGrad<'a> {
     }
 }
 
-/// Some channels and outputs of a group.
+/// Task: some channels and outputs of a group.
 struct Task<'a> {
     of: &'a WeightGrad<'a>,
     group: usize,
@@ -103,7 +105,7 @@ struct Task<'a> {
     outputs: Range<usize>,
 }
 
-/// A thread's scratch: transformed patches and gradients, sums, and room to make them in.
+/// Parts of a thread's scratch: transformed patches and gradients, sums, and buffers for making them.
 struct Room<'a> {
     staged: &'a mut [f32],
     left: &'a mut [f32],
@@ -114,7 +116,7 @@ struct Room<'a> {
 }
 
 impl Task<'_> {
-    /// Sums over blocks `points`; `to(output, channel)` is where a window of them goes.
+    /// Sums over the blocks `points`. Writes the window of sums of each output and channel to `to(output, channel)`.
     fn run<'t>(
         &self,
         ctx: &Context<'_>,
@@ -177,7 +179,7 @@ impl Task<'_> {
         Room { staged, left, right, sums, lines, turned }
     }
 
-    /// The transformed patches of these blocks: for each of the sixteen, a row for each channel.
+    /// Packs the transformed patches of these blocks. Each of the sixteen operands has a row for each channel.
     fn pack_patches(&self, span: Range<usize>, x: &[f32], room: &mut Room<'_>, apart: usize) {
         let plan = &self.of.blocks;
         let layout = Stage::new(plan, span.start, span.end);
@@ -194,7 +196,7 @@ impl Task<'_> {
         }
     }
 
-    /// The transformed gradient of these blocks: for each of the sixteen, panels of outputs side by side.
+    /// Packs the transformed gradient of these blocks. Each of the sixteen operands has panels in which outputs lie side by side.
     fn pack_grad(&self, span: Range<usize>, grad: &[f32], room: &mut Room<'_>, apart: usize) {
         let plan = &self.of.points_of_blocks;
         let layout = Stage::new(plan, span.start, span.end);
@@ -213,8 +215,8 @@ impl Task<'_> {
                     for (i, offset) in offsets.iter().enumerate() {
                         let from = room.staged[channel * layout.channel() + offset..].as_ptr();
                         let to = room.lines[(first + channel) * ROW + i * (ROW / 4)..].as_mut_ptr();
-                        // SAFETY: the layout has room for all runs and a chunk (`Stage::len`); `lines` has a row of four times `ROW / 4` elements for each
-                        // output, and a chunk more.
+                        // SAFETY: the layout has room for all runs and a chunk (`Stage::len`); `lines` has a row of four times `ROW / 4` elements
+                        // for each output, and a chunk more.
                         unsafe { copy_runs(&runs, from, to) };
                     }
                 }

@@ -136,7 +136,7 @@ class Answer:
                 if not self.counts:
                     self.roles.hold(None)
                 self.write_snapshot()
-            # Last: who finds it finds the snapshot as well.
+            # The answer comes last: a reader who finds it finds the snapshot as well.
             self.write(why)
 
 
@@ -147,7 +147,7 @@ def user_line():
     found = line_of(sys._getframe(1))
     main = threading.main_thread()
     if found == "?" and threading.current_thread() is not main:
-        # A thread of PyTorch's own, as those of the backward pass: the main thread waits for it.
+        # This thread is PyTorch's own, like those of the backward pass. The main thread waits for it.
         found = line_of(sys._current_frames().get(main.ident))
     return found
 
@@ -167,7 +167,7 @@ def line_of(frame):
 
 
 def is_library(file):
-    # What is compiled lies in a cache, as Python that nobody wrote.
+    # Compiled code lies in a cache, as generated Python.
     return "site-packages" in file or "/torchinductor_" in file or "dist-packages" in file or file.startswith(sys.base_prefix + "/lib/")
 
 

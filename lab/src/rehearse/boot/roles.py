@@ -1,8 +1,8 @@
-# What each address was for, as far as PyTorch's own objects tell. Nothing here allocates on a card.
+# Purpose of each address, as far as PyTorch's own objects tell it. Nothing here allocates on a card.
 # Steps of which the addresses of parameters, gradients and states are kept: the first ones and the last ones.
 FIRST_STEPS = 2
 LAST_STEPS = 4
-# The most addresses of a step, backward passes, and batches that are kept.
+# Maximum numbers of a step's addresses, and of backward passes and batches, that are kept.
 MAX_ADDRESSES = 100000
 MAX_RANGES = 2000
 MAX_INPUTS = 20000
@@ -38,7 +38,7 @@ class Roles:
 
         @functools.wraps(run)
         def marked(*args, **kwargs):
-            # Checkpointing runs backward passes inside of one.
+            # Checkpointing runs backward passes inside another backward pass.
             outer = self.depth == 0
             if outer:
                 self.backward.append([now(), None])
@@ -60,7 +60,7 @@ class Roles:
 
     def moved(self, tensor, out):
         torch = self.torch
-        # What is not a plain tensor stands for others.
+        # A tensor that is not plain stands for other tensors.
         plain = type(tensor) is torch.Tensor and type(out) is torch.Tensor
         if not plain or not out.is_cuda or tensor.is_cuda:
             return
@@ -85,7 +85,7 @@ class Roles:
         state = optimizer.state if optimizer else {}
         own = [p for group in optimizer.param_groups for p in group["params"]] if optimizer else []
         if optimizer is None or everything or len(self.held) < FIRST_STEPS:
-            # Weights that are not trained are in no optimizer.
+            # Frozen weights belong to no optimizer.
             own = list({id(p): p for p in [*own, *self.parameters()]}.values())
 
         def add(kind, tensor):
@@ -95,12 +95,12 @@ class Roles:
             try:
                 held[kind].append(tensor.untyped_storage().data_ptr())
             except RuntimeError:
-                # A tensor without memory: of a transform, or of the compiler.
+                # The tensor has no memory: it belongs to a transform, or to the compiler.
                 pass
 
         for parameter in own[:MAX_ADDRESSES]:
             add("parameter", parameter)
-            # Of others PyTorch warns the script.
+            # Reading the gradient of a tensor that is not a leaf makes PyTorch warn the script.
             if getattr(parameter, "is_leaf", True):
                 add("gradient", parameter.grad)
             kept = state.get(parameter)

@@ -58,7 +58,7 @@ class Loader:
         return self.loader.create_module(spec)
 
     def exec_module(self, module):
-        # Whoever asks the module later finds its own loader.
+        # The module keeps its own loader, for code that asks for it later.
         module.__loader__ = self.loader
         module.__spec__.loader = self.loader
         self.loader.exec_module(module)

@@ -4,7 +4,7 @@ class Watch:
     def __init__(self, answer):
         self.answer = answer
         self.torch = answer.torch
-        # Those that the script made, without keeping them.
+        # Optimizers that the script made. These references do not keep them alive.
         self.optimizers = []
 
     def install(self):
@@ -64,7 +64,7 @@ class Watch:
             answer.oom = {"card": card, "requested": requested, "free": free, "count": 1, "where": user_line(),
                           "allocated": figures["allocated_bytes.all.current"],
                           "reserved": figures["reserved_bytes.all.current"], "step": answer.steps}
-            # Now: later the script has freed everything.
+            # Record the addresses now: later the script has freed everything.
             if not self.optimizers:
                 answer.roles.hold(None)
             for made in self.optimizers:

@@ -1,4 +1,4 @@
-# What of the hub's client changes something there.
+# Functions of the hub's client that change something on the hub.
 HUB_CHANGES = (
     "create_repo create_branch create_tag create_commit create_commits_on_pr create_pull_request create_discussion "
     "create_collection delete_repo delete_file delete_files delete_folder delete_branch delete_tag move_repo upload_file "
@@ -39,7 +39,7 @@ def after_hub(module):
         if hasattr(module.HfApi, name):
             setattr(module.HfApi, name, replaced(name))
             if hasattr(module, name):
-                # The module's functions are methods of one object, bound before.
+                # The module's functions are bound methods of one object: bind the replacement to it.
                 setattr(module, name, getattr(module.api, name))
 
 

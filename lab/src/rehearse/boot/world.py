@@ -1,4 +1,4 @@
-# What torchrun would tell a rank: as the launcher set it, whatever the script's own launchers make of it.
+# Variables that torchrun would set for a rank. These are the rehearsal's values, whatever the script's own launchers set.
 WORLD_VARIABLES = {name: os.environ[name] for name in SETTINGS["world"]["variables"]} if SETTINGS["world"] else {}
 
 
@@ -8,7 +8,7 @@ def problem(text):
     return RuntimeError(text)
 
 
-# How keys begin under which ranks send each other tensors of the host; they end with the rank.
+# Prefix of the keys under which ranks send each other tensors of the host. The keys end with the rank.
 HOSTS = "hosts/"
 
 
@@ -19,7 +19,7 @@ class World:
     waits for it says; when all that were started wait, only an absent one could set it: then a barrier is passed. NCCL
     itself (`nccl/` of the library) is told who is in each group, and takes an absent rank to send what this one sends."""
 
-    # How long all must have waited, and how long one waits at most, in seconds.
+    # Seconds that all must have waited, and maximum seconds that one waits.
     SETTLED, PATIENCE = 0.3, 60.0
 
     def __init__(self, torch):
@@ -67,7 +67,7 @@ class World:
 
         c10d._new_process_group_helper = helper
         for before, after in ((own, rendezvous), (split, split_group)):
-            # Others have them under the names by which they imported them.
+            # Other modules hold these functions under the names by which they imported them.
             for name, module in list(sys.modules.items()):
                 if before is not None and name.startswith("torch.distributed") and vars(module).get(before.__name__) is before:
                     setattr(module, before.__name__, after)
@@ -82,7 +82,7 @@ class World:
 
     def store(self):
         made = meeting(self)
-        # What is Python's of it must live as long as what is C++'s.
+        # The Python part of the store must live as long as its C++ part.
         self.stores.append(made)
         return made
 
