@@ -1,20 +1,7 @@
 //! `model.pt2` on the command line, as any network: what is said of it, what is refused, with which exit code.
 
 mod common;
-use common::{done, json, refused};
-
-use std::io::Read;
-use std::path::Path;
-
-/// `NAME.pt2`, as the recordings of `lab` have it.
-fn unpacked(name: &str, folder: &Path) -> String {
-    let gz = format!("{}/../lab/tests/golden/exported/{name}.pt2.gz", env!("CARGO_MANIFEST_DIR"));
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(gz).unwrap()).read_to_end(&mut bytes).unwrap();
-    let path = folder.join(format!("{name}.pt2"));
-    std::fs::write(&path, bytes).unwrap();
-    path.display().to_string()
-}
+use common::{done, json, refused, unpacked_export};
 
 fn unbroken(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
@@ -23,7 +10,7 @@ fn unbroken(text: &str) -> String {
 #[test]
 fn a_prediction_names_the_loss_and_the_line_of_the_peak() {
     let folder = tempfile::tempdir().unwrap();
-    let path = unpacked("nanogpt", folder.path());
+    let path = unpacked_export("nanogpt", folder.path());
     let said = unbroken(&done(&["predict", "--model-file", &path, "--batch", "16", "--gpu", "24GiB", "--full"]));
     assert!(said.contains("nanogpt.pt2, batch 16 × 32 tokens, float32, adamw"), "{said}");
     assert!(said.contains("runs in networks.py:168; "), "{said}");
@@ -37,7 +24,7 @@ fn a_prediction_names_the_loss_and_the_line_of_the_peak() {
 #[test]
 fn the_loss_that_is_said_is_in_force() {
     let folder = tempfile::tempdir().unwrap();
-    let path = unpacked("unet-nearest", folder.path());
+    let path = unpacked_export("unet-nearest", folder.path());
     fn words<'a>(path: &'a str, loss: &'a str) -> [&'a str; 9] {
         ["predict", "--model-file", path, "--batch", "4", "--gpu", "24GiB", "--loss", loss]
     }
@@ -53,7 +40,7 @@ fn the_loss_that_is_said_is_in_force() {
 #[test]
 fn the_largest_batch_is_found() {
     let folder = tempfile::tempdir().unwrap();
-    let path = unpacked("cnn", folder.path());
+    let path = unpacked_export("cnn", folder.path());
     let found = json(&["fit", "--model-file", &path, "--gpu", "128MiB"]);
     assert!(found.to_string().contains("\"largest\""), "{found}");
 }
@@ -61,11 +48,11 @@ fn the_largest_batch_is_found() {
 #[test]
 fn weights_of_the_file_are_trained_on_the_cpu_and_a_file_without_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let path = unpacked("cnn-weights", folder.path());
+    let path = unpacked_export("cnn-weights", folder.path());
     let found = json(&["train", "--model-file", &path, "--batch", "4", "--steps", "3", "--backend", "cpu"]);
     let losses: Vec<f64> = serde_json::from_value(found["losses"].clone()).unwrap();
     assert!(losses.len() == 3 && losses[2] < losses[0], "{losses:?}");
-    let path = unpacked("cnn", folder.path());
+    let path = unpacked_export("cnn", folder.path());
     let said =
         unbroken(&refused(2, &["train", "--model-file", &path, "--batch", "4", "--steps", "3", "--backend", "cpu"]));
     assert!(said.contains("the file has no values for it"), "{said}");
@@ -74,7 +61,7 @@ fn weights_of_the_file_are_trained_on_the_cpu_and_a_file_without_is_refused() {
 #[test]
 fn a_batch_and_flags_that_the_export_does_not_have_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let path = unpacked("mlp", folder.path());
+    let path = unpacked_export("mlp", folder.path());
     let said = unbroken(&refused(2, &["predict", "--model-file", &path, "--batch", "70000", "--gpu", "24GiB"]));
     assert!(said.contains("--batch: 70000: the file was exported for batches from 1 to 65536"), "{said}");
     for flag in [["--layers", "3"], ["--checkpoint", "blocks"], ["--head", "base"], ["--sequence", "8"]] {

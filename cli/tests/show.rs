@@ -1,22 +1,11 @@
 //! `vramlab show`: a network from the inside, whatever it is read from.
 
 mod common;
-use common::{done, json, refused};
+use common::{done, json, refused, unpacked_export};
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-
-/// `NAME.pt2`, as the recordings of `lab` have it.
-fn exported(name: &str, folder: &Path) -> String {
-    let gz = format!("{}/../lab/tests/golden/exported/{name}.pt2.gz", env!("CARGO_MANIFEST_DIR"));
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(gz).unwrap()).read_to_end(&mut bytes).unwrap();
-    let path = folder.join(format!("{name}.pt2"));
-    std::fs::write(&path, bytes).unwrap();
-    path.display().to_string()
-}
 
 fn config(folder: &Path) -> PathBuf {
     let path = folder.join("config.json");
@@ -63,7 +52,7 @@ fn the_figures_of_a_tree_add_up_for_every_kind_of_network() {
     let folder = tempfile::tempdir().unwrap();
     let (config, root) = (config(folder.path()).display().to_string(), env!("CARGO_MANIFEST_DIR"));
     let toml = format!("{root}/../examples/models/tiny-transformer.toml");
-    let (gpt2, unet) = (exported("gpt2", folder.path()), exported("unet", folder.path()));
+    let (gpt2, unet) = (unpacked_export("gpt2", folder.path()), unpacked_export("unet", folder.path()));
     for words in [
         &["gpt2", "--layers", "2"][..],
         &["gpt2", "--layers", "3", "--checkpoint", "blocks"],
@@ -98,7 +87,7 @@ fn the_figures_of_a_tree_add_up_for_every_kind_of_network() {
 #[test]
 fn shapes_are_those_of_the_batch_and_lines_those_of_the_program() {
     let folder = tempfile::tempdir().unwrap();
-    let path = exported("nanogpt", folder.path());
+    let path = unpacked_export("nanogpt", folder.path());
     for batch in [3, 5] {
         let found = json(&["show", &path, "--batch", &batch.to_string()]);
         let output = module(&found, "h.1")["output"].as_array().unwrap();
@@ -130,6 +119,7 @@ fn what_cannot_be_shown_is_refused_by_name() {
     let path = config(folder.path()).display().to_string();
     for (words, problem) in [
         (&["show", "gpt9"][..], "neither a file nor one of the networks"),
+        (&["show", "resnet5"], "; did you mean \"resnet50\"?"),
         (&["show", "absent.pt2"], "absent.pt2"),
         (&["show", "gpt2", "--model", "mlp"], "cannot be used with"),
         (&["show", "gpt2", "--batch", "0"], "--batch: must be at least 1"),

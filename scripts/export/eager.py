@@ -10,7 +10,6 @@ import gzip
 import io
 import json
 import os
-import sys
 import tempfile
 import zipfile
 
@@ -74,26 +73,12 @@ def rows(name, batch):
     return record.trained(model, list(model.parameters()), before, examples, batch, loss_name)
 
 
-def main():
-    folder, names = sys.argv[1], sys.argv[2:] or list(networks.NETWORKS)
-    torch.backends.cudnn.enabled = False
-    torch.set_num_threads(1)
-    failed = []
-    for name in names:
-        try:
-            entry = record.in_a_child(exported, name, folder)
-            runs = {batch: record.in_a_child(rows, name, batch) for batch in (4, 7)}
-        except RuntimeError as error:
-            failed.append(name)
-            print(name, "FAILED", error, flush=True)
-            continue
-        with open(os.path.join(folder, name + ".json"), "w") as file:
-            loss = networks.NETWORKS[name][2]
-            recorded = {"torch": torch.__version__, "loss": loss, "columns": record.COLUMNS, "runs": runs, "entry": entry}
-            json.dump(recorded, file, separators=(",", ":"))
-        print(name, len(entry["dies_after"]), flush=True)
-    sys.exit(1 if failed else 0)
+def recorded(name, folder):
+    """What the package writes beside the graph, and rows of the module itself at two batches."""
+    entry = record.in_a_child(exported, name, folder)
+    runs = {batch: record.in_a_child(rows, name, batch) for batch in (4, 7)}
+    return {"loss": networks.NETWORKS[name][2], "columns": record.COLUMNS, "runs": runs, "entry": entry}
 
 
 if __name__ == "__main__":
-    main()
+    record.main(recorded)

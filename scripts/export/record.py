@@ -187,26 +187,33 @@ def in_a_child(function, *arguments):
     return json.loads(result)
 
 
-def main():
+def main(of):
+    """Writes `of(name, folder)`, with the release of PyTorch, as FOLDER/NAME.json for each network; 1 if one of them failed."""
     folder, names = sys.argv[1], sys.argv[2:] or list(networks.NETWORKS)
     torch.backends.cudnn.enabled = False
     torch.set_num_threads(1)
-    failed = []
+    failed = False
     for name in names:
-        recorded = {}
         try:
-            for batch in (4, 7):
-                archive = None if recorded else os.path.join(folder, name + ".pt2.gz")
-                recorded[batch], loss = in_a_child(rows, name, batch, archive)
+            recorded = {"torch": torch.__version__, **of(name, folder)}
         except RuntimeError as error:
-            failed.append(name)
+            failed = True
             print(name, "FAILED", error, flush=True)
             continue
         with open(os.path.join(folder, name + ".json"), "w") as file:
-            json.dump({"torch": torch.__version__, "loss": loss, "columns": COLUMNS, "runs": recorded}, file, separators=(",", ":"))
+            json.dump(recorded, file, separators=(",", ":"))
         print(name, flush=True)
     sys.exit(1 if failed else 0)
 
 
+def recorded(name, folder):
+    """Rows of a network at two batches; the first of them leaves the archive."""
+    runs = {}
+    for batch in (4, 7):
+        archive = None if runs else os.path.join(folder, name + ".pt2.gz")
+        runs[batch], loss = in_a_child(rows, name, batch, archive)
+    return {"loss": loss, "columns": COLUMNS, "runs": runs}
+
+
 if __name__ == "__main__":
-    main()
+    main(recorded)

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use lab::run::{DeviceSpec, Gpu, ModelSpec, RunSpec, TrainingSpec};
+use lab::similar::did_you_mean;
 use lab::training::Precision;
 
 use super::{HtmlArgs, ModelArgs, OutputArgs, ProfileArgs, values};
@@ -49,7 +50,8 @@ fn which(word: &str) -> Result<Which, String> {
     if word.contains(['.', '/', '\\']) || std::path::Path::new(word).exists() {
         return Ok(Which::File(word.into()));
     }
-    Err(format!("neither a file nor one of the networks {}", names.join(", ")))
+    let meant = did_you_mean(word, names.iter().copied());
+    Err(format!("neither a file nor one of the networks {}{meant}", names.join(", ")))
 }
 
 impl NetworkArgs {

@@ -1,5 +1,6 @@
 //! Proposals that make a scanned script fit: the largest value, and a setting of the allocator. Each of them was rehearsed.
 
+use clap::ValueEnum;
 use lab::rehearse::VARIABLE;
 use lab::results::{RehearsalPoint, RehearsalResult, RehearsalScanResult, command::quoted};
 use lab::section::{Tries, Try};
@@ -114,11 +115,7 @@ fn flags(args: &RehearseArgs) -> Vec<String> {
         other => format!("{}B", other.unwrap_or_default()),
     };
     let list = |values: Vec<String>| (!values.is_empty()).then(|| values.join(","));
-    let seen = |name: &UseName| match name {
-        UseName::Eval => "eval".to_string(),
-        UseName::Save => "save".to_string(),
-        UseName::Generate => "generate".to_string(),
-    };
+    let seen = |name: &UseName| name.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string());
     let valued = [
         ("--gpu", Some(gpu)),
         ("--gpus", args.gpus.map(|gpus| gpus.to_string())),

@@ -4,7 +4,11 @@
 #[cfg(target_os = "linux")]
 pub(crate) mod rehearsal;
 
+use std::fs::File;
+use std::path::Path;
+
 use assert_cmd::Command;
+use flate2::read::GzDecoder;
 use serde_json::Value;
 
 /// What came of a run.
@@ -57,4 +61,13 @@ pub(crate) fn fits(text: &str) {
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
     }
+}
+
+/// Unpacks an export of lab's recordings into a folder, as `NAME.pt2`; returns its path.
+pub(crate) fn unpacked_export(name: &str, folder: &Path) -> String {
+    let gz = format!("{}/../lab/tests/golden/exported/{name}.pt2.gz", env!("CARGO_MANIFEST_DIR"));
+    let path = folder.join(format!("{name}.pt2"));
+    let mut packed = GzDecoder::new(File::open(gz).unwrap());
+    std::io::copy(&mut packed, &mut File::create(&path).unwrap()).unwrap();
+    path.display().to_string()
 }

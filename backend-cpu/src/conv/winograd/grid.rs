@@ -16,15 +16,15 @@ use crate::view::{Context, SharedMut};
 const LEAST: usize = 24;
 const NARROWEST: usize = 14;
 /// Number of elements of a thread's scratch.
-const ROOM: usize = SCRATCH_BYTES / 4;
+pub(super) const ROOM: usize = SCRATCH_BYTES / 4;
 /// Number of elements of the scratch for staged channels.
-const STAGED: usize = 48 << 10;
+pub(super) const STAGED: usize = 48 << 10;
 /// Number of elements of the scratch for transformed patches. Together with the staged channels they stay in the second-level cache.
 const PATCHES: usize = 192 << 10;
 /// Number of unused elements between the patches' elements of different products.
 const APART: usize = 16;
 /// Intended number of tasks: several for each of a few threads.
-const TASKS: usize = 16;
+pub(super) const TASKS: usize = 16;
 
 /// Plan that is computed by Winograd's method.
 pub(in crate::conv) struct Winograd<'a> {

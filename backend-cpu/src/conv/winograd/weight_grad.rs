@@ -4,18 +4,15 @@
 
 use std::ops::Range;
 
-use super::grid::{is_worth_it, staged_len};
+use super::grid::{ROOM, STAGED, TASKS, is_worth_it, staged_len};
 use super::transform::{AREA, Patches, SPILL, gradients, patches, window_gradients};
 use crate::conv::plan::Plan;
 use crate::conv::stage::{CHUNK, Stage, Staging, copy_runs, stage};
 use crate::panels::pack::turn;
 use crate::panels::{ROW, Strided, WIDTH, strided_product};
-use crate::parallel::{SCRATCH_BYTES, SHARED_BYTES};
+use crate::parallel::SHARED_BYTES;
 use crate::view::{Context, SharedMut};
 
-/// Number of elements of a thread's scratch, and of its part for staged channels.
-const ROOM: usize = SCRATCH_BYTES / 4;
-const STAGED: usize = 48 << 10;
 /// Maximum number of channels, and of outputs, of a task.
 const MOST: usize = 64;
 /// Number of blocks that are packed at a time. Four times as many elements, with gaps, are a row of [`ROW`].
@@ -23,9 +20,8 @@ const POINTS: usize = 64;
 /// Number of elements from one row of transformed patches to the next. It is not a power of two, so that rows do not compete for one set of the
 /// cache.
 const PATCH_ROW: usize = POINTS + SPILL;
-/// Maximum number of parts with their own sums, and the intended number of tasks.
+/// Maximum number of parts with their own sums.
 const PARTS: usize = 16;
-const TASKS: usize = 16;
 
 /// Weight gradient that is computed by Winograd's method.
 pub(in crate::conv) struct WeightGrad<'a> {

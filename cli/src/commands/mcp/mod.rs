@@ -53,7 +53,7 @@ pub(super) fn run(args: &McpArgs, ui: &Ui) -> Result<Code> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Code::Device, error))?;
     interrupt::silence();
-    ui.tell(&format!("serving {} on standard input and output", files.root().display()));
+    ui.tell(format!("serving {} on standard input and output", files.root().display()));
     let ended = runtime.block_on(serve(Server { program, files, scripts, turn: Mutex::new(()) }));
     // A read of standard input that never ends is left.
     runtime.shutdown_background();

@@ -30,16 +30,20 @@ enum Means {
 
 use Means::{File, Input, Number, Positional, Script, Word, Words};
 
+/// Arguments by name, in the order of the command's words.
+type Arguments = &'static [(&'static str, Means)];
+
 /// A command as a tool.
 pub(super) struct Tool {
     pub(super) name: &'static str,
     /// The words of the command.
     command: &'static [&'static str],
-    arguments: &'static [(&'static str, Means)],
+    arguments: &'static [Arguments],
     required: &'static [&'static str],
 }
 
-const PREDICT: &[(&str, Means)] = &[
+/// What describes a run.
+const RUN: Arguments = &[
     ("model", Word),
     ("model_file", File),
     ("batch", Number),
@@ -51,53 +55,25 @@ const PREDICT: &[(&str, Means)] = &[
     ("checkpoint", Word),
     ("attention", Word),
     ("accumulate", Number),
-    ("clip_grad_norm", Word),
-    ("loss", Word),
-    ("head", Word),
-    ("loop", Word),
-    ("steps", Number),
-    ("alloc_conf", Word),
-    ("like", Word),
-];
-
-const FIT: &[(&str, Means)] = &[
-    ("model", Word),
-    ("model_file", File),
-    ("gpu", Word),
-    ("of", Word),
-    ("maximum", Number),
-    ("batch", Number),
-    ("sequence", Number),
-    ("optimizer", Word),
-    ("optimizer_impl", Word),
-    ("precision", Word),
-    ("checkpoint", Word),
-    ("attention", Word),
-    ("accumulate", Number),
     ("loss", Word),
     ("head", Word),
     ("alloc_conf", Word),
     ("like", Word),
 ];
+const PREDICT: Arguments = &[("clip_grad_norm", Word), ("loop", Word), ("steps", Number)];
+const FIT: Arguments = &[("of", Word), ("maximum", Number)];
+const SHOW: Arguments = &[("file", Positional), ("device", Number), ("top", Number), ("range", Word), ("match", Word)];
+const SCRIPT: Arguments =
+    &[("script", Script), ("arguments", Words), ("gpu", Word), ("gpus", Number), ("steps", Number)];
 
 const READING: [Tool; 4] = [
-    Tool { name: "predict", command: &["predict"], arguments: PREDICT, required: &[] },
-    Tool { name: "fit", command: &["fit"], arguments: FIT, required: &["gpu"] },
-    Tool { name: "explain", command: &["explain"], arguments: &[("message", Input)], required: &["message"] },
-    Tool {
-        name: "snapshot_show",
-        command: &["snapshot", "show"],
-        arguments: &[("file", Positional), ("device", Number), ("top", Number), ("range", Word), ("match", Word)],
-        required: &["file"],
-    },
+    Tool { name: "predict", command: &["predict"], arguments: &[RUN, PREDICT], required: &[] },
+    Tool { name: "fit", command: &["fit"], arguments: &[RUN, FIT], required: &["gpu"] },
+    Tool { name: "explain", command: &["explain"], arguments: &[&[("message", Input)]], required: &["message"] },
+    Tool { name: "snapshot_show", command: &["snapshot", "show"], arguments: &[SHOW], required: &["file"] },
 ];
 
-const REHEARSE: Tool = Tool {
-    name: "rehearse",
-    command: &["rehearse"],
-    arguments: &[("script", Script), ("arguments", Words), ("gpu", Word), ("gpus", Number), ("steps", Number)],
-    required: &["script"],
-};
+const REHEARSE: Tool = Tool { name: "rehearse", command: &["rehearse"], arguments: &[SCRIPT], required: &["script"] };
 
 /// The tools that a server offers.
 pub(super) fn offered(rehearse: bool) -> impl Iterator<Item = &'static Tool> {
@@ -127,9 +103,13 @@ impl Tool {
     pub(super) fn schema(&self) -> Map<String, Value> {
         let help = self.help();
         let properties: Map<String, Value> =
-            self.arguments.iter().map(|(name, means)| ((*name).into(), described(&help, name, *means))).collect();
+            self.arguments().map(|(name, means)| ((*name).into(), described(&help, name, *means))).collect();
         let schema = json!({"type": "object", "properties": properties, "required": self.required, "additionalProperties": false});
         schema.as_object().cloned().unwrap_or_default()
+    }
+
+    fn arguments(&self) -> impl Iterator<Item = &'static (&'static str, Means)> {
+        self.arguments.iter().copied().flatten()
     }
 
     fn help(&self) -> clap::Command {
@@ -153,13 +133,13 @@ impl Tool {
         }
         let mut call = Call { words: self.command.iter().map(Into::into).collect(), ..Call::default() };
         for name in given.keys() {
-            if !self.arguments.iter().any(|(known, _)| known == name) {
-                let known: Vec<&str> = self.arguments.iter().map(|(known, _)| *known).collect();
+            if !self.arguments().any(|(known, _)| known == name) {
+                let known: Vec<&str> = self.arguments().map(|(known, _)| *known).collect();
                 return Err(format!("{} has no argument {name:?}; it has {}", self.name, known.join(", ")));
             }
         }
         // In the order of the table: a script stands before its words.
-        for (name, means) in self.arguments {
+        for (name, means) in self.arguments() {
             if let Some(value) = given.get(*name) {
                 call.add(name, *means, value, files, scripts)?;
             }

@@ -39,7 +39,10 @@ impl Piece {
 
 impl Segments {
     /// Adds memory taken from the driver. It replaces overlapping memory that already exists.
+    ///
+    /// A file may claim any address and size. Memory beyond the largest address is left out, so that no sum of pieces overflows.
     pub(crate) fn take(&mut self, address: u64, bytes: u64, at: u32) {
+        let bytes = bytes.min(u64::MAX - address);
         if bytes == 0 {
             return;
         }
@@ -81,7 +84,8 @@ impl Segments {
         for (start, piece) in pieces.take_while(|(start, piece)| *start + piece.bytes > address) {
             let part = end.min(start + piece.bytes) - address.max(*start);
             let before = piece.split_bytes();
-            piece.used_bytes = if taken { piece.used_bytes + part } else { piece.used_bytes.saturating_sub(part) };
+            piece.used_bytes =
+                if taken { piece.used_bytes.saturating_add(part) } else { piece.used_bytes.saturating_sub(part) };
             self.split_bytes = self.split_bytes - before + piece.split_bytes();
         }
     }

@@ -119,7 +119,7 @@ impl Moment {
         moment.categories.sort_by_key(|&(category, bytes)| (std::cmp::Reverse(bytes), category));
         moment.segments = segments(history, at, placed);
         let used = moment.segments.iter().filter(|segment| segment.used_bytes > 0);
-        moment.split_bytes = used.map(Segment::free_bytes).sum();
+        moment.split_bytes = sum(used.map(Segment::free_bytes));
         moment
     }
 }
@@ -154,9 +154,14 @@ fn segments(history: &History, at: u32, mut placed: Vec<Placed>) -> Vec<Segment>
             let address = block.address.max(segment.address);
             Placed { address, bytes: ends(block).min(end).saturating_sub(address), ..*block }
         }));
-        segment.used_bytes = segment.blocks.iter().map(|block| block.bytes).sum();
+        segment.used_bytes = sum(segment.blocks.iter().map(|block| block.bytes));
     }
     segments
+}
+
+/// Adds sizes from a file, which may be absurd: the sum stops at the largest number.
+fn sum(sizes: impl Iterator<Item = u64>) -> u64 {
+    sizes.fold(0, u64::saturating_add)
 }
 
 impl Segment {

@@ -209,3 +209,21 @@ fn recordings_of_pytorch_agree_at_every_event() {
         }
     }
 }
+
+/// A file can claim blocks that lie on each other, and segments of any size.
+#[test]
+fn absurd_sizes_are_looked_at() {
+    let mut recording = Recording::new("absurd");
+    let op = recording.intern("mm");
+    let category = recording.category("activation");
+    for address in [0, 1, 2, u64::MAX] {
+        recording.push(Event::SegmentAlloc { address, bytes: u64::MAX });
+        recording.push(Event::Alloc { address, requested_bytes: u64::MAX, bytes: u64::MAX, category, op, scope: op });
+    }
+    let mut browser = Browser::new(History::of(recording));
+    for at in 0..browser.history.len() {
+        went(&mut browser, &[Action::First, Action::By(i64::from(at))]);
+        assert_eq!(browser.moment().at, at);
+        browser.moment().segments.iter().for_each(|segment| assert_eq!(segment.cells(7).len(), 7));
+    }
+}

@@ -74,7 +74,7 @@ fn place(c: &Call<'_>, index: f64, size: usize) -> Result<usize> {
     if inside { Ok(counted as usize) } else { Err(c.error(format!("index {index} of {size}"))) }
 }
 
-/// Of floats by the operator; of whole numbers and masks, which no gradient reaches, on the host.
+/// Selects elements along an axis by a tensor of indices.
 fn gather(c: &Call<'_>) -> Result<Made> {
     c.not_set("sparse_grad")?;
     let x = c.tensor("self")?;
