@@ -107,7 +107,7 @@ fn running_out_of_memory_is_the_answer() {
     assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
     assert_eq!(found["ranks"][0]["oom"]["requested"], 8);
     assert_eq!(found["with_memory_enough"]["fits"], false, "nothing is enough for it");
-    assert!(ran.stdout.contains("did not show all that it needs"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("Even a card of"), "{}", ran.stdout);
     assert!(ran.stdout.contains("Does not fit on") && ran.stdout.contains("in step 2"), "{}", ran.stdout);
     // A script that looks for its batch goes on.
     let ran = rehearse(&[], &["full-caught", "steps=4"]);
@@ -136,6 +136,39 @@ fn what_does_not_fit_is_run_again_with_memory_enough() {
     // Who knows it already need not wait for it.
     let found = rehearse(&["--gpu", "1GiB", "--no-needs"], &words).json();
     assert_eq!((&found["fits"], &found["with_memory_enough"]), (&false.into(), &Value::Null));
+}
+
+#[test]
+fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
+    // A parameter of 1 MiB, and 10 MB for each of the batch, on 100 MiB: 24 and 12 do not fit, 6 does.
+    let ran = rehearse(&["--gpu", "100MiB"], &["batch_size=24", "steps=3"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
+    let entries = found["tries"]["entries"].as_array().unwrap();
+    let [entry] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!((&entry["change"], &entry["checked"]), (&"batch_size=6 instead of 24".into(), &true.into()));
+    let (peak, left) = (61_048_576_u64, (100_u64 << 20) - 61_048_576);
+    assert_eq!((&entry["peak_bytes"], &entry["left_bytes"]), (&peak.into(), &left.into()));
+    let command = entry["command"].as_str().unwrap();
+    assert!(
+        command.starts_with("vramlab rehearse --gpu 104857600B") && command.ends_with("batch_size=6 steps=3"),
+        "{command}"
+    );
+    assert!(ran.stdout.contains("batch_size=12 does not fit either."), "{}", ran.stdout);
+    assert!(ran.stderr.contains("it does not fit: once more with batch_size=12"), "{}", ran.stderr);
+    assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
+    common::fits(&ran.stdout);
+    // Without a word for the batch the answer says how to find one that fits; who knows it already need not wait.
+    let ran = rehearse(&["--gpu", "1GiB"], &["need=2000000000", "steps=3"]);
+    assert!(
+        ran.json()["tries"]["search"].as_str().unwrap().contains("with {batch} in place of the batch"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(
+        rehearse(&["--gpu", "100MiB", "--no-needs"], &["batch_size=24", "steps=3"]).json()["tries"],
+        Value::Null
+    );
 }
 
 #[test]

@@ -173,6 +173,23 @@ fn two_runs_lie_beside_each_other() {
 }
 
 #[test]
+fn results_are_printed_unless_a_page_is_wanted() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ["8", "16"].map(|batch| {
+        let file = path(&folder, batch).display().to_string();
+        done(&["predict", "--model", "mlp", "--batch", batch, "--json", &file]);
+        file
+    });
+    let printed = run(&["report", &files[0], &files[1]]);
+    assert_eq!(printed.code, Some(0), "{}", printed.stderr);
+    assert!(printed.stdout.contains("more than the first (peak allocated)."), "{}", printed.stdout);
+    assert!(printed.stdout.contains("Settings that differ"), "{}", printed.stdout);
+    common::fits(&printed.stdout);
+    let again = run(&["report", &files[0]]);
+    assert!(again.stdout.contains("mlp, batch 8"), "{}", again.stdout);
+}
+
+#[test]
 fn of_two_runs_each_is_drawn_by_its_own_events() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name).display().to_string();

@@ -155,6 +155,7 @@ class RehearsalV1(TypedDict, total=False):
     runs: int
     with_memory_enough: Optional[RehearsedNeeds]
     what_if: Optional[WhatIfResult]
+    tries: Optional[Tries]
     not_reached: list[str]
     ranks: list[RehearsedRank]
     unknown_reads: list[UnknownRead]

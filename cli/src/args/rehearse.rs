@@ -63,7 +63,7 @@ pub(crate) struct RehearseArgs {
     /// Do not compute small tensors: everything that depends on data counts as zeros.
     #[arg(long, help_heading = "What is recorded")]
     pub no_values: bool,
-    /// If a script runs out of memory, do not run it again on a card with enough memory to find out what it needs.
+    /// If a script runs out of memory, do not run it again to find out what it needs and which change makes it fit.
     #[arg(long, help_heading = "What is recorded")]
     pub no_needs: bool,
     /// Write PyTorch's memory snapshot of the process that reserved most; with several processes, each as FILE.RANK.

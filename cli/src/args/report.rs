@@ -46,7 +46,8 @@ pub(crate) struct ReportArgs {
     /// Results that `--json` wrote (of train, predict, run, fit, bench, replay, explain, cards, devices, scans), and recordings of `--events`; packed by gzip or not.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The page; two runs lie side by side, each drawn by the events that have its peaks. Parts of a scan (--shard) are put together, shown, and need none.
+    /// The page; two runs lie side by side, each drawn by the events that have its peaks. Without this, results are printed, two runs as a table;
+    /// parts of a scan (--shard) are put together.
     #[arg(short, long, visible_alias = "html", value_name = "OUT.html", value_parser = file)]
     pub output: Option<Destination>,
     /// Write the results as JSON, with parts put together; `-` for standard output.

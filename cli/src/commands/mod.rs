@@ -22,6 +22,8 @@ mod recording;
 #[cfg(target_os = "linux")]
 mod rehearse;
 #[cfg(target_os = "linux")]
+mod rehearse_again;
+#[cfg(target_os = "linux")]
 mod rehearse_scan;
 #[cfg(target_os = "linux")]
 mod rehearse_tries;

@@ -10,6 +10,7 @@ use lab::results::{Findings, RehearsalResult};
 use lab::run::Gpu;
 use lab::section::Section;
 
+use super::rehearse_again;
 use crate::args::{RehearseArgs, UseName};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -39,6 +40,7 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     if let Some(path) = &args.snapshot {
         rehearsed.result.snapshot = keep_snapshots(&rehearsed, path)?;
     }
+    rehearse_again::add(args, &request, &mut rehearsed, ui)?;
     warn(&rehearsed.result, ui);
     if let Some(page) = &args.page.html {
         draw(&rehearsed, page, ui)?;

@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::args::{RehearseArgs, UseName};
 
 /// Variable of the environment with the settings of PyTorch's allocator.
-const ALLOC_CONF: &str = "env:PYTORCH_CUDA_ALLOC_CONF";
+pub(super) const ALLOC_CONF: &str = "env:PYTORCH_CUDA_ALLOC_CONF";
 
 /// Names and values of a point.
 pub(super) type Point = [(String, String)];
@@ -67,7 +67,8 @@ fn largest(args: &RehearseArgs, found: &RehearsalScanResult) -> Option<Try> {
     Some(entry(change, args, &[(name.clone(), value)], &point.rehearsal))
 }
 
-fn entry(change: String, args: &RehearseArgs, point: &Point, rehearsal: &RehearsalResult) -> Try {
+/// Makes an entry with the figures of a rehearsal.
+pub(super) fn entry(change: String, args: &RehearseArgs, point: &Point, rehearsal: &RehearsalResult) -> Try {
     let rank = rehearsal.ranks.iter().max_by_key(|rank| rank.peak_reserved);
     let gpu = &rehearsal.gpu;
     let left = |reserved: u64| gpu.total_bytes.saturating_sub(gpu.context_bytes).saturating_sub(reserved);

@@ -1,7 +1,7 @@
 //! `vramlab report`: makes pages from results and recordings; other commands write their pages with it.
 
 use lab::report::{Part, Recording, Source, export, html, read};
-use lab::results::merge;
+use lab::results::{Findings as _, RehearsalResult, merge};
 use serde_json::Value;
 
 use super::report_parts;
@@ -26,8 +26,11 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
         }
     }
     let merged = merge(results)?;
-    if args.output.is_none() && args.json.is_none() && !args.exports.any() && merged.wholes.is_empty() {
-        return Err(Failure::usage("nothing to write: say -o OUT.html, --json FILE or an --export-…"));
+    let written = args.output.is_some() || args.json.is_some() || args.exports.any();
+    if !written && merged.results.is_empty() {
+        return Err(Failure::usage(
+            "a recording is drawn: say -o OUT.html or an --export-…, or look at it with `vramlab view`",
+        ));
     }
     let recording = match recordings.as_slice() {
         [recording] => Some(recording),
@@ -47,6 +50,9 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
     if let Some(destination) = &args.json {
         report_parts::json(&merged.results, destination, ui)?;
     }
+    if !written && merged.wholes.is_empty() {
+        return report_parts::print(&merged.results, ui);
+    }
     report_parts::show(&merged, args.json == Some(Destination::Stdout), ui)
 }
 
@@ -64,7 +70,7 @@ fn parts<'a>(results: &'a [Value], recordings: &'a [Recording]) -> Vec<Part<'a>>
 
 /// The recording of each result, by its index: one of each belong together; of several, those with the same peaks.
 fn pairs(results: &[Value], recordings: &[Recording]) -> Vec<Option<usize>> {
-    let is_run = |result: &Value| result["schema"] == "vramlab-train-1";
+    let is_run = |result: &Value| result["schema"] == "vramlab-train-1" || result["schema"] == REHEARSAL;
     let runs: Vec<usize> = (0..results.len()).filter(|index| is_run(&results[*index])).collect();
     let mut paired = vec![None; results.len()];
     if let ([run], [_]) = (runs.as_slice(), recordings) {
@@ -85,13 +91,20 @@ fn pairs(results: &[Value], recordings: &[Recording]) -> Vec<Option<usize>> {
     paired
 }
 
+/// Schema of a rehearsal.
+const REHEARSAL: &str = RehearsalResult::SCHEMA;
+
 /// Most allocated and most reserved bytes.
 type Peaks = (u64, u64);
 
-/// The peaks that a recording of the run may have: its own, and with memory enough.
+/// The peaks that a recording of the run may have: its own, and with memory enough. Each process of a rehearsal has its own.
 fn peaks_of(result: &Value) -> Vec<Peaks> {
     let (peak, needs) = (&result["peak"], &result["needs"]);
     let both = |allocated: &Value, reserved: &Value| Some((allocated.as_u64()?, reserved.as_u64()?));
+    if result["schema"] == REHEARSAL {
+        let ranks = result["ranks"].as_array().into_iter().flatten();
+        return ranks.filter_map(|rank| both(&rank["peak_allocated"], &rank["peak_reserved"])).collect();
+    }
     let own = both(&peak["bytes"], &peak["reserved_bytes"]);
     own.into_iter().chain(both(&needs["allocated_bytes"], &needs["reserved_bytes"])).collect()
 }

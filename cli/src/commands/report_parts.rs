@@ -1,5 +1,6 @@
 //! `vramlab report` of parts: merges them, and says what is missing.
 
+use lab::report::side_by_side;
 use lab::results::{Merged, Whole, read};
 use serde_json::Value;
 
@@ -30,6 +31,24 @@ pub(super) fn show(merged: &Merged, stdout_taken: bool, ui: &Ui) -> Result<Code>
     }
     let whole = merged.wholes.iter().all(|whole| whole.missing.is_empty());
     Ok(if whole { Code::Done } else { Code::Check })
+}
+
+/// Prints results: two runs side by side, others one after the other.
+///
+/// # Errors
+/// Results that lack a figure.
+pub(super) fn print(results: &[Value], ui: &Ui) -> Result<Code> {
+    if let [a, b] = results
+        && let Some((title, parts)) = side_by_side(a, b)?
+    {
+        ui.print(&sections::text(&title, &parts, ui.view))?;
+        return Ok(Code::Done);
+    }
+    for result in results {
+        let (title, parts) = read(result)?;
+        ui.print(&sections::text(&title, &parts, ui.view))?;
+    }
+    Ok(Code::Done)
 }
 
 fn in_words(whole: &Whole, all: bool) -> String {

@@ -20,6 +20,8 @@ for word in sys.argv[1:]:
         torch.cuda.memory.allocate(int(value))
     elif what == "need":
         torch.cuda.memory.allocate(int(value), limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
+    elif what == "batch_size":
+        torch.cuda.memory.allocate(int(value) * 10**7, limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
     elif what == "full":
         torch.cuda.memory.allocate(8, limit=0)
     elif what == "full-caught":

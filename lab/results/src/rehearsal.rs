@@ -1,5 +1,6 @@
 //! What a script took on a card that is not there (`vramlab-rehearsal-1`).
 
+use lab_base::section::Tries;
 use serde::{Deserialize, Serialize};
 
 use super::what_if::WhatIfResult;
@@ -34,6 +35,9 @@ pub struct RehearsalResult {
     /// What other settings of the allocator would do, by replay; null where nothing was recorded.
     #[serde(default)]
     pub what_if: Option<WhatIfResult>,
+    /// What makes it fit, where it does not; null where nothing was rehearsed for that.
+    #[serde(default)]
+    pub tries: Option<Tries>,
     /// What was not seen, and may take more than what was.
     pub not_reached: Vec<String>,
     /// A process on a card, by rank.
@@ -225,4 +229,18 @@ pub struct NotAsOnACard {
     pub event: String,
     /// The function, or a sentence.
     pub name: String,
+}
+
+impl PeakShares {
+    /// Returns each share with its name.
+    pub fn named(&self) -> [(&'static str, u64); 6] {
+        [
+            ("parameters", self.parameter),
+            ("gradients", self.gradient),
+            ("optimizer", self.optimizer),
+            ("saved for backward", self.activation),
+            ("inputs", self.input),
+            ("other", self.other),
+        ]
+    }
 }

@@ -9,6 +9,11 @@ use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, Rehea
 
 /// Rows that are shown.
 const TOP: usize = 10;
+/// Lines of the script that the answer names at once, and that a details section names.
+const FIRST: usize = 5;
+const MOST: usize = 100;
+/// Lines with a smaller share of the memory are left to the details.
+const WORTH: f64 = 0.01;
 /// Characters of a line of an exception that are shown; the JSON has all of it.
 const LONGEST: usize = 300;
 
@@ -41,7 +46,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
         out.push(Section::Note(exactness(found)));
     }
     if !found.not_reached.is_empty() {
-        out.push(Section::Note(format!("Not reached, and may take more: {}.", found.not_reached.join(", "))));
+        out.push(Section::Note(format!("Not reached: {}.", found.not_reached.join(", "))));
     }
     if found.ranks.len() > 1 {
         out.push(Section::Table(ranks(found)));
@@ -107,12 +112,9 @@ fn why_not(found: &RehearsalResult) -> String {
 /// Why memory ran out, and how much more the script needs.
 fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false))?;
-    let free = format!(
-        "{} left on the card, {} reserved but held by nobody",
-        short(oom.free_on_device),
-        short(oom.free_in_reserved)
-    );
+    let free = format!("{} left on the card, {} cached", short(oom.free_on_device), short(oom.free_in_reserved));
     let largest = oom.largest_free.map_or(String::new(), |bytes| format!(" ({} in one piece)", short(bytes)));
+    let largest = if oom.verdict == "fragmented" { largest } else { String::new() };
     let why = match oom.verdict.as_str() {
         "fragmented" => "Fragmented: enough was free, but not in one piece",
         _ => "Full",
@@ -125,7 +127,7 @@ fn post_mortem(found: &RehearsalResult) -> Option<Section> {
             )
         }
         (Some(true), missing) => format!(
-            " With memory enough it reserves {} ({} allocated at most): {} more than there is.",
+            " With memory enough it reserves {} ({} allocated): {} more than there is.",
             short(needs.peak_reserved),
             short(needs.peak_allocated),
             short(missing)
@@ -136,19 +138,26 @@ fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     Some(Section::Note(format!("{why}: {free}{largest}.{needs}{batch}").replace("piece: ", "piece; ")))
 }
 
-/// How much of the batch would fit, if what is saved for the backward pass and the inputs are what grows with it.
+/// How much of the batch would fit, in words; nothing if a smaller batch was rehearsed.
 fn smaller_batch(found: &RehearsalResult) -> Option<String> {
-    let needs = found.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
-    let by = needs.by_category?;
-    let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
-    let room = found.gpu.total_bytes.saturating_sub(found.gpu.context_bytes) as f64;
-    // As much more is reserved than allocated, in proportion.
-    let room = room * peak / (needs.peak_reserved.max(1) as f64);
-    let share = (room - (peak - grows)) / grows;
-    let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
-    known.then(|| {
-        format!(" Some {:.0} % of the batch would fit, if that is what grows with it; `-L` finds out.", 100.0 * share)
-    })
+    let share = found.share_that_fits().filter(|_| found.tries.is_none())?;
+    Some(format!(" Some {:.0} % of the batch would fit, if that is what grows with it; `-L` finds out.", 100.0 * share))
+}
+
+impl RehearsalResult {
+    /// Estimates the share of the batch that would fit, if what is saved for the backward pass and the inputs are what grows with it;
+    /// `None` where the script was not run with memory enough, or where little of its memory grows.
+    pub fn share_that_fits(&self) -> Option<f64> {
+        let needs = self.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
+        let by = needs.by_category?;
+        let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
+        let room = self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes) as f64;
+        // As much more is reserved than allocated, in proportion.
+        let room = room * peak / (needs.peak_reserved.max(1) as f64);
+        let share = (room - (peak - grows)) / grows;
+        let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
+        known.then_some(share)
+    }
 }
 
 /// Which ranks were not started, and what stands for them.
@@ -277,12 +286,19 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
         ]
     };
     let columns = ["bytes", "allocations", "for", "allocated at"];
-    let title = if rank.oom.is_some() { "When memory ran out" } else { "When most was asked for" };
-    let rows = rank.at_peak.iter().take(TOP).map(row).collect();
-    let mut out = vec![Section::Table(Table::new(title, &columns, rows))];
+    let when = if rank.oom.is_some() { "When memory ran out" } else { "When most was asked for" };
+    let table = |title: &str, count: usize| {
+        Section::Table(Table::new(title, &columns, rank.at_peak.iter().take(count).map(row).collect()))
+    };
+    let all: u64 = rank.at_peak.iter().map(|held| held.requested_bytes).sum();
+    let counts = |held: &&AtPeak| held.requested_bytes as f64 >= WORTH * all as f64;
+    let shown = rank.at_peak.iter().take(FIRST).take_while(counts).count().max(1);
+    let rest = rank.at_peak.len() - shown;
+    let title = if rest > 0 { format!("{when} ({rest} more: --full)") } else { when.into() };
+    let mut out = vec![table(&title, shown)];
     out.extend(rank.by_category.map(shares));
-    if rank.at_peak.len() > TOP {
-        out.push(Section::Note(format!("{} more in the JSON.", counted((rank.at_peak.len() - TOP) as u64, "line"))));
+    if rest > 0 {
+        out.push(Section::Details { title: "All lines".into(), sections: vec![table("", MOST)] });
     }
     out
 }
@@ -303,15 +319,8 @@ fn with_operator(place: String, operator: Option<&str>) -> String {
 
 /// The sums at the peak.
 fn shares(by: PeakShares) -> Section {
-    let shares = [
-        ("parameters", by.parameter),
-        ("gradients", by.gradient),
-        ("optimizer", by.optimizer),
-        ("saved for backward", by.activation),
-        ("inputs", by.input),
-        ("other", by.other),
-    ];
-    let shares: Vec<String> = shares
+    let shares: Vec<String> = by
+        .named()
         .iter()
         .filter(|(_, bytes)| *bytes > 0)
         .map(|(name, bytes)| format!("{name} {}", short(*bytes)))
@@ -381,16 +390,17 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
     }
     let mut out = Vec::new();
     if let Some(what_if) = &found.what_if {
-        if what_if.best().is_some() || found.fits == Some(false) {
-            out.push(what_if.section(None));
+        match &found.tries {
+            Some(tries) if tries.entries.is_empty() => out.push(Section::Note(format!("Try: {}", tries.search))),
+            Some(tries) => out.push(Section::Try(tries.clone())),
+            None if what_if.best().is_some() || found.fits == Some(false) => out.push(what_if.section(None)),
+            None => {}
         }
         out.push(what_if.details());
     }
     out.push(match &found.snapshot {
         Some(file) => Section::Command(format!("vramlab snapshot show {}", quoted(file))),
-        None => {
-            Section::Note("More: --html run.html draws it; --snapshot run.pickle keeps PyTorch's own snapshot.".into())
-        }
+        None => Section::Note("More: --html FILE draws it; --snapshot FILE keeps PyTorch's own snapshot.".into()),
     });
     out
 }

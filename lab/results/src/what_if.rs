@@ -66,7 +66,7 @@ impl WhatIfResult {
     /// Why nothing is proposed.
     pub fn why_nothing(&self) -> String {
         match &self.recorded {
-            None => "What other settings would do is not known: the replay does not repeat this recording.".into(),
+            None => "What other settings do is not known: the replay is not exact.".into(),
             Some(_) => format!(
                 "No setting of the allocator helps ({} tried by replay; its self-check is exact).",
                 grouped(self.tried.len() as u64, ' ')

@@ -100,6 +100,7 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         runs,
         with_memory_enough: None,
         what_if: None,
+        tries: None,
         not_reached: verdict::not_reached(&followed, &answers),
         ranks,
         unknown_reads,

@@ -8,6 +8,7 @@
 //! Files that the script's processes write are read like any file from outside: with bounds, and never executed.
 
 mod answers;
+mod batch;
 mod categories;
 mod collect;
 mod commands;
@@ -29,6 +30,7 @@ mod settings;
 mod verdict;
 mod world;
 
+pub use batch::BatchWord;
 pub use collect::Rehearsed;
 pub use progress::Progress;
 pub use request::{Request, RequestedCard, Stop, Use};

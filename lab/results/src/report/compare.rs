@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lab_base::error::Result;
+use lab_base::figures::short;
 use lab_base::section::{Cell, Section, Table};
 use serde_json::Value;
 
 use super::timeline::Timeline;
-use crate::findings::plain;
+use crate::findings::{Findings, plain};
+use crate::rehearsal::{PeakShares, RehearsalResult};
 
 /// Memory of a run, whatever the source.
 #[derive(Clone, Debug, Default)]
@@ -20,8 +23,11 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// Reads a result; `None` if it has no peak.
+    /// Reads a result of a run or of a rehearsal; `None` if it has no peak.
     pub(super) fn of_result(result: &Value) -> Option<Self> {
+        if result["schema"] == RehearsalResult::SCHEMA {
+            return Self::of_rehearsal(&serde_json::from_value(result.clone()).ok()?);
+        }
         let peak = &result["peak"];
         let figures = [("peak allocated", &peak["bytes"]), ("most reserved", &peak["reserved_bytes"])];
         let figures = figures.into_iter().map(|(name, bytes)| Some((name, bytes.as_u64()?))).collect::<Option<_>>()?;
@@ -31,6 +37,25 @@ impl Taken {
             figures,
             by_category: categories.map(|(name, bytes)| (name.clone(), bytes.as_u64().unwrap_or(0))).collect(),
             settings: settings.map(|(name, value)| (name.clone(), plain(value))).collect(),
+        })
+    }
+
+    /// Reads the process that reserved most; where memory ran out, what the script takes with memory enough, if that is known.
+    fn of_rehearsal(found: &RehearsalResult) -> Option<Self> {
+        let rank = found.ranks.iter().max_by_key(|rank| rank.peak_reserved)?;
+        let (allocated, reserved, shares) = match &found.with_memory_enough {
+            Some(needs) => (needs.peak_allocated, needs.peak_reserved, needs.by_category),
+            None => (rank.peak_allocated, rank.peak_reserved, rank.by_category),
+        };
+        let settings = [
+            ("command", found.command.join(" ")),
+            ("card", found.gpu.name.clone()),
+            ("PyTorch", found.torch.clone().unwrap_or_default()),
+        ];
+        Some(Self {
+            figures: vec![("peak allocated", allocated), ("most reserved", reserved)],
+            by_category: shares.iter().flat_map(PeakShares::named).map(|(name, bytes)| (name.into(), bytes)).collect(),
+            settings: settings.map(|(name, value)| (name.to_string(), value)).into(),
         })
     }
 
@@ -44,6 +69,29 @@ impl Taken {
             settings: BTreeMap::new(),
         }
     }
+}
+
+/// Compares two results in words, for a terminal; `None` if one of them has no peak.
+///
+/// # Errors
+/// A result of an unknown kind.
+pub fn side_by_side(a: &Value, b: &Value) -> Result<Option<(String, Vec<Section>)>> {
+    let (Some(of_a), Some(of_b)) = (Taken::of_result(a), Taken::of_result(b)) else { return Ok(None) };
+    let [name_a, name_b] = titles(&crate::read(a)?.0, &crate::read(b)?.0);
+    let answer = answer(&of_a, &of_b);
+    let mut all = vec![Section::Answer(answer)];
+    all.extend(sections(&["first".into(), "second".into()], &of_a, &of_b));
+    Ok(Some((format!("{name_a} / {name_b}"), all)))
+}
+
+/// The difference that counts: reserved memory, or allocated memory if both reserve the same.
+fn answer(a: &Taken, b: &Taken) -> String {
+    let differs = |(one, other): &(&(&str, u64), &(&str, u64))| one.1 != other.1;
+    let Some(((name, a), (_, b))) = a.figures.iter().zip(&b.figures).rev().find(differs) else {
+        return "Both take the same.".into();
+    };
+    let word = if b > a { "more" } else { "less" };
+    format!("The second takes {} {word} than the first ({name}).", short(a.abs_diff(*b)))
 }
 
 /// Titles that distinguish the two.
@@ -98,5 +146,31 @@ mod tests {
         assert_eq!((taken.rows.len(), &taken.rows[2][1..]), (3, &last[..]));
         assert_eq!(settings.rows, [["batch", "8", "4"].map(|text| Cell::Text(text.into())).to_vec()]);
         assert!(Taken::of_result(&json!({ "peak": null })).is_none());
+    }
+
+    #[test]
+    fn rehearsals_are_compared_by_what_they_need() {
+        let rehearsal = |word: &str, reserved: u64, needs: Option<u64>| {
+            let rank = json!({ "rank": 0, "gpu": 0, "pid": 1, "steps": 3, "peak_allocated": reserved, "peak_reserved": reserved,
+                "ooms": 0, "oom": null, "at_peak": [], "by_category": null });
+            let more = needs.map(|bytes| json!({ "total_bytes": 1 << 40, "fits": true, "stopped": "steps", "steps": 3,
+                "peak_allocated": bytes, "peak_reserved": bytes, "missing": 1, "at_peak": [],
+                "by_category": { "parameter": 1, "gradient": 0, "optimizer": 0, "activation": bytes - 1, "input": 0, "other": 0 } }));
+            let found = RehearsalResult { command: vec![word.into()], ..RehearsalResult::default() };
+            let mut found = serde_json::to_value(found).unwrap();
+            found["schema"] = RehearsalResult::SCHEMA.into();
+            (found["ranks"], found["with_memory_enough"]) = (json!([rank]), json!(more));
+            found
+        };
+        let (title, sections) =
+            side_by_side(&rehearsal("a", 700, Some(4096)), &rehearsal("b", 1024, None)).unwrap().unwrap();
+        let [Section::Answer(answer), Section::Table(taken), Section::Table(settings)] = &sections[..] else {
+            panic!("{sections:?}")
+        };
+        assert_eq!(title, "Not known: a / Not known: b");
+        assert_eq!(answer, "The second takes 3 KiB less than the first (most reserved).");
+        assert_eq!(taken.rows[1][1..3], [Cell::Bytes(4096), Cell::Bytes(1024)]);
+        assert_eq!(settings.rows, [["command", "a", "b"].map(|text| Cell::Text(text.into())).to_vec()]);
+        assert!(side_by_side(&rehearsal("a", 1, None), &json!({ "schema": "vramlab-fit-1" })).unwrap().is_none());
     }
 }

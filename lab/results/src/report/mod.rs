@@ -34,6 +34,7 @@ mod timeline;
 #[cfg(test)]
 mod tests;
 
+pub use compare::side_by_side;
 pub use headline::limit_of;
 pub use page::html;
 pub use part::Part;

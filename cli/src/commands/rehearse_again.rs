@@ -1,0 +1,140 @@
+//! Rehearses changes to a script that ran out of memory: a setting of the allocator, and a smaller batch.
+
+use std::ffi::OsString;
+
+use lab::rehearse::{BatchWord, Rehearsed, Request, at_point, rehearse};
+use lab::results::RehearsalResult;
+use lab::section::{Tries, Try};
+
+use super::rehearse::told;
+use super::rehearse_tries::{ALLOC_CONF, entry};
+use crate::args::RehearseArgs;
+use crate::exit::Result;
+use crate::interrupt;
+use crate::ui::Ui;
+
+/// Adds changes that make the script fit, each of them rehearsed. Does nothing if the script fits, was interrupted, ran out of memory
+/// outside of PyTorch, or is not to be run again.
+///
+/// # Errors
+/// Those of a rehearsal.
+pub(super) fn add(args: &RehearseArgs, request: &Request, found: &mut Rehearsed, ui: &Ui) -> Result<()> {
+    let ran_out = found.result.fits == Some(false) && found.result.ranks.iter().any(|rank| rank.oom.is_some());
+    if !ran_out || args.no_needs || found.interrupted {
+        return Ok(());
+    }
+    let mut again = Again { args, request, ui, interrupted: false, said: Vec::new() };
+    // The setting stands first, since it changes least; sentences about it stand last, since a batch helps more often.
+    let setting = again.setting(&found.result)?;
+    let about_setting = std::mem::take(&mut again.said);
+    let batch = again.smaller_batch(&found.result)?;
+    again.said.extend(about_setting);
+    let entries = setting.into_iter().chain(batch).collect();
+    found.interrupted |= again.interrupted;
+    found.result.tries = Some(Tries {
+        order: "Try (each was rehearsed)".into(),
+        entries,
+        search: again.said.join(" "),
+        ..Tries::default()
+    });
+    Ok(())
+}
+
+struct Again<'a> {
+    args: &'a RehearseArgs,
+    request: &'a Request,
+    ui: &'a Ui,
+    interrupted: bool,
+    /// Sentences about what did not help, or was not tried.
+    said: Vec<String>,
+}
+
+impl Again<'_> {
+    /// Rehearses the setting that a replay prefers, if the replay ends well with it, or memory was fragmented.
+    fn setting(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
+        let Some(what_if) = &found.what_if else { return Ok(None) };
+        let mut ooms = found.ranks.iter().filter_map(|rank| rank.oom.as_ref());
+        let fragmented = ooms.any(|oom| oom.verdict == "fragmented");
+        let best = what_if.tried.first().filter(|_| fragmented || what_if.best().is_some());
+        let Some(conf) = best.map(|best| &best.alloc_conf) else {
+            self.said.push(what_if.why_nothing());
+            return Ok(None);
+        };
+        let point = [(ALLOC_CONF.to_string(), conf.clone())];
+        let Some(fitting) = self.once(&at_point(self.request, &point)?, conf)? else {
+            self.said.push(format!("{conf} does not make it fit."));
+            return Ok(None);
+        };
+        let script = format!("PYTORCH_CUDA_ALLOC_CONF={conf}");
+        Ok(Some(Try { script, ..entry(conf.clone(), self.args, &point, &fitting) }))
+    }
+
+    /// Rehearses a smaller batch: the estimated one if there is an estimate, else a half of it; if that does not fit, one more.
+    fn smaller_batch(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
+        let Some(word) = BatchWord::of(&self.request.command) else {
+            let share =
+                found.share_that_fits().map_or(String::new(), |share| format!(" (some {:.0} % of it)", 100.0 * share));
+            self.said.push(format!(
+                "with {{batch}} in place of the batch, `-P batch 1 N` finds the largest that fits{share}."
+            ));
+            return Ok(None);
+        };
+        let mut too_large = word.value;
+        for value in candidates(word.value, found.share_that_fits()) {
+            let change = word.in_words(value);
+            let command: Vec<OsString> = word.with(&self.request.command, value);
+            if let Some(fitting) = self.once(&Request { command: command.clone(), ..self.request.clone() }, &change)? {
+                let command = RehearseArgs { command, ..self.args.clone() };
+                self.said.push(format!("With {{batch}} there, `-P batch {value} {too_large}` finds the largest."));
+                return Ok(Some(entry(format!("{change} instead of {}", word.value), &command, &[], &fitting)));
+            }
+            if self.interrupted {
+                break;
+            }
+            self.said.push(format!("{change} does not fit either."));
+            too_large = value;
+        }
+        Ok(None)
+    }
+
+    /// Rehearses a change. Returns the result if the script fits with it. Does nothing after an interruption.
+    fn once(&mut self, request: &Request, change: &str) -> Result<Option<RehearsalResult>> {
+        if self.interrupted {
+            return Ok(None);
+        }
+        self.ui.tell(format!("it does not fit: once more with {change}"));
+        let request = Request { needs: false, keep_outputs: None, silent: true, ..request.clone() };
+        let (ui, steps) = (self.ui, request.stop.steps);
+        let rehearsed = rehearse(&request, &mut |progress| {
+            if let Some(progress) = progress {
+                ui.tell(format!("  {}", told(progress, steps)));
+            }
+            interrupt::flow()
+        })?;
+        self.interrupted |= rehearsed.interrupted;
+        Ok((rehearsed.result.fits == Some(true) && !rehearsed.interrupted).then_some(rehearsed.result))
+    }
+}
+
+/// Batches to rehearse, below the one that does not fit.
+fn candidates(batch: u64, share: Option<f64>) -> Vec<u64> {
+    let first = share.map_or(batch / 2, |share| (batch as f64 * share) as u64).clamp(1, batch - 1);
+    let second = if share.is_some() { first - first.div_ceil(4) } else { first / 2 };
+    let mut values = vec![first];
+    values.extend((second > 0).then_some(second));
+    values
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_smaller_batch_is_always_smaller() {
+        assert_eq!(candidates(24, Some(0.6)), [14, 10]);
+        assert_eq!(candidates(24, None), [12, 6]);
+        assert_eq!(candidates(2, Some(0.99)), [1]);
+        assert_eq!(candidates(2, None), [1]);
+        assert_eq!(candidates(3, Some(0.02)), [1]);
+    }
+}
