@@ -107,7 +107,7 @@ fn what_has_no_parts_is_refused() {
         assert!(refused(2, words).contains("--shard"), "{words:?}");
     }
     let folder = tempfile::tempdir().unwrap();
-    let whole = path(folder.path(), "whole.json");
-    run(&[&SCAN[..], &["--json", &whole]].concat());
-    assert!(refused(2, &["report", &whole]).contains("-o"));
+    let events = path(folder.path(), "events.json");
+    run(&["train", "--model", "mlp", "--backend", "meta", "--steps", "1", "--events", &events]);
+    assert!(refused(2, &["report", &events]).contains("-o"));
 }

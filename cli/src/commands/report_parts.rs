@@ -23,7 +23,7 @@ pub(super) fn show(merged: &Merged, stdout_taken: bool, ui: &Ui) -> Result<Code>
             ui.tell(in_words(whole, ui.view.full));
             continue;
         }
-        ui.print(&format!("{}\n", in_words(whole, ui.view.full)))?;
+        ui.print(&ui.view.heading(&in_words(whole, ui.view.full), 2))?;
         for result in &whole.results {
             let (title, parts) = read(result)?;
             ui.print(&sections::text(&title, &parts, ui.view))?;

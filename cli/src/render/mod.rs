@@ -50,7 +50,7 @@ impl View {
     }
 
     /// Formats a heading, in as many lines as it needs.
-    fn heading(self, text: &str, indent: usize) -> String {
+    pub(crate) fn heading(self, text: &str, indent: usize) -> String {
         let lines = wrapped(&self.figures(text), self.width, indent);
         lines.lines().map(|line| format!("{}\n", self.style.bold(line))).collect()
     }

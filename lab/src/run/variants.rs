@@ -16,7 +16,7 @@ const NATIVE: &str = "native";
 
 /// What is not represented, and by how much it may differ: nanoGPT of 124 million parameters on the real PyTorch 2.11, compiled, allocated 9298 MiB where it
 /// allocates 12757 MiB otherwise.
-const EAGER: &str = "This is eager PyTorch. With torch.compile memory is another: nanoGPT (124M) takes 27 % less; it is not represented.";
+const EAGER: &str = "Eager PyTorch; torch.compile is not represented (nanoGPT took 27 % less).";
 
 impl RunSpec {
     /// Default profile: the card's, on paper.
