@@ -14,7 +14,7 @@ fuzz_target!(|bytes: &[u8]| {
     file.write_all(bytes).unwrap();
     let Ok(model) = exported::load(file.path(), None) else { return };
     let device = Device::meta("torch-2.11-sm90").unwrap();
-    let settings = RunSettings::new(model.sizes.example, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+    let settings = RunSettings::new(model.sizes().example, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
     let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
     let _ = exported::train_from(&model, &device, &settings, source, &mut Continuation::default(), progress);
 });

@@ -6,6 +6,7 @@ use std::ops::ControlFlow;
 
 use lab::exported;
 use lab::models::Architecture;
+use lab::run::{ModelSpec, RunSpec, resolve};
 use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
 use memcore::Device;
 use serde::Deserialize;
@@ -120,6 +121,27 @@ fn a_batch_beyond_the_exports_is_refused() {
     model.check(65_536, memcore::DType::F32).unwrap();
     let error = model.check(65_537, memcore::DType::F32).unwrap_err().to_string();
     assert_eq!(error, "batch: 65537: the file was exported for batches from 1 to 65536");
+}
+
+/// Runs that are made of one another read their file once, and once more after it has changed.
+#[test]
+fn a_file_is_read_once_for_all_runs_of_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = archives::unpacked(&golden("mlp.pt2.gz"), folder.path(), "mlp");
+    let spec =
+        RunSpec { model: ModelSpec { model_file: Some(path.clone()), ..ModelSpec::default() }, ..RunSpec::default() };
+    resolve(&spec, &[]).unwrap();
+    // With its size, its time and its first bytes it is taken to be the same file.
+    let time = path.metadata().unwrap().modified().unwrap();
+    let mut damaged = std::fs::read(&path).unwrap();
+    damaged[4..].fill(0);
+    std::fs::write(&path, &damaged).unwrap();
+    let touched = |time| std::fs::File::options().append(true).open(&path).unwrap().set_modified(time).unwrap();
+    touched(time);
+    let batch = spec.with([("batch", &serde_json::json!(7))]).unwrap();
+    assert_eq!(resolve(&batch, &[]).unwrap().run.batch, 7);
+    touched(time + std::time::Duration::from_secs(1));
+    assert!(resolve(&batch, &[]).is_err());
 }
 
 #[derive(Deserialize)]

@@ -49,7 +49,7 @@ fn survives(bytes: &[u8]) {
 /// A step on a device without values. Failing is well; a panic is not.
 fn train(model: &exported::Exported) {
     let device = Device::meta("torch-2.11-sm90").unwrap();
-    let settings = RunSettings::new(model.sizes.example, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+    let settings = RunSettings::new(model.sizes().example, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
     let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
     let _ = exported::train_from(model, &device, &settings, source, &mut Continuation::default(), progress);
 }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use lab::exported::LossName;
+use lab::exported::{LossName, Reads};
 use lab::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab::models::Recompute;
 use lab::run::{AttentionName, ModelSpec};
@@ -122,6 +122,7 @@ impl ModelArgs {
             script: args.script,
             tied: args.tied,
             keep_intermediate: args.keep_intermediate,
+            reads: Reads::default(),
         }
     }
 }

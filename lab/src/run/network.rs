@@ -64,7 +64,7 @@ impl Network {
         if let Some(field) = spec.of_pretrained() {
             return Err(Error::usage(field, "only a config.json of transformers has it"));
         }
-        let model = exported::load(path, spec.loss)?;
+        let model = spec.reads.load(path, spec.loss)?;
         let notes = model.notes();
         Ok(Some(Self::Exported(Box::new(model), notes)))
     }

@@ -101,7 +101,7 @@ pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> 
         let exported = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);
         let session = if exported { Some(paper.session(&spec.sized(of, None))?) } else { None };
         return Ok(match session.map(|session| session.network) {
-            Some(Network::Exported(model, _)) => MAX_EXAMPLES.min(model.sizes.allowed.1),
+            Some(Network::Exported(model, _)) => MAX_EXAMPLES.min(model.sizes().allowed.1),
             _ => MAX_EXAMPLES,
         });
     }

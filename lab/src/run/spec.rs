@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use lab_base::bytes::{ByteSize, MemorySize};
-use lab_imports::exported::LossName;
+use lab_imports::exported::{LossName, Reads};
 use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab_models::Recompute;
 use lab_training::pipeline;
@@ -95,6 +95,9 @@ pub struct ModelSpec {
     pub tied: bool,
     /// Whether intermediate results are kept in a list that only the schedule's `clear` empties.
     pub keep_intermediate: bool,
+    /// What was read of a `.pt2`, for all runs that are made of this one.
+    #[serde(skip)]
+    pub reads: Reads,
 }
 
 /// How the network is trained.

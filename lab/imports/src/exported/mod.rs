@@ -12,6 +12,7 @@ mod call;
 mod contents;
 mod inputs;
 mod lifetimes;
+mod load;
 mod loss;
 mod model;
 mod names;
@@ -28,7 +29,8 @@ mod value;
 mod views;
 
 pub use inputs::{Content, Input, Sizes};
+pub use load::{Reads, load};
 pub use loss::{Chosen, LossName};
-pub use model::{Exported, is_export, load};
+pub use model::{Exported, is_export};
 pub use operators::covered;
 pub use step::train_from;

@@ -1,5 +1,6 @@
 //! An exported network on a device: its tensors, and the graph as a module.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -162,8 +163,9 @@ fn bytes_of(tensor: &StateTensor, path: &Path) -> Result<Vec<u8>> {
 
 /// The parameters in the order of `model.parameters()`: that of the file.
 pub(super) fn parameter_order(state: &[StateTensor], mut parameters: Vec<Parameter>) -> Vec<Parameter> {
-    let place = |parameter: &Parameter| state.iter().position(|tensor| tensor.path == parameter.path());
-    parameters.sort_by_cached_key(|parameter| place(parameter).unwrap_or(usize::MAX));
+    let places: HashMap<&str, usize> =
+        state.iter().enumerate().rev().map(|(place, tensor)| (tensor.path.as_str(), place)).collect();
+    parameters.sort_by_cached_key(|parameter| places.get(parameter.path()).copied().unwrap_or(usize::MAX));
     parameters
 }
 

@@ -99,10 +99,10 @@ impl<'a> ExportedStep<'a> {
                 return Ok((inputs, Some(data.upload_targets(&self.device, dtype)?)));
             }
         };
-        let made = self.model.inputs.iter().enumerate();
+        let made = self.model.inputs().iter().enumerate();
         let input = |(i, input): (usize, &Input)| {
             let dtype = self.model.contents().in_run(input.dtype, dtype);
-            input.made(&self.device, &self.model.sizes, batch, dtype, seed.wrapping_add(i as u64))
+            input.made(&self.device, self.model.sizes(), batch, dtype, seed.wrapping_add(i as u64))
         };
         let inputs = made.map(input).collect::<Result<Vec<Tensor>>>()?;
         Ok((inputs, None))
