@@ -153,7 +153,7 @@ mod tests {
         let rehearsal = |word: &str, reserved: u64, needs: Option<u64>| {
             let rank = json!({ "rank": 0, "gpu": 0, "pid": 1, "steps": 3, "peak_allocated": reserved, "peak_reserved": reserved,
                 "ooms": 0, "oom": null, "at_peak": [], "by_category": null });
-            let more = needs.map(|bytes| json!({ "total_bytes": 1 << 40, "fits": true, "stopped": "steps", "steps": 3,
+            let more = needs.map(|bytes| json!({ "total_bytes": 1_u64 << 40, "fits": true, "stopped": "steps", "steps": 3,
                 "peak_allocated": bytes, "peak_reserved": bytes, "missing": 1, "at_peak": [],
                 "by_category": { "parameter": 1, "gradient": 0, "optimizer": 0, "activation": bytes - 1, "input": 0, "other": 0 } }));
             let found = RehearsalResult { command: vec![word.into()], ..RehearsalResult::default() };
