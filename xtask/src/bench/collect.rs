@@ -62,7 +62,7 @@ fn rounded(value: &Value) -> Value {
     value.as_f64().map_or(Value::Null, |x| json!((x * 1000.0).round() / 1000.0))
 }
 
-/// The roofs that the kernels' benchmark wrote, by device.
+/// Rooflines that the kernels' benchmark wrote, by device.
 ///
 /// # Errors
 /// Files that cannot be read.
