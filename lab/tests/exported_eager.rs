@@ -1,5 +1,5 @@
-//! Exports of the package for Python beside the *eager* programs, as scripts train them on the real PyTorch (`golden/exported/eager`, made by
-//! `scripts/export/eager.py`): with the lifetimes that the package writes into the file, and without them.
+//! Compares exports of the package for Python with the *eager* programs, as scripts train them on the real PyTorch (`golden/exported/eager`, made by
+//! `scripts/export/eager.py`), with the lifetimes that the package writes into the file and without them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use lab::models::Architecture;
 mod archives;
 use archives::compared::{Difference, Recording, differences, golden};
 
-/// Networks whose figures are not all the eager program's, though the file says when values die, and why.
+/// Networks with figures that differ from the eager program's although the file has lifetimes, and the reason.
 const DIFFERENT: &[(&str, &str)] = &[
     ("bart", MASK_TAKEN),
     ("bert", MASK_TAKEN),
@@ -42,7 +42,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// The export of a network as the package writes it, or its graph alone. Where it has the graph that PyTorch exports on the CPU, that is taken.
+/// The export of a network as the package writes it, or only its graph. If PyTorch's export on the CPU has the same graph, that file is used.
 fn file(name: &str, folder_for_it: &Path, entry: Option<&serde_json::Value>) -> PathBuf {
     let own = folder().join(format!("{name}.pt2.gz"));
     let graph = if own.exists() { std::fs::read(own).unwrap() } else { golden(&format!("{name}.pt2.gz")) };
@@ -56,7 +56,7 @@ fn file(name: &str, folder_for_it: &Path, entry: Option<&serde_json::Value>) -> 
     path
 }
 
-/// What a table says of the differences: `equal`, or how far the peak is off, and how many figures are.
+/// Cell of the table: `equal`, or the deviation of the peak and the number of figures that differ.
 fn cell(differences: &[Difference]) -> String {
     if differences.is_empty() {
         return "equal".into();
@@ -68,7 +68,7 @@ fn cell(differences: &[Difference]) -> String {
     format!("{peak}; {} figures differ", differences.len())
 }
 
-/// A row of the table, and what differs with lifetimes.
+/// Returns a row of the table, and the differences with lifetimes.
 fn row(name: &str) -> (String, Vec<Difference>) {
     let recording = Recording::of(&format!("eager/{name}"));
     let folder = tempfile::tempdir().unwrap();
