@@ -47,7 +47,7 @@ fn recorded() -> HashMap<String, [Events; 5]> {
     file["rows"].as_array().unwrap().iter().map(row).collect()
 }
 
-/// Recorded operators that are not here.
+/// Recorded operators that this project does not have.
 const UNSUPPORTED: [&str; 10] = [
     "var",
     "kl_div",
