@@ -73,7 +73,7 @@ struct Seq2Seq {
     encoder: Cell,
     decoder: Cell,
     head: Linear,
-    /// List of attention weights that nobody releases: the anecdote of the second article.
+    /// List of attention weights that is never cleared: the anecdote of the second article.
     kept: Option<ListSlot>,
 }
 

@@ -151,7 +151,7 @@ pub struct Steps {
 
 impl Steps {
     /// Runs the steps of the settings; each step returns its loss if the device has values. Ends when `progress` breaks, or with the error of a step,
-    /// which is returned beside the results of the steps before it.
+    /// which is returned with the results of the steps before it.
     pub(crate) fn take(
         settings: &RunSettings,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,

@@ -22,7 +22,7 @@ use super::signature::{InputKind, Signature};
 /// Major version of the schema that is read; the files of torch 2.9 to 2.11 have it.
 const SCHEMA: u64 = 8;
 
-/// What a file says, whatever is asked of a run.
+/// Contents of a file that do not depend on a run's settings.
 pub(super) struct Read {
     pub contents: Contents,
     pub name: String,
@@ -100,7 +100,7 @@ impl std::fmt::Debug for Reads {
     }
 }
 
-/// Nothing that is asked for: runs are equal whatever was read for them.
+/// Always equal, since it is not a setting: runs are compared without the files that were read for them.
 impl PartialEq for Reads {
     fn eq(&self, _: &Self) -> bool {
         true

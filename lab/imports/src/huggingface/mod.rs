@@ -212,7 +212,7 @@ impl Pretrained {
         Err(Error::usage("attention_mask", problem))
     }
 
-    /// Returns the options beside the configuration.
+    /// Returns the options that the configuration does not contain.
     pub fn options(&self) -> &Options {
         &self.options
     }
