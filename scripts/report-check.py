@@ -265,7 +265,7 @@ class Page:
         if name == "small":
             self.expect("the first line says what is needed", "of 8 GiB" in page.locator(".need").inner_text())
             self.expect("what there is is a line", page.locator(".plot line.limit").count() == 1)
-            self.expect("the whole run is drawn", "Drawn with memory enough" in text and page.locator("line.failure").count() == 0)
+            self.expect("the whole run is drawn", "Drawn with enough memory" in text and page.locator("line.failure").count() == 0)
         if name == "long":
             self.expect("a long run opens on its first steps", "The first 3 steps of 40" in text)
             page.get_by_role("button", name="Show the whole run").click()

@@ -1,4 +1,4 @@
-//! `vramlab` with a backend of one's own: a table with one entry, and `main_with`. Every command knows the backend by what it says of itself.
+//! `vramlab` with your own backend: a table with one entry, and `main_with`. Every command knows the backend by its own description.
 //!
 //! This one is called `mine`, and computes with the processor's kernels.
 

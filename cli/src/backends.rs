@@ -70,8 +70,8 @@ pub const BACKENDS: &[Entry] = &[
     },
 ];
 
-/// What must be done before anything else in the process: Mesa's layer that sorts Vulkan devices complains on stderr where there is no
-/// desktop. We sort them ourselves.
+/// Prepares the process, before anything else: turns off Mesa's layer that sorts Vulkan devices, which complains on stderr without a
+/// desktop. This program sorts them itself.
 pub(crate) fn prepare() {
     #[cfg(all(feature = "wgpu", target_os = "linux"))]
     // SAFETY: called first in `main`: no other thread exists that could read the environment meanwhile.

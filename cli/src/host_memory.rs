@@ -51,7 +51,7 @@ fn end(bytes: usize) -> ! {
     let mut rest = &mut sentence[..];
     let _ = writeln!(rest, "error: out of host memory: the system has no {bytes} bytes for this process");
     let left = rest.len();
-    // Stderr has no buffer, and where this thread holds its lock already it may take it once more.
+    // Stderr has no buffer, and its lock may be taken again by the thread that holds it.
     let _ = std::io::stderr().write_all(&sentence[..sentence.len() - left]);
     // SAFETY: the C library's function has this signature, on every system, and may be called at any time. Unlike `exit` it runs no handlers, which
     // could allocate or wait for other threads.

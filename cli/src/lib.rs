@@ -1,6 +1,6 @@
 //! The command line of `vramlab`: the memory that training a neural network takes, measured, predicted and explained.
 //!
-//! It is given a table of backends ([`main_with`]) and gives an exit code. A program with a backend of its own is three lines:
+//! It takes a table of backends ([`main_with`]) and returns an exit code. A program with a backend of its own is three lines:
 //!
 //! ```no_run
 //! fn main() -> std::process::ExitCode {
@@ -14,17 +14,17 @@
 //! | `backends` | the one table of devices in this build |
 //! | `commands` | one file per command |
 //! | `render` | tables, charts and figures for people |
-//! | `output` | where results go, checked before anything is run |
-//! | `whole_file` | files that are there whole or not at all |
-//! | `file_kind` | what a file of the wrong kind is, and what to do with it instead |
+//! | `output` | destinations of results, checked before anything is run |
+//! | `whole_file` | files that appear whole or not at all |
+//! | `file_kind` | the kind of a file, and what to do with one of the wrong kind |
 //! | `file_lock` | changes to one file by several processes, one after the other |
 //! | `exit` | failures and their exit codes |
-//! | `host_memory` | what happens when the host has no more |
+//! | `host_memory` | the end of the program when the host runs out of memory |
 //! | `viewer` | a recording on a terminal, with keys |
 //! | `visible` | text from outside, as a terminal may show it |
-//! | `status` | what a running training says of itself, for `monitor` |
+//! | `status` | the status of a running training, for `monitor` |
 //!
-//! Results go to stdout, everything else to stderr. What is computed lives in `lab`; nothing here knows how.
+//! Results go to stdout, everything else to stderr. `lab` does all computation.
 
 mod args;
 mod backends;

@@ -174,7 +174,7 @@ fn what_is_no_lock_file_is_refused_and_kept() {
         (&whole[..whole.len() / 2], "EOF while parsing"),
         ("", "EOF while parsing"),
         ("{\"schema\": \"vramlab-train-1\"}", "a result of vramlab, not a memory lock file"),
-        ("{\"version\": 3}", "no lock file"),
+        ("{\"version\": 3}", "not a lock file"),
         (&whole.replace("\"reserved\"", "\"deserved\""), "missing field `reserved` at line "),
         ("{\"schema\": \"vramlab-lock-1\", \"version\": \"0\", \"runs\": {}}", "runs: there is none"),
         (&flags, "run default: flags.batch: expected a whole number, found \"many\""),

@@ -191,7 +191,7 @@ fn every_claim_is_in_its_table() {
         assert_eq!(row[1], source, "{row:?}");
     }
     assert!(rows.keys().all(|row| claims.iter().any(|claim| claim.text == row)), "a claim that nothing makes");
-    let said = format!("Of {} that", rows.len());
+    let said = format!("of the {} claims that", rows.len());
     assert!(read("README.md").contains(&said), "the README does not say: {said}");
 }
 

@@ -105,7 +105,7 @@ fn another_network_is_measured_where_the_question_allows_it() {
         assert!(text.contains("--model mlp"), "the command to repeat it: {text}");
     }
     let refusal = common::refused(2, &["run", "leak", "--model", "mlp"]);
-    assert!(refusal.contains("leak asks about networks of its own") && refusal.contains("steady-state"), "{refusal}");
+    assert!(refusal.contains("leak has networks of its own") && refusal.contains("steady-state"), "{refusal}");
     assert!(common::refused(2, &["run", "cache", "--model", "alexnet"]).contains("alexnet"));
 }
 
@@ -127,5 +127,5 @@ fn experiments_are_scanned() {
     assert!(common::refused(2, &["run", "leak", "-L", "width", "8,16"]).contains("no size \"width\""));
     assert!(common::refused(2, &["run", "leak", "-L", "colour", "1,2"]).contains("no option --colour"));
     let go_on = common::refused(2, &[&words[..], &["--continue", "scan.json"]].concat());
-    assert!(go_on.contains("a scan of experiments is run as a whole"), "{go_on}");
+    assert!(go_on.contains("only scans of train and predict can be continued"), "{go_on}");
 }

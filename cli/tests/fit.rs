@@ -112,7 +112,7 @@ fn between_the_smallest_and_the_largest_context_only_the_card_tells() {
     let [least, most] = ["largest_with_least_context", "largest"].map(|key| found[key].as_u64().unwrap());
     assert!(least > most + 1000, "{least} {most}");
     let text = done(&words).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("With the smallest context that is known"), "{text}");
+    assert!(text.contains("With the smallest CUDA context that is known"), "{text}");
     let fits = |batch: u64| {
         let batch = batch.to_string();
         let predicted = run(&[

@@ -132,7 +132,7 @@ fn a_report_reads_no_more_than_a_file_may_have() {
     }
     packer.finish().unwrap();
     let error = refused(2, &["report", &bomb.display().to_string(), "-o", &out]);
-    assert!(error.contains("is more than 134217728 bytes, unpacked"), "{error}");
+    assert!(error.contains("is more than 134217728 bytes, uncompressed"), "{error}");
     let zeros = put(directory.path(), "zeros", [0; 100]);
     let error = refused(2, &["report", &zeros, "-o", &out]);
     assert!(error.ends_with("zeros: begins neither as JSON nor as a pickle"), "{error}");
@@ -149,7 +149,7 @@ fn exports_that_cannot_be_made_are_refused_before_the_page() {
     let result = put(directory.path(), "a.json", "{\"schema\": \"vramlab-fit-1\"}");
     let (page, trace) = (directory.path().join("p.html"), directory.path().join("t.json").display().to_string());
     let words = ["report", &result, "-o", &page.display().to_string(), "--export-trace", &trace];
-    assert!(refused(2, &words).contains("exports are of one recording"));
+    assert!(refused(2, &words).contains("an export is made of one recording"));
     assert!(!page.exists(), "with code 2 nothing is written");
 }
 

@@ -128,7 +128,7 @@ fn what_does_not_fit_is_run_again_with_memory_enough() {
     assert_eq!((&needs["fits"], &needs["steps"], &needs["peak_reserved"]), (&true.into(), &3.into(), &peak.into()));
     assert_eq!(needs["missing"], peak - (1u64 << 30));
     assert!(ran.stdout.contains("Full: ") && ran.stdout.contains("more than there is"), "{}", ran.stdout);
-    assert!(ran.stderr.contains("once more on a card with memory enough"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("running it again on a card with enough memory"), "{}", ran.stderr);
     common::fits(&ran.stdout);
     let events: Value = serde_json::from_str(&fs::read_to_string(ran.file("events.json")).unwrap()).unwrap();
     assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aa".into()));
@@ -155,7 +155,7 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
         "{command}"
     );
     assert!(ran.stdout.contains("batch_size=12 does not fit either."), "{}", ran.stdout);
-    assert!(ran.stderr.contains("it does not fit: once more with batch_size=12"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("it does not fit: running it again with batch_size=12"), "{}", ran.stderr);
     assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
     common::fits(&ran.stdout);
     // Without a word for the batch the answer says how to find one that fits; who knows it already need not wait.
@@ -186,7 +186,7 @@ fn a_script_that_fails_is_not_an_answer() {
     let found = ran.json();
     assert_eq!((ran.code, &found["script_exit"]), (Some(3), &137.into()), "{}", ran.stderr);
     assert_eq!(found["ranks"][0]["steps"], 2, "what was written before the crash counts");
-    assert!(ran.stderr.contains("without a last word"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("without a final report"), "{}", ran.stderr);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn a_crash_loses_nothing_of_the_steps_before_it() {
     );
     let rank = &found["ranks"][0];
     assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&2.into(), &6_048_576.into()));
-    assert!(ran.stderr.contains("without a last word, after step 2"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("without a final report, after step 2"), "{}", ran.stderr);
 }
 
 #[test]
@@ -350,7 +350,7 @@ fn what_memory_was_for_under_pytorch_itself() {
         assert_eq!(by["activation"], 7 * rows, "{words:?} {found}");
         assert_eq!(by["optimizer"], if words[0] == "optimizer" { weights } else { 0 }, "{words:?} {found}");
     }
-    // In the first forward pass nobody has freed anything: the run with memory enough tells what it was for.
+    // In the first forward pass nobody has freed anything: the run with enough memory tells what it was for.
     let (found, errors) = run(&["--gpu", "100MiB"], &["optimizer"]);
     assert_eq!(found["fits"], false, "{errors}");
     let by = &found["ranks"][0]["by_category"];

@@ -178,7 +178,7 @@ fn what_is_no_recording_is_refused() {
         (trace("aa", "0,1", "512,-1"), "operation 1: size -1 is negative"),
         (trace("aa", "0,1", "512"), "operation 1: has no size"),
         (trace("aa", "0,1", "512,7").replace(",7]}", ","), "operation 1: in column size"),
-        ("not json".into(), "no JSON, or not all of it"),
+        ("not json".into(), "not JSON, or not all of it"),
         ("{}".into(), "has no \"format\""),
     ] {
         let (_directory, path) = file(&text);

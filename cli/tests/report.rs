@@ -50,7 +50,7 @@ fn a_page_of_a_run_is_the_same_at_once_and_from_files() {
     let run: Value = serde_json::from_str(&text(&result)).unwrap();
     let peak = ours["phase_peaks"].as_array().unwrap().iter().map(|peak| peak[3].as_u64().unwrap()).max();
     assert_eq!(peak, run["peak"]["bytes"].as_u64());
-    for part in ["simple-cnn, batch 128, adam", "From what was asked for", "Do it again", "says its driver"] {
+    for part in ["simple-cnn, batch 128, adam", "From requested bytes", "Do it again", "as its driver reports"] {
         assert!(page.contains(part) && again.contains(part), "{part}");
     }
 }

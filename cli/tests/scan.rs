@@ -211,7 +211,7 @@ fn a_scan_goes_on_with_what_was_done() {
     let foreign = common::refused(2, &[&words("8,16")[..], &["--continue", &file]].concat());
     assert!(foreign.contains("scan.json: schema: expected \"vramlab-scan-1\""), "{foreign}");
     let alone = common::refused(2, &["train", "--model", "mlp", "--continue", &file]);
-    assert!(alone.contains("only a scan goes on"), "{alone}");
+    assert!(alone.contains("it needs the -L and -P"), "{alone}");
 }
 
 #[test]

@@ -35,7 +35,7 @@ fn parts_of_a_scan_are_the_scan() {
     let files = parts(folder.path(), &SCAN, 2);
     let (code, text, _) = merged(&files);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.starts_with("Whole: all 5 runs, from 2 of 2 parts\n"), "{text}");
+    assert!(text.starts_with("Complete: all 5 runs, from 2 of 2 parts\n"), "{text}");
     // As if it had never been divided.
     let whole = json(&SCAN);
     assert_eq!(json(&["report", &files[1], &files[0]]), whole);
@@ -66,7 +66,7 @@ fn experiments_are_divided_by_name() {
     let files = parts(folder.path(), &words, 2);
     let (code, text, _) = merged(&files);
     assert_eq!(code, Some(0), "{text}");
-    assert!(text.starts_with("Whole: all 2 runs, from 2 of 2 parts\n"), "{text}");
+    assert!(text.starts_with("Complete: all 2 runs, from 2 of 2 parts\n"), "{text}");
     let (code, text, _) = merged(&files[1..]);
     assert_eq!(code, Some(1));
     assert!(text.contains("batch-size (part 1 of 2)"), "{text}");

@@ -231,7 +231,7 @@ fn a_message_is_explained() {
     assert!(text.contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{text}");
     assert!(text.contains("vramlab snapshot replay"), "{text}");
     fits(&text);
-    assert!(refused(2, &["explain", "hello"]).contains("no out-of-memory message"));
+    assert!(refused(2, &["explain", "hello"]).contains("not an out-of-memory message"));
 }
 
 const MESSAGE_2_2: &str = "CUDA out of memory. Tried to allocate 496.00 MiB. GPU 0 has a total capacity of 14.75 GiB of which \

@@ -216,7 +216,7 @@ fn events_of_a_run_are_looked_at_with_the_limit_of_its_result() {
     assert_eq!(session.ends(), Some(0));
     let said = refused(2, &["view", &result]);
     assert!(said.contains("a result without the events of its run") && said.contains("--events"), "{said}");
-    assert!(refused(2, &["view", &events, SNAPSHOT]).contains("one recording is looked at"));
+    assert!(refused(2, &["view", &events, SNAPSHOT]).contains("name one recording"));
     assert!(refused(2, &["view", &events, "--device", "0"]).contains("events.json"));
     let said = refused(2, &["view", &events]);
     assert!(said.contains("needs a terminal") && said.contains("vramlab report"), "{said}");

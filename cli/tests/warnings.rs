@@ -63,7 +63,7 @@ fn attention_that_cudnn_would_do() {
 #[test]
 fn convolutions_of_channels_last() {
     let convnext = "predict --model convnext-tiny --image 64 --batch 2 --steps 1";
-    warns(&format!("{convnext} --cudnn-workspace 0"), "channels lie innermost");
+    warns(&format!("{convnext} --cudnn-workspace 0"), "copies a channels-last input");
     warns(convnext, "without cuDNN");
 }
 
@@ -73,7 +73,7 @@ fn an_operand_of_another_type() {
         "predict --model convnext-tiny --image 64 --batch 2 --steps 1 --precision autocast-bf16 --cudnn-workspace 0";
     let found = warnings(&format!("{convnext} --dropout 0"));
     assert!(found.iter().any(|text| text.contains("two floating-point types")), "{found:?}");
-    warns(convnext, "channels lie innermost");
+    warns(convnext, "copies a channels-last input");
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn dropout_that_no_kernel_does() {
         r#"{"model_type": "gpt2", "n_layer": 1, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 50}"#;
     std::fs::write(&path, config).unwrap();
     let train = |more: &str| format!("train --backend cpu --model-file {} --batch 2 --steps 1{more}", path.display());
-    warns(&train(""), "drops nothing");
+    warns(&train(""), "without its dropout");
     assert_eq!(warnings(&train(" --attention eager")), Vec::<String>::new());
 }
 

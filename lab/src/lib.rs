@@ -1,9 +1,9 @@
-//! The laboratory, whole: a run from what was asked for to its result. Each floor below is a crate of its own.
+//! The whole laboratory: from the request for a run to its result. Each layer below is a crate of its own.
 //!
-//! It is given a [`run::RunSpec`] or somebody's script, with the devices of a program, and gives results.
+//! It takes a [`run::RunSpec`] or a user's script, with the devices of a program, and returns results.
 //!
 //! ```text
-//! lab          run (a RunSpec, resolved to a Session), rehearse (somebody's script, run on a card that is not there)
+//! lab          run (a RunSpec, resolved to a Session), rehearse (a user's script, run on a card that is not there)
 //! results      what commands found, as data and as sections; report: pages and exports
 //! experiments  questions with claims and verdicts; claims
 //! analysis     fit, peaks, forensics, lock, predict, bench
@@ -14,10 +14,10 @@
 //! base         error, section, figures, cards, backends
 //! ```
 //!
-//! Nothing here knows a terminal: results are data, and the program that shows them decides how.
+//! Nothing here knows a terminal: results are data, and the program that shows them formats them.
 //!
-//! Whatever works on a device fails as the device does: out of memory, a kernel that it lacks, tensors whose shapes do not fit. An
-//! `# Errors` section names what comes besides; a function without one fails as what it calls does.
+//! Every function that uses a device can fail with the device's errors: out of memory, a missing kernel, shapes that do not fit. An
+//! `# Errors` section lists further errors; a function without one returns the errors of the functions that it calls.
 
 #[cfg(target_os = "linux")]
 pub mod rehearse;

@@ -187,7 +187,7 @@ fn what_does_not_fit_is_refused_by_name() {
         (&|s| drop(s.tensors.remove("2.bias")), "no tensor \"2.bias\""),
         (&|s| drop(s.tensors.remove("optimizer.1.exp_avg")), "no tensor \"optimizer.1.exp_avg\""),
         (&|s| drop(s.tensors.remove("optimizer.1.step")), "no tensor \"optimizer.1.step\""),
-        (&|s| drop(s.metadata.remove("vramlab")), "no state of a run in it"),
+        (&|s| drop(s.metadata.remove("vramlab")), "it has no state of a run"),
         (&|s| drop(s.metadata.insert("step".into(), "-1".into())), "metadata: step: \"-1\" is not a number"),
         (&|s| drop(s.metadata.insert("random".into(), "7".into())), "metadata: random: \"7\" is not a number"),
         (

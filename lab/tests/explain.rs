@@ -126,7 +126,7 @@ fn lines_may_be_broken_and_noise_stand_around() {
 #[test]
 fn what_is_no_message_is_refused() {
     for text in ["", "hello", "out of memory", "Tried to allocate 5 GiB", "out of memory. Tried to allocate 1e9 GiB"] {
-        assert!(explain(text).unwrap_err().to_string().contains("no out-of-memory message"), "{text}");
+        assert!(explain(text).unwrap_err().to_string().contains("not an out-of-memory message"), "{text}");
     }
     // Figures that are none are left out, and nothing is made of them.
     let odd = "CUDA out of memory. Tried to allocate nan GiB. GPU 0 has a total capacity of -1.00 GiB of which inf GiB is free.";
@@ -297,7 +297,7 @@ fn messages_of_this_program_are_known() {
         ),
         (
             "out of memory: tried to allocate 64.00 MiB (67108864 bytes) with 40.00 MiB (41943040 bytes) of 256.00 MiB \
-             (268435456 bytes) free on the device; full, however it is cut. With memory enough the run reserves 1.00 GiB \
+             (268435456 bytes) free on the device; full, however it is cut. With enough memory the run reserves 1.00 GiB \
              (1073741824 bytes): 768.00 MiB (805306368 bytes) more than there is. 100.00 MiB (104857600 bytes) are \
              allocated; 116.00 MiB (121634816 bytes) are cached.",
             Verdict::Full,
@@ -305,7 +305,7 @@ fn messages_of_this_program_are_known() {
         ),
         (
             "out of memory: tried to allocate 64.00 MiB (67108864 bytes) with 40.00 MiB (41943040 bytes) of 256.00 MiB \
-             (268435456 bytes) free on the device; 39.1 % in use, and the 156.00 MiB (163577856 bytes) that are not lie in \
+             (268435456 bytes) free on the device; 39.1 % in use, and the free 156.00 MiB (163577856 bytes) are in \
              pieces. 100.00 MiB (104857600 bytes) are allocated; 116.00 MiB (121634816 bytes) are cached.",
             Verdict::Fragmented,
             64 << 20,

@@ -12,7 +12,7 @@ use memcore::{Device, Profile};
 
 const MIB: u64 = 1 << 20;
 
-/// Trains a network for three steps on paper.
+/// Trains a network for three steps in a dry run.
 fn dry(name: &str, options: &ModelOptions, batch: usize, total_bytes: Option<u64>) -> Result<Device> {
     let mut card = DeviceProfile::default();
     card.total_bytes = total_bytes.unwrap_or(card.total_bytes);

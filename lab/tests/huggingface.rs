@@ -135,7 +135,7 @@ fn what_is_not_represented_is_refused_by_name() {
         (with("phi3", "partial_rotary_factor", json!(0.05)), "0 of 8 elements"),
         (with("gemma", "use_bidirectional_attention", json!(true)), "both directions"),
         (with("qwen3", "attention_bias", json!(1)), "neither true nor false"),
-        (with("roberta", "max_position_embeddings", json!(2)), "no position behind"),
+        (with("roberta", "max_position_embeddings", json!(2)), "no position after"),
         (with("roberta", "tie_word_embeddings", json!(false)), "output layer of its own"),
         (with("distilbert", "sinusoidal_pos_embds", json!(true)), "not trained"),
         (with("distilbert", "hidden_size", json!(32)), "hidden_size: write dim"),

@@ -180,9 +180,9 @@ fn what_is_wrong_is_said_with_the_operation() {
         (written("a", "0", "1", "").replace("-1", "-9"), "format \"oracle-trace-9\" is not one of those"),
         ("{}".into(), "has no \"format\""),
         ("[1]".into(), "expected JSON value type Object but got Array"),
-        (written("a", "0", "1", "") + "x", "no JSON, or not all of it"),
-        (String::new(), "no JSON, or not all of it"),
-        ("\u{1f}\u{8b}".into(), "no JSON, or not all of it"),
+        (written("a", "0", "1", "") + "x", "not JSON, or not all of it"),
+        (String::new(), "not JSON, or not all of it"),
+        ("\u{1f}\u{8b}".into(), "not JSON, or not all of it"),
     ] {
         let seen = read(&text).unwrap_err();
         assert!(seen.starts_with("t.json: ") && seen.contains(message), "{text}\n{seen}\nnot: {message}");
@@ -196,7 +196,7 @@ fn a_recording_cut_anywhere_is_refused() {
     assert_eq!(read(&whole).unwrap().operations().len(), 3);
     for end in 0..whole.len() {
         let error = read(&whole[..end]).unwrap_err();
-        assert!(error.contains("no JSON, or not all of it"), "{end}: {error}");
+        assert!(error.contains("not JSON, or not all of it"), "{end}: {error}");
     }
     let at = whole.find("77").unwrap();
     let error = read(&whole[..at]).unwrap_err();

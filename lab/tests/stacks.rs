@@ -1,4 +1,4 @@
-//! Where memory came from and what it was for, in snapshots of every release and of networks of one's own.
+//! Where memory came from and what it was for, in snapshots of every release and of users' own networks.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! An allocation policy of one's own: the first free block by address that is large enough.
+//! Your own allocation policy: the first free block by address that is large enough.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A backend of one's own, in host memory, with three kernels: what it does not have it refuses by name.
+//! Your own backend, in host memory, with three kernels: all others are refused by name.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -38,18 +38,18 @@ impl fmt::Display for Deviation {
                  have a buffer of their own instead of cuDNN's workspace"
             }
             Self::AttentionWithoutCudnn => {
-                "attention is PyTorch's own; from 2.11 on, where there is cuDNN 9.15 or newer, PyTorch takes cuDNN's for 16-bit types on compute \
+                "attention is PyTorch's own; from 2.11 on, with cuDNN 9.15 or newer, PyTorch takes cuDNN's for 16-bit types on compute \
                  capability 9.0 and 10.0, which has other workspaces"
             }
             Self::ChannelsLast => {
-                "a convolution copies an input whose channels lie innermost into row-major order first; cuDNN takes it as it lies, so that the number of \
-                 events and what lies where are others"
+                "a convolution copies a channels-last input into row-major order first; cuDNN reads it directly, so that the number of \
+                 events and the addresses differ"
             }
             Self::NoAttentionDropout => {
-                "fused attention drops nothing, though it was told to: memory is counted as if it did, losses are those without dropout in attention"
+                "fused attention computes without its dropout: memory is counted with it, losses are those without dropout in attention"
             }
             Self::ConvertedOperand => {
-                "arithmetic of two floating-point types converts an operand in memory of its own; PyTorch's kernels convert as they read, so that there is one \
+                "arithmetic of two floating-point types converts one operand into a buffer first; PyTorch's kernels convert as they read, so that there is one \
                  temporary too many at that moment"
             }
         })

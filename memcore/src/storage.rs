@@ -100,7 +100,7 @@ impl Storage {
         self.memory.read(|_, id| id)
     }
 
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub fn requested_bytes(&self) -> u64 {
         self.memory.read(|block, _| block.requested_bytes).unwrap_or(0)
     }

@@ -52,7 +52,7 @@ class OutOfMemoryError(RuntimeError):
 
 
 class Memory:
-    """`torch.cuda.memory`: what was called, and a recorded snapshot instead of one's own."""
+    """`torch.cuda.memory`: what was called, and a recorded snapshot instead of a real one."""
 
     def __init__(self, snapshot: Path) -> None:
         self.calls: list[tuple[str, Any]] = []

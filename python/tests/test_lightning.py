@@ -106,7 +106,7 @@ class Callback(unittest.TestCase):
 
     def test_what_is_not_represented_is_said_and_the_training_goes_on(self) -> None:
         by_value: dict[str, Any] = {"gradient_clip_val": 1.0, "gradient_clip_algorithm": "value"}
-        self.assertIn("cannot be said: clipping gradients by value", fit(network(), self.callback(), **by_value))
+        self.assertIn("is not known: clipping gradients by value", fit(network(), self.callback(), **by_value))
 
     def test_who_steps_by_hand_is_refused(self) -> None:
         from vramlab.lightning import _settings

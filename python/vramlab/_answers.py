@@ -71,12 +71,12 @@ class Prediction(Answer):
 
     @property
     def peak(self) -> int:
-        """Peak of allocated bytes, with memory enough."""
+        """Peak of allocated bytes, with enough memory."""
         return self.json["needs"]["allocated_bytes"]
 
     @property
     def reserved(self) -> int:
-        """Peak of reserved bytes: on this card if it fits, otherwise with memory enough."""
+        """Peak of reserved bytes: on this card if it fits, otherwise with enough memory."""
         here = self.json["needs"]["reserved_here_bytes"]
         return self.json["needs"]["reserved_bytes"] if here is None else here
 

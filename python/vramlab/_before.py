@@ -25,7 +25,7 @@ class Before:
         try:
             found = ask({"gpu": self._gpu} if self._gpu else this_card())
         except (VramlabError, OSError) as error:
-            self._tell(f"vramlab: whether this fits cannot be said: {error}")
+            self._tell(f"vramlab: whether this fits is not known: {error}")
             return
         self._tell(str(found))
         if self._must_fit and found.fits is False:

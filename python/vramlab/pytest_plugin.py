@@ -56,7 +56,7 @@ class Vram:
     ) -> Checked:
         """Fails the test when the run takes more than is locked, beyond ``tolerance`` (``"1MiB"``, ``"2%"``), or does not fit ``gpu``.
 
-        The other arguments are those of :func:`vramlab.predict`. ``name``: the run in the file; the test's name unless said. A model of
+        The other arguments are those of :func:`vramlab.predict`. ``name``: the run in the file; the test's name by default. A model of
         transformers needs example inputs here.
         """
         self._checks += 1

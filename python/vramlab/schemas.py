@@ -296,7 +296,7 @@ class AccuracyResult(TypedDict, total=False):
 
 
 class AtPeak(TypedDict, total=False):
-    """What a line of the script held when most was asked for."""
+    """Memory that a line of the script held at the peak of requested bytes."""
 
     requested_bytes: int
     count: int
@@ -507,7 +507,7 @@ class DeviceInfo(TypedDict, total=False):
 
 
 class DeviceMemory(TypedDict, total=False):
-    """Memory of a device, as its driver says."""
+    """Memory of a device, as its driver reports it."""
 
     backend: str
     name: str
@@ -770,14 +770,14 @@ class NamedRange(TypedDict, total=False):
 
 
 class Needed(TypedDict, total=False):
-    """Memory of a run with memory enough."""
+    """Memory of a run with enough memory."""
 
     allocated_bytes: int
     reserved_bytes: int
 
 
 class NeedsResult(TypedDict, total=False):
-    """Memory of a run, with memory enough and within a limit. Bytes."""
+    """Memory of a run, with enough memory and within a limit. Bytes."""
 
     allocated_bytes: int
     reserved_bytes: int
@@ -787,7 +787,7 @@ class NeedsResult(TypedDict, total=False):
 
 
 class NotAsOnACard(TypedDict, total=False):
-    """What the library did not do as a card does; `docs/rehearse.md` says what each event means."""
+    """A way in which the library differed from a card; `docs/rehearse.md` says what each event means."""
 
     event: str
     name: str
@@ -887,7 +887,7 @@ class PeakResult(TypedDict, total=False):
 
 
 class PeakShares(TypedDict, total=False):
-    """What was asked for at the peak, by what it was for. Bytes. `other`: what an operator needs for itself, workspaces, buffers, what the script holds on to; they are not told apart."""
+    """Requested bytes at the peak, by purpose. `other`: temporaries of operators, workspaces, buffers, and what the script itself holds, not told apart."""
 
     parameter: int
     gradient: int
@@ -938,7 +938,7 @@ class PolicyResult(TypedDict, total=False):
 
 
 class Predicted(TypedDict, total=False):
-    """Memory of a run on paper, with memory enough."""
+    """Memory of a dry run, with enough memory."""
 
     peak_bytes: int
     reserved_bytes: int
@@ -988,7 +988,7 @@ class RehearsedGpu(TypedDict, total=False):
 
 
 class RehearsedNeeds(TypedDict, total=False):
-    """What a script takes with memory enough. Bytes."""
+    """What a script takes with enough memory. Bytes."""
 
     total_bytes: int
     fits: Optional[bool]
@@ -1222,7 +1222,7 @@ class Setting(TypedDict, total=False):
 
 
 class Shard(TypedDict, total=False):
-    """Which part of many runs a result is: part I of N has the runs I, I + N, I + 2 N … of the whole."""
+    """The part of many runs that a result is: part I of N has the runs I, I + N, I + 2 N … of the whole."""
 
     index: int
     count: int
@@ -1396,7 +1396,7 @@ class Try(TypedDict, total=False):
 
 
 class UnknownRead(TypedDict, total=False):
-    """A read of what is not known, or an assumption about it."""
+    """A read of an unknown value, or an assumption about it."""
 
     rank: int
     event: str

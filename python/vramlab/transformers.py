@@ -15,7 +15,7 @@ from ._predict import predict
 class VramCallback(TrainerCallback):  # type: ignore[misc, unused-ignore]
     """``Trainer(…, callbacks=[VramCallback(sequence=2048)])``: before the first step the answer of ``vramlab predict`` is printed.
 
-    ``sequence``: tokens per example, padding included. ``gpu``: the card; the one that the Trainer runs on unless said. ``must_fit``: raise
+    ``sequence``: tokens per example, padding included. ``gpu``: the card; the one that the Trainer runs on by default. ``must_fit``: raise
     :class:`vramlab.DoesNotFit` where it does not fit. ``settings``: further flags of ``vramlab predict``. Where nothing can be
     said, a line says why, and the training goes on.
     """

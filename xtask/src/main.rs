@@ -1,6 +1,6 @@
 //! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
 //!
-//! It is given a chore's name, and gives what that writes (tables in the texts, `docs/json.md`, a package), and an exit code.
+//! It takes a chore's name, writes the chore's outputs (tables in the texts, `docs/json.md`, a package), and returns an exit code.
 
 mod artifact;
 mod checks;

@@ -21,6 +21,12 @@ const PHRASES: &[(&str, &str)] = &[
     ("lets it go", "frees it"),
     ("lets them go", "frees them"),
     ("into order", "contiguous"),
+    ("memory enough", "enough memory"),
+    ("of one's own", "your own, the user's own"),
+    ("laid beside", "compared with"),
+    ("otherwise than", "unlike, differently from"),
+    ("in the place of", "instead of"),
+    ("cannot be said", "is not known"),
 ];
 
 /// Words that may follow "is no": with these, nothing is said to be of a kind.

@@ -25,7 +25,7 @@ pub(crate) struct CheckArgs {
     /// Growth that still passes: bytes (1MiB), or a share (2%).
     #[arg(long, value_name = "BYTES|PERCENT", default_value = "0", help_heading = "Check")]
     pub tolerance: Tolerance,
-    /// Also fail if any other list of events differs, and if memory shrank.
+    /// Also fail if the list of events differs in any way, or if memory shrank.
     #[arg(long, help_heading = "Check")]
     pub strict: bool,
     /// Backend of the runs. `meta` computes nothing: the figures are the same on every machine, and it is fast [default: meta].

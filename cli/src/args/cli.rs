@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// List the experiments, with the question and the claims of each.
     #[command(after_help = "Example: the experiments, and the sizes that can be set in each\n  vramlab list --full")]
     List(ListArgs),
-    /// List the cards that --gpu knows: what the driver says of each, what a process takes at once, and where each figure is from.
+    /// List the cards that --gpu knows: the memory that the driver reports, what a process takes of it before its first tensor, and the source of each figure.
     #[command(after_help = "Example: the cards, with the sources\n  vramlab cards --full")]
     Cards(CardsArgs),
     /// Show a network from the inside: its modules, parameters and shapes for a batch, and what each module and operator saves for backward.
@@ -78,7 +78,7 @@ pub(crate) enum Command {
     /// Run a recorded allocation trace through any allocator, or several side by side.
     #[command(after_help = "Example: what would expandable segments and a perfect plan have taken?\n  \
             vramlab replay run.json --compare caching,expandable,planned\n\n\
-            Example: a run of one's own, recorded and replayed on a smaller device\n  \
+            Example: a run of your own, recorded and replayed on a smaller device\n  \
             vramlab train --model mlp --data digits --events run.json\n  \
             vramlab replay run.json --memory-limit 80MiB")]
     Replay(ReplayArgs),
@@ -90,7 +90,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: the PYTORCH_CUDA_ALLOC_CONF for a run that was recorded with stacks\n  \
             vramlab tune snapshot.pickle")]
     Tune(TuneArgs),
-    /// Hold runs against a memory lock file: fails when memory grew, and names who grew.
+    /// Compare runs with a memory lock file: fail if memory grew, and name what grew.
     #[command(
         after_help = "Example: write down what a run takes, and fail in continuous integration when it takes more\n  \
             vramlab check --baseline memory.lock.json --update --model gpt2 --batch 8\n  \
@@ -98,15 +98,15 @@ pub(crate) enum Command {
             Example: a second run in the same file, and 2 % of growth allowed\n  \
             vramlab check --baseline memory.lock.json --update --name small --model-file examples/models/digits-mlp.toml\n  \
             vramlab check --baseline memory.lock.json --tolerance 2%\n\n\
-            Example: after a change that was meant\n  \
+            Example: after an intended change\n  \
             vramlab check --baseline memory.lock.json --update"
     )]
     Check(CheckArgs),
-    /// Explain an out-of-memory message of PyTorch, pasted or from a log, and what to try.
+    /// Explain an out-of-memory message of PyTorch, pasted or from a log, and say what to try.
     #[command(after_help = "Example: what the last message of a log says\n  \
             vramlab explain train.log")]
     Explain(ExplainArgs),
-    /// Measure how fast the devices are, each beside its own roofs, in less than a minute.
+    /// Measure in less than a minute how fast the devices are, each as a share of its own roofline.
     #[command(after_help = "Example: every device, as a page with a chart\n  vramlab bench --html bench.html\n\n\
             Example: the processor alone, in five seconds, for another program\n  \
             vramlab bench --backend cpu --seconds 5 --json -")]
@@ -125,11 +125,11 @@ pub(crate) enum Command {
             Example: where memory was, for ui.perfetto.dev\n  \
             vramlab report events.json --export-trace trace.json")]
     Report(ReportArgs),
-    /// Look at a recording on the terminal, event by event: the curve, and who holds what where at any moment.
+    /// Look at a recording on the terminal, event by event: the curve, and at any moment who holds memory and where it lies.
     #[cfg(feature = "view")]
     #[command(after_help = "Example: a snapshot, from where memory ran out\n  \
             vramlab view snapshot.pickle\n\n\
-            Example: a run of one's own\n  \
+            Example: a run of your own\n  \
             vramlab train --model simple-cnn --events events.json\n  \
             vramlab view events.json\n\n\
             Keys: arrows by event (with Shift by 1 %), PgUp and PgDn by step, p next peak, o next out of memory, / search by\n\

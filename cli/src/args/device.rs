@@ -10,7 +10,7 @@ use crate::backends;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Device")]
 pub(crate) struct DeviceArgs {
-    /// Backend that computes. `auto` takes the first that works; `meta` accounts for memory and computes nothing [default: auto].
+    /// Backend that computes. `auto` takes the first that works; `meta` only counts memory and computes nothing [default: auto].
     #[arg(long, value_name = "NAME", value_parser = PossibleValuesParser::new(backends::names()))]
     pub backend: Option<String>,
     /// Number of the backend's device, as `vramlab devices` lists it [default: 0].

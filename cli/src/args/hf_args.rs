@@ -41,7 +41,7 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     }
     let mut notes: Vec<String> = left_out.into_iter().map(|what| format!("note: {file}: {what}")).collect();
     if !unknown.is_empty() {
-        notes.push(format!("note: {file}: nothing was made of {}", unknown.join(", ")));
+        notes.push(format!("note: {file}: not understood, and ignored: {}", unknown.join(", ")));
     }
     Ok(Asked { fields, notes })
 }

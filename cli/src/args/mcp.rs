@@ -8,7 +8,7 @@ pub(crate) struct McpArgs {
     /// Read files below this folder alone: what leads out of it by `..` or a symbolic link is refused.
     #[arg(long, value_name = "DIR")]
     pub dir: PathBuf,
-    /// Also offer `rehearse`, which runs Python scripts below this folder, with all that they do.
+    /// Also offer `rehearse`, which runs Python scripts below this folder, with all their effects.
     #[cfg(target_os = "linux")]
     #[arg(long, value_name = "DIR")]
     pub allow_rehearse: Option<PathBuf>,

@@ -76,17 +76,17 @@ pub(crate) use words::Refusal;
 
 use crate::exit::Failure;
 
-/// What is to be done, and the words that say so.
+/// A parsed command line.
 pub(crate) struct Invocation {
     /// The parsed words.
     pub cli: Cli,
-    /// What is to be run, with what files say of it; nothing of a command that runs nothing.
+    /// The run, with the settings of files; empty for a command that runs nothing.
     pub run: RunSpec,
-    /// What is to be scanned; empty unless the command scans.
+    /// The axes of a scan; empty unless the command scans.
     pub axes: Vec<axes::Axis>,
-    /// Fields of the run that no word says but a file.
+    /// Fields of the run that come from a file only.
     sources: config::Sources,
-    /// What is to be said of the files that the words name.
+    /// Notes about the files that the words name.
     pub notes: Vec<String>,
 }
 

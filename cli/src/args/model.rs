@@ -49,7 +49,7 @@ pub(crate) struct ModelArgs {
     /// probability rises up to that block).
     #[arg(long, value_name = "P", allow_negative_numbers = true)]
     pub dropout: Option<f64>,
-    /// Attention written out in operators (eager: the scores are kept), or as one kernel (sdpa) (gpt; transformers, where sdpa is the default).
+    /// Attention as separate operators (eager: the scores are kept), or as one kernel (sdpa) (gpt; transformers, where sdpa is the default).
     #[arg(long, value_name = "KIND", value_parser = values::one_of::<AttentionName>(AttentionName::NAMES))]
     pub attention: Option<AttentionName>,
     /// Recompute in backward instead of keeping: none, blocks (each by itself), sqrt (segments of about √n blocks), or numbers of blocks from 0

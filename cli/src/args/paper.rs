@@ -1,4 +1,4 @@
-//! Flags of `predict` and `fit`: runs on paper, on a card that need not be present.
+//! Flags of `predict` and `fit`: dry runs for a card that need not be present.
 
 use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
 

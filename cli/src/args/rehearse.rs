@@ -38,8 +38,8 @@ pub(crate) struct RehearseArgs {
     /// Number of these cards, with --world on each machine [default: 1; with --world, one for each rank, 8 at most].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Device")]
     pub gpus: Option<u8>,
-    /// Number of ranks, of which those of --ranks are started, each with the variables of torchrun; the others are answered for. The command is that
-    /// of one rank: python train.py, or torchrun, whose own numbers are then ignored.
+    /// Number of ranks. Those of --ranks are started, each with the variables of torchrun; the others are simulated. Give the
+    /// command of one rank: python train.py, or torchrun, whose own numbers are then ignored.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..), help_heading = "Device")]
     pub world: Option<u32>,
     /// Ranks of --world that are started [default: all], 16 at most.

@@ -11,7 +11,7 @@ use crate::destination::Destination;
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReplayArgs {
     /// An allocator trace (oracle-trace-1), a recorded training script (oracle-script-1), the output of `train --events` (vramlab-events-1), or a
-    /// PyTorch snapshot with a trace (a pickle or JSON); packed by gzip or not; `-` for standard input.
+    /// PyTorch snapshot with a trace (a pickle or JSON); gzip-compressed or not; `-` for standard input.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Compare several policies, with the lower bound of any: caching,direct,planned, or `all`.

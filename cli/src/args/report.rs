@@ -43,14 +43,14 @@ impl ExportArgs {
 /// `vramlab report`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ReportArgs {
-    /// Results that `--json` wrote (of train, predict, run, fit, bench, replay, explain, cards, devices, scans), and recordings of `--events`; packed by gzip or not.
+    /// Results that `--json` wrote (of train, predict, run, fit, bench, replay, explain, cards, devices, scans), and recordings of `--events`; gzip-compressed or not.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// The page; two runs lie side by side, each drawn by the events that have its peaks. Without this, results are printed, two runs as a table;
-    /// parts of a scan (--shard) are put together.
+    /// Write the page. Two runs stand side by side, each drawn from the events whose peaks are its own. Without this flag results are printed: two
+    /// runs as a table, parts of a scan (--shard) joined.
     #[arg(short, long, visible_alias = "html", value_name = "OUT.html", value_parser = file)]
     pub output: Option<Destination>,
-    /// Write the results as JSON, with parts put together; `-` for standard output.
+    /// Write the results as JSON, with parts joined; `-` for standard output.
     #[arg(long, value_name = "FILE")]
     pub json: Option<Destination>,
     #[command(flatten)]

@@ -36,7 +36,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("torch.nn.utils.clip_grad_norm_(…, 0.5)", Some(("max_grad_norm", "0.5")), "DeepSpeed: gradient_clipping", "--clip-grad-norm 0.5"),
     row("optimizer.zero_grad(set_to_none=False)", None, "", "--zero-grad zero"),
     row("checkpoint(block, x, use_reentrant=False)", Some(("gradient_checkpointing", "true")), "FSDP: fsdp_activation_checkpointing", "--checkpoint blocks"),
-    row("attention written out", Some(("attn_implementation", "\"eager\"")), "", "--attention eager"),
+    row("attention as matmul, softmax, matmul", Some(("attn_implementation", "\"eager\"")), "", "--attention eager"),
     row("scaled_dot_product_attention", Some(("attn_implementation", "\"sdpa\"")), "", "--attention sdpa"),
     row("transformers.Trainer", Some(("output_dir", "\"out\"")), "", "--loop trainer"),
     row("DistributedDataParallel on 8 cards", None, "Accelerate: num_processes: 8", "--data-parallel 8"),

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 /// `vramlab view`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ViewArgs {
-    /// What torch.cuda.memory._dump_snapshot or --events wrote, packed by gzip or not; a result of the same run (--json) beside it tells the limit.
+    /// A snapshot (torch.cuda.memory._dump_snapshot) or the events of a run (--events), gzip-compressed or not. With a result of the same run (--json)
+    /// the limit is drawn, too.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Of a snapshot: which device [default: the one with the longest trace].
+    /// Number of the device of a snapshot [default: the one with the longest trace].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
 }

@@ -1,4 +1,4 @@
-//! `vramlab bench`: measures every device beside its own roofs, in less than a minute.
+//! `vramlab bench`: measures in less than a minute how fast every device is, as a share of its own roofline.
 
 use std::time::Instant;
 
@@ -67,7 +67,7 @@ fn entries(args: &BenchArgs) -> Result<Vec<&'static Entry>> {
     let entries: Vec<&'static Entry> = backends::all().iter().filter(asked).collect();
     match entries.iter().find(|entry| !entry.computes()) {
         Some(Entry { name, .. }) => Err(Failure::usage(format!(
-            "--backend {name}: it accounts for memory and computes nothing, so there is nothing to measure"
+            "--backend {name}: it only counts memory and computes nothing, so there is nothing to measure"
         ))),
         None => Ok(entries),
     }

@@ -123,7 +123,7 @@ fn under_its_profile(
     settings: Option<&Map<String, Value>>,
 ) -> (RunSpec, Option<String>) {
     let (Some(settings), None) = (settings, &spec.profile.like) else { return (spec, None) };
-    // On paper the named card's profile is the default.
+    // In a dry run the named card's profile is the default.
     if spec.is_on_paper() {
         return (spec, None);
     }

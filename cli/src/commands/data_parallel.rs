@@ -36,8 +36,8 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
 }
 
 /// What the result of a divided step does not say.
-const REASON: &str = "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta accounts \
-                      for memory and computes nothing: there are no values and no times";
+const REASON: &str = "the step is divided: each of `ranks` has its own account, and those that are not listed hold the same; meta only counts memory \
+                      and computes nothing";
 
 const SEVERAL: &str = "--data-parallel means several";
 

@@ -15,8 +15,8 @@ use crate::ui::Ui;
 
 /// Exit codes, for a manual page.
 const EXIT: [(&str, &str); 5] = [
-    ("0", "Everything was done, whatever came out."),
-    ("1", "It does not fit, a check failed, or a prediction was not borne out."),
+    ("0", "Everything was done, whatever the answer."),
+    ("1", "It does not fit, a check failed, or a prediction proved wrong."),
     ("2", "Bad usage or input; nothing was written."),
     (
         "3",

@@ -27,7 +27,7 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
     let to_file = matches!(args.json, Some(Destination::File(_)));
     if to_file && !args.once {
         return Err(Failure::usage(
-            "--json FILE: a file holds one look; add --once, or write to standard output: --json -",
+            "--json FILE: a file holds one reading; add --once, or write to standard output: --json -",
         ));
     }
     let live = stdout().is_terminal() && !args.once && args.json.is_none();

@@ -47,7 +47,7 @@ pub(super) fn train(args: &TrainArgs, spec: &RunSpec, names: &DeviceList, ui: &U
 /// `predict --devices`
 pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui: &Ui) -> Result<Code> {
     if let Some(other) = names.0.iter().find(|name| name.backend != Meta::NAME) {
-        return Err(Failure::usage(format!("--devices: a prediction is on paper (meta:0,meta:1), not on {other}")));
+        return Err(Failure::usage(format!("--devices: a prediction uses meta devices (meta:0,meta:1), not {other}")));
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
     keeps_no_output(&spec.model, "--devices")?;
@@ -89,7 +89,7 @@ pub(super) fn keeps_no_output(model: &ModelSpec, flag: &str) -> Result<()> {
     }
     match model.keep {
         Some(Keep::Output) => Err(Failure::usage(format!(
-            "--keep output: with {flag} a script has the loss of a result alone; its scores and its cache lie where they are computed"
+            "--keep output: with {flag} a script holds only the loss of a result; scores and cache stay on the devices that compute them"
         ))),
         _ => Ok(()),
     }
@@ -103,7 +103,7 @@ impl<'a> Split<'a> {
                 "with --devices the order of phases is fixed; --pipeline-schedule orders the micro-batches' passes";
             return Err(Failure::usage(format!("--schedule: {problem}")));
         }
-        // On paper one card name stands for several cards, each with its memory.
+        // In a dry run one card name stands for several cards, each with its memory.
         let on_paper = spec.device.gpu.is_some() || names.0.iter().all(|name| name.backend == Meta::NAME);
         let rows = if output.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
         let session = |name: &DeviceName| -> Result<Session> {
@@ -175,7 +175,7 @@ impl<'a> Split<'a> {
         let computes = infos.iter().all(|info| info.computes);
         let mut reason = "the network is split: each of `devices` has its own account".to_string();
         if !computes {
-            reason += "; meta accounts for memory and computes nothing: there are no values and no times";
+            reason += "; meta only counts memory and computes nothing";
         }
         let devices = self.names.0.iter().zip(infos).zip(&result.stages);
         TrainResult {

@@ -43,7 +43,7 @@ pub(super) fn session(spec: &RunSpec, ui: &Ui) -> Result<Session> {
     Ok(session)
 }
 
-/// Runs on paper, until Ctrl-C.
+/// Makes a dry run, until Ctrl-C.
 pub(super) fn on_paper() -> Paper<'static> {
     Paper { backends: backends::all(), stop: &interrupt::asked }
 }

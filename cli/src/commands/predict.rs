@@ -1,4 +1,4 @@
-//! `vramlab predict`: runs once on paper; says whether it fits, and what would change that.
+//! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
 use lab::figures::short;
 use lab::results::{AS_IT_IS, NeedsResult, Prediction};

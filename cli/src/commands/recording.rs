@@ -100,7 +100,7 @@ pub(super) fn chosen_device(snapshot: &Snapshot, name: &str, device: Option<usiz
         None => Ok(snapshot.main_device()),
         Some(device) if device < snapshot.devices() => Ok(device),
         Some(device) => Err(Failure::usage(format!(
-            "--device {device}: {name} speaks of {} devices, from 0 on",
+            "--device {device}: {name} has {} devices, numbered from 0",
             snapshot.devices()
         ))),
     }

@@ -24,9 +24,7 @@ use crate::{interrupt, output};
 /// A request that cannot be fulfilled; a library that is not found; results that cannot be written; with code 3, a script that fails.
 pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     if args.scan.go_on.is_some() {
-        return Err(Failure::usage(
-            "--continue: goes on with a scan of train or predict; rehearsals are run as a whole",
-        ));
+        return Err(Failure::usage("--continue: only scans of train and predict can be continued"));
     }
     let snapshot = args.snapshot.clone().map(Destination::File);
     output::check(args.output.destinations().chain(&args.page.html).chain(&args.events).chain(&snapshot))?;
@@ -127,6 +125,6 @@ fn code(rehearsed: &Rehearsed) -> Result<Code> {
         (None, Some(code)) if code != 0 => {
             Err(Failure::new(Code::Device, anyhow::anyhow!("the script failed with exit code {code}")))
         }
-        (None, _) => Err(Failure::new(Code::Device, anyhow::anyhow!("the script did not come as far as a figure"))),
+        (None, _) => Err(Failure::new(Code::Device, anyhow::anyhow!("the script ended before any figure was known"))),
     }
 }

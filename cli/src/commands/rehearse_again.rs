@@ -73,7 +73,7 @@ impl Again<'_> {
     fn smaller_batch(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
         let Some(word) = BatchWord::of(&self.request.command) else {
             let share =
-                found.share_that_fits().map_or(String::new(), |share| format!(" (some {:.0} % of it)", 100.0 * share));
+                found.share_that_fits().map_or(String::new(), |share| format!(" (about {:.0} % of it)", 100.0 * share));
             self.said.push(format!(
                 "with {{batch}} in place of the batch, `-P batch 1 N` finds the largest that fits{share}."
             ));
@@ -102,7 +102,7 @@ impl Again<'_> {
         if self.interrupted {
             return Ok(None);
         }
-        self.ui.tell(format!("it does not fit: once more with {change}"));
+        self.ui.tell(format!("it does not fit: running it again with {change}"));
         let request = Request { needs: false, keep_outputs: None, silent: true, ..request.clone() };
         let (ui, steps) = (self.ui, request.stop.steps);
         let rehearsed = rehearse(&request, &mut |progress| {

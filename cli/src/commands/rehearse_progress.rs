@@ -9,7 +9,9 @@ pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
             let of = steps.map_or(String::new(), |steps| format!(" of {steps}"));
             format!("step {done}{of}: {} allocated at most", lab::figures::short(peak_allocated_bytes))
         }
-        Progress::Enough => "it does not fit: once more on a card with memory enough, to see what it needs".into(),
-        Progress::Again => "the script compiles: once more, with warm caches".into(),
+        Progress::Enough => {
+            "it does not fit: running it again on a card with enough memory, to see what it needs".into()
+        }
+        Progress::Again => "the script compiles: running it again, with warm caches".into(),
     }
 }

@@ -78,7 +78,9 @@ fn refused(args: &RehearseArgs) -> Result<()> {
         ("--keep-outputs", args.keep_outputs.is_some()),
     ];
     match given.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Failure::usage(format!("{flag}: is of a single rehearsal; a scan makes several"))),
+        Some((flag, _)) => {
+            Err(Failure::usage(format!("{flag}: it belongs to a single rehearsal; a scan makes several")))
+        }
         None => Ok(()),
     }
 }
@@ -156,17 +158,17 @@ fn in_words(name: &str, end: Next) -> LargestValue {
         ),
         Next::Largest(None) => (None, true, format!("No {name} fits.")),
         Next::Between(value, Some(above)) => {
-            (Some(value), false, format!("{name} {value} fits, {above} does not; between them nothing was tried."))
+            (Some(value), false, format!("{name} {value} fits, {above} does not; nothing between them was tried."))
         }
         Next::Between(value, None) => {
             (Some(value), false, format!("{name} {value} fits, and a larger one may: no more were tried."))
         }
         Next::DoesNotGrow => (None, false, format!("What the script takes does not grow with {name}.")),
         Next::NotInOrder => {
-            (None, false, format!("No largest {name} is told: a larger one fits where a smaller one does not."))
+            (None, false, format!("No largest {name} is given: a larger one fits although a smaller one does not."))
         }
         Next::Unknown(value) => {
-            (None, false, format!("No largest {name} is told: whether {value} fits cannot be said."))
+            (None, false, format!("No largest {name} is given: whether {value} fits is not known."))
         }
         // Not reached: the search continues while the next step is `Try`.
         Next::Try(value) => (None, false, format!("{name} {value} was not tried.")),

@@ -29,7 +29,7 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
     let written = args.output.is_some() || args.json.is_some() || args.exports.any();
     if !written && merged.results.is_empty() {
         return Err(Failure::usage(
-            "a recording is drawn: say -o OUT.html or an --export-…, or look at it with `vramlab view`",
+            "a recording is drawn, not printed: give -o OUT.html or an --export-…, or open it with `vramlab view`",
         ));
     }
     let recording = match recordings.as_slice() {
@@ -37,7 +37,7 @@ pub(super) fn run(args: &ReportArgs, ui: &Ui) -> Result<Code> {
         // Checked before anything is written.
         several if args.exports.any() => {
             let found = several.len();
-            return Err(Failure::usage(format!("exports are of one recording (--events), here are {found}")));
+            return Err(Failure::usage(format!("an export is made of one recording (--events), not of {found}")));
         }
         _ => None,
     };
@@ -97,7 +97,7 @@ const REHEARSAL: &str = RehearsalResult::SCHEMA;
 /// Most allocated and most reserved bytes.
 type Peaks = (u64, u64);
 
-/// The peaks that a recording of the run may have: its own, and with memory enough. Each process of a rehearsal has its own.
+/// The peaks that a recording of the run may have: its own, and with enough memory. Each process of a rehearsal has its own.
 fn peaks_of(result: &Value) -> Vec<Peaks> {
     let (peak, needs) = (&result["peak"], &result["needs"]);
     let both = |allocated: &Value, reserved: &Value| Some((allocated.as_u64()?, reserved.as_u64()?));

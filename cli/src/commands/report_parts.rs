@@ -54,7 +54,7 @@ pub(super) fn print(results: &[Value], ui: &Ui) -> Result<Code> {
 fn in_words(whole: &Whole, all: bool) -> String {
     let (parts, of) = whole.parts;
     if whole.missing.is_empty() {
-        return format!("Whole: all {} runs, from {parts} of {of} parts", whole.runs);
+        return format!("Complete: all {} runs, from {parts} of {of} parts", whole.runs);
     }
     let named = if all { whole.missing.len() } else { NAMED.min(whole.missing.len()) };
     let more = match whole.missing.len() - named {

@@ -54,7 +54,7 @@ pub(super) fn run(args: &RunArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let shard = shard::of(&args.scan, asked_of(args, spec), whole);
     let chosen = shard::mine(args.scan.shard, chosen);
     if chosen.is_empty() {
-        ui.tell("no experiment is this part's");
+        ui.tell("this part has no experiment");
         return Ok(Code::Done);
     }
     let measured = Measured { shard, ..measured(&asked, &chosen, ui)? };
@@ -211,7 +211,7 @@ fn check_model(asked: &Asked, chosen: &[&'static dyn Experiment]) -> Result<()> 
         (Some(_), Some(own)) => {
             let takes = experiments::ALL.iter().filter(|experiment| experiment.takes_model());
             let takes: Vec<&str> = takes.map(|experiment| experiment.name()).collect();
-            let problem = "asks about networks of its own; another one can be asked about in";
+            let problem = "has networks of its own; --model works with";
             Err(Failure::usage(format!("--model: {} {problem} {}", own.name(), takes.join(", "))))
         }
         _ => Ok(()),

@@ -17,9 +17,7 @@ use crate::ui::Ui;
 /// As a single run; whatever can be checked is checked before the first run.
 pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Code> {
     if args.scan.go_on.is_some() {
-        return Err(Failure::usage(
-            "--continue: a scan of experiments is run as a whole; of train and predict one goes on",
-        ));
+        return Err(Failure::usage("--continue: only scans of train and predict can be continued"));
     }
     if args.claims {
         return Err(Failure::usage("--claims: a scan shows the verdict on each claim at every point already"));

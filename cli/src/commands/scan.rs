@@ -148,7 +148,7 @@ fn scan_args(cli: &Cli) -> Option<&ScanArgs> {
 /// A command that is not a scan.
 pub(super) fn check_alone(cli: &Cli) -> Result<()> {
     match scan_args(cli).and_then(|scan| scan.go_on.as_ref()) {
-        Some(_) => Err(Failure::usage("--continue: only a scan goes on, with the same -L and -P as before")),
+        Some(_) => Err(Failure::usage("--continue: it needs the -L and -P of the interrupted scan")),
         None => Ok(()),
     }
 }
@@ -217,7 +217,7 @@ fn plan(cli: &Cli, spec: RunSpec, ui: &Ui) -> Result<Plan> {
     Ok(if page.html.is_some() { plan } else { plan.rows_for(output) })
 }
 
-/// Makes the result. On a page, the prediction on paper stands beside each measurement; it is left out where it cannot be made.
+/// Makes the result. On a page, each measurement has the prediction of a dry run beside it, where one can be made.
 fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Option<String>, page: bool) -> ScanResult {
     let names: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
     let interrupted = done.len() < specs.len() || done.iter().any(|done| done.run.interrupted);
@@ -231,11 +231,11 @@ fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Opt
     ScanResult { results, interrupted, notes: note.into_iter().collect(), parameters: names.clone(), shard: None }
 }
 
-/// Predicts the peaks of allocated and reserved bytes on paper, with enough memory.
+/// Predicts the peaks of allocated and reserved bytes by a dry run with enough memory.
 fn predicted_on(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     let mut spec = spec.endless();
     spec.device = DeviceSpec::default();
-    // On paper a backend's own workspaces are selected by its name.
+    // In a dry run a backend's own workspaces are selected by its name.
     if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));
     }

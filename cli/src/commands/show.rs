@@ -9,7 +9,7 @@ use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 use crate::{interrupt, output};
 
-/// Runs the forward pass once on paper, and shows the network from the inside.
+/// Makes a dry run of the forward pass, and shows the network from the inside.
 ///
 /// # Errors
 /// Settings that cannot work, files that cannot be written.

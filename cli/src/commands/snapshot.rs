@@ -60,7 +60,9 @@ fn entries(snapshot: &Snapshot, device: usize, range: TraceRange) -> Result<(usi
         TraceRange::Entries(from, to) => (from, to.saturating_add(1).min(trace.len())),
         TraceRange::Micros(..) if trace.iter().all(|event| event.time_us == 0) => {
             let there = format!("give entries, of which there are {}", trace.len());
-            return Err(Failure::usage(format!("--range: this recording has no times, as of PyTorch 2.1; {there}")));
+            return Err(Failure::usage(format!(
+                "--range: this recording has no times (PyTorch 2.1 writes none); {there}"
+            )));
         }
         TraceRange::Micros(from, to) => {
             let start = trace.first().map_or(0, |event| event.time_us);

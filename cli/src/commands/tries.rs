@@ -7,7 +7,7 @@ use lab::section::Tries;
 use super::plan::on_paper;
 use crate::exit::Result;
 
-/// Finds changes for a run on paper; `None` where the answer is a plain yes.
+/// Finds changes for a dry run; `None` where the answer is a plain yes.
 pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -> Result<Option<Tries>> {
     let search = TrySearch { paper: on_paper(), spec, session, command: "predict", instead: None };
     let Some(room) = needs.room else { return Ok(Some(search.that_save(needs)?)) };
@@ -18,21 +18,21 @@ pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -
     }
 }
 
-/// Finds changes for a run that does not fit into its budget on paper.
+/// Finds changes for a dry run that does not fit into its budget.
 pub(super) fn that_fit(spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
     let session = on_paper().session(spec)?;
     let search = TrySearch { paper: on_paper(), spec, session: &session, command: "predict", instead: None };
     Ok(search.that_fit(budget_bytes)?)
 }
 
-/// Finds changes for a run on a device with a limit below its needs: the needs of its changed forms are found on paper. `None` without a limit.
+/// Finds changes for a run on a device with a limit below its needs; dry runs find what each changed form needs. `None` without a limit.
 pub(super) fn of_trained(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     let Some(bytes) = session.target.budget_bytes().map_err(lab::Error::from)? else { return Ok(None) };
     let search = TrySearch { paper: on_paper(), spec, session, command: "train", instead: Some(bytes) };
     Ok(Some(search.that_fit(bytes)?))
 }
 
-/// Finds changes for a run of a lock file, on paper or on a device.
+/// Finds changes for a run of a lock file, a dry run or one on a device.
 pub(super) fn of_locked(spec: &RunSpec, session: &Session) -> Result<Option<Tries>> {
     match session.target.budget_bytes().map_err(lab::Error::from)? {
         Some(bytes) if spec.is_on_paper() => Ok(Some(that_fit(spec, bytes)?)),

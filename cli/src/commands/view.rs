@@ -53,7 +53,7 @@ fn recording(args: &ViewArgs) -> Result<Recording> {
         }
     }
     if recordings.len() > 1 {
-        return Err(Failure::usage(format!("one recording is looked at; these are {}", recordings.len())));
+        return Err(Failure::usage(format!("name one recording, not {}", recordings.len())));
     }
     let Some(mut recording) = recordings.pop() else {
         let file = args.files[0].display();

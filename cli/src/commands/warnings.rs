@@ -14,7 +14,7 @@ pub(super) fn of_all(devices: &[Device]) -> Deviations {
     devices.iter().fold(Deviations::default(), |all, device| all.union(device.deviations()))
 }
 
-/// Prints warnings that are known before a run: before a training, which takes long, and after the answer of a run on paper.
+/// Prints warnings that are known before a run: before a training, which takes long, and after the answer of a dry run.
 pub(super) fn tell_first(warnings: &[String], on_paper: bool, ui: &Ui) {
     warnings.iter().for_each(|warning| if on_paper { ui.tell_after(warning) } else { ui.tell(warning) });
 }

@@ -16,7 +16,7 @@ const LABELS: u16 = 10;
 /// Parts of a character by height.
 const EIGHTHS: [&str; 9] = [" ", "▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// Events of a column, of as many columns as there are. Where events are fewer than columns, each has several: a step is drawn as a step.
+/// Events of a column, of as many columns as there are. If there are fewer events than columns, each event has several, so that a step is drawn as a step.
 fn events(browser: &Browser, column: u64, columns: u64) -> Range<usize> {
     let (from, shown) = (u64::from(browser.from()), u64::from(browser.shown()));
     let first = from + column * shown / columns;
@@ -44,7 +44,7 @@ fn top(screen: &Screen) -> u64 {
     near(near(allocated, history.reserved.extremes(all).1, FAR), limit, 2)
 }
 
-/// What is reserved is far beyond what is allocated if it is as many times as much.
+/// Reserved bytes are far beyond allocated ones if they are more than this many times as much.
 const FAR: u64 = 3;
 
 /// Heights in eighths of a row.
@@ -156,7 +156,7 @@ fn marks(buffer: &mut Buffer, place: Rect, screen: &Screen) {
     }
 }
 
-/// First and last event that is shown, and between them what is drawn how.
+/// The first and the last event shown, and between them the legend.
 fn legend(buffer: &mut Buffer, place: Rect, screen: &Screen) {
     let (browser, theme) = (&screen.browser, screen.theme);
     let (from, last) = (browser.from(), browser.from() + browser.shown().saturating_sub(1));

@@ -1,10 +1,10 @@
-//! Looking at a recording on a terminal, event by event.
+//! The viewer of a recording on a terminal, event by event.
 //!
 //! ```text
 //! keys ─► Screen (lab::view::Browser, lists, search line) ─► draw ─► a buffer of characters ─► the terminal
 //! ```
 //!
-//! All but `terminal` is tried without one: `Screen::update` is a function of the key, and `draw` fills a buffer.
+//! Everything but `terminal` can be tested without one: `Screen::update` is a function of the key, and `draw` fills a buffer.
 
 mod curve;
 mod draw;

@@ -24,9 +24,9 @@ pub(super) enum List {
 pub(crate) struct Screen {
     pub(super) browser: Browser,
     pub(super) theme: Theme,
-    /// The list that keys scroll; where there is room for one only, the one that is shown.
+    /// The list that keys scroll; if there is room for one only, it is the one shown.
     pub(super) list: List,
-    /// Rows that are scrolled past, of holders and of segments.
+    /// Rows above the visible ones, of holders and of segments.
     pub(super) scrolled: [usize; 2],
     /// True while the keys are explained.
     pub(super) help: bool,
@@ -91,7 +91,7 @@ impl Screen {
         let moment = self.browser.moment();
         let rows_of = [moment.holders.len(), moment.segments.len()];
         let which = self.list as usize;
-        // A list that became shorter is scrolled from its end.
+        // If the list became shorter, scroll from its end.
         let most = rows_of[which].saturating_sub(1);
         self.scrolled[which] = self.scrolled[which].min(most).saturating_add_signed(rows).min(most);
     }

@@ -1,4 +1,4 @@
-//! The terminal: taken for the time of looking, and given back however that ends.
+//! The terminal: taken while the viewer runs, and given back however it ends.
 
 use std::io::{self, IsTerminal, stdin, stdout};
 use std::mem::ManuallyDrop;
@@ -11,7 +11,7 @@ use super::draw::draw;
 use super::screen::Screen;
 use crate::interrupt;
 
-/// How long a key is waited for before signals are looked at.
+/// Maximum wait for a key before signals are checked.
 const WAIT: Duration = Duration::from_millis(100);
 
 /// True if keys can be read and a screen can be drawn.
@@ -22,7 +22,7 @@ pub(crate) fn there_is_one() -> bool {
 
 /// Gives the terminal back when it is dropped; a panic does so before its message, by a hook of the library.
 ///
-/// The library's own drop would print what fails, and panic where the terminal is gone and nothing can be printed.
+/// The library's own drop would print failures, and panic if the terminal is gone and nothing can be printed.
 struct Taken(ManuallyDrop<DefaultTerminal>);
 
 impl Taken {
@@ -30,7 +30,7 @@ impl Taken {
         interrupt::before_the_end(restore);
         let terminal = ratatui::try_init();
         if terminal.is_err() {
-            // It may be taken in part.
+            // The terminal may be taken only in part.
             restore();
         }
         terminal.map(|terminal| Self(ManuallyDrop::new(terminal)))
@@ -45,7 +45,7 @@ fn restore() {
 impl Drop for Taken {
     fn drop(&mut self) {
         let _ = self.0.show_cursor();
-        // The hook has left the screen before the message, which a second time could overwrite.
+        // After a panic the hook has left the screen already; leaving it again could overwrite the message.
         if !std::thread::panicking() {
             restore();
         }
@@ -55,14 +55,14 @@ impl Drop for Taken {
 /// Waits for a key or a new size of the window; false if neither came in time.
 ///
 /// # Errors
-/// The terminal is gone. The library would read from it forever, so it is asked only after this is known not to be so.
+/// The terminal is gone. The library would read from it forever, so this is checked first.
 fn comes() -> io::Result<bool> {
     #[cfg(unix)]
     {
         use rustix::event::{PollFd, PollFlags, Timespec, poll};
         let keys = stdin();
         let mut ready = [PollFd::new(&keys, PollFlags::IN)];
-        // A signal, a new size of the window among them, ends the wait early: it is looked at below.
+        // A signal ends the wait early, and so does a new size of the window; both are checked below.
         let _ = poll(&mut ready, Some(&Timespec { tv_sec: 0, tv_nsec: i64::from(WAIT.subsec_nanos()) }));
         if ready[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL) {
             return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "it is gone"));
@@ -73,7 +73,7 @@ fn comes() -> io::Result<bool> {
     event::poll(WAIT)
 }
 
-/// Shows the screen and does what keys say, until one says to quit or a signal asks for the end.
+/// Shows the screen and handles keys, until a key quits or a signal asks the program to end.
 ///
 /// # Errors
 /// The terminal's: it cannot be read or written.
@@ -86,7 +86,7 @@ pub(crate) fn run(screen: &mut Screen) -> io::Result<()> {
                 return Ok(());
             }
         }
-        // A key that is held down may be faster than the terminal: all that have come are one change.
+        // A key that is held down may be faster than the terminal: all keys that have come are handled before the next drawing.
         while event::poll(Duration::ZERO)? {
             if let Event::Key(key) = event::read()?
                 && key.kind != KeyEventKind::Release

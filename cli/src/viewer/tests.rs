@@ -38,7 +38,7 @@ fn typed(screen: &mut Screen, keys: &str) {
     }
 }
 
-/// Compares with a screen in the repository. With `SCREENS=write` it is written instead, to be read before it is kept.
+/// Compares with a screen in the repository. With `SCREENS=write` it is written instead; read it before you commit it.
 fn same(screen: &Screen, size: (u16, u16), file: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/viewer/screens").join(file);
     let shown = shown(screen, size);
@@ -128,7 +128,7 @@ fn each_key_does_what_it_says() {
     assert!(press(&mut screen, KeyCode::Char('c'), KeyModifiers::CONTROL).is_break());
 }
 
-/// A file's names must not act on the terminal, nor move what stands beside them.
+/// Names from a file must not act on the terminal, nor move the text beside them.
 #[test]
 fn names_with_control_characters_are_shown_as_escapes() {
     let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\u{202e}x\ny\u{9b}31m";

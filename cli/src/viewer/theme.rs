@@ -10,7 +10,7 @@ pub(crate) struct Theme {
     colored: bool,
 }
 
-/// Colours of the categories that this program knows; those of a terminal's own palette, which can be read on its background.
+/// Colours of the categories that this program knows, from the terminal's own palette, which is readable on its background.
 const CATEGORIES: [(&str, Color); 8] = [
     ("parameter", Color::LightBlue),
     ("buffer", Color::Blue),
@@ -60,7 +60,7 @@ impl Theme {
         self.color(Color::White).add_modifier(Modifier::REVERSED)
     }
 
-    /// What was searched for.
+    /// Hits of a search.
     pub(super) fn found(self) -> Style {
         Style::new().add_modifier(Modifier::BOLD | Modifier::UNDERLINED)
     }

@@ -106,7 +106,7 @@ fn once(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Another value in the place of the next number or quoted text.
+/// Another value for the next number or quoted text.
 fn number_or_name(bytes: &mut Vec<u8>, from: usize, random: &mut Random) {
     let Some(start) = bytes[from..].iter().position(|byte| byte.is_ascii_digit() || *byte == b'"') else { return };
     let start = from + start;

@@ -28,7 +28,7 @@ pub struct Entry {
     pub memory: fn() -> Vec<DeviceMemory>,
 }
 
-/// Memory of a device, as its driver says.
+/// Memory of a device, as its driver reports it.
 #[derive(Clone, Debug, serde::Serialize, serde::Deserialize)]
 pub struct DeviceMemory {
     /// The backend's name.

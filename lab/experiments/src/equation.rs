@@ -314,7 +314,7 @@ fn judge(last: &Trial, trials: &[Trial]) -> Vec<JudgedClaim> {
             1,
             Verdict::Depends,
             format!(
-                "{}: for a ReLU, which keeps its result and shares it with the layer behind; the loss keeps log-probabilities besides. An \
+                "{}: for a ReLU, which keeps its result and shares it with the next layer; the loss keeps log-probabilities besides. An \
                  activation that keeps its input as well (GELU, SiLU) doubles it",
                 so(1)
             ),

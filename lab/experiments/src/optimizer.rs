@@ -198,7 +198,7 @@ fn shown(trials: &[Trial]) -> Table {
             Cell::Bytes(t.step_peak_bytes),
         ]
     };
-    let columns = ["optimizer", "form", "state", "for a moment", "peak of the step"];
+    let columns = ["optimizer", "form", "state", "temporary", "peak of the step"];
     table("What is held between steps, and what the update takes besides", &columns, trials.iter().map(row).collect())
 }
 
@@ -214,7 +214,7 @@ fn answer(trials: &[Trial]) -> ShortAnswer {
         format!("Up to {:.1} times the parameters", most as f64 / parameters.max(1) as f64),
         [
             format!("State, of {} of parameters: {}.", bytes(parameters), listed(|trial| trial.state_bytes)),
-            format!("For a moment (foreach): {}.", listed(|trial| trial.spike_bytes)),
+            format!("Temporary, in the update (foreach): {}.", listed(|trial| trial.spike_bytes)),
         ],
     )
 }
@@ -237,7 +237,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
             verdict: if two { Verdict::Holds } else { Verdict::Depends },
             number: in_bytes([("state", adam.requested_state_bytes)]),
             condition: format!(
-                "{} asked for, {} by the formula ({} in blocks); besides, the usual (foreach) update needs {} for a moment, the loop {}, the fused one {}",
+                "{} asked for, {} by the formula ({} in blocks); besides, the usual (foreach) update needs {} temporarily, the loop {}, the fused one {}",
                 bytes(adam.requested_state_bytes),
                 bytes(eight),
                 bytes(adam.state_bytes),

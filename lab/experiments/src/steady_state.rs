@@ -212,14 +212,14 @@ fn reason(category: Category, phase: &str, by: i64) -> &'static str {
         (Category::Input, ..) => "the batch is put on the device",
         (Category::Workspace, _, true) => "a library's workspace, kept from now on",
         (Category::Gradient, _, true) => "gradients: one tensor per parameter",
-        (Category::Gradient, _, false) => "zero_grad lets the gradients go",
+        (Category::Gradient, _, false) => "zero_grad frees the gradients",
         (Category::OptimizerState, ..) => "optimizer state, made at the first step",
         (Category::Activation, _, true) => "saved for backward by the graph",
         (Category::Activation, _, false) => "backward frees what was saved",
         (Category::Temporary, "backward", true) => "no longer saved, but kept by its variable",
         (Category::Temporary, "loss", true) => "result and loss, kept by their variables",
         (Category::Temporary, _, true) => "the result, kept by its variable",
-        (Category::Temporary, _, false) => "results become saved values, or go",
+        (Category::Temporary, _, false) => "results become saved values, or are freed",
         _ => "parameters",
     }
 }

@@ -1,8 +1,8 @@
-//! Networks as others write them down.
+//! Networks from the files of other programs.
 //!
-//! It is given files, and gives networks that [`lab_training`] trains: [`huggingface`], the architectures of transformers from
+//! This crate reads files, and returns networks that [`lab_training`] trains: [`huggingface`], the architectures of transformers from
 //! a `config.json`, with the loops that train them there; [`hf_args`], what `TrainingArguments` ask for; [`model_file`], networks of
-//! layers in TOML; [`exported`], graphs that `torch.export` saved. What a file says and no network here does is refused by name.
+//! layers in TOML; [`exported`], graphs that `torch.export` saved. A feature of a file that no network here has is refused by name.
 
 pub mod exported;
 pub mod hf_args;

@@ -1,4 +1,4 @@
-//! Speed of devices (`vramlab-bench-1`): each compared with its own roofs, side by side.
+//! Speed of devices (`vramlab-bench-1`): each as a share of its own roofline, side by side.
 
 use lab_analysis::bench::{Allocator, Measured, OfDevice};
 use lab_base::figures::number;
@@ -96,9 +96,9 @@ pub struct BenchedKernel {
     pub gb_per_s: f64,
     /// 10⁹ operations computed per second.
     pub gflop_per_s: f64,
-    /// Share of the nearer roof, from 0 to 1.
+    /// Share of the roofline, from 0 to 1.
     pub of_roof: Option<f64>,
-    /// Which roof is nearer: `memory` or `arithmetic`.
+    /// What bounds it: `memory` or `arithmetic`.
     pub bound: String,
     /// For a training step: its examples.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -208,7 +208,7 @@ impl BenchedDevice {
 }
 
 impl BenchedKernel {
-    /// Time, rate of the resource that limits it, share of the roof.
+    /// Time, rate of the resource that limits it, share of the roofline.
     fn in_short(&self) -> String {
         let rate = match self.bound.as_str() {
             "arithmetic" => format!("{} GFLOP/s", figure(self.gflop_per_s)),
@@ -268,7 +268,7 @@ impl BenchResult {
             ]
         };
         let columns = ["device", "name", "copy", "product, f32"];
-        Table::new("Devices and their roofs", &columns, self.devices.iter().map(row).collect())
+        Table::new("Devices and their rooflines", &columns, self.devices.iter().map(row).collect())
     }
 
     /// A table with a row for each measurement and a column for each device.
@@ -313,12 +313,12 @@ impl BenchResult {
             shape: Shape::Dots,
         };
         Chart {
-            title: "Percent of the roof that is nearer: memory or arithmetic".into(),
+            title: "Percent of the roofline: memory's or arithmetic's, whichever is nearer".into(),
             x: "kernel".into(),
             series: self.measured().take(MAX_SERIES).enumerate().map(series).collect(),
             labels,
             bytes: false,
-            limit: Some(("the roof".into(), 100.0)),
+            limit: Some(("the roofline".into(), 100.0)),
         }
     }
 
@@ -358,11 +358,11 @@ impl Findings for BenchResult {
     }
 
     fn sections(&self) -> Vec<Section> {
-        let reading = "The roof is the device's own: what a large copy moves or a large product computes, whichever bounds the \
-                       kernel. What stays in the caches can pass it.";
+        let reading = "The roofline is measured on the device: what a large copy moves or a large product computes, whichever bounds \
+                       the kernel. A kernel whose data stay in the caches can exceed it.";
         let mut sections = vec![Section::List(self.roofs())];
         sections.extend(self.devices.iter().flat_map(BenchedDevice::remarks).map(Section::Note));
-        let kernels = self.side_by_side("Kernels in f32, and how near the roof", BenchedDevice::kernels);
+        let kernels = self.side_by_side("Kernels in f32, and their share of the roofline", BenchedDevice::kernels);
         let training = self.side_by_side("Training steps", BenchedDevice::training);
         sections.push(Section::List(training));
         sections.push(Section::Rest(vec![

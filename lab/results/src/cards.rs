@@ -65,9 +65,9 @@ pub fn room(card: Option<&CardResult>, budget_bytes: u64) -> String {
             short(budget_bytes)
         );
     };
-    let known = if card.context_source.is_some() { "" } else { " on the cards of which it is known" };
+    let known = if card.context_source.is_some() { "" } else { " on cards where it is known" };
     let mut text = format!(
-        "{} ({}, of which {} are left for tensors: a CUDA context takes {}{known}, the most is counted",
+        "{} ({}, of which {} are left for tensors: a CUDA context takes {}{known}, and the largest counts",
         card.title,
         short(card.total_bytes),
         both(budget_bytes),
@@ -122,7 +122,7 @@ impl Findings for Cards {
         let columns = ["card", "name", "total", "context", "profile"];
         let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
         let reading = format!(
-            "Total: as the driver says. Context: what a process takes before its first tensor, as seen on that card; – not seen: {} is counted, the range over all. Sources: --full.",
+            "Total: what the driver reports. Context: what a process takes before its first tensor, as seen on that card; –: not seen, so {} counts, the range over all. Sources: --full.",
             CONTEXT.range()
         );
         vec![

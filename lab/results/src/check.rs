@@ -82,7 +82,7 @@ impl CheckResult {
 
     fn rows(&self) -> Table {
         let columns = ["run", "figure", "baseline", "now", "change"];
-        Table::new("Memory, beside what is locked", &columns, self.runs.iter().flat_map(CheckedRun::rows).collect())
+        Table::new("Memory, beside the lock file's", &columns, self.runs.iter().flat_map(CheckedRun::rows).collect())
     }
 }
 
@@ -140,7 +140,7 @@ impl CheckedRun {
             Verdict::Changed if comparison.figures.iter().any(|figure| figure.difference() > 0) => {
                 format!("{name}: more than before, within the tolerance of {tolerance}")
             }
-            Verdict::Changed => format!("{name}: other events, and not more memory; --update writes the file anew"),
+            Verdict::Changed => format!("{name}: other events, but not more memory; --update writes the file anew"),
             Verdict::Grew => {
                 let peak = &self.now.memory.peak;
                 let phase = if peak.phase.is_empty() { String::new() } else { format!(", in phase {}", peak.phase) };
@@ -167,7 +167,7 @@ impl CheckedRun {
         }
         let grown = comparison.grown();
         if grown.is_empty() {
-            sections.push(Section::Note("what the peak is made of did not grow".into()));
+            sections.push(Section::Note("no part of the peak grew".into()));
             return sections;
         }
         let row = |part: &Part| {
@@ -205,7 +205,7 @@ impl Findings for CheckResult {
         let grew = self.runs.iter().filter(|run| run.verdict == Some(Verdict::Grew)).count();
         match (grew, self.passed) {
             (0, true) => format!("{runs}: none grew"),
-            (0, false) => format!("{runs}: none grew, and not all are as before (--strict)"),
+            (0, false) => format!("{runs}: none grew, but not all are as before (--strict)"),
             (n, _) => format!("{n} of {runs} grew"),
         }
     }
@@ -235,7 +235,7 @@ impl Findings for CheckResult {
         {
             sections.extend(premise::section(&first.premises));
         }
-        sections.push(Section::Note("Every figure beside what is locked: --full.".into()));
+        sections.push(Section::Note("Every figure beside the lock file's: --full.".into()));
         sections.push(Section::Rest(rest));
         if self.updated {
             let written = counted(self.runs.len() as u64, "run");

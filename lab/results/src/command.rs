@@ -26,7 +26,7 @@ fn words_of(settings: &Map<String, Value>) -> Vec<String> {
     words
 }
 
-/// Name of the command that made a run: a run on paper names no backend.
+/// Name of the command that made a run: a dry run names no backend.
 pub fn of_run(settings: &Map<String, Value>) -> String {
     let said = |name: &str| settings.get(name).is_some_and(|value| !value.is_null());
     let on_device = said("backend") || said("devices");

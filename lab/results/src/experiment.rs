@@ -39,7 +39,7 @@ pub struct ExperimentResult {
     pub settings: Settings,
     /// The device.
     pub device: DeviceInfo,
-    /// Of which part of several experiments it is; absent where they were not divided.
+    /// The part of several experiments that it belongs to; absent if they were not divided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
 }

@@ -17,7 +17,7 @@ pub struct ExperimentScanResult {
     pub interrupted: bool,
     /// Points that were run, in order.
     pub results: Vec<ExperimentPoint>,
-    /// Which part of a scan it is; absent of a whole one.
+    /// The part of a scan that it is; absent for a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
 }

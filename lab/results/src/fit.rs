@@ -95,7 +95,7 @@ pub struct TriedSize {
     pub retries: Option<u64>,
     /// Requested bytes at the peak by the law, for this size.
     pub law_requested_bytes: Option<u64>,
-    /// Reserved memory that it would need with memory enough.
+    /// Reserved memory that it would need with enough memory.
     pub needs_reserved_bytes: Option<u64>,
     /// Bytes that the run lacks.
     pub missing_bytes: Option<u64>,
@@ -216,7 +216,7 @@ impl FitResult {
         };
         let fit = format!("{} fit into {place}", counted(largest as u64, unit));
         match self.at_maximum {
-            true => format!("{fit}: the most that was asked about"),
+            true => format!("{fit}; the search ended there"),
             false => format!("{fit}, {} do not", counted(largest as u64 + 1, unit)),
         }
     }
@@ -230,7 +230,7 @@ impl FitResult {
         }
         if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.largest) {
             sentences.push(format!(
-                "With the smallest context that is known {} would fit: which it is, only the card tells.",
+                "With the smallest CUDA context that is known {} would fit; only the card itself can tell.",
                 counted(size as u64, self.unit())
             ));
         }
@@ -286,18 +286,16 @@ impl FitResult {
         let pieces = counted(law.pieces.len() as u64, "piece");
         let law = match (law.complete, &law.outline) {
             (true, Some(_)) => format!(
-                "The law gives the bytes asked for at the highest moment, as closely as it says; --json has it exactly, for every {of}, in {pieces}; {runs}."
+                "The law gives the bytes requested at the peak, as closely as it says; --json has it exactly, for every {of}, in {pieces}; {runs}."
             ),
             (true, None) => {
-                format!(
-                    "The law gives the bytes asked for at the highest moment, exactly, for every {of} in it; {runs}."
-                )
+                format!("The law gives the bytes requested at the peak, exactly, for every {of} in it; {runs}.")
             }
             (false, _) => {
                 format!("The law has gaps: sizes between those that it names follow no formula that {runs} could find.")
             }
         };
-        law + " What is allocated adds the rounding of blocks, what is reserved the cache; a run ends when that, given back, is not enough."
+        law + " Allocated bytes add the rounding of blocks, reserved bytes the cache; a run fails when emptying the cache does not give enough."
     }
 
     /// The law in stretches, short enough to remember.

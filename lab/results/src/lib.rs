@@ -1,7 +1,7 @@
 //! Results of the commands, as data: a struct for each schema, which defines its sections once.
 //!
-//! This crate takes what the crates below it found, and makes results of it: their JSON is the struct's fields with the schema before them, and their
-//! sections are what a terminal, a page, Markdown and CSV show. [`report`] makes pages of sections and of histories of allocations, and exports for
+//! This crate makes results of the findings of the crates below it. The JSON of a result is the struct's fields after the schema; its
+//! sections are shown on a terminal, on a page, in Markdown and in CSV. [`report`] makes pages of sections and of histories of allocations, and exports for
 //! other programs.
 
 mod bench;

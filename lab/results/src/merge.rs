@@ -1,4 +1,4 @@
-//! The whole of many runs, put together from the parts of several machines.
+//! Joins the parts of a scan, or of several runs, from several machines.
 
 use lab_base::error::{Error, Result};
 use serde::Deserialize;
@@ -11,32 +11,32 @@ use super::rehearsal_scan::RehearsalScanResult;
 use super::scan::ScanResult;
 use super::shard::Shard;
 
-/// Results with their parts put together.
+/// Results with their parts joined.
 #[derive(Debug, Default)]
 pub struct Merged {
-    /// All results, those of parts as wholes.
+    /// All results; parts are replaced by their joined result.
     pub results: Vec<Value>,
-    /// What was put together.
+    /// Results that were joined.
     pub wholes: Vec<Whole>,
 }
 
-/// Parts that were put together.
+/// A joined result.
 #[derive(Debug, Default)]
 pub struct Whole {
-    /// The whole, as results that can be shown: one of a scan, one of each experiment.
+    /// The results to show: one for a scan, one for each experiment.
     pub results: Vec<Value>,
-    /// How many runs it should have.
+    /// Number of runs that it should have.
     pub runs: usize,
-    /// How many parts were read, and of how many.
+    /// Number of parts read, and number of all parts.
     pub parts: (usize, usize),
-    /// The runs that no part has, with the part that should.
+    /// Missing runs, each with the part that should have it.
     pub missing: Vec<String>,
 }
 
-/// Puts parts together; other results stay as they are.
+/// Joins parts; other results stay as they are.
 ///
 /// # Errors
-/// [`Error::Usage`]: a part that does not say what it should, two different results of one run.
+/// [`Error::Usage`]: a part that lacks its description, two different results of one run.
 pub fn merge(results: Vec<Value>) -> Result<Merged> {
     let mut groups: Vec<Group> = Vec::new();
     let mut merged = Merged::default();
@@ -75,11 +75,11 @@ fn wrong(problem: impl Into<String>) -> Error {
 struct Group {
     schema: String,
     shard: Shard,
-    /// Fields beside the runs, of the first part.
+    /// Fields of the first part, except the runs.
     frame: Value,
-    /// The parts that were read.
+    /// Parts read.
     parts: Vec<usize>,
-    /// Each run of the whole.
+    /// Each run of the whole, if a part has it.
     runs: Vec<Option<Value>>,
 }
 
@@ -96,7 +96,7 @@ impl Group {
         result["schema"] == self.schema.as_str() && same(&self.shard)
     }
 
-    /// The field with the runs; an experiment is a run itself.
+    /// Name of the field with the runs; an experiment is a run itself.
     fn list(&self) -> Option<&'static str> {
         match self.schema.as_str() {
             ScanResult::SCHEMA | ExperimentScanResult::SCHEMA => Some("results"),
@@ -156,12 +156,12 @@ impl Group {
     }
 }
 
-/// Whether a run was stopped before its end.
+/// True if a run was stopped before its end.
 fn is_interrupted(run: &Value) -> bool {
     run["interrupted"] == true || run["run"]["interrupted"] == true || run["rehearsal"]["stopped"] == "interrupted"
 }
 
-/// A scan of rehearsals with the law of all its points.
+/// Adds the law of all points to a scan of rehearsals.
 fn with_law(scan: &Value) -> Result<Value> {
     let read: serde_json::Result<RehearsalScanResult> = Deserialize::deserialize(scan);
     let law = |mut scan: RehearsalScanResult| {

@@ -98,7 +98,7 @@ impl MonitorResult {
             names.into_iter().chain([used_bytes, total_bytes].map(|bytes| Cell::bytes(*bytes))).collect()
         };
         let columns = ["backend", "device", "in use", "of"];
-        Table::new("Devices, as their drivers say", &columns, self.devices.iter().map(row).collect())
+        Table::new("Devices, as their drivers report", &columns, self.devices.iter().map(row).collect())
     }
 
     /// A table of the bytes that each training holds, with a row for every category in use.

@@ -8,60 +8,60 @@ use super::what_if::WhatIfResult;
 /// A rehearsal.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RehearsalResult {
-    /// What was run.
+    /// The command.
     pub command: Vec<String>,
     /// The card.
     pub gpu: RehearsedGpu,
-    /// Where only some ranks of many were started; null where the command started its own.
+    /// The started ranks, if only some of many were; null if the command started its own.
     #[serde(default)]
     pub world: Option<RehearsedWorld>,
-    /// The release of PyTorch; null where the script did not import it.
+    /// The release of PyTorch; null if the script did not import it.
     pub torch: Option<String>,
-    /// Whether it fits; null where the run ended before it could be said.
+    /// True if it fits; null if the run ended before that was known.
     pub fits: Option<bool>,
-    /// Whether nothing that is not known, and nothing that is not as on a card, can have changed a size.
+    /// True if nothing unknown, and nothing that differs from a card, can have changed a size.
     pub exact: bool,
     /// Why the run ended: `steps`, `seen`, `time`, `end` (the script's own), `interrupted`.
     pub stopped: String,
-    /// The script's exit code where it ended by itself; 128 and the signal where one ended it.
+    /// The script's exit code if it ended by itself; 128 plus the signal if a signal ended it.
     pub script_exit: Option<i32>,
     /// The exception that ended the script.
     pub exception: Option<String>,
-    /// How often the script was run: twice where it compiled, and the second run counts.
+    /// How often the script was run: twice if it compiled, and the second run counts.
     pub runs: u32,
-    /// What the script takes on a card with memory enough: it was run once more where it ran out.
+    /// What the script takes on a card with enough memory: after running out, it was run again there.
     #[serde(default)]
     pub with_memory_enough: Option<RehearsedNeeds>,
-    /// What other settings of the allocator would do, by replay; null where nothing was recorded.
+    /// What other settings of the allocator would do, by replay; null if nothing was recorded.
     #[serde(default)]
     pub what_if: Option<WhatIfResult>,
-    /// What makes it fit, where it does not; null where nothing was rehearsed for that.
+    /// What makes it fit, if it does not; null if nothing was rehearsed for that.
     #[serde(default)]
     pub tries: Option<Tries>,
-    /// What was not seen, and may take more than what was.
+    /// Activities that were not seen, and may take more memory.
     pub not_reached: Vec<String>,
-    /// A process on a card, by rank.
+    /// Processes on a card, by rank.
     pub ranks: Vec<RehearsedRank>,
-    /// Reads of what is not known, and assumptions, by place.
+    /// Reads of unknown values, and assumptions, by place.
     pub unknown_reads: Vec<UnknownRead>,
-    /// What the library did not do as a card does.
+    /// Ways in which the library differed from a card.
     pub not_as_on_a_card: Vec<NotAsOnACard>,
     /// Files and messages that were withheld.
     pub withheld: Vec<String>,
-    /// How many; the list may be shorter.
+    /// Number of them; the list may be shorter.
     pub withheld_count: u64,
-    /// Where they were put; null where they were thrown away.
+    /// The folder that keeps them; null if they were thrown away.
     pub kept_in: Option<String>,
-    /// What could not be told, and why.
+    /// What could not be determined, and why.
     pub problems: Vec<String>,
-    /// Where PyTorch's snapshot was written.
+    /// File of PyTorch's snapshot.
     pub snapshot: Option<String>,
 }
 
 /// Some ranks of many.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RehearsedWorld {
-    /// How many ranks train together.
+    /// Number of ranks that train together.
     pub size: u32,
     /// Those that were started.
     pub started: Vec<u32>,
@@ -70,13 +70,13 @@ pub struct RehearsedWorld {
 /// The card.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RehearsedGpu {
-    /// What programs were told.
+    /// Name that programs see.
     pub name: String,
-    /// How many of it.
+    /// Number of these cards.
     pub count: usize,
     /// Bytes of each.
     pub total_bytes: u64,
-    /// Bytes that each process takes at once.
+    /// Bytes that each process takes before its first tensor.
     pub context_bytes: u64,
     /// Compute capability.
     pub capability: String,
@@ -101,48 +101,48 @@ pub struct RehearsedRank {
     pub ooms: u64,
     /// The first time that it did.
     pub oom: Option<RehearsedOom>,
-    /// What lived when memory ran out, else when most was asked for, by line of the script, most first.
+    /// What was held when memory ran out, else at the peak of requested bytes, by line of the script, most first.
     pub at_peak: Vec<AtPeak>,
-    /// The same by what it was; null where nothing told.
+    /// The same by purpose; null if nothing said.
     pub by_category: Option<PeakShares>,
 }
 
 /// The first time that memory ran out. Bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RehearsedOom {
-    /// What was asked for.
+    /// Bytes requested.
     pub requested: u64,
-    /// What PyTorch had allocated.
+    /// Bytes that PyTorch had allocated.
     pub allocated: u64,
-    /// What it had reserved.
+    /// Bytes that it had reserved.
     pub reserved: u64,
     /// The script's line.
     #[serde(rename = "where")]
     pub place: String,
     /// Steps that were done.
     pub steps: u64,
-    /// What was left on the card.
+    /// Bytes left on the card.
     #[serde(default)]
     pub free_on_device: u64,
-    /// What PyTorch had reserved and nobody held.
+    /// Bytes that PyTorch had reserved and nobody held.
     #[serde(default)]
     pub free_in_reserved: u64,
-    /// The largest piece of that; null where it is not known.
+    /// The largest piece of that; null if it is not known.
     #[serde(default)]
     pub largest_free: Option<u64>,
-    /// `full`: less was free than was asked for; `fragmented`: enough was, but not in one piece.
+    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece.
     #[serde(default)]
     pub verdict: String,
 }
 
-/// What a script takes with memory enough. Bytes.
+/// What a script takes with enough memory. Bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RehearsedNeeds {
-    /// What the other card has.
+    /// Memory of the other card.
     pub total_bytes: u64,
-    /// Whether it was enough: if not, the script needs even more than this.
+    /// True if it was enough: if not, the script needs even more.
     pub fits: Option<bool>,
-    /// Why that run ended, as `stopped`.
+    /// Why that run ended, as in `stopped`.
     pub stopped: String,
     /// Steps of an optimizer.
     pub steps: u64,
@@ -150,36 +150,36 @@ pub struct RehearsedNeeds {
     pub peak_allocated: u64,
     /// The most that it had reserved.
     pub peak_reserved: u64,
-    /// How much more that is, with the CUDA context, than the card has; 0 where it would fit but for the memory's pieces.
+    /// How much more that is, with the CUDA context, than the card has; 0 if only fragmentation keeps it from fitting.
     pub missing: u64,
-    /// What lived when most was asked for.
+    /// What was held at the peak of requested bytes.
     pub at_peak: Vec<AtPeak>,
-    /// The same by what it was for.
+    /// The same by purpose.
     pub by_category: Option<PeakShares>,
 }
 
-/// What a line of the script held when most was asked for.
+/// Memory that a line of the script held at the peak of requested bytes.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct AtPeak {
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub requested_bytes: u64,
     /// Allocations.
     pub count: u64,
-    /// File and line; null where none is known.
+    /// File and line; null if none is known.
     #[serde(rename = "where")]
     pub place: Option<String>,
     /// The innermost line outside of PyTorch: a library's, or the same.
     pub inside: Option<String>,
-    /// PyTorch's function there that asked for most.
+    /// PyTorch's function there that requested most.
     #[serde(default)]
     pub operator: Option<String>,
-    /// What they were for: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`,
-    /// `other`; null where nothing told.
+    /// Purpose: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`,
+    /// `other`; null if nothing said.
     pub category: Option<String>,
 }
 
-/// What was asked for at the peak, by what it was for. Bytes. `other`: what an operator needs for itself, workspaces,
-/// buffers, what the script holds on to; they are not told apart.
+/// Requested bytes at the peak, by purpose. `other`: temporaries of operators, workspaces, buffers, and what the script
+/// itself holds, not told apart.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct PeakShares {
     /// Parameters.
@@ -198,7 +198,7 @@ pub struct PeakShares {
     pub other: u64,
 }
 
-/// A read of what is not known, or an assumption about it.
+/// A read of an unknown value, or an assumption about it.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct UnknownRead {
     /// The rank.
@@ -214,15 +214,15 @@ pub struct UnknownRead {
     pub operator: String,
     /// What was read: `size`, `branch`, `number`, `contents`, `inside`, `outside`.
     pub kind: String,
-    /// How many bytes.
+    /// Bytes read.
     pub bytes: Option<u64>,
     /// What the script got.
     pub answer: Option<String>,
-    /// How often.
+    /// Number of times.
     pub count: u64,
 }
 
-/// What the library did not do as a card does; `docs/rehearse.md` says what each event means.
+/// A way in which the library differed from a card; `docs/rehearse.md` says what each event means.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NotAsOnACard {
     /// The event.

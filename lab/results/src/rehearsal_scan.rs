@@ -12,24 +12,24 @@ use super::shard::Shard;
 /// A scan.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct RehearsalScanResult {
-    /// The names of what was scanned, in order.
+    /// Names of the scanned values, in order.
     pub parameters: Vec<String>,
     /// The command, with marks for the values.
     pub command: Vec<String>,
     /// The card.
     pub gpu: RehearsedGpu,
-    /// Whether it was stopped before the end.
+    /// True if it was stopped before the end.
     pub interrupted: bool,
-    /// What was rehearsed, in order.
+    /// Rehearsed values, in order.
     pub points: Vec<RehearsalPoint>,
-    /// What the script allocates at most as a law of the value; empty where there is none.
+    /// The peak of allocated bytes as a law of the value; empty if there is none.
     pub law: Vec<LawPiece>,
-    /// The largest value that fits; null where it was not looked for.
+    /// The largest value that fits; null if it was not searched for.
     pub largest: Option<LargestValue>,
     /// Changes to try if something does not fit, each rehearsed; null if everything fits or nothing helps.
     #[serde(default)]
     pub tries: Option<Tries>,
-    /// Which part of a scan it is; absent of a whole one.
+    /// The part of a scan that it is; absent for a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
 }
@@ -39,9 +39,9 @@ pub struct RehearsalScanResult {
 pub struct RehearsalPoint {
     /// The values, in the order of the parameters.
     pub values: Vec<String>,
-    /// Whether the search for the largest value asked for it.
+    /// True if the search for the largest value asked for it.
     pub searched: bool,
-    /// What was found.
+    /// Result of the rehearsal.
     pub rehearsal: RehearsalResult,
 }
 
@@ -58,40 +58,40 @@ pub struct LawPiece {
     pub constant: f64,
     /// Bytes for each unit.
     pub slope: f64,
-    /// How far points lie off it at most. Bytes.
+    /// Largest distance of a point from it. Bytes.
     pub off_by: f64,
 }
 
 /// The largest value that fits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LargestValue {
-    /// It; null where none is known.
+    /// The value; null if none is known.
     pub value: Option<u64>,
-    /// Whether it was rehearsed and fits, and the next one was and does not.
+    /// True if it was rehearsed and fits, and the next one was rehearsed and does not.
     pub verified: bool,
     /// In a sentence.
     pub in_words: String,
 }
 
-/// Of many points so many of the first and of the last are shown: an answer stays on the screen.
+/// Number of points that are shown from the beginning, and from the end, of a long scan: an answer stays on the screen.
 const ENDS: (usize, usize) = (4, 4);
 
 /// A piece may be off by this share of the peak.
 const OFF: f64 = 0.005;
 
 impl RehearsalPoint {
-    /// The process that took most.
+    /// Returns the process that took most.
     fn largest(&self) -> Option<&RehearsedRank> {
         self.rehearsal.ranks.iter().max_by_key(|rank| rank.peak_reserved)
     }
 
-    /// What it takes of the card, with the CUDA context. Bytes.
+    /// Returns the bytes that it takes of the card, with the CUDA context.
     pub fn taken_bytes(&self) -> u64 {
         let reserved = self.largest().map_or(0, |rank| rank.peak_reserved);
         reserved.saturating_add(self.rehearsal.gpu.context_bytes)
     }
 
-    /// What was allocated at most, of a script that fits.
+    /// Returns the peak of allocated bytes, if the script fits.
     fn allocated(&self) -> Option<u64> {
         self.largest().filter(|_| self.rehearsal.fits == Some(true)).map(|rank| rank.peak_allocated)
     }
@@ -103,7 +103,7 @@ impl RehearsalScanResult {
         (self.parameters.len() == 1).then(|| point.values.first()?.parse().ok()).flatten()
     }
 
-    /// The law of what is allocated at most: straight pieces through at least three points each.
+    /// Returns the law of the peak of allocated bytes: straight pieces through at least three points each.
     pub fn law_of_points(&self) -> Vec<LawPiece> {
         let known = self.points.iter().filter_map(|point| Some((self.number(point)?, point.allocated()?)));
         let mut points: Vec<(u64, u64)> = known.collect();
@@ -111,7 +111,7 @@ impl RehearsalScanResult {
         points.dedup_by_key(|(value, _)| *value);
         let (mut pieces, mut from) = (Vec::new(), 0);
         while from + 1 < points.len() {
-            // As many as lie on one line, from here on.
+            // As many points as lie on one line, from here on.
             let fits =
                 |to: &usize| line(&points[from..*to]).is_some_and(|piece| is_straight(&piece, &points[from..*to]));
             let to = (from + 2..=points.len()).take_while(fits).last().unwrap_or(from + 2);
@@ -134,7 +134,7 @@ impl RehearsalScanResult {
             };
             row.push(Cell::Text(fits.into()));
             let whole = |bytes: fn(&RehearsedRank) -> u64| {
-                // Of a script that failed it is where it stopped, not what it needs.
+                // If the script failed, this is where it stopped, not what it needs.
                 Cell::bytes(point.largest().filter(|_| found.fits == Some(true)).map(bytes))
             };
             row.extend([whole(|rank| rank.peak_allocated), whole(|rank| rank.peak_reserved)]);
@@ -297,7 +297,7 @@ mod tests {
         let law = scan(&[(1, 1100), (2, 1200), (4, 1400), (8, 1800)]).law_of_points();
         assert_eq!((law.len(), law[0].constant, law[0].slope, law[0].off_by), (1, 1000.0, 100.0, 0.0));
         assert_eq!((law[0].from, law[0].to, law[0].points), (1, 8, 4));
-        // From 4 on something else is the highest.
+        // From 4 on another moment is the peak.
         let law = scan(&[(1, 1100), (2, 1200), (4, 1400), (8, 2600), (16, 5000), (32, 9800)]).law_of_points();
         assert_eq!(law.iter().map(|piece| (piece.from, piece.to)).collect::<Vec<_>>(), [(1, 4), (4, 32)]);
         assert_eq!(law[1].slope, 300.0);

@@ -7,7 +7,7 @@ use super::command::quoted;
 use super::findings::Findings;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
 
-/// Rows that are shown.
+/// Maximum number of rows.
 const TOP: usize = 10;
 /// Lines of the script that the answer names at once, and that a details section names.
 const FIRST: usize = 5;
@@ -62,11 +62,11 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     out
 }
 
-/// The verdict, first of all.
+/// Returns the verdict, which comes first.
 fn answer(found: &RehearsalResult) -> String {
     let (gpu, what) = (&found.gpu, stretch(found));
     let Some(rank) = largest(found) else {
-        return format!("Nothing can be said: {}.", ended(found));
+        return format!("No answer: {}.", ended(found));
     };
     let taken = rank.peak_reserved + gpu.context_bytes;
     let context = match gpu.context_bytes {
@@ -85,7 +85,7 @@ fn answer(found: &RehearsalResult) -> String {
         Some(true) => format!("Fits on {}: {what} take {figures}{each}.", gpu.name),
         Some(false) => format!("Does not fit on {}: {}.", gpu.name, why_not(found)),
         None => format!(
-            "Whether it fits on {} cannot be said: {}. Until then it took {figures}{each}.",
+            "Whether it fits on {} is not known: {}. Until then it took {figures}{each}.",
             gpu.name,
             ended(found)
         ),
@@ -109,7 +109,7 @@ fn why_not(found: &RehearsalResult) -> String {
     )
 }
 
-/// Why memory ran out, and how much more the script needs.
+/// Says why memory ran out, and how much more the script needs.
 fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false))?;
     let free = format!("{} left on the card, {} cached", short(oom.free_on_device), short(oom.free_in_reserved));
@@ -122,37 +122,40 @@ fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     let needs = found.with_memory_enough.as_ref().map_or(String::new(), |needs| match (needs.fits, needs.missing) {
         (Some(true), 0) => {
             format!(
-                " With memory enough it reserves {}, which there is: only the pieces are wrong.",
+                " With enough memory it reserves {}, which the card has: only the free pieces are too small.",
                 short(needs.peak_reserved)
             )
         }
         (Some(true), missing) => format!(
-            " With memory enough it reserves {} ({} allocated): {} more than there is.",
+            " With enough memory it reserves {} ({} allocated): {} more than there is.",
             short(needs.peak_reserved),
             short(needs.peak_allocated),
             short(missing)
         ),
-        _ => format!(" Even a card of {} did not show all that it needs.", short(needs.total_bytes)),
+        _ => format!(" Even a card of {} was too small to show all that it needs.", short(needs.total_bytes)),
     });
     let batch = smaller_batch(found).unwrap_or_default();
     Some(Section::Note(format!("{why}: {free}{largest}.{needs}{batch}").replace("piece: ", "piece; ")))
 }
 
-/// How much of the batch would fit, in words; nothing if a smaller batch was rehearsed.
+/// Says how much of the batch would fit; `None` if a smaller batch was rehearsed.
 fn smaller_batch(found: &RehearsalResult) -> Option<String> {
     let share = found.share_that_fits().filter(|_| found.tries.is_none())?;
-    Some(format!(" Some {:.0} % of the batch would fit, if that is what grows with it; `-L` finds out.", 100.0 * share))
+    Some(format!(
+        " About {:.0} % of the batch might fit, if activations and inputs grow with it; `-L` finds out.",
+        100.0 * share
+    ))
 }
 
 impl RehearsalResult {
-    /// Estimates the share of the batch that would fit, if what is saved for the backward pass and the inputs are what grows with it;
-    /// `None` where the script was not run with memory enough, or where little of its memory grows.
+    /// Estimates the share of the batch that would fit, if only activations and inputs grow with it. `None` if the script was not run with
+    /// enough memory, or if little of its memory grows.
     pub fn share_that_fits(&self) -> Option<f64> {
         let needs = self.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
         let by = needs.by_category?;
         let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
         let room = self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes) as f64;
-        // As much more is reserved than allocated, in proportion.
+        // Assumes that the ratio of reserved to allocated memory stays.
         let room = room * peak / (needs.peak_reserved.max(1) as f64);
         let share = (room - (peak - grows)) / grows;
         let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
@@ -160,7 +163,7 @@ impl RehearsalResult {
     }
 }
 
-/// Which ranks were not started, and what stands for them.
+/// Says which ranks were not started, and what replaces them.
 fn not_started(world: &RehearsedWorld) -> Option<Section> {
     let absent: Vec<u32> = (0..world.size).filter(|rank| !world.started.contains(rank)).collect();
     if absent.is_empty() {
@@ -176,10 +179,10 @@ fn not_started(world: &RehearsedWorld) -> Option<Section> {
     )))
 }
 
-/// Spans of ranks that are named.
+/// Maximum number of spans of ranks that are named.
 const SPANS: usize = 12;
 
-/// Numbers in order, those that follow each other as `4 to 6`.
+/// Formats numbers in order, consecutive ones as `4 to 6`.
 fn spans(numbers: &[u32]) -> Vec<String> {
     let spans = numbers.chunk_by(|one, next| one + 1 == *next);
     spans
@@ -201,7 +204,7 @@ fn stretch(found: &RehearsalResult) -> String {
     }
 }
 
-/// An exception in a sentence: its first line, and of one that carries a traceback of another process the last one too.
+/// Shortens an exception to its first line. If it carries the traceback of another process, the last line is added.
 fn in_short(exception: &str) -> String {
     let mut lines = exception.lines().map(str::trim).filter(|line| !line.is_empty());
     let first = lines.next().unwrap_or_default();
@@ -214,7 +217,7 @@ fn in_short(exception: &str) -> String {
     }
 }
 
-/// How it ended, where that is the reason for saying nothing.
+/// Says how the script ended, if that is why there is no answer.
 fn ended(found: &RehearsalResult) -> String {
     let failed = |code: i32| match &found.exception {
         Some(exception) => format!("the script failed with {}", in_short(exception)),
@@ -222,7 +225,7 @@ fn ended(found: &RehearsalResult) -> String {
     };
     match (found.stopped.as_str(), found.script_exit) {
         ("interrupted", _) => "it was interrupted".into(),
-        ("time", _) => "the time was over before the first step of an optimizer".into(),
+        ("time", _) => "the time ended before the first step of an optimizer".into(),
         (_, Some(code)) if code != 0 => failed(code),
         _ if found.torch.is_none() => "the script did not import PyTorch".into(),
         _ => "the script allocated nothing on the card".into(),
@@ -232,9 +235,9 @@ fn ended(found: &RehearsalResult) -> String {
 fn exactness(found: &RehearsalResult) -> String {
     let numbers = found.unknown_reads.iter().any(UnknownRead::is_number);
     let how = match (found.exact, numbers) {
-        (true, false) => "Exact: nothing that is not known, or not as on a card, can have changed a size.",
+        (true, false) => "Exact: nothing unknown, and nothing that differs from a card, can have changed a size.",
         (true, true) => {
-            "Exact, if numbers that the script read without their being known (losses, say) only go to a log: --full lists them."
+            "Exact, if the unknown numbers that the script read (losses, say) only go to a log: --full lists them."
         }
         (false, _) => "Not exact: what is listed below may have changed sizes.",
     };
@@ -244,7 +247,7 @@ fn exactness(found: &RehearsalResult) -> String {
     }
 }
 
-/// The process that took most.
+/// Returns the process that took most.
 fn largest(found: &RehearsalResult) -> Option<&RehearsedRank> {
     let failed = found.ranks.iter().find(|rank| found.fits == Some(false) && rank.oom.is_some());
     failed.or_else(|| found.ranks.iter().max_by_key(|rank| (rank.peak_reserved, std::cmp::Reverse(rank.rank))))
@@ -286,7 +289,7 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
         ]
     };
     let columns = ["bytes", "allocations", "for", "allocated at"];
-    let when = if rank.oom.is_some() { "When memory ran out" } else { "When most was asked for" };
+    let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak of requested bytes" };
     let table = |title: &str, count: usize| {
         Section::Table(Table::new(title, &columns, rank.at_peak.iter().take(count).map(row).collect()))
     };
@@ -303,7 +306,7 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
     out
 }
 
-/// The script's line; where it only calls a library, the library's before it.
+/// Formats the script's line; if it calls a library, the library's line comes first.
 fn with_inside(place: &str, inside: Option<&str>) -> String {
     let name = |line: &str| line.rsplit('/').next().unwrap_or(line).to_string();
     match inside.map(name) {
@@ -312,7 +315,7 @@ fn with_inside(place: &str, inside: Option<&str>) -> String {
     }
 }
 
-/// With what PyTorch did there.
+/// Adds PyTorch's operator to a line.
 fn with_operator(place: String, operator: Option<&str>) -> String {
     operator.map_or(place.clone(), |operator| format!("{place} {operator}"))
 }
@@ -344,17 +347,17 @@ fn reads(found: &RehearsalResult) -> Vec<Section> {
     };
     let mut out = Vec::new();
     if !others.is_empty() {
-        out.push(table("Read without being known: sizes or branches may differ", &others));
+        out.push(table("Unknown values that the script read: sizes or branches may differ", &others));
     }
     if !numbers.is_empty() {
-        let title = "Numbers that were read without being known: the script got zeros".to_string();
+        let title = "Unknown numbers that the script read: it got zeros".to_string();
         out.push(Section::Details { title, sections: vec![table("", &numbers)] });
     }
     out
 }
 
 impl UnknownRead {
-    /// Whether it is a number such as a loss, which changes no size unless the script makes one of it.
+    /// True for a single number such as a loss, which changes a size only if the script makes a size of it.
     pub fn is_number(&self) -> bool {
         self.event == "unknown_read" && self.kind == "number"
     }
@@ -366,7 +369,7 @@ fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
     }
     let row = |one: &super::NotAsOnACard| vec![Cell::Text(one.event.clone()), Cell::Text(one.name.clone())];
     let rows = found.not_as_on_a_card.iter().map(row).collect();
-    Some(Section::Table(Table::new("Not as on a card", &["event", "what"], rows)))
+    Some(Section::Table(Table::new("Different from a card", &["event", "what"], rows)))
 }
 
 fn withheld(found: &RehearsalResult) -> Option<Section> {
@@ -383,7 +386,7 @@ fn withheld(found: &RehearsalResult) -> Option<Section> {
     Some(Section::Note(format!("{count} withheld ({place}): {}{more}", first.join(", "))))
 }
 
-/// What to type next: the setting that helps, and where more is to be seen.
+/// Returns the next command: the setting that helps, or where to see more.
 fn next(found: &RehearsalResult) -> Vec<Section> {
     if found.ranks.is_empty() {
         return Vec::new();
@@ -444,7 +447,7 @@ mod tests {
         };
         let gpu = RehearsedGpu { total_bytes: 600, ..RehearsedGpu::default() };
         let mut found = RehearsalResult { gpu, with_memory_enough: Some(needs), ..RehearsalResult::default() };
-        assert!(smaller_batch(&found).unwrap().contains("Some 50 % of the batch"), "200 + 0.5 x 800 is 600");
+        assert!(smaller_batch(&found).unwrap().contains("About 50 % of the batch"), "200 + 0.5 x 800 is 600");
         found.gpu.total_bytes = 150;
         assert_eq!(smaller_batch(&found), None, "not even what does not grow");
     }

@@ -230,7 +230,7 @@ impl PolicyResult {
         let mut out = Vec::new();
         if let Some(FirstFailure { operation, bytes }) = self.first_failure {
             out.push(format!(
-                "{policy}: {} that the recorded program got; the first is of {}, at operation {}.",
+                "{policy}: {} that succeeded in the recording; the first is of {}, at operation {}.",
                 counted(self.newly_failed, "failed request"),
                 both(bytes),
                 grouped(operation, ' ')
@@ -277,7 +277,7 @@ impl PlanResult {
             "as many as the lower bound: no allocator can do better".to_string()
         } else {
             let above = self.bytes as f64 / self.bound_bytes.max(1) as f64 - 1.0;
-            format!("{} above the lower bound; the best there is lies between them", percent(above))
+            format!("{} above the lower bound; the optimum lies between them", percent(above))
         };
         let mut text = format!(
             "planned: every allocation has its place in {} ({}), {quality}. Checked: no two that live together overlap, and \
@@ -397,7 +397,7 @@ impl ReplayResult {
             let counts = [calls.total, taken, given_back, calls.refusals, policy.retries, failed, time];
             std::iter::once(Cell::Text(policy.policy.clone())).chain(counts.map(Cell::Count)).collect()
         };
-        let title = "Segments and pages asked of the driver; retries, failed requests, time";
+        let title = "Segments and pages requested from the driver; retries, failed requests, time";
         Table::new(title, &columns, self.policies.iter().map(row).collect())
     }
 
@@ -452,7 +452,7 @@ impl Findings for ReplayResult {
                 1 => "1 policy fails".to_string(),
                 n => format!("{n} policies fail"),
             };
-            sections.push(Section::Note(format!("{policies} requests that the recorded program got.")));
+            sections.push(Section::Note(format!("{policies} requests that succeeded in the recording.")));
         }
         sections.push(Section::Note("Driver, fragmentation, curves, messages: --full, --html FILE.".into()));
         let mut rest = vec![Section::Table(self.memory()), Section::Table(self.driver())];

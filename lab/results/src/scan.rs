@@ -13,7 +13,7 @@ use super::premise::{self, Premise};
 use super::run::TrainResult;
 use super::shard::Shard;
 
-/// Lines of a chart; of more, none is drawn.
+/// Maximum number of lines of a chart; if there are more, no chart is drawn.
 const MAX_LINES: usize = 8;
 
 /// A scan.
@@ -29,7 +29,7 @@ pub struct ScanResult {
     /// Notes on values that were taken from files instead of flags.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Which part of a scan it is; absent of a whole one.
+    /// The part of a scan that it is; absent for a whole one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shard: Option<Shard>,
 }
@@ -42,12 +42,12 @@ pub struct Point {
     /// The run, with its schema.
     #[serde(serialize_with = "with_schema")]
     pub run: TrainResult,
-    /// Memory of the same run on paper; null if it was not asked for, or cannot be predicted.
+    /// Memory of a dry run with the same settings; null if none was asked for, or if it cannot be predicted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub predicted: Option<Predicted>,
 }
 
-/// Memory of a run on paper, with memory enough.
+/// Memory of a dry run, with enough memory.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Predicted {
     /// Peak of allocated memory.
@@ -61,7 +61,7 @@ fn with_schema<S: serde::Serializer>(run: &TrainResult, serializer: S) -> Result
 }
 
 impl Point {
-    /// What was in force under a name.
+    /// Returns the setting of this name.
     fn value(&self, name: &str) -> Value {
         self.parameters.get(name).cloned().unwrap_or_default()
     }
@@ -78,12 +78,12 @@ impl Point {
         value.as_f64().or_else(|| value.as_str()?.parse().ok())
     }
 
-    /// The peak of a run that ran to its end: of one that failed it is where it stopped, not what it needs.
+    /// Returns the peak of a run that completed. If a run failed, its peak is where it stopped, not what it needs.
     fn finished<T>(&self, figure: impl Fn(&super::run::PeakResult) -> T) -> Option<T> {
         self.run.peak.as_ref().filter(|_| self.run.out_of_memory.is_none()).map(figure)
     }
 
-    /// What reached the peak, or why it failed.
+    /// Says what reached the peak, or why the run failed.
     fn who(&self) -> String {
         match (&self.run.out_of_memory, &self.run.peak) {
             (Some(failed), _) => {
@@ -99,11 +99,11 @@ impl Point {
     }
 }
 
-/// Points that a short answer has, from the first on, and from the last back.
+/// Number of points that a short answer shows from the beginning, and from the end.
 const ENDS: (usize, usize) = (8, 4);
 
 impl ScanResult {
-    /// A row for each point; `all`: with what was predicted, and who reached the peak.
+    /// Table with a row for each point; `all`: with predictions, and what reached the peak.
     fn rows(&self, all: bool) -> Table {
         let mut columns: Vec<&str> = self.parameters.iter().map(String::as_str).collect();
         columns.extend(["parameters", "allocated"]);
@@ -132,7 +132,7 @@ impl ScanResult {
         Table::new("Peaks, for every combination", &columns, self.results.iter().map(row).collect())
     }
 
-    /// The same without the columns that say nothing: the width is for the others.
+    /// The same without empty and constant columns, to leave room for the others.
     fn shown(&self) -> Table {
         let mut table = self.rows(self.results.iter().any(|point| point.predicted.is_some()));
         let says = |table: &Table, column: usize| {
@@ -149,7 +149,7 @@ impl ScanResult {
         table
     }
 
-    /// Peaks along the first parameter; of further ones, each combination is a line.
+    /// Chart of peaks along the first parameter, with a line for each combination of the others.
     fn curve(&self) -> Option<Chart> {
         let axis = self.parameters.first()?;
         let x: Option<Vec<f64>> = self.results.iter().map(|point| point.number(axis)).collect();
@@ -185,7 +185,7 @@ impl ScanResult {
                 line(group, &|point| point.run.peak.as_ref().map(|peak| peak.reserved_bytes)),
                 line(group, &|point| Some(point.predicted?.reserved_bytes)),
             );
-            // Of several lines the allocated ones are enough.
+            // With several lines, allocated bytes are enough.
             for (color, figure, measured, predicted) in
                 [allocated, reserved].into_iter().take(if alone { 2 } else { 1 })
             {
@@ -201,13 +201,13 @@ impl ScanResult {
         Some(Chart { title: "The peak".into(), x: axis.clone(), labels, series, bytes: true, limit: None })
     }
 
-    /// The values of the parameters after the first.
+    /// Returns the values of all parameters but the first.
     fn group(&self, point: &Point) -> String {
         let words = self.parameters.iter().skip(1).map(|name| format!("{name} {}", point.text(name)));
         words.collect::<Vec<_>>().join(", ")
     }
 
-    /// The command, with the values that were scanned, and what was in force at all points.
+    /// The command, with the scanned values, and the settings of all points.
     fn again(&self) -> Option<Section> {
         let mut fixed = self.results.first()?.run.settings.clone();
         self.parameters.iter().for_each(|name| drop(fixed.shift_remove(name)));
@@ -220,7 +220,7 @@ impl ScanResult {
         Some(Section::Details { title: "Do it again".into(), sections })
     }
 
-    /// What the answers of all points rest on.
+    /// The premises of all points.
     fn premises(&self) -> Vec<Premise> {
         let first = self.results.first().map(|point| point.run.premises.as_slice()).unwrap_or_default();
         let in_all = |premise: &&Premise| self.results.iter().all(|point| point.run.premises.contains(premise));
@@ -228,7 +228,7 @@ impl ScanResult {
     }
 }
 
-/// So many of the first rows and of the last; `None` where that is hardly less than all.
+/// Keeps the first and the last rows; `None` if that is hardly less than all.
 pub(super) fn ends(table: &Table, (head, tail): (usize, usize)) -> Option<Table> {
     let left_out = table.rows.len().checked_sub(head + tail).filter(|rows| *rows > 1)?;
     let mut short = table.clone();
@@ -239,7 +239,7 @@ pub(super) fn ends(table: &Table, (head, tail): (usize, usize)) -> Option<Table>
     Some(short)
 }
 
-/// Each once, in the order in which they first stand.
+/// Removes repetitions; the order is that of the first occurrences.
 fn different(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut all = Vec::new();
     for text in texts {

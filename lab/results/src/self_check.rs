@@ -1,4 +1,4 @@
-//! Whether a replay under the recorded settings repeats a recording.
+//! Comparison of a recording with its replay under the recorded settings.
 
 use lab_base::figures::{both, counted, grouped, short};
 use lab_traces::snapshot::Agreement;
@@ -54,7 +54,7 @@ impl From<&Agreement> for SelfCheck {
 }
 
 impl SelfCheck {
-    /// In a line.
+    /// Formats it in a line.
     pub fn in_short(&self) -> String {
         match self.exact {
             true => "Self-check: the recorded settings repeat the recording exactly.".into(),
@@ -68,7 +68,7 @@ impl SelfCheck {
         }
     }
 
-    /// In a sentence.
+    /// Formats it in a sentence.
     pub fn in_words(&self) -> String {
         let mut text = format!(
             "Self-check under the recorded settings: {} of {} segments are equal block by block, {} of {} allocations are \

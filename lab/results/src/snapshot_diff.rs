@@ -40,7 +40,7 @@ pub struct ChangedStack {
 }
 
 impl SnapshotDiff {
-    /// Of a comparison.
+    /// Converts a comparison.
     pub fn of(files: [String; 2], device: usize, comparison: &Comparison, top: usize) -> Self {
         let change = |change: &lab_traces::snapshot::Change| ChangedStack {
             stack: change.stack.clone(),

@@ -45,13 +45,13 @@ pub struct SearchedOperations {
     pub held_out: usize,
 }
 
-/// Choices that are listed.
+/// Number of choices that are listed.
 const TOP: usize = 8;
-/// Those of a short answer.
+/// Number of choices in a short answer.
 const BRIEF: usize = 4;
 
 impl TuneResult {
-    /// What a search found in a file's recording.
+    /// Makes the result of a search in a file's recording.
     pub fn of(file: &str, tuned: Tuned, releases: Releases, self_check: Option<SelfCheck>) -> Self {
         let (searched, held_out) = tuned.operations;
         Self {
@@ -68,7 +68,7 @@ impl TuneResult {
         }
     }
 
-    /// Nothing is proposed on the ground of a replay that is not what was recorded.
+    /// Makes the result for a replay that differs from the recording: it proposes nothing.
     pub fn not_reproduced(file: &str, lower_bound_bytes: u64, self_check: SelfCheck) -> Self {
         Self {
             recorded: None,
@@ -200,7 +200,7 @@ impl Findings for TuneResult {
         sections.push(Section::Rest(savings.collect()));
         if let Some(SearchedOperations { searched, held_out }) = self.operations {
             sections.push(Section::Note(format!(
-                "Searched on the first {} operations, checked on the last {}. Nothing takes less than {}, which live together.",
+                "Searched on the first {} operations, checked on the last {}. No setting takes less than {}, which live at once.",
                 grouped(searched as u64, ' '),
                 grouped(held_out as u64, ' '),
                 both(self.lower_bound_bytes)

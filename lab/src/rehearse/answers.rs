@@ -1,4 +1,4 @@
-//! Answers of the script's processes. They are read as files from outside, with bounds.
+//! Answers of the script's processes. They are read like files from outside, with limits.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -40,7 +40,7 @@ pub(super) struct Answer {
     pub(super) exception: Option<Exception>,
     pub(super) compiled: Compiled,
     pub(super) values: Option<Values>,
-    /// Names of what the script would have sent elsewhere, and did not.
+    /// Names of withheld uploads and messages.
     pub(super) withheld: Vec<String>,
     /// Maximum number of events that the snapshot may have.
     pub(super) entries: u64,

@@ -1,4 +1,4 @@
-//! The word of a command that gives the batch.
+//! Finds the word of a command that sets the batch.
 
 use std::ffi::OsString;
 
@@ -66,7 +66,7 @@ impl BatchWord {
     }
 }
 
-/// Whether an argument's name is that of the batch. `flag`: only flags have short names.
+/// True if an argument's name means the batch. `flag`: only flags have short names.
 fn is_batch(name: &str, flag: bool) -> bool {
     let name = name.rsplit('.').next().unwrap_or(name).to_ascii_lowercase().replace('-', "_");
     let short = flag && SHORT.contains(&name.as_str());

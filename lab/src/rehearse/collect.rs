@@ -153,14 +153,14 @@ fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -
     }
     for answer in answers.iter().filter(|answer| answer.why == "running") {
         found.push(format!(
-            "process {} (rank {}) ended without a last word, after step {}: its figures are those of that step",
+            "process {} (rank {}) ended without a final report, after step {}: its figures are those of that step",
             answer.pid, answer.rank, answer.steps
         ));
     }
     for answer in answers {
         let beyond = answer.values.as_ref().map_or(0, |values| values.beyond);
         if beyond > 0 {
-            found.push(format!("rank {}: {beyond} more reads are not told apart", answer.rank));
+            found.push(format!("rank {}: {beyond} more reads are not listed one by one", answer.rank));
         }
     }
     found

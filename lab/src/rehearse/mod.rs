@@ -5,7 +5,7 @@
 //!                  boot/*.py: what each Python of the run does
 //! ```
 //!
-//! Files that the script's processes write are read like any file from outside: with bounds, and never executed.
+//! Files that the script's processes write are read like any file from outside: within limits, and never executed.
 
 mod answers;
 mod batch;

@@ -161,7 +161,7 @@ fn law(fitting: &[&Tried], total_bytes: u64) -> Option<Limit> {
 mod tests {
     use super::*;
 
-    /// Searches for the largest value of a script that takes so much.
+    /// Searches for the largest value of a script with these needs.
     fn search(start: &[u64], total: u64, takes: impl Fn(u64) -> u64) -> (Next, usize) {
         let try_one = |value: u64| {
             let taken_bytes = takes(value);
@@ -189,14 +189,14 @@ mod tests {
         assert_eq!(search(&[1], 10_000, line).0, Next::Largest(Some(256)));
         assert_eq!(search(&[900, 1000], 10_000, line).0, Next::Largest(Some(256)));
         assert_eq!(search(&[1, 2], 400, line).0, Next::Largest(None));
-        // In steps, with what is free in pieces, and with a square.
+        // Needs that grow in steps, with fragmentation, and with a square.
         let steps = |value: u64| 500 + 64 * value.div_ceil(3) * 3;
         assert_eq!(search(&[1, 2, 4], 10_000, steps).0, Next::Largest(Some(147)));
         assert_eq!(search(&[8, 16], 1_000_000, |value| 1000 + 7 * value * value).0, Next::Largest(Some(377)));
-        // Close to the end less may be reserved than before.
+        // Close to the card's end a larger value may reserve less.
         let given_back = |value: u64| if value == 256 { 9_000 } else { line(value) };
         assert_eq!(search(&[1, 255], 10_000, given_back).0, Next::Largest(Some(256)));
-        // What is reserved hardly grows there: the law is always too low.
+        // Reserved bytes hardly grow there: the law is always too low.
         let full = |value: u64| if value < 120 { 80 * value } else { 9_600 + value };
         assert_eq!(search(&[16, 32, 48], 9_738, full).0, Next::Largest(Some(138)));
         let pieces = |value: u64| 40 * value + if value > 200 { 900 } else { 0 };

@@ -11,7 +11,7 @@ use memcore::optim::Implementation;
 /// How attention is computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AttentionName {
-    /// Written out: the scores are kept.
+    /// Separate operators: the scores are kept.
     Eager,
     /// One kernel, as `scaled_dot_product_attention`.
     Sdpa,

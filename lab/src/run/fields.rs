@@ -52,7 +52,7 @@ impl RunSpec {
         fields
     }
 
-    /// Whether a run has a field of this name.
+    /// True if a run has a field of this name.
     pub fn has_field(name: &str) -> bool {
         Self::default().fields().contains_key(name)
     }
@@ -167,7 +167,7 @@ impl RunSpec {
     }
 }
 
-/// A path that stays as it was: as text it may have lost letters that are none.
+/// Keeps a path as it was: its text form may lack bytes that are not text.
 fn keep(now: &mut Option<PathBuf>, before: &Option<PathBuf>) {
     let shown = |path: &Option<PathBuf>| path.as_ref().map(|path| path.display().to_string());
     if shown(now) == shown(before) {
@@ -183,12 +183,13 @@ fn number(name: &str, value: Option<f64>, is_right: impl Fn(f64) -> bool, proble
     }
 }
 
-/// Results of earlier versions have the order of a pipeline's passes under the name of the order of phases.
+/// True if a `schedule` orders the passes of a pipeline. Results of earlier versions have that order under this name.
 fn is_of_a_pipeline(value: &Value) -> bool {
     value.as_str().is_some_and(|name| pipeline::Schedule::NAMES.contains(&name))
 }
 
-/// The value as the field has it: as it is; of text, the number or truth value that it spells; of a number, its text; of one entry, the list of it.
+/// Returns a value in the form that the field takes: the value itself; for text, the number or truth value that it spells; for a number, its text; for
+/// a single entry, a list with it.
 fn understood(name: &str, value: &Value) -> Result<Value> {
     let alone = |value: &Value| {
         let field = Value::Object(Map::from_iter([(name.to_string(), value.clone())]));

@@ -1,4 +1,4 @@
-//! The card that a run on paper is for.
+//! The card that a dry run is for.
 
 use std::str::FromStr;
 
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for Gpu {
     }
 }
 
-/// Error text for a name that is neither a card nor a size, with what may have been meant.
+/// Error text for a name that is neither a card nor a size, with similar names.
 fn unknown(text: &str) -> String {
     let size = format!("{text}iB");
     let like = match bytes::parse_memory(&size) {
@@ -80,7 +80,7 @@ fn unknown(text: &str) -> String {
     format!("neither a card nor a size such as 24GiB; did you mean {like}? The cards are {}", names.join(", "))
 }
 
-/// Error text for a number without a unit, with what may have been meant.
+/// Error text for a number without a unit, with likely meanings.
 fn not_bytes(text: &str, bytes: u64) -> String {
     let cards: Vec<&str> = cards::ALL.iter().map(|card| card.name).filter(|name| name.contains(text)).collect();
     // Two digits occur in many names, and may be a size.

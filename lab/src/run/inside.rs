@@ -13,10 +13,10 @@ use memcore::{Deviations, Device};
 use super::session::Session;
 use super::spec::{RunSpec, TrainingSpec};
 
-/// Name of the operator for what is saved and no node of the graph has: the inputs of checkpointed modules.
+/// Operator's name for saved tensors that belong to no node of the graph: the inputs of checkpointed modules.
 const KEPT: &str = "checkpoint";
 
-/// Figures of one place: a module, with the line of the program if the network's file says.
+/// Figures of one place: a module, with the line of the program if the network's file has it.
 #[derive(Default)]
 struct Modules {
     all: Vec<ModuleResult>,
@@ -25,7 +25,7 @@ struct Modules {
 }
 
 impl Modules {
-    /// The module with this path, after those that it is inside of.
+    /// The module with this path, after the modules around it.
     fn at(&mut self, path: &str) -> &mut ModuleResult {
         let index = match self.by_path.get(path) {
             Some(index) => *index,
@@ -41,7 +41,7 @@ impl Modules {
         &mut self.all[index]
     }
 
-    /// Calls with the module and all that it is inside of.
+    /// Calls with the module and all modules around it.
     fn up(&mut self, path: &str, tell: &dyn Fn(&mut ModuleResult)) {
         tell(self.at(path));
         if let Some((outer, _)) = path.rsplit_once('.') {
@@ -64,7 +64,7 @@ impl Modules {
     }
 }
 
-/// A scope as module and line: exports attribute memory to `layers.0 (model.py:41)`, or to `model.py:41` alone.
+/// Splits a scope into module and line: exports attribute memory to `layers.0 (model.py:41)`, or to `model.py:41` alone.
 fn place(scope: &str) -> (&str, Option<&str>) {
     match scope.strip_suffix(')').and_then(|scope| scope.split_once(" (")) {
         Some((module, line)) => (module, Some(line)),
@@ -74,8 +74,8 @@ fn place(scope: &str) -> (&str, Option<&str>) {
 }
 
 impl Session {
-    /// Runs forward and loss once on paper, with memory enough, and says what each module has, gives and saves; and what is done otherwise than
-    /// PyTorch does it.
+    /// Makes a dry run of forward and loss with enough memory. Returns what each module has, returns and saves; and the ways in which it differs from
+    /// PyTorch.
     ///
     /// # Errors
     /// Settings that cannot work; [`Error::Interrupted`] if it was stopped.
@@ -99,7 +99,7 @@ impl Session {
         }
     }
 
-    /// The fields that decide the answer.
+    /// Fields that decide the answer.
     fn settings_inside(&self) -> Settings {
         let TrainingSpec { batch, precision, .. } = self.in_force.training;
         let (model, profile) = (self.in_force.model.clone(), self.in_force.profile.clone());
@@ -107,7 +107,7 @@ impl Session {
         RunSpec { model, training, profile, ..RunSpec::default() }.fields()
     }
 
-    /// What is on the device now, with the graph.
+    /// Contents of the device now, with the graph.
     fn looked_at(&self, device: &Device) -> NetworkResult {
         let (entries, results) = (device.tape().entries(), device.tape().results());
         let (modules, sums) = device.with_ledger(|ledger| modules(ledger, &entries, &results));

@@ -11,15 +11,15 @@ use super::session::{Session, flow};
 use super::spec::{BeginSpec, RunSpec};
 
 impl RunSpec {
-    /// Whether the run is on paper, which it is unless a device is named.
+    /// True for a dry run: no device is named.
     pub fn is_on_paper(&self) -> bool {
         self.device.backend.as_deref().is_none_or(|backend| backend == Meta::NAME)
     }
 
-    /// Returns the run in the form of a lock file: from the beginning, and on paper unless a real device is named.
+    /// Returns the run in the form of a lock file: from the beginning, and a dry run unless a real device is named.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a run that continues from a file, and for a card on paper beside a device.
+    /// [`Error::Usage`] for a run that continues from a file, and for a card named beside a device.
     pub fn locked(mut self) -> Result<Self> {
         if self.begin != BeginSpec::default() {
             let field = if self.begin.load.is_some() { "load" } else { "resume" };
@@ -28,7 +28,7 @@ impl RunSpec {
         if self.is_on_paper() {
             (self.device.backend, self.device.device) = (None, None);
         } else if self.device.gpu.is_some() {
-            return Err(Error::usage("gpu", "a card on paper, beside a device that is there"));
+            return Err(Error::usage("gpu", "names a card to predict for, but this run uses a device"));
         }
         Ok(self)
     }

@@ -13,7 +13,7 @@ use memcore::Device;
 use super::choices::AttentionName;
 use super::spec::ModelSpec;
 
-/// A network before it is on a device.
+/// A network that is not on a device yet.
 pub enum Network {
     /// A network of this program, with the loss of its task.
     Architecture(Box<dyn Architecture>),
@@ -69,7 +69,7 @@ impl Network {
         Ok(Some(Self::Exported(Box::new(model), notes)))
     }
 
-    /// What the file says and nobody here knows, or what was decided for it.
+    /// Unknown keys of the file, and decisions that were made for it.
     pub fn warnings(&self) -> &[String] {
         match self {
             Self::Architecture(_) => &[],
@@ -149,7 +149,7 @@ impl ModelSpec {
             choices: self.choices,
             transformers: self.transformers,
             built_on_device: self.built_on_device,
-            // A file's `transformers_version` is the release that wrote it, most often a 4; what loads it is said by the field.
+            // A file's `transformers_version` is the release that wrote it, most often a 4; the field says which release loads it.
             load_as: self.transformers.map(Release::loads_as).unwrap_or_default(),
             script: self.script.unwrap_or(Script::Plain),
         }

@@ -1,4 +1,4 @@
-//! Runs on paper: the memory they need, and whether they fit into a limit.
+//! Dry runs: the memory they need, and whether they fit into a limit.
 
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
@@ -22,7 +22,7 @@ const CONFIRMED: usize = 16;
 pub struct Figures {
     /// Peak of allocated memory.
     pub allocated_bytes: u64,
-    /// Peak of reserved memory, with memory enough.
+    /// Peak of reserved memory, with enough memory.
     pub reserved_bytes: u64,
     /// The run within the memory limit; `None` without a limit.
     pub room: Option<Room>,
@@ -42,7 +42,7 @@ pub struct Room {
 }
 
 impl Figures {
-    /// Whether it completes within the limit; `None` without one.
+    /// True if it completes within the limit; `None` without a limit.
     pub fn fits(&self) -> Option<bool> {
         self.room.map(|room| room.reserved_bytes.is_some())
     }
@@ -53,7 +53,7 @@ impl Figures {
         Some(self.reserved_bytes.saturating_sub(room.budget_bytes))
     }
 
-    /// Whether its tensors alone would fit, so that only fragmentation prevents it.
+    /// True if its tensors alone would fit, so that only fragmentation prevents it.
     pub fn is_fragmented(&self) -> bool {
         self.room.is_some_and(|room| room.reserved_bytes.is_none() && self.allocated_bytes <= room.budget_bytes)
     }
@@ -71,7 +71,7 @@ impl From<&Figures> for NeedsResult {
     }
 }
 
-/// Makes runs on paper with the backends of this build, until a stop is requested.
+/// Makes dry runs with the backends of this build, until a stop is requested.
 #[derive(Clone, Copy)]
 pub struct Paper<'a> {
     /// Backends whose workspaces can be counted.
@@ -81,7 +81,7 @@ pub struct Paper<'a> {
 }
 
 impl Paper<'_> {
-    /// Runs on paper: on an unlimited device, and, if there is a limit, on one of that size.
+    /// Makes a dry run on an unlimited device and, if there is a limit, one on a device of that size.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
         let session = self.settled(&spec.endless())?;
         let device = session.target.open()?;
@@ -129,7 +129,7 @@ impl Paper<'_> {
         self.figures(&variant).map(Some)
     }
 
-    /// How a run goes in what there is: the most that is allocated and reserved, `None` where it runs out of memory; and how many allocations that took.
+    /// Returns the peaks of allocated and reserved memory within the limit, `None` if memory runs out; and the number of allocations.
     pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
         let (first, first_work) = self.in_its_beginning(spec)?;
         if first.is_none() {
@@ -139,14 +139,14 @@ impl Paper<'_> {
         Ok((taken, first_work + work))
     }
 
-    /// The same of its first steps, and of their first micro-batches: the whole takes no less.
+    /// The same for the first steps and their first micro-batches: the whole run takes no less.
     pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
         let mut session = self.settled(spec)?.at_most(FILLED);
         session.run.accumulate = session.run.accumulate.min(FILLED);
         self.in_room_of(&session)
     }
 
-    /// The same of all of its steps, as its command makes them.
+    /// The same for all steps of the run's command.
     pub(super) fn in_full(&self, spec: &RunSpec) -> Result<Option<(u64, u64)>> {
         Ok(self.in_room_of(&self.session(spec)?.at_most(CONFIRMED))?.0)
     }
@@ -165,7 +165,7 @@ impl Paper<'_> {
         }
     }
 
-    /// Contents of memory at the peak, with memory enough.
+    /// Contents of memory at the peak, with enough memory.
     pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
         let session = self.settled(&spec.endless())?;
         let device = session.target.open()?;
@@ -173,20 +173,20 @@ impl Paper<'_> {
         Ok(PeakResult::of_device(&device))
     }
 
-    /// The run on paper, for as many steps as it takes until nothing grows.
+    /// The dry run, for as many steps as it takes until nothing grows.
     fn settled(&self, spec: &RunSpec) -> Result<Session> {
         Ok(self.session(spec)?.at_most(SETTLED))
     }
 
-    /// The run on paper.
+    /// The dry run.
     ///
     /// # Errors
-    /// Fields that cannot be understood or cannot go together.
+    /// Fields that cannot be read or combined.
     pub fn session(&self, spec: &RunSpec) -> Result<Session> {
         resolve(spec, self.backends)
     }
 
-    /// Trains, for the sake of the device's ledger.
+    /// Trains; the result is the device's ledger.
     ///
     /// # Errors
     /// Settings that cannot work; those of the device, including running out of memory.

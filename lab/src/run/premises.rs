@@ -23,7 +23,7 @@ pub(super) fn precision(network: &Network, of_file: Option<Precision>) -> Result
     }
 }
 
-/// What a run's file sets.
+/// Settings that a run's file sets.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OfFile {
     /// True if it sets the precision.
@@ -83,7 +83,7 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
     premises
 }
 
-/// Where the precision of a checkpoint came from; what its file names beside, where a flag takes another.
+/// Source of a checkpoint's precision; if a flag overrides the file, the file's type, too.
 fn of_checkpoint(saved: &SavedType, taken: Precision, typed: bool, file: &str) -> String {
     let named: &str = match saved {
         SavedType::Unnamed if typed => return "--precision".into(),

@@ -27,7 +27,7 @@ impl ProfileSpec {
     }
 }
 
-/// The target, with what operators take on it counted by the run's profile, on a card with so many multiprocessors where that is known.
+/// Returns the target with the run's profile, which counts what operators take, and with the card's multiprocessors if they are known.
 ///
 /// # Errors
 /// An unknown profile or variable; a backend's own workspaces on a device of another one.
@@ -74,7 +74,7 @@ fn in_environment(profile: Profile, env: &[Variable]) -> Result<Profile> {
     })
 }
 
-/// What was given, and what is set where this program runs and was not taken.
+/// Premises about the environment: the given variables, and those that are set here but ignored.
 pub(super) fn environment(spec: &ProfileSpec) -> Vec<Premise> {
     let env = spec.variables();
     let premise = |value: String, source: String| Premise { name: "environment".into(), value, source };

@@ -1,4 +1,4 @@
-//! From the fields that were set to a complete run: everything is filled in and checked before anything runs.
+//! Makes a complete run of the fields that were set: fills in and checks everything before anything runs.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ pub fn target(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Target, Vec
     Ok((profile::counted(target, spec, backends)?, remarks))
 }
 
-/// Refuses a run over several devices. Callers that divide one ask for each part [`alone`](RunSpec::alone).
+/// Refuses a run over several devices. Callers that divide a run resolve each part [`alone`](RunSpec::alone).
 fn one_device(spec: &RunSpec) -> Result<()> {
     let divided = RunSpec { parallel: spec.parallel.clone(), ..RunSpec::default() }.said();
     match divided.keys().next() {
@@ -64,7 +64,7 @@ fn one_device(spec: &RunSpec) -> Result<()> {
     }
 }
 
-/// What a file says of training its network.
+/// A file's settings for training its network.
 #[derive(Default)]
 struct FileSays {
     optimizer: Option<OptimizerSettings>,

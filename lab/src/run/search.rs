@@ -34,7 +34,7 @@ pub enum Quantity {
 named!(Quantity, "quantity", { Batch = "batch", Sequence = "sequence" });
 
 impl Quantity {
-    /// Name of the premise that it replaces.
+    /// Name of the premise that the size replaces.
     pub fn premise(self) -> &'static str {
         match self {
             Quantity::Batch => "batch",
@@ -47,11 +47,11 @@ impl Quantity {
 pub struct Search<'a> {
     /// The size that is maximized.
     pub of: Quantity,
-    /// The run, with any size. Where it says no number of steps, a search takes few, and what it finds is confirmed by more.
+    /// The run, with any size. If it sets no number of steps, the search takes few, and more steps confirm the result.
     pub spec: RunSpec,
     /// Largest size to try.
     pub maximum: usize,
-    /// Makes the runs.
+    /// Maker of the dry runs.
     pub paper: Paper<'a>,
     /// Called before each run with its size.
     pub on_run: &'a dyn Fn(usize),
@@ -59,7 +59,7 @@ pub struct Search<'a> {
 
 /// Result of a search.
 pub struct Largest {
-    /// What fits.
+    /// Sizes that fit.
     pub fit: Fit,
     /// Law of the peak up to it.
     pub law: Law,
@@ -67,12 +67,12 @@ pub struct Largest {
     pub perhaps: Option<usize>,
     /// Deviations of the runs from PyTorch.
     pub deviations: Deviations,
-    /// Number of steps of the runs that it rests on.
+    /// Number of steps of the runs behind the result.
     pub steps: usize,
 }
 
 impl RunSpec {
-    /// The same for as many steps as a search needs, unless said.
+    /// Sets the number of steps that a search needs, unless the run sets another.
     #[must_use]
     pub fn for_search(mut self) -> Self {
         self.training.steps.get_or_insert(FEW_STEPS);
@@ -97,7 +97,7 @@ impl RunSpec {
 /// Tokens for a network that takes none.
 pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> {
     if of == Quantity::Batch {
-        // An export may be limited to batches of a size of its own.
+        // An export may limit the batch.
         let exported = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);
         let session = if exported { Some(paper.session(&spec.sized(of, None))?) } else { None };
         return Ok(match session.map(|session| session.network) {
@@ -105,7 +105,7 @@ pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> 
             _ => MAX_EXAMPLES,
         });
     }
-    // A pretrained network has as many positions as it takes tokens when nothing is said.
+    // By default a pretrained network is given as many tokens as it has positions.
     let longest = paper.session(&spec.sized(of, None))?;
     match longest.network.architecture().task().input {
         Input::Tokens { length, .. } if matches!(longest.network, Network::Pretrained(..)) => Ok(length.max(2)),
@@ -129,8 +129,8 @@ impl Search<'_> {
         Ok(Largest { fit, law, perhaps, deviations: deviations.get(), steps })
     }
 
-    /// What fits, and the run with as many steps as that rests on: few, if the largest size lasts for as many as a prediction takes, else these. Blocks
-    /// can be cut smaller for longer than requests change.
+    /// Returns the sizes that fit, and the run with the number of steps behind that: few, if the largest size also fits for the steps of a
+    /// prediction, otherwise those of a prediction. Fragmentation can go on after requests repeat.
     fn confirmed(&self, spec: &RunSpec, budget_bytes: u64, deviations: &Cell<Deviations>) -> Result<(Fit, RunSpec)> {
         let few = spec.clone().for_search();
         let fit = largest(&self.runs(&few, deviations), budget_bytes, self.maximum)?;
@@ -146,7 +146,7 @@ impl Search<'_> {
         Ok((fit, all))
     }
 
-    /// The run of a size, which notes what it does otherwise than PyTorch would.
+    /// Returns the run of a size, which records its deviations from PyTorch.
     fn runs(&self, spec: &RunSpec, deviations: &Cell<Deviations>) -> impl Fn(usize, Room) -> Result<Device> {
         let endless = spec.endless();
         move |size, room| {
@@ -155,7 +155,7 @@ impl Search<'_> {
                 return Err(Error::Interrupted);
             }
             let base = if room == Room::Endless { &endless } else { spec };
-            // What a field asks for was understood already; a size that the network refuses is the user's.
+            // All other fields were accepted already, so a size that the network refuses is the user's error.
             let session = self.paper.session(&base.sized(self.of, Some(size))).map_err(|error| match error {
                 error if error.is_usage() => Error::usage(format!("{} {size}", self.of), error.to_string()),
                 other => other,

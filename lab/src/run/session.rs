@@ -89,7 +89,7 @@ impl Session {
         self.train_from(device, &mut Continuation::default(), on_step)
     }
 
-    /// Memory of the run with memory enough: on paper, with at most this many steps.
+    /// Memory of the run with enough memory, from a dry run of at most this many steps.
     ///
     /// # Errors
     /// Those of [`train_from`](Self::train_from); [`Error::Interrupted`] if it was stopped.
@@ -97,7 +97,7 @@ impl Session {
         self.with_memory_enough(self.target.endless()?.open()?, steps, stop).map(|device| taken(&device))
     }
 
-    /// Every event of the run with memory enough: on paper, with at most this many steps.
+    /// Every event of the run with enough memory, from a dry run of at most this many steps.
     pub fn drawn_with_memory_enough(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
         let device = self.with_memory_enough(self.target.endless()?.history(true).open()?, steps, stop)?;
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
@@ -118,7 +118,7 @@ impl Session {
         Ok(device)
     }
 
-    /// Refuses a run on a device that lacks some of its kernels, with all of them: it is made on paper before.
+    /// Refuses a run on a device that lacks some of its kernels, and names them all. A dry run finds them.
     ///
     /// # Errors
     /// Naming the kernels; [`Error::Interrupted`] when it was stopped.
@@ -128,7 +128,7 @@ impl Session {
         }
         let (paper, meta) = self.target.asking(device.shared_backend())?;
         let run = RunSettings { steps: self.run.steps.min(SETTLED), ..self.run.clone() };
-        // What does not work on paper fails on the device too, with its reason.
+        // What fails in the dry run fails on the device too, with its reason.
         let tried = self.network.train(&paper, &run, &self.source, &mut Continuation::default(), &mut |_| flow(stop));
         if stop() {
             return Err(Error::Interrupted);
@@ -143,10 +143,11 @@ impl Session {
         Err(memcore::Error::backend(device.name(), problem).into())
     }
 
-    /// Refuses what a device cannot run: kernels that it lacks, a batch that no device of this size can hold, before the host tries to make it.
+    /// Refuses a run that the device cannot make: it lacks kernels, or cannot hold a batch. The host does not try to make the batch then.
     ///
     /// # Errors
-    /// Kernels that the device lacks, by name. Sizes beyond 64 bits; with [`Error::TooLarge`], more than the device's (or, for a device that is the host, the host's) memory.
+    /// Kernels that the device lacks, by name. Sizes beyond 64 bits. [`Error::TooLarge`] for a batch that exceeds the device's memory (the host's, if the
+    /// device is the host).
     pub fn check_size(&self, device: &Device, stop: &dyn Fn() -> bool) -> Result<()> {
         let batch = self.run.batch;
         let absurd = || Error::usage("batch", format!("{batch} examples of this model are beyond what 64 bits count"));
@@ -172,12 +173,12 @@ impl Session {
     }
 }
 
-/// Whether to go on.
+/// True to go on.
 pub fn flow(stop: &dyn Fn() -> bool) -> ControlFlow<()> {
     if stop() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
 }
 
-/// What a run has taken on a device that had memory enough.
+/// Memory that a run took on a device with enough memory.
 pub(super) fn taken(device: &Device) -> Needs {
     Needs { allocated_bytes: device.usage().peak_bytes(), reserved_bytes: device.stats().reserved_bytes.all.peak }
 }

@@ -1,4 +1,4 @@
-//! What is to be run, as data: what was asked for, and nothing that was not.
+//! A requested run as data: the fields that were set, and no others.
 
 use std::path::PathBuf;
 
@@ -17,37 +17,37 @@ use super::gpu::Gpu;
 /// A run: network, training, device, memory profile, allocator, and how it is spread.
 ///
 /// Command lines, configuration files, lock files, scans and searches make one of these and edit its fields; [`resolve`](super::resolve()) fills in
-/// what is not said. As JSON or TOML it is flat: the names of the fields are the names of the flags.
+/// the rest. As JSON or TOML it is flat: the names of the fields are the names of the flags.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct RunSpec {
-    /// Which network.
+    /// The network.
     #[serde(flatten)]
     pub model: ModelSpec,
-    /// How it is trained.
+    /// The training.
     #[serde(flatten)]
     pub training: TrainingSpec,
-    /// Whose temporaries and workspaces are counted.
+    /// The profile: whose temporaries and workspaces are counted.
     #[serde(flatten)]
     pub profile: ProfileSpec,
-    /// How memory is handed out.
+    /// The allocator.
     #[serde(flatten)]
     pub allocator: AllocatorSpec,
-    /// On which device, or on paper.
+    /// The device, or a dry run.
     #[serde(flatten)]
     pub device: DeviceSpec,
-    /// Over how many devices.
+    /// The split over devices.
     #[serde(flatten)]
     pub parallel: ParallelSpec,
-    /// Where it begins.
+    /// Its beginning.
     #[serde(flatten)]
     pub begin: BeginSpec,
 }
 
-/// Which network, and how it differs from its default form.
+/// A network, and how it differs from its default form.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct ModelSpec {
-    /// The network's name; `simple-cnn` unless said.
+    /// The network's name; `simple-cnn` by default.
     pub model: Option<String>,
     /// A network described in a file: TOML, a `config.json` of transformers, or a `.pt2` of torch.export.
     #[serde(serialize_with = "path_as_text")]
@@ -74,28 +74,28 @@ pub struct ModelSpec {
     pub attention: Option<AttentionName>,
     /// What is computed again in backward instead of being kept.
     pub checkpoint: Option<Recompute>,
-    /// The head of a `config.json`'s network; that of `architectures` unless said.
+    /// The head of a `config.json`'s network; that of `architectures` by default.
     pub head: Option<Head>,
-    /// Texts that an example of multiple choice has; 4 unless said.
+    /// Texts that an example of multiple choice has; 4 by default.
     pub choices: Option<usize>,
-    /// The release of transformers; that of `transformers_version` unless said.
+    /// The release of transformers; that of `transformers_version` by default.
     pub transformers: Option<Release>,
-    /// What the script holds of a result until the next one.
+    /// The part of a result that the script holds until the next one.
     pub keep: Option<Keep>,
     /// The `attention_mask` of a batch.
     pub attention_mask: Option<AttentionMask>,
-    /// Whether the network is made on the device, not in main memory.
+    /// True if the network is made on the device, not in main memory.
     pub built_on_device: bool,
-    /// What a `.pt2`'s network is trained to make small, where that is not its own scalar.
+    /// The loss of a `.pt2`'s network, if it is not the network's own scalar.
     pub loss: Option<LossName>,
-    /// Whose training loop.
+    /// The training loop.
     #[serde(rename = "loop")]
     pub script: Option<Script>,
-    /// Whether the output layer shares the token table.
+    /// True if the output layer shares the token table.
     pub tied: bool,
-    /// Whether intermediate results are kept in a list that only the schedule's `clear` empties.
+    /// True if intermediate results are kept in a list that only the schedule's `clear` empties.
     pub keep_intermediate: bool,
-    /// What was read of a `.pt2`, for all runs that are made of this one.
+    /// Contents of a `.pt2`, shared by all runs that are made of this one.
     #[serde(skip)]
     pub reads: Reads,
 }
@@ -104,19 +104,19 @@ pub struct ModelSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct TrainingSpec {
-    /// Examples per step (per micro-batch, with accumulation); the network's own unless said.
+    /// Examples per step (per micro-batch, with accumulation); the network's own by default.
     pub batch: Option<usize>,
-    /// Optimizer steps; 10, or 20 epochs of a data set, unless said.
+    /// Optimizer steps; 10, or 20 epochs of a data set, by default.
     pub steps: Option<usize>,
-    /// `synthetic`, `digits` or a path; `synthetic` unless said.
+    /// `synthetic`, `digits` or a path; `synthetic` by default.
     pub data: Option<String>,
-    /// The optimizer; the network's own unless said.
+    /// The optimizer; the network's own by default.
     pub optimizer: Option<OptimizerKind>,
-    /// Loop, foreach or fused; foreach unless said.
+    /// Loop, foreach or fused; foreach by default.
     pub optimizer_impl: Option<OptimizerForm>,
     /// Learning rate.
     pub lr: Option<f64>,
-    /// Weight decay; PyTorch's unless said.
+    /// Weight decay; PyTorch's by default.
     pub weight_decay: Option<f64>,
     /// Nesterov's momentum.
     pub nesterov: bool,
@@ -128,15 +128,15 @@ pub struct TrainingSpec {
     pub capturable: bool,
     /// Types of parameters, inputs and products.
     pub precision: Option<Precision>,
-    /// Micro-batches per optimizer step; 1 unless said.
+    /// Micro-batches per optimizer step; 1 by default.
     pub accumulate: Option<usize>,
-    /// What `zero_grad` leaves; no gradients unless said.
+    /// Gradients after `zero_grad`; no gradients by default.
     pub zero_grad: Option<ZeroGrad>,
     /// The order of a step's phases, with commas between.
     pub schedule: Option<String>,
     /// The largest norm of the gradients.
     pub clip_grad_norm: Option<f64>,
-    /// Seed of parameters, data and dropout; 0 unless said.
+    /// Seed of parameters, data and dropout; 0 by default.
     pub seed: Option<u64>,
 }
 
@@ -144,11 +144,11 @@ pub struct TrainingSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct ProfileSpec {
-    /// A release of PyTorch, with or without a card's architecture, or `native`; the named card's unless said.
+    /// A release of PyTorch, with or without a card's architecture, or `native`; the named card's by default.
     pub like: Option<String>,
-    /// Workspace of each plan of cuDNN; without cuDNN unless said.
+    /// Workspace of each plan of cuDNN; without cuDNN by default.
     pub cudnn_workspace: Option<ByteSize>,
-    /// Variables of the environment that PyTorch is taken to run in.
+    /// Variables of the environment that PyTorch is assumed to run in.
     pub env: Option<Vec<Variable>>,
     /// Multiprocessors of the card.
     pub multiprocessors: Option<u16>,
@@ -158,65 +158,65 @@ pub struct ProfileSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct AllocatorSpec {
-    /// The device is taken to have only this much.
+    /// Memory that the device is assumed to have.
     pub memory_limit: Option<MemorySize>,
     /// The share of the device that the allocator may take.
     pub memory_fraction: Option<f64>,
     /// Settings of the caching allocator, as in `PYTORCH_ALLOC_CONF`.
     pub alloc_conf: Option<String>,
-    /// The policy; the caching allocator unless said.
+    /// The policy; the caching allocator by default.
     pub allocator: Option<AllocatorName>,
 }
 
-/// On which device. On paper where no backend is named.
+/// The device. A dry run where no backend is named.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct DeviceSpec {
-    /// On paper: a card by its name, or how much memory there is for tensors; more than any has unless said.
+    /// For a dry run: a card by its name, or an amount of memory for tensors; by default more than any card has.
     pub gpu: Option<Gpu>,
     /// The backend, or `auto` for the first that works.
     pub backend: Option<String>,
-    /// Which of the backend's devices; 0 unless said.
+    /// Number of the backend's device; 0 by default.
     pub device: Option<usize>,
-    /// Whether steps are launched as CUDA graphs.
+    /// True if steps are launched as CUDA graphs.
     pub cuda_graph: Option<bool>,
     /// Products of float32 that may be computed in TF32.
     pub tf32: Option<Tf32Choice>,
 }
 
-/// Over how many devices.
+/// The split of a run over devices.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct ParallelSpec {
     /// The devices that the network's layers are split over.
     pub devices: Option<DeviceList>,
-    /// Micro-batches of such a run; 1 unless said.
+    /// Micro-batches of a split run; 1 by default.
     pub micro_batches: Option<usize>,
     /// The pieces before which the network is cut.
     pub cut: Option<CutList>,
-    /// The order of the micro-batches' passes; `1f1b` unless said.
+    /// The order of the micro-batches' passes; `1f1b` by default.
     pub pipeline_schedule: Option<pipeline::Schedule>,
     /// Ranks that each step's batch is divided among.
     pub data_parallel: Option<usize>,
     /// ZeRO's stage.
     pub zero: Option<u8>,
-    /// Whether gradients live in the buckets that they are reduced in.
+    /// True if gradients live in the buckets that they are reduced in.
     pub gradient_as_bucket_view: Option<bool>,
 }
 
-/// Where a run begins.
+/// The beginning of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 pub struct BeginSpec {
     /// Weights to begin with.
     #[serde(serialize_with = "path_as_text")]
     pub load: Option<PathBuf>,
-    /// A saved state to go on from.
+    /// A saved state to continue from.
     #[serde(serialize_with = "path_as_text")]
     pub resume: Option<PathBuf>,
 }
 
-/// The network, unless said.
+/// The network, by default.
 const DEFAULT_MODEL: &str = "simple-cnn";
 
 impl ModelSpec {
@@ -230,13 +230,13 @@ impl ModelSpec {
         self.model_file.as_ref().map_or_else(|| self.name().into(), |path| path.display().to_string())
     }
 
-    /// Whether the library's `Trainer` trains it.
+    /// True if the library's `Trainer` trains it.
     pub fn by_trainer(&self) -> bool {
         self.script == Some(Script::Trainer)
     }
 }
 
-/// A path as it is shown: one that is not text can be opened all the same, and said as nearly as text can.
+/// Writes a path for display. A path that is not text is shown as closely as text can; it can still be opened.
 fn path_as_text<S: Serializer>(path: &Option<PathBuf>, serializer: S) -> Result<S::Ok, S::Error> {
     path.as_ref().map(|path| path.display().to_string()).serialize(serializer)
 }

@@ -25,7 +25,7 @@ pub struct Target {
     seed: u64,
     history: bool,
     limited: bool,
-    /// On paper: backend whose kernels' workspaces are counted.
+    /// For a dry run: backend whose kernels' workspaces are counted.
     workspaces_of: Option<Arc<dyn Backend>>,
     /// True if kernels are collected and launched as graphs.
     graphs: bool,
@@ -36,15 +36,15 @@ pub struct Target {
 #[derive(Clone)]
 enum Place {
     Backend(&'static Entry, usize),
-    /// A card on paper.
+    /// A card that need not be present, for a dry run.
     Card(DeviceProfile),
 }
 
 impl Target {
-    /// The device that a run asks for, with what should be said of the choice; its operators are counted by [`with_profile`](Self::with_profile).
+    /// Returns the device that a run requests, with remarks on the choice. [`with_profile`](Self::with_profile) adds the profile.
     ///
     /// # Errors
-    /// When there is no such device, or it has not what is asked of it; settings that the allocator does not understand.
+    /// A device that does not exist or lacks a requested feature; settings that the allocator does not understand.
     pub(super) fn of(spec: &RunSpec, backends: &'static [Entry]) -> Result<(Self, Vec<Remark>)> {
         let caching = caching(&spec.allocator)?;
         let index = spec.device.device.unwrap_or(0);
@@ -95,16 +95,15 @@ impl Target {
         Self { profile, ..self }
     }
 
-    /// On paper: counts the workspaces that this backend's kernels ask for.
+    /// For a dry run: counts the workspaces that this backend's kernels ask for.
     ///
     /// # Errors
-    /// On a device of another backend; if the backend does not open.
+    /// A device of another backend; a backend that does not open.
     pub(super) fn with_workspaces_of(self, name: &str, backends: &'static [Entry]) -> Result<Self> {
         match &self.place {
             Place::Backend(entry, _) if entry.name == name => Ok(self),
             Place::Backend(entry, _) => {
-                let problem =
-                    format!("this run is on {}; on paper (predict, fit) another backend can be asked", entry.name);
+                let problem = format!("this run is on {}; predict and fit can ask another backend", entry.name);
                 Err(Error::usage("like", format!("native:{name}: {problem}")))
             }
             Place::Card(_) => {
@@ -126,7 +125,7 @@ impl Target {
         Self { history, ..self }
     }
 
-    /// Whether the user limited the memory.
+    /// True if the user limited the memory.
     pub fn limited(&self) -> bool {
         self.limited
     }
@@ -142,10 +141,10 @@ impl Target {
         Ok(memory.map(|memory| memory.free_bytes.min((memory.total_bytes as f64 * fraction) as u64)))
     }
 
-    /// The same on paper, with memory enough: what it says is needed, whatever the device has.
+    /// The same for a dry run with enough memory: it finds what is needed, whatever the device has.
     ///
     /// # Errors
-    /// When the backend whose workspaces are counted does not open.
+    /// The backend whose workspaces are counted does not open.
     pub fn endless(&self) -> Result<Self> {
         let workspaces_of = match &self.place {
             Place::Backend(entry, index) => Some(entry.device(*index)?),
@@ -164,7 +163,7 @@ impl Target {
         })
     }
 
-    /// A device on paper with memory enough, which notes the kernels that this backend lacks.
+    /// A device for dry runs with enough memory; it notes the kernels that this backend lacks.
     pub(super) fn asking(&self, backend: Arc<dyn Backend>) -> Result<(Device, Arc<Meta>)> {
         let meta = Arc::new(Meta::default().with_workspaces_of(backend).noting_missing());
         Ok((self.endless()?.open_on(meta.clone())?, meta))
@@ -205,7 +204,7 @@ impl Target {
         }
         let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
         let backend = match self.memory_limit {
-            // A limit beyond the device's memory limits nothing.
+            // A limit above the device's memory has no effect.
             Some(bytes) if bytes < total => Arc::new(Limited::new(backend, bytes)),
             _ => backend,
         };
@@ -234,7 +233,7 @@ impl Target {
     }
 }
 
-/// Profile of a card on paper; an unlimited device if no card is named.
+/// Profile of the card of a dry run; an unlimited device if no card is named.
 fn card(gpu: Option<Gpu>) -> DeviceProfile {
     let mut profile = DeviceProfile::default();
     match gpu {

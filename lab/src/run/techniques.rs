@@ -1,4 +1,4 @@
-//! Effects of techniques: the same run on paper, once for each.
+//! Effects of techniques: a dry run for each.
 
 use lab_analysis::side_by_side;
 use lab_base::error::Result;
@@ -18,12 +18,12 @@ use super::spec::RunSpec;
 pub struct Technique {
     /// Name.
     pub name: String,
-    /// Figures of the run, or why this network cannot have the technique.
+    /// Figures of the run, or the reason why this network cannot have the technique.
     pub figures: Result<Figures, String>,
 }
 
 impl Technique {
-    /// As results store it; `warnings` puts deviations into words.
+    /// Converts it for a result; `warnings` puts deviations into words.
     pub fn result(&self, warnings: impl Fn(Deviations) -> Vec<String>) -> TechniqueResult {
         let figures = self.figures.as_ref().ok();
         TechniqueResult {
@@ -40,14 +40,14 @@ impl Technique {
     }
 }
 
-/// The run as it is, every technique that is not in force, alone, and those that this network can have in the pairs that matter, each predicted; in the order of the
-/// table.
+/// Predicts the run as it is, then with each technique that is not in force, then with the combinations that matter, if this network can have their
+/// techniques.
 ///
 /// # Errors
-/// Anything but a technique that this network cannot have.
+/// All errors except that a network cannot have a technique.
 pub fn all(paper: Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
     let mut options = Options::of(spec, session, paper.tensors(spec)?);
-    // For as many steps as the others, so that they can be compared: what is reserved may grow a little with each.
+    // As many steps as the others have, so that they can be compared: reserved memory may grow a little with each step.
     let mut variants = vec![(AS_IT_IS.to_string(), spec.clone())];
     variants.extend(options.singles().map(|single| with(spec, &[single])));
     let mut found = predicted(paper, variants)?;
@@ -57,7 +57,7 @@ pub fn all(paper: Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Te
     Ok(found)
 }
 
-/// A run for each, side by side; those of many parts, which take longest, begin first.
+/// Makes the runs in parallel. Runs of many parts take longest, and begin first.
 fn predicted(paper: Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
     let mut order: Vec<usize> = (0..variants.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
@@ -91,7 +91,7 @@ fn with(spec: &RunSpec, changes: &[&Change]) -> (String, RunSpec) {
     (names.join(" + "), variant)
 }
 
-/// What can be changed in a run; `None` where it is in force already.
+/// The changes to a run; `None` for what is in force already.
 struct Options {
     amp: Option<Change>,
     checkpoint: Option<Change>,
@@ -103,10 +103,10 @@ struct Options {
 }
 
 impl Options {
-    /// `tensors`: how many the network has before its first step.
+    /// `tensors`: number of the network's tensors before its first step.
     fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Self {
         let run = &session.run;
-        // Networks of transformers are fused unless said, ours are written out unless said.
+        // Networks of transformers use fused attention by default; this program's own use eager attention.
         let written_out = match spec.model.attention {
             Some(kind) => kind == AttentionName::Eager,
             None => matches!(session.network, Network::Architecture(_)),
@@ -168,10 +168,10 @@ fn optimizers(kind: OptimizerKind) -> Vec<Change> {
     others.into_iter().filter(|other| *other != kind && !(adam && *other == OptimizerKind::AdamW)).map(to).collect()
 }
 
-/// The compute capability from which on there are instructions for bfloat16.
+/// The lowest compute capability with instructions for bfloat16.
 const BF16_SM: u32 = 80;
 
-/// bfloat16 where the card computes it, float16 with a loss scaler where not.
+/// bfloat16 if the card computes it, otherwise float16 with a loss scaler.
 fn amp(spec: &RunSpec) -> Change {
     let sm = Profile::named(&spec.like()).and_then(|profile| profile.compute_capability);
     let old = sm.is_some_and(|sm| sm < BF16_SM);
@@ -179,13 +179,13 @@ fn amp(spec: &RunSpec) -> Change {
     change(format!("AMP ({precision})"), move |spec| spec.training.precision = Some(precision))
 }
 
-/// The most parts of a batch.
+/// Largest number of parts of a batch.
 const MAX_PARTS: usize = 32;
 
-/// So many parameters are gone through in the parts of one step: each part is a forward and a backward more, and an answer should be there in a second.
+/// Largest number of tensors times parts: each part adds a forward and a backward pass, and an answer should come within a second.
 const MAX_TENSORS: u64 = 2000;
 
-/// The number of the smallest parts that a batch has, of more than two: single examples, unless that is too much to go through.
+/// Number of the smallest parts of a batch, if there are more than two: single examples, unless these take too long to run.
 fn most_parts(batch: usize, tensors: u64) -> Option<usize> {
     let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).min(MAX_PARTS);
     (3..=most).rev().find(|&parts| batch.is_multiple_of(parts))

@@ -11,31 +11,31 @@ use super::spec::{BeginSpec, DeviceSpec, ParallelSpec, ProfileSpec, RunSpec};
 /// Profile of every run that names neither a card nor a profile.
 pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
 
-/// What this program's own kernels take; of a backend, with a colon between.
+/// Name of the profile of this program's own kernels; a backend's name follows after a colon.
 const NATIVE: &str = "native";
 
-/// What is not represented, and by how much it may differ: nanoGPT of 124 million parameters on the real PyTorch 2.11, compiled, allocated 9298 MiB where it
-/// allocates 12757 MiB otherwise.
+/// Note on torch.compile, which is not represented. Measured: nanoGPT of 124 million parameters on the real PyTorch 2.11 allocated 9298 MiB compiled and
+/// 12757 MiB eager.
 const EAGER: &str = "Eager PyTorch; torch.compile is not represented (nanoGPT took 27 % less).";
 
 impl RunSpec {
-    /// Default profile: the card's, on paper.
+    /// Default profile: the card's, in a dry run.
     fn default_like(&self) -> &'static str {
         let card = self.device.gpu.and_then(Gpu::card);
         card.and_then(Card::profile).unwrap_or(DEFAULT_PROFILE)
     }
 
-    /// The profile in force; of a release that is named without a card, that card's.
+    /// The profile in force; for a release that is named alone, its profile on the card.
     pub fn like(&self) -> String {
         self.profile.named(self.default_like())
     }
 
-    /// Whether the run stands for one of PyTorch.
+    /// True if the run stands for one of PyTorch.
     pub fn is_torch(&self) -> bool {
         self.like().starts_with("torch-")
     }
 
-    /// What the figures of a run on paper include, and what they do not.
+    /// What the figures of a dry run include, and what they do not.
     pub fn notes(&self) -> Vec<&'static str> {
         if self.is_torch() { vec![EAGER] } else { Vec::new() }
     }
@@ -55,7 +55,7 @@ impl RunSpec {
         self
     }
 
-    /// The same on paper with memory enough, in the card's profile all the same.
+    /// A dry run of the same with enough memory, still in the card's profile.
     #[must_use]
     pub fn endless(&self) -> Self {
         let mut spec = self.clone();
@@ -66,7 +66,7 @@ impl RunSpec {
         spec
     }
 
-    /// The same from the beginning on paper, with so much memory, as the device would count it.
+    /// A dry run of the same from the beginning, with this much memory, counted as the device would.
     #[must_use]
     pub fn on_paper_in(mut self, bytes: u64) -> Self {
         let mut like = self.like();
@@ -96,7 +96,7 @@ impl RunSpec {
 }
 
 impl ProfileSpec {
-    /// The profile's name; `unless` said, and of a release that is named without a card that one's.
+    /// The profile's name; `unless` is the default, and gives the card for a release that is named alone.
     fn named(&self, unless: &str) -> String {
         match &self.like {
             None => unless.into(),

@@ -115,14 +115,14 @@ impl OutOfMemory {
             (Verdict::Full, Some(_)) => f.write_str("; full, however it is cut")?,
             (Verdict::Full, None) => f.write_str("; the device is full")?,
             (Verdict::Fragmented, Some(_)) => {
-                f.write_str("; fragmented: the tensors would fit, but what is free lies in pieces")?
+                f.write_str("; fragmented: the tensors would fit, but the free memory is in pieces")?
             }
             (Verdict::Fragmented, None) => self.write_pieces(f)?,
         }
         match known {
             Some((needs, missing)) => write!(
                 f,
-                ". With memory enough the run reserves {}: {} more than there is",
+                ". With enough memory the run reserves {}: {} more than there is",
                 Binary(needs.reserved_bytes),
                 Binary(missing)
             ),
@@ -135,7 +135,7 @@ impl OutOfMemory {
         let active = self.rings.active_bytes;
         let room = self.room_bytes().unwrap_or(0);
         let used = 100.0 * active as f64 / room.max(1) as f64;
-        write!(f, "; {used:.1} % in use, and the {} that are not lie in pieces", Binary(room.saturating_sub(active)))
+        write!(f, "; {used:.1} % in use, and the free {} are in pieces", Binary(room.saturating_sub(active)))
     }
 }
 

@@ -1,6 +1,6 @@
 //! Activation functions: one argument, one gradient kernel each.
 //!
-//! relu, sigmoid and tanh save their *result*; the others save their *input*, as PyTorch's do (`golden/saved.json`).
+//! relu, sigmoid and tanh save their *result*; the others save their *input*, as PyTorch's do (`tests/golden/saved_bytes.json`).
 
 use smallvec::smallvec;
 

@@ -1,4 +1,4 @@
-//! Attention: written out in operators, and fused.
+//! Attention: eager, of separate operators, and fused, in one kernel.
 //!
 //! Queries are `[b, h, t, d]`, keys `[b, hk, s, d]`, values `[b, hk, s, dv]`; query head `i` reads key and value head `i/(h/hk)`.
 

@@ -55,8 +55,8 @@ impl Function for MaskedFillBackward {
 /// `a` where `condition` is set, `b` elsewhere, all broadcast against each other. An operand of another type than the result's is converted first.
 /// Saves the condition.
 ///
+/// # Errors
 /// [`Error::Shape`] if they do not fit together, [`Error::DType`] for types without a common type; errors of the device.
-/// [`Error::Shape`] if they do not fit together, [`Error::DType`] for types that do not meet; errors of the device.
 pub fn where_(condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("where");
     let compute = || {

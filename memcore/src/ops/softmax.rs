@@ -83,8 +83,8 @@ fn around(x: &Array, axis: usize) -> Result<Operand> {
     x.view(&[dims[..axis].iter().product(), dims[axis], dims[axis + 1..].iter().product()]).map(|x| x.operand())
 }
 
-/// [`softmax`] over the last axis that turns a row of −∞ into zeros (PyTorch's `_safe_softmax`). The caller excludes such rows. What remains of it
-/// is a mask of the scores' size, and one of the rows'. `bias`, of any float type, is added to `x` in place first.
+/// [`softmax`] over the last axis as PyTorch's `_safe_softmax`, which turns rows of −∞ into zeros. Callers never pass such rows, so only its
+/// temporaries are reproduced: a mask of the scores' size, and one of the number of rows. `bias`, of any float type, is added to `x` in place first.
 pub(super) fn safe_softmax(x: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let _op = context::op("_safe_softmax");
     let last = x.rank().checked_sub(1).ok_or_else(|| Error::shape("_safe_softmax", "of a scalar"))?;

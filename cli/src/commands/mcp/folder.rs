@@ -22,11 +22,11 @@ impl Folder {
         &self.root
     }
 
-    /// The file of this name, relative to the folder or in full. What another process changes in the folder between this look and the reading
-    /// is not guarded against.
+    /// The file of this name, relative to the folder or in full. Changes that another process makes in the folder between this check and the
+    /// reading are not guarded against.
     ///
     /// # Errors
-    /// A name that leads out of the folder, by `..`, in full or by a symbolic link, wherever that leads; what is not a file.
+    /// A name that leads out of the folder by `..` or as a full path; any symbolic link; anything but a file.
     pub(super) fn file(&self, name: &str) -> Result<PathBuf, String> {
         let refused = |what: &str| format!("{name}: {what}");
         let given = Path::new(name);

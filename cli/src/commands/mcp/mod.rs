@@ -1,6 +1,6 @@
 //! `vramlab mcp`: commands as the tools of an assistant, by the Model Context Protocol over standard input and output.
 //!
-//! Each call runs this program once more. So there is one engine, its answers are the commands' own, and what ends a call does not end the server.
+//! Each call runs this program again. So the answers are the commands' own, and whatever ends a call does not end the server.
 
 mod folder;
 mod tools;
@@ -42,7 +42,7 @@ const INSTRUCTIONS: &str = "vramlab says how much GPU memory the training of a P
 /// Serves one client until it closes standard input, or the user stops it.
 ///
 /// # Errors
-/// A folder that there is not; a client that does not speak the protocol.
+/// A missing folder; a client that does not speak the protocol.
 pub(super) fn run(args: &McpArgs, ui: &Ui) -> Result<Code> {
     let files = Folder::open("dir", &args.dir)?;
     #[cfg(target_os = "linux")]
@@ -55,7 +55,7 @@ pub(super) fn run(args: &McpArgs, ui: &Ui) -> Result<Code> {
     interrupt::silence();
     ui.tell(format!("serving {} on standard input and output", files.root().display()));
     let ended = runtime.block_on(serve(Server { program, files, scripts, turn: Mutex::new(()) }));
-    // A read of standard input that never ends is left.
+    // A read of standard input that never ends is abandoned.
     runtime.shutdown_background();
     ended.map(|()| Code::Done)
 }
@@ -138,7 +138,7 @@ impl Server {
         if !matches!(output.status.code(), Some(0 | 1)) {
             return Err(end(said.trim()).into());
         }
-        // What does not even hold a batch is said on standard error alone.
+        // If not even a batch fits, only standard error says so.
         let answer = String::from_utf8_lossy(&output.stdout);
         let texts = [answer.as_ref(), end(said.trim())].into_iter().filter(|text| !text.is_empty());
         let mut result = CallToolResult::success(texts.map(ContentBlock::text).collect());

@@ -1,4 +1,4 @@
-//! The commands as tools: what each is given, and the words that say so. What an argument means is what the flag's help says.
+//! The commands as tools: the arguments of each, and the words of the command line that they become. A flag's help describes its argument.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::folder::Folder;
 use crate::args::Cli;
 
-/// What becomes of an argument.
+/// Use of an argument.
 #[derive(Clone, Copy)]
 enum Means {
     /// A flag with a number.
@@ -42,7 +42,7 @@ pub(super) struct Tool {
     required: &'static [&'static str],
 }
 
-/// What describes a run.
+/// Arguments that describe a run.
 const RUN: Arguments = &[
     ("model", Word),
     ("model_file", File),
@@ -86,10 +86,10 @@ pub(super) fn offered(rehearse: bool) -> impl Iterator<Item = &'static Tool> {
 pub(super) struct Call {
     /// The words of the command, and its flags.
     pub(super) words: Vec<OsString>,
-    /// What stands at the end.
+    /// The words at the end.
     pub(super) last: Vec<OsString>,
     pub(super) input: String,
-    /// It runs in the folder of the scripts.
+    /// True if it runs in the folder of the scripts.
     pub(super) is_script: bool,
 }
 
@@ -121,7 +121,7 @@ impl Tool {
     /// The run that these arguments ask for.
     ///
     /// # Errors
-    /// An argument that there is not, or that is missing; a value of another kind; a file that may not be read.
+    /// An unknown argument, or a missing one; a value of another kind; a file that may not be read.
     pub(super) fn call(
         &self,
         given: &Map<String, Value>,

@@ -121,7 +121,7 @@ impl Search<'_> {
         Ok(fits)
     }
 
-    /// The report, judged by what the run takes with memory enough, where it takes less than any device has.
+    /// The report, judged by what the run takes with enough memory, where it takes less than any device has.
     fn judged(&self, size: usize, report: Box<OutOfMemory>) -> Result<Box<OutOfMemory>> {
         Ok(match fits((self.run)(size, Room::Endless))? {
             Ok(device) => {

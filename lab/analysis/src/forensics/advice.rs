@@ -63,7 +63,7 @@ impl Cause {
                 "keep batches on the host and copy each when it is used; do not append them to a list".into()
             }
             Self::KeptGradients => "clear gradients with zero_grad() and keep copies of them on the host only".into(),
-            Self::KeptOptimizers => "make the optimizer once, before the loop, and let an old one go".into(),
+            Self::KeptOptimizers => "make the optimizer once, before the loop, and drop an old one".into(),
             Self::NewParameters => "make parameters once, before the loop".into(),
             Self::GrowingTensor => {
                 "a tensor is made longer in each step: collect the parts on the host, or write into one of full size"

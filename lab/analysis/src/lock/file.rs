@@ -47,7 +47,7 @@ impl Lock {
         match value.get("schema") {
             Some(Value::String(schema)) if schema == SCHEMA => {}
             Some(other) => return Err(format!("schema: expected {SCHEMA:?}, found {other}")),
-            None => return Err(format!("no lock file: there is no \"schema\": {SCHEMA:?}")),
+            None => return Err(format!("not a lock file: it has no \"schema\": {SCHEMA:?}")),
         }
         // Parsed from the text once more, because a value does not know its line.
         serde_json::from_str(text).map_err(|error| error.to_string())

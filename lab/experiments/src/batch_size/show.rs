@@ -103,7 +103,7 @@ fn law_tables(law: &Law, outcome: &mut Outcome) {
             Cell::Count(p.reserved),
         ]
     };
-    let columns = ["B", "asked for", "rounding and rests", "peak", "reserved"];
+    let columns = ["B", "asked for", "rounding and slack", "peak", "reserved"];
     outcome.tables.push(table("Dry runs, in bytes", &columns, law.sample().map(row).collect()));
 }
 

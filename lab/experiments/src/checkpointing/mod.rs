@@ -399,7 +399,7 @@ fn judge(trials: &[Trial]) -> Vec<JudgedClaim> {
             number: in_counts([("kernels again", Some(blocks.again(plain).launches))]),
             condition: format!(
                 "by count of operations. Computed again by blocks: {}; in segments of √n: {}; every other block: {}. Each block at most once, and never the values \
-                 behind the last one that it saves",
+                 after the last one that it saves",
                 against(blocks, plain),
                 against(sqrt, plain),
                 against(others, plain)

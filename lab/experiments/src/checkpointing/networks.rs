@@ -126,7 +126,6 @@ impl Network {
     /// Bytes at the highest moment of Adam's update, if that is the peak of the step: parameters, gradients, two moments and a root of each, and
     /// the memory that the script's variables and the libraries hold. Recomputation runs products with a bias in backward's thread. Their library
     /// has a workspace of its own for that thread.
-    /// library has a workspace of its own there.
     pub(super) fn foreseen_update_bytes(
         &self,
         recompute: &Recompute,

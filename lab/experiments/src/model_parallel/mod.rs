@@ -103,7 +103,7 @@ impl Experiment for ModelParallel {
              they hold, not how long a pipeline takes. {opened} has its own allocator and ledger."
         ));
         outcome.notes.push(
-            "A step divided among ranks is run on paper, whatever the backend: its first and its last rank, each with a ledger of its own. What \
+            "A step divided among ranks is a dry run, whatever the backend: its first and its last rank, each with a ledger of its own. What \
              ranks send each other is counted for a ring."
                 .into(),
         );

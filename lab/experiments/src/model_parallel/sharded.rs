@@ -228,7 +228,7 @@ fn states_claim(large: &[&Divided]) -> JudgedClaim {
         },
         condition: format!(
             "a decoder of {} parameters on {RANKS} devices: by the ledgers {:.1} GB without ZeRO, then {} GB with stages 1, 2 and 3, where the \
-             paper has {}; the ledger is above the formula by at most {}, padding and rounding of shards. It is so of what is there all \
+             paper has {}; the ledger is above the formula by at most {}, padding and rounding of shards. That holds for what is there all \
              the time. A device's peak is above it by {}: activations, buckets, in stage 3 the gathered layer ({}), and in the optimizer's step \
              the widened gradients and its temporaries",
             large.first().and_then(|trial| trial.first()).map_or(0, |rank| rank.parameters),

@@ -261,7 +261,7 @@ fn judge(trials: &[Trial], batches: usize) -> Vec<JudgedClaim> {
             verdict: verdict(counted),
             number: in_counts([("16 filters", Some(small[0].parameters)), ("64", Some(large[0].parameters))]),
             condition: format!(
-                "16 filters: {} parameters, 64 filters: {}, as counted (28 per filter, and 900·128 per filter in the layer behind, \
+                "16 filters: {} parameters, 64 filters: {}, as counted (28 per filter, and 900·128 per filter in the next layer, \
                  where nearly all of them are)",
                 small[0].parameters, large[0].parameters
             ),

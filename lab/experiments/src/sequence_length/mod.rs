@@ -159,7 +159,7 @@ fn whole(bytes: f64) -> u64 {
     bytes.round().max(0.0) as u64
 }
 
-/// The written-out form keeps the result of each block's softmax: B·heads·T² values. The fused kernel keeps one value per row
+/// The eager form keeps the result of each block's softmax: B·heads·T² values. The fused kernel keeps one value per row
 /// instead.
 fn foreseen_per_pair(fused: bool, batch: usize) -> u64 {
     if fused { 0 } else { (4 * batch * HEADS * LAYERS) as u64 }
@@ -223,7 +223,7 @@ fn judge(trials: &[Trial], kept: &[kept::Trial], batch: usize) -> Vec<JudgedClai
             verdict: if per_pair(eager) > 0.0 { Verdict::Depends } else { Verdict::Fails },
             number: in_bytes([("per pair, eager", whole(per_pair(eager))), ("sdpa", whole(per_pair(fused)))]),
             condition: format!(
-                "written out, what the graph keeps grows by {:.0} bytes for each pair of tokens (B·heads·blocks·4): {} of {} at {} \
+                "with eager attention, what the graph keeps grows by {:.0} bytes for each pair of tokens (B·heads·blocks·4): {} of {} at {} \
                  tokens, and everything else in proportion ({} at {} tokens); with the fused kernel by {:.0}, since it never keeps them",
                 per_pair(eager),
                 bytes(scores),

@@ -65,7 +65,7 @@ impl Exported {
         let sizes = self.read.sizes.others().map(size);
         let recorded = self.read.sizes.is_recorded.then(|| {
             format!(
-                "The file is one recorded call: the batch is {}, and what the code asks of values is answered as it was then.",
+                "The file is one recorded call: the batch is {}, and branches that depend on values are those of that call.",
                 self.read.sizes.example
             )
         });

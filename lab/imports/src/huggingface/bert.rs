@@ -80,7 +80,7 @@ impl Config {
         }
         keys::divides(keys, "num_attention_heads", common.heads, common.width)?;
         if common.positions <= form.unused_positions() {
-            return Err(keys.error("max_position_embeddings", "leaves no position behind the one of padding"));
+            return Err(keys.error("max_position_embeddings", "leaves no position after that of padding"));
         }
         common.positions -= form.unused_positions();
         keys::fits(keys, options.sequence, common.positions)?;

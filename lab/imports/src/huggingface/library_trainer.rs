@@ -12,7 +12,7 @@
 //! ```
 //!
 //! Results go before the backward pass, gradients go after the step; the batches, the count of their labels, the last loss and the norm of the
-//! gradients live until the names are bound again. Nothing is logged: `logging_steps` is 500 unless said.
+//! gradients live until the names are bound again. Nothing is logged: `logging_steps` is 500 by default.
 
 use lab_base::error::{Error, Result};
 use lab_training::{

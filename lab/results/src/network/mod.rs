@@ -1,4 +1,4 @@
-//! What a network consists of (`vramlab-network-1`): modules, their parameters and results, and what each saves for backward.
+//! Parts of a network (`vramlab-network-1`): modules, their parameters and results, and the bytes that each saves for backward.
 
 mod module;
 mod tree;
@@ -43,7 +43,7 @@ pub struct NetworkResult {
     pub saved_bytes: u64,
     /// Every module in the order in which they run, each before those inside it. The first, with an empty path, is the network.
     pub modules: Vec<ModuleResult>,
-    /// What was decided for the run, and what the file says and nobody here knows.
+    /// Decisions made for the run, and keys of the file that are not understood.
     pub notes: Vec<String>,
 }
 
@@ -68,7 +68,7 @@ impl NetworkResult {
         self.operators().into_iter().take(most).map(row).collect()
     }
 
-    /// The tree, of at most this many rows.
+    /// Returns the tree, with at most this many rows.
     fn tree(&self, rows: usize) -> Table {
         let row = |shown: Shown<'_>| {
             let output = shown.output.map_or_else(|| "–".into(), by);

@@ -26,7 +26,7 @@ pub struct ModuleResult {
 pub struct OperatorResult {
     /// Node of the graph, as `grad_fn` names it: `AddmmBackward0`.
     pub name: String,
-    /// File and line of the program, if the network's file says.
+    /// File and line of the program, if the network's file has them.
     pub line: Option<String>,
     /// How often it ran.
     pub times: u64,

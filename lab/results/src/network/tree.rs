@@ -1,8 +1,8 @@
-//! Modules as a tree, of which as many rows are shown as there is room for.
+//! Modules as a tree, which shows as many rows as there is room for.
 
 use super::module::ModuleResult;
 
-/// Name of what runs outside of every module: the loss, and what the network's own `forward` computes.
+/// Name of the row for code outside of every module: the loss, and the network's own `forward`.
 pub(super) const OUTSIDE: &str = "(outside of the modules)";
 
 /// Modules as a tree.
@@ -26,7 +26,7 @@ struct Branch<'a> {
 /// A row.
 pub(super) struct Shown<'a> {
     pub name: String,
-    /// Sizes of what it gives.
+    /// Sizes of its result.
     pub output: Option<&'a [usize]>,
     pub parameter_bytes: u64,
     pub saved_bytes: u64,
@@ -49,7 +49,7 @@ impl<'a> Tree<'a> {
         Self { roots }
     }
 
-    /// Opens what holds most, as long as there are no more than this many rows.
+    /// Opens the branches that hold most, as long as there are no more than this many rows.
     fn opened(mut self, most: usize) -> Self {
         let mut rows = self.roots.len();
         loop {
@@ -63,14 +63,14 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// At most this many rows, unless the outermost modules are more.
+    /// Returns at most this many rows, unless there are more outermost modules.
     pub(super) fn rows(self, most: usize) -> Vec<Shown<'a>> {
         let mut out = Vec::new();
         self.opened(most).roots.iter().for_each(|root| root.rows(0, &mut out));
         out
     }
 
-    /// The innermost of those rows.
+    /// Returns the innermost of those rows.
     pub(super) fn leaves(self, most: usize) -> Vec<Shown<'a>> {
         let mut out = Vec::new();
         self.opened(most).roots.iter().for_each(|root| root.leaves("", &mut out));
@@ -103,12 +103,12 @@ impl<'a> Branch<'a> {
     }
 
     fn shown(&self, name: String) -> Shown<'a> {
-        // What the network gives last is its loss, not what runs outside of its modules.
+        // The network's last result is its loss, not a result of this row.
         let output = self.module.output.as_deref().filter(|_| !self.module.path.is_empty());
         Shown { name, output, parameter_bytes: self.parameter_bytes, saved_bytes: self.saved_bytes }
     }
 
-    /// Whether these are numbered neighbours with equal figures, inside too.
+    /// True if these are numbered neighbours with equal figures, inside too.
     fn alike(&self, other: &Self) -> bool {
         let number = |name: &str| name.parse::<usize>().ok();
         let next = number(self.last.unwrap_or(self.name)).zip(number(other.name)).is_some_and(|(a, b)| a + 1 == b);
@@ -125,7 +125,7 @@ impl<'a> Branch<'a> {
             && inside.into_iter().all(|(a, b)| a.name == b.name && a.same(b))
     }
 
-    /// Those that are shown closed and have few enough inside.
+    /// Collects the closed branches that have few enough rows inside.
     fn closed<'b>(&'b mut self, room: usize, out: &mut Vec<&'b mut Branch<'a>>) {
         if self.open {
             self.inside.iter_mut().for_each(|inside| inside.closed(room, out));
@@ -174,7 +174,7 @@ mod tests {
         let rows = |most| Tree::of(&modules).rows(most).into_iter().map(|row| row.name).collect::<Vec<_>>();
         assert_eq!(rows(0), ["wte", "h", "head"]);
         assert_eq!(rows(4), ["wte", "h", "  0 to 1, each", "head"]);
-        // What is inside of the blocks is more than what is inside of the head, and there is room for one of them.
+        // The blocks hold more than the head, and there is room to open one of them.
         assert_eq!(rows(6), ["wte", "h", "  0 to 1, each", "    a", "    b", "head"]);
         assert_eq!(rows(99).len(), 8);
         let leaves: Vec<_> = Tree::of(&modules).leaves(4).into_iter().map(|row| row.name).collect();

@@ -40,7 +40,7 @@ impl Taken {
         })
     }
 
-    /// Reads the process that reserved most; where memory ran out, what the script takes with memory enough, if that is known.
+    /// Reads the process that reserved most; where memory ran out, what the script takes with enough memory, if that is known.
     fn of_rehearsal(found: &RehearsalResult) -> Option<Self> {
         let rank = found.ranks.iter().max_by_key(|rank| rank.peak_reserved)?;
         let (allocated, reserved, shares) = match &found.with_memory_enough {

@@ -143,7 +143,7 @@ impl Maker<'_> {
             Action::Oom => {
                 // The address of such an event is the number of free bytes on the device.
                 let there = self.reserved.saturating_add(address);
-                self.recording.limit = Some(("what there was for PyTorch".into(), there));
+                self.recording.limit = Some(("memory for PyTorch".into(), there));
                 let (op, _) = self.names(stack);
                 self.recording.push(Event::Oom { requested_bytes: bytes, op });
             }

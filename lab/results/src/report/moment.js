@@ -63,7 +63,7 @@ class MomentView {
     const fact = (name, ...value) => facts.append(make("dt", {}, name), make("dd", {}, ...value));
     fact("operator", run.names[b.op[block]] || "not recorded");
     if (frames.length) fact("lines, the innermost first", make("ol", {}, ...frames.map(line => make("li", {}, line))));
-    else fact(run.stacks ? "lines" : "module", scope || (run.stacks ? "not recorded" : "outside of the model"));
+    else fact(run.stacks ? "lines" : "module", scope || (run.stacks ? "not recorded" : "no module (loss, optimizer, batch)"));
     const category = run.categoryAt(block, at);
     fact("category", make("i", { class: "swatch f" + run.colors[category] }), plainName(run.categories[category]));
     fact("size", both(b.bytes[block]) + (b.rounding[block] ? ", of which " + both(b.bytes[block] - b.rounding[block]) + " were asked for" : ""));
@@ -111,7 +111,7 @@ class MomentView {
       rest[category] -= bytes;
       let node = root;
       node.bytes += bytes;
-      const path = run.names[run.blocks.scope[block]] || (run.stacks ? "(no line)" : "(outside the model)");
+      const path = run.names[run.blocks.scope[block]] || (run.stacks ? "(no line)" : "(no module: loss, optimizer, batch)");
       for (const name of path.split(".").map(part)) {
         if (!node.children.has(name)) {
           const path = node.path ? node.path + (run.stacks ? " → " : ".") + name : name;

@@ -25,7 +25,7 @@ pub enum Part<'a> {
     Result {
         /// The result, with its schema.
         result: &'a Value,
-        /// The history. If the run ran out of memory, it may be that of the same run with memory enough.
+        /// The history. If the run ran out of memory, it may be that of the same run with enough memory.
         recording: Option<&'a Recording>,
     },
     /// A result, given by its sections.
@@ -127,7 +127,7 @@ impl<'a> Shown<'a> {
         heading(out, level + 1, "Live memory, event by event");
         if self.failed {
             out.push_str(match history.failures.is_empty() {
-                true => "<p class=\"note\">Drawn with memory enough. With what there is the run ends where reserved would pass the red line.</p>\n",
+                true => "<p class=\"note\">Drawn with enough memory. On the card the run ends where reserved passes the red line.</p>\n",
                 false => "<p class=\"note\">Drawn until memory ran out.</p>\n",
             });
         }

@@ -53,7 +53,8 @@ pub fn open(path: &Path) -> Result<Source> {
     let start = file.fill_buf().map_err(cannot)?;
     let text = if start.starts_with(&GZIP) {
         let most = MAX_BYTES.min(UNPACKED_BYTES.max(metadata.len().saturating_mul(UNPACKED_PER_BYTE)));
-        let beyond = format!("is more than {most} bytes, unpacked: too many for {} packed ones", metadata.len());
+        let beyond =
+            format!("is more than {most} bytes, uncompressed: too many for {} compressed ones", metadata.len());
         at_most(most, MultiGzDecoder::new(file)).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
     } else if can_begin(start) {
         // A file may grow while it is read, and some of the system's files report no length.
@@ -92,7 +93,7 @@ const PICKLE: u8 = 0x80;
 
 /// Reads the contents of a file; `name` names it in errors.
 pub fn read(name: &str, text: &[u8]) -> Result<Source> {
-    let wrong = |error: serde_json::Error| Error::usage(name, format!("no JSON that a report is made of: {error}"));
+    let wrong = |error: serde_json::Error| Error::usage(name, format!("not a result that a report can show: {error}"));
     let is_object = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let kind = if is_object { Some(serde_json::from_slice::<Kind>(text).map_err(wrong)?) } else { None };
     if text.first() == Some(&PICKLE) || kind.as_ref().is_some_and(|kind| kind.device_traces.is_some()) {

@@ -15,7 +15,7 @@ pub struct CategoryId(pub u8);
 /// The most categories in a recording. Further ones count as the last.
 pub const MAX_CATEGORIES: usize = 12;
 
-/// Devices of at least this size are unlimited: they were made for runs on paper. Bytes.
+/// Devices of at least this size count as unlimited: they were made for dry runs. Bytes.
 const ENDLESS: u64 = 1 << 50;
 
 /// Category of blocks of which nothing is known.

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes by the category's name.
 pub type ByCategory = BTreeMap<String, u64>;
 
-/// As results store it.
+/// Converts it for a result.
 pub fn by_category(bytes: &CategoryBytes) -> ByCategory {
     Category::ALL.into_iter().map(|category| (category.name().to_string(), bytes[category as usize])).collect()
 }
@@ -52,7 +52,7 @@ pub struct ScopeBytes {
 }
 
 impl PeakResult {
-    /// What was allocated at the peak; nobody who made it.
+    /// Memory at the peak, without the allocation that reached it.
     pub fn of(peak: &PeakComposition, reserved_bytes: u64) -> Self {
         Self {
             bytes: peak.allocated_bytes,
@@ -63,7 +63,7 @@ impl PeakResult {
         }
     }
 
-    /// Who holds it: `Held at the peak (16.59 GiB, in backward): 10.58 GiB activation, 1.39 GiB optimizer state, 474.7 MiB parameter.`
+    /// Says who holds it: `Held at the peak (16.59 GiB, in backward): 10.58 GiB activation, 1.39 GiB optimizer state, 474.7 MiB parameter.`
     pub(super) fn held_in_words(&self) -> String {
         let mut held: Vec<(&String, u64)> = self.by_category.iter().map(|(name, bytes)| (name, *bytes)).collect();
         held.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
@@ -144,7 +144,7 @@ impl From<Accuracy> for AccuracyResult {
 }
 
 impl AccuracyResult {
-    /// In words.
+    /// Formats it.
     pub fn text(&self) -> String {
         format!("test accuracy {:.2} % ({} of {})", 100.0 * self.share, self.right, self.of)
     }
@@ -159,7 +159,7 @@ pub struct OutOfMemoryResult {
     /// Full or fragmented, in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verdict: Option<String>,
-    /// Memory of the whole run with memory enough.
+    /// Memory of the whole run with enough memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needs: Option<Needed>,
     /// Bytes that the whole run lacks.
@@ -169,7 +169,7 @@ pub struct OutOfMemoryResult {
     pub moment: Option<FailedRequest>,
 }
 
-/// Memory of a run with memory enough.
+/// Memory of a run with enough memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Needed {
     /// Peak of allocated memory.
@@ -215,7 +215,7 @@ pub struct TopScope {
 }
 
 impl OutOfMemoryResult {
-    /// Of a report; `message` says it in sentences.
+    /// Converts a report; `message` is its text.
     pub fn of(report: &OutOfMemory, message: String) -> Self {
         let needs = report
             .needs

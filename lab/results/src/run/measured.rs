@@ -1,4 +1,4 @@
-//! What a run measured, put into its result.
+//! Puts the measurements of a run into its result.
 
 use lab_base::figures::median;
 use lab_training::record::{Row, op_name};
@@ -9,11 +9,11 @@ use memcore::memory::{Origin, PeakComposition, ScopeId};
 use super::figures::{OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult, ScopeBytes, by_category};
 use super::train::TrainResult;
 
-/// How many modules are named.
+/// Number of modules that are named.
 const TOP_SCOPES: usize = 6;
 
 impl TrainResult {
-    /// Of a run that went to its end. The device's books are still those of the run.
+    /// Adds the figures of a run that completed. The device's ledger must still be that of the run.
     #[must_use]
     pub fn finished(mut self, run: RunResult, device: &Device) -> Self {
         let reserved = run.rows.iter().map(|row| row.max_reserved).max().unwrap_or(0);
@@ -25,7 +25,7 @@ impl TrainResult {
         self.interrupted = run.interrupted;
         self.rows_left_out = run.rows_left_out;
         self.reason = if !self.computes() {
-            Some("meta accounts for memory and computes nothing: there are no values and no times")
+            Some("meta only counts memory and computes nothing")
         } else if run.ms_per_step.is_empty() {
             Some("no step was finished")
         } else if run.losses.is_empty() {
@@ -44,7 +44,7 @@ impl TrainResult {
         self
     }
 
-    /// Of a run that ran out of memory: what it had measured until then. The device's books still know the peak.
+    /// Adds the figures of a run that ran out of memory, until then. The device's ledger still has the peak.
     #[must_use]
     pub fn failed(mut self, partial: Partial, why: OutOfMemoryResult, device: &Device) -> Self {
         let highest = device.usage().at_peak();
@@ -62,8 +62,7 @@ impl TrainResult {
             self.losses = Self::losses(&partial.losses);
             self.ms_per_step = Some(partial.ms_per_step);
         } else {
-            self.reason =
-                Some("meta accounts for memory and computes nothing: there are no values and no times".into());
+            self.reason = Some("meta only counts memory and computes nothing".into());
         }
         self.steps = partial.rows;
         self
@@ -75,19 +74,19 @@ impl TrainResult {
 }
 
 impl PeakResult {
-    /// The highest moment of a device so far.
+    /// Returns the highest moment of a device so far.
     pub fn of_device(device: &Device) -> Self {
         peak(&device.usage().at_peak(), None, device.stats().reserved_bytes.all.peak, device)
     }
 }
 
-/// The row in which the peak was reached.
+/// Returns the label of the row in which the peak was reached.
 fn peak_label(rows: &[Row]) -> Option<&str> {
     let peak = rows.iter().map(|row| row.max_allocated).max()?;
     rows.iter().find(|row| row.max_allocated == peak).map(|row| row.label.as_str())
 }
 
-/// A peak, with who made the allocation that reached it, and the modules that held most then.
+/// Makes a peak, with the origin of the allocation that reached it, and the modules that held most then.
 fn peak(peak: &PeakComposition, label: Option<&str>, reserved_bytes: u64, device: &Device) -> PeakResult {
     device.with_ledger(|ledger| {
         let Origin { scope, phase, .. } = peak.origin;
@@ -108,7 +107,7 @@ fn peak(peak: &PeakComposition, label: Option<&str>, reserved_bytes: u64, device
     })
 }
 
-/// What the driver's figure holds besides segments, and what of it nothing explains; `None` where the backend measures nothing.
+/// Returns the parts of the driver's figure besides segments, and its unexplained rest; `None` if the backend measures nothing.
 fn overheads(run: &RunResult) -> Option<OverheadsResult> {
     let unexplained = run.rings.unexplained_bytes(&run.overheads).filter(|_| !run.overheads.is_empty());
     let part = |part: &memcore::backend::Overhead| OverheadPart { name: part.name.into(), bytes: part.bytes };

@@ -1,4 +1,4 @@
-//! One run (`vramlab-train-1`): what it took, when, who held it; on paper also whether it fits, and what would change it.
+//! One run (`vramlab-train-1`): what it took, when, and who held it; for a dry run also whether it fits, and what would change that.
 
 mod figures;
 mod leak;
@@ -52,7 +52,7 @@ impl Findings for TrainResult {
 }
 
 impl TrainResult {
-    /// Of a run on paper: why, on what that rests, what would change it; then everything else.
+    /// Sections of a dry run: the reason, the premises, what would change the answer; then everything else.
     fn predicted(&self, prediction: &Prediction) -> Vec<Section> {
         let mut sections = prediction.why(self.peak.as_ref());
         sections.push(Section::Note(prediction.premises(&self.premises)));
@@ -72,12 +72,12 @@ impl TrainResult {
         sections
     }
 
-    /// Of a run on a device: what it is, and what it took.
+    /// Title of a run on a device: its settings and its peak.
     fn measured_title(&self) -> String {
         let said = |text: String| if text.is_empty() { text } else { format!(", {text}") };
         let batch = self.setting("batch");
         let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
-        // Of several devices, the fullest.
+        // With several devices, the fullest counts.
         let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
         let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
         let peak = match (most, &self.out_of_memory) {
@@ -88,7 +88,7 @@ impl TrainResult {
         format!("{}{}{}{peak}", self.model(), said(batch), said(self.setting("optimizer")))
     }
 
-    /// Of a run on a device.
+    /// Sections of a run on a device.
     fn measured(&self) -> Vec<Section> {
         let mut sections: Vec<Section> =
             self.peak.iter().map(|peak| Section::Answer(self.peak_in_words(peak))).collect();
@@ -100,7 +100,7 @@ impl TrainResult {
         sections.extend(self.leak.iter().flat_map(leak::sections));
         sections.push(Section::Figures(self.values()));
         if let (None, None, Some(reason)) = (&self.ms_per_step_median, &self.out_of_memory, &self.reason) {
-            sections.push(Section::Note(format!("no losses and no times: {reason}")));
+            sections.push(Section::Note(format!("Losses and times are missing: {reason}.")));
         }
         sections.extend(self.interrupted_note());
         sections.extend(self.memory_curve().map(Section::Drawing));
@@ -114,7 +114,7 @@ impl TrainResult {
         self.interrupted.then(|| Section::Note(text.into()))
     }
 
-    /// What is run, in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`.
+    /// Names the run in a few words: `config.json, batch 4 × 2 048 tokens, bfloat16, adamw`.
     fn what(&self) -> String {
         premise::what(&self.model(), &self.premises, &self.setting("accumulate"), &self.setting("optimizer"))
     }

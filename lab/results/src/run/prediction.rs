@@ -1,4 +1,4 @@
-//! Further results of a run on paper: whether it fits, and what would change it.
+//! Further results of a dry run: whether it fits, and what would change that.
 
 use lab_analysis::peaks::LocalPeak;
 use lab_base::figures::{lacking, short};
@@ -9,7 +9,7 @@ use super::super::cards::{CardResult, room};
 use super::super::premise::{self, Premise};
 use super::figures::PeakResult;
 
-/// The name of the run without any change.
+/// Name of the run without any change.
 pub const AS_IT_IS: &str = "as it is";
 
 /// With less than this share of the budget left, "it fits" deserves a warning.
@@ -26,7 +26,7 @@ pub struct Prediction {
     pub fits: Option<bool>,
     /// Memory that it needs.
     pub needs: NeedsResult,
-    /// Memory held at its peak, with memory enough; null if the run itself completed.
+    /// Memory held at its peak, with enough memory; null if the run itself completed.
     #[serde(default)]
     pub needs_peak: Option<PeakResult>,
     /// Memory that it would need with expandable segments, if memory is fragmented.
@@ -41,12 +41,12 @@ pub struct Prediction {
     pub techniques: Vec<TechniqueResult>,
 }
 
-/// Memory of a run, with memory enough and within a limit. Bytes.
+/// Memory of a run, with enough memory and within a limit. Bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NeedsResult {
     /// Peak of allocated memory.
     pub allocated_bytes: u64,
-    /// Peak of reserved memory, with memory enough.
+    /// Peak of reserved memory, with enough memory.
     pub reserved_bytes: u64,
     /// Peak of memory reserved within the limit; null if the run does not complete.
     #[serde(default)]
@@ -64,7 +64,7 @@ pub struct TechniqueResult {
     pub name: String,
     /// Peak of allocated memory.
     pub peak_bytes: Option<u64>,
-    /// Peak of reserved memory, with memory enough.
+    /// Peak of reserved memory, with enough memory.
     pub reserved_bytes: Option<u64>,
     /// Peak of memory reserved within the limit.
     pub reserved_here_bytes: Option<u64>,
@@ -82,7 +82,7 @@ pub struct TechniqueResult {
 }
 
 impl TechniqueResult {
-    /// What is reserved in what there is; with memory enough where it does not go through there.
+    /// Reserved bytes within the limit; with enough memory if the run does not complete within it.
     fn here(&self) -> Option<u64> {
         self.reserved_here_bytes.or(self.reserved_bytes)
     }
@@ -99,7 +99,7 @@ impl TechniqueResult {
 }
 
 impl Prediction {
-    /// Whether it fits, with what is needed and what there is.
+    /// Says whether it fits, with the memory needed and available.
     pub(super) fn verdict(&self) -> String {
         let needs = &self.needs;
         let Some(budget) = self.budget_bytes else {
@@ -121,7 +121,7 @@ impl Prediction {
         }
     }
 
-    /// Why: what is missing and of which kind, or how much room that leaves; and what holds most at the peak.
+    /// Gives the reason: what is missing and why, or how much is left; then what holds most at the peak.
     pub(super) fn why(&self, peak: Option<&PeakResult>) -> Vec<Section> {
         let needs = &self.needs;
         let mut text = String::new();
@@ -141,7 +141,7 @@ impl Prediction {
         if self.needs.reserved_bytes > reserved {
             let more = short(self.needs.reserved_bytes);
             sentences.push(format!(
-                "With memory enough it would keep {more}: the difference is cache, given back when memory runs short."
+                "With enough memory it would keep {more}: the difference is cache, given back when memory runs short."
             ));
         }
         if (budget.saturating_sub(reserved) as f64) < TIGHT * budget as f64 {
@@ -174,12 +174,12 @@ impl Prediction {
             )
         };
         if needs.fits_with_least_context == Some(true) {
-            text += " With the smallest context that is known it would fit: which it is, only the card tells.";
+            text += " With the smallest CUDA context that is known it would fit; only the card itself can tell.";
         }
         text
     }
 
-    /// What the answer rests on, and what of the card is left for tensors.
+    /// Returns the premises, and the card's memory for tensors.
     pub(super) fn premises(&self, premises: &[Premise]) -> String {
         let line = premise::line(premises);
         match (&self.card, self.budget_bytes) {
@@ -188,14 +188,14 @@ impl Prediction {
         }
     }
 
-    /// What there is, in full.
+    /// Returns the available memory, in full.
     pub(super) fn in_full(&self) -> Option<String> {
         Some(format!("Into {}.", room(self.card.as_ref(), self.budget_bytes?)))
     }
 
-    /// What would change it, and the next moments below the peak.
+    /// Returns what would change the answer, and the next moments below the peak.
     ///
-    /// `said`: warnings of the run itself, which are not said again.
+    /// `said`: warnings of the run itself, which are not repeated.
     pub(super) fn sections(&self, said: &[String]) -> Vec<Section> {
         let mut sections = Vec::new();
         let found = self.local_peaks.as_deref().unwrap_or_default();
@@ -219,18 +219,18 @@ impl Prediction {
         sections
     }
 
-    /// What each technique would change.
+    /// Table of what each technique would change.
     pub(super) fn techniques(&self) -> Table {
         let limited = self.budget_bytes.is_some();
         let known = || self.techniques.iter().filter(|one| one.peak_bytes.is_some());
-        // Apart from what a card has room for, where the two differ.
+        // A column of its own, if it differs from what is reserved on the card.
         let apart = known().any(|one| one.here() != one.reserved_bytes);
-        // What a change is in bytes is left out where the table has to say what fits.
+        // With a limit, `fits` takes the place of the change in bytes.
         let mut columns = vec!["technique", "peak"];
         columns.extend((!limited).then_some("change"));
         columns.extend(["", "reserved"]);
         columns.extend(limited.then_some("fits"));
-        columns.extend(apart.then_some("reserved, with memory enough"));
+        columns.extend(apart.then_some("reserved, with enough memory"));
         let base = known().find(|one| one.name == AS_IT_IS).and_then(|one| one.peak_bytes).unwrap_or(0);
         let row = |one: &TechniqueResult| {
             let peak = one.peak_bytes.unwrap_or(0);
@@ -247,10 +247,10 @@ impl Prediction {
     }
 }
 
-/// The highest moments.
+/// Table of the highest moments.
 fn peaks(found: &[LocalPeak]) -> Table {
     let row = |peak: &LocalPeak| {
-        let scope = if peak.scope.is_empty() { "(outside the model)" } else { &peak.scope };
+        let scope = if peak.scope.is_empty() { "no module" } else { &peak.scope };
         vec![
             Cell::Bytes(peak.allocated_bytes),
             Cell::Text(peak.phase.clone()),
@@ -262,7 +262,7 @@ fn peaks(found: &[LocalPeak]) -> Table {
     Table::new("The peak and the next ones below it", &columns, found.iter().map(row).collect())
 }
 
-/// The names that share a text, in the order of their first.
+/// Groups names by their text, in the order of the first name of each.
 fn grouped<'a>(pairs: impl Iterator<Item = (String, &'a str)>) -> Vec<(String, Vec<&'a str>)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (text, name) in pairs {

@@ -1,4 +1,4 @@
-//! What each of several devices, or ranks, held and sent, in tables.
+//! Tables of what each of several devices, or ranks, held and sent.
 
 use lab_base::figures::{both, grouped};
 use lab_base::section::{Cell, Section, Table};
@@ -11,7 +11,7 @@ use super::train::TrainResult;
 type RankRow = (&'static str, fn(&RankResult) -> u64);
 
 impl TrainResult {
-    /// What each of several devices, or ranks, held and sent.
+    /// Sections on what each of several devices, or ranks, held and sent.
     pub(super) fn several(&self) -> Vec<Section> {
         let (mut sections, mut rest) = match &self.data_parallel {
             Some(divided) => (
@@ -20,7 +20,7 @@ impl TrainResult {
             ),
             None if self.devices.is_empty() => return Vec::new(),
             None => {
-                // All columns are more than a terminal has room for.
+                // A terminal has no room for all columns.
                 let all = self.devices_table();
                 let took = picked(&all, "What each device took, and sent", &[0, 1, 2, 3, 7]);
                 let held = picked(&all, "What it held of the network", &[0, 4, 5, 6]);
@@ -78,12 +78,12 @@ impl TrainResult {
                 Cell::Count(rank.parameters_owned),
             ]
         };
-        let title = "Each rank: the most it held, of that gathered and in buckets, what it steps";
+        let title = "Each rank: its peak, the bytes gathered and in buckets, the parameters that it updates";
         let columns = ["rank", "peak", "reserved", "gathered", "buckets", "parameters"];
         Table::new(title, &columns, self.ranks.iter().map(row).collect())
     }
 
-    /// A column for each rank.
+    /// Table with a column for each rank.
     fn by_rank(&self, title: &str, first: &str, rows: &[RankRow]) -> Table {
         let names: Vec<String> = self.ranks.iter().map(|rank| format!("rank {}", rank.rank)).collect();
         let columns: Vec<&str> = std::iter::once(first).chain(names.iter().map(String::as_str)).collect();
@@ -94,7 +94,7 @@ impl TrainResult {
         Table::new(title, &columns, rows.iter().map(row).collect())
     }
 
-    /// What the model takes all the time, beside the paper's formula.
+    /// Table of the model states, beside the paper's formula.
     fn states(&self, divided: &DataParallelFigures) -> Table {
         let rows: [RankRow; 4] = [
             ("parameters", |rank| rank.model_states.parameter_bytes),
@@ -121,7 +121,7 @@ impl TrainResult {
         self.by_rank("What each rank sends in a step, in a ring", "collective", &rows)
     }
 
-    /// What each device's or rank's peak consisted of.
+    /// Table of what each device's or rank's peak consisted of.
     fn compositions(&self) -> Table {
         let stages = self.devices.iter().map(|stage| (stage.name.clone(), &stage.account.peak));
         let ranks = self.ranks.iter().map(|rank| (format!("rank {}", rank.rank), &rank.account.peak));
@@ -155,7 +155,7 @@ impl TrainResult {
         }
         if rank.units > 0 {
             notes.push(format!(
-                "{} parameters in {} units, padded with {}; the last rank steps {} of its share.",
+                "{} parameters in {} units, padded with {}; the last rank updates {} of its share.",
                 grouped(self.parameters.unwrap_or(0), ' '),
                 rank.units,
                 grouped(rank.padding, ' '),

@@ -64,7 +64,7 @@ pub struct StageResult {
 }
 
 impl StageResult {
-    /// Of a device that was run.
+    /// Makes the result of a device.
     pub fn of(name: String, device: DeviceInfo, stage: &StageFigures) -> Self {
         Self {
             name,
@@ -101,7 +101,7 @@ pub struct DataParallelFigures {
 }
 
 impl DataParallelFigures {
-    /// Of a run's settings.
+    /// Converts a run's settings.
     pub fn of(settings: &DataParallelSettings, formula: ModelStates) -> Self {
         Self {
             ranks: settings.ranks,

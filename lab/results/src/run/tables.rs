@@ -1,4 +1,4 @@
-//! What a run took, in tables and curves.
+//! Tables and curves of a run's memory.
 
 use lab_base::section::{Cell, Chart, Section, Series, Shape, Table};
 use lab_training::record::Row;
@@ -17,14 +17,14 @@ const PARTS: usize = 4;
 const MAX_ROWS: usize = 400;
 
 impl TrainResult {
-    /// A row per phase; `None` of a run over several devices.
+    /// Table with a row per phase; `None` for a run over several devices.
     pub(super) fn rows_table(&self) -> Option<Table> {
         let until = if self.out_of_memory.is_some() { ", until memory ran out" } else { "" };
         let alone = self.devices.is_empty() && self.ranks.is_empty();
         alone.then(|| shortened(phases(&format!("Memory by phase{until}"), &self.steps), self.rows_left_out))
     }
 
-    /// What the peak consisted of, beside what was there after the last step.
+    /// Table of the peak by category, beside the memory after the last step.
     pub(super) fn composition(&self) -> Option<Table> {
         let peak = self.peak.as_ref()?;
         let empty = ByCategory::new();
@@ -43,18 +43,18 @@ impl TrainResult {
         Some(Table::new("What the peak consisted of", &columns, rows))
     }
 
-    /// What most of the peak consisted of; then when how much was there, and all of the peak.
+    /// Sections on the largest categories of the peak; then memory by phase, and the whole peak.
     pub(super) fn figures(&self) -> impl Iterator<Item = Section> {
         let short = self.composition().map(|table| Section::List(largest(table)));
         short.into_iter().chain([Section::Rest(self.tables().collect())])
     }
 
-    /// When how much was there, and what the peak consisted of.
+    /// Tables of memory by phase, and of the peak by category.
     fn tables(&self) -> impl Iterator<Item = Section> {
         [self.rows_table(), self.composition()].into_iter().flatten().map(Section::Table)
     }
 
-    /// What few readers want.
+    /// Details, for few readers.
     pub(super) fn details(&self) -> Vec<Section> {
         let tables = [self.peak.as_ref().map(modules), self.bridge()].into_iter().flatten().map(Section::Table);
         let figures = self.prediction.is_some().then(|| self.tables());
@@ -76,11 +76,11 @@ impl TrainResult {
         self.device.as_ref().is_some_and(|device| device.host_memory)
     }
 
-    /// The five rings and the gaps between them: each line is the one above plus what stands there.
+    /// Bars of the five rings and the gaps between them: each line adds to the one above.
     fn bridge(&self) -> Option<Table> {
         let RingBytes { requested, allocated, active, reserved, driver } =
             self.rings.filter(|_| self.out_of_memory.is_none())?;
-        // Measured at the same moment as the rings; were it not, the gap would still be shown as a whole.
+        // Measured at the same moment as the rings. If not, the gap is shown as a whole.
         let last = self.steps.iter().rev().find(|row| row.label != "end");
         let split = last.map_or(0, |row| row.inactive_split).min(reserved.saturating_sub(active));
         let mut rows = Vec::new();
@@ -97,7 +97,7 @@ impl TrainResult {
         rows.push(gap("free parts of segments in use", active, active + split));
         rows.push(gap("cached segments", active + split, reserved));
         rows.push(total("reserved", reserved));
-        // On the host it is everybody's memory: what is in use there says nothing about the run.
+        // If the device is the host, its memory in use says nothing about the run.
         if let Some(driver) = driver.filter(|_| !self.on_host()) {
             let mut below = reserved;
             let parts = self.overheads.iter().flat_map(|overheads| &overheads.parts).filter(|part| part.bytes > 0);
@@ -108,13 +108,13 @@ impl TrainResult {
             let measured = self.overheads.is_some();
             let rest = if measured { "unexplained" } else { "context, libraries, other processes" };
             rows.push(gap(rest, below, driver));
-            rows.push(total("in use on the device, says its driver", driver));
+            rows.push(total("in use on the device, as its driver reports", driver));
         }
-        let title = "From what was asked for to what the device gave, after the last step";
+        let title = "From requested bytes to the device's memory, after the last step";
         Some(Table::new(title, &["", "bytes"], rows))
     }
 
-    /// The losses; `None` of fewer than three.
+    /// Chart of the losses; `None` for fewer than three.
     pub(super) fn loss_curve(&self) -> Option<Chart> {
         let losses = self.losses.iter().flatten().enumerate();
         let points: Vec<(f64, f64)> = losses.filter_map(|(i, loss)| Some((i as f64, (*loss)?))).collect();
@@ -128,7 +128,7 @@ impl TrainResult {
         })
     }
 
-    /// Memory over the run; `None` of a single row.
+    /// Chart of memory over the run; `None` for a single row.
     pub(super) fn memory_curve(&self) -> Option<Chart> {
         (self.steps.len() > 1).then(|| self.curve_of_rows())
     }
@@ -156,7 +156,7 @@ impl TrainResult {
     }
 }
 
-/// The largest rows, and the total.
+/// Keeps the largest rows, and the total.
 fn largest(mut table: Table) -> Table {
     if table.rows.len() > PARTS + 1 {
         table.rows.drain(PARTS..table.rows.len() - 1);
@@ -173,7 +173,7 @@ fn phases(title: &str, rows: &[Row]) -> Table {
     Table::new(title, &["phase", "allocated", "peak in phase", "reserved"], rows.iter().map(row).collect())
 }
 
-/// The first steps and the last; what is left out, here or before, is said.
+/// Keeps the first and the last steps; a row says how many are left out, here or before.
 fn shortened(mut table: Table, left_out: usize) -> Table {
     let n = table.rows.len();
     if n > HEAD + TAIL + 1 {
@@ -185,12 +185,12 @@ fn shortened(mut table: Table, left_out: usize) -> Table {
     table
 }
 
-/// Who held most of a peak.
+/// Table of the modules that held most of a peak.
 fn modules(peak: &PeakResult) -> Table {
     let rows = peak.by_scope.iter().map(|held| {
         let total: u64 = held.by_category.values().sum();
         let mostly = held.by_category.iter().max_by_key(|(_, bytes)| **bytes).map_or("", |(name, _)| name);
-        let scope = if held.scope.is_empty() { "(outside the model)" } else { &held.scope };
+        let scope = if held.scope.is_empty() { "(no module: loss, optimizer, batch)" } else { &held.scope };
         vec![Cell::Text(scope.into()), Cell::Bytes(total), Cell::Text(mostly.replace('_', " "))]
     });
     Table::new("Who held most of it", &["module", "at the peak", "mostly"], rows.collect())

@@ -1,4 +1,4 @@
-//! The result of a run, as it is written.
+//! Result of a run, as it is written.
 
 use lab_analysis::forensics::Leak;
 use lab_base::figures::{both, counted, number, short};
@@ -64,7 +64,7 @@ pub struct TrainResult {
     /// `torch.cuda.memory_stats()` after the last step, if asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_stats: Option<Map<String, Value>>,
-    /// For a run on paper: whether it fits, and what would change it.
+    /// For a dry run: whether it fits, and what would change that.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub prediction: Option<Prediction>,
     /// Changes to try, for a run that does not fit, or hardly does.
@@ -82,22 +82,22 @@ pub struct TrainResult {
 }
 
 impl TrainResult {
-    /// Of which nothing is known but what was asked for.
+    /// Makes a result that has only the request.
     pub fn of(settings: Settings) -> Self {
         Self { settings, step_columns: COLUMNS.map(String::from).to_vec(), ..Self::default() }
     }
 
-    /// Losses as they are written.
+    /// Converts losses for the JSON.
     pub fn losses(losses: &[f64]) -> Option<Vec<Option<f64>>> {
         Some(losses.iter().map(|loss| loss.is_finite().then_some(*loss)).collect())
     }
 
-    /// What is in force under a name, in words; empty where nothing is.
+    /// Returns the setting of this name, in words; empty if there is none.
     pub(super) fn setting(&self, name: &str) -> String {
         self.settings.get(name).filter(|value| !value.is_null()).map(plain).unwrap_or_default()
     }
 
-    /// Whether memory was limited: without a limit there is nothing to fit into.
+    /// True if memory was limited: without a limit there is nothing to fit into.
     pub fn limited(&self) -> bool {
         ["gpu", "memory-limit", "memory-fraction"].iter().any(|name| !self.setting(name).is_empty())
     }
@@ -110,7 +110,7 @@ impl TrainResult {
             .unwrap_or_default()
     }
 
-    /// Where the peak was reached, and what of it was most.
+    /// Says where the peak was reached, and which category was largest.
     pub(super) fn peak_in_words(&self, peak: &PeakResult) -> String {
         let what = if self.out_of_memory.is_some() { "When memory ran out" } else { "The peak is" };
         let mut text = format!("{what} {}", both(peak.bytes));
@@ -128,7 +128,7 @@ impl TrainResult {
         text + &format!(". PyTorch reserves {} at most.", both(peak.reserved_bytes))
     }
 
-    /// Network, training, device and allocator, in a paragraph.
+    /// Describes network, training, device and allocator in a paragraph.
     pub(super) fn header(&self) -> String {
         let setting = |name| self.setting(name);
         let mut run = format!(
@@ -159,7 +159,7 @@ impl TrainResult {
         format!("{}: {}{parameters}\n{run}{device}", self.model(), self.description.as_deref().unwrap_or_default())
     }
 
-    /// Losses, accuracy and time, where there are any.
+    /// Figures of losses, accuracy and time, if there are any.
     pub(super) fn values(&self) -> Vec<Figure> {
         let figure =
             |name: &str, value: String| Figure { name: name.into(), value: Cell::Text(value), note: String::new() };

@@ -16,13 +16,13 @@ use super::WhatIfResult;
 
 pub(super) use sections::brief;
 
-/// Stacks and segments that are listed, unless more are asked for.
+/// Default number of stacks and segments that are listed.
 const TOP: usize = 10;
 
 /// Traces with more entries are not replayed unasked: `tune` does it.
 const MAX_REPLAYED: usize = 300_000;
 
-/// What to look at in a snapshot.
+/// Selection within a snapshot.
 #[derive(Clone, Debug, Default)]
 pub struct Looked {
     /// Rows of each table; `None` for as many as a screen shows.
@@ -222,7 +222,7 @@ impl HeldSum {
 }
 
 impl SnapshotResult {
-    /// Of a device.
+    /// Makes the result for a device.
     pub fn of(file: String, snapshot: &Snapshot, device: usize, looked: &Looked) -> Self {
         let top = looked.top.unwrap_or(TOP);
         let lines = |held: &Held| HeldResult {
@@ -276,7 +276,7 @@ impl SnapshotResult {
     }
 }
 
-/// The moment that is asked about: where memory ran out, else where most was held; and why it ran out.
+/// Returns the moment of interest: where memory ran out, else the peak; and why memory ran out.
 fn looked_at(
     snapshot: &Snapshot,
     device: usize,
@@ -293,19 +293,19 @@ fn looked_at(
         (None, Some(_)) => ("peak", looked.range.map_or(peak, |range| highest(snapshot, device, range))),
     };
     if let Some(oom) = out_of_memory.as_mut().filter(|_| last.is_some_and(|last| last < MAX_REPLAYED)) {
-        // What cannot be replayed is not tried.
+        // A trace that cannot be replayed is not tried.
         oom.what_if = what_if(snapshot, device, None).ok().map(|found| WhatIfResult::of(found, None));
     }
     let wanted = |stack| looked.matching.as_ref().is_none_or(|wanted| matches(snapshot, stack, wanted));
     let top = looked.top.unwrap_or(usize::MAX);
-    // Of a history of our own they are the phases, which are told anyway.
+    // In this program's own histories the ranges are phases, which are shown anyway.
     let named = entry.filter(|_| !guesses.roles_are_told);
     let ranges = named.map(|entry| open_ranges(snapshot, device, entry)).unwrap_or_default();
     let moment = MomentResult::of(snapshot, guesses, what, entry, top, &wanted);
     (MomentResult { ranges, ..moment }, out_of_memory)
 }
 
-/// The ranges of the program's own that an entry lies in, the outermost first.
+/// Returns the program's own ranges around an entry, the outermost first.
 fn open_ranges(snapshot: &Snapshot, device: usize, entry: usize) -> Vec<String> {
     let Some(time) = snapshot.trace(device).get(entry).map(|event| event.time_us) else { return Vec::new() };
     let ranges = snapshot.time_ranges(device).into_iter();
@@ -313,22 +313,22 @@ fn open_ranges(snapshot: &Snapshot, device: usize, entry: usize) -> Vec<String> 
     open.filter(|range| is_the_programs(range.name)).take(MAX_OPEN).map(|range| range.name.into()).collect()
 }
 
-/// Whether a range is neither PyTorch's optimizers' nor its profiler's, nor the data loader's.
+/// True unless a range belongs to PyTorch's optimizers, profiler or data loader.
 fn is_the_programs(name: &str) -> bool {
     !name.starts_with("Optimizer.") && !name.starts_with("ProfilerStep#") && !name.starts_with("enumerate(DataLoader)#")
 }
 
-/// Ranges that are told of a moment.
+/// Maximum number of ranges that a moment shows.
 const MAX_OPEN: usize = 8;
 
-/// The entry of a range after which most was held.
+/// Returns the entry of a range after which most was held.
 fn highest(snapshot: &Snapshot, device: usize, (from, to): (usize, usize)) -> Option<usize> {
     let live = snapshot.live_bytes(device).filter(|(at, _)| (from..=to).contains(at));
-    // Of several the first.
+    // The first one, if there are several.
     live.max_by_key(|(at, bytes)| (*bytes, std::cmp::Reverse(*at))).map(|(at, _)| at)
 }
 
-/// Ranges that the program named, with how often; PyTorch's own are left out.
+/// Counts the ranges that the program named; PyTorch's own are left out.
 fn ranges(snapshot: &Snapshot, device: usize) -> Vec<NamedRange> {
     let marks = snapshot.annotations.iter().filter(|mark| mark.start && mark.device as usize == device);
     let mut found: Vec<NamedRange> = Vec::new();
@@ -347,7 +347,7 @@ fn ranges(snapshot: &Snapshot, device: usize) -> Vec<NamedRange> {
     found
 }
 
-/// Names of ranges that are kept.
+/// Maximum number of names of ranges that are kept.
 const MAX_RANGES: usize = 100;
 
 fn of_segment(snapshot: &Snapshot, segment: &Segment) -> SegmentResult {

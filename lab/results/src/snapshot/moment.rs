@@ -42,7 +42,7 @@ pub struct LineResult {
     pub place: Option<String>,
     /// The same in a few words, or the library's line that it called; without a line, what else is known: a node of the backward pass, an operator.
     pub name: String,
-    /// The innermost line outside of PyTorch, where it is another: a library's.
+    /// The innermost line outside of PyTorch, if it is a library's; null otherwise.
     pub inside: Option<String>,
     /// PyTorch's operators or functions there, those with the most bytes first.
     pub operators: Vec<OperatorBytes>,
@@ -80,7 +80,7 @@ pub struct CategoryResult {
 const WIDTH: usize = 60;
 
 impl MomentResult {
-    /// Of an entry. Lines that `wanted` refuses are left out.
+    /// Makes the moment after an entry, without the lines that `wanted` refuses.
     pub fn of(
         snapshot: &Snapshot,
         guesses: &Guesses,
@@ -116,7 +116,7 @@ impl MomentResult {
         }
     }
 
-    /// Where in the program it was: `, in the forward pass (step 2), in encoder > attention`.
+    /// Says where in the program it was: `, in the forward pass (step 2), in encoder > attention`.
     pub(super) fn part(&self) -> String {
         let step = self.step.map_or(String::new(), |step| format!(" (step {step})"));
         let phase = self.phase.as_ref().map_or(String::new(), |phase| format!(", {phase}{step}"));
@@ -126,13 +126,13 @@ impl MomentResult {
         }
     }
 
-    /// Whether no stack says anything.
+    /// True if no stack says anything.
     pub(super) fn has_no_lines(&self) -> bool {
         let says = |line: &LineResult| line.place.is_some() || line.inside.is_some() || !line.operators.is_empty();
         !self.by_line.is_empty() && !self.by_line.iter().any(says)
     }
 
-    /// The first lines.
+    /// Table of the first lines.
     pub(super) fn table(&self, title: &str, top: usize) -> Table {
         let share = |bytes: u64| Cell::Text(percent(bytes as f64 / self.requested_bytes.max(1) as f64));
         let row = |bytes, count, category: String, name: String| {
@@ -150,7 +150,7 @@ impl MomentResult {
         Table::new(title, &["bytes", "share", "blocks", "for", "allocated at"], rows)
     }
 
-    /// The sums by what it was for, in a sentence.
+    /// Formats the sums by purpose in a sentence.
     pub(super) fn shares(&self) -> String {
         let share = |found: &CategoryResult| {
             let mark = if found.guessed { "?" } else { "" };
@@ -194,7 +194,7 @@ impl LineResult {
         format!("{}{}", self.category, if self.guessed { "?" } else { "" })
     }
 
-    /// The line, and what PyTorch did there.
+    /// Formats the line, and PyTorch's operators there.
     fn in_words(&self) -> String {
         if self.before && self.place.is_none() && self.operators.is_empty() {
             return "before the recording began".into();
@@ -202,7 +202,7 @@ impl LineResult {
         let (mut names, mut length) = (Vec::new(), self.name.chars().count() + 3);
         for found in self.operators.iter().filter(|_| self.place.is_some()) {
             length += found.operator.chars().count() + 2;
-            // As many as fit, and one in any case.
+            // As many as fit, but at least one.
             if !names.is_empty() && length > WIDTH {
                 break;
             }
@@ -211,7 +211,7 @@ impl LineResult {
         if names.is_empty() { self.name.clone() } else { format!("{} ({})", self.name, names.join(", ")) }
     }
 
-    /// A row with the lines that led there.
+    /// Makes a row with the calling lines.
     pub(super) fn with_callers(&self) -> Vec<Cell> {
         let callers = if self.callers.is_empty() { self.in_words() } else { self.callers.join(" ← ") };
         vec![Cell::Bytes(self.requested_bytes), Cell::Count(self.count), Cell::Text(self.marked()), Cell::Text(callers)]

@@ -27,7 +27,7 @@ pub struct SnapshotOom {
     pub free_on_device: u64,
     /// Bytes reserved but not held: free parts of segments that are partly in use.
     pub free_in_reserved: u64,
-    /// `full`: less was free than was asked for; `fragmented`: enough was, but not in one piece.
+    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece.
     pub verdict: String,
     /// Bytes missing at that moment, at least; 0 if memory was fragmented. The rest of the run may need more.
     pub missing: u64,
@@ -36,7 +36,7 @@ pub struct SnapshotOom {
 }
 
 impl SnapshotOom {
-    /// Of a device's trace, if a request failed in it; entries outside of `range` do not count.
+    /// Makes it for a device's trace, if a request failed in it within `range`.
     pub fn of(snapshot: &Snapshot, device: usize, guesses: &Guesses, range: (usize, usize)) -> Option<Self> {
         let trace = snapshot.trace(device);
         let ooms = || {
@@ -72,7 +72,7 @@ impl SnapshotOom {
         })
     }
 
-    /// The first sentences. `part`: where in the program it was; `entries`: of the trace.
+    /// Formats the first sentences. `part`: the part of the program; `entries`: number of entries in the trace.
     pub(super) fn in_words(&self, part: &str, entries: usize) -> String {
         let by = self.place.as_ref().map_or(String::new(), |place| format!(" by {place}"));
         let verdict = match self.verdict.as_str() {

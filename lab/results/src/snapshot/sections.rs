@@ -67,7 +67,7 @@ impl Findings for SnapshotResult {
 }
 
 impl SnapshotResult {
-    /// What to do about a failed request.
+    /// Says what to do about a failed request.
     fn proposal(&self, oom: &super::SnapshotOom) -> Section {
         match &oom.what_if {
             None => Section::Note(
@@ -83,7 +83,7 @@ impl SnapshotResult {
             (Some(oom), _) => oom.in_words(&moment.part(), self.events),
             (None, Some(peak)) if self.looked.range.is_none() => self.peak_in_words(peak, &moment.part()),
             (None, Some(_)) => format!(
-                "Most was asked for after entry {} of these{}.",
+                "The peak of these requests is after entry {}{}.",
                 moment.entry.map_or("none".into(), |entry| grouped(entry as u64, ' ')),
                 moment.part()
             ),
@@ -103,7 +103,7 @@ impl SnapshotResult {
         }
     }
 
-    /// What few readers want.
+    /// Details, for few readers.
     fn details(&self) -> Vec<Section> {
         let folded = |title: &str, sections| Section::Details { title: title.into(), sections };
         let entries = match self.events {
@@ -180,7 +180,7 @@ impl SnapshotResult {
         Table::new("More after every step: a leak", &columns, self.growing.iter().map(row).collect())
     }
 
-    /// The peak in a sentence.
+    /// Formats the peak in a sentence.
     fn peak_in_words(&self, peak: &PeakOfTrace, part: &str) -> String {
         let by = if peak.made_by.is_empty() { String::new() } else { format!(", by {}", brief(&peak.made_by)) };
         let when = peak.event.map_or("before the trace began".into(), |event| {
@@ -189,10 +189,10 @@ impl SnapshotResult {
         format!("Peak of what was requested: {}, {when}.", both(peak.requested_bytes))
     }
 
-    /// What the trace leaves behind.
+    /// Formats what is left over at the end of the trace.
     fn left(&self) -> String {
         if self.peak.is_none() {
-            return "Nothing was recorded: torch.cuda.memory._record_memory_history() starts recording, and with stacks."
+            return "Nothing was recorded: torch.cuda.memory._record_memory_history() starts recording, with stacks."
                 .into();
         }
         let HeldSum { bytes, allocations, .. } = self.left_over_in_all;
@@ -200,7 +200,7 @@ impl SnapshotResult {
             format!("Made within the trace and live at its end: {}, {}.", counted(allocations, "block"), both(bytes));
         let steps = &self.live_at_step_ends;
         match steps.as_slice() {
-            [] => text += " The recording does not tell steps, so that growth per step is not known.",
+            [] => text += " The recording does not show steps, so growth per step is not known.",
             [_] | [_, _] => text += " Too few steps to tell growth.",
             [_, second, .., last] => {
                 let growth = match (*last as i64).saturating_sub(*second as i64) {
@@ -211,7 +211,7 @@ impl SnapshotResult {
                 let ends = counted(steps.len() as u64, "step");
                 text += &format!(" Live at the ends of {ends}: {}; {growth}.", live.join(", "));
                 if steps.len() < MIN_STEPS {
-                    text += &format!(" A leak is told from {MIN_STEPS} steps on.");
+                    text += &format!(" A leak can be told after {MIN_STEPS} steps.");
                 }
             }
         }
@@ -238,7 +238,7 @@ fn by_stack(title: &str, held: &[HeldResult], all: HeldSum) -> Table {
     Table::new(title, &["requested", "share", "blocks", "by"], rows)
 }
 
-/// A stack in one cell: the program's line, and what PyTorch did there.
+/// Formats a stack for a cell: the program's line, and PyTorch's operator there.
 pub(crate) fn brief(lines: &[String]) -> String {
     if lines.is_empty() {
         return "(no stack recorded)".into();
@@ -260,7 +260,7 @@ pub(crate) fn brief(lines: &[String]) -> String {
     }
 }
 
-/// The sums in a sentence.
+/// Formats the sums in a sentence.
 fn sums(totals: &TotalsResult) -> String {
     let waiting = match totals.active.saturating_sub(totals.allocated) {
         0 => String::new(),

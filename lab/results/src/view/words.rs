@@ -9,7 +9,7 @@ use crate::report::{CategoryId, Event, NameId};
 
 /// Name of a holder whose line was not recorded.
 const NO_LINE: &str = "no line recorded";
-const NO_MODULE: &str = "outside of the model";
+const NO_MODULE: &str = "no module (loss, optimizer, batch)";
 
 impl History {
     /// Says what happened at an event: `512 KiB allocated by mm of fc.1`.

@@ -2,7 +2,7 @@ import contextlib
 
 
 class Answer:
-    """What this process tells the launcher. It is written after each step, so that a crash loses little."""
+    """The figures that this process reports to the launcher. They are written after each step, so that a crash loses little."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -21,7 +21,7 @@ class Answer:
         self.ended = False
 
     def after_fork(self):
-        """A forked child is another process: what its parent did is not its own."""
+        """Starts anew in a forked child: its parent's figures are not its own."""
         self.counts, self.steps, self.oom, self.before_reset = {}, 0, None, {}
         self.roles.clear()
         self.ended = False
@@ -49,7 +49,7 @@ class Answer:
         return found
 
     def keep_peaks(self, index):
-        """Before the script resets its peaks."""
+        """Keeps the peaks before the script resets them."""
         figures = self.torch.cuda.memory_stats(index)
         now = (figures.get("allocated_bytes.all.peak", 0), figures.get("reserved_bytes.all.peak", 0))
         before = self.before_reset.get(index, (0, 0))
@@ -57,7 +57,7 @@ class Answer:
 
     @contextlib.contextmanager
     def reads_for_a_file(self):
-        """What is read of a card to be written to a file changes no size: it is not told."""
+        """Silences reads of a card for writing a file: they change no size."""
         places = self.values.reads.places if self.values else {}
         before = {key: place["count"] for key, place in places.items()}
         try:
@@ -70,7 +70,7 @@ class Answer:
                     del places[key]
 
     def rank(self):
-        """Number and how many there are."""
+        """Returns the number of this rank, and the number of ranks."""
         distributed = sys.modules.get("torch.distributed")
         if distributed is not None and distributed.is_available() and distributed.is_initialized():
             return distributed.get_rank(), distributed.get_world_size()
@@ -80,7 +80,7 @@ class Answer:
             return 0, 1
 
     def compiled(self):
-        """Graphs that were compiled, and how many of these were not in a cache."""
+        """Counts the compiled graphs, and those of them that were in no cache."""
         dynamo = sys.modules.get("torch._dynamo.utils")
         if dynamo is None:
             return {"graphs": 0, "new": 0}
@@ -91,7 +91,7 @@ class Answer:
                 "found": inductor.get("fxgraph_cache_hit", 0) + autograd.get("autograd_cache_hit", 0)}
 
     def exception(self):
-        """The exception that nobody caught, if one ends the program."""
+        """Returns the uncaught exception, if one ends the program."""
         error = getattr(sys, "last_value", None)
         if error is None:
             return None
@@ -100,7 +100,7 @@ class Answer:
         return {"type": type(error).__name__, "message": str(error)[:4000], "out_of_memory": memory}
 
     def write(self, why):
-        """Writes the figures; returns whether there are any."""
+        """Writes the figures. Returns True if there are any."""
         cards = self.cards()
         if not cards:
             return False
@@ -141,7 +141,7 @@ class Answer:
 
 
 def user_line():
-    """The innermost line of the script's own files."""
+    """Returns the innermost line of the script's own files."""
     import threading
 
     found = line_of(sys._getframe(1))

@@ -1,4 +1,4 @@
-# Purpose of each address, as far as PyTorch's own objects tell it. Nothing here allocates on a card.
+# Purpose of each address, as far as PyTorch's own objects show it. Nothing here allocates on a card.
 # Steps of which the addresses of parameters, gradients and states are kept: the first ones and the last ones.
 FIRST_STEPS = 2
 LAST_STEPS = 4
@@ -15,7 +15,7 @@ def now():
 
 
 class Roles:
-    """Addresses of parameters, gradients and states; when backward passes ran; what came from the host."""
+    """Addresses of parameters, gradients and states, times of backward passes, and batches that came from the host."""
 
     def __init__(self, torch):
         self.torch = torch
@@ -55,7 +55,7 @@ class Roles:
         autograd._engine_run_backward = marked
 
     def watch_inputs(self, values):
-        """Batches come from the host by `to` and `cuda`; the layer for values sees them."""
+        """Finds batches: `to` and `cuda` move them from the host, which the layer for values sees."""
         values.moved = guarded(self.moved)
 
     def moved(self, tensor, out):
@@ -76,7 +76,7 @@ class Roles:
             self.inputs.append([out.untyped_storage().data_ptr(), now()])
 
     def hold(self, optimizer, everything=False):
-        """Keeps the addresses of what an optimizer works on, or of all parameters, by what it is."""
+        """Keeps the addresses of an optimizer's tensors, or of all parameters, by purpose."""
         with self.torch._C.DisableTorchFunction():
             self.hold_quietly(optimizer, everything)
 
@@ -113,7 +113,7 @@ class Roles:
             del steps[2 * FIRST_STEPS]
 
     def parameters(self):
-        """All that there are, whoever holds them."""
+        """Returns all parameters that exist, whoever holds them."""
         import gc
 
         known, found = {}, []

@@ -16,7 +16,7 @@ ANSWERS = SETTINGS["answers"]
 
 
 def write_whole(name, text):
-    """Writes a file of the answer: beside, then renamed, so that a reader never sees half of one."""
+    """Writes a file of the answer under a temporary name and renames it, so that a reader never sees half of one."""
     path = os.path.join(ANSWERS, name)
     beside = "%s.%d.part" % (path, os.getpid())
     with open(beside, "w", encoding="utf-8") as file:
@@ -25,7 +25,7 @@ def write_whole(name, text):
 
 
 def guarded(function):
-    """The same function, whose faults are told to the launcher and not to the script."""
+    """Wraps a function: its errors are reported to the launcher, not to the script."""
 
     def call(*args, **kwargs):
         try:
@@ -45,7 +45,7 @@ def guarded(function):
 
 
 class Loader:
-    """Another loader, after which something is done to the module."""
+    """Wraps a loader, and calls a function on the module after it was loaded."""
 
     def __init__(self, loader, after):
         self.loader = loader
@@ -66,7 +66,7 @@ class Loader:
 
 
 class Finder:
-    """Stands before the other finders. It stays: libraries ask `find_spec("torch")` long before they import it."""
+    """Comes before the other finders, and stays: libraries ask `find_spec("torch")` long before they import it."""
 
     def __init__(self, after):
         self.after = after

@@ -1,5 +1,5 @@
 class Watch:
-    """Counts the steps of optimizers, and ends the program after as many as were asked for."""
+    """Counts the steps of optimizers, and ends the program after the requested number."""
 
     def __init__(self, answer):
         self.answer = answer
@@ -105,7 +105,7 @@ class Watch:
         leave(0)
 
     def mark_uses(self):
-        """Marks what training may do besides steps: each may take more than a step does."""
+        """Marks activities besides steps: each may take more memory than a step."""
         torch, seen = self.torch, self.answer.seen
         made, train, save = torch.optim.Optimizer.__init__, torch.nn.Module.train, torch.save
         import functools

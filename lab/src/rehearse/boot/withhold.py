@@ -14,7 +14,7 @@ def withheld(what):
 
 
 def after_hub(module):
-    """Nothing is pushed to the hub; what asks for an answer gets one that looks like it."""
+    """Pushes nothing to the hub; callers get an answer that looks real."""
 
     def replaced(name):
         def method(_api, *args, **kwargs):
@@ -44,7 +44,7 @@ def after_hub(module):
 
 
 def after_wandb(module):
-    """A run that goes nowhere, whatever the script asks for."""
+    """Starts a run that sends nothing, whatever the script requests."""
     start = module.init
 
     def init(*args, **kwargs):
@@ -57,7 +57,7 @@ def after_wandb(module):
 
 
 def after_mlflow(module):
-    """Runs go to a folder, which is withheld as any other, and to no server."""
+    """Sends runs to a folder, which is withheld like any other, and to no server."""
     choose = module.set_tracking_uri
 
     def set_tracking_uri(uri):
@@ -70,7 +70,7 @@ def after_mlflow(module):
 
 
 def after_safetensors_core(module):
-    """Its writer renames files by system calls of its own, which nobody can hold back: Python writes instead."""
+    """Lets Python write in place of the library's writer, which renames files by direct system calls that cannot be withheld."""
     serialize = module.serialize
 
     def serialize_file(tensor_dict, filename, metadata=None):

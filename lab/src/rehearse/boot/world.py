@@ -3,7 +3,7 @@ WORLD_VARIABLES = {name: os.environ[name] for name in SETTINGS["world"]["variabl
 
 
 def problem(text):
-    """Tells the launcher what the script asks for that cannot be given."""
+    """Reports a request of the script that a rehearsal cannot fulfil."""
     write_whole("%d.problem" % os.getpid(), text)
     return RuntimeError(text)
 
@@ -13,11 +13,11 @@ HOSTS = "hosts/"
 
 
 class World:
-    """Some ranks of many: where these wait for one that was not started, they are answered.
+    """Some ranks of many: if one waits for a rank that was not started, it gets an answer.
 
-    Ranks meet in a store that is a file. An identity of NCCL that an absent rank would set is made up. What else a rank
-    waits for it says; when all that were started wait, only an absent one could set it: then a barrier is passed. NCCL
-    itself (`nccl/` of the library) is told who is in each group, and takes an absent rank to send what this one sends."""
+    Ranks meet in a store that is a file. An identity of NCCL that an absent rank would set is made up. A rank reports
+    everything else that it waits for. If all started ranks wait, only an absent one could set it: then a barrier is passed. NCCL
+    itself (`nccl/` of the library) is told the members of each group, and assumes that an absent rank sends what this one sends."""
 
     # Seconds that all must have waited, and maximum seconds that one waits.
     SETTLED, PATIENCE = 0.3, 60.0
@@ -77,7 +77,7 @@ class World:
         told = tuple(os.environ.get(name) for name in ("RANK", "WORLD_SIZE"))
         if rank not in (-1, self.rank) or size not in (-1, self.size) or told != (str(self.rank), str(self.size)):
             raise problem(
-                "the script starts its ranks by itself, or numbers them otherwise than RANK and WORLD_SIZE do: --world and "
+                "the script starts its ranks by itself, or does not number them as RANK and WORLD_SIZE do: --world and "
                 "--ranks are for scripts that torchrun would start once for each rank; leave them out")
 
     def store(self):
@@ -87,8 +87,8 @@ class World:
         return made
 
     def without_gloo(self, backend):
-        """Gloo connects all ranks when a group is made: in its place is PyTorch's own backend that does nothing, and what
-        `on_hosts` does."""
+        """Replaces Gloo, which connects all ranks when a group is made, by PyTorch's own fake backend and
+        `on_hosts`."""
         chosen = self.c10d.BackendConfig(self.c10d.Backend(backend)).get_device_backend_map()
         if "gloo" not in chosen.values():
             return backend
@@ -100,7 +100,7 @@ class World:
 
     @contextlib.contextmanager
     def part(self, members):
-        """Tells NCCL who will be in the part that it makes of a communicator meanwhile."""
+        """Tells NCCL the members of the part that it makes of a communicator inside the block."""
         self.library.vramlab_rehearsal_part(self.numbers(members), self.ctypes.c_size_t(len(members)))
         try:
             yield
@@ -111,13 +111,13 @@ class World:
         return (self.ctypes.c_uint32 * max(len(ranks), 1))(*ranks)
 
     def identity(self, key, value):
-        """Tells NCCL who is in the communicator whose identity this is."""
+        """Tells NCCL the members of the communicator with this identity."""
         members = self.members(key) if len(value) == 128 else None
         if members:
             self.library.vramlab_rehearsal_members(bytes(value), self.numbers(members), self.ctypes.c_size_t(len(members)))
 
     def members(self, key):
-        """Of the communicator whose identity goes by this key: `…/GROUP//cuda//NUMBER`, `…//LOWER:HIGHER` for two ranks."""
+        """Returns the members of the communicator with the identity under this key: `…/GROUP//cuda//NUMBER`, `…//LOWER:HIGHER` for two ranks."""
         words = [word for word in key.split("/") if word]
         if len(words) < 3 or words[-2] != "cuda" or words[-3] not in self.groups:
             return None
@@ -130,7 +130,7 @@ class World:
         return None
 
     def setter(self, key):
-        """The rank that sets a key, where that can be told."""
+        """Returns the rank that sets a key, if that is known."""
         members, last = self.members(key), key.rpartition("/")[2]
         if members:
             return None if last.startswith("UniqueNCCLID:") else members[0]
@@ -142,7 +142,7 @@ class World:
         return os.path.join(self.folder, "waits-%d" % rank)
 
     def wait(self, keys):
-        """Says for what this rank waits; none: it has done all that it will do."""
+        """Reports what this rank waits for; none means that it is done."""
         with open(self.mark(self.rank) + ".part", "w", encoding="utf-8") as file:
             json.dump(keys, file)
         os.replace(self.mark(self.rank) + ".part", self.mark(self.rank))
@@ -152,7 +152,7 @@ class World:
             os.remove(self.mark(self.rank))
 
     def all_wait(self, file):
-        """Whether all ranks that were started wait, and for nothing that is there."""
+        """True if all started ranks wait, and none for something that exists."""
         for rank in self.started:
             try:
                 with open(self.mark(rank), encoding="utf-8") as mark:
@@ -165,7 +165,7 @@ class World:
 
 
 def meeting(world):
-    """A store of PyTorch's kind. C++ calls its methods by the names that its own have."""
+    """A store for PyTorch. C++ calls these methods by the names of its own stores."""
     import hashlib
     import time
 
@@ -187,7 +187,7 @@ def meeting(world):
             return value
 
         def made_up(self, key):
-            """What a rank that was not started would have set."""
+            """Returns the value that a rank that was not started would have set."""
             if world.members(key):
                 return hashlib.sha512(key.encode()).digest() * 2
             raise problem("in the store the script waits for %r, which only a rank that was not started sets: start that "
@@ -256,7 +256,7 @@ def meeting(world):
 
 
 def on_hosts(world):
-    """Collectives on tensors of the host: started ranks hear each other through the store, and others are taken to send what
+    """Collectives on tensors of the host: started ranks exchange tensors through the store; absent ranks are assumed to send what
     this one sends."""
     import functools
 
@@ -265,7 +265,7 @@ def on_hosts(world):
     counts = {}
 
     def heard(of, tensors):
-        """What each rank of a group sends, by its number in it."""
+        """Returns the tensor of each rank of a group, by its number in it."""
         name = str(of.group_name)
         counts[name] = counts.get(name, 0) + 1
         meet = world.hosts = getattr(world, "hosts", None) or world.store()
@@ -330,7 +330,7 @@ def on_hosts(world):
 
 
 def after_launcher(module):
-    """torchrun, and what stands on it, becomes the rank that this process was started for."""
+    """Turns torchrun, and launchers built on it, into the rank that this process was started for."""
 
     def start(self, *args):
         local = WORLD_VARIABLES["LOCAL_RANK"]

@@ -12,21 +12,21 @@ use super::super::network::Network;
 use super::super::session::Session;
 use super::super::spec::RunSpec;
 
-/// How large changes are. Each is more than all smaller ones that a script usually makes at once.
+/// Sizes of changes. Each is larger than all smaller ones that a script usually makes at once.
 mod size {
     /// A setting outside of the script.
     pub(super) const SETTING: u32 = 1;
     pub(super) const LINE: u32 = 2;
     /// Fewer examples at a time; a little more for each further division.
     pub(super) const SPLIT: u32 = 4;
-    /// Other numbers come out.
+    /// The numeric results change.
     pub(super) const NUMERICS: u32 = 8;
-    /// It trains otherwise.
+    /// The training itself changes.
     pub(super) const OPTIMIZER: u32 = 16;
     pub(super) const SEQUENCE: u32 = 32;
 }
 
-/// What a change is of; changes are made in this order, and of one axis one is made.
+/// The part of a run that a change affects. Changes are made in this order, at most one on each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Axis {
     Sequence,
@@ -47,9 +47,9 @@ type Edit = Box<dyn Fn(&mut RunSpec) + Send + Sync>;
 pub(super) struct Change {
     axis: Axis,
     size: u32,
-    /// In words.
+    /// The change in words.
     pub words: String,
-    /// What to write in the script.
+    /// Code for the script.
     pub script: String,
     edit: Edit,
 }
@@ -68,19 +68,19 @@ impl Change {
         (self.edit)(spec);
     }
 
-    /// What it is of: of one, a single change is made.
+    /// Its axis: of each axis, a single change is made.
     pub(super) fn axis(&self) -> usize {
         self.axis as usize
     }
 
-    /// As a search sees it.
+    /// Its form for the search.
     pub(super) fn as_move(&self) -> Move {
         let helps = match self.axis {
-            // Of the forms, the fused kernel makes no temporaries, and a loop's are there one at a time.
+            // The fused kernel makes no temporaries, and a loop makes one at a time.
             Axis::Form | Axis::Checkpoint | Axis::Attention | Axis::Keep | Axis::ZeroGrad | Axis::Allocator => {
                 Helps::Always
             }
-            // Gradients are there while the next micro-batch runs.
+            // Gradients exist while the next micro-batch runs.
             Axis::Split => Helps::Often,
             Axis::Sequence | Axis::Precision | Axis::Optimizer => Helps::Unknown,
         };
@@ -88,18 +88,18 @@ impl Change {
     }
 }
 
-/// Whose script it is: what one writes depends on it.
+/// Kind of the script, which decides the code to write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Script {
-    /// A loop of one's own over a network of one's own.
+    /// The user's own loop over the user's own network.
     Own,
-    /// The same over one of transformers.
+    /// The same over a network of transformers.
     Transformers,
     /// transformers' `Trainer`.
     Trainer,
 }
 
-/// Every change that is not in force.
+/// All changes that are not in force.
 pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change> {
     let run = &session.run;
     let script = match &session.network {
@@ -145,7 +145,7 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
             spec.model.checkpoint = Some(Recompute::Blocks);
         }));
     }
-    // Networks of transformers are fused unless said, ours are written out unless said.
+    // Networks of transformers use fused attention by default; this program's own use eager attention.
     let written_out = model.attention.map_or(script == Script::Own, |kind| kind == AttentionName::Eager);
     if written_out {
         let line = match script {
@@ -171,7 +171,7 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     changes
 }
 
-/// Forms of the optimizer: from the one that takes less to the one that takes least.
+/// Forms of the optimizer that take less, the least last.
 fn forms(run: &RunSettings, script: Script) -> Vec<Change> {
     let name = class_of(run.optimizer.kind);
     let to = |form: OptimizerForm, words: String, script: String| {
@@ -193,7 +193,7 @@ fn forms(run: &RunSettings, script: Script) -> Vec<Change> {
     }
 }
 
-/// PyTorch's name of it.
+/// PyTorch's name of the optimizer.
 fn class_of(kind: OptimizerKind) -> &'static str {
     match kind {
         OptimizerKind::Sgd | OptimizerKind::Momentum => "SGD",
@@ -204,7 +204,7 @@ fn class_of(kind: OptimizerKind) -> &'static str {
     }
 }
 
-/// Optimizers that hold less: what has one value for each parameter, then none.
+/// Optimizers that hold less: first those with one value for each parameter, then those with none.
 fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
     let others = match kind {
         OptimizerKind::Sgd => &[][..],
@@ -228,10 +228,10 @@ fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
     others.iter().enumerate().map(to).collect()
 }
 
-/// The compute capability from which on there are instructions for bfloat16.
+/// The lowest compute capability with instructions for bfloat16.
 const BF16_SM: u32 = 80;
 
-/// 16-bit products, then 16-bit weights too where the card computes them without a loss scaler.
+/// 16-bit products; then 16-bit weights, too, if the card computes them without a loss scaler.
 fn precisions(spec: &RunSpec, run: &RunSettings, script: Script) -> Vec<Change> {
     let sm = Profile::named(&spec.like()).and_then(|profile| profile.compute_capability);
     let old = sm.is_some_and(|sm| sm < BF16_SM);
@@ -261,13 +261,13 @@ fn precisions(spec: &RunSpec, run: &RunSettings, script: Script) -> Vec<Change> 
     changes
 }
 
-/// So many parts at most.
+/// Largest number of parts.
 const MAX_PARTS: usize = 32;
 
-/// So many parameters are gone through in the parts of one step: each part is a forward and a backward more, and an answer should be there in a second.
+/// Largest number of tensors times parts: each part adds a forward and a backward pass, and an answer should come within a second.
 const MAX_TENSORS: u64 = 2000;
 
-/// The same examples per step in parts, each twice as many as before; the most last.
+/// The same examples per step in parts, twice as many each time.
 fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
     let (batch, accumulate) = (run.batch, run.accumulate);
     let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).clamp(2, MAX_PARTS);
@@ -296,13 +296,13 @@ fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
 /// Shorter texts are not proposed.
 const MIN_TOKENS: usize = 128;
 
-/// Lengths that people train with, where nobody named one and the network's own maximum stands for it.
+/// Usual lengths, for runs that name none, in which the network's own maximum is the default.
 const USUAL_TOKENS: [usize; 3] = [8192, 2048, 512];
 
-/// Half the tokens, and a quarter; of a maximum that nobody asked for also usual lengths.
+/// Half the tokens, and a quarter; if the length is only the default maximum, usual lengths, too.
 fn shorter(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     let Input::Tokens { length, .. } = session.network.architecture().task().input else { return Vec::new() };
-    // A model file says its own.
+    // A model file has its own sequence length.
     if spec.model.model_file.is_some() && script == Script::Own {
         return Vec::new();
     }

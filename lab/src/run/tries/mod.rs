@@ -1,6 +1,6 @@
-//! Changes that would make a run fit, or need less memory: a search over its fields, in which every candidate is run on paper.
+//! Changes that would make a run fit, or need less memory: a search over its fields, in which every candidate is a dry run.
 //!
-//! The smallest change comes first: a setting outside of the script, one line of it, a batch in parts, other numbers, another optimizer, a shorter
+//! The smallest change comes first: a setting outside of the script, one line of it, a batch in parts, other numeric types, another optimizer, a shorter
 //! sequence; combinations of a few small changes come before a large one.
 
 mod changes;
@@ -21,7 +21,7 @@ use super::session::Session;
 use super::spec::RunSpec;
 use changes::Change;
 
-/// The most changes at once.
+/// Largest number of changes at once.
 const MOST_CHANGES: usize = 5;
 
 /// Allocations after which a search ends: about a second of a release build on one processor. It counts work, not time, so that an answer is the same on every
@@ -33,7 +33,7 @@ const WORTH: f64 = 0.05;
 
 /// A search for changes of a run.
 pub struct TrySearch<'a> {
-    /// Makes the runs.
+    /// Maker of the dry runs.
     pub paper: Paper<'a>,
     /// The run.
     pub spec: &'a RunSpec,
@@ -41,7 +41,7 @@ pub struct TrySearch<'a> {
     pub session: &'a Session,
     /// The command that repeats it: `predict`, `train`.
     pub command: &'a str,
-    /// Of a run on a device that is there: what it had. The changed runs are made on paper with so much.
+    /// Memory of the device, if the run is on one. The changed runs are dry runs with as much memory.
     pub instead: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ pub struct TrySearch<'a> {
 type Made = Mutex<HashMap<Vec<usize>, Option<(u64, u64)>>>;
 
 impl TrySearch<'_> {
-    /// The smallest changes with which the run fits into what there is, and some of it is left.
+    /// Returns the smallest changes with which the run fits with some memory left.
     ///
     /// # Errors
     /// Those of runs; [`Error::Interrupted`].
@@ -66,7 +66,7 @@ impl TrySearch<'_> {
             return Err(Error::Interrupted);
         }
         let chosen: Vec<Vec<usize>> = found.reached.into_iter().map(|(made, ())| made).collect();
-        // What segments that grow reserve creeps up from step to step: the figures are those that the command gives.
+        // Expandable segments reserve a little more in each step: the figures are those of the whole command.
         let confirmed =
             side_by_side(&chosen, self.paper.stop, |made| self.paper.in_full(&self.tried(self.with(&changes, made))));
         let mut entries = Vec::new();
@@ -116,14 +116,14 @@ impl TrySearch<'_> {
         };
         let may_reach = |changed: &[usize]| match self.paper.in_its_beginning(&run(changed)) {
             Ok((taken, work)) => Ok((taken.is_some_and(|(_, reserved_bytes)| reserved_bytes <= room_bytes), work)),
-            // What cannot go together says nothing of its parts.
+            // If two changes cannot be combined, each may still help alone.
             Err(error) if error.is_usage() => Ok((true, 0)),
             Err(error) => Err(error),
         };
         smallest(&moves, &limits, &Goal { attempt: &attempt, may_reach: &may_reach })
     }
 
-    /// Single changes, and those that save most: of a run that nothing limits.
+    /// Returns the single changes that save most, for a run without a limit.
     pub fn that_save(&self, as_it_is: &Figures) -> Result<Tries> {
         let changes = self.changes()?;
         let one_by_one: Vec<usize> = (0..changes.len()).collect();
@@ -149,7 +149,7 @@ impl TrySearch<'_> {
             true => "No single change that was tried saves 5 %",
             false => "Try, what saves most first (each was run)",
         };
-        // Of several changes of one kind, the one that saves most.
+        // One change of each kind: the one that saves most.
         let mut seen = BTreeSet::new();
         let entries = entries.into_iter().filter(|((_, i), _)| seen.insert(changes[*i].axis()));
         let entries = entries.map(|(_, entry)| entry).take(MOST).collect();
@@ -163,7 +163,7 @@ impl TrySearch<'_> {
         spec
     }
 
-    /// As it is made: on paper.
+    /// The dry run of it, with the device's memory if the run is on a device.
     fn tried(&self, spec: RunSpec) -> RunSpec {
         match self.instead {
             Some(bytes) => spec.on_paper_in(bytes),
@@ -171,7 +171,7 @@ impl TrySearch<'_> {
         }
     }
 
-    /// Its words, its lines and its command; no figures yet.
+    /// The entry with the change's words, code and command; no figures yet.
     fn entry(&self, changes: &[Change], made: &[usize]) -> Try {
         let joined = |of: fn(&Change) -> &str, between: &str| {
             made.iter().map(|i| of(&changes[*i])).collect::<Vec<&str>>().join(between)

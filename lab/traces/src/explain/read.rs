@@ -35,7 +35,7 @@ pub(super) fn read(text: &str) -> Result<Message> {
 fn unknown() -> Error {
     Error::usage(
         "message",
-        "no out-of-memory message of PyTorch; one begins with \"CUDA out of memory. Tried to allocate …\"",
+        "not an out-of-memory message of PyTorch; one begins with \"CUDA out of memory. Tried to allocate …\"",
     )
 }
 

@@ -234,14 +234,14 @@ fn version(torch: &str) -> TorchVersion {
 
 fn problem(error: ReaderError) -> String {
     match error {
-        ReaderError::SyntaxError(error) => format!("no JSON, or not all of it: {error}"),
+        ReaderError::SyntaxError(error) => format!("not JSON, or not all of it: {error}"),
         ReaderError::IoError { error, .. } => error.to_string(),
         other => other.to_string(),
     }
 }
 
 fn in_text(name: &str, error: &io::Error) -> String {
-    format!("{name}: no JSON, or not all of it: {error}")
+    format!("{name}: not JSON, or not all of it: {error}")
 }
 
 /// Reads a short text; `None` for `null`.

@@ -33,7 +33,7 @@ pub(super) fn without_texts(document: &Document) -> Result<Snapshot> {
         // `torch.cuda.memory_snapshot()` alone.
         Kind::List(_) => snapshot.segments = decoder.segments(document.root)?,
         Kind::Dict(root) => decoder.root(root, &mut snapshot)?,
-        _ => return Err(ParseError::new(0, "no snapshot: neither a dict nor a list of segments")),
+        _ => return Err(ParseError::new(0, "not a snapshot: neither a dict nor a list of segments")),
     }
     (snapshot.frames, snapshot.stacks, snapshot.streams, snapshot.pools) = decoder.reader.finish();
     Ok(snapshot)
@@ -50,7 +50,7 @@ impl<'a> Decoder<'a> {
     fn root(&mut self, root: u32, snapshot: &mut Snapshot) -> Result<()> {
         let document = self.document;
         let Some(segments) = document.get(root, "segments") else {
-            return Err(ParseError::new(document.offset(document.root), "no snapshot: has no segments"));
+            return Err(ParseError::new(document.offset(document.root), "not a snapshot: it has no segments"));
         };
         snapshot.segments = self.segments(segments)?;
         if let Some(traces) = document.get(root, "device_traces") {

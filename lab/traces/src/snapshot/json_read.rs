@@ -103,7 +103,7 @@ impl<R: Read> Reader<'_, R> {
             b't' => self.word("true", Value::bool(true))?,
             b'f' => self.word("false", Value::bool(false))?,
             b'n' => self.word("null", Value::NONE)?,
-            _ => return self.fail("no JSON, or not all of it"),
+            _ => return self.fail("not JSON, or not all of it"),
         };
         Ok(value)
     }
@@ -265,7 +265,7 @@ impl<R: Read> Reader<'_, R> {
             b'r' => b'\r',
             b't' => b'\t',
             b'u' => return self.unicode(),
-            _ => return self.fail("no escape of JSON"),
+            _ => return self.fail("not an escape of JSON"),
         };
         self.text.push(plain);
         Ok(())
@@ -293,7 +293,7 @@ impl<R: Read> Reader<'_, R> {
         let text = std::str::from_utf8(&digits).ok().filter(|text| !text.starts_with('+'));
         match text.and_then(|text| u32::from_str_radix(text, 16).ok()) {
             Some(unit) => Ok(unit),
-            None => self.fail("no escape of JSON"),
+            None => self.fail("not an escape of JSON"),
         }
     }
 }

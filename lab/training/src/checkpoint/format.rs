@@ -118,10 +118,13 @@ fn problem(bytes: &[u8], error: &SafeTensorError) -> String {
     let said = bytes.first_chunk().map(|length| u64::from_le_bytes(*length));
     match (error, said) {
         (SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength, Some(said)) => {
-            format!("no safetensors file: byte 0 says that its header has {said} bytes, the file has {}", bytes.len())
+            format!(
+                "not a safetensors file: byte 0 says that its header has {said} bytes, the file has {}",
+                bytes.len()
+            )
         }
         (SafeTensorError::HeaderTooSmall, _) => {
-            format!("no safetensors file: {} bytes, where 8 say how long its header is", bytes.len())
+            format!("not a safetensors file: {} bytes, where 8 say how long its header is", bytes.len())
         }
         (SafeTensorError::MetadataIncompleteBuffer, _) => {
             format!("header at byte 8: its tensors do not end where the file of {} bytes does", bytes.len())
@@ -203,7 +206,7 @@ mod tests {
         let bytes = written();
         let wrong = |bytes: &[u8]| StateFile::read("x", bytes).map(|_| ()).unwrap_err().to_string();
         let with = |length: u64| [&length.to_le_bytes()[..], &bytes[8..]].concat();
-        assert_eq!(wrong(&[]), "x: no safetensors file: 0 bytes, where 8 say how long its header is");
+        assert_eq!(wrong(&[]), "x: not a safetensors file: 0 bytes, where 8 say how long its header is");
         for length in [u64::MAX, 1 << 40, 200_000_000, bytes.len() as u64] {
             assert!(wrong(&with(length)).contains(&format!("byte 0 says that its header has {length} bytes")));
         }

@@ -167,7 +167,7 @@ impl Parts<'_> {
     pub(super) fn resume(&mut self, file: &StateFile<'_>) -> Result<usize> {
         let said = |key: &str| file.metadata.get(key).map_or("", String::as_str);
         if said("vramlab") != SCHEMA {
-            let problem = "no state of a run in it: its metadata have no \"vramlab\": ";
+            let problem = "it has no state of a run: its metadata lack \"vramlab\": ";
             return Err(file.wrong(format!("{problem}{SCHEMA:?}; --load takes weights alone")));
         }
         for (key, here) in self.must_agree() {

@@ -30,7 +30,7 @@ pub enum DataError {
         found: String,
     },
     /// A path without a data set of a known format.
-    #[error("{}: no known data set: expected {expected}", path.display())]
+    #[error("{}: not a known data set: expected {expected}", path.display())]
     UnknownFormat {
         /// The file or directory.
         path: PathBuf,

@@ -13,7 +13,7 @@ pub const ALIGNMENT_BYTES: u64 = 512;
 /// One allocation of a known run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lifetime {
-    /// Bytes that were asked for.
+    /// Bytes requested.
     pub bytes: u64,
     /// Time of the allocation, by any clock that orders the run.
     pub from: u64,

@@ -119,7 +119,7 @@ fn start(keys: &Keys<'_>, form: Form) -> error::Result<u32> {
     const KEY: &str = "decoder_start_token_id";
     let Some(given) = keys.get(KEY) else {
         return match form {
-            Form::T5 => Err(keys.error(KEY, "is missing: the labels are moved behind it")),
+            Form::T5 => Err(keys.error(KEY, "is missing: the labels are shifted to follow it")),
             Form::Mt5 => Ok(0),
         };
     };
