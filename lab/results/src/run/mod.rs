@@ -75,7 +75,7 @@ impl TrainResult {
     /// Of a run on a device: what it is, and what it took.
     fn measured_title(&self) -> String {
         let said = |text: String| if text.is_empty() { text } else { format!(", {text}") };
-        let batch = self.setting("batch");
+        let batch = self.batch();
         let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
         // Of several devices, the fullest.
         let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
