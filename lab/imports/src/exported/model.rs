@@ -166,6 +166,10 @@ impl Architecture for Exported {
         Some("an exported graph is not cut into pieces")
     }
 
+    fn one_length(&self) -> Option<&'static str> {
+        Some("the export fixes the number of tokens")
+    }
+
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
         parameter_order(&self.read.contents.signature.state, parameters)
     }
