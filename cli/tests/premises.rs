@@ -80,9 +80,9 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("bfloat16: config.json · 1 024 tokens"), "the page does not say it");
     let fit = done(&folder.words("fit", &["--gpu", "1GiB"]));
-    assert!(unbroken(&fit).contains(&format!("bfloat16: config.json · {MAXIMUM} Eager PyTorch")), "{fit}");
+    assert!(unbroken(&fit).contains(&format!("bfloat16: config.json · {MAXIMUM} Eager PyTorch;")), "{fit}");
     let fit = done(&folder.words("fit", &["--gpu", "100MiB", "--of", "sequence", "--precision", "fp32"]));
-    let line = "float32: --precision (config.json: bfloat16) · batch 1: default; --batch N Eager PyTorch";
+    let line = "float32: --precision (config.json: bfloat16) · batch 1: default; --batch N Eager PyTorch;";
     assert!(unbroken(&fit).contains(line), "{fit}");
     assert_eq!(json(&folder.words("predict", &[]))["settings"]["sequence"], 1024);
     let typed = unbroken(&done(&folder.words("predict", &["--sequence", "16", "--batch", "2", "--precision", "bf16"])));

@@ -104,6 +104,20 @@ class Recorded(unittest.TestCase):
             self.assertTrue(torch.equal(value, before[name]), name)
         self.assertNotIn("forward", vars(network))
 
+    def test_checks_that_pytorch_adds_do_not_end_the_lifetimes(self) -> None:
+        import torch
+
+        class Held(torch.nn.Module):  # type: ignore[misc]
+            def forward(self, x: Any) -> Any:
+                if x.sum() > 1e9:
+                    x = torch.relu(x)
+                x = torch.sin(x).to(torch.float32)
+                kept = torch.exp(x)
+                y = torch.cos(kept)
+                return torch.tanh(torch.tan(y))
+
+        self.assertIn(["exp", "tanh"], beside(Held(), torch.randn(4, 8))["dies_after"])
+
     def test_its_batch_is_fixed_and_the_answer_says_so(self) -> None:
         import torch
 

@@ -12,6 +12,7 @@ from typing import Any, Optional, Union
 
 from ._binary import VramlabError
 from ._lives import followed
+from ._masks import as_in_training
 from ._recorded import recorded
 
 # Entry of the archive that the program reads beside the graph, and the version of its format.
@@ -76,10 +77,24 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
     """Returns the program of the module without values, or of the module itself if that fails; and values that outlive their last use."""
     import torch
 
+    example = torch.utils._pytree.tree_leaves((args, dict(kwargs)))
+
     def traced(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
+        is_changed = False
+        try:
+            with as_in_training(example) as is_changed:
+                return followed_trace(module, args, kwargs)
+        except Exception:
+            # A question without an answer: what transformers does while it is traced is near.
+            if not is_changed:
+                raise
+        return followed_trace(module, args, kwargs)
+
+    def followed_trace(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
         with followed() as lives:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
         _without_whole_slices(program)
+        _with_numbers(program)
         return program, lives.after_their_last_use(program)
 
     def moved(value: Any) -> Any:
@@ -99,13 +114,56 @@ def _without_whole_slices(program: Any) -> None:
     """Removes slices of a whole axis. Indexing (`x[:, 0]`) makes them on the device `meta`, and does not on a GPU or on the CPU."""
     import torch
 
-    for graph in (module.graph for module in program.graph_module.modules() if hasattr(module, "graph")):
+    for graph in _graphs(program):
         for node in list(graph.nodes):
             is_slice = node.op == "call_function" and node.target is torch.ops.aten.slice.Tensor and not node.kwargs
             # A slice without an end has the greatest number as its end.
             if is_slice and node.args[2:] == (0, _END) and not any(user.op == "output" for user in node.users):
                 node.replace_all_uses_with(node.args[0])
                 graph.erase_node(node)
+
+
+def _with_numbers(program: Any) -> None:
+    """Writes a number (`x[:, 0] = 2`) as a GPU does, without a tensor of it. Traced, it is one: of its own on `meta`, a constant on the CPU."""
+    import torch
+
+    aten = torch.ops.aten
+    for graph in _graphs(program):
+        for node in list(graph.nodes):
+            if node.op != "call_function" or node.target not in (aten.copy_.default, aten.fill_.Tensor):
+                continue
+            chain = [node.args[1]]
+            while chain[-1].op == "call_function" and chain[-1].target in (aten.expand.default, aten.view.default):
+                chain.append(chain[-1].args[0])
+            number = _number(program, chain[-1])
+            if number is None or any(len(made.users) > 1 for made in chain):
+                continue
+            # The name stays: lifetimes refer to it.
+            node.target, node.args = aten.fill_.Scalar, (node.args[0], number)
+            for made in chain:
+                graph.erase_node(made)
+
+
+def _number(program: Any, node: Any) -> Any:
+    """Returns the number that a node makes a tensor of, or None."""
+    import torch
+
+    if node.op != "call_function":
+        return None
+    if node.target is torch.ops.aten.scalar_tensor.default:
+        return node.args[0]
+    if node.target is torch.ops.aten.lift_fresh_copy.default:
+        constant = program.graph_signature.inputs_to_lifted_tensor_constants.get(node.args[0].name)
+        value = program.constants.get(constant)
+        # A larger constant is copied to the GPU.
+        if isinstance(value, torch.Tensor) and value.dim() == 0 and not value.is_meta:
+            return value.item()
+    return None
+
+
+def _graphs(program: Any) -> list[Any]:
+    """Returns the graphs of a program, with those of its regions."""
+    return [module.graph for module in program.graph_module.modules() if hasattr(module, "graph")]
 
 
 def _without_values(model: Any) -> Any:

@@ -1098,6 +1098,8 @@ RunSpec = TypedDict(
         "schedule": "Optional[str]",
         "clip-grad-norm": "Optional[float]",
         "seed": "Optional[int]",
+        "batches": "Optional[str]",
+        "lengths": "Optional[str]",
         "like": "Optional[str]",
         "cudnn-workspace": "Optional[int]",
         "env": "Optional[list[str]]",

@@ -11,6 +11,7 @@ mod config;
 mod device;
 mod global;
 mod hf_args;
+mod loop_shape;
 mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
@@ -49,6 +50,7 @@ pub(crate) use cli::{Cli, Command};
 pub(crate) use config::from_result as config_text;
 pub(crate) use device::{AllocatorArgs, DeviceArgs};
 pub(crate) use global::{ColorWhen, GlobalArgs};
+pub(crate) use loop_shape::LoopArgs;
 pub(crate) use man::ManArgs;
 #[cfg(feature = "mcp")]
 pub(crate) use mcp::McpArgs;

@@ -29,6 +29,7 @@ impl PaperArgs {
         RunSpec {
             model: self.model.spec(),
             training: self.training.spec(),
+            shape: self.training.shape.spec(),
             profile: self.profile.spec(),
             allocator: self.allocator.spec(),
             device: DeviceSpec { gpu: self.gpu, ..DeviceSpec::default() },

@@ -13,7 +13,9 @@ use memcore::profile::Release;
 
 use super::scan::ScanArgs;
 use super::values;
-use super::{AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs};
+use super::{
+    AllocatorArgs, DeviceArgs, ExportArgs, HtmlArgs, LoopArgs, ModelArgs, OutputArgs, ParallelArgs, WeightsArgs,
+};
 use crate::backends;
 use crate::destination::Destination;
 
@@ -82,6 +84,8 @@ pub(crate) struct TrainingArgs {
     /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
+    #[command(flatten)]
+    pub shape: LoopArgs,
 }
 
 /// Profile: whose temporaries and workspaces are counted.
@@ -151,6 +155,7 @@ impl TrainArgs {
         RunSpec {
             model: self.model.spec(),
             training: self.training.spec(),
+            shape: self.training.shape.spec(),
             profile: self.profile.spec(),
             allocator: self.allocator.spec(),
             device: DeviceSpec {

@@ -23,6 +23,7 @@ mod recording;
 mod rehearse;
 #[cfg(target_os = "linux")]
 mod rehearse_again;
+mod rehearse_progress;
 #[cfg(target_os = "linux")]
 mod rehearse_scan;
 #[cfg(target_os = "linux")]

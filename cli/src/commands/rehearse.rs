@@ -4,13 +4,14 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lab::rehearse::{Progress, Rehearsed, Request, RequestedCard, Stop, Use, rehearse};
+use lab::rehearse::{Rehearsed, Request, RequestedCard, Stop, Use, rehearse};
 use lab::report::{Part, events};
 use lab::results::{Findings, RehearsalResult};
 use lab::run::Gpu;
 use lab::section::Section;
 
 use super::rehearse_again;
+use super::rehearse_progress::told;
 use crate::args::{RehearseArgs, UseName};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -74,20 +75,6 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         keep_outputs: args.keep_outputs.clone(),
         needs: !args.no_needs,
         silent: ui.quiet,
-    }
-}
-
-/// Returns the progress in words.
-pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
-    match progress {
-        Progress::Step { steps: done, peak_allocated_bytes } => {
-            let of = steps.map_or(String::new(), |steps| format!(" of {steps}"));
-            format!("step {done}{of}: {} allocated at most", lab::figures::short(peak_allocated_bytes))
-        }
-        Progress::Enough => {
-            "it does not fit: running it again on a card with enough memory, to see what it needs".into()
-        }
-        Progress::Again => "the script compiles: running it again, with warm caches".into(),
     }
 }
 

@@ -6,7 +6,7 @@ use lab::rehearse::{BatchWord, Rehearsed, Request, at_point, rehearse};
 use lab::results::RehearsalResult;
 use lab::section::{Tries, Try};
 
-use super::rehearse::told;
+use super::rehearse_progress::told;
 use super::rehearse_tries::{ALLOC_CONF, entry};
 use crate::args::RehearseArgs;
 use crate::exit::Result;

@@ -4,7 +4,8 @@ use lab::rehearse::{Next, Rehearsed, Request, Tried, at_point, next, rehearse};
 use lab::results::{LargestValue, RehearsalPoint, RehearsalScanResult};
 use serde_json::{Map, Value};
 
-use super::rehearse::{request, told};
+use super::rehearse::request;
+use super::rehearse_progress::told;
 use super::{rehearse_tries, shard};
 use crate::args::{Invocation, RehearseArgs, axes};
 use crate::exit::{Code, Failure, Result};

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use lab::results::{Findings, Point, Predicted, ScanResult, TrainResult};
-use lab::run::{DeviceSpec, ParallelSpec, RunSpec, SETTLED};
+use lab::run::{DeviceSpec, ParallelSpec, RunSpec};
 use memcore::backend::Meta;
 use serde_json::Value;
 
@@ -239,7 +239,7 @@ fn predicted_on(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));
     }
-    let session = on_paper().session(&spec).ok()?.at_most(SETTLED);
+    let session = on_paper().session(&spec).ok()?.settled();
     let device = session.target.open().ok()?;
     on_paper().train(&session, &device).ok()?;
     let stats = device.stats();

@@ -135,6 +135,10 @@ impl Architecture for GptArchitecture {
         None
     }
 
+    fn one_length(&self) -> Option<&'static str> {
+        None
+    }
+
     fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
         let c = &self.config;
         let front = Front::new(&at(0), c)?;

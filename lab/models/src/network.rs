@@ -108,6 +108,11 @@ pub trait Architecture: Send + Sync {
         Some("it is not built as a chain of pieces")
     }
 
+    /// Why all batches have as many tokens as the network takes; `None` if they may have fewer.
+    fn one_length(&self) -> Option<&'static str> {
+        Some("it is represented for gpt, gpt2 and networks of transformers alone")
+    }
+
     /// Builds the network as a chain of pieces, each on one device: the result of one is the next one's input. A piece's parameters are made through
     /// the `Init` that `at` returns for its number. They are the same, in the same order, as those of [`build`](Self::build), except for copies of
     /// what the [ends share](Self::shares_ends).

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use lab_base::figures::grouped;
 use lab_base::{as_text, named};
 use lab_imports::huggingface::Attention;
 use memcore::backend::Tf32;
@@ -104,6 +105,64 @@ impl From<Tf32Choice> for Tf32 {
     }
 }
 
+/// The most sizes of a list.
+const MAX_SIZES: usize = 1024;
+
+/// The largest size of a list. Products of two stay within 64 bits.
+const MAX_SIZE: usize = 1 << 30;
+
+/// Sizes that come in turn.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SizeList(Vec<usize>);
+
+impl SizeList {
+    /// The sizes, in order.
+    pub fn sizes(&self) -> &[usize] {
+        &self.0
+    }
+
+    /// The largest of them.
+    pub fn largest(&self) -> usize {
+        self.0.iter().copied().max().unwrap_or(1)
+    }
+
+    /// As a sentence has them: all, or of many the ends.
+    pub fn in_words(&self) -> String {
+        let words: Vec<String> = self.0.iter().map(|size| grouped(*size as u64, ' ')).collect();
+        match &words[..] {
+            [first, second, .., last] if words.len() > 5 => format!("{first}, {second}, …, {last}"),
+            _ => words.join(", "),
+        }
+    }
+}
+
+impl FromStr for SizeList {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let size = |word: &str| match word.trim().parse() {
+            Ok(0) => Err("each must be at least 1".to_string()),
+            Ok(size) if size > MAX_SIZE => Err(format!("{size} is more than {MAX_SIZE}")),
+            Ok(size) => Ok(size),
+            Err(_) => Err(format!("{text:?}: expected numbers, as in 32,32,17")),
+        };
+        let sizes: Vec<usize> = text.split(',').map(size).collect::<Result<_, _>>()?;
+        match sizes.len() {
+            count if count > MAX_SIZES => Err(format!("{count} sizes are more than {MAX_SIZES}")),
+            _ => Ok(Self(sizes)),
+        }
+    }
+}
+
+impl fmt::Display for SizeList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words: Vec<String> = self.0.iter().map(usize::to_string).collect();
+        f.write_str(&words.join(","))
+    }
+}
+
+as_text!(SizeList);
+
 /// A variable of an environment: `NAME=VALUE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Variable {
@@ -131,3 +190,21 @@ impl fmt::Display for Variable {
 }
 
 as_text!(Variable);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_read_and_shown() {
+        let sizes: SizeList = "32, 32,1024".parse().unwrap();
+        assert_eq!((sizes.to_string(), sizes.largest()), ("32,32,1024".to_string(), 1024));
+        assert_eq!(sizes.in_words(), "32, 32, 1\u{202f}024".replace('\u{202f}', " "));
+        assert_eq!("1,2,3,4,5,6".parse::<SizeList>().unwrap().in_words(), "1, 2, …, 6");
+        for (text, part) in [("", "as in 32"), ("3,,4", "as in 32"), ("8,0", "at least 1"), ("9999999999", "more than")]
+        {
+            assert!(text.parse::<SizeList>().unwrap_err().contains(part), "{text}");
+        }
+        assert!(vec!["1"; 1025].join(",").parse::<SizeList>().unwrap_err().contains("more than 1024"));
+    }
+}

@@ -9,10 +9,11 @@ use serde_json::{Map, Value};
 use super::spec::RunSpec;
 
 /// Pairs of fields of which a run has one or the other: setting one unsets the other.
-const RIVALS: [(&str, &str); 2] = [("model", "model-file"), ("load", "resume")];
+const RIVALS: [(&str, &str); 3] = [("model", "model-file"), ("load", "resume"), ("batch", "batches")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 5] = [
+const EXCLUSIVE: [(&str, &str); 6] = [
+    ("batches", "batch"),
     ("data-parallel", "devices"),
     ("backend", "devices"),
     ("device", "devices"),
@@ -261,7 +262,7 @@ mod tests {
             "model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
             "keep": "loss", "attention-mask": "padded", "built-on-device": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
-            "batch": 2, "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
+            "batches": "2,1", "lengths": "8,4", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
             "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",
@@ -275,7 +276,7 @@ mod tests {
         assert_eq!(Value::Object(said), all);
         let names: Vec<String> = RunSpec::default().fields().keys().cloned().collect();
         let untried: Vec<&String> = names.iter().filter(|name| all.get(name.as_str()).is_none()).collect();
-        assert_eq!(untried, ["model-file", "resume"], "the rivals of `model` and `load`");
+        assert_eq!(untried, ["model-file", "batch", "resume"], "the rivals of `batches`, `model` and `load`");
     }
 
     #[cfg(unix)]
@@ -299,7 +300,7 @@ mod tests {
     #[test]
     fn what_a_run_cannot_have_is_named() {
         for (fields, message) in [
-            (json!({ "batches": 4 }), "batches: a run has no such field; did you mean \"batch\"?"),
+            (json!({ "batchs": 4 }), "batchs: a run has no such field; did you mean \"batch\"?"),
             (json!({ "json": "x" }), "json: a run has no such field"),
             (json!({ "batch": "many" }), "batch: expected a whole number, found \"many\""),
             (json!({ "tied": "yes" }), "tied: expected true or false, found \"yes\""),

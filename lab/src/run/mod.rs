@@ -23,15 +23,17 @@ mod techniques;
 mod tries;
 mod variants;
 
-pub use choices::{AllocatorName, AttentionName, OptimizerForm, Tf32Choice, Variable, ZeroGrad};
+pub use choices::{AllocatorName, AttentionName, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
 pub use devices::{CutList, DeviceList, DeviceName};
 pub use gpu::Gpu;
 pub use network::Network;
 pub use paper::{Figures, Paper, Room};
 pub use resolve::{resolve, target};
 pub use search::{Largest, Quantity, Search, maximum};
-pub use session::{OnStep, SETTLED, Session, flow};
-pub use spec::{AllocatorSpec, BeginSpec, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec};
+pub use session::{OnStep, Session, flow};
+pub use spec::{
+    AllocatorSpec, BeginSpec, DeviceSpec, LoopSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec, TrainingSpec,
+};
 pub use target::Target;
 pub use techniques::{Technique, all as techniques};
 pub use tries::TrySearch;

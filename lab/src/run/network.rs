@@ -87,6 +87,17 @@ impl Network {
         }
     }
 
+    /// Refuses a length of a batch for which a network of transformers does otherwise than for its longest one.
+    ///
+    /// # Errors
+    /// Those of the network with this length, naming it.
+    pub(super) fn check_length(&self, spec: &ModelSpec, length: usize, run: &RunSettings) -> Result<()> {
+        let (Self::Pretrained(..), Some(path)) = (self, spec.config_json()) else { return Ok(()) };
+        let options = huggingface::Options { sequence: Some(length), ..spec.pretrained_options() };
+        let checked = huggingface::load(path, &options).and_then(|model| model.check(run.batch, run.precision.dtype()));
+        checked.map_err(|error| Error::usage("lengths", format!("{length}: {error}")))
+    }
+
     /// Synthetic batches of the kind that it is trained on: the same in every step, or a new one each time.
     pub(super) fn synthetic(&self, seed: u64) -> Source {
         match self {

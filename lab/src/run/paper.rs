@@ -8,7 +8,7 @@ use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
 use super::resolve::resolve;
-use super::session::{SETTLED, Session, flow, taken};
+use super::session::{Session, flow, taken};
 use super::spec::RunSpec;
 
 /// Steps, and micro-batches of each, after which everything that is kept from one to the next exists.
@@ -148,7 +148,9 @@ impl Paper<'_> {
 
     /// The same for all steps of the run's command.
     pub(super) fn in_full(&self, spec: &RunSpec) -> Result<Option<(u64, u64)>> {
-        Ok(self.in_room_of(&self.session(spec)?.at_most(CONFIRMED))?.0)
+        let session = self.session(spec)?;
+        let steps = CONFIRMED.max(session.settled_steps());
+        Ok(self.in_room_of(&session.at_most(steps))?.0)
     }
 
     fn in_room_of(&self, session: &Session) -> Result<(Option<(u64, u64)>, u64)> {
@@ -175,7 +177,7 @@ impl Paper<'_> {
 
     /// The dry run, for as many steps as it takes until nothing grows.
     fn settled(&self, spec: &RunSpec) -> Result<Session> {
-        Ok(self.session(spec)?.at_most(SETTLED))
+        Ok(self.session(spec)?.settled())
     }
 
     /// The dry run.

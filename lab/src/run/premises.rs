@@ -62,24 +62,29 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
         vec![Premise { name: "precision".into(), value: words(run.precision).into(), source: precision }];
     if let Input::Tokens { length, .. } = network.architecture().task().input {
         let source = match (model.sequence, network) {
+            _ if spec.shape.lengths.is_some() => "--lengths".into(),
             (Some(_), _) => "--sequence".into(),
             (None, Network::Pretrained(..)) => "the configuration's maximum; --sequence N".into(),
             (None, Network::Architecture(_) | Network::Exported(..)) => {
                 or_default(false, model.model_file.is_some(), "--sequence", "N")
             }
         };
-        premises.push(Premise { name: "tokens".into(), value: counted(length as u64, "token"), source });
+        let value = match &spec.shape.lengths {
+            Some(lengths) => format!("{} tokens", lengths.in_words()),
+            None => counted(length as u64, "token"),
+        };
+        premises.push(Premise { name: "tokens".into(), value, source });
     }
     let batch = or_default(training.batch.is_some(), of_file.batch, "--batch", "N");
     let batch = match network {
         Network::Exported(..) if training.batch.is_none() => format!("the example of {file}; --batch N"),
         _ => batch,
     };
-    premises.push(Premise {
-        name: "batch".into(),
-        value: format!("batch {}", grouped(run.batch as u64, ' ')),
-        source: batch,
-    });
+    let (sizes, source) = match &spec.shape.batches {
+        Some(batches) => (batches.in_words(), "--batches".into()),
+        None => (grouped(run.batch as u64, ' '), batch),
+    };
+    premises.push(Premise { name: "batch".into(), value: format!("batch {sizes}"), source });
     premises
 }
 

@@ -1,19 +1,21 @@
 //! Makes a complete run of the fields that were set: fills in and checks everything before anything runs.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use lab_base::backends::{Entry, Remark};
 use lab_base::error::{Error, Result};
+use lab_base::figures::counted;
 use lab_imports::huggingface::{self, MAX_GRAD_NORM};
 use lab_imports::model_file;
 use lab_models::{Defaults, Input};
 use lab_training::data::{DataSpec, Split, Synthetic};
 use lab_training::pipeline;
 use lab_training::record::RowsKept;
-use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
+use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Turns};
 use memcore::optim::Implementation;
 
-use super::choices::{OptimizerForm, ZeroGrad};
+use super::choices::{OptimizerForm, SizeList, ZeroGrad};
 use super::network::Network;
 use super::premises::{self, OfFile};
 use super::profile;
@@ -33,16 +35,19 @@ const EPOCHS: usize = 20;
 pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     spec.check()?;
     one_device(spec)?;
+    let spec = &as_long_as_its_batches(spec);
     let (network, says) = network(spec)?;
     let run = settings(spec, &network, &says)?;
     let (data, source, own_steps) = data(spec, &network, &run)?;
+    check_turns(spec, &network, &run)?;
     let run = RunSettings { steps: spec.training.steps.or(says.steps).unwrap_or(own_steps), ..run };
     let of_file = OfFile { precision: says.precision.is_some(), batch: says.batch.is_some() };
     let mut premises = premises::of(&network, &run, spec, of_file);
     premises.extend(profile::environment(&spec.profile));
     let (target, remarks) = target(&with_seed(spec, run.seed), backends)?;
     let in_force = in_force(spec, &run, data, &network, &target);
-    Ok(Session { network, run, source, target, premises, in_force, notes: Vec::new(), remarks })
+    let notes = unreached(&run).into_iter().collect();
+    Ok(Session { network, run, source, target, premises, in_force, notes, remarks })
 }
 
 /// Returns the device of a run, with remarks on the choice.
@@ -62,6 +67,15 @@ fn one_device(spec: &RunSpec) -> Result<()> {
         Some(name) => Err(Error::usage(name, "this is a run on one device")),
         None => Ok(()),
     }
+}
+
+/// Returns the run with a network of transformers whose longest batch is the longest of the list, unless another length is said.
+fn as_long_as_its_batches(spec: &RunSpec) -> RunSpec {
+    let mut spec = spec.clone();
+    if let (Some(lengths), Some(_)) = (&spec.shape.lengths, spec.model.config_json()) {
+        spec.model.sequence.get_or_insert(lengths.largest());
+    }
+    spec
 }
 
 /// A file's settings for training its network.
@@ -111,8 +125,11 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
     let defaults = network.architecture().defaults();
     let clip = training.clip_grad_norm.or(says.clip_grad_norm);
     let zero_grad = training.zero_grad.map(|kind| kind == ZeroGrad::None);
+    let batches = spec.shape.batches.as_ref();
+    let batch = batches.map(SizeList::largest).or(training.batch).or(says.batch).unwrap_or(defaults.batch);
     Ok(RunSettings {
-        batch: at_least_1("batch", training.batch.or(says.batch).unwrap_or(defaults.batch))?,
+        batch: at_least_1("batch", batch)?,
+        turns: spec.shape.turns(),
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,
@@ -126,6 +143,31 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         seed: training.seed.or(says.seed).unwrap_or(0),
         rows: RowsKept::default(),
     })
+}
+
+/// Refuses sizes that the network or the data cannot have.
+fn check_turns(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()> {
+    if run.turns == Turns::default() {
+        return Ok(());
+    }
+    if spec.model.by_trainer() {
+        run.check_usual("with --loop trainer")?;
+    }
+    if spec.shape.batches.is_some() && spec.training.data.as_deref().is_some_and(|data| data != "synthetic") {
+        return Err(Error::usage("batches", "batches of a data set have one size"));
+    }
+    run.check_network(network.architecture(), run.batch)?;
+    let lengths: BTreeSet<usize> = run.turns.lengths.iter().copied().collect();
+    lengths.into_iter().try_for_each(|length| network.check_length(&spec.model, length, run))
+}
+
+/// A note where the run ends before everything in its loop has had its turn.
+fn unreached(run: &RunSettings) -> Option<String> {
+    let period = run.period();
+    let steps = |n: usize| counted(n as u64, "step");
+    let text =
+        || format!("The run ends after {}; all of its loop has had a turn after {}.", steps(run.steps), steps(period));
+    (run.steps < period).then(text)
 }
 
 fn at_least_1(field: &str, value: usize) -> Result<usize> {
@@ -183,7 +225,7 @@ fn data(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<(String,
     let data = data.map_err(|error| Error::usage("data", error.to_string()))?;
     let name = data.to_string();
     if data == DataSpec::Synthetic {
-        return Ok((name, network.synthetic(seed), STEPS));
+        return Ok((name, network.synthetic(seed), STEPS.max(run.period().saturating_mul(2))));
     }
     // Used by synthetic data only.
     let unused = Synthetic { input_dims: Vec::new(), n_classes: 0, len: 0, seed };
@@ -203,7 +245,8 @@ fn in_force(spec: &RunSpec, run: &RunSettings, data: String, network: &Network, 
     }
     let optimizer = &run.optimizer;
     let training = &mut spec.training;
-    (training.batch, training.steps, training.data) = (Some(run.batch), Some(run.steps), Some(data));
+    (training.steps, training.data) = (Some(run.steps), Some(data));
+    training.batch = spec.shape.batches.is_none().then_some(run.batch);
     (training.optimizer, training.lr) = (Some(optimizer.kind), Some(optimizer.lr));
     training.optimizer_impl = Some(OptimizerForm::from(optimizer.implementation));
     training.weight_decay = Some(optimizer.weight_decay.unwrap_or(optimizer.kind.weight_decay()));

@@ -75,8 +75,20 @@ impl RunSpec {
     /// Sets the number of steps that a search needs, unless the run sets another.
     #[must_use]
     pub fn for_search(mut self) -> Self {
-        self.training.steps.get_or_insert(FEW_STEPS);
+        self.training.steps.get_or_insert(FEW_STEPS.saturating_mul(self.shape.period(self.training.accumulate)));
         self
+    }
+
+    /// Refuses a search for a size of which the run has several.
+    fn check_one(&self, of: Quantity) -> Result<()> {
+        let (field, list) = match of {
+            Quantity::Batch => ("batches", &self.shape.batches),
+            Quantity::Sequence => ("lengths", &self.shape.lengths),
+        };
+        match list {
+            Some(_) => Err(Error::usage(field, format!("a search for the largest {of} has one size at a time"))),
+            None => Ok(()),
+        }
     }
 
     /// Returns the run with another size.
@@ -120,6 +132,7 @@ impl Search<'_> {
     /// # Errors
     /// No budget; settings that cannot work; [`Error::Interrupted`].
     pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
+        self.spec.check_one(self.of)?;
         let deviations = Cell::new(Deviations::default());
         let (fit, spec) = self.confirmed(&self.spec, budget_bytes, &deviations)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
@@ -136,7 +149,7 @@ impl Search<'_> {
         let fit = largest(&self.runs(&few, deviations), budget_bytes, self.maximum)?;
         let (Some(size), None) = (fit.largest, spec.training.steps) else { return Ok((fit, few)) };
         let mut all = spec.clone();
-        all.training.steps = Some(STEPS);
+        all.training.steps = Some(STEPS.max(few.training.steps.unwrap_or(STEPS)));
         let run = self.runs(&all, deviations);
         if fits(run(size, Room::Budget))?.is_ok() {
             return Ok((fit, few));

@@ -16,8 +16,8 @@ use super::network::Network;
 use super::spec::RunSpec;
 use super::target::Target;
 
-/// Steps after which nothing grows, unless something is kept that should be freed.
-pub const SETTLED: usize = 3;
+/// Steps of one kind after which nothing grows, unless something is kept that should be freed.
+const SETTLED: usize = 3;
 
 /// Called after each step; returns whether to continue.
 pub type OnStep<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
@@ -69,6 +69,18 @@ impl Session {
     pub fn at_most(mut self, steps: usize) -> Self {
         self.run.steps = self.run.steps.min(steps);
         self
+    }
+
+    /// Number of steps after which nothing grows, unless something is kept that should be freed.
+    pub fn settled_steps(&self) -> usize {
+        SETTLED.saturating_mul(self.run.period())
+    }
+
+    /// Returns the run with no more steps than it takes until nothing grows.
+    #[must_use]
+    pub fn settled(self) -> Self {
+        let steps = self.settled_steps();
+        self.at_most(steps)
     }
 
     /// Trains on an opened device, from where `continuation` begins.
@@ -127,7 +139,7 @@ impl Session {
             return Ok(());
         }
         let (paper, meta) = self.target.asking(device.shared_backend())?;
-        let run = RunSettings { steps: self.run.steps.min(SETTLED), ..self.run.clone() };
+        let run = RunSettings { steps: self.run.steps.min(self.settled_steps()), ..self.run.clone() };
         // What fails in the dry run fails on the device too, with its reason.
         let tried = self.network.train(&paper, &run, &self.source, &mut Continuation::default(), &mut |_| flow(stop));
         if stop() {
@@ -164,7 +176,7 @@ impl Session {
             short(memory.free_bytes),
             short(memory.total_bytes)
         );
-        let needs = self.needs(SETTLED, stop).ok();
+        let needs = self.needs(self.settled_steps(), stop).ok();
         let missing_bytes = needs.and_then(|needs| needs.reserved_bytes.checked_sub(memory.free_bytes));
         if let Some(missing) = missing_bytes {
             message += &format!("; the whole run needs {} more than that", short(missing));

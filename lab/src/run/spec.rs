@@ -7,10 +7,10 @@ use lab_imports::exported::{LossName, Reads};
 use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab_models::Recompute;
 use lab_training::pipeline;
-use lab_training::{OptimizerKind, Precision};
+use lab_training::{OptimizerKind, Precision, Turns};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::choices::{AllocatorName, AttentionName, OptimizerForm, Tf32Choice, Variable, ZeroGrad};
+use super::choices::{AllocatorName, AttentionName, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
 use super::devices::{CutList, DeviceList};
 use super::gpu::Gpu;
 
@@ -26,6 +26,9 @@ pub struct RunSpec {
     /// The training.
     #[serde(flatten)]
     pub training: TrainingSpec,
+    /// The shape of its loop.
+    #[serde(flatten)]
+    pub shape: LoopSpec,
     /// The profile: whose temporaries and workspaces are counted.
     #[serde(flatten)]
     pub profile: ProfileSpec,
@@ -140,6 +143,16 @@ pub struct TrainingSpec {
     pub seed: Option<u64>,
 }
 
+/// What the training loop does besides one step after another with batches of one size.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default, rename_all = "kebab-case")]
+pub struct LoopSpec {
+    /// Examples of each batch in turn, instead of one size.
+    pub batches: Option<SizeList>,
+    /// Tokens of each batch's examples in turn; as many as the network takes unless said.
+    pub lengths: Option<SizeList>,
+}
+
 /// Whose temporaries and workspaces are counted.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -218,6 +231,19 @@ pub struct BeginSpec {
 
 /// The network, by default.
 const DEFAULT_MODEL: &str = "simple-cnn";
+
+impl LoopSpec {
+    /// Number of steps, of so many batches each, after which everything in the loop has had its turn.
+    pub(super) fn period(&self, accumulate: Option<usize>) -> usize {
+        self.turns().period(accumulate.unwrap_or(1))
+    }
+
+    /// Sizes of the batches in turn.
+    pub(super) fn turns(&self) -> Turns {
+        let sizes = |list: &Option<SizeList>| list.as_ref().map_or_else(Vec::new, |list| list.sizes().to_vec());
+        Turns { batches: sizes(&self.batches), lengths: sizes(&self.lengths) }
+    }
+}
 
 impl ModelSpec {
     /// The network's name, unless it comes from a file.

@@ -111,14 +111,16 @@ impl Options {
             Some(kind) => kind == AttentionName::Eager,
             None => matches!(session.network, Network::Architecture(_)),
         };
+        // A list of batches is not divided.
+        let parts = |parts| micro_batches(run.batch, run.accumulate, parts).filter(|_| run.turns.batches.is_empty());
         Self {
             amp: (run.precision == Precision::Fp32).then(|| amp(spec)),
             checkpoint: (spec.model.checkpoint.clone().unwrap_or_default() == Recompute::None)
                 .then(|| change("checkpointing, each block", |spec| spec.model.checkpoint = Some(Recompute::Blocks))),
             attention: written_out
                 .then(|| change("fused attention", |spec| spec.model.attention = Some(AttentionName::Sdpa))),
-            halves: micro_batches(run.batch, run.accumulate, 2),
-            smallest: most_parts(run.batch, tensors).and_then(|parts| micro_batches(run.batch, run.accumulate, parts)),
+            halves: parts(2),
+            smallest: most_parts(run.batch, tensors).and_then(parts),
             fused: (run.optimizer.implementation != Implementation::Fused)
                 .then(|| change("fused optimizer", |spec| spec.training.optimizer_impl = Some(OptimizerForm::Fused))),
             optimizers: optimizers(run.optimizer.kind),

@@ -6,6 +6,7 @@
 mod compare;
 mod decoders;
 mod drawn;
+mod loops;
 mod networks;
 mod optimizers;
 mod out_of_memory;

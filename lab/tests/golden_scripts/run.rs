@@ -22,7 +22,7 @@ pub(crate) fn zoo(name: &str, lines: &str) -> (Box<dyn Architecture>, RunSetting
     zoo_with(name, ModelOptions::default(), lines)
 }
 
-fn zoo_with(name: &str, options: ModelOptions, lines: &str) -> (Box<dyn Architecture>, RunSettings) {
+pub(crate) fn zoo_with(name: &str, options: ModelOptions, lines: &str) -> (Box<dyn Architecture>, RunSettings) {
     let architecture = architecture(name, &options).unwrap();
     // The file's own network is not used.
     let network = "[input]\nshape = [1]\n[[layer]]\ntype = \"relu\"\n[loss]\ntype = \"mse\"\n";
@@ -54,7 +54,8 @@ pub(crate) fn check_model(name: &str, network: &str, options: ModelOptions, line
     check_run(name, &*architecture, &settings);
 }
 
-fn check_run(name: &str, architecture: &dyn Architecture, settings: &RunSettings) {
+/// Runs a network and compares with the recording `name`.
+pub(crate) fn check_run(name: &str, architecture: &dyn Architecture, settings: &RunSettings) {
     let run = |device: &Device| train(architecture, device, settings, "");
     match settings.precision.autocast() {
         None => check(name, run),

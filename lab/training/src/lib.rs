@@ -20,6 +20,7 @@ mod settings;
 mod source;
 mod train_step;
 mod trainer;
+mod turns;
 mod update;
 
 pub use checkpoint::data_name;
@@ -39,4 +40,5 @@ pub use source::{Batch, Source};
 pub use train_step::TrainStep;
 pub use train_step::{bound, value_of};
 pub use trainer::Trainer;
+pub use turns::Turns;
 pub use update::Update;

@@ -63,7 +63,8 @@ impl ModelStep {
     /// The data's; those of the device.
     pub fn load(&mut self, batch: usize, number: usize) -> Result<()> {
         let dtype = self.settings.precision.dtype();
-        let data = self.source.batch(&self.model.task, batch, number, self.device.computes())?;
+        let task = self.settings.task(&self.model.task, number);
+        let data = self.source.batch(&task, batch, number, self.device.computes())?;
         let old = self.settings.schedule.one_batch.then(|| (self.input.take(), self.target.take()));
         // The program frees the earlier value, not the copy.
         let input = {
@@ -93,7 +94,7 @@ impl TrainStep for ModelStep {
     }
 
     fn input(&mut self, number: usize) -> Result<()> {
-        self.load(self.settings.batch, number)
+        self.load(self.settings.examples(number), number)
     }
 
     fn forward(&mut self) -> Result<()> {

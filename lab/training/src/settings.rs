@@ -1,13 +1,16 @@
 //! Settings of a run.
 
+use std::borrow::Cow;
+
 use lab_base::error::{Error, Result};
 use lab_base::named;
-use lab_models::Architecture;
+use lab_models::{Architecture, Task};
 use memcore::DType;
 use serde::Serialize;
 
 use super::optimizer::OptimizerSettings;
 use super::schedule::{Phase, Schedule};
+use super::turns::Turns;
 use crate::record::RowsKept;
 
 /// Types of parameters, inputs and products.
@@ -74,8 +77,10 @@ impl Precision {
 /// Settings of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct RunSettings {
-    /// Examples per step (per micro-batch, with accumulation).
+    /// Examples per step (per micro-batch, with accumulation); of batches of several sizes, the largest.
     pub batch: usize,
+    /// Sizes of the batches, if they are not all alike.
+    pub turns: Turns,
     /// Optimizer steps.
     pub steps: usize,
     /// The optimizer.
@@ -102,6 +107,7 @@ impl RunSettings {
     pub fn new(batch: usize, steps: usize, optimizer: OptimizerSettings) -> Self {
         Self {
             batch,
+            turns: Turns::default(),
             steps,
             optimizer,
             accumulate: 1,
@@ -120,17 +126,47 @@ impl RunSettings {
         if self.accumulate > 1 && !self.schedule.names(Phase::Backward) {
             return Err(Error::usage("accumulate", "the schedule has no backward to accumulate gradients in"));
         }
+        self.turns.check()?;
         match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
             None => Ok(()),
         }
     }
 
-    /// Checks that this network can be trained with these settings and this batch.
+    /// Checks that this network can be trained with these settings and batches of this size, or of their own sizes.
     ///
     /// # Errors
     /// [`Error::Usage`] for what is not represented.
     pub fn check_network(&self, architecture: &dyn Architecture, batch: usize) -> Result<()> {
-        architecture.check(batch, self.precision.dtype())
+        self.turns.check_network(architecture)?;
+        let mut sizes = self.turns.batches.iter().copied().chain([batch]);
+        sizes.try_for_each(|batch| architecture.check(batch, self.precision.dtype()))
+    }
+
+    /// Refuses what only the plain loops on one device have; `here` says which loop this is.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the field.
+    pub fn check_usual(&self, here: &str) -> Result<()> {
+        let asked = [("batches", !self.turns.batches.is_empty()), ("lengths", !self.turns.lengths.is_empty())];
+        match asked.into_iter().find(|(_, asked)| *asked) {
+            Some((field, _)) => Err(Error::usage(field, format!("it is not represented {here}"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Examples of the batch with this number, counted over all micro-batches.
+    pub fn examples(&self, number: usize) -> usize {
+        self.turns.examples(number).unwrap_or(self.batch)
+    }
+
+    /// The task of the batch with this number: that of the network, with as many tokens as the batch has.
+    pub fn task<'a>(&self, task: &'a Task, number: usize) -> Cow<'a, Task> {
+        self.turns.task(task, number)
+    }
+
+    /// Number of steps after which everything in the loop has had its turn.
+    pub fn period(&self) -> usize {
+        self.turns.period(self.accumulate)
     }
 }

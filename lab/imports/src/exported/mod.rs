@@ -19,6 +19,7 @@ mod names;
 mod network;
 mod operators;
 mod program;
+mod read;
 mod run;
 mod schema;
 mod signature;

@@ -11,9 +11,9 @@ use memcore::nn::{Init, Module, Parameter};
 use super::archive;
 use super::contents::Contents;
 use super::inputs::{Content, Input, Sizes};
-use super::load::Read;
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
+use super::read::Read;
 use super::signature::StateKind;
 
 /// An exported network, before it is on a device.
@@ -164,6 +164,10 @@ impl Architecture for Exported {
 
     fn indivisible(&self) -> Option<&'static str> {
         Some("an exported graph is not cut into pieces")
+    }
+
+    fn one_length(&self) -> Option<&'static str> {
+        Some("the export fixes the number of tokens")
     }
 
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {

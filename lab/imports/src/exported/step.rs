@@ -89,7 +89,7 @@ impl<'a> ExportedStep<'a> {
 
     /// Makes the inputs of the batch with this number. A data set gives one input and also the targets, which are `None` otherwise.
     fn batch(&self, number: usize) -> Result<(Vec<Tensor>, Option<Tensor>)> {
-        let (batch, dtype) = (self.settings.batch, self.settings.precision.dtype());
+        let (batch, dtype) = (self.settings.examples(number), self.settings.precision.dtype());
         let seed = match &self.source {
             Source::Synthetic { seed } => *seed,
             Source::Renewed { seed } => seed.wrapping_add(number as u64),
@@ -110,7 +110,7 @@ impl<'a> ExportedStep<'a> {
 
     /// Makes the targets of a loss outside the network; `None` if the loss takes none, or if a data set gives them.
     fn targets(&self, number: usize) -> Result<Option<Tensor>> {
-        let Some(dims) = self.model.loss.target_dims(self.settings.batch) else { return Ok(None) };
+        let Some(dims) = self.model.loss.target_dims(self.settings.examples(number)) else { return Ok(None) };
         let seed = match &self.source {
             Source::Synthetic { seed } => *seed,
             Source::Renewed { seed } => seed.wrapping_add(number as u64),

@@ -18,10 +18,7 @@ pub(super) struct Batches {
     task: Task,
     ending: Ending,
     mask: AttentionMask,
-    /// Examples per batch.
-    size: usize,
-    dtype: DType,
-    seed: u64,
+    settings: RunSettings,
 }
 
 impl Batches {
@@ -32,9 +29,7 @@ impl Batches {
             task: model.task(),
             ending: model.ending(),
             mask: model.options().attention_mask,
-            size: settings.batch,
-            dtype: settings.precision.dtype(),
-            seed: settings.seed,
+            settings: settings.clone(),
         }
     }
 
@@ -53,7 +48,7 @@ impl Batches {
         let _op = context::op("to>_to_copy");
         let data = self.on_host(number)?;
         let first = labels_first.then(|| self.labels(&data, number)).transpose()?;
-        let input = data.upload_inputs(&self.device, self.dtype)?;
+        let input = data.upload_inputs(&self.device, self.dtype())?;
         let attention_mask = attention_mask(self.mask, &input)?;
         let labels = first.map_or_else(|| self.labels(&data, number), Ok)?;
         Ok(Inputs { input, attention_mask, labels, items: None })
@@ -61,23 +56,28 @@ impl Batches {
 
     /// Copies given examples to the device, each with its class.
     pub(super) fn upload(&self, batch: &Batch) -> Result<Inputs> {
-        let input = batch.upload_inputs(&self.device, self.dtype)?;
-        let labels = vec![batch.upload_targets(&self.device, self.dtype)?];
+        let input = batch.upload_inputs(&self.device, self.dtype())?;
+        let labels = vec![batch.upload_targets(&self.device, self.dtype())?];
         Ok(Inputs { input, attention_mask: None, labels, items: None })
     }
 
+    fn dtype(&self) -> DType {
+        self.settings.precision.dtype()
+    }
+
     fn on_host(&self, number: usize) -> Result<Batch> {
-        let rows = self.size * self.ending.rows_per_example();
-        self.source.batch(&self.task, rows, number, self.device.computes())
+        let rows = self.settings.examples(number) * self.ending.rows_per_example();
+        self.source.batch(&self.settings.task(&self.task, number), rows, number, self.device.computes())
     }
 
     /// Makes the labels of the head, or else the targets of the data.
     fn labels(&self, data: &Batch, number: usize) -> Result<Vec<Tensor>> {
-        let length = if let Input::Tokens { length, .. } = self.task.input { length } else { 1 };
-        let seed = self.seed.wrapping_add(number as u64);
-        match self.ending.labels(&self.device, self.dtype, self.size, length, seed)? {
+        let task = self.settings.task(&self.task, number);
+        let length = if let Input::Tokens { length, .. } = task.input { length } else { 1 };
+        let seed = self.settings.seed.wrapping_add(number as u64);
+        match self.ending.labels(&self.device, self.dtype(), self.settings.examples(number), length, seed)? {
             Some(labels) => Ok(labels),
-            None => Ok(vec![data.upload_targets(&self.device, self.dtype)?]),
+            None => Ok(vec![data.upload_targets(&self.device, self.dtype())?]),
         }
     }
 }

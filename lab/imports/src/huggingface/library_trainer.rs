@@ -82,6 +82,7 @@ pub fn library_trainer(
     if settings.schedule != Schedule::default() {
         return Err(Error::usage("schedule", "the order of the library's Trainer is its own"));
     }
+    settings.check_usual("with the library's Trainer")?;
     if !settings.set_to_none {
         return Err(Error::usage("zero_grad", "the library's Trainer sets gradients to none"));
     }

@@ -357,6 +357,10 @@ impl Architecture for Pretrained {
         Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
     }
 
+    fn one_length(&self) -> Option<&'static str> {
+        None
+    }
+
     fn indivisible(&self) -> Option<&'static str> {
         if self.family.kind() == Kind::EncoderDecoder {
             return Some(t5::TWO_STACKS);

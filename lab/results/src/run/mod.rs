@@ -75,7 +75,7 @@ impl TrainResult {
     /// Title of a run on a device: its settings and its peak.
     fn measured_title(&self) -> String {
         let said = |text: String| if text.is_empty() { text } else { format!(", {text}") };
-        let batch = self.setting("batch");
+        let batch = self.batch();
         let batch = if batch.is_empty() { batch } else { format!("batch {batch}") };
         // With several devices, the fullest counts.
         let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));

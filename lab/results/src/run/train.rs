@@ -97,6 +97,12 @@ impl TrainResult {
         self.settings.get(name).filter(|value| !value.is_null()).map(plain).unwrap_or_default()
     }
 
+    /// The size of its batches, or the sizes that they have in turn.
+    pub(super) fn batch(&self) -> String {
+        let sizes = self.setting("batches").replace(',', ", ");
+        if sizes.is_empty() { self.setting("batch") } else { sizes }
+    }
+
     /// True if memory was limited: without a limit there is nothing to fit into.
     pub fn limited(&self) -> bool {
         ["gpu", "memory-limit", "memory-fraction"].iter().any(|name| !self.setting(name).is_empty())
@@ -133,7 +139,7 @@ impl TrainResult {
         let setting = |name| self.setting(name);
         let mut run = format!(
             "batch {}, {} ({}) lr {}, {}, {} data, {}, seed {}",
-            setting("batch"),
+            self.batch(),
             setting("optimizer"),
             setting("optimizer-impl"),
             setting("lr"),

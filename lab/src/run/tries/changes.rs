@@ -269,6 +269,10 @@ const MAX_TENSORS: u64 = 2000;
 
 /// The same examples per step in parts, twice as many each time.
 fn splits(run: &RunSettings, tensors: u64, script: Script) -> Vec<Change> {
+    // A list of batches is not divided.
+    if !run.turns.batches.is_empty() {
+        return Vec::new();
+    }
     let (batch, accumulate) = (run.batch, run.accumulate);
     let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).clamp(2, MAX_PARTS);
     let mut parts: Vec<usize> = Vec::new();
@@ -302,8 +306,8 @@ const USUAL_TOKENS: [usize; 3] = [8192, 2048, 512];
 /// Half the tokens, and a quarter; if the length is only the default maximum, usual lengths, too.
 fn shorter(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     let Input::Tokens { length, .. } = session.network.architecture().task().input else { return Vec::new() };
-    // A model file has its own sequence length.
-    if spec.model.model_file.is_some() && script == Script::Own {
+    // A list of lengths is the user's, and a model file has its own sequence length.
+    if spec.shape.lengths.is_some() || spec.model.model_file.is_some() && script == Script::Own {
         return Vec::new();
     }
     let usual = USUAL_TOKENS.into_iter().filter(|tokens| spec.model.sequence.is_none() && *tokens < length / 4);

@@ -104,6 +104,7 @@ impl Parts<'_> {
             }
         }
         let mut metadata = self.must_agree();
+        metadata.retain(|_, value| !value.is_empty());
         metadata.extend(self.devices.first().map(|device| (PROFILE_KEY.to_string(), device.profile().name.clone())));
         for (number, device) in self.devices.iter().enumerate() {
             let (key, offset) = device.random_state();
@@ -119,9 +120,11 @@ impl Parts<'_> {
     }
 
     /// Settings that a run must share with the one that it continues: without them the optimizer's state and the position in the data mean nothing.
+    /// An empty one is not written.
     fn must_agree(&self) -> BTreeMap<String, String> {
         let run = self.settings;
         let optimizer = &run.optimizer;
+        let list = |sizes: &[usize]| sizes.iter().map(usize::to_string).collect::<Vec<String>>().join(",");
         let entries = [
             ("optimizer", optimizer.kind.name().to_string()),
             ("nesterov", optimizer.nesterov.to_string()),
@@ -129,6 +132,8 @@ impl Parts<'_> {
             ("maximize", optimizer.maximize.to_string()),
             ("precision", run.precision.name().to_string()),
             ("batch", run.batch.to_string()),
+            ("batches", list(&run.turns.batches)),
+            ("lengths", list(&run.turns.lengths)),
             ("accumulate", run.accumulate.to_string()),
             ("seed", run.seed.to_string()),
             ("data", self.data.clone()),

@@ -73,6 +73,7 @@ impl DataParallelSettings {
     /// [`Error::Usage`] naming the flag and why.
     pub fn check(&self) -> Result<()> {
         self.run.check()?;
+        self.run.check_usual("among several ranks")?;
         let (batch, ranks) = (self.run.batch, self.ranks);
         if ranks == 0 || !batch.is_multiple_of(ranks) {
             let problem = format!(

@@ -41,6 +41,7 @@ impl PipelineSettings {
     /// [`Error::Usage`] naming the flag and why.
     pub fn check(&self) -> Result<()> {
         self.run.check()?;
+        self.run.check_usual("over several devices")?;
         let (batch, parts) = (self.run.batch, self.micro_batches);
         if parts == 0 || !batch.is_multiple_of(parts) {
             let problem = format!(

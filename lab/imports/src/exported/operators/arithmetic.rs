@@ -1,4 +1,4 @@
-//! Arithmetic, comparisons, reductions.
+//! Arithmetic and comparisons.
 
 use memcore::backend::kernel::BinaryOp;
 use memcore::{Array, DType, Result, Tensor, context, ops};
@@ -78,21 +78,6 @@ pub(super) const TABLE: Table = &[
         Ok(Made::tensor(ops::where_(condition, a, b)?))
     }),
     ("where.ScalarOther", where_scalar_other),
-    ("sum.default", |c| reduced(c, "dim", ops::sum_as)),
-    ("sum.dim_IntList", |c| reduced(c, "dim", ops::sum_as)),
-    ("mean.default", |c| reduced(c, "dim", ops::mean_as)),
-    ("mean.dim", |c| reduced(c, "dim", ops::mean_as)),
-    ("amax.default", |c| of_one(c, |x| ops::amax(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
-    ("logsumexp.default", |c| of_one(c, |x| ops::logsumexp(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
-    ("linalg_vector_norm.default", |c| {
-        let order = c.float_or("ord", 2.0)?;
-        if order != 2.0 || c.dtype("dtype")?.is_some() {
-            return Err(c.error(format!("of order {order}, or in another type, is not represented")));
-        }
-        of_one(c, |x| ops::norm_axes(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
-    }),
-    ("max.dim", |c| extremum(c, ops::max_axis)),
-    ("min.dim", |c| extremum(c, ops::min_axis)),
 ];
 
 /// Second operand: a number, with true if it is a float; or a tensor.
@@ -244,34 +229,4 @@ fn where_scalar_other(c: &Call<'_>) -> Result<Made> {
         Tensor::from_array(Array::full(c.device, &[], x.dtype(), value)?)
     };
     Ok(Made::tensor(ops::where_(condition, x, &number)?))
-}
-
-type Reduce = fn(&Tensor, &[usize], bool, DType) -> Result<Tensor>;
-
-/// Reduces over the axes of the argument named `axes`, or over all if there are none.
-fn reduced(c: &Call<'_>, axes: &str, reduce: Reduce) -> Result<Made> {
-    let x = c.tensor("self")?;
-    let (axes, keep) = (c.axes(axes, x)?, c.flag("keepdim", false)?);
-    let dtype = c.dtype("dtype")?;
-    if !x.dtype().is_float() && dtype.is_none_or(|dtype| !dtype.is_float()) {
-        return Err(c.error("of whole numbers is not represented"));
-    }
-    let is_mean = c.node.target.starts_with("mean");
-    Ok(Made::tensor(match dtype {
-        Some(dtype) => reduce(x, &axes, keep, dtype)?,
-        None => match (is_mean, axes.is_empty()) {
-            (true, true) => ops::mean(x)?,
-            (true, false) => ops::mean_axes(x, &axes, keep)?,
-            (false, true) => ops::sum(x)?,
-            (false, false) => ops::sum_axes(x, &axes, keep)?,
-        },
-    }))
-}
-
-type Extremum = fn(&Tensor, usize, bool) -> Result<(Tensor, Tensor)>;
-
-fn extremum(c: &Call<'_>, find: Extremum) -> Result<Made> {
-    let x = c.tensor("self")?;
-    let (values, indices) = find(x, c.axis("dim", 0, x)?, c.flag("keepdim", false)?)?;
-    Ok(Made::tensors([values, indices]))
 }

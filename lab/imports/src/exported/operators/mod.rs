@@ -9,6 +9,7 @@ pub(super) mod host;
 mod indexing;
 mod layers;
 mod losses;
+mod reductions;
 mod shapes;
 mod table;
 mod vision;
@@ -25,6 +26,7 @@ const TABLES: &[(&str, Table)] = &[
     ("pictures", vision::TABLE),
     ("losses", losses::TABLE),
     ("arithmetic", arithmetic::TABLE),
+    ("reductions", reductions::TABLE),
     ("shapes", shapes::TABLE),
     ("indices", indexing::TABLE),
     ("made on the spot", creation::TABLE),

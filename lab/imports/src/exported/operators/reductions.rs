@@ -1,0 +1,113 @@
+//! Reductions over some axes or all: sums, means, extrema, norms, and whether masks hold.
+
+use memcore::{Array, DType, Result, Tensor, context, ops};
+
+use super::super::call::{Call, Sizes};
+use super::super::value::Made;
+use super::host;
+use super::layers::of_one;
+use super::table::Table;
+
+pub(super) const TABLE: Table = &[
+    ("sum.default", |c| reduced(c, "dim", ops::sum_as)),
+    ("sum.dim_IntList", |c| reduced(c, "dim", ops::sum_as)),
+    ("mean.default", |c| reduced(c, "dim", ops::mean_as)),
+    ("mean.dim", |c| reduced(c, "dim", ops::mean_as)),
+    ("amax.default", |c| of_one(c, |x| ops::amax(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
+    ("logsumexp.default", |c| of_one(c, |x| ops::logsumexp(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
+    ("linalg_vector_norm.default", |c| {
+        let order = c.float_or("ord", 2.0)?;
+        if order != 2.0 || c.dtype("dtype")?.is_some() {
+            return Err(c.error(format!("of order {order}, or in another type, is not represented")));
+        }
+        of_one(c, |x| ops::norm_axes(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
+    }),
+    ("max.dim", |c| extremum(c, ops::max_axis)),
+    ("min.dim", |c| extremum(c, ops::min_axis)),
+    ("all.default", |c| mask_reduced(c, "all", |all, v| all && v)),
+    ("all.dim", |c| mask_reduced(c, "all", |all, v| all && v)),
+    ("all.dims", |c| mask_reduced(c, "all", |all, v| all && v)),
+    ("any.default", |c| mask_reduced(c, "any", |any, v| any || v)),
+    ("any.dim", |c| mask_reduced(c, "any", |any, v| any || v)),
+    ("any.dims", |c| mask_reduced(c, "any", |any, v| any || v)),
+];
+
+type Reduce = fn(&Tensor, &[usize], bool, DType) -> Result<Tensor>;
+
+/// Reduces over the axes of the argument named `axes`, or over all if there are none.
+fn reduced(c: &Call<'_>, axes: &str, reduce: Reduce) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let (axes, keep) = (c.axes(axes, x)?, c.flag("keepdim", false)?);
+    let dtype = c.dtype("dtype")?;
+    let is_mean = c.node.target.starts_with("mean");
+    if !x.dtype().is_float() && dtype.is_none_or(|dtype| !dtype.is_float()) {
+        if is_mean {
+            return Err(c.error("of whole numbers is not defined"));
+        }
+        return Ok(Made::tensor(whole_sum(x, &axes, keep, dtype.unwrap_or(DType::I64))?));
+    }
+    Ok(Made::tensor(match dtype {
+        Some(dtype) => reduce(x, &axes, keep, dtype)?,
+        None => match (is_mean, axes.is_empty()) {
+            (true, true) => ops::mean(x)?,
+            (true, false) => ops::mean_axes(x, &axes, keep)?,
+            (false, true) => ops::sum(x)?,
+            (false, false) => ops::sum_axes(x, &axes, keep)?,
+        },
+    }))
+}
+
+type Extremum = fn(&Tensor, usize, bool) -> Result<(Tensor, Tensor)>;
+
+fn extremum(c: &Call<'_>, find: Extremum) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let (values, indices) = find(x, c.axis("dim", 0, x)?, c.flag("keepdim", false)?)?;
+    Ok(Made::tensors([values, indices]))
+}
+
+/// Folds the elements of each group over `axes` (all axes if there are none) on the host.
+fn folded(x: &Array, axes: &[usize], first: f64, fold: impl Fn(f64, f64) -> f64) -> Result<Vec<f64>> {
+    let is_folded = |axis: usize| axes.is_empty() || axes.contains(&axis);
+    let kept: Sizes = kept_dims(x.dims(), axes, true);
+    let mut out = vec![first; kept.iter().product()];
+    for (i, value) in x.host_values()?.into_iter().enumerate() {
+        let (mut rest, mut at, mut step) = (i, 0, 1);
+        for (axis, &size) in x.dims().iter().enumerate().rev() {
+            if !is_folded(axis) {
+                at += rest % size * step;
+                step *= size;
+            }
+            rest /= size;
+        }
+        out[at] = fold(out[at], value);
+    }
+    Ok(out)
+}
+
+/// Returns the sizes of a reduction over `axes`, all axes if there are none. With `keep` they stay with size 1.
+fn kept_dims(dims: &[usize], axes: &[usize], keep: bool) -> Sizes {
+    let is_kept = |axis: usize| !axes.is_empty() && !axes.contains(&axis);
+    let size = |(axis, &size): (usize, &usize)| if is_kept(axis) { Some(size) } else { keep.then_some(1) };
+    dims.iter().enumerate().filter_map(size).collect()
+}
+
+/// Whether all elements of each group are true, or any: of masks and numbers, as a mask.
+fn mask_reduced(c: &Call<'_>, op: &'static str, holds: fn(bool, bool) -> bool) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let (axes, keep) = (c.axes("dim", x)?, c.flag("keepdim", false)?);
+    let first = f64::from(u8::from(op == "all"));
+    let fold = |so_far: f64, v: f64| f64::from(u8::from(holds(so_far != 0.0, v != 0.0)));
+    let values = || folded(x.array(), &axes, first, fold);
+    Ok(Made::tensor(host::made(c.device, op, &kept_dims(x.dims(), &axes, keep), DType::Bool, values)?))
+}
+
+/// Sums whole numbers or masks, which are converted to the type of the sum after it has its memory.
+fn whole_sum(x: &Tensor, axes: &[usize], keep: bool, dtype: DType) -> Result<Tensor> {
+    let values = || folded(x.array(), axes, 0.0, |sum, v| sum + v);
+    let made = host::made(x.device(), "sum", &kept_dims(x.dims(), axes, keep), dtype, values)?;
+    if x.dtype() != dtype {
+        let _op = context::op("sum>to>_to_copy");
+        drop(Array::empty(x.device(), x.dims(), dtype)?);
+    }
+    Ok(made)
+}

@@ -1,0 +1,102 @@
+//! Reading an export: its archive, checked, becomes what networks are built from.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use lab_base::error::{Error, Result};
+use memcore::MAX_RANK;
+
+use super::archive::Archive;
+use super::contents::Contents;
+use super::inputs::{self, Input, Sizes};
+use super::lifetimes::Lifetimes;
+use super::network::parameter_type;
+use super::operators;
+use super::program::Program;
+use super::schema::ExportedProgram;
+use super::signature::{InputKind, Signature};
+
+/// Major version of the schema that is read; the files of torch 2.9 to 2.11 have it.
+const SCHEMA: u64 = 8;
+
+/// Contents of a file that do not depend on a run's settings.
+pub(super) struct Read {
+    pub contents: Contents,
+    pub name: String,
+    /// Inputs of the network, in the order of the graph.
+    pub inputs: Vec<Input>,
+    /// Sizes of the inputs.
+    pub sizes: Sizes,
+    /// True if the file says when Python drops each value.
+    pub knows_lifetimes: bool,
+    /// Release of PyTorch that wrote the file.
+    pub torch: Option<String>,
+}
+
+/// Reads and checks a file.
+///
+/// # Errors
+/// Those of [`load`](super::load).
+pub(super) fn read(path: &Path) -> Result<Read> {
+    let file = path.display().to_string();
+    let mut archive = Archive::open(path)?;
+    let model = only_model(&archive)?;
+    let entry = format!("models/{model}.json");
+    let exported: ExportedProgram = archive.json(&entry)?;
+    if exported.schema_version.major != SCHEMA {
+        let (major, minor) = (exported.schema_version.major, exported.schema_version.minor);
+        let problem = format!(
+            "is of version {major}.{minor} of the schema; version {SCHEMA} is read, that of torch 2.9 and later"
+        );
+        return Err(archive.error(&entry, problem));
+    }
+    let graph = &exported.graph_module.graph;
+    if let Some((name, _)) = graph.tensor_values.iter().find(|(_, meta)| meta.sizes.len() > MAX_RANK) {
+        return Err(archive.error(&entry, format!("{name} has more than {MAX_RANK} dimensions")));
+    }
+    let lifetimes = Lifetimes::of(&mut archive)?;
+    let knows_lifetimes = lifetimes.is_some();
+    let lifetimes = lifetimes.unwrap_or_default();
+    let program = Program::of(graph, &file, &lifetimes, &|target| operators::find(target).is_some())?;
+    let tied = lifetimes.tied.as_deref();
+    let signature = Signature::of(&exported.graph_module, &program.used_inputs(), tied, &model, &mut archive)?;
+    let found = given(&program, &signature, &exported);
+    let (inputs, mut sizes) = found.map_err(|problem| archive.error(&entry, problem))?;
+    sizes.is_recorded = lifetimes.is_recorded;
+    let (dtype, other) = parameter_type(&signature.state);
+    if let Some(other) = other {
+        return Err(Error::usage(
+            &file,
+            format!("parameters of {dtype} and of {other} in one network are not represented"),
+        ));
+    }
+    let name = path.file_stem().map_or_else(|| model.clone(), |stem| stem.display().to_string());
+    let contents = Contents { path: path.to_path_buf(), file, program: Arc::new(program), signature, dtype };
+    Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch: exported.torch_version })
+}
+
+/// Returns the network's inputs and their sizes.
+fn given(program: &Program, signature: &Signature, exported: &ExportedProgram) -> Result<(Vec<Input>, Sizes), String> {
+    let mut known = inputs::known_sizes(program);
+    let mut users = Vec::new();
+    for (slot, kind) in program.inputs.iter().zip(&signature.inputs) {
+        match kind {
+            InputKind::State(number) => {
+                known.insert(*slot, signature.state[*number].dims.iter().copied().map(Some).collect());
+            }
+            InputKind::User(_) => users.push(*slot),
+            InputKind::Nothing => {}
+        }
+    }
+    inputs::of(&signature.users, &users, program, &known, &exported.range_constraints)
+}
+
+/// Returns the name of the archive's only model.
+fn only_model(archive: &Archive) -> Result<String> {
+    let models: Vec<&str> = archive.below("models/").filter_map(|name| name.strip_suffix(".json")).collect();
+    match models.as_slice() {
+        [model] => Ok((*model).to_string()),
+        [] => Err(archive.error("models", "holds no model: torch.export.save writes one, models/model.json")),
+        several => Err(archive.error("models", format!("holds several models: {}", several.join(", ")))),
+    }
+}

@@ -1,0 +1,152 @@
+//! Loops that are not one batch after another of one size, of networks from files, beside recorded runs of the real PyTorch (`golden/k_*`, made by
+//! `scripts/loop`): every row in every column. Those of built-in networks are in `golden_scripts`, with every event.
+
+use std::io::Read;
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use lab::exported;
+use lab::huggingface::{self, Keep, Options};
+use lab::record::{COLUMNS, Row};
+use lab::run::{Paper, RunSpec, resolve};
+use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source, Turns};
+use memcore::backend::{DeviceProfile, Meta};
+use memcore::{Device, Profile};
+use serde_json::{Value, json};
+
+mod archives;
+use archives::compared::golden;
+
+fn recording(name: &str) -> Value {
+    let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+    let mut text = String::new();
+    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
+    serde_json::from_str(&text).unwrap()
+}
+
+fn device() -> Device {
+    let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
+    Device::builder(Arc::new(Meta::new(card))).profile(Profile::torch_2_11(90)).build()
+}
+
+fn sizes(list: &Value) -> Vec<usize> {
+    list.as_array().into_iter().flatten().map(|size| size.as_u64().unwrap() as usize).collect()
+}
+
+/// Settings of a recorded program, with the sizes of its batches.
+fn settings(program: &Value) -> RunSettings {
+    let turns = Turns { batches: sizes(&program["batches"]), lengths: sizes(&program["lengths"]) };
+    RunSettings { turns, ..RunSettings::new(12, 6, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4)) }
+}
+
+/// Fails with every figure that differs, up to the last row of the last step.
+fn compare(name: &str, ours: &[Row], recording: &Value) {
+    let before = recording["program"]["before"].as_u64().unwrap_or(0);
+    let mut theirs: Vec<Row> = serde_json::from_value(recording["steps"].clone()).unwrap();
+    assert_eq!(theirs.pop().unwrap().label, "end");
+    theirs.iter_mut().for_each(|row| row.n_alloc_plus_free -= before);
+    let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<String>>();
+    assert_eq!(labels(ours), labels(&theirs), "{name}");
+    let mut differences = Vec::new();
+    for (ours, theirs) in ours.iter().zip(&theirs) {
+        for ((column, here), there) in COLUMNS[1..].iter().zip(ours.figures()).zip(theirs.figures()) {
+            if here != there {
+                differences.push(format!("{}: {column} {here}, PyTorch {there}", ours.label));
+            }
+        }
+    }
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+}
+
+fn of_transformers(name: &str) {
+    let recording = recording(name);
+    let program = &recording["program"];
+    let options = Options { sequence: Some(64), ..Options::default() };
+    let model = huggingface::parse("config.json", &program["config"].to_string(), &options).unwrap();
+    let settings = settings(program);
+    let mut trainer =
+        huggingface::trainer(&model, &device(), &settings, Source::Renewed { seed: 0 }, Keep::Output).unwrap();
+    for step in 0..settings.steps {
+        trainer.step(step).unwrap();
+    }
+    compare(name, trainer.rows(), &recording);
+}
+
+fn of_an_export(name: &str, network: &str) {
+    let recording = recording(name);
+    let folder = tempfile::tempdir().unwrap();
+    let path = archives::unpacked(&golden(&format!("{network}.pt2.gz")), folder.path(), network);
+    let model = exported::load(&path, Some("cross-entropy".parse().unwrap())).unwrap();
+    let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+    let settings = settings(&recording["program"]);
+    let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
+    let mut rows = result.unwrap().rows;
+    rows.pop();
+    compare(name, &rows, &recording);
+}
+
+macro_rules! equal {
+    ($($test:ident: $check:expr;)*) => {
+        $(#[test]
+        fn $test() {
+            $check;
+        })*
+    };
+}
+
+equal! {
+    batches_and_lengths_of_gpt2: of_transformers("k_hf_gpt2");
+    batches_and_lengths_of_llama: of_transformers("k_hf_llama");
+    batches_and_lengths_of_bert: of_transformers("k_hf_bert");
+    batches_and_lengths_of_t5: of_transformers("k_hf_t5");
+    batches_of_an_exported_resnet: of_an_export("k_export_resnet20", "resnet20");
+    batches_of_an_exported_mlp: of_an_export("k_export_mlp", "mlp");
+}
+
+/// Why a run of these fields is refused.
+fn refused(fields: Value) -> String {
+    let spec = RunSpec::of_fields(fields.as_object().unwrap());
+    spec.and_then(|spec| resolve(&spec, &[]).map(|_| ())).unwrap_err().to_string()
+}
+
+#[test]
+fn sizes_that_a_run_cannot_have_are_refused_by_name() {
+    for (fields, message) in [
+        (json!({"batch": 4, "batches": "4,2"}), "batches: it does not go with batch"),
+        (json!({"batches": "4,0"}), "batches: each must be at least 1"),
+        (json!({"batches": "4,2", "data": "digits", "model": "mlp"}), "batches: batches of a data set have one size"),
+        (json!({"model": "mlp", "lengths": "8"}), "lengths: this network takes no tokens"),
+        (
+            json!({"model": "gpt", "lengths": "64,65"}),
+            "lengths: 65 tokens, and the network takes 64; --sequence sets that",
+        ),
+        (json!({"model": "seq2seq-attention", "lengths": "8"}), "lengths: it is represented for gpt, gpt2"),
+    ] {
+        let error = refused(fields.clone());
+        assert!(error.starts_with(message), "{fields}: {error}");
+    }
+}
+
+#[test]
+fn a_run_goes_through_its_sizes_twice_unless_said() {
+    let steps = |fields: Value| {
+        let session = resolve(&RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), &[]).unwrap();
+        (session.run.steps, session.settled_steps(), session.notes.len())
+    };
+    assert_eq!(steps(json!({"batches": "4,2"})), (10, 6, 0));
+    assert_eq!(steps(json!({"batches": "4,2,4,4,4,4,4"})), (14, 21, 0));
+    assert_eq!(steps(json!({"batches": "4,2,3", "steps": 2})), (2, 9, 1), "the note says that a size is not reached");
+}
+
+/// Everything that is asked of a run is asked of as many steps as show every size.
+#[test]
+fn what_a_run_needs_is_that_of_its_largest_batch_wherever_it_stands() {
+    let figures = |batches: &str| {
+        let spec = RunSpec::of_fields(json!({"batches": batches}).as_object().unwrap()).unwrap();
+        Paper { backends: &[], stop: &|| false }.figures(&spec).unwrap()
+    };
+    let last = figures("4,4,4,4,4,4,128");
+    assert_eq!(last.allocated_bytes, figures("128,4,4,4,4,4,4").allocated_bytes);
+    assert!(last.allocated_bytes > figures("4,4").allocated_bytes);
+}

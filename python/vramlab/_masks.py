@@ -1,0 +1,121 @@
+"""Masks of transformers as in a training that is not traced.
+
+While PyTorch traces a module, transformers may not ask a tensor for its values, and makes masks that it would leave out otherwise: where no
+token is hidden, attention needs none. Here it makes what it makes without a trace. Its questions are answered by the values of the example.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any, Callable
+
+# What transformers asks to know whether it is traced.
+_QUESTIONS = ("is_tracing", "is_torchdynamo_compiling", "is_torchdynamo_exporting")
+# Warns of padding without a mask, of the first words only. Its answer changes nothing.
+_LEFT_ALONE = "transformers.modeling_utils"
+
+
+def _no(*_: Any, **__: Any) -> bool:
+    return False
+
+
+@contextlib.contextmanager
+def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
+    """Traces what the code of transformers does in training; yields whether there is any. ``inputs`` are the example's leaves, with values.
+
+    A release that has none of the questions stays as it is.
+    """
+    import torch
+
+    changed: list[tuple[dict[str, Any], str, Callable[..., Any]]] = []
+    for name, module in list(sys.modules.items()):
+        if not name.startswith("transformers.") or name == _LEFT_ALONE:
+            continue
+        names = getattr(module, "__dict__", {})
+        changed += [(names, asked, names[asked]) for asked in _QUESTIONS if callable(names.get(asked))]
+    if not changed:
+        yield False
+        return
+    truths = {torch.Tensor.__bool__, torch.Tensor.item}
+
+    class Answers(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if function in truths and args[0].dtype == torch.bool and _asked_by_transformers():
+                answer = _value(args[0], inputs)
+                # Keeps the question in the graph, which would lose what nobody uses. The check itself costs nothing.
+                torch.ops.aten._assert_tensor_metadata.default(args[0], dtype=torch.bool)
+                return answer
+            return function(*args, **(kwargs or {}))
+
+    try:
+        for names, asked, _ in changed:
+            names[asked] = _no
+        with Answers():
+            yield True
+    finally:
+        for names, asked, function in changed:
+            names[asked] = function
+
+
+def _asked_by_transformers() -> bool:
+    """Returns True if the innermost frame outside of PyTorch and this file is in transformers."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module != __name__ and module.split(".")[0] != "torch":
+            return module.startswith("transformers.")
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
+
+
+def _value(tensor: Any, inputs: Sequence[Any]) -> bool:
+    """Computes a traced truth value from the values of the example."""
+    from torch.fx.experimental import proxy_tensor
+    from torch.utils._python_dispatch import _disable_current_modes
+
+    mode = proxy_tensor.get_proxy_mode()
+    tracer = getattr(mode, "tracer", None)
+    node = proxy_tensor.get_proxy_slot(tensor, tracer).proxy.node
+    with _disable_current_modes():
+        return bool(_Values(tracer.root, node.graph, inputs).of(node))
+
+
+class _Values:
+    """Values of nodes, computed where they are needed."""
+
+    def __init__(self, root: Any, graph: Any, inputs: Sequence[Any]) -> None:
+        self._root = root
+        self._known: dict[Any, Any] = {}
+        # The example's leaves come last, after parameters and buffers.
+        given = [node for node in graph.nodes if node.op == "placeholder"]
+        for node, value in zip(given[len(given) - len(inputs) :], inputs):
+            # Otherwise the order is another than is known here, and the node has no value.
+            if getattr(node.meta.get("val"), "dtype", None) == getattr(value, "dtype", None):
+                self._known[node] = value
+
+    def of(self, node: Any) -> Any:
+        import torch
+
+        if node not in self._known:
+            # A parameter's values have no part in the masks, and a module without values has none.
+            if node.op not in ("call_function", "get_attr"):
+                raise ValueError(f"{node.name} has no value")
+            if node.op == "get_attr":
+                value = getattr(self._root, node.target)
+            else:
+                args, kwargs = torch.fx.node.map_aggregate((node.args, node.kwargs), self._given)
+                value = node.target(*args, **kwargs)
+            if isinstance(value, torch.Tensor) and value.is_meta:
+                raise ValueError(f"{node.name} has no value")
+            self._known[node] = value
+        return self._known[node]
+
+    def _given(self, value: Any) -> Any:
+        """Returns an argument, on the host."""
+        import torch
+
+        if isinstance(value, torch.fx.Node):
+            return self.of(value)
+        return torch.device("cpu") if isinstance(value, torch.device) else value
