@@ -18,7 +18,7 @@ pub(super) const TABLE: Table = &[
     ("linalg_vector_norm.default", |c| {
         let order = c.float_or("ord", 2.0)?;
         if order != 2.0 || c.dtype("dtype")?.is_some() {
-            return Err(c.error(format!("of order {order}, or in another type, is not represented")));
+            return Err(c.error(format!("a norm of order {order}, or in another type, is not represented")));
         }
         of_one(c, |x| ops::norm_axes(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
     }),
@@ -42,7 +42,7 @@ fn reduced(c: &Call<'_>, axes: &str, reduce: Reduce) -> Result<Made> {
     let is_mean = c.node.target.starts_with("mean");
     if !x.dtype().is_float() && dtype.is_none_or(|dtype| !dtype.is_float()) {
         if is_mean {
-            return Err(c.error("of whole numbers is not defined"));
+            return Err(c.error("the mean of whole numbers is not defined"));
         }
         return Ok(Made::tensor(whole_sum(x, &axes, keep, dtype.unwrap_or(DType::I64))?));
     }
