@@ -10,7 +10,7 @@ use lab::exported;
 use lab::huggingface::{self, Keep, Options};
 use lab::record::{COLUMNS, Row};
 use lab::run::{Paper, RunSpec, resolve};
-use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source, Turns};
+use lab::training::{Continuation, Evaluation, OptimizerKind, OptimizerSettings, RunSettings, Source, Turns};
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde_json::{Value, json};
@@ -37,7 +37,12 @@ fn sizes(list: &Value) -> Vec<usize> {
 /// Settings of a recorded program, with the sizes of its batches.
 fn settings(program: &Value) -> RunSettings {
     let turns = Turns { batches: sizes(&program["batches"]), lengths: sizes(&program["lengths"]) };
-    RunSettings { turns, ..RunSettings::new(12, 6, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4)) }
+    let evaluation = match &sizes(&program["evaluation"])[..] {
+        &[every, batch, batches] if every > 0 => Some(Evaluation { every, batch, batches, keeps_results: false }),
+        _ => None,
+    };
+    let steps = program["steps"].as_u64().unwrap() as usize;
+    RunSettings { turns, evaluation, ..RunSettings::new(12, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4)) }
 }
 
 /// Fails with every figure that differs, up to the last row of the last step.
@@ -100,6 +105,13 @@ equal! {
     batches_and_lengths_of_llama: of_transformers("k_hf_llama");
     batches_and_lengths_of_bert: of_transformers("k_hf_bert");
     batches_and_lengths_of_t5: of_transformers("k_hf_t5");
+    evaluations_of_gpt2: of_transformers("k_eval_hf_gpt2");
+    evaluations_of_llama: of_transformers("k_eval_hf_llama");
+    evaluations_of_t5: of_transformers("k_eval_hf_t5");
+    evaluations_of_opt: of_transformers("k_eval_hf_opt");
+    evaluations_of_gpt_neox: of_transformers("k_eval_hf_gpt_neox");
+    evaluations_of_bert: of_transformers("k_eval_hf_bert");
+    evaluations_of_an_exported_network: of_an_export("k_eval_export_swiglu", "swiglu");
     batches_of_an_exported_resnet: of_an_export("k_export_resnet20", "resnet20");
     batches_of_an_exported_mlp: of_an_export("k_export_mlp", "mlp");
 }
@@ -122,6 +134,10 @@ fn sizes_that_a_run_cannot_have_are_refused_by_name() {
             "lengths: 65 tokens, and the network takes 64; --sequence sets that",
         ),
         (json!({"model": "seq2seq-attention", "lengths": "8"}), "lengths: it is represented for gpt, gpt2"),
+        (json!({"eval-batch": 8}), "eval-batch: it goes only with eval-every"),
+        (json!({"model": "seq2seq-attention", "eval-every": 1}), "eval-every: what this network takes without a graph"),
+        (json!({"eval-every": 0}), "eval-every: must be at least 1"),
+        (json!({"model": "mlp", "data": "digits", "eval-every": 2}), "eval-every: with a data set, its test examples"),
     ] {
         let error = refused(fields.clone());
         assert!(error.starts_with(message), "{fields}: {error}");
@@ -137,6 +153,15 @@ fn a_run_goes_through_its_sizes_twice_unless_said() {
     assert_eq!(steps(json!({"batches": "4,2"})), (10, 6, 0));
     assert_eq!(steps(json!({"batches": "4,2,4,4,4,4,4"})), (14, 21, 0));
     assert_eq!(steps(json!({"batches": "4,2,3", "steps": 2})), (2, 9, 1), "the note says that a size is not reached");
+}
+
+/// A graph of training with batch norm is not that of an evaluation.
+#[test]
+fn an_export_that_trains_otherwise_is_not_evaluated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = archives::unpacked(&golden("resnet20.pt2.gz"), folder.path(), "resnet20");
+    let error = refused(json!({"model-file": path, "eval-every": 2}));
+    assert!(error.starts_with("eval-every: the export computes batch_norm.default as in training"), "{error}");
 }
 
 /// Everything that is asked of a run is asked of as many steps as show every size.

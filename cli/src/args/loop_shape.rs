@@ -1,6 +1,8 @@
 //! Flags of what a training loop does besides one step after another with batches of one size.
 
-use lab::run::{LoopSpec, SizeList};
+use lab::run::{EvalKeep, LoopSpec, SizeList};
+
+use super::values;
 
 /// The shape of the training loop.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,12 +15,26 @@ pub(crate) struct LoopArgs {
     /// Tokens of each batch's examples in turn: 512,128,1024 (gpt, gpt2, transformers) [default: as many as the network takes].
     #[arg(long, value_name = "N,N,…")]
     pub lengths: Option<SizeList>,
+    /// Evaluate after every N steps, under torch.no_grad() and model.eval(), in a function of its own; the loop's variables keep their values
+    /// meanwhile [default: no evaluation].
+    #[arg(long, value_name = "N")]
+    pub eval_every: Option<usize>,
+    /// Examples of each batch of an evaluation [default: as in training].
+    #[arg(long, value_name = "N")]
+    pub eval_batch: Option<usize>,
+    /// Batches of an evaluation [default: 2, after which nothing grows].
+    #[arg(long, value_name = "N")]
+    pub eval_steps: Option<usize>,
+    /// What an evaluation keeps of its batches until its end: nothing (each loss is read as a number), or the logits of all, in a list
+    /// [default: nothing].
+    #[arg(long, value_name = "WHAT", value_parser = values::one_of::<EvalKeep>(EvalKeep::NAMES))]
+    pub eval_keep: Option<EvalKeep>,
 }
 
 impl LoopArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> LoopSpec {
-        let Self { batches, lengths } = self.clone();
-        LoopSpec { batches, lengths }
+        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep } = self.clone();
+        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep }
     }
 }

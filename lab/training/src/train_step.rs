@@ -96,6 +96,24 @@ pub trait TrainStep {
         Ok(())
     }
 
+    /// Enters the function that evaluates: its names have no values yet, and those of the loop keep theirs.
+    fn enter_evaluation(&mut self) -> Result<()> {
+        Err(Error::usage("eval-every", "this training loop has no evaluation"))
+    }
+
+    /// Loads a batch of so many examples to the device; `number` decides its values.
+    fn load_batch(&mut self, _examples: usize, _number: usize) -> Result<()> {
+        Err(Error::usage("eval-every", "this training loop has no evaluation"))
+    }
+
+    /// The network's last results.
+    fn results(&self) -> Vec<Tensor> {
+        Vec::new()
+    }
+
+    /// Leaves the function that evaluates. Its names end in the order of their first assignment.
+    fn leave_evaluation(&mut self) {}
+
     /// Everything that the training's future depends on.
     fn parts(&mut self) -> Parts<'_>;
 

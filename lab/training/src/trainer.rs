@@ -3,8 +3,9 @@
 use lab_base::error::Result;
 use lab_models::{Architecture, Model};
 use memcore::optim::Optimizer;
-use memcore::{DType, Device};
+use memcore::{DType, Device, NoGrad};
 
+use super::between::Evaluation;
 use super::model_step::ModelStep;
 use super::rows::Rows;
 use super::schedule::{Phase, Turn};
@@ -136,8 +137,47 @@ impl<S: TrainStep> Trainer<S> {
             }
         }
         self.phases.end()?;
+        self.evaluate(step)?;
         // With accumulation, each micro-batch's loss was divided by their number: the sum is the mean.
         Ok(total)
+    }
+
+    /// Evaluates, after a step that is followed by it.
+    fn evaluate(&mut self, step: usize) -> Result<()> {
+        let due = |evaluation: &Evaluation| (step + 1).is_multiple_of(evaluation.every);
+        let Some(evaluation) = self.phases.settings().evaluation.filter(due) else { return Ok(()) };
+        let place = self.place(step, None);
+        self.rows.phase("evaluation");
+        self.phases.enter_evaluation()?;
+        let done = self.evaluated(evaluation, &place);
+        self.phases.exit_autocast();
+        self.phases.leave_evaluation();
+        done?;
+        self.rows.take(&format!("{place}evaluated"));
+        Ok(())
+    }
+
+    fn evaluated(&mut self, evaluation: Evaluation, place: &str) -> Result<()> {
+        let _no_grad = NoGrad::new();
+        let has_loss = self.phases.settings().schedule.names(Phase::Loss);
+        let mut kept = Vec::new();
+        for number in 0..evaluation.batches {
+            self.phases.load_batch(evaluation.batch, number)?;
+            self.rows.take(&format!("{place}eval{number}.input"));
+            self.phases.forward()?;
+            self.rows.take(&format!("{place}eval{number}.forward"));
+            if has_loss {
+                self.phases.loss()?;
+                self.phases.exit_autocast();
+                self.rows.take(&format!("{place}eval{number}.loss"));
+            }
+            if evaluation.keeps_results {
+                kept.push(self.phases.results());
+            }
+        }
+        // As a list ends: from its last entry.
+        while kept.pop().is_some() {}
+        Ok(())
     }
 
     fn phase(&mut self, phase: Phase, batch: usize) -> Result<()> {
@@ -167,14 +207,19 @@ impl<S: TrainStep> Trainer<S> {
     }
 
     fn rows_after(&mut self, phase: Phase, step: usize, micro: Option<usize>) {
+        let place = self.place(step, micro);
         let schedule = &self.phases.settings().schedule;
-        let place = match (schedule.prefix.as_str(), micro) {
+        for row in schedule.rows.iter().filter(|row| row.phase == phase) {
+            self.rows.take(&format!("{place}{}", row.label));
+        }
+    }
+
+    /// The beginning of a label.
+    fn place(&self, step: usize, micro: Option<usize>) -> String {
+        match (self.phases.settings().schedule.prefix.as_str(), micro) {
             ("", _) => String::new(),
             (prefix, None) => format!("{prefix}{step}."),
             (prefix, Some(micro)) => format!("{prefix}{step}.m{micro}."),
-        };
-        for row in schedule.rows.iter().filter(|row| row.phase == phase) {
-            self.rows.take(&format!("{place}{}", row.label));
         }
     }
 

@@ -151,6 +151,10 @@ impl TrainResult {
         if !matches!(setting("accumulate").as_str(), "" | "1") {
             run += &format!(", {} micro-batches per step", setting("accumulate"));
         }
+        if !setting("eval-every").is_empty() {
+            let (every, batches) = (setting("eval-every"), setting("eval-steps"));
+            run += &format!(", after every {every} an evaluation of {batches} × {}", setting("eval-batch"));
+        }
         let mut memory = format!("{} allocator, profile {}", setting("allocator"), setting("like"));
         for (name, what) in [("memory-limit", "limit"), ("memory-fraction", "fraction"), ("alloc-conf", "settings")] {
             let value = self.settings.get(name).and_then(Value::as_u64).filter(|_| name == "memory-limit");
