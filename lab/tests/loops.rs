@@ -5,12 +5,16 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use backend_cpu::Cpu;
 use flate2::read::GzDecoder;
 use lab::exported;
 use lab::huggingface::{self, Keep, Options};
+use lab::models::{ModelOptions, architecture};
 use lab::record::{COLUMNS, Row};
 use lab::run::{Paper, RunSpec, resolve};
-use lab::training::{Continuation, Evaluation, OptimizerKind, OptimizerSettings, RunSettings, Source, Turns};
+use lab::training::{
+    Continuation, Ema, Evaluation, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer, Turns,
+};
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde_json::{Value, json};
@@ -42,7 +46,13 @@ fn settings(program: &Value) -> RunSettings {
         _ => None,
     };
     let steps = program["steps"].as_u64().unwrap() as usize;
-    RunSettings { turns, evaluation, ..RunSettings::new(12, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4)) }
+    let ema = (program["average"] == true).then_some(Ema::Parameters);
+    RunSettings {
+        turns,
+        evaluation,
+        ema,
+        ..RunSettings::new(12, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4))
+    }
 }
 
 /// Fails with every figure that differs, up to the last row of the last step.
@@ -107,6 +117,7 @@ equal! {
     batches_and_lengths_of_t5: of_transformers("k_hf_t5");
     evaluations_of_gpt2: of_transformers("k_eval_hf_gpt2");
     evaluations_of_llama: of_transformers("k_eval_hf_llama");
+    an_average_and_evaluations_of_gpt2: of_transformers("k_ema_hf_gpt2");
     evaluations_of_t5: of_transformers("k_eval_hf_t5");
     evaluations_of_opt: of_transformers("k_eval_hf_opt");
     evaluations_of_gpt_neox: of_transformers("k_eval_hf_gpt_neox");
@@ -162,6 +173,21 @@ fn an_export_that_trains_otherwise_is_not_evaluated() {
     let path = archives::unpacked(&golden("resnet20.pt2.gz"), folder.path(), "resnet20");
     let error = refused(json!({"model-file": path, "eval-every": 2}));
     assert!(error.starts_with("eval-every: the export computes batch_norm.default as in training"), "{error}");
+}
+
+/// The copies of a device that computes take the kernels that it has.
+#[test]
+fn an_average_is_kept_on_a_device_that_computes() {
+    let options = ModelOptions { image: Some(32), width: Some(8), classes: Some(4), ..ModelOptions::default() };
+    let network = architecture("resnet18", &options).unwrap();
+    let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
+    let settings = RunSettings { ema: Some(Ema::Model), ..RunSettings::new(2, 3, adamw) };
+    let device = Device::builder(Arc::new(Cpu::new().unwrap())).build();
+    let mut trainer = Trainer::of(&*network, &device, &settings, Source::Synthetic { seed: 0 }, "").unwrap();
+    for step in 0..3 {
+        assert!(trainer.step(step).unwrap().unwrap().is_finite());
+    }
+    assert!(trainer.rows().iter().any(|row| row.label == "s2.ema"));
 }
 
 /// Everything that is asked of a run is asked of as many steps as show every size.

@@ -1104,6 +1104,7 @@ RunSpec = TypedDict(
         "eval-batch": "Optional[int]",
         "eval-steps": "Optional[int]",
         "eval-keep": "Optional[str]",
+        "ema": "Optional[str]",
         "like": "Optional[str]",
         "cudnn-workspace": "Optional[int]",
         "env": "Optional[list[str]]",

@@ -116,7 +116,7 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
         row(f"s{step}.step")
 
 
-def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, **sizes):
+def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, **sizes):
     """A small network of transformers, by its own loss; returns its configuration."""
     import transformers
 
@@ -126,6 +126,9 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     row("model")
+    if average:
+        copies = [p.detach().clone() for p in model.parameters()]
+        row("ema")
 
     def evaluate(at):
         model.eval()
@@ -153,10 +156,15 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
+        if average:
+            with torch.no_grad():
+                for e, p in zip(copies, model.parameters()):
+                    e.lerp_(p, 0.001)
+            row(f"s{step}.ema")
         if every and (step + 1) % every == 0:
             evaluate(f"s{step}.")
             row(f"s{step}.evaluated")
-    return {"steps": steps, "evaluation": [every, size, 2], "config": model.config.to_dict(), "batches": batches, "lengths": lengths}
+    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "config": model.config.to_dict(), "batches": batches, "lengths": lengths}
 
 
 def exported(row, name, batches, steps=6, every=0, size=9):
@@ -322,6 +330,8 @@ LOOPS = {
                                                    num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64),
     "k_eval_hf_bert": lambda row: of_transformers(row, "Bert", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, num_hidden_layers=2,
                                                   num_attention_heads=4, intermediate_size=128, max_position_embeddings=64),
+    "k_ema_hf_gpt2": lambda row: of_transformers(row, "GPT2", (2,), (48,), 3, 2, 4, True, vocab_size=512, n_positions=64, n_embd=64, n_layer=2,
+                                                 n_head=4, bos_token_id=0, eos_token_id=1),
     "k_eval_hf_t5": lambda row: of_transformers(row, "T5", (2,), (48,), 4, 2, vocab_size=512, d_model=64, d_kv=16, d_ff=128, num_layers=2,
                                                 num_heads=4, decoder_start_token_id=0),
     "k_eval_hf_opt": lambda row: of_transformers(row, "OPT", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, ffn_dim=128, num_hidden_layers=2,

@@ -1,6 +1,7 @@
 //! Flags of what a training loop does besides one step after another with batches of one size.
 
 use lab::run::{EvalKeep, LoopSpec, SizeList};
+use lab::training::Ema;
 
 use super::values;
 
@@ -29,12 +30,16 @@ pub(crate) struct LoopArgs {
     /// [default: nothing].
     #[arg(long, value_name = "WHAT", value_parser = values::one_of::<EvalKeep>(EvalKeep::NAMES))]
     pub eval_keep: Option<EvalKeep>,
+    /// Keep an exponential moving average of the weights, taken after each step: AveragedModel, a copy of the module with its buffers (model), or a
+    /// list of clones (parameters) [default: none].
+    #[arg(long, value_name = "KIND", value_parser = values::one_of::<Ema>(Ema::NAMES))]
+    pub ema: Option<Ema>,
 }
 
 impl LoopArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> LoopSpec {
-        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep } = self.clone();
-        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep }
+        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema } = self.clone();
+        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema }
     }
 }

@@ -131,6 +131,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         batch: at_least_1("batch", batch)?,
         turns: spec.shape.turns(),
         evaluation: spec.shape.evaluation(batch),
+        ema: spec.shape.ema,
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,

@@ -7,7 +7,7 @@ use lab_imports::exported::{LossName, Reads};
 use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab_models::Recompute;
 use lab_training::pipeline;
-use lab_training::{Evaluation, OptimizerKind, Precision, Turns};
+use lab_training::{Ema, Evaluation, OptimizerKind, Precision, Turns};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
@@ -159,6 +159,8 @@ pub struct LoopSpec {
     pub eval_steps: Option<usize>,
     /// What an evaluation keeps until its end; nothing unless said.
     pub eval_keep: Option<EvalKeep>,
+    /// The average of the weights that is kept beside the network; none unless said.
+    pub ema: Option<Ema>,
 }
 
 /// Whose temporaries and workspaces are counted.

@@ -1,7 +1,7 @@
 //! Group k: loops that are not one batch after another of one size.
 
 use lab::models::ModelOptions;
-use lab::training::{Evaluation, RunSettings, Turns};
+use lab::training::{Ema, Evaluation, RunSettings, Turns};
 
 use crate::compare::check_figures;
 use crate::run::{check_run, scripts, train, zoo_with};
@@ -28,9 +28,9 @@ fn looped(name: &str, network: &str, steps: usize, settings: impl Fn(RunSettings
     let network = network.trim_end_matches("-dropout");
     let (architecture, base) = zoo_with(network, options, lines);
     let settings = settings(RunSettings { steps, ..base });
-    match settings.evaluation {
-        None => check_run(name, &*architecture, &settings),
-        Some(_) => check_figures(name, |device| train(&*architecture, device, &settings, "")),
+    match (settings.evaluation, settings.ema) {
+        (None, None) => check_run(name, &*architecture, &settings),
+        _ => check_figures(name, |device| train(&*architecture, device, &settings, "")),
     }
 }
 
@@ -60,6 +60,10 @@ fn autocast(base: RunSettings) -> RunSettings {
     RunSettings { precision: "autocast-bf16".parse().unwrap(), ..evaluated(8, 2, 16, 2)(base) }
 }
 
+fn averaging(batch: usize, ema: Ema) -> impl Fn(RunSettings) -> RunSettings {
+    move |base| RunSettings { batch, ema: Some(ema), ..base }
+}
+
 fn keeping_results(base: RunSettings) -> RunSettings {
     let settings = evaluated(32, 2, 128, 3)(base);
     let evaluation = settings.evaluation.map(|evaluation| Evaluation { keeps_results: true, ..evaluation });
@@ -82,6 +86,11 @@ scripts! {
     k_eval_mobilenet_v2 => |name| looped(name, "mobilenet_v2", 2, evaluated(2, 1, 16, 2));
     k_eval_densenet121 => |name| looped(name, "densenet121", 2, evaluated(2, 1, 16, 2));
     k_eval_convnext_tiny => |name| looped(name, "convnext-tiny", 2, evaluated(2, 1, 16, 2));
+    k_ema_cnn => |name| looped(name, "simple-cnn", 4, averaging(32, Ema::Model));
+    k_ema_gpt => |name| looped(name, "gpt", 4, averaging(8, Ema::Model));
+    k_ema_resnet => |name| looped(name, "resnet18", 3, averaging(8, Ema::Model));
+    k_ema_lerp => |name| looped(name, "resnet18", 3, averaging(8, Ema::Parameters));
+    k_ema_mul_add => |name| looped(name, "resnet18", 3, averaging(8, Ema::Parameters));
     k_eval_kept => |name| looped(name, "mlp", 6, keeping_results);
     k_lengths_bf16 => |name| looped(name, "gpt", 6, with("autocast-bf16", 1, &[], &[64, 8, 40]));
 }

@@ -4,6 +4,7 @@
 //! losses, and a file of the training's state. [`pipeline`] trains a network that is split over devices, and [`data_parallel`] one that several ranks
 //! have a copy or a share of; [`data`] reads data sets, [`record`] defines the columns of a row.
 
+mod average;
 mod between;
 mod checkpoint;
 pub mod data;
@@ -24,6 +25,7 @@ mod trainer;
 mod turns;
 mod update;
 
+pub use average::{Averaged, Ema};
 pub use between::Evaluation;
 pub use checkpoint::data_name;
 pub use checkpoint::{Begin, Continuation, HostTensor, PROFILE_KEY, Parts, StateFile, TrainingState};

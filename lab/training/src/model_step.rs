@@ -6,6 +6,7 @@ use memcore::amp::Autocast;
 use memcore::nn::ListSlot;
 use memcore::{Device, NoGrad, Tensor, context, ops};
 
+use super::average::{Averaged, Ema};
 use super::checkpoint::{Parts, data_name};
 use super::evaluate::{Accuracy, evaluate};
 use super::loss::loss;
@@ -177,6 +178,11 @@ impl TrainStep for ModelStep {
         let Some(names) = self.aside.take() else { return };
         let own = [&mut self.input, &mut self.target, &mut self.output, &mut self.loss];
         own.into_iter().zip(names).for_each(|(name, value)| *name = value);
+    }
+
+    fn averaged(&self, _: Ema) -> Result<Averaged> {
+        let Model { constants, parameters, buffers, .. } = &self.model;
+        Ok(Averaged { constants: constants.clone(), parameters: parameters.clone(), buffers: buffers.clone() })
     }
 
     fn parts(&mut self) -> Parts<'_> {

@@ -8,6 +8,7 @@ use lab_models::{Architecture, Task};
 use memcore::DType;
 use serde::Serialize;
 
+use super::average::Ema;
 use super::between::Evaluation;
 use super::optimizer::OptimizerSettings;
 use super::schedule::{Phase, Schedule};
@@ -84,6 +85,8 @@ pub struct RunSettings {
     pub turns: Turns,
     /// What is evaluated between steps; `None` for nothing.
     pub evaluation: Option<Evaluation>,
+    /// The average of the weights that is kept; `None` for none.
+    pub ema: Option<Ema>,
     /// Optimizer steps.
     pub steps: usize,
     /// The optimizer.
@@ -112,6 +115,7 @@ impl RunSettings {
             batch,
             turns: Turns::default(),
             evaluation: None,
+            ema: None,
             steps,
             optimizer,
             accumulate: 1,
@@ -132,6 +136,9 @@ impl RunSettings {
         }
         self.turns.check()?;
         self.evaluation.map_or(Ok(()), |evaluation| evaluation.check())?;
+        if self.ema.is_some() && !self.schedule.names(Phase::Step) {
+            return Err(Error::usage("ema", "the schedule takes no step whose weights could be averaged"));
+        }
         match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
             None => Ok(()),
@@ -161,6 +168,7 @@ impl RunSettings {
             ("batches", !self.turns.batches.is_empty()),
             ("lengths", !self.turns.lengths.is_empty()),
             ("eval-every", self.evaluation.is_some()),
+            ("ema", self.ema.is_some()),
         ];
         match asked.into_iter().find(|(_, asked)| *asked) {
             Some((field, _)) => Err(Error::usage(field, format!("it is not represented {here}"))),

@@ -3,6 +3,7 @@
 use lab_base::error::{Error, Result};
 use memcore::Tensor;
 
+use super::average::{Averaged, Ema};
 use super::checkpoint::Parts;
 use super::evaluate::Accuracy;
 use super::rows::Rows;
@@ -113,6 +114,11 @@ pub trait TrainStep {
 
     /// Leaves the function that evaluates. Its names end in the order of their first assignment.
     fn leave_evaluation(&mut self) {}
+
+    /// The tensors that an average of this kind is of.
+    fn averaged(&self, _kind: Ema) -> Result<Averaged> {
+        Err(Error::usage("ema", "this training loop keeps no average of the weights"))
+    }
 
     /// Everything that the training's future depends on.
     fn parts(&mut self) -> Parts<'_>;

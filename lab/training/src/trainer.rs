@@ -5,6 +5,7 @@ use lab_models::{Architecture, Model};
 use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad};
 
+use super::average::Average;
 use super::between::Evaluation;
 use super::model_step::ModelStep;
 use super::rows::Rows;
@@ -19,6 +20,7 @@ use crate::record::Row;
 pub struct Trainer<S = ModelStep> {
     pub(crate) phases: S,
     pub(crate) rows: Rows,
+    average: Option<Average>,
 }
 
 impl Trainer {
@@ -48,7 +50,8 @@ impl Trainer {
         }
         model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
         let update = Update::new(settings, &model.parameters)?;
-        Ok(Self { phases: ModelStep::new(device, model, update, settings, source), rows })
+        let phases = ModelStep::new(device, model, update, settings, source);
+        Self { phases, rows, average: None }.averaging()
     }
 
     /// Wraps a model and its optimizer that were made elsewhere, in the phase `model`.
@@ -72,9 +75,24 @@ impl<S: TrainStep> Trainer<S> {
     /// Wraps what was just built in the phase `model`, and takes the first row.
     pub fn new(phases: S, devices: &[Device], tag: &str) -> Self {
         let rows = Rows::new(devices, tag, phases.settings().rows);
-        let mut trainer = Self { phases, rows };
+        let mut trainer = Self { phases, rows, average: None };
         trainer.row("model");
         trainer
+    }
+
+    /// Begins the average of the weights, if one is kept, and takes a row.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](lab_base::error::Error::Usage) for a network of which none of this kind is represented; those of the device.
+    pub fn averaging(mut self) -> Result<Self> {
+        let Some(kind) = self.phases.settings().ema else { return Ok(self) };
+        let of = self.phases.averaged(kind)?;
+        self.rows.phase("ema");
+        for device in self.rows.devices() {
+            self.average = Some(Average::new(kind, &of, device)?);
+        }
+        self.rows.take("ema");
+        Ok(self)
     }
 
     /// The training whose phases are called.
@@ -137,9 +155,21 @@ impl<S: TrainStep> Trainer<S> {
             }
         }
         self.phases.end()?;
+        self.average(step)?;
         self.evaluate(step)?;
         // With accumulation, each micro-batch's loss was divided by their number: the sum is the mean.
         Ok(total)
+    }
+
+    /// Takes the weights of a step into their average.
+    fn average(&mut self, step: usize) -> Result<()> {
+        let (Some(average), Some(kind)) = (&mut self.average, self.phases.settings().ema) else { return Ok(()) };
+        let of = self.phases.averaged(kind)?;
+        self.rows.phase("ema");
+        self.rows.devices().try_for_each(|device| average.update(&of, device))?;
+        let label = format!("{}ema", self.place(step, None));
+        self.rows.take(&label);
+        Ok(())
     }
 
     /// Evaluates, after a step that is followed by it.
@@ -181,7 +211,7 @@ impl<S: TrainStep> Trainer<S> {
     }
 
     fn phase(&mut self, phase: Phase, batch: usize) -> Result<()> {
-        let Self { phases, rows } = self;
+        let Self { phases, rows, .. } = self;
         match phase {
             Phase::Input | Phase::Inputs => phases.input(batch)?,
             Phase::ZeroGrad => phases.zero_grad()?,
@@ -231,8 +261,9 @@ impl<S: TrainStep> Trainer<S> {
 
     /// Frees everything as [`finish`](Self::finish) does. Returns the rows of each device.
     pub fn finish_each(self, label: Option<&str>) -> Vec<Vec<Row>> {
-        let Self { phases, mut rows } = self;
+        let Self { phases, mut rows, average } = self;
         phases.release();
+        drop(average);
         if let Some(label) = label {
             rows.take(label);
         }

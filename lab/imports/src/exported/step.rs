@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 use lab_base::error::{Error, Result};
 use lab_models::Architecture;
 use lab_training::{
-    Continuation, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep, Trainer, Update,
-    bound, data_name, run, value_of,
+    Averaged, Continuation, Ema, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep,
+    Trainer, Update, bound, data_name, run, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::nn::{Init, Parameter};
@@ -252,6 +252,15 @@ impl TrainStep for ExportedStep<'_> {
         }
     }
 
+    fn averaged(&self, kind: Ema) -> Result<Averaged> {
+        if kind == Ema::Model {
+            let problem =
+                "model: what a copy of an exported module takes was not recorded; parameters keeps a list of them";
+            return Err(Error::usage("ema", problem));
+        }
+        Ok(Averaged { constants: Vec::new(), parameters: self.parameters.clone(), buffers: Vec::new() })
+    }
+
     fn parts(&mut self) -> Parts<'_> {
         Parts {
             devices: vec![&self.device],
@@ -300,5 +309,5 @@ pub fn train_from(
         return Err(Error::usage("data", problem).into());
     }
     let step = ExportedStep::new(model, device, settings, source)?;
-    run(Trainer::new(step, std::slice::from_ref(device), ""), device, continuation, progress)
+    run(Trainer::new(step, std::slice::from_ref(device), "").averaging()?, device, continuation, progress)
 }

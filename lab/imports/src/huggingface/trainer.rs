@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_training::{
-    Accuracy, Continuation, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep,
-    Trainer, Update, bound, run, value_of,
+    Accuracy, Averaged, Continuation, Ema, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source,
+    TrainStep, Trainer, Update, bound, run, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::{Device, NoGrad, Tensor, ops};
@@ -77,7 +77,7 @@ pub fn trainer(
     let settings = RunSettings { schedule: schedule(settings)?, ..settings.clone() };
     let run = Prepared::new(model, device, settings, source, Update::new)?;
     let phases = PretrainedStep { run, keep, batch: None, output: None, loss: None, autocast: None, aside: None };
-    Ok(Trainer::new(phases, std::slice::from_ref(device), ""))
+    Trainer::new(phases, std::slice::from_ref(device), "").averaging()
 }
 
 impl PretrainedStep {
@@ -188,6 +188,16 @@ impl TrainStep for PretrainedStep {
             self.output = output;
             self.loss = loss;
         }
+    }
+
+    fn averaged(&self, kind: Ema) -> Result<Averaged> {
+        if kind == Ema::Model {
+            let problem =
+                "model: the buffers of a network of transformers were not recorded; parameters keeps a list of them";
+            return Err(Error::usage("ema", problem));
+        }
+        let parameters = self.run.parameters.clone();
+        Ok(Averaged { constants: Vec::new(), parameters, buffers: Vec::new() })
     }
 
     fn parts(&mut self) -> Parts<'_> {
