@@ -13,7 +13,7 @@ use lab::models::{ModelOptions, architecture};
 use lab::record::{COLUMNS, Row};
 use lab::run::{Paper, RunSpec, resolve};
 use lab::training::{
-    Continuation, Ema, Evaluation, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer, Turns,
+    Continuation, Ema, Evaluation, Hold, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer, Turns,
 };
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
@@ -46,11 +46,13 @@ fn settings(program: &Value) -> RunSettings {
         _ => None,
     };
     let steps = program["steps"].as_u64().unwrap() as usize;
+    let hold = program["hold"].as_str().map_or_else(Hold::default, |names| names.parse().unwrap());
     let ema = (program["average"] == true).then_some(Ema::Parameters);
     RunSettings {
         turns,
         evaluation,
         ema,
+        hold,
         ..RunSettings::new(12, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4))
     }
 }
@@ -117,6 +119,7 @@ equal! {
     batches_and_lengths_of_t5: of_transformers("k_hf_t5");
     evaluations_of_gpt2: of_transformers("k_eval_hf_gpt2");
     evaluations_of_llama: of_transformers("k_eval_hf_llama");
+    what_gpt2_holds: of_transformers("k_hold_hf_gpt2");
     an_average_and_evaluations_of_gpt2: of_transformers("k_ema_hf_gpt2");
     evaluations_of_t5: of_transformers("k_eval_hf_t5");
     evaluations_of_opt: of_transformers("k_eval_hf_opt");
@@ -147,6 +150,7 @@ fn sizes_that_a_run_cannot_have_are_refused_by_name() {
         (json!({"model": "seq2seq-attention", "lengths": "8"}), "lengths: it is represented for gpt, gpt2"),
         (json!({"eval-batch": 8}), "eval-batch: it goes only with eval-every"),
         (json!({"model": "seq2seq-attention", "eval-every": 1}), "eval-every: what this network takes without a graph"),
+        (json!({"hold": "logits"}), "hold: \"logits\": expected none, or some of inputs, outputs, loss"),
         (json!({"eval-every": 0}), "eval-every: must be at least 1"),
         (json!({"model": "mlp", "data": "digits", "eval-every": 2}), "eval-every: with a data set, its test examples"),
     ] {

@@ -1105,6 +1105,7 @@ RunSpec = TypedDict(
         "eval-steps": "Optional[int]",
         "eval-keep": "Optional[str]",
         "ema": "Optional[str]",
+        "hold": "Optional[str]",
         "like": "Optional[str]",
         "cudnn-workspace": "Optional[int]",
         "env": "Optional[list[str]]",

@@ -116,7 +116,7 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
         row(f"s{step}.step")
 
 
-def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, **sizes):
+def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"), **sizes):
     """A small network of transformers, by its own loss; returns its configuration."""
     import transformers
 
@@ -156,6 +156,14 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
+        if len(hold) < 3:
+            if "inputs" not in hold:
+                del batch
+            if "outputs" not in hold:
+                del out
+            if "loss" not in hold:
+                del loss
+            row(f"s{step}.held")
         if average:
             with torch.no_grad():
                 for e, p in zip(copies, model.parameters()):
@@ -164,7 +172,7 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         if every and (step + 1) % every == 0:
             evaluate(f"s{step}.")
             row(f"s{step}.evaluated")
-    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "config": model.config.to_dict(), "batches": batches, "lengths": lengths}
+    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths}
 
 
 def exported(row, name, batches, steps=6, every=0, size=9):
@@ -296,6 +304,40 @@ def averaged(row, model, data, batch=8, steps=4, kind="model", dtype=None):
         row(f"s{step}.ema")
 
 
+def holding(row, model, data, batch, hold, steps=4, accumulate=1):
+    """A step that deletes the names which are not held."""
+    model = model.to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    row("model")
+    for step in range(steps):
+        for micro in range(accumulate):
+            at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
+            loaded = data(batch, 64)
+            x = loaded[0].to(DEVICE)
+            y = loaded[1].to(DEVICE)
+            row(at + "input")
+            if micro == 0:
+                optimizer.zero_grad()
+                row(f"s{step}.zero_grad")
+            out = model(x)
+            row(at + "forward")
+            loss = cross_entropy(out, y)
+            if accumulate > 1:
+                loss = loss / accumulate
+            row(at + "loss")
+            loss.backward()
+            row(at + "backward")
+        optimizer.step()
+        row(f"s{step}.step")
+        if "inputs" not in hold:
+            del x, y
+        if "outputs" not in hold:
+            del out
+        if "loss" not in hold:
+            del loss
+        row(f"s{step}.held")
+
+
 def of_torchvision(name):
     import torchvision
 
@@ -330,6 +372,12 @@ LOOPS = {
                                                    num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64),
     "k_eval_hf_bert": lambda row: of_transformers(row, "Bert", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, num_hidden_layers=2,
                                                   num_attention_heads=4, intermediate_size=128, max_position_embeddings=64),
+    "k_hold_none_gpt": lambda row: holding(row, Gpt(), tokens, 8, ()),
+    "k_hold_loss_cnn": lambda row: holding(row, SimpleCnn(), pictures, 32, ("loss",)),
+    "k_hold_outputs_mlp": lambda row: holding(row, mlp(), features, 256, ("outputs",)),
+    "k_hold_inputs_accum2": lambda row: holding(row, mlp(), features, 256, ("inputs",), accumulate=2),
+    "k_hold_hf_gpt2": lambda row: of_transformers(row, "GPT2", (2,), (48,), 3, 2, hold=("loss",), vocab_size=512, n_positions=64, n_embd=64,
+                                                  n_layer=2, n_head=4, bos_token_id=0, eos_token_id=1),
     "k_ema_hf_gpt2": lambda row: of_transformers(row, "GPT2", (2,), (48,), 3, 2, 4, True, vocab_size=512, n_positions=64, n_embd=64, n_layer=2,
                                                  n_head=4, bos_token_id=0, eos_token_id=1),
     "k_eval_hf_t5": lambda row: of_transformers(row, "T5", (2,), (48,), 4, 2, vocab_size=512, d_model=64, d_kv=16, d_ff=128, num_layers=2,

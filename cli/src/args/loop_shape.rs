@@ -1,7 +1,7 @@
 //! Flags of what a training loop does besides one step after another with batches of one size.
 
 use lab::run::{EvalKeep, LoopSpec, SizeList};
-use lab::training::Ema;
+use lab::training::{Ema, Hold};
 
 use super::values;
 
@@ -34,12 +34,16 @@ pub(crate) struct LoopArgs {
     /// list of clones (parameters) [default: none].
     #[arg(long, value_name = "KIND", value_parser = values::one_of::<Ema>(Ema::NAMES))]
     pub ema: Option<Ema>,
+    /// Names of the script that keep their values after a step, until they are bound again in the next one: some of inputs, outputs, loss, or none,
+    /// as if a function took the step. The others are deleted after it [default: inputs,outputs,loss].
+    #[arg(long, value_name = "NAMES")]
+    pub hold: Option<Hold>,
 }
 
 impl LoopArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> LoopSpec {
-        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema } = self.clone();
-        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema }
+        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold } = self.clone();
+        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold }
     }
 }

@@ -7,7 +7,7 @@ use lab_imports::exported::{LossName, Reads};
 use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab_models::Recompute;
 use lab_training::pipeline;
-use lab_training::{Ema, Evaluation, OptimizerKind, Precision, Turns};
+use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
@@ -161,6 +161,8 @@ pub struct LoopSpec {
     pub eval_keep: Option<EvalKeep>,
     /// The average of the weights that is kept beside the network; none unless said.
     pub ema: Option<Ema>,
+    /// The names that keep their values after a step, until they are bound again; all unless said.
+    pub hold: Option<Hold>,
 }
 
 /// Whose temporaries and workspaces are counted.

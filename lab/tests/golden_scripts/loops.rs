@@ -64,6 +64,11 @@ fn averaging(batch: usize, ema: Ema) -> impl Fn(RunSettings) -> RunSettings {
     move |base| RunSettings { batch, ema: Some(ema), ..base }
 }
 
+fn holding(names: &str, batch: usize, accumulate: usize) -> impl Fn(RunSettings) -> RunSettings {
+    let hold = names.parse().unwrap();
+    move |base| RunSettings { batch, accumulate, hold, ..base }
+}
+
 fn keeping_results(base: RunSettings) -> RunSettings {
     let settings = evaluated(32, 2, 128, 3)(base);
     let evaluation = settings.evaluation.map(|evaluation| Evaluation { keeps_results: true, ..evaluation });
@@ -91,6 +96,10 @@ scripts! {
     k_ema_resnet => |name| looped(name, "resnet18", 3, averaging(8, Ema::Model));
     k_ema_lerp => |name| looped(name, "resnet18", 3, averaging(8, Ema::Parameters));
     k_ema_mul_add => |name| looped(name, "resnet18", 3, averaging(8, Ema::Parameters));
+    k_hold_none_gpt => |name| looped(name, "gpt", 4, holding("none", 8, 1));
+    k_hold_loss_cnn => |name| looped(name, "simple-cnn", 4, holding("loss", 32, 1));
+    k_hold_outputs_mlp => |name| looped(name, "mlp", 4, holding("outputs", 256, 1));
+    k_hold_inputs_accum2 => |name| looped(name, "mlp", 4, holding("inputs", 256, 2));
     k_eval_kept => |name| looped(name, "mlp", 6, keeping_results);
     k_lengths_bf16 => |name| looped(name, "gpt", 6, with("autocast-bf16", 1, &[], &[64, 8, 40]));
 }

@@ -1,5 +1,9 @@
-//! What a loop does between its steps.
+//! What a loop does between its steps, and what it holds from one to the next.
 
+use std::fmt;
+use std::str::FromStr;
+
+use lab_base::as_text;
 use lab_base::error::{Error, Result};
 use serde::Serialize;
 
@@ -35,6 +39,79 @@ impl Evaluation {
         match sizes.into_iter().find(|(_, size)| *size == 0) {
             Some((field, _)) => Err(Error::usage(field, "must be at least 1")),
             None => Ok(()),
+        }
+    }
+}
+
+/// The names that keep their values from the end of a step until they are bound again. The others are deleted after the step, as by a function that
+/// takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The batch with its targets.
+    pub inputs: bool,
+    /// The network's result.
+    pub outputs: bool,
+    /// The loss.
+    pub loss: bool,
+}
+
+impl Hold {
+    /// Nothing.
+    const NONE: Self = Self { inputs: false, outputs: false, loss: false };
+}
+
+/// As a loop that deletes nothing.
+impl Default for Hold {
+    fn default() -> Self {
+        Self { inputs: true, outputs: true, loss: true }
+    }
+}
+
+impl FromStr for Hold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut hold = Self::NONE;
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "none" if text.trim() == "none" => {}
+                "inputs" => hold.inputs = true,
+                "outputs" => hold.outputs = true,
+                "loss" => hold.loss = true,
+                _ => {
+                    return Err(format!(
+                        "{text:?}: expected none, or some of inputs, outputs, loss, as in inputs,loss"
+                    ));
+                }
+            }
+        }
+        Ok(hold)
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [("inputs", self.inputs), ("outputs", self.outputs), ("loss", self.loss)];
+        let held: Vec<&str> = names.iter().filter(|(_, held)| *held).map(|(name, _)| *name).collect();
+        f.write_str(&if held.is_empty() { "none".into() } else { held.join(",") })
+    }
+}
+
+as_text!(Hold);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_shown() {
+        for text in ["none", "loss", "inputs,loss", "inputs,outputs,loss"] {
+            assert_eq!(text.parse::<Hold>().unwrap().to_string(), text);
+        }
+        assert_eq!("loss, inputs".parse::<Hold>().unwrap().to_string(), "inputs,loss");
+        assert_eq!(Hold::default().to_string(), "inputs,outputs,loss");
+        for text in ["", "none,loss", "logits"] {
+            assert!(text.parse::<Hold>().unwrap_err().contains("expected none, or some of"), "{text}");
         }
     }
 }

@@ -26,7 +26,7 @@ mod turns;
 mod update;
 
 pub use average::{Averaged, Ema};
-pub use between::Evaluation;
+pub use between::{Evaluation, Hold};
 pub use checkpoint::data_name;
 pub use checkpoint::{Begin, Continuation, HostTensor, PROFILE_KEY, Parts, StateFile, TrainingState};
 pub use evaluate::evaluate_with;

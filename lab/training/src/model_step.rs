@@ -7,6 +7,7 @@ use memcore::nn::ListSlot;
 use memcore::{Device, NoGrad, Tensor, context, ops};
 
 use super::average::{Averaged, Ema};
+use super::between::Hold;
 use super::checkpoint::{Parts, data_name};
 use super::evaluate::{Accuracy, evaluate};
 use super::loss::loss;
@@ -178,6 +179,19 @@ impl TrainStep for ModelStep {
         let Some(names) = self.aside.take() else { return };
         let own = [&mut self.input, &mut self.target, &mut self.output, &mut self.loss];
         own.into_iter().zip(names).for_each(|(name, value)| *name = value);
+    }
+
+    fn delete_except(&mut self, held: Hold) -> Result<()> {
+        if !held.inputs {
+            (self.input, self.target) = (None, None);
+        }
+        if !held.outputs {
+            self.output = None;
+        }
+        if !held.loss {
+            self.loss = None;
+        }
+        Ok(())
     }
 
     fn averaged(&self, _: Ema) -> Result<Averaged> {

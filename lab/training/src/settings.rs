@@ -9,7 +9,7 @@ use memcore::DType;
 use serde::Serialize;
 
 use super::average::Ema;
-use super::between::Evaluation;
+use super::between::{Evaluation, Hold};
 use super::optimizer::OptimizerSettings;
 use super::schedule::{Phase, Schedule};
 use super::turns::Turns;
@@ -87,6 +87,8 @@ pub struct RunSettings {
     pub evaluation: Option<Evaluation>,
     /// The average of the weights that is kept; `None` for none.
     pub ema: Option<Ema>,
+    /// The names that outlive a step.
+    pub hold: Hold,
     /// Optimizer steps.
     pub steps: usize,
     /// The optimizer.
@@ -116,6 +118,7 @@ impl RunSettings {
             turns: Turns::default(),
             evaluation: None,
             ema: None,
+            hold: Hold::default(),
             steps,
             optimizer,
             accumulate: 1,
@@ -169,6 +172,7 @@ impl RunSettings {
             ("lengths", !self.turns.lengths.is_empty()),
             ("eval-every", self.evaluation.is_some()),
             ("ema", self.ema.is_some()),
+            ("hold", self.hold != Hold::default()),
         ];
         match asked.into_iter().find(|(_, asked)| *asked) {
             Some((field, _)) => Err(Error::usage(field, format!("it is not represented {here}"))),

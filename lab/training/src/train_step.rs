@@ -4,6 +4,7 @@ use lab_base::error::{Error, Result};
 use memcore::Tensor;
 
 use super::average::{Averaged, Ema};
+use super::between::Hold;
 use super::checkpoint::Parts;
 use super::evaluate::Accuracy;
 use super::rows::Rows;
@@ -114,6 +115,11 @@ pub trait TrainStep {
 
     /// Leaves the function that evaluates. Its names end in the order of their first assignment.
     fn leave_evaluation(&mut self) {}
+
+    /// Deletes the names that do not outlive a step, in the order of their first assignment.
+    fn delete_except(&mut self, _held: Hold) -> Result<()> {
+        Err(Error::usage("hold", "what this training loop holds is its own"))
+    }
 
     /// The tensors that an average of this kind is of.
     fn averaged(&self, _kind: Ema) -> Result<Averaged> {

@@ -6,7 +6,7 @@ use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad};
 
 use super::average::Average;
-use super::between::Evaluation;
+use super::between::{Evaluation, Hold};
 use super::model_step::ModelStep;
 use super::rows::Rows;
 use super::schedule::{Phase, Turn};
@@ -155,10 +155,24 @@ impl<S: TrainStep> Trainer<S> {
             }
         }
         self.phases.end()?;
+        self.end_names(step)?;
         self.average(step)?;
         self.evaluate(step)?;
         // With accumulation, each micro-batch's loss was divided by their number: the sum is the mean.
         Ok(total)
+    }
+
+    /// Deletes the names that do not outlive a step.
+    fn end_names(&mut self, step: usize) -> Result<()> {
+        let held = self.phases.settings().hold;
+        if held == Hold::default() {
+            return Ok(());
+        }
+        self.rows.phase("held");
+        self.phases.delete_except(held)?;
+        let label = format!("{}held", self.place(step, None));
+        self.rows.take(&label);
+        Ok(())
     }
 
     /// Takes the weights of a step into their average.

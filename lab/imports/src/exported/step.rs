@@ -11,8 +11,8 @@ use std::ops::ControlFlow;
 use lab_base::error::{Error, Result};
 use lab_models::Architecture;
 use lab_training::{
-    Averaged, Continuation, Ema, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep,
-    Trainer, Update, bound, data_name, run, value_of,
+    Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source,
+    TrainStep, Trainer, Update, bound, data_name, run, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::nn::{Init, Parameter};
@@ -250,6 +250,20 @@ impl TrainStep for ExportedStep<'_> {
             self.outputs = outputs;
             self.loss = loss;
         }
+    }
+
+    fn delete_except(&mut self, held: Hold) -> Result<()> {
+        if !held.inputs {
+            self.inputs = Vec::new();
+            self.target = None;
+        }
+        if !held.outputs {
+            self.outputs = Vec::new();
+        }
+        if !held.loss {
+            self.loss = None;
+        }
+        Ok(())
     }
 
     fn averaged(&self, kind: Ema) -> Result<Averaged> {

@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_training::{
-    Accuracy, Averaged, Continuation, Ema, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source,
-    TrainStep, Trainer, Update, bound, run, value_of,
+    Accuracy, Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule,
+    Source, TrainStep, Trainer, Update, bound, run, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::{Device, NoGrad, Tensor, ops};
@@ -188,6 +188,19 @@ impl TrainStep for PretrainedStep {
             self.output = output;
             self.loss = loss;
         }
+    }
+
+    fn delete_except(&mut self, held: Hold) -> Result<()> {
+        if !held.inputs {
+            self.batch = None;
+        }
+        if !held.outputs {
+            self.output = None;
+        }
+        if !held.loss {
+            self.loss = None;
+        }
+        Ok(())
     }
 
     fn averaged(&self, kind: Ema) -> Result<Averaged> {
