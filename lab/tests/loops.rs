@@ -179,6 +179,36 @@ fn an_export_that_trains_otherwise_is_not_evaluated() {
     assert!(error.starts_with("eval-every: the export computes batch_norm.default as in training"), "{error}");
 }
 
+/// Evaluations and averages that a loop or a network does not have.
+#[test]
+fn what_a_network_of_transformers_does_not_have_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::write(&path, recording("k_hf_gpt2")["program"]["config"].to_string()).unwrap();
+    for (fields, message) in [
+        (json!({"checkpoint": "blocks", "eval-every": 2}), "eval-every: with checkpointing it has a cache"),
+        (json!({"loop": "trainer", "batches": "2,1"}), "batches: it is not represented with --loop trainer"),
+        (json!({"loop": "trainer", "eval-every": 2}), "eval-every: it is not represented with --loop trainer"),
+        (json!({"lengths": "8,65"}), "lengths: 65, but "),
+    ] {
+        let mut fields = fields;
+        fields["model-file"] = json!(path);
+        let error = refused(fields.clone());
+        assert!(error.contains(message), "{fields}: {error}");
+    }
+    let run = |fields: Value| {
+        let spec = RunSpec::of_fields(fields.as_object().unwrap()).unwrap();
+        let session = resolve(&spec, &[]).unwrap();
+        let device = session.target.open().unwrap();
+        session.train(&device, &mut |_| ControlFlow::Continue(())).map(|result| result.rows.len())
+    };
+    let error = run(json!({"model-file": path, "ema": "model"})).unwrap_err().to_string();
+    assert!(error.starts_with("ema: model: the buffers of a network of transformers"), "{error}");
+    let kept = json!({"model-file": path, "keep": "loss", "eval-every": 1, "eval-keep": "logits"});
+    assert!(run(kept).unwrap_err().to_string().starts_with("eval-keep: logits: with --keep loss"));
+    assert!(run(json!({"model-file": path, "ema": "parameters", "lengths": "64,8", "steps": 2})).unwrap() > 10);
+}
+
 /// The copies of a device that computes take the kernels that it has.
 #[test]
 fn an_average_is_kept_on_a_device_that_computes() {

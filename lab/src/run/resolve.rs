@@ -35,8 +35,12 @@ const EPOCHS: usize = 20;
 pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     spec.check()?;
     one_device(spec)?;
+    let unsaid = spec.model.sequence.is_none() && spec.shape.lengths.is_some();
     let spec = &as_long_as_its_batches(spec);
-    let (network, says) = network(spec)?;
+    let (network, says) = network(spec).map_err(|error| match error {
+        Error::Usage { what, problem } if unsaid && what == "sequence" => Error::usage("lengths", problem),
+        other => other,
+    })?;
     let run = settings(spec, &network, &says)?;
     let (data, source, own_steps) = data(spec, &network, &run)?;
     check_loop(spec, &network, &run)?;

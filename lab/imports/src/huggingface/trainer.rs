@@ -167,6 +167,10 @@ impl TrainStep for PretrainedStep {
     }
 
     fn enter_evaluation(&mut self) -> Result<()> {
+        let keeps = self.run.settings.evaluation.is_some_and(|evaluation| evaluation.keeps_results);
+        if keeps && self.keep == Keep::Loss {
+            return Err(Error::usage("eval-keep", "logits: with --keep loss the script has no name for them"));
+        }
         self.run.set_training(false);
         self.aside = Some((self.batch.take(), self.output.take(), self.loss.take()));
         Ok(())
