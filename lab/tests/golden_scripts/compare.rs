@@ -18,6 +18,20 @@ pub(crate) fn check_unordered_frees(name: &str, run: impl Fn(&Device) -> Vec<Row
     compare(name, run, sorted_frees);
 }
 
+/// As [`check`], without who caused the events, and without an order of the frees of one moment: where no graph is made, PyTorch frees a loss's
+/// weight in another function, and the locals of attention in the order of the script.
+pub(crate) fn check_figures(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
+    let recording = Recording::load(name);
+    let device = recording.device();
+    let mut rows = run(&device);
+    rows.push(Row::take(&device, "end"));
+    let mut differences = row_differences(&recording, &rows);
+    differences.truncate(20);
+    let (theirs, ours) = (sorted_frees(&recording.events()), sorted_frees(&events(&device)));
+    differences.extend(event_difference(&recording, 0, &theirs, &ours));
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+}
+
 fn sorted_frees(events: &[Step]) -> Vec<Step> {
     let mut events = events.to_vec();
     for frees in events.chunk_by_mut(|a, b| matches!((a, b), (Step::Free(_), Step::Free(_)))) {

@@ -233,6 +233,10 @@ pub fn take_steps<S: TrainStep>(
     ended: impl FnOnce() -> Result<()>,
 ) -> Result<Taken, Failed> {
     let settings = trainer.phases.settings().clone();
+    if settings.ema.is_some() && (continuation.save || continuation.resumes()) {
+        let problem = "a file of a run has no average of the weights: neither --save nor --resume goes with it";
+        return Err(Error::usage("ema", problem).into());
+    }
     let first = continuation.first_step(&mut trainer.phases.parts(), &settings)?;
     if continuation.resumes() {
         trainer.row("resume");

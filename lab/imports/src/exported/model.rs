@@ -166,6 +166,11 @@ impl Architecture for Exported {
         Some("an exported graph is not cut into pieces")
     }
 
+    fn not_evaluated(&self) -> Option<String> {
+        let operator = self.read.contents.program.trains_otherwise()?;
+        Some(format!("the export computes {operator} as in training; under model.eval() it does otherwise"))
+    }
+
     fn one_length(&self) -> Option<&'static str> {
         Some("the export fixes the number of tokens")
     }

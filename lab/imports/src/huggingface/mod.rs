@@ -357,6 +357,11 @@ impl Architecture for Pretrained {
         Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
     }
 
+    fn not_evaluated(&self) -> Option<String> {
+        let problem = "with checkpointing it has a cache in evaluation alone, which is not represented";
+        self.options.checkpoint.then(|| problem.into())
+    }
+
     fn one_length(&self) -> Option<&'static str> {
         None
     }
