@@ -46,6 +46,10 @@ equal! {
     a_cnn_of_words: "textcnn";
     a_bidirectional_lstm: "lstm";
     a_language_model_of_lstms: "lstm-lm";
+    a_bidirectional_gru: "gru";
+    a_language_model_of_grus: "gru-lm";
+    a_recurrent_network: "rnn";
+    a_loop_over_cells: "cells";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";

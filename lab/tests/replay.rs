@@ -99,7 +99,8 @@ fn every_recorded_script_gives_its_own_places() {
     let mut count = 0;
     for path in paths {
         let file = json(&path);
-        if file["format"] != "oracle-script-1" {
+        // Where addresses were not recorded, there are no places to compare.
+        if file["format"] != "oracle-script-1" || file["ev_addr512"].is_null() {
             continue;
         }
         count += 1;

@@ -7,6 +7,7 @@ import torch
 
 import libraries
 from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
+from further import Cells, GruClassifier, GruLm, Rnn
 from libraries import pictures, tokens
 
 NETWORKS = {
@@ -27,6 +28,10 @@ NETWORKS = {
     "squeeze-excite": (SqueezeExcite, pictures(3, 32), "cross-entropy"),
     "gated": (Gated, lambda batch: (torch.randn(batch, 1, 4096),), "mean"),
     "encoder": (Encoder, tokens(32, 128, 1), "cross-entropy"),
+    "gru": (GruClassifier, tokens(16, 128, 1), "cross-entropy"),
+    "gru-lm": (GruLm, tokens(16, 128), "inside"),
+    "rnn": (Rnn, lambda batch: (torch.randn(batch, 12, 16),), "cross-entropy"),
+    "cells": (Cells, lambda batch: (torch.randn(batch, 6, 16),), "cross-entropy"),
     **libraries.NETWORKS,
 }
 

@@ -72,7 +72,6 @@ pub(super) const TABLE: Table = &[
         let (v, g) = (c.tensor("v")?, c.tensor("g")?);
         Ok(Made::tensor(ops::weight_norm(v, g, c.axis("dim", 0, v)?)?))
     }),
-    ("lstm.input", lstm),
 ];
 
 /// Of the argument `self` alone.
@@ -190,18 +189,4 @@ fn softplus(c: &Call<'_>) -> Result<Made> {
     } else {
         of_one(c, |x| ops::softplus_scaled(x, beta, threshold))
     }
-}
-
-fn lstm(c: &Call<'_>) -> Result<Made> {
-    c.ignore(&["has_biases"]);
-    let layers = usize::try_from(c.int("num_layers")?).map_err(|_| c.error("a negative number of layers"))?;
-    let options = ops::Lstm {
-        layers,
-        bidirectional: c.flag("bidirectional", false)?,
-        dropout: c.float("dropout")?,
-        training: c.flag("train", false)?,
-        batch_first: c.flag("batch_first", false)?,
-    };
-    let [hidden, memory] = c.tensors("hx")?[..] else { return Err(c.error("expected two first states")) };
-    Ok(Made::tensors(ops::lstm(c.tensor("input")?, [hidden, memory], &c.tensors("params")?, options)?))
 }
