@@ -104,7 +104,7 @@ fn cloned(array: &Array) -> Result<Array> {
     copy_as_buffer(array)
 }
 
-/// `Tensor.__deepcopy__` of what is no parameter: its storage, and a tensor of one element that is given that storage.
+/// `Tensor.__deepcopy__` of a tensor that is not a parameter: its storage, and a tensor of one element that is given that storage.
 fn copied_storage(array: &Array) -> Result<Array> {
     let copy = copy_as_buffer(array)?;
     let _op = context::op("new_empty");
