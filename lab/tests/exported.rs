@@ -162,7 +162,7 @@ struct Losses {
 #[test]
 fn training_on_the_cpu_gives_pytorchs_losses() {
     let recorded: Losses = serde_json::from_slice(&golden("losses.json")).unwrap();
-    assert_eq!(recorded.losses.len(), 2);
+    assert_eq!(recorded.losses.len(), 5);
     let folder = tempfile::tempdir().unwrap();
     for (name, theirs) in &recorded.losses {
         let path = archives::unpacked(&golden(&format!("{name}-weights.pt2.gz")), folder.path(), name);
