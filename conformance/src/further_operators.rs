@@ -46,7 +46,7 @@ const CELLS: &[Argument] = &[
 ];
 
 /// What may be written over.
-fn copied(x: &Tensor) -> Result<Tensor> {
+pub(crate) fn copied(x: &Tensor) -> Result<Tensor> {
     ops::mul_scalar(x, 1.5)
 }
 
@@ -55,7 +55,7 @@ const ONE_LAYER: Recurrent =
 const TWO_LAYERS: Recurrent = Recurrent { layers: 2, bidirectional: true, batch_first: true, ..ONE_LAYER };
 
 /// Several tensors as one vector: outputs and states.
-fn joined(parts: &[Tensor]) -> Result<Tensor> {
+pub(crate) fn joined(parts: &[Tensor]) -> Result<Tensor> {
     let flat = parts.iter().map(|part| ops::reshape(part, &[part.numel()])).collect::<Result<Vec<Tensor>>>()?;
     ops::cat(&flat.iter().collect::<Vec<_>>(), 0)
 }
@@ -138,36 +138,3 @@ pub(crate) const FURTHER: &[OperatorCase] = &[
     case("rnn_tanh_cell", RNN_CELL, |x| ops::rnn_tanh_cell(&x[0], &x[1], &from(x, 2))),
     case("rnn_relu_cell", RNN_CELL, |x| ops::rnn_relu_cell(&x[0], &x[1], &from(x, 2))),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::FURTHER;
-    use crate::operators::OPERATORS;
-
-    /// What has no gradient.
-    const WITHOUT: &[&str] = &["causal_mask", "argmax", "dequantize_int8", "matmul_int8", "quantize_int8"];
-
-    #[test]
-    fn every_operator_of_core_has_a_case() {
-        let source = include_str!("../../memcore/src/ops/mod.rs");
-        let exported = source.split("pub use ").skip(1).filter_map(|list| list.split(';').next());
-        // The first word is the file's.
-        let names = exported.flat_map(|list| list.split(|c: char| !c.is_alphanumeric() && c != '_').skip(1));
-        let functions = names.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
-        let mut count = 0;
-        for name in functions.filter(|name| !WITHOUT.contains(name)) {
-            let has = OPERATORS.iter().chain(FURTHER).any(|case| case.name.split('.').next() == Some(name));
-            assert!(has, "operator {name} has no case");
-            count += 1;
-        }
-        assert!(count > 60, "{count} operators were found");
-    }
-
-    #[test]
-    fn names_are_unique() {
-        let mut names: Vec<&str> = OPERATORS.iter().chain(FURTHER).map(|case| case.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), OPERATORS.len() + FURTHER.len());
-    }
-}

@@ -219,8 +219,8 @@ fn run(
     };
     not_under_autocast(op)?;
     let _op = context::op(op);
-    let first: Vec<Vec<Tensor>> = states.iter().map(|state| unbind(state, 0)).collect::<Result<_>>()?;
     let mut input = if options.batch_first { transpose(x, 0, 1)? } else { x.clone() };
+    let first: Vec<Vec<Tensor>> = states.iter().map(|state| unbind(state, 0)).collect::<Result<_>>()?;
     let mut last: Vec<Vec<Tensor>> = vec![Vec::new(); cell.states()];
     for (layer, of_layer) in weights.chunks(weights.len() / options.layers).enumerate() {
         let mut directions = Vec::new();
@@ -237,7 +237,8 @@ fn run(
             [forth, back] => cat(&[forth, back], 2)?,
             _ => directions.remove(0),
         };
-        drop(directions);
+        // The way back is freed first, as C++ frees the later one first.
+        while directions.pop().is_some() {}
         if options.dropout > 0.0 && options.training && layer + 1 < options.layers {
             input = dropout(&input, options.dropout, true)?;
         }

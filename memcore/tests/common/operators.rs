@@ -285,6 +285,15 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
         gather(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 10], DType::I64)]) => |t| ops::gather(&t[0], 1, &t[1]);
         index_int(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[40], DType::I64)]) => |t| ops::index_each(&t[0], &[&t[1]]);
         cumsum(x) => |t| ops::cumsum(&t[0], 1);
+        var(x) => |t| ops::var(&t[0], &[1], 1.0, false);
+        // The mean over the batch: the sum, divided by a number.
+        kl_div(x_and_data) => |t| {
+            let losses = ops::kl_div(&t[0], &t[1], Reduction::Sum, false)?;
+            ops::div_scalar(&losses, 64.0)
+        };
+        einsum(|d, t| vec![leaf(d, &[64, 256], t), leaf(d, &[256, 128], t)]) => |t| ops::einsum("ij,jk->ik", &[&t[0], &t[1]]);
+        mv(|d, t| vec![leaf(d, &[64, 256], t), leaf(d, &[256], t)]) => |t| ops::mv(&t[0], &t[1]);
+        dot(|d, t| vec![leaf(d, &[512], t), leaf(d, &[512], t)]) => |t| ops::dot(&t[0], &t[1]);
         bce(x_and_data) => |t| {
             let x = ops::sigmoid(&t[0])?;
             ops::binary_cross_entropy(&x, &ops::sigmoid(&t[1])?, Reduction::Mean)
