@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use lab::models::Architecture;
 
 mod archives;
-use archives::compared::{Difference, Recording, differences, golden};
+use archives::compared::{Difference, Recording, as_the_package_writes, differences};
 
 /// Networks whose figures are not all the eager program's, though the file says when values die, and why.
 const DIFFERENT: &[(&str, &str)] =
@@ -25,20 +25,6 @@ fn names() -> Vec<String> {
     names
 }
 
-/// The export of a network as the package writes it, or its graph alone. Where it has the graph that PyTorch exports on the CPU, that is taken.
-fn file(name: &str, folder_for_it: &Path, entry: Option<&serde_json::Value>) -> PathBuf {
-    let own = folder().join(format!("{name}.pt2.gz"));
-    let graph = if own.exists() { std::fs::read(own).unwrap() } else { golden(&format!("{name}.pt2.gz")) };
-    let path = archives::unpacked(&graph, folder_for_it, name);
-    let mut entries = archives::entries(&std::fs::read(&path).unwrap());
-    entries.retain(|(name, _)| !name.contains("/extra/"));
-    if let Some(entry) = entry {
-        entries.push(("net/extra/vramlab.json".into(), serde_json::to_vec(entry).unwrap()));
-    }
-    std::fs::write(&path, archives::archive(&entries)).unwrap();
-    path
-}
-
 /// What a table says of the differences: `equal`, or how far the peak is off, and how many figures are.
 fn cell(differences: &[Difference]) -> String {
     if differences.is_empty() {
@@ -55,8 +41,8 @@ fn cell(differences: &[Difference]) -> String {
 fn row(name: &str) -> (String, Vec<Difference>) {
     let recording = Recording::of(&format!("eager/{name}"));
     let folder = tempfile::tempdir().unwrap();
-    let with = differences(&file(name, folder.path(), Some(&recording.entry)), &recording);
-    let without = differences(&file(name, folder.path(), None), &recording);
+    let with = differences(&as_the_package_writes(name, folder.path(), Some(&recording.entry)), &recording);
+    let without = differences(&as_the_package_writes(name, folder.path(), None), &recording);
     let row = format!("| {name} | {} | {} | {} |\n", recording.peaks().join(" | "), cell(&with), cell(&without));
     (row, with)
 }
@@ -88,7 +74,7 @@ fn every_figure_is_the_eager_programs_or_the_network_is_named() {
 #[test]
 fn the_batch_of_a_recorded_call_is_fixed_and_the_answer_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let path = file("mlp", folder.path(), Some(&serde_json::json!({"version": 1, "recorded": true})));
+    let path = as_the_package_writes("mlp", folder.path(), Some(&serde_json::json!({"version": 1, "recorded": true})));
     let model = lab::exported::load(&path, None).unwrap();
     model.check(2, memcore::DType::F32).unwrap();
     let error = model.check(4, memcore::DType::F32).unwrap_err().to_string();
