@@ -9,8 +9,14 @@ mod archives;
 use archives::compared::{Difference, Recording, as_the_package_writes, differences};
 
 /// Networks whose figures are not all the eager program's, though the file says when values die, and why.
-const DIFFERENT: &[(&str, &str)] =
-    &[("timm-eva02", "another free block is taken in one step, as of the exported program; only `inactive_split`")];
+const DIFFERENT: &[(&str, &str)] = &[
+    ("timm-eva02", "another free block is taken in one step, as of the exported program; only `inactive_split`"),
+    (
+        "wav2vec2",
+        "the feature encoder sets `hidden_states.requires_grad = True` on a view of the input, which `torch.export` leaves out: that view's \
+         gradient and the input behind it live on until the graph is dropped, in the next step",
+    ),
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/exported/eager")
@@ -50,7 +56,7 @@ fn row(name: &str) -> (String, Vec<Difference>) {
 #[test]
 fn every_figure_is_the_eager_programs_or_the_network_is_named() {
     let names = names();
-    assert!(names.len() >= 39, "{}", names.len());
+    assert!(names.len() >= 47, "{}", names.len());
     let mut table = String::from(
         "| network | eager peak at batch 4, MiB | at batch 7 | with lifetimes | the graph alone |\n|---|---|---|---|---|\n",
     );
