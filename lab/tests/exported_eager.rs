@@ -6,11 +6,17 @@ use std::path::{Path, PathBuf};
 use lab::models::Architecture;
 
 mod archives;
-use archives::compared::{Difference, Recording, differences, golden};
+use archives::compared::{Difference, Recording, as_the_package_writes, differences};
 
 /// Networks with figures that differ from the eager program's although the file has lifetimes, and the reason.
-const DIFFERENT: &[(&str, &str)] =
-    &[("timm-eva02", "another free block is taken in one step, as of the exported program; only `inactive_split`")];
+const DIFFERENT: &[(&str, &str)] = &[
+    ("timm-eva02", "another free block is taken in one step, as of the exported program; only `inactive_split`"),
+    (
+        "wav2vec2",
+        "the feature encoder sets `hidden_states.requires_grad = True` on a view of the input, which `torch.export` leaves out: that view's \
+         gradient and the input behind it live on until the graph is dropped, in the next step",
+    ),
+];
 
 fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/exported/eager")
@@ -23,20 +29,6 @@ fn names() -> Vec<String> {
         entries.filter_map(|name| name.strip_suffix(".json").map(ToString::to_string)).collect();
     names.sort();
     names
-}
-
-/// The export of a network as the package writes it, or only its graph. If PyTorch's export on the CPU has the same graph, that file is used.
-fn file(name: &str, folder_for_it: &Path, entry: Option<&serde_json::Value>) -> PathBuf {
-    let own = folder().join(format!("{name}.pt2.gz"));
-    let graph = if own.exists() { std::fs::read(own).unwrap() } else { golden(&format!("{name}.pt2.gz")) };
-    let path = archives::unpacked(&graph, folder_for_it, name);
-    let mut entries = archives::entries(&std::fs::read(&path).unwrap());
-    entries.retain(|(name, _)| !name.contains("/extra/"));
-    if let Some(entry) = entry {
-        entries.push(("net/extra/vramlab.json".into(), serde_json::to_vec(entry).unwrap()));
-    }
-    std::fs::write(&path, archives::archive(&entries)).unwrap();
-    path
 }
 
 /// Cell of the table: `equal`, or the deviation of the peak and the number of figures that differ.
@@ -55,8 +47,8 @@ fn cell(differences: &[Difference]) -> String {
 fn row(name: &str) -> (String, Vec<Difference>) {
     let recording = Recording::of(&format!("eager/{name}"));
     let folder = tempfile::tempdir().unwrap();
-    let with = differences(&file(name, folder.path(), Some(&recording.entry)), &recording);
-    let without = differences(&file(name, folder.path(), None), &recording);
+    let with = differences(&as_the_package_writes(name, folder.path(), Some(&recording.entry)), &recording);
+    let without = differences(&as_the_package_writes(name, folder.path(), None), &recording);
     let row = format!("| {name} | {} | {} | {} |\n", recording.peaks().join(" | "), cell(&with), cell(&without));
     (row, with)
 }
@@ -64,7 +56,7 @@ fn row(name: &str) -> (String, Vec<Difference>) {
 #[test]
 fn every_figure_is_the_eager_programs_or_the_network_is_named() {
     let names = names();
-    assert!(names.len() >= 39, "{}", names.len());
+    assert!(names.len() >= 47, "{}", names.len());
     let mut table = String::from(
         "| network | eager peak at batch 4, MiB | at batch 7 | with lifetimes | the graph alone |\n|---|---|---|---|---|\n",
     );
@@ -88,7 +80,7 @@ fn every_figure_is_the_eager_programs_or_the_network_is_named() {
 #[test]
 fn the_batch_of_a_recorded_call_is_fixed_and_the_answer_says_so() {
     let folder = tempfile::tempdir().unwrap();
-    let path = file("mlp", folder.path(), Some(&serde_json::json!({"version": 1, "recorded": true})));
+    let path = as_the_package_writes("mlp", folder.path(), Some(&serde_json::json!({"version": 1, "recorded": true})));
     let model = lab::exported::load(&path, None).unwrap();
     model.check(2, memcore::DType::F32).unwrap();
     let error = model.check(4, memcore::DType::F32).unwrap_err().to_string();

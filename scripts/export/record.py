@@ -187,9 +187,9 @@ def in_a_child(function, *arguments):
     return json.loads(result)
 
 
-def main(of):
+def main(of, networks=networks.NETWORKS):
     """Writes `of(name, folder)`, with the release of PyTorch, as FOLDER/NAME.json for each network; 1 if one of them failed."""
-    folder, names = sys.argv[1], sys.argv[2:] or list(networks.NETWORKS)
+    folder, names = sys.argv[1], sys.argv[2:] or list(networks)
     torch.backends.cudnn.enabled = False
     torch.set_num_threads(1)
     failed = False

@@ -23,6 +23,8 @@ pub enum Recompute {
     Sqrt,
     /// The blocks with these numbers, each by itself; the others are kept.
     These(Vec<usize>),
+    /// The modules of an exported network that these patterns of paths name, each by itself.
+    Modules(Vec<String>),
 }
 
 /// Adjacent blocks.
@@ -39,12 +41,16 @@ impl Recompute {
             "blocks" => Ok(Self::Blocks),
             "sqrt" => Ok(Self::Sqrt),
             list => {
-                let number = |word: &str| word.trim().parse::<usize>().ok();
-                let mut these = list
-                    .split(',')
-                    .map(number)
-                    .collect::<Option<Vec<usize>>>()
-                    .ok_or_else(|| format!("{text:?}: none, blocks, sqrt, or numbers of blocks such as 0,2,3"))?;
+                let words = || list.split(',').map(str::trim);
+                let numbers = words().map(|word| word.parse::<usize>().ok()).collect::<Option<Vec<usize>>>();
+                let Some(mut these) = numbers else {
+                    if words().all(is_pattern) {
+                        return Ok(Self::Modules(words().map(ToString::to_string).collect()));
+                    }
+                    return Err(format!(
+                        "{text:?}: none, blocks, sqrt, numbers of blocks such as 0,2,3, or paths of an export's modules such as h.*"
+                    ));
+                };
                 these.sort_unstable();
                 match these.windows(2).find(|pair| pair[0] == pair[1]) {
                     Some(pair) => Err(format!("block {} is named twice", pair[0])),
@@ -61,6 +67,12 @@ impl Recompute {
     pub fn check(&self, model: &str, blocks: usize) -> Result<()> {
         match self {
             Self::None => Ok(()),
+            Self::Modules(_) => {
+                let problem = format!(
+                    "{self}: only a model.pt2 has modules by path; {model} has numbers of blocks such as 0,2,3"
+                );
+                Err(Error::usage("checkpoint", problem))
+            }
             _ if blocks == 0 => Err(Error::usage("checkpoint", format!("this {model} has no blocks"))),
             Self::Blocks | Self::Sqrt => Ok(()),
             Self::These(these) => match these.iter().find(|block| **block >= blocks) {
@@ -88,7 +100,8 @@ impl Recompute {
     fn segments(&self, n: usize) -> Vec<Segment> {
         let each = |again: &dyn Fn(usize) -> bool| (0..n).map(|i| Segment { blocks: 1, again: again(i) }).collect();
         match self {
-            Self::None => each(&|_| false),
+            // No network of this program has modules by path: `check` refuses them.
+            Self::None | Self::Modules(_) => each(&|_| false),
             Self::Blocks => each(&|_| true),
             Self::These(these) => each(&|block| these.contains(&block)),
             Self::Sqrt => {
@@ -134,6 +147,12 @@ impl Recompute {
     }
 }
 
+/// True for the path of a module, in which a `*` stands for any part of one name.
+fn is_pattern(word: &str) -> bool {
+    let is_name = |name: &str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '*'));
+    word.split('.').all(is_name)
+}
+
 /// Number of blocks in each segment of [`Recompute::Sqrt`] except the last: √n, rounded.
 fn segment_length(n: usize) -> usize {
     ((n as f64).sqrt().round() as usize).max(1)
@@ -149,6 +168,7 @@ impl fmt::Display for Recompute {
                 let numbers: Vec<String> = these.iter().map(usize::to_string).collect();
                 f.write_str(&numbers.join(","))
             }
+            Self::Modules(patterns) => f.write_str(&patterns.join(",")),
         }
     }
 }
@@ -156,7 +176,7 @@ impl fmt::Display for Recompute {
 impl FromStr for Recompute {
     type Err = String;
 
-    /// Reads `none`, `blocks`, `sqrt`, or numbers of blocks separated by commas, each at most once.
+    /// Reads `none`, `blocks`, `sqrt`, numbers of blocks separated by commas, each at most once, or paths of modules separated by commas.
     fn from_str(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
@@ -282,11 +302,18 @@ mod tests {
 
     #[test]
     fn what_is_asked_for_is_read_and_shown() {
-        for text in ["none", "blocks", "sqrt", "0", "0,2,11"] {
+        for text in ["none", "blocks", "sqrt", "0", "0,2,11", "h.*", "layer1,layer3.block_*.conv"] {
             assert_eq!(Recompute::parse(text).unwrap().to_string(), text);
         }
         assert_eq!(Recompute::parse("3, 1").unwrap(), Recompute::These(vec![1, 3]));
-        for (text, problem) in [("all", "numbers of blocks"), ("", "numbers"), ("1,-2", "numbers"), ("2,2", "twice")] {
+        let modules = Recompute::parse("layer3, h.*").unwrap();
+        assert_eq!(modules, Recompute::Modules(vec!["layer3".into(), "h.*".into()]));
+        let error = modules.check("mlp", 3).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "checkpoint: layer3,h.*: only a model.pt2 has modules by path; mlp has numbers of blocks such as 0,2,3"
+        );
+        for (text, problem) in [("h.", "numbers of blocks"), ("", "numbers"), ("1,-2", "numbers"), ("2,2", "twice")] {
             let error = Recompute::parse(text).unwrap_err();
             assert!(error.contains(problem), "{text}: {error}");
         }

@@ -35,7 +35,7 @@ impl Network {
                 None => Ok(None),
             };
         };
-        if let Some(recompute @ (Recompute::Sqrt | Recompute::These(_))) = &spec.checkpoint {
+        if let Some(recompute @ (Recompute::Sqrt | Recompute::These(_) | Recompute::Modules(_))) = &spec.checkpoint {
             let problem = format!("{recompute}: a config.json of transformers has none and blocks");
             return Err(Error::usage("checkpoint", problem));
         }
@@ -60,11 +60,12 @@ impl Network {
                 None => Ok(None),
             };
         };
-        spec.options().only(&path.display().to_string(), &[])?;
+        ModelOptions { recompute: Recompute::None, ..spec.options() }.only(&path.display().to_string(), &[])?;
         if let Some(field) = spec.of_pretrained() {
             return Err(Error::usage(field, "only a config.json of transformers has it"));
         }
-        let model = spec.reads.load(path, spec.loss)?;
+        let recompute = spec.checkpoint.clone().unwrap_or_default();
+        let model = spec.reads.load(path, spec.loss)?.recomputing(&recompute)?;
         let notes = model.notes();
         Ok(Some(Self::Exported(Box::new(model), notes)))
     }

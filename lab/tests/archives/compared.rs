@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use lab::exported::{self, LossName};
+use lab::models::Recompute;
 use lab::record::{COLUMNS, Row};
 use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
 use memcore::backend::{DeviceProfile, Meta};
@@ -21,11 +22,32 @@ pub(crate) struct Recording {
     /// The entry that the package for Python adds to the graph.
     #[serde(default)]
     pub entry: serde_json::Value,
+    /// The modules that are computed again in the backward pass.
+    #[serde(default)]
+    pub pattern: Option<String>,
 }
 
 /// A file of `golden/exported`.
 pub(crate) fn golden(name: &str) -> Vec<u8> {
-    std::fs::read(format!("{}/tests/golden/exported/{name}", env!("CARGO_MANIFEST_DIR"))).unwrap()
+    std::fs::read(golden_path(name)).unwrap()
+}
+
+fn golden_path(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/exported").join(name)
+}
+
+/// The export of a network as the package writes it, or its graph alone. Where it has the graph that PyTorch exports on the CPU, that is taken.
+pub(crate) fn as_the_package_writes(name: &str, folder: &Path, entry: Option<&serde_json::Value>) -> PathBuf {
+    let own = format!("eager/{name}.pt2.gz");
+    let graph = if golden_path(&own).exists() { golden(&own) } else { golden(&format!("{name}.pt2.gz")) };
+    let path = super::unpacked(&graph, folder, name);
+    let mut entries = super::entries(&std::fs::read(&path).unwrap());
+    entries.retain(|(name, _)| !name.contains("/extra/"));
+    if let Some(entry) = entry {
+        entries.push(("net/extra/vramlab.json".into(), serde_json::to_vec(entry).unwrap()));
+    }
+    std::fs::write(&path, super::archive(&entries)).unwrap();
+    path
 }
 
 impl Recording {
@@ -66,8 +88,8 @@ fn device() -> Device {
 }
 
 /// Our rows of an export, without the last one, `end`.
-fn rows(path: &Path, loss: Option<LossName>, batch: usize) -> Vec<Row> {
-    let model = exported::load(path, loss).unwrap();
+fn rows(path: &Path, loss: Option<LossName>, again: &Recompute, batch: usize) -> Vec<Row> {
+    let model = exported::load(path, loss).unwrap().recomputing(again).unwrap();
     let settings = RunSettings::new(batch, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
     let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
     let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
@@ -79,9 +101,10 @@ fn rows(path: &Path, loss: Option<LossName>, batch: usize) -> Vec<Row> {
 /// Returns every row and column in which an export differs from the recording, for all batches.
 pub(crate) fn differences(path: &Path, recording: &Recording) -> Vec<Difference> {
     let loss = (recording.loss != "inside").then(|| recording.loss.parse().unwrap());
+    let again = recording.pattern.as_ref().map(|pattern| pattern.parse().unwrap()).unwrap_or_default();
     let mut differences = Vec::new();
     for (batch, theirs) in &recording.runs {
-        let ours = rows(path, loss, *batch);
+        let ours = rows(path, loss, &again, *batch);
         let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
         assert_eq!(labels(&ours), labels(theirs), "{}, batch {batch}", path.display());
         for (ours, theirs) in ours.iter().zip(theirs) {

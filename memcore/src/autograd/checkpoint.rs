@@ -14,6 +14,7 @@ use super::node::Edge;
 use super::saved::SavedValue;
 use super::tensor::Tensor;
 use crate::array::Array;
+use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
 
@@ -40,20 +41,25 @@ pub fn checkpoint_all(
     body: impl Fn(&[Tensor]) -> Result<Vec<Tensor>> + Send + Sync + 'static,
 ) -> Result<Vec<Tensor>> {
     let Some(first) = inputs.first() else { return body(inputs) };
-    let frame = Arc::new(Frame {
-        body: Box::new(body),
-        _kept: inputs.iter().map(|input| SavedValue::keep("input", input.array().clone())).collect(),
-        inputs: inputs.to_vec(),
-        random_offset: first.device().random_offset(),
-        autocast: autocast_dtype(),
-        state: Mutex::default(),
-    });
+    let frame = Frame::new(first.device(), inputs, Box::new(body));
     let _hooks = SavedHooksGuard::new(Arc::new(Record(frame.clone())));
     (frame.body)(inputs)
 }
 
+/// Begins a block that the caller runs itself: what is saved until the guard is dropped is recomputed by `body`, which gets the same inputs.
+#[doc(hidden)]
+pub fn checkpoint_until_dropped(
+    device: &Device,
+    inputs: &[Tensor],
+    body: impl Fn(&[Tensor]) -> Result<()> + Send + Sync + 'static,
+) -> SavedHooksGuard {
+    let without_results = move |inputs: &[Tensor]| body(inputs).map(|()| Vec::new());
+    SavedHooksGuard::new(Arc::new(Record(Frame::new(device, inputs, Box::new(without_results)))))
+}
+
 /// One checkpointed call.
 struct Frame {
+    device: Device,
     body: Box<Body>,
     /// The inputs, which the graph keeps for backward here: they count as saved values.
     _kept: Vec<SavedValue>,
@@ -74,6 +80,18 @@ struct State {
 }
 
 impl Frame {
+    fn new(device: &Device, inputs: &[Tensor], body: Box<Body>) -> Arc<Self> {
+        Arc::new(Self {
+            device: device.clone(),
+            body,
+            _kept: inputs.iter().map(|input| SavedValue::keep("input", input.array().clone())).collect(),
+            inputs: inputs.to_vec(),
+            random_offset: device.random_offset(),
+            autocast: autocast_dtype(),
+            state: Mutex::default(),
+        })
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -133,7 +151,7 @@ impl SavedHooks for Collect {
 }
 
 fn recompute(frame: &Frame) -> Result<()> {
-    let device = frame.inputs[0].device().clone();
+    let device = &frame.device;
     let offset = device.random_offset();
     device.set_random_offset(frame.random_offset);
     let collect = Arc::new(Collect { wanted: frame.state().saved, values: Mutex::default() });

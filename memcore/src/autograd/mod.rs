@@ -26,7 +26,7 @@ mod tensor;
 
 pub use autocast::{Autocast, autocast_dtype};
 pub(crate) use autocast::{cache_cast, cached_cast};
-pub use checkpoint::{checkpoint, checkpoint_all};
+pub use checkpoint::{checkpoint, checkpoint_all, checkpoint_until_dropped};
 pub use copy_slices::{seen_anew, written_through};
 pub use engine::backward;
 pub use hooks::{Packed, SavedHooks, SavedHooksGuard};

@@ -1,6 +1,7 @@
 //! A call of an operator: the arguments of its node by name, with their present values.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use memcore::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
@@ -12,7 +13,7 @@ use super::value::Value;
 pub(super) type Sizes = SmallVec<[usize; 6]>;
 
 /// Function that runs a graph inside a node.
-pub(super) type Inner<'a> = dyn Fn(&Program, Vec<Value>) -> Result<Vec<Value>> + 'a;
+pub(super) type Inner<'a> = dyn Fn(&Arc<Program>, Vec<Value>) -> Result<Vec<Value>> + 'a;
 
 /// A call of an operator.
 pub(super) struct Call<'a> {

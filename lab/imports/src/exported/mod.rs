@@ -8,6 +8,7 @@
 //! decides what is saved. Reading a file runs nothing of it: it is JSON and raw bytes, and its pickle of example inputs is not opened.
 
 mod archive;
+mod blocks;
 mod call;
 mod contents;
 mod inputs;
@@ -15,11 +16,13 @@ mod lifetimes;
 mod load;
 mod loss;
 mod model;
+mod modules;
 mod names;
 mod network;
 mod operators;
 mod program;
 mod read;
+mod regions;
 mod run;
 mod schema;
 mod signature;

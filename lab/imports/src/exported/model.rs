@@ -4,23 +4,27 @@ use std::path::Path;
 use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
-use lab_models::{Architecture, Defaults, Task};
+use lab_models::{Architecture, Defaults, Recompute, Task};
 use memcore::DType;
 use memcore::nn::{Init, Module, Parameter};
 
 use super::archive;
+use super::blocks::{in_words, modules, repeated};
 use super::contents::Contents;
 use super::inputs::{Content, Input, Sizes};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
 use super::read::Read;
-use super::signature::StateKind;
+use super::regions::Regions;
+use super::signature::{InputKind, StateKind};
 
 /// An exported network, before it is on a device.
 pub struct Exported {
     read: Arc<Read>,
     /// Loss that a training minimises.
     pub loss: Chosen,
+    /// Modules that are computed again in the backward pass.
+    again: Arc<Regions>,
 }
 
 /// True if a file begins as a zip archive, which an export is.
@@ -29,7 +33,7 @@ pub fn is_export(path: &Path) -> bool {
 }
 
 /// Note on a file without lifetimes. The figures are those of the table in `docs/import.md`.
-const GRAPH_ALONE: &str = "The file does not say how long Python keeps values (`vramlab.export` writes that): of 40 networks the eager program's \
+const GRAPH_ALONE: &str = "The file does not say how long Python keeps values (`vramlab.export` writes that): of 47 networks the eager program's \
                            peak was the same for most, 0.7 % lower to 5 % higher for others.";
 
 impl Exported {
@@ -39,7 +43,18 @@ impl Exported {
     /// A loss that does not fit the network's outputs.
     pub(super) fn of(read: Arc<Read>, loss: Option<LossName>) -> Result<Self> {
         let loss = Chosen::of(&read.contents.signature.outputs, loss, &read.contents.file)?;
-        Ok(Self { read, loss })
+        Ok(Self { read, loss, again: Arc::default() })
+    }
+
+    /// The same network with modules that are computed again in the backward pass.
+    ///
+    /// # Errors
+    /// Modules that the network does not have, or whose operators do not follow one another.
+    pub fn recomputing(self, recompute: &Recompute) -> Result<Self> {
+        let contents = &self.read.contents;
+        let is_state = |kind: &InputKind| matches!(kind, InputKind::State(_));
+        let is_state: Vec<bool> = contents.signature.inputs.iter().map(is_state).collect();
+        Ok(Self { again: Arc::new(Regions::of(&contents.program, &is_state, recompute)?), ..self })
     }
 
     /// Inputs of the network, in the order of the graph.
@@ -52,7 +67,14 @@ impl Exported {
         &self.read.sizes
     }
 
-    /// Returns the notes of a run: the loss, unknown lifetimes, the one call if the file records it, the sizes from the example, the parameters taken
+    /// Names the blocks of the network that repeat, as `h.0–11`; `None` if it has none.
+    pub fn blocks(&self) -> Option<String> {
+        let modules = modules(&self.read.contents.program);
+        let blocks = repeated(&modules);
+        (!blocks.is_empty()).then(|| in_words(blocks))
+    }
+
+    /// Returns the notes of a run: the loss, the modules that are computed again, unknown lifetimes, the one call if the file records it, the sizes from the example, the parameters taken
     /// to be tied.
     pub fn notes(&self) -> Vec<String> {
         let size =
@@ -70,7 +92,14 @@ impl Exported {
             )
         });
         let graph_alone = (!self.read.knows_lifetimes).then(|| GRAPH_ALONE.to_string());
+        let again = (!self.again.modules.is_empty()).then(|| {
+            format!(
+                "Computed again in the backward pass (--checkpoint): {}.",
+                in_words(self.again.modules.iter().map(String::as_str))
+            )
+        });
         std::iter::once(self.loss.sentence())
+            .chain(again)
             .chain(graph_alone)
             .chain(recorded)
             .chain(sizes)
@@ -93,7 +122,7 @@ impl Exported {
     /// # Errors
     /// Values that the file does not have or that cannot be read; those of the device.
     pub(super) fn network(&self, init: &Init) -> memcore::Result<Network> {
-        Network::new(&self.read.contents, self.loss.output, init)
+        Network::new(&self.read.contents, self.again.clone(), self.loss.output, init)
     }
 
     /// True if the network can be trained on a data set: it has one input, of floats, and a cross entropy outside the network.

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use super::modules::calls;
+
 /// Origin of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Place {
@@ -15,7 +17,8 @@ pub(super) struct Place {
 impl Place {
     /// Reads the origin from a node's `nn_module_stack` and `stack_trace`.
     pub(super) fn of(modules: &str, trace: &str) -> Self {
-        Self { module: module(modules).to_string(), line: line(trace) }
+        let module = calls(modules).next_back().map_or("", |call| call.path);
+        Self { module: module.to_string(), line: line(trace) }
     }
 
     /// Formats the scope that memory is attributed to: `layers.0.attn (model.py:41)`.
@@ -37,14 +40,6 @@ impl fmt::Display for Place {
             (module, line) => write!(f, "{module}, {line}"),
         }
     }
-}
-
-/// Returns the path of the innermost module. The stack has `key,path,class` for each module, with `;` between.
-fn module(stack: &str) -> &str {
-    let innermost = stack.rsplit(';').next().unwrap_or_default();
-    let path = innermost.split(',').nth(1).unwrap_or_default();
-    // The second call of a module has a number after the path: `fc@1`.
-    path.split('@').next().unwrap_or_default()
 }
 
 /// Returns file and line of the innermost frame outside PyTorch; of the innermost frame if all are PyTorch's.

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use memcore::memory::Category;
 use memcore::nn::{Fill, Init, Module, Parameter};
-use memcore::{Array, DType, Device, Error, Result, Tensor, context};
+use memcore::{Array, DType, Error, Result, Tensor, context};
 
 use super::archive;
 use super::contents::Contents;
 use super::program::Program;
+use super::regions::Regions;
 use super::run::Runner;
 use super::signature::{InputKind, StateKind, StateTensor};
 use super::transfer::transfer_order;
@@ -18,14 +19,12 @@ use super::value::Value;
 
 /// The network on a device.
 pub(super) struct Network {
-    device: Device,
-    file: String,
+    runner: Runner,
     program: Arc<Program>,
     /// Inputs of the graph: each is a tensor or number of the network, or the index of a user's input.
     inputs: Vec<Held>,
     /// Index of the output from which the loss is computed.
     output: usize,
-    typed: bool,
 }
 
 enum Held {
@@ -41,7 +40,7 @@ impl Network {
     ///
     /// # Errors
     /// Values that the file does not have or that cannot be read; those of the device.
-    pub(super) fn new(model: &Contents, output: usize, init: &Init) -> Result<Self> {
+    pub(super) fn new(model: &Contents, regions: Arc<Regions>, output: usize, init: &Init) -> Result<Self> {
         let state = &model.signature.state;
         let of = |tensor: &StateTensor| matches!(tensor.kind, StateKind::Parameter { .. });
         let tensors: Vec<(&str, bool)> = state.iter().map(|tensor| (tensor.path.as_str(), of(tensor))).collect();
@@ -63,13 +62,12 @@ impl Network {
                 tensor.map(Held::Tensor).ok_or_else(|| Error::invalid("weights", "a shared tensor is missing"))
             }
         };
+        let typed = init.dtype() == model.dtype;
         Ok(Self {
-            device: init.device().clone(),
-            file: model.file.clone(),
+            runner: Runner { device: init.device().clone(), file: model.file.as_str().into(), typed, regions },
             program: model.program.clone(),
             inputs: model.signature.inputs.iter().map(held).collect::<Result<_>>()?,
             output,
-            typed: init.dtype() == model.dtype,
         })
     }
 
@@ -84,8 +82,8 @@ impl Network {
             Held::Number(number) => number.clone(),
             Held::Nothing => Value::None,
         };
-        let typed = self.typed && memcore::autograd::autocast_dtype().is_none();
-        let runner = Runner { device: &self.device, file: &self.file, typed };
+        let typed = self.runner.typed && memcore::autograd::autocast_dtype().is_none();
+        let runner = Runner { typed, ..self.runner.clone() };
         let values = runner.run(&self.program, self.inputs.iter().map(value).collect())?;
         let tensor = |value: Value| if let Value::Tensor(tensor) = value { Some(tensor) } else { None };
         Ok(values.into_iter().map(tensor).collect())

@@ -18,6 +18,8 @@ use super::schema::{self, Argument, Number, Size, TensorMeta};
 pub(super) type Slot = usize;
 
 pub(super) struct Program {
+    /// Number of the program among all graphs of its file.
+    pub number: usize,
     /// Names of the values, by slot; the first name if a tensor has two.
     pub names: Vec<String>,
     /// Slots of the inputs.
@@ -44,6 +46,8 @@ pub(super) struct Node {
     pub place: Place,
     /// The same origin as the scope that memory is attributed to.
     pub scope: String,
+    /// Calls of modules that the node lies in, as the file has them (`modules.rs`).
+    pub modules: String,
 }
 
 impl Node {
@@ -52,6 +56,13 @@ impl Node {
         let mut slots = smallvec::SmallVec::<[Slot; 8]>::new();
         self.arguments.iter().for_each(|(_, argument)| used(argument, &mut |slot| slots.push(slot)));
         slots.into_iter()
+    }
+
+    /// Returns the graphs among its arguments.
+    pub(super) fn graphs(&self) -> impl Iterator<Item = &Arc<Program>> {
+        self.arguments
+            .iter()
+            .filter_map(|(_, argument)| if let Arg::Graph(inner) = argument { Some(inner) } else { None })
     }
 }
 
@@ -107,6 +118,8 @@ struct Lowering<'a> {
     lifetimes: &'a Lifetimes,
     is_known: &'a dyn Fn(&str) -> bool,
     unknown: BTreeMap<String, Unknown>,
+    /// Number of graphs that were begun.
+    graphs: usize,
 }
 
 impl Program {
@@ -137,7 +150,7 @@ impl Program {
         lifetimes: &Lifetimes,
         is_known: &dyn Fn(&str) -> bool,
     ) -> Result<Self> {
-        let mut lowering = Lowering { file, lifetimes, is_known, unknown: BTreeMap::new() };
+        let mut lowering = Lowering { file, lifetimes, is_known, unknown: BTreeMap::new(), graphs: 0 };
         let program = lowering.graph(graph)?;
         if lowering.unknown.is_empty() {
             return match lifetimes.left() {
@@ -173,6 +186,8 @@ fn refusal(unknown: &[Unknown]) -> String {
 
 impl Lowering<'_> {
     fn graph(&mut self, graph: &schema::Graph) -> Result<Program> {
+        let number = self.graphs;
+        self.graphs += 1;
         let mut scope = Scope { file: self.file, slots: HashMap::new(), names: Vec::new() };
         let mut inputs = Vec::new();
         for input in &graph.inputs {
@@ -189,7 +204,7 @@ impl Lowering<'_> {
         }
         let outputs = graph.outputs.iter().map(|output| self.argument(output, &scope, "the outputs"));
         let outputs = outputs.collect::<Result<Vec<Arg>>>()?;
-        let mut program = Program { names: std::mem::take(&mut scope.names), inputs, nodes, outputs };
+        let mut program = Program { number, names: std::mem::take(&mut scope.names), inputs, nodes, outputs };
         find_deaths(&mut program, first_made);
         self.live_on(&mut program, graph, &scope, first_made)?;
         Ok(program)
@@ -220,7 +235,8 @@ impl Lowering<'_> {
     }
 
     fn node(&mut self, node: &schema::Node, graph: &schema::Graph, scope: &mut Scope<'_>) -> Result<Node> {
-        let place = Place::of(node.metadata("nn_module_stack"), node.metadata("stack_trace"));
+        let modules = node.metadata("nn_module_stack").to_string();
+        let place = Place::of(&modules, node.metadata("stack_trace"));
         let target = short(&node.target).to_string();
         let name = node.outputs.iter().find_map(first_name).unwrap_or(&target).to_string();
         let mut arguments = Vec::new();
@@ -249,7 +265,7 @@ impl Lowering<'_> {
             }
         }
         let (in_place, scope) = (in_place.is_some(), place.scope());
-        Ok(Node { target, in_place, arguments, outputs, dying: Vec::new(), place, scope })
+        Ok(Node { target, in_place, arguments, outputs, dying: Vec::new(), place, scope, modules })
     }
 
     fn argument(&mut self, argument: &Argument, scope: &Scope<'_>, node: &str) -> Result<Arg> {

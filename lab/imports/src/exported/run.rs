@@ -1,36 +1,49 @@
 //! Runs a graph on a device: the operator of each node, and after each node the values that die with it are freed.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use memcore::autograd::{SavedHooksGuard, checkpoint_until_dropped, is_grad_enabled};
 use memcore::{Device, Error, Result, Tensor, context};
 
 use super::call::Call;
 use super::operators;
-use super::program::{Arg, Expected, Node, Program};
+use super::program::{Arg, Expected, Node, Program, Slot};
+use super::regions::{Region, Regions};
 use super::value::{Made, Value};
 use super::views::Views;
 
 /// A graph on a device.
-pub(super) struct Runner<'a> {
-    pub device: &'a Device,
+#[derive(Clone)]
+pub(super) struct Runner {
+    pub device: Device,
     /// The file's name, for errors.
-    pub file: &'a str,
+    pub file: Arc<str>,
     /// True if results must have the types that the file gives; false in a run with another precision than the file's.
     pub typed: bool,
+    /// Nodes that are computed again in the backward pass.
+    pub regions: Arc<Regions>,
 }
 
-impl Runner<'_> {
+impl Runner {
     /// Runs a graph on these inputs and returns its results.
     ///
     /// # Errors
     /// What an operator cannot do, with the place in the user's program; those of the device.
-    pub(super) fn run(&self, program: &Program, inputs: Vec<Value>) -> Result<Vec<Value>> {
+    pub(super) fn run(&self, program: &Arc<Program>, inputs: Vec<Value>) -> Result<Vec<Value>> {
         let mut values = vec![Value::None; program.names.len()];
         for (slot, value) in program.inputs.iter().zip(inputs) {
             values[*slot] = value;
         }
         let mut views = Views::new(values.len());
-        for node in &program.nodes {
-            self.node(node, &mut values, &mut views).map_err(|error| self.placed(node, error))?;
+        let mut next = 0;
+        for region in self.regions.within(program) {
+            self.nodes(program, next..region.nodes.start, &mut values, &mut views)?;
+            let _again = is_grad_enabled().then(|| self.begin(program, region, &values));
+            self.nodes(program, region.nodes.clone(), &mut values, &mut views)?;
+            next = region.nodes.end;
         }
+        self.nodes(program, next..program.nodes.len(), &mut values, &mut views)?;
         let output = |output: &Arg| match output {
             Arg::Value(slot) => values.get(*slot).cloned().unwrap_or(Value::None),
             Arg::Int(value) => Value::Int(*value),
@@ -41,11 +54,49 @@ impl Runner<'_> {
         Ok(program.outputs.iter().map(output).collect())
     }
 
+    fn nodes(&self, of: &Program, nodes: Range<usize>, values: &mut [Value], views: &mut Views) -> Result<()> {
+        of.nodes[nodes]
+            .iter()
+            .try_for_each(|node| self.node(node, values, views).map_err(|error| self.placed(node, error)))
+    }
+
+    /// Begins nodes that are computed again: what they save until the guard is dropped is freed, and comes back from the values that enter.
+    fn begin(&self, program: &Arc<Program>, region: &Region, values: &[Value]) -> SavedHooksGuard {
+        let (mut kept, mut others) = (Vec::<(Slot, Tensor)>::new(), Vec::new());
+        for slot in &region.kept {
+            match &values[*slot] {
+                Value::Tensor(tensor) => kept.push((*slot, tensor.clone())),
+                other => others.push((*slot, other.clone())),
+            }
+        }
+        others.extend(region.state.iter().map(|slot| (*slot, values[*slot].clone())));
+        let (slots, tensors): (Vec<Slot>, Vec<Tensor>) = kept.into_iter().unzip();
+        let versions: Vec<u32> = tensors.iter().map(|tensor| tensor.array().storage().version()).collect();
+        let (runner, program) = (self.clone(), program.clone());
+        let (module, nodes) = (region.module.clone(), region.nodes.clone());
+        checkpoint_until_dropped(&self.device, &tensors, move |tensors| {
+            let mut values = vec![Value::None; program.names.len()];
+            others.iter().for_each(|(slot, value)| values[*slot] = value.clone());
+            for ((slot, tensor), version) in slots.iter().zip(tensors).zip(&versions) {
+                if tensor.array().storage().version() != *version {
+                    let problem = format!(
+                        "{} enters it and is written in place afterwards, so that it cannot be computed again; in PyTorch its backward pass fails, too",
+                        program.names[*slot]
+                    );
+                    return Err(Error::invalid(format!("{}: checkpoint of {module}", runner.file), problem));
+                }
+                values[*slot] = Value::Tensor(tensor.clone());
+            }
+            let mut views = Views::new(values.len());
+            runner.nodes(&program, nodes.clone(), &mut values, &mut views)
+        })
+    }
+
     fn node(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
         let _scope = context::scope(self.device.scope(&node.scope));
         let made = {
-            let inner = |program: &Program, inputs: Vec<Value>| self.run(program, inputs);
-            let call = Call::new(node, values, self.device, &inner);
+            let inner = |program: &Arc<Program>, inputs: Vec<Value>| self.run(program, inputs);
+            let call = Call::new(node, values, &self.device, &inner);
             let missing = || Error::invalid(node.target.clone(), "is not represented");
             let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
             call.check_all_read()?;

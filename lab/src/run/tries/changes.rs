@@ -136,10 +136,15 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
     let model = &spec.model;
     let mut changes = Vec::new();
     if model.checkpoint.clone().unwrap_or_default() == Recompute::None {
-        let line = match script {
-            Script::Own => "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)",
-            Script::Transformers => "model.gradient_checkpointing_enable()",
-            Script::Trainer => "gradient_checkpointing=True",
+        let own = "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)";
+        let line = match (script, &session.network) {
+            (Script::Own, Network::Exported(model, _)) => match model.blocks() {
+                Some(blocks) => format!("{own} of {blocks}"),
+                None => own.into(),
+            },
+            (Script::Own, _) => own.into(),
+            (Script::Transformers, _) => "model.gradient_checkpointing_enable()".into(),
+            (Script::Trainer, _) => "gradient_checkpointing=True".into(),
         };
         changes.push(Change::new((Axis::Checkpoint, size::LINE), "checkpointing", line, |spec| {
             spec.model.checkpoint = Some(Recompute::Blocks);
