@@ -222,7 +222,11 @@ fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
             Script::Trainer => "optim=\"sgd\"".into(),
             Script::Own | Script::Transformers => format!("torch.optim.SGD(model.parameters(), lr=…{momentum})"),
         };
-        let words = format!("{} for {}", if momentum.is_empty() { "SGD" } else { "SGD with momentum" }, class_of(kind));
+        let words = match (other, kind) {
+            (OptimizerKind::Sgd, OptimizerKind::Momentum) => "SGD without momentum".into(),
+            (OptimizerKind::Momentum, _) => format!("SGD with momentum for {}", class_of(kind)),
+            _ => format!("SGD for {}", class_of(kind)),
+        };
         Change::new((Axis::Optimizer, size::OPTIMIZER + i as u32), words, line, move |spec| {
             let training = &mut spec.training;
             training.optimizer = Some(other);
