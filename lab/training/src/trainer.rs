@@ -2,7 +2,6 @@
 
 use lab_base::error::Result;
 use lab_models::{Architecture, Model};
-use memcore::optim::Optimizer;
 use memcore::{DType, Device};
 
 use super::model_step::ModelStep;
@@ -48,22 +47,6 @@ impl Trainer {
         model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
         let update = Update::new(settings, &model.parameters)?;
         Ok(Self { phases: ModelStep::new(device, model, update, settings, source), rows })
-    }
-
-    /// Wraps a model and its optimizer that were made elsewhere, in the phase `model`.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for settings that cannot work.
-    pub(crate) fn around(
-        device: &Device,
-        (model, optimizer): (Model, Box<dyn Optimizer>),
-        settings: &RunSettings,
-        source: Source,
-    ) -> Result<Self> {
-        settings.check()?;
-        let update = Update::with(settings, Some(optimizer));
-        let phases = ModelStep::new(device, model, update, settings, source);
-        Ok(Self::new(phases, std::slice::from_ref(device), ""))
     }
 }
 
