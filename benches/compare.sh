@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The workloads of `peer-vramlab` beside candle, burn and PyTorch at its best, in turn, workload by workload.
+# Runs the workloads of `peer-vramlab`, candle, burn and PyTorch's fastest options in turn, workload by workload.
 #
 #   benches/compare.sh FOLDER RESULTS.jsonl [ROUNDS]
 #

@@ -154,7 +154,7 @@ class Page:
         return "" if self.page.locator("#tip").is_hidden() else self.page.locator("#tip").inner_text()
 
     def pointer(self):
-        """Hover tells what is there, a click opens it."""
+        """Hovering shows a description, a click opens the entry."""
         plot = self.page.locator(".plot").first
         plot.scroll_into_view_if_needed()
         box = plot.bounding_box()

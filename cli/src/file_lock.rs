@@ -52,7 +52,7 @@ impl Drop for FileLock {
     }
 }
 
-/// Returns the lock's path beside the target of `file`, so that every link to the file has one lock.
+/// Returns the lock's path, next to the target of `file`, so that all links to the file share one lock.
 fn sibling(file: &Path) -> PathBuf {
     let target = fs::canonicalize(file).unwrap_or_else(|_| file.to_path_buf());
     let mut name = OsString::from(".");

@@ -23,7 +23,7 @@ impl Progress {
         let visible = !ui.quiet && std::io::stderr().is_terminal();
         let target = if visible { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
         let bar = ProgressBar::with_draw_target(Some(length), target);
-        // Without a known length, the bar can only show that work goes on.
+        // Without a known length, the bar can only show activity.
         let template = if length == 0 { "{spinner} {msg} ({elapsed})" } else { "{wide_bar} {pos}/{len} {msg} {left}" };
         if let Ok(style) = ProgressStyle::with_template(template) {
             bar.set_style(style.with_key("left", |state: &ProgressState, out: &mut dyn Write| {

@@ -193,7 +193,7 @@ fn to_stdout(contents: &[u8]) -> Result<()> {
     }
 }
 
-/// Prints one line on stderr; errors are ignored, as there is nobody to tell.
+/// Prints one line on stderr; errors are ignored, since they cannot be reported.
 fn line(text: impl Display) {
     let _ = writeln!(io::stderr().lock(), "{}", visible::for_terminal(&text.to_string()));
 }

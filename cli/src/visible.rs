@@ -1,7 +1,7 @@
 //! Makes text from outside (files, paths, other processes) safe to show on a terminal.
 //!
 //! A control character can set a terminal's title, clear it, or hide its contents; a bidirectional one can show text in another order. None is
-//! printed: each is shown as its escape, `\u{1b}`. Our own colours carry a mark that nobody outside knows.
+//! printed: each is shown as its escape, `\u{1b}`. Our own colours carry a mark that input cannot know.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};

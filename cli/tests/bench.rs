@@ -1,4 +1,4 @@
-//! How fast the devices are: no figure is judged here, only that it is there and makes sense.
+//! `bench`: every figure is present and plausible. None is judged.
 
 mod common;
 
@@ -13,14 +13,14 @@ fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value[key].as_array().unwrap_or_else(|| panic!("no {key}: {value}"))
 }
 
-/// A figure that a measurement must have.
+/// Reads a required figure of a measurement.
 fn positive(value: &Value, key: &str) -> f64 {
     let figure = value[key].as_f64().unwrap_or_else(|| panic!("{key}: {value}"));
     assert!(figure > 0.0 && figure.is_finite(), "{key}: {value}");
     figure
 }
 
-/// What the figures of a device must be like.
+/// Checks that the figures of a device are plausible.
 fn check_device(device: &Value) {
     assert_eq!((&device["available"], &device["software"]), (&true.into(), &false.into()));
     assert!(list(device, "skipped").is_empty(), "{device}");

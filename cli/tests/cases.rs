@@ -1,7 +1,7 @@
-//! Bad input, drawn at random from a fixed seed: hostile values of every flag, damaged files of every kind that is read, outputs that fail.
+//! Bad input, drawn at random from a fixed seed: hostile values for every flag, damaged files of every format, outputs that fail.
 //!
-//! However bad it is, the program ends with a code of its contract and a message, in bounded time and memory, without a panic and without a character
-//! that a terminal acts on. `CASES=20000 cargo test -p vramlab-cli --test cases -- --ignored` tries as many as one likes.
+//! The program must always end with a documented exit code and a message, in bounded time and memory, without a panic and without control
+//! characters for the terminal. `CASES=20000 cargo test -p vramlab-cli --test cases -- --ignored` sets the number of cases.
 #![cfg(unix)]
 
 mod cases {
@@ -23,16 +23,16 @@ use cases::damage::{HOSTILE, damaged};
 use cases::random::Random;
 use cases::seeds::{Flag, Kind, Seeds, Subcommand, companions};
 
-/// Cases of a usual run, and of a long one unless `CASES` says otherwise.
+/// Number of cases of a usual run, and of a long run without `CASES`.
 const FEW: usize = 250;
 const MANY: usize = 2000;
-/// For one case: CPU seconds, seconds until it is taken for hanging (on a loaded machine), and KiB of addresses.
+/// Limits of one case: CPU seconds, seconds until it counts as hanging (on a loaded machine), KiB of address space.
 const CPU_SECONDS: u32 = 30;
-/// The same for a run that takes as long as its flag says: that it is ended is not a failure.
+/// Limits of a run whose flag sets its duration. To reach one is not a failure.
 const CPU_SECONDS_OF_LONG: u32 = 1;
 const WAIT: Duration = Duration::from_secs(180);
 const ADDRESSES_KIB: u32 = 6 << 20;
-/// What the system ends a process with that has used up its CPU seconds.
+/// Signal for a process that has used up its CPU seconds.
 const SIGKILL: i32 = 9;
 
 #[test]
@@ -46,7 +46,7 @@ fn many_bad_inputs() {
     run(std::env::var("CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(MANY), 2);
 }
 
-/// What is damaged is good before: otherwise the cases would try little.
+/// The files are valid before they are damaged: otherwise the cases would test little.
 #[test]
 fn what_is_not_damaged_is_taken() {
     let directory = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ fn what_is_not_damaged_is_taken() {
     for kind in &seeds.kinds {
         kind.readers.iter().for_each(|reader| try_one(&|| reading(kind, &kind.whole, reader, &own)));
     }
-    // One takes long, one wants a script (`rehearse.rs` has some), and one a terminal (`view.rs` has one).
+    // One takes long, one needs a script (tested in `rehearse.rs`), and one needs a terminal (tested in `view.rs`).
     let tried_elsewhere = [["bench"], ["rehearse"], ["view"]];
     for command in seeds.commands.iter().filter(|command| tried_elsewhere.iter().all(|words| command.words != words)) {
         try_one(&|| Case { words: seeds.base(&command.words, &own), file: false, long: false, output: None });
@@ -76,15 +76,15 @@ fn what_is_not_damaged_is_taken() {
 
 struct Case {
     words: Vec<String>,
-    /// What is wrong is a small file, which is no reason to take all memory.
+    /// True if the bad input is a small file: reading it must not take all memory.
     file: bool,
-    /// It may be asked for more steps than anybody waits for.
+    /// True if the input may request a very large number of steps.
     long: bool,
-    /// What it may not leave when it fails.
+    /// Path that must not exist after a failure.
     output: Option<PathBuf>,
 }
 
-/// Draws and tries so many cases; fails with all that went wrong.
+/// Draws and tries this many cases; fails with a list of all failures.
 fn run(count: usize, seed: u64) {
     let directory = tempfile::tempdir().unwrap();
     let seeds = Seeds::make(directory.path());
@@ -128,7 +128,7 @@ fn drawn(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     }
 }
 
-/// A flag of any command with a hostile value.
+/// Draws a flag of any command with a hostile value.
 fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     let Subcommand { words, flags } = random.of(&seeds.commands);
     let mut words = seeds.base(words, own);
@@ -147,7 +147,7 @@ fn flag(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     Case { words, file: false, long, output: None }
 }
 
-/// A damaged file of any kind that is read.
+/// Draws a damaged file of any format.
 fn file(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     let kind = random.of(&seeds.kinds);
     let contents = damaged(&kind.whole, random);
@@ -155,7 +155,7 @@ fn file(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     reading(kind, &contents, reader, own)
 }
 
-/// A command that reads such a file with these contents.
+/// Draws a command that reads such a file with these contents.
 fn reading(kind: &Kind, contents: &[u8], reader: &[&str], own: &Path) -> Case {
     for (other, contents) in companions() {
         fs::write(own.join(other), contents).unwrap();
@@ -167,7 +167,7 @@ fn reading(kind: &Kind, contents: &[u8], reader: &[&str], own: &Path) -> Case {
     Case { words, file: true, long: false, output: Some(own.join("out.html")) }
 }
 
-/// A place that cannot be written.
+/// Draws an output path that cannot be written.
 fn output(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     let mut words = seeds.base(&random.of(&seeds.commands).words, own);
     let flag =
@@ -178,7 +178,7 @@ fn output(random: &mut Random, seeds: &Seeds, own: &Path) -> Case {
     Case { words, file: false, long: false, output: None }
 }
 
-/// The exit code, if the program did as it must.
+/// Runs a case. Returns the exit code if the program behaved as required.
 fn tried(case: &Case, own: &Path) -> Result<i32, String> {
     let (stdout, stderr) = (own.join("stdout"), own.join("stderr"));
     let seconds = if case.long { CPU_SECONDS_OF_LONG } else { CPU_SECONDS };
@@ -234,7 +234,7 @@ fn tried(case: &Case, own: &Path) -> Result<i32, String> {
     }
 }
 
-/// Whether a terminal acts on it.
+/// True for a control character that a terminal obeys.
 fn acts(c: char) -> bool {
     (c.is_control() && !matches!(c, '\n' | '\t')) || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -1,4 +1,4 @@
-//! Memory lock files: what passes, what fails, and who is named.
+//! `check`: which lock files pass, which fail, and which causes are named.
 
 mod common;
 use common::{done, fits, refused, run};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::PathBuf;
 
-/// A lock file in a folder of its own.
+/// Lock file in a temporary folder.
 struct Locked {
     directory: tempfile::TempDir,
     file: String,
@@ -72,7 +72,7 @@ fn growth_fails_and_names_the_operator() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.stdout.contains("What grew at the peak") && ran.stdout.contains("batch 4 → 8"), "{}", ran.stdout);
     assert!(ran.stderr.starts_with("error: default: memory grew: peak allocated by +"), "{}", ran.stderr);
-    // Dropout keeps a mask where there was none: that, and nothing else of the kind, is named.
+    // Dropout saves a new mask. The message names this one cause.
     let found = locked.json(1, &["--dropout", "0.5"]);
     let parts = found["runs"][0]["comparison"]["parts"].as_array().unwrap();
     let masks = |part: &&Value| part["name"].as_str().unwrap().starts_with("dropout>native_dropout of blocks.");
@@ -87,7 +87,7 @@ fn shrinking_passes_unless_strict_and_an_update_takes_it() {
     let text = done(&locked.words(&["--batch", "2"]));
     assert!(text.contains("less than before; --update"), "{text}");
     assert!(refused_with_text(&locked.words(&["--batch", "2", "--strict"])).contains("shrank (--strict)"));
-    // Without flags an update repeats the run as it is in the file.
+    // Without flags an update repeats the run in the file.
     let before = locked.text();
     done(&locked.words(&["--update"]));
     assert_eq!(locked.text(), before);
@@ -97,7 +97,7 @@ fn shrinking_passes_unless_strict_and_an_update_takes_it() {
     assert_eq!(fs::read_dir(locked.directory.path()).unwrap().count(), 1, "nothing is left beside the file");
 }
 
-/// A check that fails after it printed its result; the message.
+/// Runs a check that prints its result and then fails. Returns the message.
 fn refused_with_text(args: &[&str]) -> String {
     let ran = run(args);
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
@@ -155,7 +155,7 @@ fn several_runs_share_a_file() {
     let found = locked.json(0, &[]);
     let names: Vec<&str> = found["runs"].as_array().unwrap().iter().filter_map(|run| run["name"].as_str()).collect();
     assert_eq!((names.as_slice(), &found["verdict"]), (["default", "net"].as_slice(), &"same".into()));
-    // Only the one that is asked for runs.
+    // Only the requested run is made.
     let one = locked.json(1, &["--name", "net", "--batch", "256"]);
     assert_eq!(one["runs"].as_array().unwrap().len(), 1);
     assert_eq!(one["runs"][0]["now"]["settings"]["backend"], "cpu");
@@ -220,7 +220,7 @@ fn a_run_that_cannot_be_made_writes_nothing() {
 fn several_at_once_lose_no_run() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("memory.lock.json");
-    // What a killed process leaves is in nobody's way.
+    // A file that a killed process left behind does no harm.
     fs::write(directory.path().join(".memory.lock.json.lock"), "").unwrap();
     let names: Vec<String> = (0..12).map(|i| format!("r{i:02}")).collect();
     let start = |name: &String| {

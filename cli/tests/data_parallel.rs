@@ -1,4 +1,4 @@
-//! `--data-parallel` and `--zero`: steps divided among ranks, as the program shows them.
+//! `--data-parallel` and `--zero`: steps divided among ranks.
 
 mod common;
 use common::{done, fits, json, refused};

@@ -1,4 +1,4 @@
-//! Devices and experiments, listed.
+//! Lists of devices and experiments.
 
 mod common;
 use common::{done, fits, json, refused};
@@ -24,8 +24,8 @@ fn devices_are_listed_for_people_and_programs() {
     assert!(meta["dtypes"].as_array().unwrap().contains(&"float16".into()));
 }
 
-/// Without a driver the device is an entry with its reason, and asking for it ends with the code of devices. A machine that
-/// has an NVIDIA GPU has nothing to say here.
+/// Without a driver the list shows the device with the reason, and a request for it ends with the exit code for devices. On a machine
+/// with an NVIDIA GPU the test is void.
 #[cfg(feature = "cuda")]
 #[test]
 fn an_absent_gpu_says_what_is_missing() {

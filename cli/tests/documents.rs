@@ -1,4 +1,4 @@
-//! What the documents say is true: their commands run, their pictures are what is printed, their claims are the program's, their links lead
+//! The documents are true: their commands run, their sample outputs are what the program prints, their claims are the program's, their links lead
 //! somewhere.
 
 mod common;
@@ -12,7 +12,7 @@ use common::{done, run, vramlab};
 use lab::experiments::ALL;
 use markdown::{Block, anchors, blocks, links};
 
-/// Longer, and it is no longer read.
+/// Maximum number of lines of the README.
 const LINES_OF_README: usize = 150;
 
 fn root() -> PathBuf {
@@ -34,7 +34,7 @@ fn documents() -> Vec<String> {
     fixed.into_iter().map(String::from).chain(docs).collect()
 }
 
-/// A user's folder: the files that documents name.
+/// Makes a user's folder with the files that the documents name.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, content: &[u8]| std::fs::write(folder.path().join(name), content).unwrap();
@@ -64,7 +64,7 @@ fn folder() -> tempfile::TempDir {
     folder
 }
 
-/// What the block's commands print; each must give an answer: exit code 0 or 1, never that of a mistake or of a machine that failed.
+/// Runs a block's commands and returns their output. Each must end with exit code 0 or 1: an answer, not an error.
 fn printed(name: &str, block: &Block, folder: &Path) -> String {
     let mut out = String::new();
     for command in block.commands() {
@@ -87,7 +87,7 @@ fn printed(name: &str, block: &Block, folder: &Path) -> String {
     out
 }
 
-/// Every line of the picture is in what was printed, in this order; a line of `…` alone stands for others.
+/// Checks that every line of the sample is in the output, in this order. A line with only `…` stands for any lines.
 fn is_shown(name: &str, picture: &Block, printed: &str) {
     let mut lines = printed.lines().map(str::trim_end);
     for line in picture.text.lines().filter(|line| line.trim() != "…") {
@@ -195,7 +195,7 @@ fn every_claim_is_in_its_table() {
     assert!(read("README.md").contains(&said), "the README does not say: {said}");
 }
 
-/// `128: 111149056 B` as `128: 106 MiB`.
+/// Turns `128: 111149056 B` into `128: 106 MiB`.
 fn in_mib(number: &str) -> String {
     let words: Vec<&str> = number.split(' ').collect();
     let mut out: Vec<String> = Vec::new();
@@ -236,7 +236,7 @@ fn every_experiment_and_command_is_in_its_table() {
     }
     let help = run(&["--help"]).stdout;
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
-    // A description that goes on in the next line is indented further.
+    // The continuation of a description is indented further.
     let commands = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
         let listed =

@@ -1,4 +1,4 @@
-//! `run`: each experiment as the program shows it.
+//! `run`: the output of each experiment.
 
 mod common;
 use common::{fits, run};
@@ -66,7 +66,7 @@ fn predictions_are_counted_where_they_are_closed_forms() {
     let rows = sizes["rows"].as_array().unwrap().iter().map(|row| row["residual"].as_object().unwrap().len());
     let all: usize = rows.sum();
     assert!(of("optimizer").contains(&format!("{all} predictions, {all} exact.")), "{}", of("optimizer"));
-    // What a dry run or a replay gave stands beside the measurement, and is not called a prediction.
+    // The result of a dry run or a replay is printed with the measurement and is not called a prediction.
     assert!(!of("fit").contains("prediction"), "{}", of("fit"));
 }
 
@@ -118,7 +118,7 @@ fn experiments_are_scanned() {
     let results = scan["results"].as_array().unwrap();
     assert_eq!(results.len(), 4);
     assert_eq!(results[2]["parameters"], serde_json::json!({ "batch": "128", "like": "native" }));
-    // A point is what the same flags give alone.
+    // A point equals a single run with the same flags.
     let alone = ["run", "steady-state", "--backend", "meta", "--set", "batch=128", "--like", "native"];
     assert_eq!(results[2]["experiments"][0], common::json(&alone));
     let text = common::done(&words);

@@ -1,4 +1,4 @@
-//! `model.pt2` on the command line, as any network: what is said of it, what is refused, with which exit code.
+//! `model.pt2` on the command line: output, refusals, exit codes.
 
 mod common;
 use common::{done, json, refused, unpacked_export};
@@ -16,7 +16,7 @@ fn a_prediction_names_the_loss_and_the_line_of_the_peak() {
     assert!(said.contains("runs in networks.py:168; "), "{said}");
     let found = json(&["predict", "--model-file", &path, "--batch", "16", "--gpu", "24GiB"]);
     assert_eq!(found["settings"]["batch"], 16);
-    // The batch of the example, where none is said.
+    // Without `--batch`, the batch of the example counts.
     let found = json(&["predict", "--model-file", &path, "--gpu", "24GiB"]);
     assert_eq!(found["settings"]["batch"], 2);
 }
@@ -29,7 +29,7 @@ fn the_loss_that_is_said_is_in_force() {
         ["predict", "--model-file", path, "--batch", "4", "--gpu", "24GiB", "--loss", loss]
     }
     let peak = |loss: &str| json(&words(&path, loss))["peak"]["bytes"].as_u64().unwrap();
-    // Against targets more is held than without any.
+    // A loss with targets needs more memory than one without.
     assert!(peak("mse") > peak("sum"));
     let said = unbroken(&refused(2, &words(&path, "cross-entropy")));
     assert!(said.contains("cross-entropy does not fit the output"), "{said}");

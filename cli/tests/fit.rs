@@ -149,7 +149,7 @@ fn what_does_not_fit_says_what_the_whole_run_lacks() {
     assert!(ran.stderr.contains(&format!("{missing} more are needed")), "{missing}: {}", ran.stderr);
 }
 
-/// A network for which fewer examples fit for ten steps than for three: 344 and 352 on 4 GiB.
+/// For this network the largest batch for ten steps is smaller than for three: 344 and 352 on 4 GiB.
 #[test]
 fn what_fits_for_three_steps_alone_is_not_the_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn what_fits_for_three_steps_alone_is_not_the_answer() {
     assert!(all < few, "{all} by the steps of a prediction, {few} by three");
     let predict = |batch: u64| run(&[&["predict"], &words[..], &["--batch", &batch.to_string()]].concat()).code;
     assert_eq!((predict(all), predict(all + 1)), (Some(0), Some(1)));
-    // The same with the least context that a card may have.
+    // The same card with the smallest possible CUDA context.
     let words = ["--model-file", &file, "--sequence", "128", "--gpu", "rtx3070ti"];
     let found = json(&[&["fit"], &words[..]].concat());
     assert_eq!(found["settings"]["steps"], 10, "the steps that the answer rests on");

@@ -1,4 +1,4 @@
-//! Help, completions and the manual: what is there is said, what is not is not.
+//! Help, completions and the manual describe the commands of this build and no others.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
@@ -56,7 +56,7 @@ fn what_is_offered_is_what_there_is() {
         .lines()
         .skip_while(|line| *line != "Commands:")
         .take_while(|line| !line.is_empty())
-        // Deeper lines go on with what the line before says.
+        // A line with a deeper indent continues the line before it.
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
@@ -65,7 +65,7 @@ fn what_is_offered_is_what_there_is() {
     let train = done(&["train", "--help"]);
     assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
     assert!(train.contains("--html") && train.contains("--export-trace"), "{train}");
-    // Only where there is something to draw.
+    // Only commands whose results have a drawing have this flag.
     assert!(!done(&["devices", "--help"]).contains("--html"));
 }
 
@@ -82,7 +82,7 @@ fn completions_and_manual_know_every_command() {
     }
 }
 
-/// What bash itself offers after these words.
+/// Returns bash's completions after these words.
 fn offered_by_bash(words: &[&str]) -> Option<Vec<String>> {
     let script = format!(
         "source <(cat); COMP_WORDS=(vramlab {}); COMP_CWORD={}; COMP_LINE=\"${{COMP_WORDS[*]}}\"; COMP_POINT=${{#COMP_LINE}}; \

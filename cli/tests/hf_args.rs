@@ -1,4 +1,4 @@
-//! `--hf-args` as a user meets it: defaults, a network's file that another release wrote, what is typed beside it.
+//! `--hf-args`: defaults, a model file of another release, combinations with other flags.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,4 +1,4 @@
-//! Input that wants to do harm, and a host that has nothing left.
+//! Malicious input, and a host without free memory.
 
 mod common;
 use common::{refused, vramlab};
@@ -7,17 +7,17 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-/// Sets a title, clears the screen, turns text around: with a control character of each kind.
+/// Text with a control character of each kind: sets a title, clears the screen, reverses text.
 const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{7f}\u{202e}\u{2066}x";
 
-/// What a terminal would act on in bytes that a command printed.
+/// Finds control characters for the terminal in the output of a command.
 fn hidden(printed: &[u8]) -> Vec<char> {
     let bidirectional = |c: char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let text = String::from_utf8_lossy(printed).into_owned();
     text.chars().filter(|c| (c.is_control() && !matches!(c, '\n' | '\t')) || bidirectional(*c)).collect()
 }
 
-/// A run of which nothing hidden reaches a terminal.
+/// Runs a command, whose output must have no control characters.
 fn shown(args: &[&str]) -> Output {
     let output = vramlab().args(args).env("COLUMNS", "80").output().unwrap();
     for printed in [&output.stdout, &output.stderr] {
@@ -27,7 +27,7 @@ fn shown(args: &[&str]) -> Output {
     output
 }
 
-/// A run whose output shows the hostile text's escapes.
+/// Runs a command, whose output must show the malicious text escaped.
 fn made_visible(args: &[&str]) {
     let output = shown(args);
     let text = [output.stdout, output.stderr].concat();
@@ -158,7 +158,7 @@ mod without_memory {
     use super::*;
     use std::process::Command;
 
-    /// The program where the process may have so many KiB of addresses.
+    /// Runs the program with this many KiB of address space.
     fn limited(kib: u32, args: &[&str]) -> Output {
         let mut command = Command::new("sh");
         command.args(["-c", "ulimit -v \"$0\" && exec \"$@\"", &kib.to_string(), env!("CARGO_BIN_EXE_vramlab")]);
@@ -171,14 +171,14 @@ mod without_memory {
         let save = directory.path().join("weights.safetensors").display().to_string();
         let train = ["train", "--model", "mlp", "--width", "1024", "--layers", "4", "--steps", "2", "--batch", "256"];
         let train = [&train[..], &["--backend", "cpu", "--optimizer", "adamw", "--save", &save]].concat();
-        // Takes no memory of a device: whatever it lacks is the program's own.
+        // The command allocates nothing on a device: memory that is missing is the program's own.
         let predict = ["predict", "--model", "mlp", "--layers", "1000", "--steps", "1"];
         let limits = [40_000, 42_000, 45_000, 50_000, 60_000, 80_000, 120_000, 160_000, 250_000];
         let mut ended = 0;
         for (words, kib) in [&train[..], &predict].into_iter().flat_map(|words| limits.map(|kib| (words, kib))) {
             let output = limited(kib, words);
             let error = String::from_utf8_lossy(&output.stderr);
-            // The loader itself may need more than the least of these.
+            // The dynamic loader itself may need more than the smallest of these limits.
             assert!(matches!(output.status.code(), Some(0 | 3 | 127)), "{kib} KiB: {:?} {error}", output.status);
             ended += usize::from(error.starts_with("error: out of host memory: "));
             let left = fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name());

@@ -1,4 +1,4 @@
-//! Ctrl-C ends a run with what was measured so far.
+//! Ctrl-C ends a run. The results until then are kept.
 #![cfg(unix)]
 
 use std::io::{BufRead, BufReader, Read};
@@ -12,7 +12,7 @@ fn start(args: &[&str]) -> Child {
     command.args(args).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits until the run has begun, presses Ctrl-C, and waits for the end: exit code, stdout, what else was on stderr.
+/// Waits until the run has begun, presses Ctrl-C, and waits for the end. Returns the exit code, stdout, and the rest of stderr.
 fn interrupted(mut child: Child) -> (Option<i32>, String, String) {
     let mut stderr = BufReader::new(child.stderr.take().unwrap());
     let mut line = String::new();
@@ -20,7 +20,7 @@ fn interrupted(mut child: Child) -> (Option<i32>, String, String) {
         line.clear();
         assert_ne!(stderr.read_line(&mut line).unwrap(), 0, "ended before it began");
     }
-    // Long enough for some steps, far too short for all.
+    // Enough time for some of the steps, but not for all.
     std::thread::sleep(Duration::from_millis(500));
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());

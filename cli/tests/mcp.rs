@@ -1,4 +1,4 @@
-//! `vramlab mcp` as a client sees it: messages over pipes.
+//! `vramlab mcp` as a client uses it: messages over pipes.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -23,7 +23,7 @@ struct Client {
 }
 
 impl Client {
-    /// Starts a server, and says hello.
+    /// Starts a server and initializes the session.
     fn start(dir: &Path, more: &[&str]) -> Client {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
         command.args(["--quiet", "mcp", "--dir"]).arg(dir).args(more).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -57,14 +57,14 @@ impl Client {
         answer.get("result").unwrap_or_else(|| panic!("{answer}")).clone()
     }
 
-    /// Calls a tool that has an answer; its text and its JSON.
+    /// Calls a tool, which must succeed. Returns its text and JSON.
     fn answer(&mut self, tool: &str, arguments: Value) -> (String, Value) {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], false, "{result}");
         (result["content"][0]["text"].as_str().unwrap().into(), result["structuredContent"].clone())
     }
 
-    /// Calls a tool that refuses; what it says.
+    /// Calls a tool, which must refuse. Returns its message.
     fn refusal(&mut self, tool: &str, arguments: Value) -> String {
         let result = self.call(tool, arguments);
         assert_eq!(result["isError"], true, "{result}");
@@ -77,14 +77,14 @@ impl Client {
         tools.iter().map(|tool| tool["name"].as_str().unwrap().into()).collect()
     }
 
-    /// The client leaves, and so does the server.
+    /// Closes the connection. The server must end.
     fn leave(mut self) {
         drop(self.to.take());
         assert_eq!(self.server.wait().unwrap().code(), Some(0));
     }
 }
 
-/// A JSON without what differs between two runs of one command.
+/// Removes the values that differ between two runs of one command.
 fn lasting(mut json: Value) -> Value {
     json.as_object_mut().unwrap().remove("command");
     json
@@ -160,7 +160,7 @@ fn scripts_run_only_from_the_folder_that_was_allowed() {
         assert!(client.refusal("rehearse", json!({"script": name})).contains("outside"), "{name}");
     }
     assert!(client.refusal("rehearse", json!({"script": "other.py"})).contains("No such file"));
-    // It runs; or the library of rehearsals was not built.
+    // The command works, or the library of rehearsals was not built.
     let ran = client.refusal("rehearse", json!({"script": "train.py", "arguments": ["--batch", 4]}));
     assert!(ran.contains("exit code 7") || ran.contains("not found beside this program"), "{ran}");
     client.leave();

@@ -1,4 +1,4 @@
-//! `monitor`: what runs is seen, and that nothing runs is not a failure.
+//! `monitor`: it shows the running trainings; to find none is not a failure.
 
 mod common;
 use common::{fits, refused, vramlab};
@@ -19,7 +19,7 @@ fn seen(directory: &Path) -> Value {
     serde_json::from_str(&monitor(directory, &["--once", "--json", "-"])).unwrap()
 }
 
-/// Ends with its guard.
+/// Process that ends when the guard is dropped.
 struct Training(Child);
 
 impl Drop for Training {
@@ -89,7 +89,7 @@ fn a_training_is_seen_while_it_runs() {
     assert_eq!(seen(directory.path())["runs"], Value::Array(Vec::new()), "it is gone");
 }
 
-/// A directory of another user's, or one that others write to, could show anything.
+/// A directory that another user owns, or that others can write to, is not trusted.
 #[cfg(unix)]
 #[test]
 fn only_a_directory_of_ones_own_is_read() {
@@ -100,7 +100,7 @@ fn only_a_directory_of_ones_own_is_read() {
     let output = vramlab().env("VRAMLAB_RUNTIME_DIR", directory.path()).args(["monitor", "--once"]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
     assert_eq!((output.status.code(), error.contains("can be written by other users")), (Some(2), true), "{error}");
-    // Nor is anything written there.
+    // Nothing is written there either.
     let _training = train(directory.path());
     std::thread::sleep(Duration::from_secs(1));
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -108,7 +108,7 @@ fn only_a_directory_of_ones_own_is_read() {
     assert!(monitor(directory.path(), &["--once"]).contains("Trainings") || seen(directory.path())["runs"].is_array());
 }
 
-/// Opening a pipe would wait for who writes to it; a link may point to one.
+/// A pipe is not opened, since that would wait for a writer. Neither is a link, which may lead to a pipe.
 #[cfg(unix)]
 #[test]
 fn what_is_no_file_is_not_opened() {

@@ -1,4 +1,4 @@
-//! A program with a backend of its own, which nothing here knows by name, goes through every command.
+//! A program with its own backend, unknown to this code by name, runs every command.
 
 use std::fs;
 use std::process::{Command, ExitCode};
@@ -10,11 +10,11 @@ use serde_json::Value;
 #[allow(dead_code)]
 mod own_backend;
 
-/// Words of the program that this process is to be, separated by this.
+/// Separator of the arguments in the variable that turns this process into the program.
 const WORDS: &str = "OWN_BACKEND_WORDS";
 const BETWEEN: char = '\u{1f}';
 
-/// Not a test: the program, where the variable has its words.
+/// Not a test: becomes the program if the variable has its arguments.
 #[test]
 fn program() {
     let Ok(words) = std::env::var(WORDS) else { return };
@@ -24,7 +24,7 @@ fn program() {
     std::process::exit(code.into());
 }
 
-/// What the program printed, on stdout and stderr, and its exit code.
+/// Runs the program. Returns its output on stdout and stderr and its exit code.
 fn ran(words: &[&str], lacks: &str) -> (String, i32) {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "program", "--nocapture", "--quiet"]).env("MINE_LACKS", lacks);
@@ -74,7 +74,7 @@ fn every_command_takes_it_and_says_nothing_false() {
     for words in commands {
         let (text, code) = ran(words, "");
         let expected = if words.contains(&"mine:0,mine:0") { 2 } else { 0 };
-        // What is true of another backend alone.
+        // Figures that belong to other backends only.
         let said = ["nothing is copied", "on the processor", "cpu:", "backend cpu", "is : "];
         if code != expected || said.iter().any(|said| text.contains(said)) || text.contains("panicked") {
             wrong.push(format!("{words:?}: {code}\n{text}"));

@@ -1,4 +1,4 @@
-//! `--devices`: networks split over several devices, as the program shows them.
+//! `--devices`: networks split over several devices.
 
 mod common;
 use common::{done, fits, json, refused};
@@ -89,7 +89,7 @@ fn people_read_a_row_per_device() {
     }
 }
 
-/// A network of transformers, with every technique at once, over devices and among ranks.
+/// A network of transformers runs with all techniques at once, over devices and among ranks.
 #[test]
 fn a_config_json_is_split_and_divided() {
     let directory = tempfile::tempdir().unwrap();

@@ -22,7 +22,7 @@ fn it_says_what_sets_the_peak_and_what_comes_below() {
     assert_eq!(summits[0]["op"], found["peak"]["op"]);
     let heights: Vec<u64> = summits.iter().map(|s| s["allocated_bytes"].as_u64().unwrap()).collect();
     assert!(heights.windows(2).all(|pair| pair[0] >= pair[1]), "{heights:?}");
-    // Without a card there is no verdict.
+    // Without a card there is no answer to whether it fits.
     assert_eq!((&found["fits"], &found["budget_bytes"]), (&serde_json::Value::Null, &serde_json::Value::Null));
 }
 
@@ -114,7 +114,7 @@ fn a_card_on_paper_holds_its_context_beside_tensors() {
     let bytes = lab::cards::Card::named("rtx4090").unwrap().context.most_bytes();
     let context = serde_json::json!([{ "name": "context", "bytes": bytes }]);
     assert_eq!(overheads("rtx4090"), serde_json::json!({ "parts": context, "unexplained_bytes": 0 }));
-    // A size alone is the memory that is there for tensors.
+    // A size without a card is the memory for tensors.
     assert_eq!(overheads("24GiB"), serde_json::Value::Null);
 }
 
@@ -135,7 +135,7 @@ fn what_is_missing_is_one_figure_everywhere() {
     let missing = found["needs"]["missing_bytes"].as_u64().unwrap();
     let needs = found["needs"]["reserved_bytes"].as_u64().unwrap();
     assert_eq!(missing, needs - found["budget_bytes"].as_u64().unwrap());
-    // Not the request that failed.
+    // This is not the request that failed.
     assert!(missing > found["out_of_memory"]["requested_bytes"].as_u64().unwrap(), "{missing}");
     assert_eq!(found["out_of_memory"]["missing_bytes"], missing);
     assert_eq!(technique(&found, "as it is")["missing_bytes"], missing);
@@ -145,7 +145,7 @@ fn what_is_missing_is_one_figure_everywhere() {
     let table = run(&gpt2(&["-L", "gpu", "t4,rtx4090"]));
     assert_eq!(table.code, Some(1));
     assert!(table.stdout.contains(&short(missing)) && table.stdout.contains(" yes\n"), "{}", table.stdout);
-    // The largest batch that fits is run, and the next: batch 8 is among them only if it is the border.
+    // The search runs the largest batch that fits and the next one. Batch 8 is among them only if it is one of the two.
     let fit = json(&["fit", "--model", "gpt2", "--optimizer", "adamw", "--gpu", "t4"]);
     let failed = fit["runs"].as_array().unwrap().iter().find(|run| run["fits"] == false).unwrap();
     let size = failed["size"].to_string();
@@ -161,7 +161,7 @@ fn what_fits_reserves_no_more_than_there_is() {
     assert!(
         fitting.clone().count() > 3 && fitting.clone().all(|one| one["reserved_here_bytes"].as_u64() <= Some(budget))
     );
-    // On a card in which the cache has no room, the run still fits.
+    // The run still fits a card without room for the cache.
     let tight = json(&gpt2(&["--gpu", "17.35GiB", "--steps", "3"]));
     let as_it_is = technique(&tight, "as it is");
     assert_eq!(as_it_is["fits"], true);
@@ -174,7 +174,7 @@ fn what_fits_reserves_no_more_than_there_is() {
 
 #[test]
 fn full_is_not_called_fragmented() {
-    // Four times too large: at the moment of the failure there are free pieces all the same.
+    // Four times too large. Still, there are free pieces at the moment of the failure.
     let ran = run(&gpt2(&["--gpu", "4GiB", "--batch", "8"]));
     assert_eq!(ran.code, Some(1));
     assert!(!ran.stderr.contains("fragmented") && ran.stderr.contains("more than there is"), "{}", ran.stderr);
@@ -183,7 +183,7 @@ fn full_is_not_called_fragmented() {
 
 #[test]
 fn where_memory_is_fragmented_segments_that_grow_are_computed() {
-    // As much as its tensors take at the peak, and no more.
+    // Exactly the memory of the tensors at the peak.
     let needs = json(&["predict", "--model", "gpt", "--batch", "16", "--steps", "3"])["needs"].clone();
     let allocated = needs["allocated_bytes"].as_u64().unwrap();
     let size = format!("{}B", allocated + 1024);
@@ -198,7 +198,7 @@ fn where_memory_is_fragmented_segments_that_grow_are_computed() {
 fn only_what_the_run_did_is_warned_of() {
     let found = json(&gpt2(&["--steps", "1"]));
     assert_eq!(found["warnings"].as_array().unwrap().len(), 0, "{}", found["warnings"]);
-    // What a technique would do stands beside it.
+    // The warning belongs to the technique in the table.
     let both = technique(&found, "AMP (autocast-bf16) + fused attention");
     assert!(both["warnings"][0].as_str().unwrap().contains("PyTorch takes cuDNN's"), "{both}");
     let ran = run(&gpt2(&["--steps", "1", "--full"]));

@@ -1,4 +1,4 @@
-//! Type, tokens and batch of an answer, where each came from, and what else a `config.json` of transformers is run with.
+//! Premises of an answer: type, tokens, batch, the source of each, and further settings for a `config.json` of transformers.
 
 mod common;
 use common::{done, fits, json, refused, run};
@@ -6,7 +6,7 @@ use common::{done, fits, json, refused, run};
 use serde_json::{Value, json};
 use std::fs;
 
-/// A folder with a small `config.json`, and these keys in it.
+/// Makes a folder with a small `config.json` with these keys.
 struct Folder {
     directory: tempfile::TempDir,
     config: String,
@@ -36,7 +36,7 @@ impl Folder {
     }
 }
 
-/// The text in one line, as it is broken anywhere.
+/// Joins the lines of a wrapped text.
 fn unbroken(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -182,7 +182,7 @@ fn variables_of_the_environment_are_given_and_kept() {
     assert_eq!(larger["settings"]["env"], json!(["CUBLAS_WORKSPACE_CONFIG=:65536:2"]));
     let text = unbroken(&done(&words(&["--env", "CUBLAS_WORKSPACE_CONFIG=:65536:2"])));
     assert!(text.contains("CUBLAS_WORKSPACE_CONFIG=:65536:2: --env"), "{text}");
-    // The environment of this program is not that of the PyTorch that is asked about.
+    // The environment of this program says nothing about the simulated PyTorch's.
     let ran = common::vramlab().args(words(&["--json", "-"])).env(VARIABLE, ":0:0").output().unwrap();
     let ran: Value = serde_json::from_slice(&ran.stdout).unwrap();
     assert_eq!(peak(&ran), peak(&usual));

@@ -1,4 +1,4 @@
-//! Every command counts as PyTorch does unless told otherwise; files of a time when it did not are read as what they were.
+//! By default every command counts like PyTorch. Files of releases with another default keep their meaning.
 
 mod common;
 use common::{json, run};
@@ -6,7 +6,7 @@ use common::{json, run};
 use serde_json::Value;
 use std::fs;
 
-/// What PyTorch 2.11 reserved at most on an H100 for the first article's network, by batch (recorded), and what this program's own kernels take.
+/// Peak reserved bytes for the first article's network by batch: recorded with PyTorch 2.11 on an H100, and with this program's own kernels.
 const RECORDED: [(&str, u64, u64); 2] = [("128", 111_149_056, 44_040_192), ("32", 94_371_840, 25_165_824)];
 
 #[test]
@@ -39,7 +39,7 @@ fn on_cpu<'a>(more: &[&'a str]) -> Vec<&'a str> {
     CPU.iter().copied().chain(more.iter().copied()).collect()
 }
 
-/// What was said on the terminal, and the same among the warnings.
+/// Checks that the message is on the terminal and among the warnings.
 #[cfg(feature = "cpu")]
 fn said(words: &[&str], warnings: &Value, part: &str) {
     let stderr = run(words).stderr;
@@ -55,7 +55,7 @@ fn a_locked_run_that_names_no_profile_is_measured_under_the_one_of_its_time() {
     let check = ["check", "--baseline", &file];
     let net = ["--update", "--model", "linear", "--backend", "cpu", "--steps", "1"];
     json(&[&check[..], &net, &["--like", "native"]].concat());
-    // As it was written when `native` was the default: no flag names a profile.
+    // A file of the time when `native` was the default: no flag names a profile.
     let mut lock: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
     let entry = &mut lock["runs"]["default"];
     assert_eq!(entry["flags"].as_object_mut().unwrap().remove("like"), Some("native".into()));
@@ -70,7 +70,7 @@ fn a_locked_run_that_names_no_profile_is_measured_under_the_one_of_its_time() {
     said(&check, &found["runs"][0]["warnings"], "run default names no memory profile");
     let typed = run(&[&check[..], &["--like", "torch-2.11-sm90"]].concat());
     assert_eq!(typed.code, Some(1), "PyTorch's workspaces are more: {}", typed.stderr);
-    // A run that is locked now is PyTorch's.
+    // A new lock file uses PyTorch's profile.
     json(&[&check[..], &net].concat());
     let found = json(&check);
     assert_eq!(found["runs"][0]["now"]["settings"]["like"], "torch-2.11-sm90");
@@ -117,7 +117,7 @@ fn a_saved_state_goes_on_under_the_profile_that_it_was_made_under() {
     let found = json(&resumed);
     assert_eq!(found["settings"]["like"], "native");
     said(&resumed, &found["warnings"], "state.safetensors was made under --like native");
-    // As files were before they named it: another key of the same length.
+    // Files of earlier releases did not have this key: another key of the same length replaces it.
     let bytes = fs::read(&file).unwrap();
     let at = bytes.windows(9).position(|window| window == b"\"profile\"").unwrap();
     fs::write(&file, [&bytes[..at], b"\"another\"", &bytes[at + 9..]].concat()).unwrap();

@@ -124,7 +124,7 @@ fn broken_files_name_the_place() {
         ("help = true\n", "unknown key \"help\""),
         ("parameter-list = [\"batch\"]\n", "parameter-list"),
         ("\u{0}", "settings.toml:1"),
-        // What only the network can refuse: nobody typed these flags.
+        // Refused by the network: nobody typed these flags.
         ("layers = 3\n", "settings.toml: layers: model simple-cnn has no such option"),
         ("model = \"gpt\"\ncheckpoint = \"1,99\"\n", "settings.toml: checkpoint: gpt has no block 99"),
     ] {

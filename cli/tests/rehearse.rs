@@ -1,5 +1,5 @@
-//! `vramlab rehearse` on scripts with a stand-in for PyTorch: what the launcher and its part inside the script do, however
-//! the script ends. With `VRAMLAB_REHEARSAL_PYTHON` also on the PyTorch of that Python.
+//! `vramlab rehearse` on scripts with a stand-in for PyTorch: the launcher and its part inside the script, for all
+//! ways to end. With `VRAMLAB_REHEARSAL_PYTHON` also with the PyTorch of that Python.
 #![cfg(target_os = "linux")]
 
 mod common;
@@ -14,7 +14,7 @@ use common::rehearsal::{FOLDER, command};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// What came of a rehearsal in a folder of its own.
+/// Result of a rehearsal in a temporary folder.
 struct Rehearsed {
     code: Option<i32>,
     stdout: String,
@@ -109,7 +109,7 @@ fn running_out_of_memory_is_the_answer() {
     assert_eq!(found["with_memory_enough"]["fits"], false, "nothing is enough for it");
     assert!(ran.stdout.contains("Even a card of"), "{}", ran.stdout);
     assert!(ran.stdout.contains("Does not fit on") && ran.stdout.contains("in step 2"), "{}", ran.stdout);
-    // A script that looks for its batch goes on.
+    // A script that searches for its batch itself continues.
     let ran = rehearse(&[], &["full-caught", "steps=4"]);
     assert_eq!((ran.code, &ran.json()["fits"]), (Some(0), &true.into()), "{}", ran.stderr);
 }
@@ -133,7 +133,7 @@ fn what_does_not_fit_is_run_again_with_memory_enough() {
     let events: Value = serde_json::from_str(&fs::read_to_string(ran.file("events.json")).unwrap()).unwrap();
     assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aa".into()));
     assert_eq!(events["ev_size"], serde_json::json!([1 << 20, 5_000_000]));
-    // Who knows it already need not wait for it.
+    // `--no-needs` skips the second run.
     let found = rehearse(&["--gpu", "1GiB", "--no-needs"], &words).json();
     assert_eq!((&found["fits"], &found["with_memory_enough"]), (&false.into(), &Value::Null));
 }
@@ -158,7 +158,7 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
     assert!(ran.stderr.contains("it does not fit: running it again with batch_size=12"), "{}", ran.stderr);
     assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
     common::fits(&ran.stdout);
-    // Without a word for the batch the answer says how to find one that fits; who knows it already need not wait.
+    // Without a known name for the batch, the answer explains how to find one that fits.
     let ran = rehearse(&["--gpu", "1GiB"], &["need=2000000000", "steps=3"]);
     assert!(
         ran.json()["tries"]["search"].as_str().unwrap().contains("with {batch} in place of the batch"),
@@ -249,7 +249,7 @@ fn no_process_outlives_its_rehearsal() {
         let ran = rehearse(&flags, words);
         assert_eq!(ran.json()["ranks"][0]["steps"], if words.len() == 2 { 3 } else { 1 }, "{}", ran.stderr);
         let pid = fs::read_to_string(kept.join("pid")).unwrap();
-        // Its number may stay for a moment, until the system's first process has asked how it ended.
+        // The process id may remain for a moment, until init has collected the exit status.
         let state = fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")).unwrap_or_default();
         assert!(state.is_empty() || state.contains(") Z "), "process {pid} still runs: {state}");
         fs::remove_dir_all(&kept).unwrap();
@@ -258,7 +258,7 @@ fn no_process_outlives_its_rehearsal() {
 
 #[test]
 fn what_a_script_prints_is_passed_on_and_kept_nowhere() {
-    // 200 MB in lines; the program that passes them on may not grow by them.
+    // 200 MB of lines; the program forwards them without storing them.
     let folder = tempfile::tempdir().unwrap();
     let mut command = command(folder.path(), &[]);
     command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([
@@ -323,7 +323,7 @@ fn a_command_that_uses_no_card_is_told_so() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("imported PyTorch"));
 }
 
-/// A training in which everything has its place: what is told of memory is what the network is made of.
+/// In a complete training the report's figures match the sizes of the network's tensors.
 #[test]
 fn what_memory_was_for_under_pytorch_itself() {
     let Some(python) = std::env::var_os("VRAMLAB_REHEARSAL_PYTHON") else {
@@ -350,7 +350,7 @@ fn what_memory_was_for_under_pytorch_itself() {
         assert_eq!(by["activation"], 7 * rows, "{words:?} {found}");
         assert_eq!(by["optimizer"], if words[0] == "optimizer" { weights } else { 0 }, "{words:?} {found}");
     }
-    // In the first forward pass nobody has freed anything: the run with enough memory tells what it was for.
+    // The failure is in the first forward pass, when nothing has been freed. The run with enough memory shows what the memory was for.
     let (found, errors) = run(&["--gpu", "100MiB"], &["optimizer"]);
     assert_eq!(found["fits"], false, "{errors}");
     let by = &found["ranks"][0]["by_category"];
@@ -359,7 +359,7 @@ fn what_memory_was_for_under_pytorch_itself() {
     assert!(found["with_memory_enough"]["missing"].as_u64() > Some(0), "{found}");
 }
 
-/// A training that saves, evaluates and loads, under a PyTorch with CUDA.
+/// A training that saves, evaluates and loads, with a PyTorch built for CUDA.
 #[test]
 fn a_training_under_pytorch_itself() {
     let Some(python) = std::env::var_os("VRAMLAB_REHEARSAL_PYTHON") else {
@@ -368,7 +368,7 @@ fn a_training_under_pytorch_itself() {
     };
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("model.pt"), "before").unwrap();
-    // Beside the stand-in, that would be imported.
+    // In the folder of the stand-in, the stand-in would be imported.
     fs::copy(Path::new(FOLDER).join("training.py"), folder.path().join("training.py")).unwrap();
     let run = |flags: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));

@@ -9,7 +9,7 @@ use std::path::Path;
 use common::rehearsal::{FOLDER, command};
 use serde_json::Value;
 
-/// Rehearses the script with this word and three steps: exit code, result, standard output and error.
+/// Rehearses the script with this argument and three steps. Returns the exit code, result, stdout and stderr.
 fn scan(folder: &Path, flags: &[&str], word: &str) -> (Option<i32>, Value, String, String) {
     let mut command = command(folder, flags);
     let output = command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([word, "steps=3"]);
@@ -39,7 +39,7 @@ fn a_scan_finds_the_law_and_the_largest_value() {
     assert!(stdout.contains("batch 10 is the largest that fits; 11 does not: both were rehearsed."), "{stdout}");
     common::fits(&stdout);
     assert!(fs::read_to_string(folder.path().join("scan.html")).unwrap().contains("is the largest that fits"));
-    // What was asked for and does not fit is the exit code; what the search tried is not.
+    // A requested value that does not fit determines the exit code. Values that only the search tried do not.
     assert_eq!(run(&["--gpu", "100MiB", "-P", "batch", "8", "12", "-D", "4"], "need={batch}0000000").0, Some(1));
     let (code, found, ..) = run(&["-L", "env:USERS_OWN", "no,ran"], "user");
     assert_eq!((code, &found["largest"]), (Some(3), &Value::Null), "the script failed with the first");
@@ -74,7 +74,7 @@ fn a_value_that_does_not_fit_is_answered_by_one_that_does() {
     assert_eq!(entry["left_bytes"], left);
     assert!(stdout.contains("Try (each was rehearsed)") && stdout.lines().count() <= 22, "{stdout}");
     common::fits(&stdout);
-    // The command is the rehearsal that was made.
+    // The command repeats the rehearsal.
     let words = entry["command"].as_str().unwrap();
     assert!(words.starts_with("vramlab rehearse --gpu 104857600B --no-values -- python3 "), "{words}");
     let words = words.split_once(" -- python3 ").unwrap().1;
@@ -84,7 +84,7 @@ fn a_value_that_does_not_fit_is_answered_by_one_that_does() {
     let output = command(&again, &["--gpu", "104857600B", "--", "python3"]).args(words.split(' ')).output().unwrap();
     let again: Value = serde_json::from_str(&fs::read_to_string(again.join("answer.json")).unwrap()).unwrap();
     assert_eq!((output.status.code(), &again["ranks"][0]["peak_allocated"]), (Some(0), &peak.into()));
-    // Where everything fits, or nothing does, there is nothing to say.
+    // If all values fit, or none, there is no border to report.
     let (code, found, ..) = scan(folder.path(), &["--gpu", "100MiB", "-L", "batch", "1,2"], "need={batch}0000000");
     assert_eq!((code, &found["tries"]), (Some(0), &Value::Null));
     let (code, found, ..) = scan(folder.path(), &["--gpu", "2MiB", "-L", "batch", "1,2"], "need={batch}0000000");

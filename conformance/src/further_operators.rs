@@ -1,7 +1,7 @@
 //! Further differentiable operators: those that write in place, those of lines and sequences, and those that are computed on the host.
 
 use memcore::backend::kernel::{Pool2dGeometry, Reduction};
-use memcore::ops::{self, Conv1dGeometry, Interpolation, Lstm, Pool1dGeometry, ResizedAxis};
+use memcore::ops::{self, Conv1dGeometry, Interpolation, Pool1dGeometry, Recurrent, ResizedAxis};
 use memcore::{Result, Tensor};
 
 use crate::operators::{Argument, CUBE, IMAGE, OperatorCase, SAME, X, case, indices, of, positive, thirds};
@@ -11,8 +11,26 @@ const LINES: &[Argument] = &[of(&[2, 4, 9]), of(&[6, 4, 3]), of(&[6])];
 const GROUPED_LINES: &[Argument] = &[of(&[2, 4, 9]), of(&[6, 2, 2])];
 const SLOPES: &[Argument] = &[of(&[2, 3, 4]), positive(&[3])];
 const LENGTHS: &[Argument] = &[of(&[3, 2, 4]), positive(&[1, 1, 4])];
-const CELL: &[Argument] =
+const LSTM: &[Argument] =
     &[of(&[3, 2, 4]), of(&[1, 2, 3]), of(&[1, 2, 3]), of(&[12, 4]), of(&[12, 3]), of(&[12]), of(&[12])];
+const LSTM_CELL: &[Argument] =
+    &[of(&[2, 4]), of(&[2, 3]), of(&[2, 3]), of(&[12, 4]), of(&[12, 3]), of(&[12]), of(&[12])];
+const GRU: &[Argument] = &[of(&[3, 2, 4]), of(&[1, 2, 3]), of(&[9, 4]), of(&[9, 3]), of(&[9]), of(&[9])];
+const GRU_CELL: &[Argument] = &[of(&[2, 4]), of(&[2, 3]), of(&[9, 4]), of(&[9, 3]), of(&[9]), of(&[9])];
+const RNN: &[Argument] = &[of(&[3, 2, 4]), of(&[1, 2, 3]), of(&[3, 4]), of(&[3, 3]), of(&[3]), of(&[3])];
+const RNN_CELL: &[Argument] = &[of(&[2, 4]), of(&[2, 3]), of(&[3, 4]), of(&[3, 3]), of(&[3]), of(&[3])];
+const GRU_LAYERS: &[Argument] = &[
+    of(&[2, 3, 2]),
+    of(&[4, 2, 2]),
+    of(&[6, 2]),
+    of(&[6, 2]),
+    of(&[6, 2]),
+    of(&[6, 2]),
+    of(&[6, 4]),
+    of(&[6, 2]),
+    of(&[6, 4]),
+    of(&[6, 2]),
+];
 const CELLS: &[Argument] = &[
     of(&[2, 3, 2]),
     of(&[4, 2, 2]),
@@ -28,16 +46,27 @@ const CELLS: &[Argument] = &[
 ];
 
 /// What may be written over.
-fn copied(x: &Tensor) -> Result<Tensor> {
+pub(crate) fn copied(x: &Tensor) -> Result<Tensor> {
     ops::mul_scalar(x, 1.5)
 }
 
-/// Outputs and states as one vector.
-fn lstm(x: &[Tensor], lstm: Lstm) -> Result<Tensor> {
-    let weights: Vec<&Tensor> = x[3..].iter().collect();
-    let parts = ops::lstm(&x[0], [&x[1], &x[2]], &weights, lstm)?;
+const ONE_LAYER: Recurrent =
+    Recurrent { layers: 1, bidirectional: false, dropout: 0.0, training: true, batch_first: false };
+const TWO_LAYERS: Recurrent = Recurrent { layers: 2, bidirectional: true, batch_first: true, ..ONE_LAYER };
+
+/// Several tensors as one vector: outputs and states.
+pub(crate) fn joined(parts: &[Tensor]) -> Result<Tensor> {
     let flat = parts.iter().map(|part| ops::reshape(part, &[part.numel()])).collect::<Result<Vec<Tensor>>>()?;
     ops::cat(&flat.iter().collect::<Vec<_>>(), 0)
+}
+
+/// The arguments from `first` on.
+fn from(x: &[Tensor], first: usize) -> Vec<&Tensor> {
+    x[first..].iter().collect()
+}
+
+fn lstm(x: &[Tensor], options: Recurrent) -> Result<Tensor> {
+    joined(&ops::lstm(&x[0], [&x[1], &x[2]], &from(x, 3), options)?)
 }
 
 fn resized(x: &Tensor, sizes: &[usize], mode: Interpolation, align_corners: bool) -> Result<Tensor> {
@@ -98,43 +127,14 @@ pub(crate) const FURTHER: &[OperatorCase] = &[
     case("interpolate.corners", IMAGE, |x| resized(&x[0], &[9, 4], Interpolation::Linear, true)),
     case("interpolate.cubic", IMAGE, |x| resized(&x[0], &[9, 4], Interpolation::Cubic, false)),
     case("interpolate.line", CUBE, |x| resized(&x[0], &[7], Interpolation::Linear, false)),
-    case("lstm", CELL, |x| {
-        lstm(x, Lstm { layers: 1, bidirectional: false, dropout: 0.0, training: true, batch_first: false })
-    }),
-    case("lstm.layers", CELLS, |x| {
-        lstm(x, Lstm { layers: 2, bidirectional: true, dropout: 0.0, training: true, batch_first: true })
-    }),
+    case("lstm", LSTM, |x| lstm(x, ONE_LAYER)),
+    case("lstm.layers", CELLS, |x| lstm(x, TWO_LAYERS)),
+    case("lstm_cell", LSTM_CELL, |x| joined(&ops::lstm_cell(&x[0], [&x[1], &x[2]], &from(x, 3))?)),
+    case("gru", GRU, |x| joined(&ops::gru(&x[0], &x[1], &from(x, 2), ONE_LAYER)?)),
+    case("gru.layers", GRU_LAYERS, |x| joined(&ops::gru(&x[0], &x[1], &from(x, 2), TWO_LAYERS)?)),
+    case("gru_cell", GRU_CELL, |x| ops::gru_cell(&x[0], &x[1], &from(x, 2))),
+    case("rnn_tanh", RNN, |x| joined(&ops::rnn_tanh(&x[0], &x[1], &from(x, 2), ONE_LAYER)?)),
+    case("rnn_relu", RNN, |x| joined(&ops::rnn_relu(&x[0], &x[1], &from(x, 2), ONE_LAYER)?)),
+    case("rnn_tanh_cell", RNN_CELL, |x| ops::rnn_tanh_cell(&x[0], &x[1], &from(x, 2))),
+    case("rnn_relu_cell", RNN_CELL, |x| ops::rnn_relu_cell(&x[0], &x[1], &from(x, 2))),
 ];
-
-#[cfg(test)]
-mod tests {
-    use super::FURTHER;
-    use crate::operators::OPERATORS;
-
-    /// What has no gradient.
-    const WITHOUT: &[&str] = &["causal_mask", "argmax", "dequantize_int8", "matmul_int8", "quantize_int8"];
-
-    #[test]
-    fn every_operator_of_core_has_a_case() {
-        let source = include_str!("../../memcore/src/ops/mod.rs");
-        let exported = source.split("pub use ").skip(1).filter_map(|list| list.split(';').next());
-        // The first word is the file's.
-        let names = exported.flat_map(|list| list.split(|c: char| !c.is_alphanumeric() && c != '_').skip(1));
-        let functions = names.filter(|name| name.starts_with(|c: char| c.is_ascii_lowercase()));
-        let mut count = 0;
-        for name in functions.filter(|name| !WITHOUT.contains(name)) {
-            let has = OPERATORS.iter().chain(FURTHER).any(|case| case.name.split('.').next() == Some(name));
-            assert!(has, "operator {name} has no case");
-            count += 1;
-        }
-        assert!(count > 60, "{count} operators were found");
-    }
-
-    #[test]
-    fn names_are_unique() {
-        let mut names: Vec<&str> = OPERATORS.iter().chain(FURTHER).map(|case| case.name).collect();
-        names.sort_unstable();
-        names.dedup();
-        assert_eq!(names.len(), OPERATORS.len() + FURTHER.len());
-    }
-}

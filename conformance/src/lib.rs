@@ -22,6 +22,7 @@
 //!
 //! Cases are data, one line each: see [`cases`] for where to add one.
 
+mod all_operators;
 pub mod case;
 pub mod cases;
 mod data;
@@ -31,6 +32,7 @@ pub mod execute;
 mod further_operators;
 mod operators;
 pub mod plan;
+mod rare_operators;
 pub mod reference;
 pub mod suites;
 mod tolerance;

@@ -1,7 +1,7 @@
 //! Every differentiable operator of core, with described arguments, for the gradients suite.
 //!
-//! A case is one line: a name that begins with the operator's, the arguments, and the call. To add an operator, add its line here or in
-//! `further_operators.rs`; a test there fails for one that has none.
+//! A case is one line: a name that begins with the operator's, the arguments, and the call. To add an operator, add its line here, in
+//! `further_operators.rs` or in `rare_operators.rs`; a test of `all_operators.rs` fails for one that has none.
 
 use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 use memcore::ops::{self, AttentionOptions, BatchNormOptions, RunningStats};

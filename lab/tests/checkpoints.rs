@@ -1,4 +1,4 @@
-//! Saved runs: what goes on is what would have been, to the bit; what does not fit is refused by name.
+//! Saved runs: a resumed run equals the uninterrupted one bit for bit; a file that does not fit is refused with the cause.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -46,7 +46,7 @@ fn bytes(state: &TrainingState) -> Vec<u8> {
     bytes
 }
 
-/// A run, saved at its end.
+/// Makes a run and saves it at its end.
 fn saved(
     network: &dyn Architecture,
     device: &Device,
@@ -60,7 +60,7 @@ fn saved(
     result.map(|result| (result, continuation.saved.unwrap())).map_err(|failed| failed.to_string())
 }
 
-/// Four steps at once, and two and two by way of a file: the same losses, and in the end the same state.
+/// Four steps at once, and two plus two through a file: the same losses and the same final state.
 fn goes_on(network: &dyn Architecture, settings: &RunSettings, source: &Source) -> TrainingState {
     let of = |steps, begin: Begin<'_>| {
         saved(network, &cpu(), &RunSettings { steps, ..settings.clone() }, source, begin).unwrap()
@@ -125,7 +125,7 @@ fn random_numbers_statistics_scales_and_data_go_on() {
         (end.tensors["scaler.scale"].dtype, end.tensors["scaler.growth_tracker"].dtype),
         (DType::F32, DType::I32)
     );
-    // Three batches to an epoch, two to a step: the second half begins in another epoch.
+    // Three batches per epoch, two per step: the second half begins in another epoch.
     let data = Source::Dataset { data: Arc::new(digits().unwrap()), seed: 3 };
     let accumulated = RunSettings { accumulate: 2, ..settings(OptimizerKind::Adam, 400, 4) };
     assert_eq!(goes_on(&*mlp(), &accumulated, &data).metadata["data"], "digits");
@@ -207,7 +207,7 @@ fn what_does_not_fit_is_refused_by_name() {
     assert_eq!(nothing, "save: meta computes nothing: there are no values");
 }
 
-/// Trains no step with a file's weights, and gives the state.
+/// Loads a file's weights, trains no step, and returns the state.
 fn loaded(network: &dyn Architecture, file: &[u8]) -> Result<TrainingState, String> {
     let file = StateFile::read("f", file).map_err(|error| error.to_string())?;
     let none = settings(OptimizerKind::Sgd, 8, 0);
@@ -260,7 +260,7 @@ fn weights_alone_begin_a_run_anew() {
     assert_eq!(weights.len(), again.tensors.len());
     assert!(weights.iter().all(|name| state.tensors[*name] == again.tensors[*name]));
     assert_eq!(again.metadata["step"], "0");
-    // Names and sizes count where there are no values too.
+    // Names and sizes are checked even without values.
     let bytes = bytes(&state);
     let file = StateFile::read("f", &bytes).unwrap();
     for begin in [Begin::Weights(&file), Begin::Resume(&file)] {
@@ -270,7 +270,7 @@ fn weights_alone_begin_a_run_anew() {
     }
 }
 
-/// A run over `devices` devices, saved at its end.
+/// Makes a run over `devices` devices and saves it at its end.
 fn saved_split(
     network: &dyn Architecture,
     devices: usize,
@@ -286,7 +286,7 @@ fn saved_split(
     (result.unwrap_or_else(|failed| panic!("{}: {failed}", network.name())).losses, continuation.saved.unwrap())
 }
 
-/// Whatever part of a run is split: the steps are the same, and so is the file, save for the random state of further devices.
+/// If any part of a run is split, its steps and its file stay the same, except for the random states of further devices.
 #[test]
 fn a_split_run_goes_on_unsplit_and_the_reverse() {
     let digits = Source::Dataset { data: Arc::new(digits().unwrap()), seed: 3 };

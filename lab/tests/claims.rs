@@ -8,7 +8,7 @@ use lab::experiments::{ALL, Outcome, Setup, by_name};
 use memcore::Device;
 use memcore::backend::Meta;
 
-/// The experiments that the articles ask for, with the articles whose claims each must judge.
+/// The experiments for the articles, each with the articles whose claims it must judge.
 const TABLE: &[(&str, &[&str])] = &[
     ("batch-size", &["000", "002", "003"]),
     ("steady-state", &["001"]),
@@ -51,7 +51,7 @@ fn every_source_is_an_article_or_says_who_it_is() {
         let thread = [", issue ", ", pull request "].iter().any(|kind| claim.source.contains(kind));
         let other = thread || ["widely said", "ZeRO, arXiv 1910.02054 (2020)"].contains(&claim.source);
         assert_eq!(found.is_empty(), other, "{claim:?}");
-        // Where several are named, each is found.
+        // Several names in one entry are all found.
         assert!(other || found.len() == claim.source.split("; ").count(), "{claim:?}");
     }
     assert_eq!(ARTICLES.map(|(number, _)| number), ["000", "001", "002", "003"]);

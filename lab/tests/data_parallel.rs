@@ -1,4 +1,4 @@
-//! Steps divided among ranks: what the ledger of a rank holds is what the ZeRO paper says, and what it does not say.
+//! Steps divided among ranks: the ledger of a rank holds the bytes that the ZeRO paper gives, and those that the paper leaves out.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use memcore::{DType, Device};
 
 const SOURCE: Source = Source::Synthetic { seed: 7 };
 
-/// Blocks are as large as what is asked for, rounded up to 512 bytes.
+/// Blocks have the requested size, rounded up to 512 bytes.
 fn meta() -> Device {
     let backend: Arc<dyn Backend> = Arc::new(Meta::default());
     Device::builder(backend.clone()).allocator(Box::new(Direct::new(backend))).build()
@@ -226,7 +226,7 @@ fn buckets_hold_the_gradients_once_more_unless_they_are_views() {
     assert!(copied.account.peak.allocated_bytes > viewed.account.peak.allocated_bytes + gradients / 2);
 }
 
-/// Clipping takes one number per rank over the wire, and memory for norms alone; replicated gradients are clipped by each rank for itself.
+/// Clipping sends one number per rank and needs memory only for norms. With replicated gradients each rank clips on its own.
 #[test]
 fn gradients_are_clipped_where_they_lie() {
     let network = small("gpt");
@@ -237,7 +237,7 @@ fn gradients_are_clipped_where_they_lie() {
             first(&*network, &settings)
         };
         let (plain, clipped) = (with(None), with(Some(1.0)));
-        // One value cannot be cut into four: it goes round whole.
+        // One value cannot be divided by four: the ranks send it whole.
         let norm = if stage == Stage::Replicated { 0 } else { 2 * 3 * 4 };
         assert_eq!(clipped.sent.total(), plain.sent.total() + norm, "{stage:?}");
         assert_eq!(clipped.states, plain.states, "{stage:?}");

@@ -1,4 +1,4 @@
-//! Experiments on a dry device: predictions without residual, verdicts, interruption.
+//! Experiments in dry runs: predictions without residual, verdicts, interruption.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -60,10 +60,10 @@ fn print(name: &str, profile: &str, outcome: &Outcome) {
     println!("{}", outcome.notes.join("\n"));
 }
 
-/// Everything that was predicted was measured so, and something was.
+/// Fails unless there are predictions and all of them equal the measurements.
 fn check(name: &str, outcome: &Outcome) {
     assert_eq!(outcome.unexplained(), [], "{name}");
-    // What fits is found by dry runs, and no closed form says it.
+    // Dry runs find what fits; there is no closed form.
     assert!(name == "fit" || outcome.rows.iter().any(|row| !row.residual.is_empty()), "{name} predicts nothing");
     assert_eq!(outcome.claims.len(), by_name(name).unwrap().claims().len(), "{name}");
     assert!(outcome.claims.iter().all(|claim| claim.condition.chars().any(|c| c.is_ascii_digit())), "{name}");
@@ -105,7 +105,7 @@ fn leak() {
         assert_eq!(verdicts(&outcome), [Verdict::Holds, Verdict::Holds, Verdict::Fails], "{profile}");
         let ran_out: Vec<i64> =
             outcome.rows.iter().filter_map(|row| *row.measured.get("out_of_memory_step")?).collect();
-        // Each step keeps 255 · 20 floats, in blocks of 512 bytes: 16 MiB hold so many at most, and segments waste less than half.
+        // Each step keeps 255 · 20 floats, in blocks of 512 bytes: this is the most that 16 MiB can hold, and segments waste less than half.
         let most = (16 << 20) / 20_480;
         assert!(matches!(ran_out[..], [step] if (most / 2..=most).contains(&step)), "{profile}: {ran_out:?} of {most}");
     }
@@ -376,7 +376,7 @@ fn under_other_settings_of_the_allocator_no_prediction_is_wrong() {
 
 #[test]
 fn every_experiment_computes_too() {
-    // As the table of claims is made: on the processor, under the default profile.
+    // The settings of the table of claims: on the CPU, with the default profile.
     let open = || {
         let cpu = Arc::new(backend_cpu::Cpu::with_threads(2).unwrap());
         Device::builder(cpu).profile(Profile::torch_2_11(90)).build()

@@ -128,7 +128,7 @@ fn what_is_no_message_is_refused() {
     for text in ["", "hello", "out of memory", "Tried to allocate 5 GiB", "out of memory. Tried to allocate 1e9 GiB"] {
         assert!(explain(text).unwrap_err().to_string().contains("not an out-of-memory message"), "{text}");
     }
-    // Figures that are none are left out, and nothing is made of them.
+    // Invalid figures are omitted, and nothing is derived from them.
     let odd = "CUDA out of memory. Tried to allocate nan GiB. GPU 0 has a total capacity of -1.00 GiB of which inf GiB is free.";
     let odd = explain(odd).unwrap();
     assert_eq!((odd.verdict, odd.figures.len()), (None, 0));
@@ -142,7 +142,7 @@ struct Posted {
     foreign: Vec<Foreign>,
 }
 
-/// A message that someone posted, and what someone who knows says of it.
+/// A posted message, and an expert's diagnosis.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Judged {
@@ -157,7 +157,7 @@ struct Judged {
     says: Vec<String>,
 }
 
-/// An error that is not a lack of memory, or not PyTorch's.
+/// An error that is not out of memory, or not PyTorch's.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Foreign {
@@ -170,20 +170,20 @@ fn posted() -> Posted {
     toml::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
 }
 
-/// Everything that is said, in one text.
+/// Joins all sentences of the answer.
 fn all_of(explanation: &Explanation) -> String {
     let advice = explanation.advice.iter().flat_map(|advice| [Some(&advice.what), advice.command.as_ref()]).flatten();
     [&explanation.reason].into_iter().chain(advice).fold(String::new(), |text, part| text + part + "\n")
 }
 
-/// The settings that are proposed: `VARIABLE=option:value`.
+/// Proposed settings, as `VARIABLE=option:value`.
 fn proposed(explanation: &Explanation) -> Vec<String> {
     let text = all_of(explanation);
     let words = text.split_whitespace().filter(|word| word.contains("_ALLOC_CONF="));
     words.map(|word| word.trim_end_matches([':', ',', '.']).to_string()).collect()
 }
 
-/// Whether it sends the user after other processes.
+/// True if the answer blames other processes.
 fn blames_others(explanation: &Explanation) -> bool {
     let starts = ["Stop the other processes", "Find out who holds"];
     explanation.advice.iter().any(|advice| starts.iter().any(|start| advice.what.starts_with(start)))
@@ -217,14 +217,14 @@ fn posted_messages_get_the_verdict_of_someone_who_knows() {
 fn no_answer_to_a_posted_message_makes_things_up() {
     for Judged { source, text, .. } in &posted().message {
         let explanation = explain(text).unwrap();
-        // Commands have figures of the message, and networks of nobody.
+        // Commands contain figures of the message, and no example networks.
         for command in explanation.advice.iter().filter_map(|advice| advice.command.as_ref()) {
             assert!(!command.contains("--model "), "{source}: {command}");
             let figure = command.split_once("--gpu ").map(|(_, figure)| figure);
             let printed = |figure: &str| text.replace(' ', "").contains(figure);
             assert!(figure.is_none_or(printed), "{source}: {command}");
         }
-        // Nothing is held less than not at all, beyond what rounding does.
+        // No amount is negative, except through rounding.
         for sum in &explanation.sums {
             assert!(sum.remainder >= -(sum.tolerance as i64), "{source}: {sum:?}");
         }
@@ -253,7 +253,7 @@ fn a_process_of_its_own_is_told_from_others() {
         let (own, other) = (figure(&explanation, "this process"), figure(&explanation, "another process"));
         (own, other, blames_others(&explanation))
     };
-    // In a container: its own segments are in the only process that is listed, or in one of two.
+    // In a container, the process's own segments are in the only listed process, or in one of two.
     assert_eq!(figures("Process 7 has 77.90 GiB memory in use. "), (gib(77.9), None, false));
     let two = "Process 7 has 36.20 GiB memory in use. Process 8 has 41.70 GiB memory in use. ";
     assert_eq!(figures(two), (gib(41.7), gib(36.2), true));

@@ -1,5 +1,5 @@
-//! Exports of the package for Python beside the *eager* programs, as scripts train them on the real PyTorch (`golden/exported/eager`, made by
-//! `scripts/export/eager.py`): with the lifetimes that the package writes into the file, and without them.
+//! Compares exports of the package for Python with the *eager* programs, as scripts train them on the real PyTorch (`golden/exported/eager`, made by
+//! `scripts/export/eager.py`), with the lifetimes that the package writes into the file and without them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use lab::models::Architecture;
 mod archives;
 use archives::compared::{Difference, Recording, as_the_package_writes, differences};
 
-/// Networks whose figures are not all the eager program's, though the file says when values die, and why.
+/// Networks with figures that differ from the eager program's although the file has lifetimes, and the reason.
 const DIFFERENT: &[(&str, &str)] = &[
     ("timm-eva02", "another free block is taken in one step, as of the exported program; only `inactive_split`"),
     (
@@ -31,7 +31,7 @@ fn names() -> Vec<String> {
     names
 }
 
-/// What a table says of the differences: `equal`, or how far the peak is off, and how many figures are.
+/// Cell of the table: `equal`, or the deviation of the peak and the number of figures that differ.
 fn cell(differences: &[Difference]) -> String {
     if differences.is_empty() {
         return "equal".into();
@@ -43,7 +43,7 @@ fn cell(differences: &[Difference]) -> String {
     format!("{peak}; {} figures differ", differences.len())
 }
 
-/// A row of the table, and what differs with lifetimes.
+/// Returns a row of the table, and the differences with lifetimes.
 fn row(name: &str) -> (String, Vec<Difference>) {
     let recording = Recording::of(&format!("eager/{name}"));
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Damaged exports: whatever is changed in one, reading ends with a sentence that names the file, or with a network that can be predicted.
+//! Damaged exports: after any change, reading ends with a message that names the file, or with a network that can be predicted.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -22,7 +22,7 @@ fn entries(name: &str) -> Vec<(String, Vec<u8>)> {
     archives::entries(&std::fs::read(archives::unpacked(&golden(name), folder.path(), name)).unwrap())
 }
 
-/// The same with what the package for Python writes beside the graph.
+/// The same with the entry that the package for Python adds to the graph.
 fn entries_with_lifetimes(name: &str) -> Vec<(String, Vec<u8>)> {
     let path = format!("{}/tests/golden/exported/eager/{name}.json", env!("CARGO_MANIFEST_DIR"));
     let recording: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -33,7 +33,7 @@ fn entries_with_lifetimes(name: &str) -> Vec<(String, Vec<u8>)> {
 
 const ENTRY: &str = "net/extra/vramlab.json";
 
-/// Reads a file, and takes a step of what was read where that is small.
+/// Reads a file, and makes a step of the network if it is small.
 fn survives(bytes: &[u8]) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("damaged.pt2");
@@ -46,7 +46,7 @@ fn survives(bytes: &[u8]) {
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
-/// A step on a device without values. Failing is well; a panic is not.
+/// Makes a step on a device without values. It may fail, but not panic.
 fn train(model: &exported::Exported) {
     let device = Device::meta("torch-2.11-sm90").unwrap();
     let settings = RunSettings::new(model.sizes().example, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
@@ -113,7 +113,7 @@ fn a_name_that_no_node_makes_and_one_that_two_make_are_refused() {
         nodes(program)[1]["inputs"][0]["arg"]["as_tensor"]["name"] = "nobody".into();
     });
     assert_eq!(error, "net.pt2: node relu: uses nobody, which no node before it makes");
-    // A cycle: a node uses what comes of it.
+    // A cycle: a node uses its own result.
     let error = refused("mlp", |program| {
         nodes(program)[0]["inputs"][0]["arg"]["as_tensor"]["name"] = "gelu".into();
     });
@@ -146,7 +146,7 @@ fn sizes_beyond_any_device_are_refused() {
     assert!(error.ends_with("layers.0.weight: its sizes are beyond any device"), "{error}");
 }
 
-/// The error of reading an export with this beside its graph.
+/// The error of reading an export with this entry added to its graph.
 fn refused_beside(name: &str, entry: &Value) -> String {
     let mut all = entries(name);
     all.push((ENTRY.into(), serde_json::to_vec(entry).unwrap()));
@@ -227,7 +227,7 @@ fn a_result_that_is_not_what_the_file_says_is_refused_with_the_line() {
     assert_eq!(error, "net.pt2: gelu.default in layers.3, networks.py:19: gives [4, 256], the file says [*, 255]");
 }
 
-/// One change of the program's text or of the archive.
+/// Makes one change in the program's text or in the archive.
 #[derive(Clone, Debug)]
 enum Change {
     Byte(usize, u8),
@@ -254,7 +254,7 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
         match *change {
             Change::Byte(at, byte) => bytes.get_mut(at % length).into_iter().for_each(|old| *old = byte),
             Change::Digit(at, digit) => {
-                // The next digit becomes another: sizes, axes, places of weights.
+                // Replaces the next digit: sizes, axes, offsets of weights.
                 let at = at % length;
                 bytes.iter_mut().skip(at).find(|byte| byte.is_ascii_digit()).into_iter().for_each(|old| *old = digit);
             }

@@ -1,4 +1,4 @@
-//! Whole trainings on the processor of which one call fails: an error of the right kind, and a device on which the next training goes well.
+//! Complete trainings on the CPU in which one call fails: they return an error of the right kind, and the next training on the device succeeds.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -30,14 +30,14 @@ fn allocated(device: &Device) -> u64 {
     device.stats().allocated_bytes.all.current
 }
 
-/// Makes each call of that kind fail in turn; returns how many there are.
+/// Makes each call of a kind fail in turn; returns the number of calls.
 fn each_fails(kind: FaultyCall, direct: bool, is_expected: impl Fn(&memcore::Error) -> bool) -> u64 {
     let unbroken = Arc::new(Faulty::new(Cpu::with_threads(1).unwrap(), kind, u64::MAX, 1));
     let whole = device(&unbroken, direct);
     let expected = losses(&whole).unwrap();
     assert_eq!(expected.len(), 2);
     let left = allocated(&whole);
-    // The caching allocator asks a second time, after giving its cache back.
+    // The caching allocator frees its cache and tries a second time.
     let times = if kind == FaultyCall::AllocSegment && !direct { 2 } else { 1 };
     for n in 0..unbroken.calls() {
         let faulty = Arc::new(Faulty::new(Cpu::with_threads(1).unwrap(), kind, n, times));

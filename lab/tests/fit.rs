@@ -1,4 +1,4 @@
-//! What fits, and the law of the peak, against runs of every size.
+//! Checks the largest fitting sizes and the formula of the peak against runs of every size.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ fn the_largest_batch_fits_and_the_next_one_does_not() {
         assert!(!fit.at_maximum);
         assert!(fit.run(best).unwrap().fits() && !fit.run(best + 1).unwrap().fits(), "{budget}: {best}");
         assert!(fit.run(best).unwrap().reserved_bytes.unwrap() <= budget);
-        // By trying every one.
+        // By trying all sizes.
         let tried = (1..=best + 40).filter(|&batch| run(batch, Room::Budget).is_ok()).max();
         assert_eq!(tried, Some(best), "{budget}");
         assert!(fit.tried.len() < 60, "{} runs", fit.tried.len());

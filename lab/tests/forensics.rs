@@ -1,4 +1,4 @@
-//! Ten programs that leak and more than ten that do not, all told apart; and the step at which memory runs out.
+//! Ten programs that leak and more than ten that do not are all classified correctly; also the step at which memory runs out.
 
 use std::sync::Arc;
 
@@ -76,7 +76,7 @@ impl Script {
         Ok(loss)
     }
 
-    /// A whole step; returns the hidden activations.
+    /// Makes a complete step; returns the hidden activations.
     fn train(&mut self, batch: usize) -> Result<Tensor> {
         self.load(batch)?;
         self.optimizer.zero_grad(true)?;
@@ -87,10 +87,10 @@ impl Script {
     }
 }
 
-/// What a program does in step `.1`.
+/// Actions of a program in step `.1`.
 type Step = fn(&mut Script, usize) -> Result<()>;
 
-/// Programs that leak, and what kind of mistake each makes.
+/// Programs that leak, each with its kind of mistake.
 const LEAKING: &[(&str, Cause, Step)] = &[
     ("activations in a list", Cause::KeptTensors, |s, _| {
         let h = s.train(BATCH)?;
@@ -184,7 +184,7 @@ const LEAKING: &[(&str, Cause, Step)] = &[
     }),
 ];
 
-/// Programs that do not, some of which look as if they did.
+/// Programs that do not leak, although some look as if they did.
 const CLEAN: &[(&str, Step)] = &[
     ("plain training", |s, _| s.train(BATCH).map(drop)),
     ("the list is cleared in each step", |s, _| {
@@ -349,7 +349,7 @@ fn the_step_that_runs_out_of_memory_is_foretold() {
         }
     }
     let (foretold, failed) = (foretold.unwrap(), failed.unwrap());
-    // What fills one small segment is the uncertainty.
+    // The uncertainty is one small segment.
     let uncertain = (2 << 20) / 2560;
     assert!(failed <= foretold && foretold <= failed + uncertain, "{foretold} foretold, {failed} failed");
     assert_eq!(watch.leak().unwrap().growth_bytes_per_step, 2560, "known when memory has run out");

@@ -1,5 +1,5 @@
-//! Models of the `transformers` library, full-size ones and small ones with unusual configurations, three training steps each, beside recorded runs of
-//! the real PyTorch: every row, every byte.
+//! Compares models of the `transformers` library (full-size, and small with unusual configurations; three training steps each) with recorded runs of
+//! the real PyTorch, in every row to the byte.
 
 use std::io::Read;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ fn recorded(family: &str) -> Vec<Value> {
     file["runs"].as_array().unwrap().clone()
 }
 
-/// A card as the recordings', with the allocator as they say.
+/// A card with the recordings' memory and allocator settings.
 fn device(options: &Value) -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
     let backend: Arc<dyn Backend> = Arc::new(Meta::new(card));
@@ -115,7 +115,7 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
     trainer.rows().to_vec()
 }
 
-/// Every row that differs, in every figure: allocated, reserved, their peaks, requested, inactive, segments, the number of events.
+/// Returns every row that differs in any figure: allocated, reserved, their peaks, requested, inactive, segments, the number of events.
 fn differences(run: &Value, config: &Value) -> Vec<String> {
     let ours = rows(run, config);
     let theirs = run["steps"].as_array().unwrap();
@@ -135,7 +135,7 @@ fn differences(run: &Value, config: &Value) -> Vec<String> {
     found
 }
 
-/// Fails with every figure of every run of the family that differs.
+/// Fails if any figure of any run of the family differs, and lists these figures.
 fn family(name: &str, expected: usize) {
     let runs = recorded(name);
     assert_eq!(runs.len(), expected, "runs of {name}");
@@ -253,7 +253,7 @@ fn heads_in_the_librarys_trainer() {
     family("heads_trainer", 17);
 }
 
-/// Made on the device itself.
+/// Created directly on the device.
 #[test]
 fn built_on_the_device() {
     family("built", 12);
@@ -282,7 +282,7 @@ fn further() {
     family("further", 36);
 }
 
-/// What a user writes, without the keys that have their default values, is the same network as what the library makes of it.
+/// A configuration without the keys at their defaults gives the same network as the library's complete one.
 #[test]
 fn defaults_are_the_librarys() {
     let runs = [recorded("unusual"), recorded("further")].concat();

@@ -1,4 +1,4 @@
-//! ResNets, VGG, MobileNetV2, DenseNet and ConvNeXt beside what torchvision's take in the real PyTorch, row by row and column by column.
+//! Compares ResNets, VGG, MobileNetV2, DenseNet and ConvNeXt with torchvision's in the real PyTorch, in every row and column.
 //!
 //! `golden/vision.json` holds the runs: full-size ones recorded with torchvision 0.26, a small script with ten classes, and runs of unusual sizes and
 //! settings (`checkpoint`: each block, or DenseNet's `memory_efficient`).
@@ -56,7 +56,7 @@ fn precision(run: &Value) -> Precision {
     }
 }
 
-/// Our rows, taken where the recording's were.
+/// Our rows at the points of the recording's.
 fn rows(run: &Value, device: &Device, after: &[&str]) -> Vec<Row> {
     let architecture = architecture(run["model"].as_str().unwrap(), &options(run)).unwrap();
     let kind = OptimizerKind::parse(run["optimizer"].as_str().unwrap()).unwrap();
@@ -77,7 +77,7 @@ fn rows(run: &Value, device: &Device, after: &[&str]) -> Vec<Row> {
     trainer.finish(None)
 }
 
-/// Fails with every row and column that differs.
+/// Fails if rows differ, and lists every row and column that does.
 fn compare(name: &str, after: &[&str]) {
     let run = run(name);
     let device = device(&run);
@@ -100,7 +100,7 @@ fn compare(name: &str, after: &[&str]) {
     assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
 }
 
-/// The full-size runs compute the loss with the forward pass.
+/// The full-size runs compute the loss in the forward pass.
 const WITH_LOSS: &[&str] = &["input", "zero_grad", "loss=forward", "backward", "step"];
 
 #[test]
@@ -213,7 +213,7 @@ fn convnext_tiny_of_odd_sides() {
     compare("convnext_tiny_odd_side", WITH_LOSS);
 }
 
-/// Pictures of one example that end as one position lie in both orders at once.
+/// A tensor of one example with one position has both memory formats at once.
 #[test]
 fn convnext_tiny_of_one_example_in_bfloat16() {
     compare("convnext_tiny_one_example_bf16", WITH_LOSS);

@@ -1,4 +1,4 @@
-//! Training on the processor takes what the allocator reserves, and hardly anything beside it: no copy of a tensor lives on the
+//! Training on the CPU takes the memory that the allocator reserves, and hardly any more: no copy of a tensor is on the
 //! host's heap.
 
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use memcore::backend::{Backend, DeviceProfile, Meta};
 mod counting;
 use counting::{LIVE, PEAK};
 
-/// What a network of any size may take beside its segments: a scratch for each of two threads, and 4 MiB that they share for packed weights.
+/// Limit of memory outside of segments, for networks of any size: scratch memory for each of two threads, and 4 MiB of packed weights.
 const FIXED_BYTES: u64 = 12 << 20;
 
 #[test]
 fn the_heap_holds_no_tensors() {
-    // Each thread has a fixed scratch: as many as the machine has cores would say something of the machine.
+    // Each thread has scratch memory of a fixed size: with a thread per core the figure would depend on the machine.
     let cpu = Arc::new(Cpu::with_threads(2).unwrap());
     let scratch = cpu.scratch_bytes();
     let device = Device::builder(cpu).build();
@@ -33,7 +33,7 @@ fn the_heap_holds_no_tensors() {
     for _ in 0..3 {
         assert!(mlp.step().unwrap().unwrap().is_finite());
     }
-    // Segments are pages of the system's, which this does not count.
+    // Segments are the system's pages, which this allocator does not count.
     let heap = (PEAK.load(Relaxed) - before) as u64;
     let reserved = device.stats().reserved_bytes.all.peak;
     assert!(reserved > 64 << 20, "the network is to be large: {reserved}");
@@ -45,7 +45,7 @@ fn the_heap_holds_no_tensors() {
     );
 }
 
-/// Bytes of the heap after the 10,000th and after the 40,000th step of a run that is watched as the command line does.
+/// Bytes of the heap after the 10,000th and the 40,000th step of a run with the command line's recorders.
 fn held_by_steps(rows: RowsKept) -> (usize, usize) {
     let device = Device::builder(Arc::new(Meta::new(DeviceProfile::default()))).build();
     let model = models::architecture("linear", &ModelOptions::default()).unwrap();
@@ -67,7 +67,7 @@ fn held_by_steps(rows: RowsKept) -> (usize, usize) {
     held
 }
 
-/// A million steps must not take a thousand times the host's memory of a thousand.
+/// The host's memory must not grow with the number of steps.
 #[test]
 fn the_heap_is_as_large_after_many_steps() {
     let (early, late) = held_by_steps(RowsKept::Ends);

@@ -1,4 +1,4 @@
-//! Networks of the transformers library from their configuration: what is refused, what is known to be ignored, and that they learn.
+//! Networks of the transformers library from their configuration: refusals, keys that are ignored on purpose, training.
 
 mod transformers;
 
@@ -35,7 +35,7 @@ fn run(backend: Arc<dyn Backend>, profile: Profile, model: &Pretrained, settings
     train(model, &device, settings, SOURCE, Keep::Output, &mut |_| ControlFlow::Continue(())).unwrap()
 }
 
-/// On a device that computes, memory is what the device that does not compute says, and the loss falls.
+/// A device that computes needs the same memory as one that does not, and the loss falls.
 #[test]
 fn every_kind_learns_and_takes_what_was_predicted() {
     for model_type in MODEL_TYPES {
@@ -48,7 +48,7 @@ fn every_kind_learns_and_takes_what_was_predicted() {
                 run(Arc::new(Meta::new(DeviceProfile::default())), Profile::torch_2_11(90), &model, &settings);
             assert_eq!(computed.rows, predicted.rows, "{model_type} {attention:?}");
             assert_eq!(computed.parameters, predicted.parameters);
-            // Batches are random and differ, but a token is its own label in BERT, and priors are learned everywhere.
+            // Batches are random and differ, but in BERT a token is its own label, and all networks learn priors.
             let [first, last] = [computed.losses[0], computed.losses[11]];
             assert!(computed.losses.iter().all(|loss| loss.is_finite()), "{model_type}: {:?}", computed.losses);
             assert!(last < first + 0.2, "{model_type} {attention:?}: {first} to {last}");
@@ -56,7 +56,7 @@ fn every_kind_learns_and_takes_what_was_predicted() {
     }
 }
 
-/// Written out and fused attention are the same function, with a window too.
+/// Unfused and fused attention are the same function, also with a window.
 #[test]
 fn both_kinds_of_attention_agree() {
     for model_type in ["opt", "gpt_neox", "llama", "mistral", "t5", "vit"] {
@@ -200,7 +200,7 @@ fn unknown_keys_are_reported_and_irrelevant_ones_are_not() {
     assert!(matches!(&warnings[..], [only] if only.contains("clever_trick")), "{warnings:?}");
 }
 
-/// Llama 3 70B, a whole step.
+/// A complete step of Llama 3 70B.
 #[test]
 fn seventy_billion_parameters_are_predicted_at_once() {
     let config = json!({ "model_type": "llama", "hidden_size": 8192, "intermediate_size": 28672, "num_hidden_layers": 80,
@@ -218,7 +218,7 @@ fn seventy_billion_parameters_are_predicted_at_once() {
     assert!(start.elapsed() < Duration::from_secs(5), "took {:?}", start.elapsed());
 }
 
-/// Two steps and, from a file, two more are four: the same losses and the same state, to the bit.
+/// Two steps and two more from a file equal four steps: the same losses and the same state, bit for bit.
 #[test]
 fn every_kind_goes_on_from_a_file() {
     for model_type in MODEL_TYPES {
@@ -242,7 +242,7 @@ fn every_kind_goes_on_from_a_file() {
     }
 }
 
-/// What decides is known with the settings only: the type, the batch.
+/// Some refusals depend on the settings: the type, the batch.
 #[test]
 fn settings_that_a_network_is_not_represented_with_are_refused_by_name() {
     let of = |model_type: &str, options: &Options, settings: &RunSettings| {
@@ -263,7 +263,7 @@ fn settings_that_a_network_is_not_represented_with_are_refused_by_name() {
     assert_eq!(of("bert", &one, &alone), None);
 }
 
-/// Pictures of a data set, of ten classes: the loss falls, and the test examples are looked at.
+/// Images of a data set with ten classes: the loss falls, and the test examples are evaluated.
 #[test]
 fn pictures_are_trained_on_a_data_set() {
     let mut config = typed("vit", small("vit"));
@@ -281,7 +281,7 @@ fn pictures_are_trained_on_a_data_set() {
     assert!(accuracy.of > 100 && accuracy.share() > 0.3, "{accuracy:?}");
 }
 
-/// Tokens cannot be taken from pictures.
+/// A data set of images cannot give tokens.
 #[test]
 fn data_that_do_not_fit_are_refused() {
     let model = read(&typed("gpt2", small("gpt2")), &Options::default());
@@ -311,7 +311,7 @@ s1.del 277279744 298260480 312475648 1077
 s1.backward 140747264 319214592 335544320 1500
 s1.step 140747264 319214592 335544320 1604";
 
-/// What is deleted, and when gradients go, is the schedule's to say.
+/// The schedule sets what is deleted, and when gradients are freed.
 #[test]
 fn schedules_decide_what_lives_until_when() {
     let config = json!({ "model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": 4, "n_embd": 256,

@@ -1,4 +1,4 @@
-//! Heads of transformers' networks: which class a configuration means, what is refused, and that a run is what was predicted.
+//! Heads of transformers' networks: the class of a configuration, refusals, and runs that equal their predictions.
 
 mod transformers;
 
@@ -33,7 +33,7 @@ fn meta() -> Arc<dyn Backend> {
     Arc::new(Meta::new(DeviceProfile::default()))
 }
 
-/// A small configuration, with a token that pads.
+/// A small configuration with a padding token.
 fn config(model_type: &str) -> Value {
     let mut config = typed(model_type, small(model_type));
     config["pad_token_id"] = json!(1);
@@ -48,7 +48,7 @@ fn refusal(config: &Value, options: &Options) -> String {
     }
 }
 
-/// On a device that computes, memory is what the device that does not compute says; the loss of a head that has one falls.
+/// A device that computes needs the same memory as one that does not; if a head has a loss, it falls.
 #[test]
 fn every_head_of_every_family_takes_what_was_predicted() {
     let mut heads = 0;
@@ -74,7 +74,7 @@ fn every_head_of_every_family_takes_what_was_predicted() {
     assert_eq!(heads, 71);
 }
 
-/// What the file names decides, an option overrides it, and the description says which network it is.
+/// The file selects the head, an option overrides it, and the description names the network.
 #[test]
 fn the_class_that_a_file_names_is_the_network() {
     let with = |key: &str, value: Value| {
@@ -147,7 +147,7 @@ fn what_is_no_head_of_the_family_is_refused_by_name() {
     assert!(refusal(&config("bert"), &choices).contains("choices"));
 }
 
-/// The library looks for the last token that does not pad, which a batch of more than one needs.
+/// The library searches for the last token that is not padding; a batch above one needs this.
 #[test]
 fn a_decoder_that_classifies_needs_a_token_that_pads() {
     let options = Options { head: Some(Head::SequenceClassification), ..Options::default() };
@@ -165,7 +165,7 @@ fn a_decoder_that_classifies_needs_a_token_that_pads() {
     assert!(new(&config("llama"), 2049).unwrap().contains("2048"));
 }
 
-/// A release that is not represented is predicted by the rules of one that is, and the answer says how far its recorded peaks were from these.
+/// A release without its own rules is predicted with those of another, and the answer gives the deviation of its recorded peaks.
 #[test]
 fn the_release_that_a_network_is_meant_for_is_said() {
     let warnings = |model_type: &str, version: &str, option: Option<&str>| {
@@ -192,7 +192,7 @@ fn the_release_that_a_network_is_meant_for_is_said() {
     assert!("4".parse::<lab::huggingface::Release>().is_err());
 }
 
-/// By the rules of an earlier release a network computes the same, and takes what was predicted.
+/// With the rules of an earlier release a network computes the same values and needs the predicted memory.
 #[test]
 fn an_earlier_release_computes_the_same() {
     for model_type in ["gemma", "llama", "mistral", "qwen2", "qwen3"] {

@@ -1,4 +1,4 @@
-//! Networks of the transformers library split over devices and among ranks: the same losses, the same files, what each device holds.
+//! Networks of the transformers library split over devices and among ranks: equal losses and files, and the memory of each device.
 
 mod transformers;
 
@@ -47,7 +47,7 @@ fn an_encoder_with_a_decoder_is_not_split() {
     assert!(refused.contains("devices") && refused.contains("its decoder reads the labels"), "{refused}");
 }
 
-/// A small network without dropout, which draws anew on each device.
+/// A small network without dropout: each device would draw its own masks.
 fn network(model_type: &str, options: &Options) -> Pretrained {
     let mut config = typed(model_type, small(model_type));
     for key in [
@@ -92,7 +92,7 @@ fn pipelined(run: RunSettings, micro_batches: usize) -> PipelineSettings {
     PipelineSettings { run, micro_batches, schedule: Schedule::OneForwardOneBackward, cut: Cut::Balanced }
 }
 
-/// Every kind, whether its ends share a table or not, wherever it is cut: losses and the saved file to the bit.
+/// Every kind, with tied and untied embeddings, split at every piece: losses and the saved file are equal bit for bit.
 #[test]
 fn a_split_network_learns_what_the_whole_one_does() {
     for model_type in chains() {
@@ -141,7 +141,7 @@ fn a_split_run_is_resumed_on_one_device_and_the_reverse() {
     }
 }
 
-/// One device with the chain of pieces takes what the network as a whole takes, and a split one less on each.
+/// The chain of pieces on one device needs the memory of the whole network; a split network needs less on each device.
 #[test]
 fn pieces_take_what_the_whole_takes() {
     for model_type in chains() {
@@ -205,7 +205,7 @@ fn one_rank_alone_is_the_plain_run() {
     }
 }
 
-/// Each stage divides what the one before does, and one thing more; ranks hold the same, and own the whole between them.
+/// Each stage divides one more kind of state than the one before. All ranks hold equal shares, which add up to the whole.
 #[test]
 fn states_are_divided_among_ranks() {
     for model_type in chains() {
@@ -233,12 +233,12 @@ fn states_are_divided_among_ranks() {
     }
 }
 
-/// What stays of gathered parameters and buckets behind the last step.
+/// Gathered parameters and buckets that remain after the last step.
 fn sharded_workspace(rank: &RankFigures) -> u64 {
     rank.account.by_category[Category::Workspace as usize]
 }
 
-/// Values that a rank of four steps in the third stage.
+/// Number of values that one of four ranks updates in the third stage.
 fn owned(model: &Pretrained, rank: usize) -> u64 {
     let run = settings(8, 1);
     let settings = DataParallelSettings {

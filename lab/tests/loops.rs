@@ -5,12 +5,16 @@ use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use backend_cpu::Cpu;
 use flate2::read::GzDecoder;
 use lab::exported;
 use lab::huggingface::{self, Keep, Options};
+use lab::models::{ModelOptions, architecture};
 use lab::record::{COLUMNS, Row};
 use lab::run::{Paper, RunSpec, resolve};
-use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source, Turns};
+use lab::training::{
+    Continuation, Ema, Evaluation, Hold, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer, Turns,
+};
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde_json::{Value, json};
@@ -37,7 +41,20 @@ fn sizes(list: &Value) -> Vec<usize> {
 /// Settings of a recorded program, with the sizes of its batches.
 fn settings(program: &Value) -> RunSettings {
     let turns = Turns { batches: sizes(&program["batches"]), lengths: sizes(&program["lengths"]) };
-    RunSettings { turns, ..RunSettings::new(12, 6, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4)) }
+    let evaluation = match &sizes(&program["evaluation"])[..] {
+        &[every, batch, batches] if every > 0 => Some(Evaluation { every, batch, batches, keeps_results: false }),
+        _ => None,
+    };
+    let steps = program["steps"].as_u64().unwrap() as usize;
+    let hold = program["hold"].as_str().map_or_else(Hold::default, |names| names.parse().unwrap());
+    let ema = (program["average"] == true).then_some(Ema::Parameters);
+    RunSettings {
+        turns,
+        evaluation,
+        ema,
+        hold,
+        ..RunSettings::new(12, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4))
+    }
 }
 
 /// Fails with every figure that differs, up to the last row of the last step.
@@ -100,6 +117,15 @@ equal! {
     batches_and_lengths_of_llama: of_transformers("k_hf_llama");
     batches_and_lengths_of_bert: of_transformers("k_hf_bert");
     batches_and_lengths_of_t5: of_transformers("k_hf_t5");
+    evaluations_of_gpt2: of_transformers("k_eval_hf_gpt2");
+    evaluations_of_llama: of_transformers("k_eval_hf_llama");
+    what_gpt2_holds: of_transformers("k_hold_hf_gpt2");
+    an_average_and_evaluations_of_gpt2: of_transformers("k_ema_hf_gpt2");
+    evaluations_of_t5: of_transformers("k_eval_hf_t5");
+    evaluations_of_opt: of_transformers("k_eval_hf_opt");
+    evaluations_of_gpt_neox: of_transformers("k_eval_hf_gpt_neox");
+    evaluations_of_bert: of_transformers("k_eval_hf_bert");
+    evaluations_of_an_exported_network: of_an_export("k_eval_export_swiglu", "swiglu");
     batches_of_an_exported_resnet: of_an_export("k_export_resnet20", "resnet20");
     batches_of_an_exported_mlp: of_an_export("k_export_mlp", "mlp");
 }
@@ -122,6 +148,11 @@ fn sizes_that_a_run_cannot_have_are_refused_by_name() {
             "lengths: 65 tokens, and the network takes 64; --sequence sets that",
         ),
         (json!({"model": "seq2seq-attention", "lengths": "8"}), "lengths: it is represented for gpt, gpt2"),
+        (json!({"eval-batch": 8}), "eval-batch: it goes only with eval-every"),
+        (json!({"model": "seq2seq-attention", "eval-every": 1}), "eval-every: what this network takes without a graph"),
+        (json!({"hold": "logits"}), "hold: \"logits\": expected none, or some of inputs, outputs, loss"),
+        (json!({"eval-every": 0}), "eval-every: must be at least 1"),
+        (json!({"model": "mlp", "data": "digits", "eval-every": 2}), "eval-every: with a data set, its test examples"),
     ] {
         let error = refused(fields.clone());
         assert!(error.starts_with(message), "{fields}: {error}");
@@ -137,6 +168,60 @@ fn a_run_goes_through_its_sizes_twice_unless_said() {
     assert_eq!(steps(json!({"batches": "4,2"})), (10, 6, 0));
     assert_eq!(steps(json!({"batches": "4,2,4,4,4,4,4"})), (14, 21, 0));
     assert_eq!(steps(json!({"batches": "4,2,3", "steps": 2})), (2, 9, 1), "the note says that a size is not reached");
+}
+
+/// A graph of training with batch norm is not that of an evaluation.
+#[test]
+fn an_export_that_trains_otherwise_is_not_evaluated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = archives::unpacked(&golden("resnet20.pt2.gz"), folder.path(), "resnet20");
+    let error = refused(json!({"model-file": path, "eval-every": 2}));
+    assert!(error.starts_with("eval-every: the export computes batch_norm.default as in training"), "{error}");
+}
+
+/// Evaluations and averages that a loop or a network does not have.
+#[test]
+fn what_a_network_of_transformers_does_not_have_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    std::fs::write(&path, recording("k_hf_gpt2")["program"]["config"].to_string()).unwrap();
+    for (fields, message) in [
+        (json!({"checkpoint": "blocks", "eval-every": 2}), "eval-every: with checkpointing it has a cache"),
+        (json!({"loop": "trainer", "batches": "2,1"}), "batches: it is not represented with --loop trainer"),
+        (json!({"loop": "trainer", "eval-every": 2}), "eval-every: it is not represented with --loop trainer"),
+        (json!({"lengths": "8,65"}), "lengths: 65, but "),
+    ] {
+        let mut fields = fields;
+        fields["model-file"] = json!(path);
+        let error = refused(fields.clone());
+        assert!(error.contains(message), "{fields}: {error}");
+    }
+    let run = |fields: Value| {
+        let spec = RunSpec::of_fields(fields.as_object().unwrap()).unwrap();
+        let session = resolve(&spec, &[]).unwrap();
+        let device = session.target.open().unwrap();
+        session.train(&device, &mut |_| ControlFlow::Continue(())).map(|result| result.rows.len())
+    };
+    let error = run(json!({"model-file": path, "ema": "model"})).unwrap_err().to_string();
+    assert!(error.starts_with("ema: model: the buffers of a network of transformers"), "{error}");
+    let kept = json!({"model-file": path, "keep": "loss", "eval-every": 1, "eval-keep": "logits"});
+    assert!(run(kept).unwrap_err().to_string().starts_with("eval-keep: logits: with --keep loss"));
+    assert!(run(json!({"model-file": path, "ema": "parameters", "lengths": "64,8", "steps": 2})).unwrap() > 10);
+}
+
+/// The copies of a device that computes take the kernels that it has.
+#[test]
+fn an_average_is_kept_on_a_device_that_computes() {
+    let options = ModelOptions { image: Some(32), width: Some(8), classes: Some(4), ..ModelOptions::default() };
+    let network = architecture("resnet18", &options).unwrap();
+    let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
+    let settings = RunSettings { ema: Some(Ema::Model), ..RunSettings::new(2, 3, adamw) };
+    let device = Device::builder(Arc::new(Cpu::new().unwrap())).build();
+    let mut trainer = Trainer::of(&*network, &device, &settings, Source::Synthetic { seed: 0 }, "").unwrap();
+    for step in 0..3 {
+        assert!(trainer.step(step).unwrap().unwrap().is_finite());
+    }
+    assert!(trainer.rows().iter().any(|row| row.label == "s2.ema"));
 }
 
 /// Everything that is asked of a run is asked of as many steps as show every size.

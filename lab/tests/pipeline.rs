@@ -1,4 +1,4 @@
-//! Networks split over devices: the same losses and gradients as unsplit, what each device holds, what is refused.
+//! Networks split over devices: losses and gradients equal those of the unsplit network; memory of each device; refusals.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -209,7 +209,7 @@ fn what_cannot_go_together_is_refused_with_the_reason() {
     assert!(refused(&*attention, &two(), &base).contains("seq2seq-attention cannot be split"));
 }
 
-/// The scale is one over all devices, and so is the norm.
+/// All devices share one scale and one norm.
 #[test]
 fn loss_scaling_and_clipping_are_those_of_one_device() {
     let mut settings = settings(8, 2, Schedule::OneForwardOneBackward);
@@ -225,7 +225,7 @@ fn loss_scaling_and_clipping_are_those_of_one_device() {
     assert!(norm(&trained(&*network, &devices(cpu, 2), &settings).1) > 0.06);
 }
 
-/// A loss that overflows float16 is a step that no device takes.
+/// If the loss overflows float16, no device makes the step.
 #[test]
 fn a_step_that_overflows_on_one_device_is_skipped_on_all() {
     let mut settings = settings(4, 1, Schedule::Gpipe);

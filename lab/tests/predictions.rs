@@ -1,4 +1,4 @@
-//! Closed forms beside runs.
+//! Compares closed forms with runs.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lab::training::{OptimizerKind, OptimizerSettings, RunSettings, Source, Train
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 
-/// Trains with each batch size and compares what the script holds after each step.
+/// Trains with each batch size and compares the memory after each step.
 fn compare(name: &str, network: Network, kind: OptimizerKind) {
     for profile in ["native", "torch-2.11-sm90", "torch-2.11-sm75"] {
         let profile = Profile::named(profile).unwrap();

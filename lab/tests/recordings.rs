@@ -1,4 +1,4 @@
-//! Recordings of whole programs: replayed to the byte, tuned, looked at.
+//! Recordings of complete programs: replayed to the byte, tuned, shown.
 
 use std::path::Path;
 
@@ -40,7 +40,7 @@ fn pools(snapshot: &Snapshot) -> Vec<u16> {
 #[test]
 fn what_a_graph_allocates_is_of_its_private_pool() {
     let pools = pools(&recorded("cudagraph"));
-    // The capture is the last part, after two small tensors on its stream that are nobody's.
+    // The capture is the last part, after two small tensors on its stream that belong to no module.
     let first = pools.iter().position(|pool| *pool != 0).unwrap();
     assert!(pools[first..].iter().all(|pool| *pool == 1), "{pools:?}");
     assert_eq!((first, pools.len()), (49, 71));
@@ -66,7 +66,7 @@ fn an_address_may_be_of_another_pool_later() {
         pools(&Snapshot::read("pools.json", text.as_bytes()).unwrap())
     };
     assert_eq!(read("", ""), [0, 1]);
-    // Later releases say it themselves, of what is gone as well.
+    // Later releases record the pool themselves, also for freed blocks.
     assert_eq!(read(", \"pool_id\": [7, 0]", ", \"pool_id\": [1, 0]").len(), 2);
     assert_ne!(read(", \"pool_id\": [7, 0]", ", \"pool_id\": [1, 0]")[0], 0);
 }
@@ -81,10 +81,10 @@ fn tuned(snapshot: &Snapshot) -> Tuned {
 fn tuning_goes_on_to_the_next_when_the_best_does_not_hold() {
     let snapshot = recorded("nanogpt");
     let Tuned { recorded, best, overfitted, tried, .. } = tuned(&snapshot);
-    // Something was better on the part that the search saw, and worse on the rest.
+    // A setting was better on the part that the search used, and worse on the rest.
     let overfitted = overfitted.unwrap();
     assert!(overfitted.searched < best.searched && overfitted.held_out > recorded.held_out, "{overfitted:?}");
-    // PyTorch itself takes so much with these settings, and took so much with the recorded ones.
+    // PyTorch's own figures with these settings and with the recorded ones.
     assert_eq!(best.alloc_conf, "expandable_segments:True", "{:?}", &tried[..6]);
     assert_eq!(best.whole.unwrap().peak_reserved, 11_563_696_128);
     assert_eq!(recorded.whole.unwrap().peak_reserved, 12_601_786_368);
@@ -92,7 +92,7 @@ fn tuning_goes_on_to_the_next_when_the_best_does_not_hold() {
 
 #[test]
 fn tuning_proposes_only_what_the_release_reads() {
-    // Small tensors that come in dozens, between which nothing is freed: larger segments save calls of the driver.
+    // Dozens of small tensors, and no frees between them: larger segments save driver calls.
     let mut operations = Vec::new();
     for step in 0..2000u64 {
         operations.push(Operation::Allocate { bytes: (1 << 20) + 1 + step, stream: 0, pool: 0, served: true });
@@ -105,7 +105,7 @@ fn tuning_proposes_only_what_the_release_reads() {
     let sets = |found: &lab::snapshot::Candidate, option: &str| found.alloc_conf.contains(option);
     let all = tuned(Release(2, 11), Release(2, 11));
     assert!(sets(&all.best, "large_segment_size_mb") && all.newer.is_none(), "{all:?}");
-    // Which release it was is not known: what all of them read first, the rest apart.
+    // The release is unknown: options of all releases first, the others separately.
     let unsure = tuned(Release(2, 9), Release(2, 11));
     assert!(!sets(&unsure.best, "large_segment_size_mb"), "{:?}", unsure.best);
     assert!(sets(unsure.newer.as_ref().unwrap(), "large_segment_size_mb"), "{:?}", unsure.newer);
@@ -184,7 +184,7 @@ fn a_leak_rises_at_every_step_and_in_sum() {
     let leak = growing(&[(1, 0), (2, 0), (3, 0), (4, 0)]);
     assert_eq!((leak.len(), leak[0].bytes, leak[0].more, leak[0].steps), (1, 1000, 2, 2));
     assert_eq!(growing(&[(1, 0), (2, 0), (3, 0), (3, 0)]), []);
-    // One site hands over to another: all together it is less.
+    // One site's memory replaces another's: their sum is smaller.
     assert_eq!(growing(&[(1, 9), (2, 9), (3, 7), (4, 5)]), []);
     assert_eq!(growing(&[(1, 9), (2, 9), (3, 9), (4, 8)]).len(), 1);
 }

@@ -24,7 +24,7 @@ fn json(path: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// As recorded: its settings on its device.
+/// The recorded settings and device.
 fn recorded(trace: &Trace) -> (Policy, Machine) {
     let config = AllocatorConfig::parse(&trace.settings.alloc_conf).unwrap();
     let settings = &trace.settings;
@@ -32,7 +32,7 @@ fn recorded(trace: &Trace) -> (Policy, Machine) {
     (Policy::Caching(Box::new(config)), machine)
 }
 
-/// The columns that a replay gives.
+/// The columns of a replay.
 fn columns(trace: &Trace, policy: &Policy, machine: &Machine) -> Value {
     let mut recorder = Recorder::default();
     let mut opened = policy.open(trace, machine, &mut |event| recorder.driver(0, event)).unwrap();
@@ -135,7 +135,7 @@ fn every_policy_serves_every_trace_above_the_bound() {
         let bound = trace.lower_bound();
         for name in POLICY_NAMES {
             let policy = Policy::by_name(name, &AllocatorConfig::default()).unwrap();
-            // Without a limit everything is served.
+            // Without a limit every request succeeds.
             let figures = measure(&trace, &policy, &Machine::default()).unwrap();
             assert_eq!((figures.out_of_memory, figures.newly_failed), (0, 0), "{name}: {}", trace.name);
             assert!(figures.peak_reserved >= bound.bytes, "{name}: {}: {figures:?}", trace.name);

@@ -1,4 +1,4 @@
-//! Reading and running a long recording takes little memory, however it is written.
+//! Reading and replaying a long recording takes little memory, in every layout of the file.
 
 use std::io::{self, Read};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,7 +10,7 @@ use counting::{LIVE, PEAK};
 
 const OPERATIONS: u64 = 1_000_000;
 
-/// A recording that is made while it is read: allocations and frees in turn, with columns that nobody needs.
+/// A recording that is generated while it is read: alternating allocations and frees, with unused columns.
 struct Written {
     part: u64,
     entry: u64,

@@ -13,7 +13,7 @@ fn recordings() -> Vec<PathBuf> {
     files
 }
 
-/// What is requested at most, and what the segments hold in the end, counted here from the events.
+/// Peak of requested bytes and final bytes in segments, counted from the events.
 fn counted(events: &[Event]) -> (u64, u64) {
     let (mut sizes, mut now, mut most, mut reserved) = (Vec::new(), 0, 0, 0);
     for event in events {

@@ -1,4 +1,4 @@
-//! Experiments on what people report in threads, beside what PyTorch did: figures of release 2.11 on a card of compute capability 9.0, from the
+//! Compares experiments on reports in forum threads with PyTorch: figures of release 2.11 on a card of compute capability 9.0, from the
 //! allocator of the unmodified wheel under `vramlab rehearse`.
 
 use std::collections::BTreeMap;

@@ -1,4 +1,4 @@
-//! Damaged files: whatever is changed in one, reading ends, with an error that names the byte or with data, and takes
+//! Damaged files: after any change, reading ends with an error that names the byte, or with data. It takes
 //! memory in proportion to the file.
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 mod counting;
 use counting::{LIVE, PEAK};
 
-/// Memory that a file of so many bytes may take: the window, and some hundred bytes for each of the file's.
+/// Memory limit for a file of this many bytes: the window, and some hundred bytes for each byte of the file.
 fn most(bytes: usize) -> usize {
     (4 << 20) + 200 * bytes
 }
@@ -19,17 +19,17 @@ fn most(bytes: usize) -> usize {
 /// One change of a file.
 #[derive(Clone, Debug)]
 enum Change {
-    /// A byte becomes another.
+    /// Replaces a byte.
     Byte(usize, u8),
-    /// A byte of a kind that matters: an opcode, a length, a bracket.
+    /// Replaces a structural byte: an opcode, a length, a bracket.
     Opcode(usize, usize),
-    /// A piece is there again, elsewhere.
+    /// Copies a piece to another position.
     Copy(usize, usize, usize),
-    /// A piece is gone.
+    /// Removes a piece.
     Cut(usize, usize),
-    /// Everything from here on is gone.
+    /// Truncates the file.
     Truncate(usize),
-    /// A length becomes enormous.
+    /// Makes a length enormous.
     Enormous(usize),
 }
 
@@ -76,7 +76,7 @@ fn changed(mut bytes: Vec<u8>, changes: &[Change]) -> Vec<u8> {
     bytes
 }
 
-/// Reads and understands; what is read is written too. Panics, endless loops and memory without end are what would fail.
+/// Reads and analyzes a file, and writes the result. Fails on panics, endless loops and unlimited memory.
 fn survives(bytes: &[u8]) {
     let (start, before) = (Instant::now(), LIVE.load(Relaxed));
     PEAK.store(before, Relaxed);

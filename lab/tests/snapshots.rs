@@ -1,4 +1,4 @@
-//! Snapshots that PyTorch wrote: read, written, understood, replayed.
+//! Snapshots of PyTorch: read, written, analyzed, replayed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -27,7 +27,7 @@ fn pickled(document: &Document) -> Vec<u8> {
     out
 }
 
-/// A Python 3, if there is one; says so if there is none.
+/// A Python 3; prints a message if there is none.
 fn python() -> Option<&'static str> {
     let found = ["python3", "python"].into_iter().find(|name| {
         let output = Command::new(name).args(["-c", "import sys; print(sys.version_info[0])"]).output();
@@ -138,7 +138,7 @@ fn size(bytes: u64) -> String {
 
 const PAGE: u64 = 20 << 20;
 
-/// The picture of a segment: a character per page.
+/// Drawing of a segment: a character per page.
 fn picture(segment: &Segment) -> String {
     let pages = (segment.bytes - 1) / PAGE + 1;
     let (mut shares, mut picture) = (vec![0.0; pages as usize], vec![' '; pages as usize]);
@@ -196,7 +196,7 @@ fn statistics_are_those_of_pytorch() {
     for path in golden() {
         let snapshot = Snapshot::open(&path).unwrap();
         assert_eq!(serde_json::json!(stats(&snapshot)), expected[name(&path)], "{path:?}");
-        // The trace leads to the segments: what it left live is what is allocated.
+        // The trace agrees with the segments: its live allocations are the allocated blocks.
         let live = snapshot.live_bytes(0).last().unwrap().1;
         assert_eq!(snapshot.totals(0).requested, live, "{path:?}");
         let last = snapshot.trace(0).iter().rfind(|event| event.action == Action::Snapshot);
@@ -217,7 +217,7 @@ fn recorded_settings_reproduce_the_recorded_segments() {
         let machine = Machine { capacity_bytes: program.trace.settings.capacity_bytes, memory_fraction: None };
         let found = agreement(&snapshot, 0, &program, &policy, &machine).unwrap();
         assert!(found.is_exact() && found.segments > 0 && found.allocations > 50, "{path:?}: {found:?}");
-        // Under other settings it does not: the check can fail.
+        // With other settings it does not agree: the check can fail.
         let mut other = snapshot.allocator_config().unwrap();
         other.expandable_segments = !other.expandable_segments;
         let found = agreement(&snapshot, 0, &program, &Policy::Caching(Box::new(other)), &machine).unwrap();
@@ -355,7 +355,7 @@ fn tuning_finds_what_helps_and_holds() {
     assert_eq!(tuned.lower_bound, 238 << 20);
     // The largest alone, and the rest of a page.
     assert!((tuned.lower_bound..=256 << 20).contains(&best.peak_reserved), "{best:?}");
-    // Nothing to be found, nothing proposed.
+    // If the search finds nothing better, it proposes nothing.
     let one = Trace::new("one", Settings::default(), trace.operations()[..2].to_vec()).unwrap();
     let tuned =
         tune(&one, &AllocatorConfig::default(), &Machine::default(), Releases::default(), &mut || false).unwrap();

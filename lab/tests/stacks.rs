@@ -1,4 +1,4 @@
-//! Where memory came from and what it was for, in snapshots of every release and of users' own networks.
+//! Origins and purposes of memory in snapshots of every release and of users' own networks.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ fn golden(name: &str) -> Snapshot {
     Snapshot::read(&path, GzDecoder::new(file)).unwrap()
 }
 
-/// What lives after an entry, by purpose.
+/// Live bytes after an entry, by purpose.
 fn by_role(guesses: &Guesses, entry: usize) -> BTreeMap<Role, u64> {
     let mut sums = BTreeMap::new();
     for (life, role) in guesses.lives.iter().zip(&guesses.roles).filter(|(life, _)| life.lives_after(Some(entry))) {
@@ -105,7 +105,7 @@ fn out_of_memory_is_told_by_line() {
     assert_eq!(line("train.py:7 ").callers[..2], ["train.py:7 forward", "train.py:19 forward"]);
     let sum: u64 = moment.by_category.iter().map(|found| found.requested_bytes).sum();
     assert_eq!((sum, moment.requested_bytes), (oom.held, oom.held));
-    // Written and read back, it says the same.
+    // Written and read again, it is the same.
     let again: SnapshotResult = serde_json::from_value(found.to_json().unwrap()).unwrap();
     assert_eq!(format!("{:?}", again.sections()), format!("{:?}", found.sections()));
 }

@@ -1,4 +1,4 @@
-//! Verdicts of the experiments at sizes other than their own: rounding, alternation and a missing cache decide none of them.
+//! Verdicts of the experiments at other than their default sizes: they do not depend on rounding, alternation or a missing cache.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -51,7 +51,7 @@ fn a_peak_that_alternates_is_steady() {
                 assert!(!text.contains(&format!("steps {0} to {0}", steps - 1)), "a step equals itself: {text}");
             }
             assert!(alternates || batch != 128, "the article's batch alternates");
-            // Fewer steps do not show a pair of them repeated: nothing is claimed to grow, and nothing to be steady that was not seen so.
+            // With fewer steps no pair of them repeats: the verdict claims neither growth nor a steady state.
             for steps in [4, 5] {
                 let few = on_paper("steady-state", profile, &[("batch", &[batch]), ("steps", &[steps])]);
                 assert!(!verdicts(&few).contains(&Verdict::Fails), "batch {batch}, {steps} steps, {profile}");
@@ -74,7 +74,7 @@ fn rounding_of_blocks_decides_no_verdict() {
         assert_eq!(verdicts(&narrow)[..4], [Holds, Depends, Holds, Depends], "{profile}");
         let text = &narrow.claims[0].condition;
         assert!(text.contains("4.45 KiB (4552) asked for, 4.45 KiB (4552) by the formula"), "{text}");
-        // Above 1 MiB a block may have a rest that nobody asked for.
+        // Above 1 MiB a block may be larger than the request.
         let wide = on_paper("optimizer", profile, &[("width", &[600])]);
         assert_eq!(verdicts(&wide)[0], Holds, "{profile}: {}", wide.claims[0].condition);
     }

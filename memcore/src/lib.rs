@@ -22,7 +22,7 @@
 //! Items that are `doc(hidden)` serve the project's own programs, which imitate another program, and may change: the
 //! lifetimes of a script's variables, the graph seen from outside, faults made on purpose.
 //!
-//! Beside `error` are the types that errors carry (`account`, `segment`). The core has no GPU interface, no files and
+//! In the layer of `error` are the types that errors carry (`account`, `segment`). The core has no GPU interface, no files and
 //! no terminal.
 
 mod account;

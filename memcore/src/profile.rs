@@ -388,7 +388,7 @@ impl Profile {
         })
     }
 
-    /// Returns the profile for a card with so many multiprocessors; unchanged if it does not stand for a card.
+    /// Returns the profile for a card with this many multiprocessors; unchanged if it does not stand for a card.
     #[must_use]
     pub fn on_card(self, multiprocessors: usize) -> Self {
         let of_card = |sm| Multiprocessors::of_card(sm, multiprocessors);

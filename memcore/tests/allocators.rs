@@ -1,4 +1,4 @@
-//! The contract of [`Allocator`], for every policy, on random programs; and what happens at its edges.
+//! The contract of [`Allocator`], for every policy, on random programs and in edge cases.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ fn free_bytes(memory: &dyn DeviceMemory) -> u64 {
     memory.memory_info().unwrap().free_bytes
 }
 
-/// Every policy, on a device of its own.
+/// Every policy, each on a separate device.
 fn policies(total_bytes: u64) -> Vec<(Arc<Meta>, Box<dyn Allocator>)> {
     type Make = fn(Arc<dyn DeviceMemory>) -> Box<dyn Allocator>;
     let make: [Make; 9] = [
@@ -72,7 +72,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What a policy has given out and asked for, kept beside it.
+/// Independent record of a policy's allocations and driver requests.
 #[derive(Default)]
 struct Watch {
     live: Vec<Block>,
@@ -103,7 +103,7 @@ impl Watch {
                 Ok(block) => self.live.push(block),
                 Err(error) => {
                     assert!(error.is_out_of_memory(), "{error}");
-                    // The allocator remains usable, and what it says would fit does.
+                    // The allocator remains usable, and the size that it reports as fitting does fit.
                     let failure = *allocator.last_failure().unwrap();
                     assert_eq!(failure.requested_bytes, bytes);
                     if failure.largest_fit_bytes > 0 {
@@ -201,7 +201,7 @@ proptest! {
     }
 }
 
-/// A device with its allocator and ledger, as the layer above puts them together.
+/// A device with its allocator and ledger, combined as in the layer above.
 struct Books {
     allocator: Box<dyn Allocator>,
     ledger: Ledger,
@@ -284,7 +284,7 @@ fn out_of_memory_tells_hopeless_and_full_apart() {
     assert_eq!(full.top_scopes[0], ("block.0".to_string(), 18 * MIB));
     assert_eq!(full.rings.reserved_bytes, 90 * MIB);
 
-    // Free segments are given back, but do not make one piece with what is left of the device.
+    // Free segments are returned, but they are not contiguous with the rest of the device.
     let half = books.allocate(9 * MIB, Category::Input, "").unwrap_err();
     assert!(matches!(half, Error::DeviceFull { .. }), "9 MiB takes a segment of 20: {half}");
     blocks.into_iter().step_by(2).for_each(|block| books.free(block));
@@ -316,7 +316,7 @@ fn a_faulty_device_is_asked_again_after_the_cache_was_given_back() {
     }
 }
 
-/// A device as WebGPU shows it: no virtual memory, no word on what is free.
+/// A device like WebGPU's: no virtual memory, no figure for free memory.
 struct Plain(Meta);
 
 impl DeviceMemory for Plain {
@@ -411,7 +411,7 @@ fn the_newer_release_refuses_ahead_and_counts_private_pools() {
     let text = report.torch_message(0, TorchVersion::V2_15, false);
     assert!(text.ends_with("per_process_memory_fraction limit. Requested size: 80.00 MiB"), "{text}");
 
-    // Its memory returns once its users are gone: the scope's, and the one who made it.
+    // Its memory is returned when all users are dropped: the scope's handle, and its creator's.
     allocator.free(block.id, &mut log);
     allocator.empty_cache(&mut log);
     assert_eq!(allocator.stats().reserved_bytes.all.current, 40 * MIB);
@@ -454,7 +454,7 @@ fn a_plan_serves_its_own_run_at_the_bound_and_other_runs_rightly() {
     }
     assert_eq!((planned.unforeseen(), planned.stats().reserved_bytes.all.peak), (0, plan.bytes));
 
-    // The same requests without the frees: what the plan reuses is still in use.
+    // The same requests without the frees: memory that the plan reuses is still in use.
     let mut planned = Planned::new(device.clone(), plan.clone(), &run, &mut |_| {}).unwrap();
     let blocks: Vec<_> =
         sizes.iter().map(|&(bytes, _)| planned.allocate(bytes, Stream::DEFAULT, &mut |_| {}).unwrap()).collect();

@@ -1,4 +1,4 @@
-//! Fused attention on cards of seven compute capabilities: which of PyTorch's kernels it stands for, what that allocates and frees, in which order, and who did it.
+//! Fused attention on cards of seven compute capabilities: which of PyTorch's kernels is used, its allocations and frees in order, and their operators.
 //!
 //! The expectations are `golden/attention_events.json` and `golden/card_attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 

@@ -1,4 +1,4 @@
-//! The autograd engine on a device without values: ownership, release, and the ledger's account of both.
+//! The autograd engine on a device without values: ownership and release, also in the ledger.
 
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ fn a_checkpoint_keeps_only_its_input() {
             h = if checkpointed { checkpoint(&[h], body).unwrap() } else { body(&[h]).unwrap() };
         }
         if checkpointed {
-            // The inputs of the four blocks; what is kept for backward counts as that.
+            // The inputs of the four blocks count as saved for backward.
             assert_eq!(d.usage().by_category()[Category::Activation as usize], 4 * 64 * 256 * 4);
         }
         let loss = loss_of(&h);

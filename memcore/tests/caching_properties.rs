@@ -1,5 +1,5 @@
-//! What holds for the caching allocator after every operation of any program under any settings; on a device that
-//! refuses at any call; and from several threads.
+//! Invariants of the caching allocator after every operation of random programs with random settings; on a device that
+//! refuses any call; and from several threads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Settings in PyTorch's syntax; any of the options may be there.
+/// Settings in PyTorch's syntax, with any of the options.
 fn settings() -> impl Strategy<Value = String> {
     let option = |values: &'static [&'static str]| prop::option::weighted(0.3, prop::sample::select(values));
     (
@@ -75,7 +75,7 @@ fn settings() -> impl Strategy<Value = String> {
         })
 }
 
-/// The sum of what a snapshot says and what the statistics count.
+/// Sums of a snapshot, and the same figures from the statistics.
 fn check_sums(snapshot: &Snapshot, stats: &Stats) {
     let (mut allocation, mut active, mut active_bytes, mut requested) = (0, 0, 0, 0);
     for block in snapshot.segments.iter().flat_map(|segment| &segment.blocks) {
@@ -119,7 +119,7 @@ struct Program<M: DeviceMemory + 'static> {
     caching: Caching,
     live: Vec<Block>,
     accumulated: bool,
-    /// Without the option that is toggled.
+    /// The settings without the toggled option.
     settings: String,
 }
 
@@ -165,7 +165,7 @@ impl<M: DeviceMemory + 'static> Program<M> {
         self.check();
     }
 
-    /// One request, and what must be true of how it was served.
+    /// Makes one request and checks the result.
     fn allocate(&mut self, bytes: u64, stream: Stream) {
         let plain = self.caching.config().last_settings.is_empty();
         let before = self.caching.snapshot();
@@ -206,7 +206,7 @@ impl<M: DeviceMemory + 'static> Program<M> {
         }
     }
 
-    /// Everything goes; the device is as it was.
+    /// Frees everything; the device must be in its initial state.
     fn end(mut self) {
         while let Some(block) = self.live.pop() {
             self.caching.free(block.id, &mut |_| {});
@@ -223,8 +223,8 @@ impl<M: DeviceMemory + 'static> Program<M> {
 }
 
 /// Without settings, a request takes the smallest free block of its pool and stream that holds it, the lowest among
-/// equals; and when there is one the driver is not asked. What it gets is less than 512 bytes (small) or at most 1 MiB
-/// (large) more than it needs.
+/// equals; if there is one, there is no driver call. The block exceeds the need by less than 512 bytes (small) or at most 1 MiB
+/// (large).
 fn best_fit(before: &Snapshot, block: &Block, stream: Stream, mallocs: u32) {
     let size = block.requested_bytes.next_multiple_of(512).max(512);
     let small = size <= MIB;

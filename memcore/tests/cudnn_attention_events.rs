@@ -1,5 +1,5 @@
-//! Attention where PyTorch has cuDNN: when it takes cuDNN's kernel, what that allocates and frees, in which order, and who did it; and which kernel it takes
-//! of values of another width and of a causal form that is not square.
+//! Attention in PyTorch with cuDNN: when it uses cuDNN's kernel, the allocations and frees in order, and their operators; also the kernel that it uses
+//! for values of another width and for causal attention that is not square.
 //!
 //! The expectation is `golden/cudnn_attention_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
@@ -107,7 +107,7 @@ against_recordings! {
 
 against_other_releases! { "golden/releases/cudnn_attention_events.json", rows(&[]), |profile| with_cudnn(profile, 4096) }
 
-/// Wider heads than 128 are another matter there.
+/// Heads wider than 128 follow other rules.
 mod on_10_0 {
     use super::*;
 

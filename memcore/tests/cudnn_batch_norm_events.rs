@@ -1,4 +1,4 @@
-//! Batch norm where PyTorch has cuDNN: when it takes it, what that allocates and frees, in which order, and who did it.
+//! Batch norm in PyTorch with cuDNN: when it uses cuDNN, the allocations and frees in order, and their operators.
 //!
 //! The expectation is `golden/cudnn_batch_norm_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
 
@@ -9,7 +9,7 @@ use common::labelled::{Row, against_recordings};
 use memcore::profile::Convolution;
 use memcore::{DType, Profile, ops};
 
-/// What the recordings without cuDNN do not have.
+/// Operators that the recordings without cuDNN do not have.
 fn more() -> Vec<Row> {
     let (plain, planes): (One, &[usize]) = (|x| Ok(x.clone()), &[8, 16, 20, 20]);
     let mode = |mode: &str| {

@@ -1,4 +1,4 @@
-//! Operators in more forms (transposed operands, more dimensions, a type that is asked for, two types), and further functions: they allocate and free
+//! Operators in more forms (transposed operands, more dimensions, a requested type, two types), and further functions: they allocate and free
 //! what PyTorch's do, in the same order, by the same operators of the same nodes.
 //!
 //! The expectation is `golden/further_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
@@ -234,7 +234,7 @@ fn losses_of_distances(rows: &mut Vec<Row>) {
     ]);
 }
 
-/// In four groups, one, as many as channels; and pictures made larger.
+/// In four groups, in one, in one per channel; and enlarged images.
 fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
     const PLANES: &[usize] = &[8, 16, 20, 20];
     let plain: One = |x| Ok(x.clone());
@@ -243,7 +243,7 @@ fn groups_and_larger_pictures(rows: &mut Vec<Row>) {
         let affine = !name.contains("plain");
         let wants = !name.ends_with("data");
         let input = move |d: &Device, t| vec![if wants { leaf(d, dims, t) } else { data(d, dims, t) }];
-        // What is turned has its channels in front.
+        // A rotated image has its channels in front.
         let count = if name.ends_with("_turned") { dims[0] } else { dims[1] };
         let parameter = if name.contains("autocast") { F32 } else { dtype };
         let parameters = move |d: &Device, _| vec![leaf(d, &[count], parameter), leaf(d, &[count], parameter)];

@@ -134,7 +134,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Where the k-th allocation landed, as recorded.
+    /// Recorded address of the k-th allocation.
     fn place(&self, k: usize) -> (i64, i64) {
         let Some(block) = &self.blocks[k] else { return (-1, -1) };
         let holds = |&(from, to): &(u64, u64)| from <= block.address && block.address < to;

@@ -1,4 +1,4 @@
-//! The first training step of a small GPT, composed of operators as its PyTorch source composes them, allocates and frees what that one does,
+//! The first training step of a small GPT, with the operators of its PyTorch source, makes the same allocations and frees as in PyTorch,
 //! in the same order: forward, loss and backward, libraries' workspaces included.
 //!
 //! The expectation is `golden/gpt_events.json`, recorded from the unmodified torch 2.11.0+cu130 wheel on a stand-in driver.
@@ -123,7 +123,7 @@ impl Gpt {
     }
 }
 
-/// One step from nothing, as the recording's first.
+/// The first step, like the recording's.
 fn observe(dropout: f64) -> Result<[Events; 4]> {
     let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).build();
     let gpt = Gpt::new(&device, dropout)?;

@@ -1,5 +1,5 @@
-//! The gradient of layer normalisation over many rows: sums over parts of them, where there are enough for the card. What the unmodified torch 2.11 and 2.15
-//! wheels allocate in its backward on compute capability 9.0 (both the same).
+//! The gradient of layer normalisation over many rows: partial sums, if there are enough rows for the card. Expected: what the unmodified torch 2.11 and 2.15
+//! wheels allocate in backward on compute capability 9.0 (both the same).
 
 use std::sync::Arc;
 

@@ -43,15 +43,15 @@ fn softmax(rows: &mut Vec<Row>) {
     }
 }
 
-/// Each of a transposed matrix (`[64, 256]` in the end), and also with a transposed gradient.
+/// Each with a transposed matrix (`[64, 256]` after the transposition), and also with a transposed gradient.
 const BOTH: &str = "relu leaky_relu gelu gelu_tanh sigmoid tanh silu exp log sqrt rsqrt pow2 pow3 abs neg mul_scalar tril cast_bf16 rms_norm
     mul_self";
-/// Of a transposed matrix alone: the result has another shape.
+/// With a transposed matrix alone: the result has another shape.
 const REDUCED: &str = "sum sum_dim mean_dim amax max_dim norm";
 /// With a transposed gradient alone.
 const GRADIENT: &str = "clone dropout";
 
-/// As [`BOTH`], with arguments of their own.
+/// Like [`BOTH`], with further arguments.
 const OWN: [(&str, One); 4] = [
     ("cat", |x| ops::cat(&[x, x], 1)),
     ("layer_norm", |x| ops::layer_norm(x, &[256], None, None, 1e-5)),
@@ -104,7 +104,7 @@ fn of_two(rows: &mut Vec<Row>) {
     }
 }
 
-/// Pooling of pictures whose channels lie outermost.
+/// Pooling of images with the channels outermost in memory.
 fn pooling(rows: &mut Vec<Row>) {
     for op in ["max_pool2d", "avg_pool2d", "adaptive_avg_pool2d_1", "adaptive_avg_pool2d_4"] {
         let (inputs, f) = (|d: &Device, t| vec![leaf(d, &[16, 8, 20, 20], t)], call(op));

@@ -1,4 +1,4 @@
-//! What a program outside of this workspace begins with: the examples, and the parts of the interface that they use.
+//! The library's interface for other programs: the examples, and the functions that they use.
 
 use std::sync::Arc;
 
@@ -48,7 +48,7 @@ fn the_backend_of_the_example_computes_and_refuses() {
     assert!(KernelCall::NAMES.contains(&"unary"));
 }
 
-/// A network as a script makes it, and its parameters' paths.
+/// Makes a network like a script, and returns its parameters' paths.
 fn network(device: &Device) -> (Sequential, Init) {
     let init = Init::new(device, DType::F32, 0);
     let conv = Conv2d::new(&init.at("conv"), 3, 8, 3, Conv2dGeometry::default(), true).unwrap();
@@ -94,7 +94,7 @@ fn a_device_by_the_name_of_its_profile() {
     assert!(unknown("jax").contains("torch-2.11-sm90 is one"), "{}", unknown("jax"));
 }
 
-/// The same events, whichever way an operator is written.
+/// All spellings of an operator cause the same events.
 #[test]
 fn methods_are_the_operators() {
     let events = |run: fn(&Tensor) -> Result<Tensor>| {

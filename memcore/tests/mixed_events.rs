@@ -1,4 +1,4 @@
-//! Operators that meet two types (under autocast, or with parameters in f32 beside a 16-bit input) allocate and free what PyTorch's do, in the same
+//! Operators with operands of two types (under autocast, or f32 parameters with a 16-bit input) allocate and free what PyTorch's do, in the same
 //! order, by the same operators of the same nodes.
 //!
 //! The expectation is `golden/mixed_events.json`, recorded from the unmodified torch 2.11.0+cu130 and 2.15.0+cu132 wheels.
@@ -39,7 +39,7 @@ fn rms_norm(p: &[Tensor], t: &[Tensor]) -> Result<Tensor> {
     ops::rms_norm(&t[0], &[256], Some(&p[0]), 1e-6)
 }
 
-/// Whatever has parameters, in one lower type.
+/// Operators with parameters, in one lower type.
 fn normalisations(n: &str, dtype: DType) -> Vec<Row> {
     let row = |name: String, parameters: Make, inputs: Make, run: Run| row_with(name, dtype, parameters, inputs, run);
     let train: Run = |p, t| batch_norm(p, &t[0], true, true);
@@ -64,12 +64,12 @@ fn normalisations(n: &str, dtype: DType) -> Vec<Row> {
     rows
 }
 
-/// What autocast casts, or leaves as it is.
+/// Operators whose operands autocast casts or leaves unchanged.
 const CAST: &str =
     "sum sum_dim sum_dims mean mean_dim amax max_dim softmax log_softmax norm norm_vector exp log pow2 pow3 rsqrt sqrt
     reciprocal sin cos gelu silu tanh sigmoid relu dropout mul_scalar abs";
 
-/// Operators that take two tensors, or run without autocast.
+/// Operators with two tensors, or without autocast.
 fn others(n: &str, dtype: DType) -> Vec<Row> {
     let row = |name: String, inputs: Make, operator: &str| row(name, dtype, inputs, call(operator));
     let mut rows: Vec<Row> = CAST.split_whitespace().map(|op| row(format!("{op}_autocast_{n}"), x, op)).collect();
@@ -93,7 +93,7 @@ fn others(n: &str, dtype: DType) -> Vec<Row> {
     rows
 }
 
-/// Tensors of two types that are joined, chosen from or compared.
+/// Concatenation, selection and comparison of tensors of two types.
 fn joined(n: &str, dtype: DType) -> Vec<Row> {
     let row = |name: String, inputs: Make, run: Run| row_with(name, dtype, none, inputs, run);
     let f32_beside_x: Make = |d, t| vec![leaf(d, &[64, 256], F32), leaf(d, &[64, 256], t)];
@@ -134,7 +134,7 @@ fn over_axes(n: &str, dtype: DType) -> Vec<Row> {
     ]
 }
 
-/// What is chosen from, and a mask.
+/// Operands of a selection, and a mask.
 fn choice([a, b]: [Tensor; 2]) -> Vec<Tensor> {
     let mask = data(a.device(), &[64, 256], DType::Bool);
     vec![a, b, mask]

@@ -96,7 +96,7 @@ struct Program {
     allocator: Caching,
     blocks: HashMap<String, BlockId>,
     pools: HashMap<String, PoolId>,
-    /// As they were after the last operation.
+    /// Values after the last operation.
     stats: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What an out-of-memory report says where there is memory: how it is cut, what the whole run needs, what a device does not give.
+//! Out-of-memory reports when free memory exists: fragmentation, the need of the whole run, limits of a device.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 
 #[test]
 fn fragmented_is_what_would_fit_in_one_piece_and_only_where_the_whole_run_does() {
-    // Pieces of segments that others hold cannot be given back: fragmented.
+    // Pieces of segments that are still in use cannot be returned: fragmented.
     let device = Arc::new(Meta::new(DeviceProfile { total_bytes: 80 * MIB, ..DeviceProfile::default() }));
     let mut allocator = Caching::with_defaults(device.clone());
     let mut log = |_| {};
@@ -22,7 +22,7 @@ fn fragmented_is_what_would_fit_in_one_piece_and_only_where_the_whole_run_does()
     assert_eq!(report.verdict, Verdict::Fragmented, "{report}");
     assert_eq!(report.largest_fit_bytes, 12 * MIB, "what is left of a segment of 20");
 
-    // What the moment calls fragmented is full where the whole run needs more than there is; where it does not, what lacks is what it would reserve.
+    // Fragmented at the moment of the failure; but full if the whole run needs more memory than exists. Otherwise the missing bytes are reserved bytes.
     assert_eq!(report.missing_bytes(), None);
     assert!(report.to_string().contains("40.0 % in use"), "{report}");
     let judged = |allocated_bytes, reserved_bytes| report.clone().judged_by(Needs { allocated_bytes, reserved_bytes });

@@ -1,4 +1,4 @@
-//! Every operator keeps what PyTorch's keeps: bytes alive while its result is held, and bytes alive while only its history is.
+//! Every operator keeps what PyTorch's keeps: live bytes while its result is held, and while only its history is held.
 //!
 //! The first input is a temporary that nobody else holds; other operands stay alive and do not count. The expectation is
 //! `golden/saved_bytes.json`, recorded from the unmodified torch 2.11.0+cu130 wheel. To add an operator, name it in a test below; it is that of
@@ -35,7 +35,7 @@ const OWN: &[Operator] = operators! {
         ops::batch_norm(&t[0], Some(&p[0]), Some(&p[1]), None, options)
     };
     adaptive_avg_pool2d(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [1, 1]);
-    // The recording's indices are nobody else's either.
+    // In the recording nothing else holds the indices either.
     index_select(x) => |t| ops::index_select(&t[0], 0, &data(t[0].device(), &[40], DType::I64));
 };
 
@@ -53,7 +53,7 @@ fn recorded() -> HashMap<String, (u64, Kept)> {
 
 fn observe(operator: &Operator, input_bytes: u64) -> Result<Kept> {
     let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).build();
-    // The workspace that a product leaves behind is there before.
+    // The workspace of matrix products exists before the measurement.
     warm_up(&device)?;
     let mut inputs = (operator.inputs)(&device, DType::F32);
     let leaf = inputs[0].clone();
@@ -77,7 +77,7 @@ fn allocated(device: &Device) -> u64 {
     device.stats().allocated_bytes.all.current
 }
 
-/// Those of the list, each under the name that the recording has for it.
+/// Defines a test for each operator of the list, with its name in the recording.
 fn check(names: &str) {
     let recorded = recorded();
     let mut wrong = Vec::new();

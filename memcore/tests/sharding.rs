@@ -1,4 +1,4 @@
-//! What sharded training stands on: memory that comes and goes under a tensor, parameters in flat arrays, hooks on gradients.
+//! Mechanisms of sharded training: memory that is attached to and detached from a tensor, parameters in flat arrays, hooks on gradients.
 
 use std::sync::{Arc, Mutex};
 

@@ -1,4 +1,4 @@
-//! Tensors between devices: the events on both sides, the bytes counted, what is refused. Values are compared in `lab/tests/pipeline.rs`.
+//! Tensors between devices: events on both sides, counted bytes, refusals. Values are compared in `lab/tests/pipeline.rs`.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ fn parameter(device: &Device, dims: &[usize]) -> Tensor {
     Tensor::leaf(Array::empty_as(device, dims, DType::F32, Category::Parameter).unwrap())
 }
 
-/// What happened to memory since the `from`-th event: `+` and bytes, or `-`, with the operator.
+/// Memory events since the `from`-th: `+` and bytes, or `-`, with the operator.
 fn events(device: &Device, from: usize) -> Vec<String> {
     device.with_ledger(|ledger| {
         let of = |event: &Event| match event {

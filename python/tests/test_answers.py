@@ -1,4 +1,4 @@
-"""The package beside the program, without PyTorch."""
+"""Tests of the package with the program, without PyTorch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an export says beside its graph, where PyTorch is installed: when values die, which parameters are one, what was recorded."""
+"""Tests of an export's further entry, if PyTorch is installed: lifetimes of values, tied parameters, the recorded release."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import vramlab
 
 
 def beside(model: Any, *args: Any, **kwargs: Any) -> dict[str, Any]:
-    """What the file of an export holds beside the graph."""
+    """The entry that the package adds to an export's graph."""
     with tempfile.TemporaryDirectory() as folder:
         path = vramlab.export(model, *args, path=Path(folder, "net.pt2"), **kwargs)
         with zipfile.ZipFile(path) as archive:
@@ -56,7 +56,7 @@ class Lifetimes(unittest.TestCase):
                     c = torch.cos(b)
                 return torch.tanh(c) * x
 
-        # The result of the region has a name of its own in the graph around it.
+        # The result of the region has another name in the graph around it.
         self.assertEqual(beside(Region(), torch.randn(2, 3))["dies_after"], [["sin", "cos"], ["getitem", "mul"]])
 
     def test_tied_parameters_are_named(self) -> None:

@@ -1,4 +1,4 @@
-"""The callback in trainings by the real Lightning, where it is installed; its figures beside those of a rehearsal."""
+"""Tests of the callback in trainings with Lightning, if it is installed; its figures are compared with a rehearsal's."""
 
 from __future__ import annotations
 

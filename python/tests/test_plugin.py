@@ -1,4 +1,4 @@
-"""The fixture `vram`, in pytest runs of its own."""
+"""Tests of the fixture `vram`, in separate pytest runs."""
 
 from __future__ import annotations
 

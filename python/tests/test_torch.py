@@ -1,4 +1,4 @@
-"""The package beside the real PyTorch, where it is installed: exports, models of transformers, callbacks, a watched rehearsal."""
+"""Tests of the package with PyTorch, if it is installed: exports, models of transformers, callbacks, a watched rehearsal."""
 
 from __future__ import annotations
 

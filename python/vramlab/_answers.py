@@ -156,7 +156,7 @@ class Explanation(Answer):
 
 @dataclass(frozen=True, repr=False)
 class Checked(Answer):
-    """A run beside its lock file. Figures are bytes."""
+    """A run compared with its lock file. Figures are bytes."""
 
     json: schemas.CheckV1
     #: The run in ``json``.

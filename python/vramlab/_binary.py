@@ -43,7 +43,7 @@ class Ran:
 
 
 def binary() -> Path:
-    """Finds the program: the one that ``VRAMLAB_BINARY`` names, one installed beside this package, or one on ``PATH``.
+    """Finds the program: the one that ``VRAMLAB_BINARY`` names, one installed with this package, or one on ``PATH``.
 
     Raises :class:`VramlabError` if there is none.
     """

@@ -1,7 +1,7 @@
-"""Masks of transformers as in a training that is not traced.
+"""Makes transformers trace the masks that an untraced training has.
 
-While PyTorch traces a module, transformers may not ask a tensor for its values, and makes masks that it would leave out otherwise: where no
-token is hidden, attention needs none. Here it makes what it makes without a trace. Its questions are answered by the values of the example.
+While PyTorch traces a module, transformers cannot read a tensor's values. It then makes masks that training does without: if no token is
+hidden, attention needs no mask. Here transformers takes the path of an untraced run, and gets the values of the example.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any, Callable
 
-# What transformers asks to know whether it is traced.
+# Functions by which transformers detects a trace.
 _QUESTIONS = ("is_tracing", "is_torchdynamo_compiling", "is_torchdynamo_exporting")
-# Warns of padding without a mask, of the first words only. Its answer changes nothing.
+# Only warns of padding without a mask. Its answer does not change the network.
 _LEFT_ALONE = "transformers.modeling_utils"
 
 
@@ -23,9 +23,9 @@ def _no(*_: Any, **__: Any) -> bool:
 
 @contextlib.contextmanager
 def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
-    """Traces what the code of transformers does in training; yields whether there is any. ``inputs`` are the example's leaves, with values.
+    """Traces transformers as in training; yields whether transformers is in use. ``inputs`` are the example's leaves, with values.
 
-    A release that has none of the questions stays as it is.
+    A release without these functions is not changed.
     """
     import torch
 
@@ -44,7 +44,7 @@ def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function in truths and args[0].dtype == torch.bool and _asked_by_transformers():
                 answer = _value(args[0], inputs)
-                # Keeps the question in the graph, which would lose what nobody uses. The check itself costs nothing.
+                # Keeps the value in the graph, which would otherwise lose it as unused. The check itself needs no memory.
                 torch.ops.aten._assert_tensor_metadata.default(args[0], dtype=torch.bool)
                 return answer
             return function(*args, **(kwargs or {}))
@@ -91,7 +91,7 @@ class _Values:
         # The example's leaves come last, after parameters and buffers.
         given = [node for node in graph.nodes if node.op == "placeholder"]
         for node, value in zip(given[len(given) - len(inputs) :], inputs):
-            # Otherwise the order is another than is known here, and the node has no value.
+            # A different type means an unknown order: the node then has no value.
             if getattr(node.meta.get("val"), "dtype", None) == getattr(value, "dtype", None):
                 self._known[node] = value
 
@@ -99,7 +99,7 @@ class _Values:
         import torch
 
         if node not in self._known:
-            # A parameter's values have no part in the masks, and a module without values has none.
+            # Masks do not depend on parameters, and a module without values has none to give.
             if node.op not in ("call_function", "get_attr"):
                 raise ValueError(f"{node.name} has no value")
             if node.op == "get_attr":

@@ -1,4 +1,4 @@
-"""Flags that name a network to the program: one of its own by name, a file, or a module that is written to a file."""
+"""Flags with which the program gets a network: a name of the program's list, a file, or a module that is written to a file."""
 
 from __future__ import annotations
 

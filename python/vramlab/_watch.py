@@ -59,7 +59,7 @@ class watch(contextlib.ContextDecorator):
                 return torch
             self._tell("vramlab.watch: no effect: PyTorch sees no CUDA device")
         except Exception as error:
-            # The training goes on without being watched.
+            # The training continues without a watch.
             self._tell(f"vramlab.watch: no effect: PyTorch does not record: {error}")
         return None
 

@@ -29,6 +29,8 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
     least 2. Without ``with_values`` the file has no weights: it can be predicted and fitted, not trained. It says when Python drops
     each value, which is later than its last use where a name still holds it.
 
+    The masks of a network of transformers are those of a training with the example: none where it hides nothing.
+
     A module that ``torch.export`` cannot follow, because its code asks for values, is called once, and what it did is the program: its
     sizes are fixed, the batch among them. Raises :class:`VramlabError` where that fails, too.
     """

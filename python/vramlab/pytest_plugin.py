@@ -1,4 +1,4 @@
-"""The fixture ``vram``: a test fails when a training takes more memory than is locked beside it.
+"""The fixture ``vram``: a test fails if a training takes more memory than its lock file allows.
 
 ::
 
@@ -121,6 +121,6 @@ def _said(value: Any) -> str:
 
 @pytest.fixture
 def vram(request: pytest.FixtureRequest) -> Vram:
-    """Checks what trainings take against the lock file beside the test's file (``test_x.py``: ``test_x.vram.json``)."""
+    """Checks the memory of trainings against the lock file next to the test's file (``test_x.py``: ``test_x.vram.json``)."""
     test = request.node.nodeid.partition("::")[2] or request.node.name
     return Vram(request.path.with_suffix(".vram.json"), test, bool(request.config.getoption("--vram-update")))

@@ -19,7 +19,7 @@ class Twin:
 
 
 class OneThread:
-    """Computes beside the card in one thread: PyTorch's threads on the host would wait for each other longer
+    """Computes on the host in one thread: PyTorch's threads would wait for each other longer
     than they work. The number of threads belongs to the process, so that the last of several computing threads restores it."""
 
     def __init__(self, torch):

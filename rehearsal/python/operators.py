@@ -1,4 +1,4 @@
-"""Groups of operators, by the facts that are needed to compute them beside the card. Written for `values.py`."""
+"""Groups of operators, by the facts that are needed to compute them on the host. Used by `values.py`."""
 
 # Most elements of a tensor whose contents are computed: of integers and bools, and of other types.
 MAX_WHOLE, MAX_OTHER = 1 << 18, 1 << 16

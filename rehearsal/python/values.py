@@ -144,7 +144,7 @@ class Values(Known):
         return out
 
     def decided(self, name, args, twins):
-        """Returns the value of every element of a result, if one operand decides it whatever the unknown one holds."""
+        """Returns the value of every element of a result, if one operand decides it for all values of the unknown one."""
         if not twins or not (name in DECIDED_BY_TRUE or name in DECIDED_BY_ZERO):
             return None
         with self.one_thread, self.torch._C.DisableTorchFunction():

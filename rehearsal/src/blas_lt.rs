@@ -19,7 +19,7 @@ struct Found {
     reserved: [c_int; 4],
 }
 
-/// The algorithm needs no workspace. PyTorch allocates as much as it allows, before it asks for algorithms.
+/// The algorithm needs no workspace. PyTorch allocates the maximum that it allows, before it requests algorithms.
 const FOUND: Found =
     Found { algorithm: [1, 0, 0, 0, 0, 0, 0, 0], workspace: 0, status: 0, waves: 1.0, reserved: [0; 4] };
 

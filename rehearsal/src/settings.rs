@@ -27,7 +27,7 @@ pub(crate) struct Settings {
     /// `VRAMLAB_REHEARSAL_SHARED`: a file through which processes share the cards' memory. Without it each process has
     /// the cards for itself.
     pub(crate) shared: Option<PathBuf>,
-    /// `VRAMLAB_REHEARSAL_RANKS`: a folder in which ranks meet. Without it, a folder beside the shared file.
+    /// `VRAMLAB_REHEARSAL_RANKS`: a folder in which ranks meet. Without it, a folder next to the shared file.
     pub(crate) ranks: Option<PathBuf>,
     /// `VRAMLAB_REHEARSAL_STARTED`: ranks of the whole run that were started. Without it, all ranks.
     pub(crate) started: Option<Vec<u32>>,

@@ -1,4 +1,4 @@
-//! Contents that a layer inside the program reports: it computes small tensors for itself, beside kernels that do nothing.
+//! Contents that a layer inside the program reports: it computes small tensors itself, while kernels do nothing.
 //!
 //! The layer (`python/`) shows contents while an operator runs, and queues the numbers that the operator will read. It
 //! is called at reads that nothing could answer, and asks for writes that it could not see.

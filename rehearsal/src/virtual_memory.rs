@@ -7,7 +7,7 @@ use crate::answer::{Answer, Code};
 use crate::space::{self, GRANULARITY};
 use crate::{handles, shared, values};
 
-/// Memory that was made. It has no address of its own.
+/// Physical memory. It has no address until it is mapped.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Physical {
     pub(crate) bytes: usize,

@@ -39,7 +39,7 @@ impl Program {
         self.folder.clone()
     }
 
-    /// Returns the path of a file beside the program.
+    /// Returns the path of a file in the program's folder.
     fn file(&self, name: &str) -> String {
         self.folder.join(name).to_str().expect("a path in UTF-8").to_string()
     }

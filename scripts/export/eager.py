@@ -35,7 +35,7 @@ def made(name):
 
 
 def exported(name, folder):
-    """What the package writes beside the graph."""
+    """The entry that the package adds to the graph."""
     model, examples, _ = made(name)
     with tempfile.TemporaryDirectory() as there:
         path = export(model, *examples(2), path=os.path.join(there, "net.pt2"))
@@ -117,7 +117,7 @@ def rows(name, batch):
 
 
 def recorded(name, folder):
-    """What the package writes beside the graph, and rows of the module itself at two batches."""
+    """The entry that the package adds to the graph, and rows of the module itself at two batches."""
     entry = record.in_a_child(exported, name, folder)
     runs = {batch: record.in_a_child(rows, name, batch) for batch in (4, 7)}
     return {"loss": networks.NETWORKS[name][2], "columns": record.COLUMNS, "runs": runs, "entry": entry}

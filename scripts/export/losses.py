@@ -1,4 +1,4 @@
-"""Exports two small networks with their weights, and records the losses of PyTorch when it trains them on the CPU.
+"""Exports small networks with their weights, and records the losses of PyTorch when it trains them on the CPU.
 
     python losses.py FOLDER      FOLDER/NAME-weights.pt2.gz and FOLDER/losses.json
 
@@ -11,6 +11,7 @@ import sys
 import torch
 import torch.nn.functional as F
 
+import further
 import handwritten
 from record import archived
 
@@ -69,9 +70,13 @@ def train(model, inputs, loss):
 
 def main():
     folder, batch = sys.argv[1], 4
-    target = indices([batch], 10, 1 << 32)
+    def classified(classes):
+        return lambda out: F.cross_entropy(out, indices([batch], classes, 1 << 32))
     runs = {
-        "cnn": (handwritten.Cnn, (floats([batch, 1, 8, 8], 0),), lambda out: F.cross_entropy(out, target)),
+        "cnn": (handwritten.Cnn, (floats([batch, 1, 8, 8], 0),), classified(10)),
+        "cells": (further.Cells, (floats([batch, 6, 16], 0),), classified(4)),
+        "gnn": (further.GraphNetwork, (floats([batch, 12, 16], 0),), classified(4)),
+        "einsum": (further.EinsumSeq2Seq, (indices([batch, 10], 64, 0), indices([batch, 12], 64, 1)), lambda out: out),
         "gpt": (small_gpt, (indices([batch, 16], 64, 0), indices([batch, 16], 64, 1)), lambda out: out[1]),
     }
     recorded = {}

@@ -7,6 +7,7 @@ import torch
 
 import libraries
 from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
+from further import Cells, Curves, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Rnn
 from libraries import pictures, tokens
 
 NETWORKS = {
@@ -27,6 +28,15 @@ NETWORKS = {
     "squeeze-excite": (SqueezeExcite, pictures(3, 32), "cross-entropy"),
     "gated": (Gated, lambda batch: (torch.randn(batch, 1, 4096),), "mean"),
     "encoder": (Encoder, tokens(32, 128, 1), "cross-entropy"),
+    "gru": (GruClassifier, tokens(16, 128, 1), "cross-entropy"),
+    "gru-lm": (GruLm, tokens(16, 128), "inside"),
+    "rnn": (Rnn, lambda batch: (torch.randn(batch, 12, 16),), "cross-entropy"),
+    "cells": (Cells, lambda batch: (torch.randn(batch, 6, 16),), "cross-entropy"),
+    "instance-unet": (InstanceUNet, pictures(3, 32), "mean"),
+    "vae-kl": (KlVae, lambda batch: (torch.randn(batch, 64),), "inside"),
+    "gnn": (GraphNetwork, lambda batch: (torch.randn(batch, 12, 16),), "cross-entropy"),
+    "einsum": (EinsumSeq2Seq, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 12))), "inside"),
+    "curves": (Curves, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
     **libraries.NETWORKS,
 }
 

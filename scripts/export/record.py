@@ -84,7 +84,7 @@ def on_card(program, model):
     """The program's module on the card; its tensors are moved in the order in which an eager network's are."""
     state, constants = program._state_dict, program._constants
     program._example_inputs, program._state_dict, program._constants = None, {}, {}
-    # The pass asks the card for a tensor of its own, and would miss the network's.
+    # The pass allocates its own tensor on the card, and would miss the network's.
     program.validate = lambda: None
     # Numbers that a program makes are on the host, where it made them. The graph's description of them would be moved.
     for node in program.graph_module.graph.nodes:
@@ -163,7 +163,7 @@ def trained(module, parameters, before, examples, batch, loss_name):
 
 
 def in_a_child(function, *arguments):
-    """A function's result from a process of its own: what one recording leaves in the allocator is not another's."""
+    """Runs a function in a separate process, so that recordings do not share an allocator. Returns its result."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:

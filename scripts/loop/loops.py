@@ -116,7 +116,7 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
         row(f"s{step}.step")
 
 
-def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, **sizes):
+def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"), **sizes):
     """A small network of transformers, by its own loss; returns its configuration."""
     import transformers
 
@@ -126,6 +126,23 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     model.train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     row("model")
+    if average:
+        copies = [p.detach().clone() for p in model.parameters()]
+        row("ema")
+
+    def evaluate(at):
+        model.eval()
+        with torch.no_grad():
+            for number in range(2):
+                ids = torch.randint(5, config.vocab_size, (size, lengths[number % len(lengths)]))
+                batch = {key: value.to(DEVICE) for key, value in {"input_ids": ids, "labels": ids.clone()}.items()}
+                row(f"{at}eval{number}.input")
+                out = model(**batch)
+                loss = out.loss
+                row(f"{at}eval{number}.forward")
+                loss.item()
+        model.train()
+
     for step in range(steps):
         ids = torch.randint(5, config.vocab_size, (batches[step % len(batches)], lengths[step % len(lengths)]))
         batch = {key: value.to(DEVICE) for key, value in {"input_ids": ids, "labels": ids.clone()}.items()}
@@ -139,10 +156,26 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
-    return {"config": model.config.to_dict(), "batches": batches, "lengths": lengths}
+        if len(hold) < 3:
+            if "inputs" not in hold:
+                del batch
+            if "outputs" not in hold:
+                del out
+            if "loss" not in hold:
+                del loss
+            row(f"s{step}.held")
+        if average:
+            with torch.no_grad():
+                for e, p in zip(copies, model.parameters()):
+                    e.lerp_(p, 0.001)
+            row(f"s{step}.ema")
+        if every and (step + 1) % every == 0:
+            evaluate(f"s{step}.")
+            row(f"s{step}.evaluated")
+    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths}
 
 
-def exported(row, name, batches, steps=6):
+def exported(row, name, batches, steps=6, every=0, size=9):
     """A program of scripts/export, with batches of these sizes in turn."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../export"))
     import networks
@@ -153,6 +186,19 @@ def exported(row, name, batches, steps=6):
     del program, model
     optimizer = torch.optim.AdamW(parameters)
     row("model")
+
+    def evaluate(at):
+        with torch.no_grad():
+            for number in range(2):
+                inputs = [value.to(DEVICE) for value in networks.NETWORKS[name][1](size)]
+                target = torch.zeros(size, dtype=torch.long).to(DEVICE)
+                row(f"{at}eval{number}.input")
+                out = module(*inputs)
+                row(f"{at}eval{number}.forward")
+                loss = F.cross_entropy(out, target)
+                row(f"{at}eval{number}.loss")
+                loss.item()
+
     for step in range(steps):
         batch = batches[step % len(batches)]
         inputs = [value.to(DEVICE) for value in networks.NETWORKS[name][1](batch)]
@@ -168,7 +214,10 @@ def exported(row, name, batches, steps=6):
         row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
-    return {"before": before, "batches": batches}
+        if every and (step + 1) % every == 0:
+            evaluate(f"s{step}.")
+            row(f"s{step}.evaluated")
+    return {"steps": steps, "evaluation": [every, size, 2], "before": before, "batches": batches}
 
 
 def evaluated(row, model, data, batch=8, steps=6, every=2, size=16, count=2, amp=None, keep=False):
@@ -255,10 +304,48 @@ def averaged(row, model, data, batch=8, steps=4, kind="model", dtype=None):
         row(f"s{step}.ema")
 
 
-def resnet():
+def holding(row, model, data, batch, hold, steps=4, accumulate=1):
+    """A step that deletes the names which are not held."""
+    model = model.to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    row("model")
+    for step in range(steps):
+        for micro in range(accumulate):
+            at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
+            loaded = data(batch, 64)
+            x = loaded[0].to(DEVICE)
+            y = loaded[1].to(DEVICE)
+            row(at + "input")
+            if micro == 0:
+                optimizer.zero_grad()
+                row(f"s{step}.zero_grad")
+            out = model(x)
+            row(at + "forward")
+            loss = cross_entropy(out, y)
+            if accumulate > 1:
+                loss = loss / accumulate
+            row(at + "loss")
+            loss.backward()
+            row(at + "backward")
+        optimizer.step()
+        row(f"s{step}.step")
+        if "inputs" not in hold:
+            del x, y
+        if "outputs" not in hold:
+            del out
+        if "loss" not in hold:
+            del loss
+        row(f"s{step}.held")
+
+
+def of_torchvision(name):
     import torchvision
 
-    return torchvision.models.resnet18(num_classes=10)
+    return getattr(torchvision.models, name)(num_classes=10)
+
+
+def photographs(batch, side):
+    return torch.randn(batch, 3, side, side), torch.randint(0, 10, (batch,))
 
 
 LOOPS = {
@@ -279,14 +366,38 @@ LOOPS = {
     "k_lengths_bf16": lambda row: in_turn(row, Gpt(), tokens, lengths=(64, 8, 40), steps=6, amp=torch.bfloat16),
     "k_export_resnet20": lambda row: exported(row, "resnet20", (8, 5, 12)),
     "k_export_mlp": lambda row: exported(row, "mlp", (300, 7)),
+    "k_eval_hf_gpt2": lambda row: of_transformers(row, "GPT2", (2,), (48,), 4, 2, vocab_size=512, n_positions=64, n_embd=64, n_layer=2,
+                                                  n_head=4, bos_token_id=0, eos_token_id=1),
+    "k_eval_hf_llama": lambda row: of_transformers(row, "Llama", (2,), (48, 20), 4, 1, vocab_size=512, hidden_size=64, intermediate_size=160,
+                                                   num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64),
+    "k_eval_hf_bert": lambda row: of_transformers(row, "Bert", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, num_hidden_layers=2,
+                                                  num_attention_heads=4, intermediate_size=128, max_position_embeddings=64),
+    "k_hold_none_gpt": lambda row: holding(row, Gpt(), tokens, 8, ()),
+    "k_hold_loss_cnn": lambda row: holding(row, SimpleCnn(), pictures, 32, ("loss",)),
+    "k_hold_outputs_mlp": lambda row: holding(row, mlp(), features, 256, ("outputs",)),
+    "k_hold_inputs_accum2": lambda row: holding(row, mlp(), features, 256, ("inputs",), accumulate=2),
+    "k_hold_hf_gpt2": lambda row: of_transformers(row, "GPT2", (2,), (48,), 3, 2, hold=("loss",), vocab_size=512, n_positions=64, n_embd=64,
+                                                  n_layer=2, n_head=4, bos_token_id=0, eos_token_id=1),
+    "k_ema_hf_gpt2": lambda row: of_transformers(row, "GPT2", (2,), (48,), 3, 2, 4, True, vocab_size=512, n_positions=64, n_embd=64, n_layer=2,
+                                                 n_head=4, bos_token_id=0, eos_token_id=1),
+    "k_eval_hf_t5": lambda row: of_transformers(row, "T5", (2,), (48,), 4, 2, vocab_size=512, d_model=64, d_kv=16, d_ff=128, num_layers=2,
+                                                num_heads=4, decoder_start_token_id=0),
+    "k_eval_hf_opt": lambda row: of_transformers(row, "OPT", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, ffn_dim=128, num_hidden_layers=2,
+                                                 num_attention_heads=4, max_position_embeddings=64, word_embed_proj_dim=64),
+    "k_eval_hf_gpt_neox": lambda row: of_transformers(row, "GPTNeoX", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, intermediate_size=128,
+                                                      num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64),
+    "k_eval_export_swiglu": lambda row: exported(row, "swiglu", (300, 7), every=2),
     "k_eval_cnn": lambda row: evaluated(row, SimpleCnn(), pictures, 32, size=100),
     "k_eval_gpt": lambda row: evaluated(row, Gpt(dropout=0.1), tokens),
     "k_eval_bf16": lambda row: evaluated(row, Gpt(dropout=0.1), tokens, amp=torch.bfloat16),
-    "k_eval_resnet": lambda row: evaluated(row, resnet(), pictures, steps=2, every=1, size=24, count=3),
+    "k_eval_resnet": lambda row: evaluated(row, of_torchvision("resnet18"), pictures, steps=2, every=1, size=24, count=3),
     "k_eval_kept": lambda row: evaluated(row, mlp(), features, 32, size=128, count=3, keep=True),
     "k_ema_cnn": lambda row: averaged(row, SimpleCnn(), pictures, 32),
-    "k_ema_resnet": lambda row: averaged(row, resnet(), pictures, steps=3),
+    "k_ema_resnet": lambda row: averaged(row, of_torchvision("resnet18"), pictures, steps=3),
     "k_ema_gpt": lambda row: averaged(row, Gpt(), tokens),
-    "k_ema_lerp": lambda row: averaged(row, resnet(), pictures, steps=3, kind="lerp"),
-    "k_ema_mul_add": lambda row: averaged(row, resnet(), pictures, steps=3, kind="mul_add"),
+    "k_ema_lerp": lambda row: averaged(row, of_torchvision("resnet18"), pictures, steps=3, kind="lerp"),
+    "k_ema_mul_add": lambda row: averaged(row, of_torchvision("resnet18"), pictures, steps=3, kind="mul_add"),
+    **{f"k_eval_{name}": lambda row, name=name: evaluated(row, of_torchvision(name), photographs, 2, 2, 1, 16)
+       for name in ("resnet50", "mobilenet_v2", "densenet121", "convnext_tiny")},
+    "k_eval_vgg16": lambda row: evaluated(row, of_torchvision("vgg16"), lambda batch, _: photographs(batch, 224), 2, 2, 1, 6),
 }

@@ -138,7 +138,8 @@ def labels(events, told):
 def packed(name):
     """A program's recording."""
     plain, profiled = (in_a_child(run, name, profiled) for profiled in (False, True))
-    kinds, sizes, freed, live, count = "", [], [], {}, 0
+    kinds, sizes, places, freed, live, count = "", [], [], [], {}, 0
+    first = min(address for _, _, address in plain["events"])
     for action, size, address in plain["events"]:
         if action == "a":
             live[address], count = count, count + 1
@@ -149,9 +150,10 @@ def packed(name):
         kinds += "f" if action == "q" else action
         if action != "q":
             sizes.append(size)
+            places.append((address - first) // 512)
     return {"format": "oracle-script-1", "name": name, "torch": torch.__version__, "alloc_conf": "", "env": {}, "capacity": plain["capacity"],
             "device": plain["device"], "cudnn_enabled": False, "step_columns": COLUMNS, "steps": plain["rows"], "ev": kinds, "ev_size": sizes,
-            "ev_free_ref": freed, **labels(plain["events"], profiled["marks"]),
+            "ev_addr512": places, "ev_free_ref": freed, **labels(plain["events"], profiled["marks"]),
             **({"program": plain["program"]} if plain["program"] else {})}
 
 

@@ -25,7 +25,7 @@ import recording
 OWN = pathlib.Path(__file__).resolve().parent / "own"
 SCRIPTS = ["accumulate", "cnn_amp", "detector", "gpt_checkpointed", "graph", "lora", "optimizers", "padded", "rnn", "varying"]
 SKIPPED = 77
-# So many deviations are written of a script, and so many events of each.
+# Maximum number of deviations per script, and of events per deviation, that are written.
 MOST, SHOWN = 200, 8
 # What is rehearsed without a card.
 SOME_CARD = {"name": "NVIDIA H200", "memory": 150_000_000_000, "capability": "9.0", "multiprocessors": 132}

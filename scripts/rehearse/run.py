@@ -46,7 +46,7 @@ def fetch(script, work):
 
 
 def environment(work):
-    """What the run needs of its own: caches in the working folder, and nothing asked of the network."""
+    """Environment of the run: caches in the working folder, and no network access."""
     own = dict(os.environ, HOME=str(work / "home"), HF_HOME=str(work / "home" / "hf"), HF_HUB_OFFLINE="1",
                HF_DATASETS_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TORCH_HOME=str(work / "home" / "torch"),
                TOKENIZERS_PARALLELISM="false", HF_HUB_DISABLE_TELEMETRY="1", DO_NOT_TRACK="1")

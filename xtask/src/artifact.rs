@@ -10,9 +10,9 @@ use serde_json::Value;
 
 /// Builds with these arguments of cargo (`build --example NAME`, `test --no-run --test NAME`) and returns the program that
 /// the target `name` of `package` became.
+///
 /// # Errors
 /// The build fails, or there is no such program.
-/// When it does not build, or there is no such program.
 pub(crate) fn build(root: &Path, args: &[&str], (package, name): (&str, &str)) -> anyhow::Result<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(args).args(["--workspace", "--message-format=json-render-diagnostics"]);

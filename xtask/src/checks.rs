@@ -6,16 +6,16 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// Exit code of a script that does not find its requirements.
+/// Exit code of a script whose requirements are missing.
 const SKIPPED: i32 = 77;
 
-/// The variable that names a Python with PyTorch for CUDA.
+/// Environment variable with a Python that has PyTorch for CUDA.
 pub(crate) const PYTHON: &str = "VRAMLAB_REHEARSAL_PYTHON";
 
 /// Checks reports in a real browser; returns the reason if that was impossible.
 ///
 /// # Errors
-/// A failing build; a report that does not work.
+/// The build fails, or a report does not work.
 pub(crate) fn reports(root: &Path, cargo: Command) -> anyhow::Result<Option<String>> {
     check(root, cargo, "reports in a browser", "scripts/report-check.py", None)
 }
@@ -23,7 +23,7 @@ pub(crate) fn reports(root: &Path, cargo: Command) -> anyhow::Result<Option<Stri
 /// Rehearses the project's own scripts, and those in `VRAMLAB_SCRIPTS`; returns what was impossible.
 ///
 /// # Errors
-/// A failing build; a script with wrong figures.
+/// The build fails, or a script's figures are wrong.
 pub(crate) fn rehearsals(root: &Path, cargo: Command) -> anyhow::Result<Option<String>> {
     let name = "rehearsals of scripts";
     match std::env::var_os(PYTHON) {
@@ -57,10 +57,10 @@ fn check(
     }
 }
 
-/// Builds the program with what `rehearse` needs beside it; returns where it is.
+/// Builds the program and the library that `rehearse` needs; returns the program's path.
 ///
 /// # Errors
-/// The build's.
+/// The build fails.
 pub(crate) fn program(root: &Path, mut cargo: Command, name: &str) -> anyhow::Result<PathBuf> {
     let built = cargo.args(["build", "-p", "vramlab-cli", "-p", "rehearsal"]).current_dir(root).status();
     if !built.context("could not start cargo")?.success() {
@@ -70,7 +70,7 @@ pub(crate) fn program(root: &Path, mut cargo: Command, name: &str) -> anyhow::Re
     Ok(target.join("debug").join(format!("vramlab{}", std::env::consts::EXE_SUFFIX)))
 }
 
-/// The cargo that started us, so that a `+toolchain` is kept; or that of another toolchain.
+/// Cargo that started this program, so that a `+toolchain` is kept; or the cargo of another toolchain.
 pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
     match toolchain {
         None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),

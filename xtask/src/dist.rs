@@ -1,4 +1,4 @@
-//! What is given to others: the program and its library in an archive with pages, completions and licences; the same in a wheel for Python.
+//! Release archives (program, library, manual pages, completions, licences) and wheels for Python.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,31 +14,31 @@ use sha2::{Digest, Sha256};
 use crate::environment::Environment;
 use crate::{checks, licences};
 
-/// The oldest C library that a build by zig runs with.
+/// Oldest glibc that a zig build supports.
 const GLIBC: &str = "2.28";
 
-/// What is cargo's name for the library, and where it lies in a wheel.
+/// Package of the library in cargo, and the library's folder in a wheel.
 const LIBRARY: &str = "libvramlab_rehearsal.so";
 const IN_WHEEL: &str = "python/vramlab.data/data/lib/vramlab";
 
 /// The largest wheel, in bytes.
 const LARGEST: u64 = 30_000_000;
 
-/// What makes a wheel, and what links against an older C library: packages of PyPI.
+/// PyPI packages that make a wheel, and that link against an older glibc.
 const MATURIN: &str = "maturin";
 const ZIG: [&str; 2] = ["cargo-zigbuild", "ziglang"];
 
-/// Files that go as they are.
+/// Files that are copied unchanged.
 const TEXTS: [&str; 4] = ["README.md", "CHANGELOG.md", "LICENSE-MIT", "LICENSE-APACHE"];
 
-/// How to build what is given to others.
+/// Options of `dist` and `wheel`.
 #[derive(Args)]
 pub(crate) struct DistArgs {
-    /// The target, as rustc names it.
+    /// Target triple.
     #[arg(long, default_value = "x86_64-unknown-linux-gnu")]
     target: String,
-    /// Link by zig against glibc 2.28, with `cargo-zigbuild` and `ziglang`, which are installed from PyPI into target/wheel-tools; else what is built here
-    /// runs only with this machine's C library or a newer one.
+    /// Link with zig against glibc 2.28: `cargo-zigbuild` and `ziglang` are installed from PyPI into target/wheel-tools. Without it, the build
+    /// needs this machine's glibc or a newer one.
     #[arg(long)]
     zig: bool,
 }
@@ -53,16 +53,16 @@ impl DistArgs {
     }
 }
 
-/// The tools of PyPI that a build needs, installed where they are missing.
+/// Installs the PyPI tools that a build needs, if they are missing.
 fn tools(root: &Path, packages: &[&str]) -> anyhow::Result<Environment> {
     Environment::with(root, "wheel-tools", packages)
 }
 
-/// Builds the program and the library for a target; returns the folder that they are in.
+/// Builds the program and the library for a target; returns their folder.
 fn build(root: &Path, args: &DistArgs) -> anyhow::Result<PathBuf> {
     let mut packages = vec!["vramlab-cli"];
     packages.extend(args.is_linux().then_some("rehearsal"));
-    // One after the other, as maturin builds the first: together they would be built with other features.
+    // Separate builds, as in maturin: one build of both would select other features.
     for package in packages {
         let mut command = if args.zig { tools(root, &ZIG)?.command(ZIG[0])? } else { checks::cargo(None) };
         let target = if args.zig { format!("{}.{GLIBC}", args.target) } else { args.target.clone() };
@@ -86,7 +86,7 @@ fn succeed(command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The text that a command prints.
+/// Runs a command and returns its output as text.
 fn printed(command: &mut Command) -> anyhow::Result<String> {
     let shown = format!("{:?}", command.get_program());
     let output = command.output().with_context(|| format!("could not start {shown}"))?;
@@ -99,7 +99,7 @@ fn printed(command: &mut Command) -> anyhow::Result<String> {
 /// Makes `target/archives/vramlab-VERSION-TARGET.tar.gz` and its checksum.
 ///
 /// # Errors
-/// The build's; a target whose programs do not run here, since they print the pages and completions.
+/// The build fails. The target's program does not run on this machine: it prints the pages and completions.
 pub(crate) fn archive(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     let built = build(root, args)?;
     let name = format!("vramlab-{}-{}", env!("CARGO_PKG_VERSION"), args.target);
@@ -131,7 +131,7 @@ fn copy(from: &Path, to: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pages of the manual and completions, as the program prints them.
+/// Manual pages and completions, printed by the program.
 fn pages(program: &Path, share: &Path) -> anyhow::Result<()> {
     succeed(Command::new(program).args(["man", "--write"]).arg(share.join("man/man1")))?;
     let completions = share.join("completions");
@@ -148,13 +148,13 @@ fn pages(program: &Path, share: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Seconds since 1970: the same commit gives the same archive.
+/// Time of the commit in seconds since 1970, so the same commit gives the same archive.
 fn time_of_commit(root: &Path) -> u64 {
     let git = printed(Command::new("git").args(["log", "-1", "--format=%ct"]).current_dir(root));
     git.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
 }
 
-/// A folder as an archive that depends on nothing but the files: in the order of their names, with one time and one owner.
+/// Packs a folder reproducibly: files in order of their names, all with the same time and owner.
 fn packed(folder: &Path, name: &str, time: u64) -> anyhow::Result<Vec<u8>> {
     let mut archive = tar::Builder::new(GzBuilder::new().mtime(0).write(Vec::new(), Compression::best()));
     for path in all_files(folder)? {
@@ -189,11 +189,11 @@ fn checksum(contents: &[u8]) -> String {
     })
 }
 
-/// Makes a wheel in `target/wheels`, by maturin of PyPI. It gets there only if it is small enough and, of a build by zig, needs no newer C library than
-/// it says.
+/// Makes a wheel in `target/wheels` with maturin from PyPI. It is put there only if it is small enough and, in a zig build, needs no newer glibc than
+/// its tag says.
 ///
 /// # Errors
-/// There is no Python, or PyPI was not reached; the build's; what is wrong with the wheel.
+/// There is no Python, PyPI is not reachable, the build fails, or the wheel has a problem.
 pub(crate) fn wheel(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     let packages: Vec<&str> = std::iter::once(MATURIN).chain(ZIG.into_iter().filter(|_| args.zig)).collect();
     let tools = tools(root, &packages)?;

@@ -6,19 +6,19 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{Context, bail};
 
-/// Fails unless every distribution that is named is installed.
+/// Python program that fails unless all named distributions are installed.
 const PROBE: &str = "import sys, importlib.metadata as m; [m.version(name) for name in sys.argv[1:]]";
 
-/// An environment of the build's own.
+/// Virtual environment of the build.
 pub(crate) struct Environment {
     folder: PathBuf,
 }
 
 impl Environment {
-    /// The environment `target/NAME` with these packages, made where it is missing.
+    /// Environment `target/NAME` with these packages; makes it if it is missing.
     ///
     /// # Errors
-    /// There is no Python; what `venv` or `pip` said.
+    /// There is no Python, or `venv` or `pip` fails.
     pub(crate) fn with(root: &Path, name: &str, packages: &[&str]) -> anyhow::Result<Environment> {
         let found = Environment { folder: root.join("target").join(name) };
         if found.has(packages) {
@@ -39,15 +39,15 @@ impl Environment {
         Ok(found)
     }
 
-    /// Its Python.
+    /// Python of the environment.
     pub(crate) fn python(&self) -> PathBuf {
         self.programs().join(if cfg!(windows) { "python.exe" } else { "python" })
     }
 
-    /// A command that finds the environment's programs before all others.
+    /// Command with the environment's programs first in `PATH`.
     ///
     /// # Errors
-    /// A path with a separator in it.
+    /// A path contains the separator of `PATH`.
     pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> anyhow::Result<Command> {
         let outside = std::env::var_os("PATH").unwrap_or_default();
         let path = std::iter::once(self.programs()).chain(std::env::split_paths(&outside));
@@ -68,7 +68,7 @@ impl Environment {
     }
 }
 
-/// The Python of this machine.
+/// Python of this machine.
 pub(crate) fn python() -> Option<PathBuf> {
     let starts = |name: &&str| output(Command::new(name).arg("--version")).is_ok_and(|output| output.status.success());
     ["python3", "python"].into_iter().find(starts).map(PathBuf::from)
@@ -79,7 +79,7 @@ fn output(command: &mut Command) -> anyhow::Result<Output> {
     command.stdin(Stdio::null()).output().with_context(|| format!("{shown} does not start"))
 }
 
-/// What a program said last, which is what it failed for.
+/// Last line of a program's output: usually the cause of its failure.
 fn last_line(output: &Output) -> String {
     let text = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned()).concat();
     let last = text.lines().rev().find(|line| !line.trim().is_empty());

@@ -1,4 +1,4 @@
-//! The licences of the libraries that the program is made of, as their packages have them.
+//! Licences of the libraries that the program contains, copied from their packages.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::checks;
 
-/// How files with a licence begin.
+/// Prefixes of the names of licence files.
 const NAMES: [&str; 4] = ["license", "licence", "copying", "notice"];
 
-/// Every library with its licence, then each text once, with the libraries that come with it.
+/// Lists every library with its licence, then each licence text once with its libraries.
 ///
 /// # Errors
-/// Cargo's; a library that names no licence.
+/// Cargo fails, or a library names no licence.
 pub(crate) fn text(root: &Path, target: &str) -> anyhow::Result<String> {
     let linked = linked(root, target)?;
     let metadata: Value = serde_json::from_str(&cargo(root, &["metadata", "--format-version", "1", "--locked"])?)?;
@@ -25,7 +25,7 @@ pub(crate) fn text(root: &Path, target: &str) -> anyhow::Result<String> {
     for package in metadata["packages"].as_array().context("cargo metadata names no packages")? {
         let field = |name: &str| package[name].as_str().unwrap_or_default();
         let named = format!("{} {}", field("name"), field("version"));
-        // What is ours has no source.
+        // Packages of the workspace have no source.
         if package["source"].is_null() || !linked.contains(&named) {
             continue;
         }
@@ -43,7 +43,7 @@ pub(crate) fn text(root: &Path, target: &str) -> anyhow::Result<String> {
     Ok(out)
 }
 
-/// Name and version of what is linked.
+/// Names and versions of the linked packages.
 fn linked(root: &Path, target: &str) -> anyhow::Result<BTreeSet<String>> {
     let words =
         ["tree", "-p", "vramlab-cli", "-p", "rehearsal", "-e", "normal", "--prefix", "none", "--target", target];
@@ -63,7 +63,7 @@ fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8(output.stdout)?)
 }
 
-/// The texts of the licences beside a manifest.
+/// Licence texts in the folder of a manifest.
 fn files(manifest: &Path) -> anyhow::Result<Vec<String>> {
     let folder = manifest.parent().context("a manifest without a folder")?;
     let mut found = Vec::new();

@@ -1,6 +1,6 @@
 //! `cargo xtask`: the project's chores, in Rust so that they run wherever the project builds.
 //!
-//! It takes a chore's name, writes the chore's outputs (tables in the texts, `docs/json.md`, a package), and returns an exit code.
+//! Each subcommand is a chore. It writes its outputs (tables in the documents, `docs/json.md`, a package) and returns an exit code.
 
 mod artifact;
 mod checks;
@@ -29,35 +29,35 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Run everything that must pass: formatting, lints, doc tests, all tests.
+    /// Run all checks: formatting, lints, doc tests, all tests.
     ///
     /// Example: cargo xtask test --full
     Test {
-        /// Also run what takes long: the kernels' tests in release mode, reports in a browser, rehearsals.
+        /// Also run the slow tests: kernels in release mode, reports in a browser, rehearsals.
         #[arg(long)]
         full: bool,
     },
-    /// Test the package for Python alone, as `test` does.
+    /// Run only the tests of the package for Python.
     Python {
-        /// Also beside PyTorch, with the Python that VRAMLAB_REHEARSAL_PYTHON names.
+        /// Also run the tests that need PyTorch, with the Python of VRAMLAB_REHEARSAL_PYTHON.
         #[arg(long)]
         full: bool,
     },
-    /// Run the benchmarks in release mode and keep what they measured in benches/results, under today's date.
+    /// Run the benchmarks in release mode and store the results in benches/results, under today's date.
     ///
     /// Example: cargo xtask bench --group allocators
     Bench(measure::BenchArgs),
-    /// Make an archive of the program with its library, pages, completions and licences, and its checksum, in target/archives.
+    /// Make a release archive and its checksum in target/archives: program, library, manual pages, completions, licences.
     ///
     /// Example: cargo xtask dist --zig
     Dist(dist::DistArgs),
-    /// Make a wheel for Python in target/wheels, by maturin, which is installed from PyPI into target/wheel-tools.
+    /// Make a wheel for Python in target/wheels. Installs maturin from PyPI into target/wheel-tools.
     ///
     /// Example: cargo xtask wheel --zig
     Wheel(dist::DistArgs),
-    /// Make the READMEs' tables of figures anew from benches/results.
+    /// Regenerate the tables of figures in the READMEs from benches/results.
     BenchTables,
-    /// Make docs/json.md, and the same as types of Python, anew from the structs that are written.
+    /// Regenerate docs/json.md and python/vramlab/schemas.py from the structs that become JSON.
     Json,
 }
 
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where the workspace is: cargo says so at run time, since the binary may have been moved after it was built.
+/// Folder of the workspace, from cargo at run time: the binary may have been moved since it was built.
 fn repository_root() -> anyhow::Result<PathBuf> {
     let manifest_dir =
         std::env::var_os("CARGO_MANIFEST_DIR").context("cargo did not say where the project is: run `cargo xtask`")?;

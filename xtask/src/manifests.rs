@@ -55,7 +55,7 @@ const RULES: &[Rule] = &[
         normal: &["memcore", "portable-kernels"],
         dev: &["backend-cpu", "conformance", "lab"],
     },
-    // The laboratory's floors, each above those before it as far as it names them.
+    // Crates of the laboratory, from low to high.
     Rule { package: "base", normal: &["memcore"], dev: &[] },
     Rule { package: "traces", normal: &["memcore", "base"], dev: &[] },
     Rule { package: "models", normal: &["memcore", "base"], dev: &[] },

@@ -17,7 +17,7 @@ const RESULTS: &str = "benches/results";
 /// Number of runs of a whole program; the shortest time counts.
 const RUNS: usize = 10;
 
-/// What to measure.
+/// Options of `bench`.
 #[derive(Args)]
 pub(crate) struct BenchArgs {
     /// Only these groups (kernels, training, allocators, dry_run, snapshots).
@@ -26,13 +26,13 @@ pub(crate) struct BenchArgs {
     /// Only the devices of this backend.
     #[arg(long, value_name = "NAME")]
     backend: Option<String>,
-    /// What the file is called after the date.
+    /// Name of the file, after the date.
     #[arg(long, value_name = "NAME", default_value = "bench")]
     name: String,
-    /// Where the file goes.
+    /// Folder of the file.
     #[arg(long, value_name = "FOLDER", default_value = RESULTS)]
     into: PathBuf,
-    /// What criterion is told besides, as `--measurement-time 0.1`.
+    /// Further arguments for criterion, such as `--measurement-time 0.1`.
     #[arg(last = true, value_name = "FLAGS")]
     criterion: Vec<String>,
 }
@@ -40,7 +40,7 @@ pub(crate) struct BenchArgs {
 /// Runs the groups in release mode and writes `DATE-NAME.json`.
 ///
 /// # Errors
-/// A failing benchmark; files that cannot be written.
+/// A benchmark fails, or a file cannot be written.
 pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
     let target = std::path::absolute(target)?;
@@ -83,10 +83,10 @@ pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Makes the READMEs' tables again from the files of results.
+/// Regenerates the READMEs' tables from the files of results.
 ///
 /// # Errors
-/// Files that cannot be read or written.
+/// A file cannot be read or written.
 pub(crate) fn tables(root: &Path) -> anyhow::Result<()> {
     let results = Results::read(&root.join(RESULTS))?;
     for name in READMES {
@@ -102,12 +102,12 @@ pub(crate) fn tables(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The cargo that started this program.
+/// Path of the cargo that started this program.
 fn cargo() -> Command {
     Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
-/// Whole programs, from start to end.
+/// Times whole programs, from start to end.
 fn processes(root: &Path, target: &Path) -> anyhow::Result<Vec<Value>> {
     const COMMANDS: [&[&str]; 2] =
         [&["predict", "--model", "gpt2", "--batch", "8"], &["run", "batch-size", "--backend", "meta"]];
@@ -131,7 +131,7 @@ fn processes(root: &Path, target: &Path) -> anyhow::Result<Vec<Value>> {
     COMMANDS.into_iter().map(measured).collect()
 }
 
-/// The processor and its cores.
+/// Name and number of cores of the processor.
 fn host() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,4 +1,4 @@
-//! The package for Python: its tests beside the program, and what ruff and mypy say of it.
+//! Tests of the package for Python, with the program, ruff and mypy.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -9,19 +9,19 @@ use anyhow::{Context, bail};
 use crate::checks;
 use crate::environment::{Environment, python};
 
-/// What is installed into an environment of the build's own.
+/// Packages for the build's environment.
 const TOOLS: [&str; 3] = ["pytest", "mypy", "ruff"];
 
-/// The names under which Lightning is installed.
+/// Names of Lightning's packages.
 const LIGHTNING: [&str; 2] = ["lightning", "pytorch_lightning"];
 
-/// What the tools must say nothing about.
+/// Arguments of Python for ruff and mypy, both of which must find nothing.
 const LINTS: [&[&str]; 3] = [&["ruff", "format", "--check", "python"], &["ruff", "check", "python"], &["mypy"]];
 
-/// Runs the package's tests; with `full` also those with PyTorch. Returns what could not be.
+/// Runs the package's tests; with `full` also those with PyTorch. Returns the tests that could not run.
 ///
 /// # Errors
-/// The program's build; a test that fails; what a tool finds.
+/// The program does not build, a test fails, or a tool finds a problem.
 pub(crate) fn package(root: &Path, cargo: Command, full: bool) -> anyhow::Result<Vec<String>> {
     let Some(python) = python() else {
         return Ok(vec!["the package for Python: there is no python3".into()]);
@@ -55,7 +55,7 @@ pub(crate) fn package(root: &Path, cargo: Command, full: bool) -> anyhow::Result
     Ok(skipped)
 }
 
-/// The same for who works on it: what was skipped is told.
+/// Like [`package`], but prints the skipped tests.
 ///
 /// # Errors
 /// As [`package`].
@@ -78,7 +78,7 @@ fn imports(python: &Path, module: &str) -> bool {
     Command::new(python).args(words).status().is_ok_and(|status| status.success())
 }
 
-/// Runs Python on these words, with the package and the program where they are found.
+/// Runs Python with these arguments; it finds the package and the program.
 fn run(root: &Path, python: &Path, words: &[OsString], program: &Path) -> anyhow::Result<()> {
     let shown: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
     println!("==> package for Python: python {}", shown.join(" "));

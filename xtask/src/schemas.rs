@@ -138,7 +138,7 @@ fn rows(out: &mut String, structs: &BTreeMap<String, Struct>, one: &Struct) {
 fn linked(structs: &BTreeMap<String, Struct>, kind: &str) -> String {
     let word = |word: &str| match word {
         name if structs.contains_key(name) => format!("[{name}](#{})", structs[name].anchor),
-        // It has a form of its own, which is described by hand.
+        // Its form in JSON is described by hand.
         "Table" => "table (title, columns, kinds, rows)".into(),
         // An enum is written as its variant's name.
         name if name.starts_with(|c: char| c.is_ascii_uppercase()) => "text".into(),

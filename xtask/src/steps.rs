@@ -103,7 +103,7 @@ const LONG: &[Step] = &[
         args: &["test", "-p", "vramlab-cli", "--features", "mcp", "--lib", "--test", "mcp", "--test", "help"],
         needs: None,
     },
-    // A workspace of its own, that no other step builds. Needs a compiler of C++ for libFuzzer.
+    // Separate workspace that no other step builds. Needs a C++ compiler for libFuzzer.
     Step { name: "fuzz targets", args: &["check", "--manifest-path", "fuzz/Cargo.toml", "--bins"], needs: None },
     // Finds data races between threads, and invalid uses of memory.
     Step {

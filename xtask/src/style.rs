@@ -1,5 +1,5 @@
-//! Rules of form: files stay short, and phrases that `docs/glossary.md` has a word for do not come back. That whatever is unsafe says why it is sound,
-//! clippy checks.
+//! Rules of form: files stay short, and phrases for which `docs/glossary.md` has a word do not come back. Clippy checks that unsafe code has a comment on
+//! its soundness.
 
 use crate::Violation;
 use crate::files::SourceFile;

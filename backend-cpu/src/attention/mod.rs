@@ -26,7 +26,7 @@ use crate::parallel::SCRATCH_BYTES;
 use crate::view::{Context, SharedMut, Stored};
 use tile::{COLUMNS, add_converted, convert, convert_strided, scale_rows};
 
-/// Fewest multiplications per task, if there are so many.
+/// Minimum number of multiplications per task, if there are enough.
 const TASK: usize = 64 << 10;
 
 /// True if tiles of heads of these sizes fit the scratch, as they do up to a thousand elements and more.

@@ -116,7 +116,7 @@ impl Stage {
         self.parts * channels * self.channel() + CHUNK
     }
 
-    /// Returns the number of channels that fit into so many cells.
+    /// Returns the number of channels that fit into this many cells.
     pub(super) fn channels_in(&self, cells: usize) -> usize {
         cells.saturating_sub(CHUNK) / (self.parts * self.channel()).max(1)
     }

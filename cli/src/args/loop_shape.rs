@@ -1,6 +1,9 @@
 //! Flags of what a training loop does besides one step after another with batches of one size.
 
-use lab::run::{LoopSpec, SizeList};
+use lab::run::{EvalKeep, LoopSpec, SizeList};
+use lab::training::{Ema, Hold};
+
+use super::values;
 
 /// The shape of the training loop.
 #[derive(Clone, Debug, clap::Args)]
@@ -13,12 +16,34 @@ pub(crate) struct LoopArgs {
     /// Tokens of each batch's examples in turn: 512,128,1024 (gpt, gpt2, transformers) [default: as many as the network takes].
     #[arg(long, value_name = "N,N,…")]
     pub lengths: Option<SizeList>,
+    /// Evaluate after every N steps, under torch.no_grad() and model.eval(), in a function of its own; the loop's variables keep their values
+    /// meanwhile [default: no evaluation].
+    #[arg(long, value_name = "N")]
+    pub eval_every: Option<usize>,
+    /// Examples of each batch of an evaluation [default: as in training].
+    #[arg(long, value_name = "N")]
+    pub eval_batch: Option<usize>,
+    /// Batches of an evaluation [default: 2, after which nothing grows].
+    #[arg(long, value_name = "N")]
+    pub eval_steps: Option<usize>,
+    /// What an evaluation keeps of its batches until its end: nothing (each loss is read as a number), or the logits of all, in a list
+    /// [default: nothing].
+    #[arg(long, value_name = "WHAT", value_parser = values::one_of::<EvalKeep>(EvalKeep::NAMES))]
+    pub eval_keep: Option<EvalKeep>,
+    /// Keep an exponential moving average of the weights, taken after each step: AveragedModel, a copy of the module with its buffers (model), or a
+    /// list of clones (parameters) [default: none].
+    #[arg(long, value_name = "KIND", value_parser = values::one_of::<Ema>(Ema::NAMES))]
+    pub ema: Option<Ema>,
+    /// Names of the script that keep their values after a step, until they are bound again in the next one: some of inputs, outputs, loss, or none,
+    /// as if a function took the step. The others are deleted after it [default: inputs,outputs,loss].
+    #[arg(long, value_name = "NAMES")]
+    pub hold: Option<Hold>,
 }
 
 impl LoopArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> LoopSpec {
-        let Self { batches, lengths } = self.clone();
-        LoopSpec { batches, lengths }
+        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold } = self.clone();
+        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold }
     }
 }

@@ -25,6 +25,7 @@ const fn row(
 pub(crate) const SETTINGS: &[Setting] = &[
     row("DataLoader(batch_size=4)", Some(("per_device_train_batch_size", "4")), "DeepSpeed: train_micro_batch_size_per_gpu", "--batch 4"),
     row("8 backward passes before optimizer.step()", Some(("gradient_accumulation_steps", "8")), "Accelerate, DeepSpeed: gradient_accumulation_steps", "--accumulate 8"),
+    row("DataLoader(…, drop_last=False)", None, "", "--batches 32,32,17"),
     row("tokens per example", Some(("max_length", "2048")), "", "--sequence 2048"),
     row("torch.autocast(\"cuda\", torch.bfloat16)", Some(("bf16", "true")), "Accelerate: mixed_precision: bf16", "--precision autocast-bf16"),
     row("torch.autocast(\"cuda\", torch.float16), GradScaler", Some(("fp16", "true")), "Accelerate: mixed_precision: fp16", "--precision autocast-fp16"),
@@ -35,6 +36,8 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("weight_decay=0.01", Some(("weight_decay", "0.01")), "", "--weight-decay 0.01"),
     row("torch.nn.utils.clip_grad_norm_(…, 0.5)", Some(("max_grad_norm", "0.5")), "DeepSpeed: gradient_clipping", "--clip-grad-norm 0.5"),
     row("optimizer.zero_grad(set_to_none=False)", None, "", "--zero-grad zero"),
+    row("model.eval(), torch.no_grad() every 100 steps", None, "", "--eval-every 100"),
+    row("torch.optim.swa_utils.AveragedModel(model, …)", None, "", "--ema model"),
     row("checkpoint(block, x, use_reentrant=False)", Some(("gradient_checkpointing", "true")), "FSDP: fsdp_activation_checkpointing", "--checkpoint blocks"),
     row("attention as matmul, softmax, matmul", Some(("attn_implementation", "\"eager\"")), "", "--attention eager"),
     row("scaled_dot_product_attention", Some(("attn_implementation", "\"sdpa\"")), "", "--attention sdpa"),

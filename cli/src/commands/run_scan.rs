@@ -14,7 +14,7 @@ use crate::ui::Ui;
 /// Runs the experiments at every point.
 ///
 /// # Errors
-/// As a single run; whatever can be checked is checked before the first run.
+/// As for a single run; all possible checks are made before the first run.
 pub(super) fn run(invocation: &Invocation, args: &RunArgs, ui: &Ui) -> Result<Code> {
     if args.scan.go_on.is_some() {
         return Err(Failure::usage("--continue: only scans of train and predict can be continued"));

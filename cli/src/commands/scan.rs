@@ -217,7 +217,7 @@ fn plan(cli: &Cli, spec: RunSpec, ui: &Ui) -> Result<Plan> {
     Ok(if page.html.is_some() { plan } else { plan.rows_for(output) })
 }
 
-/// Makes the result. On a page, each measurement has the prediction of a dry run beside it, where one can be made.
+/// Makes the result. On a page, each measurement is shown with a dry run's prediction, if one can be made.
 fn result(invocation: &Invocation, specs: &[RunSpec], done: Vec<Done>, note: Option<String>, page: bool) -> ScanResult {
     let names: Vec<String> = invocation.axes.iter().map(|axis| axis.name.clone()).collect();
     let interrupted = done.len() < specs.len() || done.iter().any(|done| done.run.interrupted);

@@ -44,7 +44,7 @@ impl View {
         Self { width: USUAL, full: true, style: Style::new(false) }
     }
 
-    /// Formats figures in a text: exact bytes stand beside rounded ones only in full.
+    /// Formats figures in a text: exact bytes follow rounded ones only in full.
     fn figures(self, text: &str) -> String {
         if self.full { text.to_string() } else { lab::figures::rounded(text) }
     }

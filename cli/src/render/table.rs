@@ -11,7 +11,7 @@ use crate::visible::visible;
 
 /// Marks the boundary of two columns until colours are added. A cell cannot contain it, since control characters are shown as escapes.
 const BOUNDARY: char = '\u{1f}';
-/// Width of a cell beside its text: the boundary, and a space before it.
+/// Width of a cell without its text: the boundary, and a space before it.
 const GAP: usize = 2;
 /// Letters of a word that a column must hold. A table with a narrower column becomes a list.
 const LEGIBLE: usize = 9;
@@ -30,7 +30,7 @@ enum Exact {
     None,
 }
 
-/// Formats a table without its title. In full, exact numbers stand beside rounded ones where the width allows it. If the line is too narrow for the
+/// Formats a table without its title. In full, exact numbers follow rounded ones where the width allows it. If the line is too narrow for the
 /// columns, they stand one below the other.
 pub(crate) fn text(table: &Table, view: View) -> String {
     let all = [Exact::All, Exact::FirstColumn, Exact::None];

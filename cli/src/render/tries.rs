@@ -9,7 +9,7 @@ use super::{View, wrapped};
 const LINES: usize = 9;
 /// Characters of a figure, with the space before it.
 const FIGURE: usize = 11;
-/// Least width with which figures stand beside the change; below it they stand under the change.
+/// Least width with which figures are in the change's line; below it they are under the change.
 const ROOMY: usize = 64;
 /// Indentation of an entry's lines.
 const INDENT: usize = 4;

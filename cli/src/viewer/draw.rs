@@ -14,7 +14,7 @@ use crate::visible::visible;
 const LEAST: (u16, u16) = (40, 12);
 /// From this height on there is a line for categories and one for the axis.
 const TALL: u16 = 18;
-/// From this width on both lists stand beside each other.
+/// From this width on both lists are side by side.
 const WIDE: u16 = 110;
 
 /// Draws the screen.

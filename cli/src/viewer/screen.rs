@@ -10,7 +10,7 @@ use super::theme::Theme;
 /// Maximum bytes of a text to search for.
 const LONGEST: usize = 200;
 
-/// A list beside the curve.
+/// A list next to the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum List {
     /// Holders of memory.

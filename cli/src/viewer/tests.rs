@@ -128,7 +128,7 @@ fn each_key_does_what_it_says() {
     assert!(press(&mut screen, KeyCode::Char('c'), KeyModifiers::CONTROL).is_break());
 }
 
-/// Names from a file must not act on the terminal, nor move the text beside them.
+/// Names from a file must not act on the terminal, nor move the text around them.
 #[test]
 fn names_with_control_characters_are_shown_as_escapes() {
     let hostile = "\u{1b}]0;owned\u{7}\u{1b}[2J\r\u{202e}x\ny\u{9b}31m";

@@ -1,4 +1,4 @@
-//! Values and files that nobody means.
+//! Hostile values and damaged files.
 
 use super::random::Random;
 
@@ -52,7 +52,7 @@ pub(crate) const HOSTILE: [&str; 46] = [
     "{}",
 ];
 
-/// What numbers and names of a file become.
+/// Replacements for numbers and names in a file.
 const PIECES: [&str; 22] = [
     "0",
     "-1",
@@ -78,7 +78,7 @@ const PIECES: [&str; 22] = [
     "NaN",
 ];
 
-/// The file with one to three things wrong.
+/// Damages a file in one to three places.
 pub(crate) fn damaged(whole: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = whole.to_vec();
     for _ in 0..1 + random.below(3) {
@@ -106,7 +106,7 @@ fn once(bytes: &mut Vec<u8>, random: &mut Random) {
     }
 }
 
-/// Another value for the next number or quoted text.
+/// Replaces the next number or quoted text.
 fn number_or_name(bytes: &mut Vec<u8>, from: usize, random: &mut Random) {
     let Some(start) = bytes[from..].iter().position(|byte| byte.is_ascii_digit() || *byte == b'"') else { return };
     let start = from + start;

@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudorandom numbers, the same in every run.
 
 /// SplitMix64 (Steele, Lea, Flood 2014).
 pub(crate) struct Random(u64);
@@ -6,7 +6,7 @@ pub(crate) struct Random(u64);
 impl Random {
     pub(crate) fn new(seed: u64) -> Self {
         let mut random = Self(seed);
-        // Seeds that follow one another begin alike.
+        // Neighbouring seeds would begin alike.
         random.next();
         random
     }
@@ -19,7 +19,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// Less than `end`, which is not 0.
+    /// Draws a number below `end`, which is not 0.
     pub(crate) fn below(&mut self, end: usize) -> usize {
         (self.next() % end as u64) as usize
     }

@@ -1,36 +1,36 @@
-//! Good files of every kind that is read, and every flag there is.
+//! A valid file of every input format, and every flag.
 
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
 pub(crate) struct Kind {
-    /// Its name, for readers that look at it.
+    /// Name of the file: some readers depend on it.
     pub name: &'static str,
-    /// A good one.
+    /// Contents of a valid file.
     pub whole: Vec<u8>,
-    /// Commands that read it: `FILE` stands for it, `OUT` for an output without its ending.
+    /// Commands that read the file: `FILE` stands for its path, `OUT` for an output's path without the ending.
     pub readers: Vec<Vec<&'static str>>,
 }
 
-/// A command that the help names.
+/// Command in the help.
 #[derive(Debug)]
 pub(crate) struct Subcommand {
-    /// Its words: `snapshot`, `show`.
+    /// Words of the command: `snapshot`, `show`.
     pub words: Vec<String>,
     pub flags: Vec<Flag>,
 }
 
-/// A flag of a command.
+/// Flag of a command.
 #[derive(Debug)]
 pub(crate) struct Flag {
-    /// With its dashes.
+    /// Name, with dashes.
     pub name: String,
-    /// How many values it takes.
+    /// Number of values.
     pub values: usize,
 }
 
-/// What cases are made of.
+/// Material for the cases.
 pub(crate) struct Seeds {
     pub commands: Vec<Subcommand>,
     pub kinds: Vec<Kind>,
@@ -49,7 +49,7 @@ const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allo
     11.12 MiB is free. Process 1 has 23.67 GiB memory in use. Of the allocated memory 22.91 GiB is allocated by PyTorch, and 452.35 MiB is reserved \
     by PyTorch but unallocated.";
 
-/// Of a process that is always there.
+/// Id of a process that always exists.
 const STATUS: &str = r#"{"schema":"vramlab-status-1","pid":1,"model":"mlp","device":{"backend":"cpu","index":0,"name":"x","computes":true,
     "total_bytes":9,"free_bytes":null,"max_segment_bytes":null,"max_binding_bytes":null,"dtypes":["float32"]},"started_ms":1,
     "updated_ms":1,"step":1,"steps":5,"loss":1.5,"rings":{"requested":1,"allocated":2,"active":2,"reserved":3,"driver":null},
@@ -150,7 +150,7 @@ impl Seeds {
         Self { commands: commands(), kinds, events, pickle, lock }
     }
 
-    /// Words that make the command work, for one flag more.
+    /// Further arguments with which the command works, so that one flag can be added.
     pub(crate) fn base(&self, command: &[String], own: &Path) -> Vec<String> {
         let own = |name: &str| own.join(name).display().to_string();
         let with = |more: &str| [command, &more.split(' ').map(String::from).collect::<Vec<_>>()].concat();
@@ -161,7 +161,7 @@ impl Seeds {
             ["fit"] => with("--model linear --gpu 1GiB --maximum 8"),
             ["run"] => with("release --backend meta"),
             ["check"] => strings(&["--baseline", &self.lock]),
-            // Measuring takes seconds; this is refused after the other flags were read.
+            // Measuring takes seconds; this name is refused after the other flags were read.
             ["bench"] => with("--backend meta --seconds 0.01"),
             ["monitor"] => with("--once"),
             ["replay"] => strings(&[&self.events]),
@@ -183,7 +183,7 @@ fn golden(path: &str) -> String {
     format!("{}/../{path}", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Files that a reader wants beside the one that is damaged.
+/// Further files that a reader needs.
 pub(crate) fn companions() -> [(&'static str, Vec<u8>); 2] {
     [("x-images-idx3-ubyte", images()), ("x-labels-idx1-ubyte", LABELS.to_vec())]
 }
@@ -192,7 +192,7 @@ fn images() -> Vec<u8> {
     [IMAGES, &[7; 2 * 8 * 8]].concat()
 }
 
-/// Every command that the help names.
+/// Returns all commands in the help.
 fn commands() -> Vec<Subcommand> {
     let mut found = Vec::new();
     for name in listed(&[]) {
@@ -222,7 +222,7 @@ fn listed(path: &[&str]) -> Vec<String> {
     entries.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help").map(String::from).collect()
 }
 
-/// The flags of a command. `--interval` and `--seconds` say for how long to wait.
+/// Returns the flags of a command, except `--interval` and `--seconds`, which make it wait.
 fn flags(path: &[String]) -> Vec<Flag> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     let text = help(&path);

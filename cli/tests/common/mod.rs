@@ -1,4 +1,4 @@
-//! Running the program as a user does.
+//! Runs the program as a user does.
 #![allow(dead_code)] // each test file uses its part
 
 #[cfg(target_os = "linux")]
@@ -11,14 +11,14 @@ use assert_cmd::Command;
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-/// What came of a run.
+/// Result of a run.
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
-/// The program, with nothing of the caller's taste in colours, in 80 columns.
+/// The program in 80 columns, without the caller's settings for colours.
 pub(crate) fn vramlab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
     command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm");
@@ -33,20 +33,20 @@ pub(crate) fn run(args: &[&str]) -> Ran {
     ran
 }
 
-/// A run that ends well; its stdout.
+/// Runs the program, which must succeed. Returns its stdout.
 pub(crate) fn done(args: &[&str]) -> String {
     let ran = run(args);
     assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
     ran.stdout
 }
 
-/// A run that ends well and writes JSON to stdout, and nothing else.
+/// Runs the program, which must succeed and write only JSON to stdout.
 pub(crate) fn json(args: &[&str]) -> Value {
     let args: Vec<&str> = args.iter().copied().chain(["--json", "-"]).collect();
     serde_json::from_str(&done(&args)).unwrap()
 }
 
-/// A run that ends with this code, prints nothing to stdout, and one error to stderr: its first line.
+/// Runs the program, which must end with this code, print nothing to stdout and one error to stderr. Returns the error's first line.
 pub(crate) fn refused(code: i32, args: &[&str]) -> String {
     let ran = run(args);
     assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
@@ -56,7 +56,7 @@ pub(crate) fn refused(code: i32, args: &[&str]) -> String {
     line.trim_start_matches("error: ").to_string()
 }
 
-/// No line is wider than 80 columns.
+/// Checks that no line is wider than 80 columns.
 pub(crate) fn fits(text: &str) {
     for line in text.lines() {
         assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());

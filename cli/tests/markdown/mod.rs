@@ -1,17 +1,17 @@
-//! As much of Markdown as the documents use.
+//! Reads the part of Markdown that the documents use.
 
-/// A block of code between fences.
+/// Fenced block of code.
 pub(crate) struct Block {
     pub(crate) language: String,
     pub(crate) text: String,
-    /// Where it begins, from 1.
+    /// First line, counted from 1.
     pub(crate) line: usize,
-    /// Why its commands are not run: `<!-- not-run: REASON -->` in the line before it.
+    /// Reason not to run the commands: `<!-- not-run: REASON -->` in the line before the block.
     pub(crate) not_run: Option<String>,
 }
 
 impl Block {
-    /// Its lines without comments, and with what `\` continues.
+    /// Commands of the block, without comments; lines that `\` continues are joined.
     pub(crate) fn commands(&self) -> impl Iterator<Item = String> {
         let text = self.text.replace("\\\n", " ");
         let lines: Vec<String> = text.lines().map(|line| line.split(" #").next().unwrap_or("").trim().into()).collect();
@@ -19,7 +19,7 @@ impl Block {
     }
 }
 
-/// Every block of code.
+/// Returns all blocks of code.
 pub(crate) fn blocks(text: &str) -> Vec<Block> {
     let mut out: Vec<Block> = Vec::new();
     let (mut inside, mut before) = (false, "");
@@ -45,7 +45,7 @@ pub(crate) fn blocks(text: &str) -> Vec<Block> {
     out
 }
 
-/// Lines outside of blocks of code.
+/// Returns the lines outside of blocks of code.
 fn prose(text: &str) -> impl Iterator<Item = &str> {
     let mut inside = false;
     text.lines().filter(move |line| {
@@ -55,7 +55,7 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Where links and pictures lead.
+/// Returns the targets of links and images.
 pub(crate) fn links(text: &str) -> Vec<String> {
     let of_line = |line: &str| -> Vec<String> {
         line.split("](").skip(1).filter_map(|rest| rest.split_once(')')).map(|(link, _)| link.to_string()).collect()
@@ -63,7 +63,7 @@ pub(crate) fn links(text: &str) -> Vec<String> {
     prose(text).flat_map(of_line).collect()
 }
 
-/// Headings, as links name them.
+/// Returns the anchors of headings.
 pub(crate) fn anchors(text: &str) -> Vec<String> {
     let slug = |heading: &str| -> String {
         let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
@@ -72,7 +72,7 @@ pub(crate) fn anchors(text: &str) -> Vec<String> {
     prose(text).filter(|line| line.starts_with('#')).map(|line| slug(line.trim_start_matches('#'))).collect()
 }
 
-/// What stands in a row of a table.
+/// Returns the cells of a table's row.
 pub(crate) fn cells(row: &str) -> Vec<String> {
     let row = row.trim().trim_start_matches('|').trim_end_matches('|');
     row.split(" | ").map(|cell| cell.trim().to_string()).collect()

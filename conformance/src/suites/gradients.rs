@@ -8,11 +8,11 @@ use memcore::backend::Backend;
 use memcore::{Array, DType, Error, Tensor};
 
 use super::trial::trial;
+use crate::all_operators::cases;
 use crate::data::{Data, seed};
 use crate::device::Device;
 use crate::execute::Verdict;
-use crate::further_operators::FURTHER;
-use crate::operators::{Argument, OPERATORS, OperatorCase};
+use crate::operators::{Argument, OperatorCase};
 use crate::reference::Reference;
 use crate::tolerance::Tolerance;
 
@@ -30,7 +30,7 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
         let case = *case;
         trial(format!("gradients::{}", case.name), device, move |device| compare(&case, device))
     };
-    OPERATORS.iter().chain(FURTHER).map(one).collect()
+    cases().map(one).collect()
 }
 
 /// A result, and the gradient of each argument.
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn in_f64_every_gradient_is_that_of_central_differences() {
-        let wrong: Vec<String> = OPERATORS.iter().chain(FURTHER).flat_map(differences).collect();
+        let wrong: Vec<String> = cases().flat_map(differences).collect();
         assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     }
 
@@ -186,7 +186,7 @@ mod tests {
         let profiles: Vec<Profile> = named.flat_map(|profile| [profile.clone(), with_cudnn(profile)]).collect();
         // Relative to the largest element: one rounding more or less on the way.
         for (dtype, share) in [(DType::F32, 1e-5), (DType::F16, 4e-3), (DType::BF16, 3e-2)] {
-            for case in OPERATORS.iter().chain(FURTHER) {
+            for case in cases() {
                 let values = all_values(case);
                 let of = |profile: &Profile| {
                     let backend = Arc::new(Reference::default());

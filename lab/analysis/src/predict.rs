@@ -8,7 +8,7 @@ pub fn rounded(bytes: u64) -> u64 {
     bytes.max(1).next_multiple_of(512)
 }
 
-/// Largest request whose block is [`rounded`] of it. A larger block may keep a rest of up to 1 MiB that nobody asked for.
+/// Largest request whose block is [`rounded`] of it. A larger block may exceed the request by up to 1 MiB.
 pub const MAX_ROUNDED_BYTES: u64 = 1 << 20;
 
 /// Workspaces of a training's products: cuBLAS's for the threads of forward and backward, cuBLASLt's for the one whose layers have biases.

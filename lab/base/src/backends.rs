@@ -58,7 +58,7 @@ impl Entry {
         (self.about)(0).kind != PAPER
     }
 
-    /// Whether all of its devices are the same one, each with a memory account of its own: true for the processor and for paper.
+    /// True if all of its devices are the same one, each with its own memory account: true for the CPU and for dry runs.
     pub fn is_shared(&self) -> bool {
         matches!((self.about)(0).kind, PROCESSOR | PAPER)
     }

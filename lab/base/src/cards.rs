@@ -62,7 +62,7 @@ const DEDUCED: &str = "the maker's label less 3.5 %";
 /// more.
 const MESSAGES: &str = "PyTorch's messages in public issues, the smallest";
 
-/// Every card that has a name here. A total that was seen ("has a total capacity of …") has the thread beside it.
+/// All cards with a name. A total from an error message ("has a total capacity of …") has the thread in its line.
 pub const ALL: &[Card] = &[
     card("t4", "Tesla T4", 75, 40, seen(1474, MESSAGES), CONTEXT),
     card("p100-12", "Tesla P100 12GB", 60, 56, labelled(12), CONTEXT),

@@ -16,12 +16,12 @@ pub fn short(bytes: u64) -> String {
     format!("{} {}", text.trim_end_matches('0').trim_end_matches('.'), NAMES[unit])
 }
 
-/// Formats bytes with the exact number beside: `1.5 GiB (1610612736)`. Small numbers are exact already.
+/// Formats bytes, followed by the exact number: `1.5 GiB (1610612736)`. Small numbers are exact already.
 pub fn both(bytes: u64) -> String {
     if bytes < 1024 { short(bytes) } else { format!("{} ({bytes})", short(bytes)) }
 }
 
-/// Removes exact numbers from a text: those that [`both`] put beside a rounded one are dropped, and plain bytes (`1610612736 B`) are rounded.
+/// Removes exact numbers from a text: those that [`both`] put after a rounded one are dropped, and plain bytes (`1610612736 B`) are rounded.
 pub fn rounded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

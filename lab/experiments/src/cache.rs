@@ -297,7 +297,7 @@ fn judge(runs: &[Run], driver: &Times) -> Vec<JudgedClaim> {
     ]
 }
 
-/// States the reserved bytes beside the bytes that are live at one time, for a program.
+/// Compares a program's reserved bytes with the bytes that are live at one time.
 fn reserved(comparison: &PolicyComparison) -> String {
     in_bytes([("reserved", comparison.reserved(CACHING)), ("live at once", comparison.reserved(DIRECT))])
 }

@@ -183,7 +183,7 @@ impl Trial {
         m
     }
 
-    /// Makes the table of the article's parts beside the measured ones, followed by the rest of the peak.
+    /// Makes the table of the article's parts and the measured ones, followed by the rest of the peak.
     fn table(&self) -> Table {
         let article = self.sizes.article(self.parameters);
         let at_peak = &self.step.peak.by_category;
@@ -226,7 +226,7 @@ impl Trial {
     }
 }
 
-/// States the sum beside the peak.
+/// Compares the sum with the peak.
 fn answer(trial: &Trial) -> ShortAnswer {
     let (sum, peak) = (trial.article_total(), trial.peak());
     let at_peak = &trial.step.peak.by_category;

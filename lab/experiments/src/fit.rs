@@ -134,7 +134,7 @@ const DRY: [(&str, &str); 4] = [
     ("reserved_bytes", "dry_reserved_bytes"),
 ];
 
-/// Returns the figures of the run on a device, beside those of the search and of the law, which had no device. They are not predictions: only
+/// Returns the figures of the run on a device, with those of the search and of the formula, which had no device. They are not predictions: only
 /// a closed form is one.
 fn measurement(trial: &Trial, found: &fit::Fit, law: &Law) -> Measurement {
     let mut m = Measurement::of([("batch", trial.batch.into())]);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lab_base::section::{Table, Verdict};
 use serde::{Deserialize, Serialize};
 
-/// A statement that somebody made, and its source.
+/// A claim, and its source.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Claim {
     /// Short form of the statement.

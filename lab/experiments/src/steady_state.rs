@@ -383,7 +383,7 @@ fn jumps(runs: &[Run]) -> String {
     runs.iter().map(of).collect::<Vec<_>>().join("; ")
 }
 
-/// States the bytes that are reserved at the end, beside the most that were reserved.
+/// Compares the bytes that are reserved at the end with the peak of reserved bytes.
 fn reserved(runs: &[Run]) -> String {
     let of = |run: &Run| {
         let most = run.moments.iter().map(|m| m.row.reserved).max().unwrap_or(0);

@@ -299,7 +299,7 @@ impl StochasticDepth {
         }
         let _scope = context::scope(self.scope);
         let dims: Vec<usize> = x.dims().iter().enumerate().map(|(axis, &n)| if axis == 0 { n } else { 1 }).collect();
-        // A draw below 0 becomes 0 and one above becomes 1, in the memory of the draw: there is no mask beside it.
+        // A draw below 0 becomes 0 and one above becomes 1, in the memory of the draw: there is no separate mask.
         let noise = Array::uniform(x.device(), &dims, x.dtype(), -self.p, 1.0 - self.p)?;
         noise.unary_(UnaryOp::Sign)?;
         noise.unary_(UnaryOp::Relu)?;

@@ -98,14 +98,15 @@ impl DenseNet {
         Ok(modules)
     }
 
-    fn head(&self, init: &Init) -> memcore::Result<Head> {
+    /// The last layer of `features`, which frees the results of the blocks, and the layers after it.
+    fn head(&self, init: &Init) -> memcore::Result<Sequential> {
         let last = LAYERS.len() - 1;
         let channels = self.inputs(last) + LAYERS[last] * self.growth;
-        Ok(Head {
-            scope: init.scope(),
-            norm: BatchNorm2d::new(&init.at("features").at("norm5"), channels)?,
-            classifier: Linear::new(&init.at("classifier"), channels, self.classes, true)?,
-        })
+        let mut head = Sequential::new();
+        head.push(BatchNorm2d::new(&init.at("features").at("norm5"), channels)?);
+        let classifier = Linear::new(&init.at("classifier"), channels, self.classes, true)?;
+        head.push(Head { scope: init.scope(), classifier });
+        Ok(head)
     }
 }
 
@@ -133,7 +134,7 @@ impl Architecture for DenseNet {
         for number in 0..LAYERS.len() {
             chain.append(self.block(init, number)?);
         }
-        chain.push(self.head(init)?);
+        chain.append(self.head(init)?);
         Ok(Box::new(chain))
     }
 
@@ -239,18 +240,16 @@ impl Rest {
     }
 }
 
-/// Layers after the blocks: from channels to classes.
+/// Layers after `features`: from channels to classes.
 struct Head {
     scope: ScopeId,
-    norm: BatchNorm2d,
     classifier: Linear,
 }
 
 impl Module for Head {
-    fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
+    fn forward(&self, features: &Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let features = self.norm.forward(x)?;
-        let mut out = ops::relu_(&features)?;
+        let mut out = ops::relu_(features)?;
         out = ops::adaptive_avg_pool2d(&out, [1, 1])?;
         out = ops::flatten(&out, 1)?;
         self.classifier.forward(&out)

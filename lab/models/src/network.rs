@@ -113,6 +113,11 @@ pub trait Architecture: Send + Sync {
         Some("it is represented for gpt, gpt2 and networks of transformers alone")
     }
 
+    /// Why the network cannot be evaluated between steps; `None` if it can.
+    fn not_evaluated(&self) -> Option<String> {
+        None
+    }
+
     /// Builds the network as a chain of pieces, each on one device: the result of one is the next one's input. A piece's parameters are made through
     /// the `Init` that `at` returns for its number. They are the same, in the same order, as those of [`build`](Self::build), except for copies of
     /// what the [ends share](Self::shares_ends).

@@ -186,8 +186,11 @@ as_text!(Recompute);
 
 /// A network's blocks, one after the other, in segments.
 pub(super) struct Blocks<B> {
-    segments: Vec<(Arc<[B]>, bool)>,
+    segments: Vec<BlocksOf<B>>,
 }
+
+/// Blocks of a segment, and whether they are computed again.
+type BlocksOf<B> = (Arc<[B]>, bool);
 
 /// Runs one block of a [`Blocks`]: takes the result of the block before, and the inputs that all blocks share.
 type Forward<B> = fn(&B, &Tensor, &[Tensor]) -> memcore::Result<Tensor>;
@@ -219,18 +222,33 @@ impl<B: Send + Sync + 'static> Blocks<B> {
 
     /// Runs all blocks, and returns the result of the last one.
     pub(super) fn forward(&self, mut x: Tensor, given: &[Tensor], block: Forward<B>) -> memcore::Result<Tensor> {
-        for (blocks, again) in &self.segments {
-            if *again {
-                let inputs: Vec<Tensor> = iter::once(&x).chain(given).cloned().collect();
-                let blocks = blocks.clone();
-                x = checkpoint(&inputs, move |inputs| {
-                    let (x, given) = (inputs[0].clone(), &inputs[1..]);
-                    through(&blocks, x, given, block)
-                })?;
-            } else {
-                x = through(blocks, x, given, block)?;
+        for segment in &self.segments {
+            x = run(segment, x, given, block)?;
+        }
+        Ok(x)
+    }
+
+    /// As [`forward`](Self::forward), where so many blocks each are a module of their own: its input is held until its result exists.
+    pub(super) fn forward_by_stages(
+        &self,
+        mut x: Tensor,
+        stages: &[usize],
+        block: Forward<B>,
+    ) -> memcore::Result<Tensor> {
+        let mut ends = stages.iter().scan(0, |end, blocks| {
+            *end += blocks;
+            Some(*end)
+        });
+        let (mut held, mut end, mut done) = (x.clone(), ends.next(), 0);
+        for segment in &self.segments {
+            x = run(segment, x, &[], block)?;
+            done += segment.0.len();
+            while end.is_some_and(|end| end <= done) {
+                held = x.clone();
+                end = ends.next();
             }
         }
+        drop(held);
         Ok(x)
     }
 }
@@ -251,6 +269,24 @@ impl<B: Send + Sync + 'static> Module for Middle<B> {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
         self.blocks.forward(x.clone(), &[], self.forward)
     }
+}
+
+/// Runs a segment.
+fn run<B: Send + Sync + 'static>(
+    (blocks, again): &BlocksOf<B>,
+    x: Tensor,
+    given: &[Tensor],
+    block: Forward<B>,
+) -> memcore::Result<Tensor> {
+    if !again {
+        return through(blocks, x, given, block);
+    }
+    let inputs: Vec<Tensor> = iter::once(&x).chain(given).cloned().collect();
+    let blocks = blocks.clone();
+    checkpoint(&inputs, move |inputs| {
+        let (x, given) = (inputs[0].clone(), &inputs[1..]);
+        through(&blocks, x, given, block)
+    })
 }
 
 fn through<B>(blocks: &[B], mut x: Tensor, given: &[Tensor], forward: Forward<B>) -> memcore::Result<Tensor> {

@@ -78,7 +78,7 @@ impl Architecture for ResNet {
         let blocks: memcore::Result<Vec<Block>> = (0..self.block_count()).map(|i| self.block(init, i)).collect();
         let blocks = Blocks::new(blocks?, &self.recompute);
         let head = Head::new(init, self.channels(self.depth.blocks.len() - 1), self.classes)?;
-        Ok(Box::new(Network { scope: init.scope(), stem, blocks, head }))
+        Ok(Box::new(Network { scope: init.scope(), stem, blocks, stages: self.depth.blocks, head }))
     }
 
     fn indivisible(&self) -> Option<&'static str> {
@@ -132,6 +132,8 @@ struct Network {
     scope: ScopeId,
     stem: Stem,
     blocks: Blocks<Block>,
+    /// Blocks of each stage.
+    stages: [usize; 4],
     head: Head,
 }
 
@@ -139,7 +141,7 @@ impl Module for Network {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
         let _scope = context::scope(self.scope);
         let x = self.stem.forward(x)?;
-        let x = self.blocks.forward(x, &[], |block, x, _| block.forward(x))?;
+        let x = self.blocks.forward_by_stages(x, &self.stages, |block, x, _| block.forward(x))?;
         self.head.of(x)
     }
 }

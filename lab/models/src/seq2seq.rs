@@ -58,6 +58,10 @@ impl Architecture for Seq2SeqArchitecture {
         Defaults { batch: 32, optimizer: "adam", lr: 3e-3 }
     }
 
+    fn not_evaluated(&self) -> Option<String> {
+        Some("what this network takes without a graph was not recorded".into())
+    }
+
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         Ok(Box::new(Seq2Seq::new(init, self.sizes, self.keeps)?))
     }
@@ -73,7 +77,7 @@ struct Seq2Seq {
     encoder: Cell,
     decoder: Cell,
     head: Linear,
-    /// List of attention weights that nobody releases: the anecdote of the second article.
+    /// List of attention weights that is never cleared: the anecdote of the second article.
     kept: Option<ListSlot>,
 }
 

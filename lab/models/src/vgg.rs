@@ -60,9 +60,13 @@ impl Architecture for Vgg16 {
         let stages: memcore::Result<Vec<Sequential>> = (0..STAGES.len()).map(|i| self.stage(init, i)).collect();
         let mut layers = Sequential::new();
         self.recompute.chain(&mut layers, stages?);
-        for piece in 0..CLASSIFIER {
-            layers.append(self.classifier(init, piece)?);
+        layers.append(pooled(init));
+        // A module of its own, whose input is held until its result exists.
+        let mut classifier = Sequential::new();
+        for number in 0..CLASSIFIER {
+            classifier.append(self.classifier(init, number)?);
         }
+        layers.push(classifier);
         Ok(Box::new(layers))
     }
 
@@ -73,11 +77,21 @@ impl Architecture for Vgg16 {
     fn pieces(&self, at: &Places<'_>) -> memcore::Result<Vec<Box<dyn Module>>> {
         let mut pieces = self.recompute.pieces(0, STAGES.len(), |piece, stage| self.stage(&at(piece), stage))?;
         for piece in 0..CLASSIFIER {
-            let layer = self.classifier(&at(pieces.len()), piece)?;
-            pieces.push(Box::new(layer));
+            let init = at(pieces.len());
+            let mut layers = if piece == 0 { pooled(&init) } else { Sequential::new() };
+            layers.append(self.classifier(&init, piece)?);
+            pieces.push(Box::new(layers));
         }
         Ok(pieces)
     }
+}
+
+/// What lies between the convolutions and the linear layers.
+fn pooled(init: &Init) -> Sequential {
+    let mut modules = Sequential::new();
+    modules.push(Activation::new(&init.at("avgpool"), |x: &Tensor| ops::adaptive_avg_pool2d(x, [7, 7])));
+    modules.push(Flatten);
+    modules
 }
 
 impl Vgg16 {
@@ -99,14 +113,10 @@ impl Vgg16 {
         Ok(modules)
     }
 
-    /// One of the [`CLASSIFIER`] linear layers, with the pooling, activation and dropout around it.
+    /// One of the [`CLASSIFIER`] linear layers, with the activation and dropout after it.
     fn classifier(&self, init: &Init, number: usize) -> memcore::Result<Sequential> {
         let (classifier, hidden) = (init.at("classifier"), 64 * self.width);
         let mut modules = Sequential::new();
-        if number == 0 {
-            modules.push(Activation::new(&init.at("avgpool"), |x: &Tensor| ops::adaptive_avg_pool2d(x, [7, 7])));
-            modules.push(Flatten);
-        }
         if number + 1 == CLASSIFIER {
             modules.push(Linear::new(&classifier.at(3 * number), hidden, self.classes, true)?);
             return Ok(modules);

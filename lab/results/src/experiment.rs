@@ -1,4 +1,4 @@
-//! Result of an experiment (`vramlab-experiment-1`): the question, the verdicts, predictions beside measurements.
+//! Result of an experiment (`vramlab-experiment-1`): the question, the verdicts, predictions with measurements.
 
 use std::collections::{BTreeMap, BTreeSet};
 

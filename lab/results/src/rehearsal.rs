@@ -124,7 +124,7 @@ pub struct RehearsedOom {
     /// Bytes left on the card.
     #[serde(default)]
     pub free_on_device: u64,
-    /// Bytes that PyTorch had reserved and nobody held.
+    /// Bytes that PyTorch had reserved and no tensor used.
     #[serde(default)]
     pub free_in_reserved: u64,
     /// The largest piece of that; null if it is not known.

@@ -1,4 +1,4 @@
-//! Two snapshots beside each other (`vramlab-snapshot-diff-1`).
+//! Comparison of two snapshots (`vramlab-snapshot-diff-1`).
 
 use lab_base::figures::{both, short, signed};
 use lab_base::section::{Cell, Section, Table};

@@ -8,7 +8,7 @@ use super::collect::{Rehearsed, open, working_folder};
 use super::peak;
 use super::request::{Request, RequestedCard};
 
-/// Memory of the larger card: a multiple of the requested card's, and at least so many bytes.
+/// Memory of the larger card: a multiple of the requested card's, and at least this many bytes.
 const TIMES: u64 = 4;
 const LEAST: u64 = 256 << 30;
 

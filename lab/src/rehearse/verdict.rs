@@ -15,7 +15,7 @@ pub(super) fn fits(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]
     let ended_by_memory = answers.iter().any(|answer| answer.exception.as_ref().is_some_and(|e| e.out_of_memory));
     let ran_out = answers.iter().any(|answer| answer.oom.is_some());
     let full_at_once = log.iter().any(|one| one.event == "context_does_not_fit");
-    // A script that runs out of memory and goes on handles it, as one that searches for its largest batch does. That is not a failure.
+    // A script that continues after it ran out of memory handles the error: for example, it searches for its largest batch. That is not a failure.
     if ended_by_memory || full_at_once || (failed && ran_out) {
         return Some(false);
     }

@@ -73,6 +73,17 @@ pub enum ZeroGrad {
 
 named!(ZeroGrad, "kind of zero_grad", { None = "none", Zero = "zero" });
 
+/// What an evaluation keeps of its batches until its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvalKeep {
+    /// Nothing: each loss is read as a number.
+    Nothing,
+    /// The results of every batch, in a list.
+    Logits,
+}
+
+named!(EvalKeep, "part of an evaluation", { Nothing = "nothing", Logits = "logits" });
+
 /// An allocation policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AllocatorName {

@@ -22,7 +22,10 @@ const EXCLUSIVE: [(&str, &str); 6] = [
 ];
 
 /// Fields that have a meaning only beside another one.
-const NEEDS: [(&str, &str); 5] = [
+const NEEDS: [(&str, &str); 8] = [
+    ("eval-batch", "eval-every"),
+    ("eval-steps", "eval-every"),
+    ("eval-keep", "eval-every"),
     ("micro-batches", "devices"),
     ("cut", "devices"),
     ("pipeline-schedule", "devices"),
@@ -128,7 +131,7 @@ impl RunSpec {
     }
 
     fn check_numbers(&self) -> Result<()> {
-        let Self { model, training, allocator, parallel, .. } = self;
+        let Self { model, training, shape, allocator, parallel, .. } = self;
         let sizes = [
             ("layers", model.layers, MAX_LAYERS),
             ("width", model.width, MAX_SIZE),
@@ -139,6 +142,9 @@ impl RunSpec {
             ("image", model.image, MAX_SIZE),
             ("classes", model.classes, MAX_SIZE),
             ("choices", model.choices, MAX_SIZE),
+            ("eval-every", shape.eval_every, MAX_SIZE),
+            ("eval-batch", shape.eval_batch, MAX_SIZE),
+            ("eval-steps", shape.eval_steps, MAX_SIZE),
             ("data-parallel", parallel.data_parallel, MAX_SIZE),
         ];
         if let Some((name, size, most)) =
@@ -148,6 +154,9 @@ impl RunSpec {
         }
         let at_least_1 = [
             ("batch", training.batch),
+            ("eval-every", shape.eval_every),
+            ("eval-batch", shape.eval_batch),
+            ("eval-steps", shape.eval_steps),
             ("accumulate", training.accumulate),
             ("micro-batches", parallel.micro_batches),
             ("data-parallel", parallel.data_parallel),
@@ -262,7 +271,7 @@ mod tests {
             "model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
             "keep": "loss", "attention-mask": "padded", "built-on-device": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
-            "batches": "2,1", "lengths": "8,4", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
+            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
             "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",

@@ -23,7 +23,7 @@ mod techniques;
 mod tries;
 mod variants;
 
-pub use choices::{AllocatorName, AttentionName, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
+pub use choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
 pub use devices::{CutList, DeviceList, DeviceName};
 pub use gpu::Gpu;
 pub use network::Network;

@@ -89,7 +89,7 @@ impl Network {
         }
     }
 
-    /// Refuses a length of a batch for which a network of transformers does otherwise than for its longest one.
+    /// Refuses a length of a batch with which a network of transformers behaves differently from its longest one.
     ///
     /// # Errors
     /// Those of the network with this length, naming it.

@@ -12,7 +12,7 @@ use lab_models::{Defaults, Input};
 use lab_training::data::{DataSpec, Split, Synthetic};
 use lab_training::pipeline;
 use lab_training::record::RowsKept;
-use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source, Turns};
+use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Schedule, Source};
 use memcore::optim::Implementation;
 
 use super::choices::{OptimizerForm, SizeList, ZeroGrad};
@@ -20,7 +20,7 @@ use super::network::Network;
 use super::premises::{self, OfFile};
 use super::profile;
 use super::session::Session;
-use super::spec::RunSpec;
+use super::spec::{LoopSpec, RunSpec};
 use super::target::Target;
 
 /// Default number of steps.
@@ -35,11 +35,15 @@ const EPOCHS: usize = 20;
 pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     spec.check()?;
     one_device(spec)?;
+    let unsaid = spec.model.sequence.is_none() && spec.shape.lengths.is_some();
     let spec = &as_long_as_its_batches(spec);
-    let (network, says) = network(spec)?;
+    let (network, says) = network(spec).map_err(|error| match error {
+        Error::Usage { what, problem } if unsaid && what == "sequence" => Error::usage("lengths", problem),
+        other => other,
+    })?;
     let run = settings(spec, &network, &says)?;
     let (data, source, own_steps) = data(spec, &network, &run)?;
-    check_turns(spec, &network, &run)?;
+    check_loop(spec, &network, &run)?;
     let run = RunSettings { steps: spec.training.steps.or(says.steps).unwrap_or(own_steps), ..run };
     let of_file = OfFile { precision: says.precision.is_some(), batch: says.batch.is_some() };
     let mut premises = premises::of(&network, &run, spec, of_file);
@@ -130,6 +134,9 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
     Ok(RunSettings {
         batch: at_least_1("batch", batch)?,
         turns: spec.shape.turns(),
+        evaluation: spec.shape.evaluation(batch),
+        ema: spec.shape.ema,
+        hold: spec.shape.hold.unwrap_or_default(),
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,
@@ -145,16 +152,20 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
     })
 }
 
-/// Refuses sizes that the network or the data cannot have.
-fn check_turns(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()> {
-    if run.turns == Turns::default() {
+/// Refuses what the network or the data cannot have of a loop.
+fn check_loop(spec: &RunSpec, network: &Network, run: &RunSettings) -> Result<()> {
+    if spec.shape == LoopSpec::default() {
         return Ok(());
     }
     if spec.model.by_trainer() {
         run.check_usual("with --loop trainer")?;
     }
-    if spec.shape.batches.is_some() && spec.training.data.as_deref().is_some_and(|data| data != "synthetic") {
+    let of_a_data_set = spec.training.data.as_deref().is_some_and(|data| data != "synthetic");
+    if spec.shape.batches.is_some() && of_a_data_set {
         return Err(Error::usage("batches", "batches of a data set have one size"));
+    }
+    if spec.shape.eval_every.is_some() && of_a_data_set {
+        return Err(Error::usage("eval-every", "with a data set, its test examples are evaluated after the last step"));
     }
     run.check_network(network.architecture(), run.batch)?;
     let lengths: BTreeSet<usize> = run.turns.lengths.iter().copied().collect();
@@ -254,6 +265,9 @@ fn in_force(spec: &RunSpec, run: &RunSettings, data: String, network: &Network, 
     (training.maximize, training.capturable) = (optimizer.maximize, optimizer.capturable);
     (training.precision, training.accumulate) = (Some(run.precision), Some(run.accumulate));
     training.zero_grad = Some(if run.set_to_none { ZeroGrad::None } else { ZeroGrad::Zero });
+    if let Some(evaluation) = &run.evaluation {
+        (spec.shape.eval_batch, spec.shape.eval_steps) = (Some(evaluation.batch), Some(evaluation.batches));
+    }
     (training.clip_grad_norm, training.seed) = (run.clip_grad_norm, Some(run.seed));
     (spec.profile.like, spec.profile.multiprocessors) = (Some(spec.like()), spec.multiprocessors());
     spec.allocator.allocator = Some(spec.allocator.allocator.unwrap_or_default());

@@ -117,7 +117,7 @@ impl Session {
 
     /// Returns a device after the run on it.
     fn with_memory_enough(&self, device: Device, steps: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
-        let bytes = batch_bytes(&self.network.architecture().task(), self.run.batch);
+        let bytes = batch_bytes(&self.network.architecture().task(), self.run.largest_batch());
         if device.memory_info().zip(bytes).is_none_or(|(memory, bytes)| bytes > memory.total_bytes) {
             return Err(Error::usage("batch", "beyond what any device holds"));
         }
@@ -161,7 +161,7 @@ impl Session {
     /// Kernels that the device lacks, by name. Sizes beyond 64 bits. [`Error::TooLarge`] for a batch that exceeds the device's memory (the host's, if the
     /// device is the host).
     pub fn check_size(&self, device: &Device, stop: &dyn Fn() -> bool) -> Result<()> {
-        let batch = self.run.batch;
+        let batch = self.run.largest_batch();
         let absurd = || Error::usage("batch", format!("{batch} examples of this model are beyond what 64 bits count"));
         let bytes = batch_bytes(&self.network.architecture().task(), batch).ok_or_else(absurd)?;
         let Some(memory) = device.memory_info() else { return self.check_kernels(device, stop) };

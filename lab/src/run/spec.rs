@@ -7,10 +7,10 @@ use lab_imports::exported::{LossName, Reads};
 use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab_models::Recompute;
 use lab_training::pipeline;
-use lab_training::{OptimizerKind, Precision, Turns};
+use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
 use serde::{Deserialize, Serialize, Serializer};
 
-use super::choices::{AllocatorName, AttentionName, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
+use super::choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
 use super::devices::{CutList, DeviceList};
 use super::gpu::Gpu;
 
@@ -151,6 +151,18 @@ pub struct LoopSpec {
     pub batches: Option<SizeList>,
     /// Tokens of each batch's examples in turn; as many as the network takes unless said.
     pub lengths: Option<SizeList>,
+    /// Steps from one evaluation to the next; without evaluations unless said.
+    pub eval_every: Option<usize>,
+    /// Examples of each batch of an evaluation; those of the training unless said.
+    pub eval_batch: Option<usize>,
+    /// Batches of an evaluation; 2 unless said.
+    pub eval_steps: Option<usize>,
+    /// What an evaluation keeps until its end; nothing unless said.
+    pub eval_keep: Option<EvalKeep>,
+    /// The average of the weights that is kept beside the network; none unless said.
+    pub ema: Option<Ema>,
+    /// The names that keep their values after a step, until they are bound again; all unless said.
+    pub hold: Option<Hold>,
 }
 
 /// Whose temporaries and workspaces are counted.
@@ -232,10 +244,23 @@ pub struct BeginSpec {
 /// The network, by default.
 const DEFAULT_MODEL: &str = "simple-cnn";
 
+/// Batches of an evaluation, unless said: the second has what the first leaves.
+const EVAL_STEPS: usize = 2;
+
 impl LoopSpec {
     /// Number of steps, of so many batches each, after which everything in the loop has had its turn.
     pub(super) fn period(&self, accumulate: Option<usize>) -> usize {
-        self.turns().period(accumulate.unwrap_or(1))
+        self.turns().period(accumulate.unwrap_or(1), self.eval_every.unwrap_or(1))
+    }
+
+    /// What is evaluated between steps, of a training with batches of this size.
+    pub(super) fn evaluation(&self, batch: usize) -> Option<Evaluation> {
+        self.eval_every.map(|every| Evaluation {
+            every,
+            batch: self.eval_batch.unwrap_or(batch),
+            batches: self.eval_steps.unwrap_or(EVAL_STEPS),
+            keeps_results: self.eval_keep == Some(EvalKeep::Logits),
+        })
     }
 
     /// Sizes of the batches in turn.

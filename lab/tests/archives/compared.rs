@@ -1,4 +1,4 @@
-//! The rows of an export in training, beside recorded ones.
+//! Compares the rows of an export in training with recorded ones.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -13,13 +13,13 @@ use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde::Deserialize;
 
-/// What the real PyTorch took, by the batch.
+/// Recorded runs of the real PyTorch, by batch.
 #[derive(Deserialize)]
 pub(crate) struct Recording {
     pub loss: String,
     pub columns: Vec<String>,
     pub runs: BTreeMap<usize, Vec<Row>>,
-    /// What the package for Python writes beside the graph.
+    /// The entry that the package for Python adds to the graph.
     #[serde(default)]
     pub entry: serde_json::Value,
     /// The modules that are computed again in the backward pass.
@@ -58,7 +58,7 @@ impl Recording {
         recording
     }
 
-    /// The highest that the tensors reached at each batch, in MiB.
+    /// Peak allocated memory at each batch, in MiB.
     pub(crate) fn peaks(&self) -> Vec<String> {
         let mib = |bytes: u64| format!("{:.1}", bytes as f64 / (1u64 << 20) as f64);
         let peak = |rows: &Vec<Row>| mib(rows.iter().map(|row| row.figures()[1]).max().unwrap_or_default());
@@ -66,7 +66,7 @@ impl Recording {
     }
 }
 
-/// A figure of a row that is not PyTorch's.
+/// A figure of a row that differs from PyTorch's.
 pub(crate) struct Difference {
     pub batch: usize,
     pub row: String,
@@ -98,7 +98,7 @@ fn rows(path: &Path, loss: Option<LossName>, again: &Recompute, batch: usize) ->
     rows
 }
 
-/// Every row and column in which an export differs from what was recorded, of all batches.
+/// Returns every row and column in which an export differs from the recording, for all batches.
 pub(crate) fn differences(path: &Path, recording: &Recording) -> Vec<Difference> {
     let loss = (recording.loss != "inside").then(|| recording.loss.parse().unwrap());
     let again = recording.pattern.as_ref().map(|pattern| pattern.parse().unwrap()).unwrap_or_default();

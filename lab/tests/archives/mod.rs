@@ -1,6 +1,6 @@
-//! Exports of PyTorch as files, whole and changed.
+//! Exports of PyTorch as files, complete and modified.
 
-// Each test takes what it needs of it.
+// Each test uses a part of this module.
 #![allow(dead_code)]
 
 pub(crate) mod compared;
@@ -8,7 +8,7 @@ pub(crate) mod compared;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Writes `NAME.pt2` of a compressed one into a folder.
+/// Writes `NAME.pt2` into a folder, from a compressed export.
 pub(crate) fn unpacked(gz: &[u8], folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(format!("{name}.pt2"));
     let mut bytes = Vec::new();
@@ -30,7 +30,7 @@ pub(crate) fn entries(archive: &[u8]) -> Vec<(String, Vec<u8>)> {
     (0..count).map(entry).collect()
 }
 
-/// An archive of such entries, none compressed.
+/// Makes an archive of these entries, uncompressed.
 pub(crate) fn archive(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
     use std::io::Write;
     let mut writer = zip::ZipWriter::new(std::io::Cursor::new(Vec::new()));

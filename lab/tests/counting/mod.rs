@@ -1,13 +1,13 @@
-//! An allocator that counts: what a test that bounds memory runs on.
+//! A counting allocator for tests with a memory limit.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// Counts what the program holds.
+/// Bytes that the program holds.
 pub(crate) struct Counting;
 
 pub(crate) static LIVE: AtomicUsize = AtomicUsize::new(0);
-/// The most since it was set last.
+/// Peak since the last reset.
 pub(crate) static PEAK: AtomicUsize = AtomicUsize::new(0);
 
 // SAFETY: everything is passed on to the system's allocator with the same arguments; the counters touch no memory of it.

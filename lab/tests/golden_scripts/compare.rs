@@ -1,4 +1,4 @@
-//! Our run beside the recorded one: every row in every column, then every event.
+//! Compares our run with the recorded one: every row in every column, then every event.
 
 use std::collections::BTreeMap;
 
@@ -18,6 +18,20 @@ pub(crate) fn check_unordered_frees(name: &str, run: impl Fn(&Device) -> Vec<Row
     compare(name, run, sorted_frees);
 }
 
+/// As [`check`], without who caused the events, and without an order of the frees of one moment: where no graph is made, PyTorch frees a loss's
+/// weight in another function, and the locals of attention in the order of the script.
+pub(crate) fn check_figures(name: &str, run: impl Fn(&Device) -> Vec<Row>) {
+    let recording = Recording::load(name);
+    let device = recording.device();
+    let mut rows = run(&device);
+    rows.push(Row::take(&device, "end"));
+    let mut differences = row_differences(&recording, &rows);
+    differences.truncate(20);
+    let (theirs, ours) = (sorted_frees(&recording.events()), sorted_frees(&events(&device)));
+    differences.extend(event_difference(&recording, 0, &theirs, &ours));
+    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+}
+
 fn sorted_frees(events: &[Step]) -> Vec<Step> {
     let mut events = events.to_vec();
     for frees in events.chunk_by_mut(|a, b| matches!((a, b), (Step::Free(_), Step::Free(_)))) {
@@ -26,7 +40,7 @@ fn sorted_frees(events: &[Step]) -> Vec<Step> {
     events
 }
 
-/// What differs on one of several devices, up to the last of these rows; who freed what is not compared.
+/// Returns the differences on one of several devices, up to the last of these rows. The origins of frees are not compared.
 pub(crate) fn differences_until(recording: &Recording, device: &Device, rows: &[Row], unordered: bool) -> Vec<String> {
     let mut differences = row_differences(recording, rows);
     differences.truncate(20);
@@ -48,7 +62,7 @@ pub(crate) fn differences_until(recording: &Recording, device: &Device, rows: &[
     differences
 }
 
-/// A run beside this recording: rows and events, without who caused them; where memory ran out, everything up to there. (What goes when the program is
+/// Compares a run with this recording: rows and events, without their origins. If memory ran out, everything until then. (What is freed when the program is
 /// left by an error depends on how it is left.) `unordered_frees`: as in [`check_unordered_frees`].
 pub(crate) fn check_drawn(recording: &Recording, name: &str, run: &dyn Fn(&Device) -> Vec<Row>, unordered_frees: bool) {
     let normalised = |events: &[Step]| if unordered_frees { sorted_frees(events) } else { events.to_vec() };
@@ -76,7 +90,7 @@ pub(crate) fn check_drawn(recording: &Recording, name: &str, run: &dyn Fn(&Devic
     assert!(differences.is_empty(), "{name}, PyTorch {}:\n{}", recording.release(), differences.join("\n"));
 }
 
-/// As [`check`] for a part of what was recorded, of a program that does the beginning up to there: the rows whose labels begin with `part`, and the
+/// Like [`check`] for a part of the recording, with a program that runs only so far: the rows whose labels begin with `part`, and the
 /// events between the row before them and the last of them.
 pub(crate) fn check_part(name: &str, part: &str, run: impl Fn(&Device) -> Vec<Row>) {
     let recording = Recording::load(name);
@@ -105,7 +119,7 @@ pub(crate) fn check_part(name: &str, part: &str, run: impl Fn(&Device) -> Vec<Ro
     assert!(until > from && differences.is_empty(), "{name}, {part}:\n{}", differences.join("\n"));
 }
 
-/// With each release of PyTorch that ran the program.
+/// For each release of PyTorch with a recording.
 fn compare(name: &str, run: impl Fn(&Device) -> Vec<Row>, normalised: impl Fn(&[Step]) -> Vec<Step>) {
     for recording in std::iter::once(Recording::load(name)).chain(Recording::of_others(name)) {
         compare_with(&recording, name, &run, &normalised);
@@ -152,7 +166,7 @@ fn rows_beside(rows: &[Row], recorded: &[RecordedRow]) -> Vec<String> {
     differences
 }
 
-/// Who made each allocation and who freed it, as a profiler shows it; what differs, once each, with how often.
+/// Compares the origins of allocations and frees with those in a profiler's output. Returns each difference once, with its count.
 fn label_differences(recording: &Recording, device: &Device) -> Vec<String> {
     let ours = allocated_by(device);
     let pairs = ours.iter().map(String::as_str).zip(recording.allocated_by());
@@ -164,7 +178,7 @@ fn label_differences(recording: &Recording, device: &Device) -> Vec<String> {
     differences
 }
 
-/// Each pair of labels, ours and PyTorch's, with how often it is there.
+/// Each pair of labels, ours and PyTorch's, with its count.
 fn counted<'a>(what: &str, pairs: impl Iterator<Item = (&'a str, &'a str)>) -> Vec<String> {
     let mut counts: BTreeMap<(&str, &str), usize> = BTreeMap::new();
     pairs.for_each(|pair| *counts.entry(pair).or_default() += 1);

@@ -4,7 +4,7 @@ use lab::models::ModelOptions;
 
 use crate::run::{check_model, scripts};
 
-/// The losses' region of autocast ends behind the row of the loss; the scaler's update is part of the step.
+/// The autocast region of the loss ends after the row of the loss; the scaler's update is part of the step.
 const SCHEDULE: &str = r#"
     [schedule]
     order = ["input", "forward", "loss", "exit_autocast", "zero_grad", "backward", "step"]

@@ -1,4 +1,4 @@
-//! Programs drawn at random: each recording holds the program that it is of, and a test of its name runs it.
+//! Programs drawn at random: each recording contains its program, and a test with its name runs it.
 
 use lab::Error;
 use lab::model_file::{FileModel, parse};
@@ -12,7 +12,7 @@ use crate::compare::check_drawn;
 use crate::recording::Recording;
 use crate::run::scripts;
 
-/// The network of a program and how it is trained: a model file, or one that says how a decoder of the zoo is trained.
+/// Network and training of a program: a model file, or one with only the training of a decoder of the zoo.
 fn program(name: &str, program: &Value) -> Result<(Box<dyn Architecture>, RunSettings), Error> {
     let text = program["text"].as_str().unwrap();
     let Some(zoo) = program.get("zoo") else {
@@ -46,7 +46,7 @@ fn decoder(zoo: &Value) -> ModelOptions {
     }
 }
 
-/// To the last step, or until memory runs out.
+/// Runs to the last step, or until memory runs out.
 fn train(architecture: &dyn Architecture, device: &Device, settings: &RunSettings) -> Vec<Row> {
     let mut trainer = Trainer::of(architecture, device, settings, Source::Synthetic { seed: 0 }, "").unwrap();
     for step in 0..settings.steps {

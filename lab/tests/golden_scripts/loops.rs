@@ -1,13 +1,20 @@
 //! Group k: loops that are not one batch after another of one size.
 
 use lab::models::ModelOptions;
-use lab::training::{RunSettings, Turns};
+use lab::training::{Ema, Evaluation, RunSettings, Turns};
 
-use crate::run::{check_run, scripts, zoo_with};
+use crate::compare::check_figures;
+use crate::run::{check_run, scripts, train, zoo_with};
 
 /// A network of the zoo, trained by AdamW for so many steps, with batches of 8 unless `settings` says otherwise.
 fn looped(name: &str, network: &str, steps: usize, settings: impl Fn(RunSettings) -> RunSettings) {
     let options = match network {
+        "gpt-dropout" => ModelOptions { dropout: Some(0.1), ..ModelOptions::default() },
+        "resnet18" => ModelOptions { image: Some(32), classes: Some(10), ..ModelOptions::default() },
+        "vgg16" => ModelOptions { classes: Some(10), ..ModelOptions::default() },
+        "resnet50" | "mobilenet_v2" | "densenet121" | "convnext-tiny" => {
+            ModelOptions { image: Some(64), classes: Some(10), ..ModelOptions::default() }
+        }
         "mlp" => ModelOptions {
             layers: Some(4),
             width: Some(1024),
@@ -18,8 +25,13 @@ fn looped(name: &str, network: &str, steps: usize, settings: impl Fn(RunSettings
         _ => ModelOptions::default(),
     };
     let lines = "batch = 8\n[optimizer]\nname = \"adamw\"\n";
+    let network = network.trim_end_matches("-dropout");
     let (architecture, base) = zoo_with(network, options, lines);
-    check_run(name, &*architecture, &settings(RunSettings { steps, ..base }));
+    let settings = settings(RunSettings { steps, ..base });
+    match (settings.evaluation, settings.ema) {
+        (None, None) => check_run(name, &*architecture, &settings),
+        _ => check_figures(name, |device| train(&*architecture, device, &settings, "")),
+    }
 }
 
 fn turns(batches: &[usize], lengths: &[usize]) -> impl Fn(RunSettings) -> RunSettings {
@@ -38,6 +50,31 @@ fn with(
     move |base| RunSettings { precision, accumulate, ..turns(base) }
 }
 
+/// Evaluations of so many batches.
+fn evaluated(batch: usize, every: usize, size: usize, batches: usize) -> impl Fn(RunSettings) -> RunSettings {
+    let evaluation = Some(Evaluation { every, batch: size, batches, keeps_results: false });
+    move |base| RunSettings { batch, evaluation, ..base }
+}
+
+fn autocast(base: RunSettings) -> RunSettings {
+    RunSettings { precision: "autocast-bf16".parse().unwrap(), ..evaluated(8, 2, 16, 2)(base) }
+}
+
+fn averaging(batch: usize, ema: Ema) -> impl Fn(RunSettings) -> RunSettings {
+    move |base| RunSettings { batch, ema: Some(ema), ..base }
+}
+
+fn holding(names: &str, batch: usize, accumulate: usize) -> impl Fn(RunSettings) -> RunSettings {
+    let hold = names.parse().unwrap();
+    move |base| RunSettings { batch, accumulate, hold, ..base }
+}
+
+fn keeping_results(base: RunSettings) -> RunSettings {
+    let settings = evaluated(32, 2, 128, 3)(base);
+    let evaluation = settings.evaluation.map(|evaluation| Evaluation { keeps_results: true, ..evaluation });
+    RunSettings { evaluation, ..settings }
+}
+
 scripts! {
     k_batches_cnn => |name| looped(name, "simple-cnn", 8, turns(&[32, 32, 32, 17], &[]));
     k_batches_mlp => |name| looped(name, "mlp", 6, turns(&[100, 7, 640], &[]));
@@ -45,5 +82,24 @@ scripts! {
     k_batches_bf16 => |name| looped(name, "mlp", 6, with("autocast-bf16", 1, &[100, 7, 640], &[]));
     k_lengths_gpt => |name| looped(name, "gpt", 7, turns(&[], &[48, 16, 64]));
     k_lengths_batches_gpt => |name| looped(name, "gpt", 7, turns(&[8, 3], &[48, 16, 64]));
+    k_eval_cnn => |name| looped(name, "simple-cnn", 6, evaluated(32, 2, 100, 2));
+    k_eval_gpt => |name| looped(name, "gpt-dropout", 6, evaluated(8, 2, 16, 2));
+    k_eval_bf16 => |name| looped(name, "gpt-dropout", 6, autocast);
+    k_eval_resnet => |name| looped(name, "resnet18", 2, evaluated(8, 1, 24, 3));
+    k_eval_resnet50 => |name| looped(name, "resnet50", 2, evaluated(2, 1, 16, 2));
+    k_eval_vgg16 => |name| looped(name, "vgg16", 2, evaluated(2, 1, 6, 2));
+    k_eval_mobilenet_v2 => |name| looped(name, "mobilenet_v2", 2, evaluated(2, 1, 16, 2));
+    k_eval_densenet121 => |name| looped(name, "densenet121", 2, evaluated(2, 1, 16, 2));
+    k_eval_convnext_tiny => |name| looped(name, "convnext-tiny", 2, evaluated(2, 1, 16, 2));
+    k_ema_cnn => |name| looped(name, "simple-cnn", 4, averaging(32, Ema::Model));
+    k_ema_gpt => |name| looped(name, "gpt", 4, averaging(8, Ema::Model));
+    k_ema_resnet => |name| looped(name, "resnet18", 3, averaging(8, Ema::Model));
+    k_ema_lerp => |name| looped(name, "resnet18", 3, averaging(8, Ema::Parameters));
+    k_ema_mul_add => |name| looped(name, "resnet18", 3, averaging(8, Ema::Parameters));
+    k_hold_none_gpt => |name| looped(name, "gpt", 4, holding("none", 8, 1));
+    k_hold_loss_cnn => |name| looped(name, "simple-cnn", 4, holding("loss", 32, 1));
+    k_hold_outputs_mlp => |name| looped(name, "mlp", 4, holding("outputs", 256, 1));
+    k_hold_inputs_accum2 => |name| looped(name, "mlp", 4, holding("inputs", 256, 2));
+    k_eval_kept => |name| looped(name, "mlp", 6, keeping_results);
     k_lengths_bf16 => |name| looped(name, "gpt", 6, with("autocast-bf16", 1, &[], &[64, 8, 40]));
 }

@@ -1,7 +1,7 @@
-//! Training programs beside the same programs in PyTorch, recorded from the unmodified torch 2.11.0+cu130 wheel: every row in all eleven columns,
+//! Compares training programs with the same programs in PyTorch, recorded from the unmodified torch 2.11.0+cu130 wheel: every row in all eleven columns,
 //! then every event: its kind, its size, and which allocation a free gives back.
 //!
-//! A program is data where it can be: a model file with its `[schedule]`, or a network of the zoo with settings.
+//! If possible, a program is data: a model file with its `[schedule]`, or a network of the zoo with settings.
 
 mod compare;
 mod decoders;

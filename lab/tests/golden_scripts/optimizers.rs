@@ -1,4 +1,4 @@
-//! Group h: every optimizer that is here, one after the other on one device, and the clipping of gradients.
+//! Group h: all optimizers, one after the other on one device, and the clipping of gradients.
 
 use lab::record::Row;
 use memcore::nn::Parameter;
@@ -124,7 +124,7 @@ mod h_optimizers {
     }
 }
 
-/// The recording has these and the ones that are not here.
+/// The recording has these and further optimizers, which this project does not have.
 #[test]
 fn every_recorded_optimizer_is_compared_or_named_as_unsupported() {
     const UNSUPPORTED: [&str; 6] = ["Adadelta{}", "NAdam{}", "RAdam{}", "Adamax{}", "ASGD{}", "Rprop{}"];

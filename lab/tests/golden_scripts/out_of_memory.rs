@@ -1,4 +1,4 @@
-//! Group g: training on a device of 256 MiB, with batches of which one does not fit.
+//! Group g: training on a device of 256 MiB, where one of the batches does not fit.
 
 use lab::record::Row;
 use memcore::backend::kernel::Reduction;
@@ -25,10 +25,10 @@ fn random(device: &Device, dims: &[usize]) -> Result<Tensor> {
     Ok(Tensor::from_array(array))
 }
 
-/// What the variables of one round hold; after an error those of the functions that were left by it too, which PyTorch's error keeps.
+/// Values in the variables of one round. After an error this includes the variables of the functions on the stack, which PyTorch's error keeps.
 #[derive(Default)]
 struct Variables {
-    /// The gradient that a backward pass begins with.
+    /// Initial gradient of a backward pass.
     seed: Option<Array>,
     input: Option<Tensor>,
     x: Option<Tensor>,

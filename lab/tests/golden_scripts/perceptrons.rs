@@ -1,4 +1,4 @@
-//! Group e: fully connected networks under every way of training them.
+//! Group e: fully connected networks with every training technique.
 
 use crate::run::{check_file, scripts};
 
@@ -11,13 +11,13 @@ const M: Mlp = Mlp(4, 1024, 256, 512);
 const W: Mlp = Mlp(3, 2048, 64, 1024);
 const D: Mlp = Mlp(8, 512, 128, 512);
 
-/// What the recorded program does by itself.
+/// Steps that the recorded program makes itself.
 const ORDER: &str = r#"order = ["zero_grad", "input", "forward", "loss", "backward", "step"]"#;
 
 struct Program<'a> {
     /// Blocks of a linear layer and its relu are checkpointed, in a loop whose variable holds the last result.
     recomputing: bool,
-    /// Lines of the file's head.
+    /// Lines at the beginning of the file.
     head: &'a str,
     optimizer: &'a str,
     schedule: &'a str,

@@ -1,4 +1,4 @@
-//! A recorded run, as `golden/README.md` describes it.
+//! A recorded run in the format of `golden/README.md`.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Read;
@@ -12,7 +12,7 @@ use memcore::profile::Convolution;
 use memcore::{Device, Profile};
 use serde_json::Value;
 
-/// What the name of a recording has at its end where it is not of compute capability 9.0 and of the default settings: which they are stands in the file.
+/// Suffix of a recording's name if it is not for compute capability 9.0 and default settings. The file has the values.
 const VARIANTS: [&str; 10] = [
     "",
     "_sm80",
@@ -36,11 +36,11 @@ pub(crate) struct RecordedRow {
     pub(crate) figures: Vec<u64>,
 }
 
-/// What happened to memory, one after the other.
+/// Memory events in order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Step {
     Alloc(u64),
-    /// Which allocation, counted from 0.
+    /// Index of the allocation, from 0.
     Free(u64),
     /// A segment or pages: the kind as in `ev`, and the size.
     Driver(char, u64),
@@ -60,12 +60,12 @@ impl Recording {
         Self { file: serde_json::from_str(&text).unwrap() }
     }
 
-    /// What ran, of a recording that holds it.
+    /// The program, if the recording contains it.
     pub(crate) fn program(&self) -> &Value {
         &self.file["program"]
     }
 
-    /// The same program under other releases of PyTorch, on other cards and with other settings of the workspaces, as far as that was recorded.
+    /// Recordings of the same program with other releases of PyTorch, cards and workspace settings.
     pub(crate) fn of_others(name: &str) -> Vec<Self> {
         let named = |minor, variant: &str| format!("torch-2.{minor}/{name}{variant}");
         let names = (4..=15).flat_map(|minor| VARIANTS.map(|variant| named(minor, variant)));
@@ -73,12 +73,12 @@ impl Recording {
         names.filter(is_recorded).map(|name| Self::load(&name)).collect()
     }
 
-    /// Which PyTorch ran it.
+    /// Release of PyTorch.
     pub(crate) fn release(&self) -> &str {
         self.text("torch")
     }
 
-    /// What its environment had besides.
+    /// Further variables of its environment.
     pub(crate) fn environment(&self) -> String {
         self.file["env"].to_string()
     }
@@ -87,13 +87,13 @@ impl Recording {
         self.file[key].as_str().unwrap()
     }
 
-    /// A device as the run had it: its memory, compute capability, allocator settings and environment.
+    /// Device with the run's memory, compute capability, allocator settings and environment.
     pub(crate) fn device(&self) -> Device {
         let total_bytes = self.file["capacity"].as_u64().unwrap();
         let meta = Arc::new(Meta::new(DeviceProfile { total_bytes, ..DeviceProfile::default() }));
         let sm = self.text("device").strip_prefix("FakeCUDA sm_").unwrap();
         let release = self.release().rsplit_once('.').unwrap().0;
-        // Of a release without a profile, the nearest.
+        // A release without a profile gets the nearest one.
         let name = format!("torch-{release}-sm{sm}");
         let nearest = || Profile::nearest(&name).and_then(|nearest| Profile::named(nearest.name));
         let mut profile = Profile::named(&name).or_else(nearest).unwrap();
@@ -136,7 +136,7 @@ impl Recording {
         self.text("ev").chars().filter_map(step).collect()
     }
 
-    /// What was taken from the driver and given back, of a run whose frees wait for another stream.
+    /// Driver calls of a run whose frees wait for another stream.
     pub(crate) fn segments(&self) -> Vec<Step> {
         let mut sizes = self.numbers("ev_size");
         let sized = |kind: char| (kind != 'f' && kind != 'c').then(|| (kind, sizes.next().unwrap()));
@@ -144,13 +144,13 @@ impl Recording {
         self.text("ev").chars().filter_map(sized).filter_map(driver).collect()
     }
 
-    /// Who made each allocation.
+    /// Origin of each allocation.
     pub(crate) fn allocated_by(&self) -> Vec<&str> {
         let kinds = self.text("ev").chars().filter(|kind| matches!(kind, 'a' | 'f' | 'q'));
         kinds.zip(self.made_by()).filter(|(kind, _)| *kind == 'a').map(|(_, name)| name).collect()
     }
 
-    /// Which allocation each free ends, and who freed it; in the order of the allocations.
+    /// Allocation and origin of each free, in the order of the allocations.
     pub(crate) fn freed_by(&self) -> Vec<(u64, &str)> {
         let kinds = self.text("ev").chars().filter(|kind| matches!(kind, 'a' | 'f' | 'q'));
         let frees = kinds.zip(self.made_by()).filter(|(kind, _)| *kind != 'a');
@@ -159,7 +159,7 @@ impl Recording {
         freed
     }
 
-    /// Who made each allocation and each free.
+    /// Origins of all allocations and frees.
     pub(crate) fn made_by(&self) -> Vec<&str> {
         let names: Vec<&str> =
             self.file["op_names"].as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
@@ -167,7 +167,7 @@ impl Recording {
     }
 }
 
-/// Who made each allocation of the device's history.
+/// Origin of each allocation in the device's history.
 pub(crate) fn allocated_by(device: &Device) -> Vec<String> {
     let label = |event: &Event| match event {
         Event::Alloc { origin, .. } => Some(memcore::context::label(origin.node, origin.op)),
@@ -176,10 +176,10 @@ pub(crate) fn allocated_by(device: &Device) -> Vec<String> {
     device.with_ledger(|ledger| ledger.history().iter().filter_map(label).collect())
 }
 
-/// Who freed each allocation of the device's history; in the order of the allocations.
+/// Origin of each free in the device's history, in the order of the allocations.
 ///
-/// PyTorch's profiler does not see what the program frees, and tells sizes, not allocations: the recording gave each free the next label that it
-/// saw if the size was the same. So do we.
+/// PyTorch's profiler does not see frees by the program, and reports sizes, not allocations. The recording gave each free the next label that it
+/// saw if the size was the same. This function does the same.
 pub(crate) fn freed_by(device: &Device) -> Vec<(u64, String)> {
     let mut sizes = HashMap::new();
     let mut freed: Vec<(u64, u64, String)> = Vec::new();
@@ -235,7 +235,7 @@ pub(crate) fn events(device: &Device) -> Vec<Step> {
     device.with_ledger(|ledger| ledger.history().iter().filter_map(step).collect())
 }
 
-/// No recording lies there that no test runs: each of another release is one of a program of 2.11, as it is or with the end of a variant.
+/// Every recording has a test: each recording of another release is of a program of 2.11, with the same name or with a variant's suffix.
 #[test]
 fn recordings_of_other_releases_belong_to_programs() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden");

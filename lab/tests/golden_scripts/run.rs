@@ -1,4 +1,4 @@
-//! From a model file or a network's name to the rows of its run.
+//! Runs a model file or a named network and returns the rows.
 
 use lab::model_file::{FileModel, parse};
 use lab::models::{Architecture, ModelOptions, architecture};
@@ -8,7 +8,7 @@ use memcore::Device;
 
 use crate::compare::{check, check_unordered_frees};
 
-/// Trains as the settings say; every label begins with `tag`.
+/// Trains with these settings; every label begins with `tag`.
 pub(crate) fn train(architecture: &dyn Architecture, device: &Device, settings: &RunSettings, tag: &str) -> Vec<Row> {
     let mut trainer = Trainer::of(architecture, device, settings, Source::Synthetic { seed: 0 }, tag).unwrap();
     for step in 0..settings.steps {
@@ -17,7 +17,7 @@ pub(crate) fn train(architecture: &dyn Architecture, device: &Device, settings: 
     trainer.finish(None)
 }
 
-/// A network of the zoo, as it comes, trained as these lines of a model file say.
+/// Trains a network of the zoo in its default form, with these lines of a model file.
 pub(crate) fn zoo(name: &str, lines: &str) -> (Box<dyn Architecture>, RunSettings) {
     zoo_with(name, ModelOptions::default(), lines)
 }
@@ -63,7 +63,7 @@ pub(crate) fn check_run(name: &str, architecture: &dyn Architecture, settings: &
     }
 }
 
-/// Tests of these names; each says what is run.
+/// Defines tests with these names, each with its run.
 macro_rules! scripts {
     ($($name:ident => $check:expr;)*) => {
         $(#[test]

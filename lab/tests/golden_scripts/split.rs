@@ -1,4 +1,4 @@
-//! A network split over two devices by its layers: what each device's allocator saw.
+//! A network split over two devices by its layers: the events of each device's allocator.
 
 use lab::models::{ModelOptions, architecture};
 use lab::pipeline::{self, Cut, PipelineSettings, Schedule};

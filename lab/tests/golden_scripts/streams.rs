@@ -1,4 +1,4 @@
-//! Group i: two streams. A device here has one queue, so that this program speaks to the allocator itself.
+//! Group i: two streams. A device here has one queue, so this program calls the allocator directly.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ struct Program {
     allocator: Caching,
     segments: Vec<Step>,
     rows: Vec<Row>,
-    /// Highest ever: allocated, reserved.
+    /// Peaks: allocated, reserved.
     highest: [u64; 2],
 }
 

@@ -1,4 +1,4 @@
-//! Every experiment in a size for devices that compute a thousand times slower than a graphics card: software adapters,
+//! Every experiment in a size for slow devices (a thousand times slower than a graphics card): software adapters,
 //! emulators.
 
 use std::collections::BTreeMap;
@@ -78,7 +78,7 @@ fn small(experiment: &dyn Experiment, backend: &Arc<dyn Backend>) -> Result<Outc
     experiment.run(&setup).map_err(|error| error.to_string())
 }
 
-/// What was measured in each setting, but for times and for what depends on how a device rounds.
+/// Measurements in each setting, without times and values that depend on a device's rounding.
 fn bytes(outcome: &Outcome) -> Vec<String> {
     let of_the_device = |quantity: &str| ["_us", "_ppb", "_millionths"].iter().any(|unit| quantity.ends_with(unit));
     let rows = outcome.rows.iter().flat_map(|row| {

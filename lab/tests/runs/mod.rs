@@ -1,5 +1,5 @@
-//! Short runs of training and their events, for tests of a device: what one computes, and the bytes it takes, every device does and
-//! takes. Backends include it by its path.
+//! Short training runs and their events, for tests of a device: values and bytes must be the same on every device.
+//! Backends include this file by its path.
 #![allow(dead_code, reason = "each of the tests that include it uses a part")]
 
 use std::sync::Arc;
@@ -54,7 +54,7 @@ pub(crate) fn run(
     Ok((events, losses.into_iter().flatten().collect()))
 }
 
-/// Whether both lists are one; if not, where they part.
+/// Fails if the lists differ, and shows the first difference.
 pub(crate) fn same((name, events): (&str, &[Event]), (other, others): (&str, &[Event])) -> Result<(), String> {
     match (0..events.len().max(others.len())).find(|&i| events.get(i) != others.get(i)) {
         Some(i) => Err(format!("event {i}: {:?} on {name}, {:?} on {other}", events.get(i), others.get(i))),

@@ -1,4 +1,4 @@
-//! What the ledger says of a training run must be true, and the same on every device.
+//! The ledger of a training run must be true, and the same on every device.
 
 use std::sync::Arc;
 
@@ -38,7 +38,7 @@ fn same_events(case: &Case, a: Arc<dyn Backend>, b: Arc<dyn Backend>) -> Option<
 
 #[test]
 fn under_one_profile_a_device_with_values_and_one_without_give_the_same_events() {
-    // The deep ones are left to the CPU, below.
+    // Deep networks are tested only on the CPU, below.
     for mut case in all().into_iter().filter(|case| !is_deep(case.architecture.name())) {
         case.settings.steps = 2;
         let missing = same_events(&case, Arc::new(meta()), Arc::new(Reference::default()));
@@ -51,7 +51,7 @@ fn the_cpu_gives_the_same_events() {
     for mut case in all() {
         case.settings.steps = 2;
         let missing = same_events(&case, Arc::new(meta()), Arc::new(Cpu::new().unwrap()));
-        // Fused attention is what a backend may do without.
+        // Fused attention is optional for a backend.
         assert!(matches!(missing, None | Some("attention")), "{}: no kernel {missing:?}", case.name);
     }
 }

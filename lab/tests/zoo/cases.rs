@@ -1,4 +1,4 @@
-//! The networks and the ways of training them that the other files go through.
+//! Networks and training settings for the other files.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::optim::Implementation;
 use memcore::{Device, Profile};
 
-/// A network with the way it is trained.
+/// A network with its training settings.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) architecture: Box<dyn Architecture>,
     pub(crate) settings: RunSettings,
 }
 
-/// Whether the reference's plain loops take too long for it.
+/// True if the reference's plain loops are too slow for it.
 pub(crate) fn is_deep(name: &str) -> bool {
     ["resnet18", "resnet34", "resnet50", "vgg16", "mobilenet_v2", "densenet121"].contains(&name)
         || name.starts_with("convnext-")
 }
 
-/// The settings that a network comes with, on two examples.
+/// A network's default settings, with two examples.
 pub(crate) fn settings(architecture: &dyn Architecture) -> RunSettings {
     let defaults = architecture.defaults();
     RunSettings {
@@ -37,12 +37,12 @@ fn case(name: &str, what: &str, options: ModelOptions, change: impl FnOnce(&mut 
     Case { name: format!("{name} {what}"), architecture, settings }
 }
 
-/// Every network as it comes.
+/// Every network with its default settings.
 pub(crate) fn plain() -> Vec<Case> {
     ALL.iter().map(|(name, _)| case(name, "as it comes", ModelOptions::small(name), |_| {})).collect()
 }
 
-/// Every network as it comes, and every option once.
+/// Every network with its default settings, and every option once.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = plain();
     // The options are the same for every network; the deep ones add time, not insight.
@@ -113,7 +113,7 @@ pub(crate) fn train(case: &Case, trainer: &mut Trainer) -> lab::Result<Vec<f64>>
     Ok(losses.collect::<lab::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
-/// Fails unless all that is left are the workspaces that libraries keep, and those go on demand.
+/// Fails unless only the libraries' workspaces remain, which can be freed on request.
 #[track_caller]
 pub(crate) fn nothing_is_left(case: &str, device: &Device) {
     use memcore::memory::Category;

@@ -1,4 +1,4 @@
-//! Values: with a step of the gradient the loss goes down, and one seed gives one run.
+//! Values: gradient steps lower the loss, and equal seeds give equal runs.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn losses(case: &Case) -> Vec<f64> {
     train(case, &mut trainer).unwrap()
 }
 
-/// As many steps as the network's size allows here, with a rate at which they show.
+/// Number of steps for the network's size, and a learning rate with a visible effect.
 fn learning() -> Vec<Case> {
     let mut cases = plain();
     for case in &mut cases {

@@ -1,4 +1,4 @@
-//! Every network of the zoo, in sizes that take no time: what its memory does, what happens when memory runs out, and that it learns.
+//! Every network of the zoo in small sizes: its ledger, running out of memory, training.
 
 mod book;
 mod cases;

@@ -15,7 +15,7 @@ fn device(faulty: &Arc<Faulty<Meta>>, direct: bool) -> Device {
     Device::builder(faulty.clone()).profile(Profile::torch_2_11(90)).allocator(allocator).build()
 }
 
-/// Calls of one run that are made to fail: all of a small network's, an even selection of a deep one's.
+/// Selects the calls of a run that will fail: all for a small network, evenly spaced ones for a deep network.
 const MAX_FAILURES: usize = 150;
 
 /// Number of calls of a kind in a whole run.
@@ -39,7 +39,7 @@ fn every_failure(case: &Case, kind: FaultyCall, direct: bool, is_expected: impl 
             let outcome = train(case, &mut trainer);
             if let Err(error) = &outcome {
                 assert!(is_expected(error), "{name}: {error}");
-                // What failed once goes well the second time, with the same model.
+                // After the failure a second run succeeds with the same model.
                 train(case, &mut trainer).unwrap_or_else(|error| panic!("{name}, and training again: {error}"));
             }
             outcome
@@ -50,7 +50,7 @@ fn every_failure(case: &Case, kind: FaultyCall, direct: bool, is_expected: impl 
         }
         nothing_is_left(&name, &device);
         if outcome.is_ok() {
-            // Either the run is over before the failure, or the allocator asked again and got what it wanted.
+            // The run ended before the failing call, or the allocator's second attempt succeeded.
             if faulty.calls() <= n {
                 break;
             }

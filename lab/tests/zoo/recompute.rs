@@ -1,4 +1,4 @@
-//! Blocks that are computed again in backward: the same losses and gradients to the bit, less memory.
+//! Activation checkpointing: the same losses and gradients bit for bit, with less memory.
 
 use std::sync::Arc;
 
@@ -30,10 +30,10 @@ fn trained(name: &str, options: &ModelOptions, precision: Precision) -> (Vec<u64
     (losses, gradients, kept)
 }
 
-/// Every way of computing again beside keeping everything.
+/// Compares every kind of checkpointing with a run that keeps everything.
 fn compare(name: &str, options: ModelOptions, precision: Precision) {
     let (losses, gradients, kept) = trained(name, &options, precision);
-    // DenseNet's layers are computed again all or none.
+    // DenseNet's layers are all checkpointed, or none.
     let ways = if name == "densenet121" { &["blocks"][..] } else { &["blocks", "sqrt", "0,2"] };
     for recompute in ways {
         let options = ModelOptions { recompute: recompute.parse().unwrap(), ..options.clone() };

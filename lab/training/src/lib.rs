@@ -4,6 +4,8 @@
 //! losses, and a file of the training's state. [`pipeline`] trains a network that is split over devices, and [`data_parallel`] one that several ranks
 //! have a copy or a share of; [`data`] reads data sets, [`record`] defines the columns of a row.
 
+mod average;
+mod between;
 mod checkpoint;
 pub mod data;
 pub mod data_parallel;
@@ -23,6 +25,8 @@ mod trainer;
 mod turns;
 mod update;
 
+pub use average::{Averaged, Ema};
+pub use between::{Evaluation, Hold};
 pub use checkpoint::data_name;
 pub use checkpoint::{Begin, Continuation, HostTensor, PROFILE_KEY, Parts, StateFile, TrainingState};
 pub use evaluate::evaluate_with;

@@ -1,11 +1,13 @@
 //! Training of one of this program's networks, with its script's variables.
 
-use lab_base::error::Result;
+use lab_base::error::{Error, Result};
 use lab_models::Model;
 use memcore::amp::Autocast;
 use memcore::nn::ListSlot;
 use memcore::{Device, NoGrad, Tensor, context, ops};
 
+use super::average::{Averaged, Ema};
+use super::between::Hold;
 use super::checkpoint::{Parts, data_name};
 use super::evaluate::{Accuracy, evaluate};
 use super::loss::loss;
@@ -38,7 +40,12 @@ pub struct ModelStep {
     pub loss: Option<Tensor>,
     /// The region of autocast that the step is in.
     autocast: Option<Autocast>,
+    /// During an evaluation, the values of the loop's own names.
+    aside: Option<Names>,
 }
+
+/// Input, target, output and loss, in the order of their first assignment.
+type Names = [Option<Tensor>; 4];
 
 impl ModelStep {
     /// State before the first batch.
@@ -54,6 +61,7 @@ impl ModelStep {
             output: None,
             loss: None,
             autocast: None,
+            aside: None,
         }
     }
 
@@ -111,7 +119,7 @@ impl TrainStep for ModelStep {
         if !self.settings.schedule.names(Phase::ExitAutocast) {
             self.autocast = None;
         }
-        if self.settings.accumulate > 1 {
+        if self.settings.accumulate > 1 && self.aside.is_none() {
             self.loss = Some(ops::div_scalar(bound(&self.loss)?, self.settings.accumulate as f64)?);
         }
         Ok(())
@@ -144,6 +152,51 @@ impl TrainStep for ModelStep {
 
     fn loss_value(&self) -> Result<Option<f64>> {
         value_of(&self.loss)
+    }
+
+    fn enter_evaluation(&mut self) -> Result<()> {
+        if !self.settings.schedule.names(Phase::Loss) {
+            return Err(Error::usage("eval-every", "the schedule has no loss to evaluate"));
+        }
+        if !(self.model.lists.is_empty() && self.model.variables.is_empty()) {
+            return Err(Error::usage("eval-every", "a network that keeps intermediate results is not evaluated here"));
+        }
+        self.model.training.set(false);
+        self.aside = Some([self.input.take(), self.target.take(), self.output.take(), self.loss.take()]);
+        Ok(())
+    }
+
+    fn load_batch(&mut self, examples: usize, number: usize) -> Result<()> {
+        self.load(examples, number)
+    }
+
+    fn results(&self) -> Vec<Tensor> {
+        self.output.iter().cloned().collect()
+    }
+
+    fn leave_evaluation(&mut self) {
+        self.model.training.set(true);
+        let Some(names) = self.aside.take() else { return };
+        let own = [&mut self.input, &mut self.target, &mut self.output, &mut self.loss];
+        own.into_iter().zip(names).for_each(|(name, value)| *name = value);
+    }
+
+    fn delete_except(&mut self, held: Hold) -> Result<()> {
+        if !held.inputs {
+            (self.input, self.target) = (None, None);
+        }
+        if !held.outputs {
+            self.output = None;
+        }
+        if !held.loss {
+            self.loss = None;
+        }
+        Ok(())
+    }
+
+    fn averaged(&self, _: Ema) -> Result<Averaged> {
+        let Model { constants, parameters, buffers, .. } = &self.model;
+        Ok(Averaged { constants: constants.clone(), parameters: parameters.clone(), buffers: buffers.clone() })
     }
 
     fn parts(&mut self) -> Parts<'_> {

@@ -151,7 +151,7 @@ pub struct Steps {
 
 impl Steps {
     /// Runs the steps of the settings; each step returns its loss if the device has values. Ends when `progress` breaks, or with the error of a step,
-    /// which is returned beside the results of the steps before it.
+    /// which is returned with the results of the steps before it.
     pub(crate) fn take(
         settings: &RunSettings,
         progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
@@ -233,6 +233,10 @@ pub fn take_steps<S: TrainStep>(
     ended: impl FnOnce() -> Result<()>,
 ) -> Result<Taken, Failed> {
     let settings = trainer.phases.settings().clone();
+    if settings.ema.is_some() && (continuation.save || continuation.resumes()) {
+        let problem = "a file of a run has no average of the weights: neither --save nor --resume goes with it";
+        return Err(Error::usage("ema", problem).into());
+    }
     let first = continuation.first_step(&mut trainer.phases.parts(), &settings)?;
     if continuation.resumes() {
         trainer.row("resume");

@@ -8,6 +8,8 @@ use lab_models::{Architecture, Task};
 use memcore::DType;
 use serde::Serialize;
 
+use super::average::Ema;
+use super::between::{Evaluation, Hold};
 use super::optimizer::OptimizerSettings;
 use super::schedule::{Phase, Schedule};
 use super::turns::Turns;
@@ -81,6 +83,12 @@ pub struct RunSettings {
     pub batch: usize,
     /// Sizes of the batches, if they are not all alike.
     pub turns: Turns,
+    /// What is evaluated between steps; `None` for nothing.
+    pub evaluation: Option<Evaluation>,
+    /// The average of the weights that is kept; `None` for none.
+    pub ema: Option<Ema>,
+    /// The names that outlive a step.
+    pub hold: Hold,
     /// Optimizer steps.
     pub steps: usize,
     /// The optimizer.
@@ -108,6 +116,9 @@ impl RunSettings {
         Self {
             batch,
             turns: Turns::default(),
+            evaluation: None,
+            ema: None,
+            hold: Hold::default(),
             steps,
             optimizer,
             accumulate: 1,
@@ -127,6 +138,10 @@ impl RunSettings {
             return Err(Error::usage("accumulate", "the schedule has no backward to accumulate gradients in"));
         }
         self.turns.check()?;
+        self.evaluation.map_or(Ok(()), |evaluation| evaluation.check())?;
+        if self.ema.is_some() && !self.schedule.names(Phase::Step) {
+            return Err(Error::usage("ema", "the schedule takes no step whose weights could be averaged"));
+        }
         match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
             None => Ok(()),
@@ -139,8 +154,12 @@ impl RunSettings {
     /// [`Error::Usage`] for what is not represented.
     pub fn check_network(&self, architecture: &dyn Architecture, batch: usize) -> Result<()> {
         self.turns.check_network(architecture)?;
-        let mut sizes = self.turns.batches.iter().copied().chain([batch]);
-        sizes.try_for_each(|batch| architecture.check(batch, self.precision.dtype()))
+        if let (Some(_), Some(reason)) = (self.evaluation, architecture.not_evaluated()) {
+            return Err(Error::usage("eval-every", reason));
+        }
+        let evaluated = self.evaluation.map(|evaluation| evaluation.batch);
+        let sizes = self.turns.batches.iter().copied().chain([batch]).chain(evaluated);
+        sizes.into_iter().try_for_each(|batch| architecture.check(batch, self.precision.dtype()))
     }
 
     /// Refuses what only the plain loops on one device have; `here` says which loop this is.
@@ -148,7 +167,13 @@ impl RunSettings {
     /// # Errors
     /// [`Error::Usage`] naming the field.
     pub fn check_usual(&self, here: &str) -> Result<()> {
-        let asked = [("batches", !self.turns.batches.is_empty()), ("lengths", !self.turns.lengths.is_empty())];
+        let asked = [
+            ("batches", !self.turns.batches.is_empty()),
+            ("lengths", !self.turns.lengths.is_empty()),
+            ("eval-every", self.evaluation.is_some()),
+            ("ema", self.ema.is_some()),
+            ("hold", self.hold != Hold::default()),
+        ];
         match asked.into_iter().find(|(_, asked)| *asked) {
             Some((field, _)) => Err(Error::usage(field, format!("it is not represented {here}"))),
             None => Ok(()),
@@ -160,6 +185,11 @@ impl RunSettings {
         self.turns.examples(number).unwrap_or(self.batch)
     }
 
+    /// Examples of the largest batch, evaluated ones included.
+    pub fn largest_batch(&self) -> usize {
+        self.evaluation.map_or(self.batch, |evaluation| evaluation.batch.max(self.batch))
+    }
+
     /// The task of the batch with this number: that of the network, with as many tokens as the batch has.
     pub fn task<'a>(&self, task: &'a Task, number: usize) -> Cow<'a, Task> {
         self.turns.task(task, number)
@@ -167,6 +197,6 @@ impl RunSettings {
 
     /// Number of steps after which everything in the loop has had its turn.
     pub fn period(&self) -> usize {
-        self.turns.period(self.accumulate)
+        self.turns.period(self.accumulate, self.evaluation.map_or(1, |evaluation| evaluation.every))
     }
 }

@@ -3,6 +3,8 @@
 use lab_base::error::{Error, Result};
 use memcore::Tensor;
 
+use super::average::{Averaged, Ema};
+use super::between::Hold;
 use super::checkpoint::Parts;
 use super::evaluate::Accuracy;
 use super::rows::Rows;
@@ -94,6 +96,34 @@ pub trait TrainStep {
     /// Called after the last row of a step.
     fn end(&mut self) -> Result<()> {
         Ok(())
+    }
+
+    /// Enters the function that evaluates: its names have no values yet, and those of the loop keep theirs.
+    fn enter_evaluation(&mut self) -> Result<()> {
+        Err(Error::usage("eval-every", "this training loop has no evaluation"))
+    }
+
+    /// Loads a batch of so many examples to the device; `number` decides its values.
+    fn load_batch(&mut self, _examples: usize, _number: usize) -> Result<()> {
+        Err(Error::usage("eval-every", "this training loop has no evaluation"))
+    }
+
+    /// The network's last results.
+    fn results(&self) -> Vec<Tensor> {
+        Vec::new()
+    }
+
+    /// Leaves the function that evaluates. Its names end in the order of their first assignment.
+    fn leave_evaluation(&mut self) {}
+
+    /// Deletes the names that do not outlive a step, in the order of their first assignment.
+    fn delete_except(&mut self, _held: Hold) -> Result<()> {
+        Err(Error::usage("hold", "what this training loop holds is its own"))
+    }
+
+    /// The tensors that an average of this kind is of.
+    fn averaged(&self, _kind: Ema) -> Result<Averaged> {
+        Err(Error::usage("ema", "this training loop keeps no average of the weights"))
     }
 
     /// Everything that the training's future depends on.

@@ -2,8 +2,10 @@
 
 use lab_base::error::Result;
 use lab_models::{Architecture, Model};
-use memcore::{DType, Device};
+use memcore::{DType, Device, NoGrad};
 
+use super::average::Average;
+use super::between::{Evaluation, Hold};
 use super::model_step::ModelStep;
 use super::rows::Rows;
 use super::schedule::{Phase, Turn};
@@ -17,6 +19,7 @@ use crate::record::Row;
 pub struct Trainer<S = ModelStep> {
     pub(crate) phases: S,
     pub(crate) rows: Rows,
+    average: Option<Average>,
 }
 
 impl Trainer {
@@ -46,7 +49,8 @@ impl Trainer {
         }
         model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
         let update = Update::new(settings, &model.parameters)?;
-        Ok(Self { phases: ModelStep::new(device, model, update, settings, source), rows })
+        let phases = ModelStep::new(device, model, update, settings, source);
+        Self { phases, rows, average: None }.averaging()
     }
 }
 
@@ -54,9 +58,24 @@ impl<S: TrainStep> Trainer<S> {
     /// Wraps what was just built in the phase `model`, and takes the first row.
     pub fn new(phases: S, devices: &[Device], tag: &str) -> Self {
         let rows = Rows::new(devices, tag, phases.settings().rows);
-        let mut trainer = Self { phases, rows };
+        let mut trainer = Self { phases, rows, average: None };
         trainer.row("model");
         trainer
+    }
+
+    /// Begins the average of the weights, if one is kept, and takes a row.
+    ///
+    /// # Errors
+    /// [`Error::Usage`](lab_base::error::Error::Usage) for a network of which none of this kind is represented; those of the device.
+    pub fn averaging(mut self) -> Result<Self> {
+        let Some(kind) = self.phases.settings().ema else { return Ok(self) };
+        let of = self.phases.averaged(kind)?;
+        self.rows.phase("ema");
+        for device in self.rows.devices() {
+            self.average = Some(Average::new(kind, &of, device)?);
+        }
+        self.rows.take("ema");
+        Ok(self)
     }
 
     /// The training whose phases are called.
@@ -119,12 +138,77 @@ impl<S: TrainStep> Trainer<S> {
             }
         }
         self.phases.end()?;
+        self.end_names(step)?;
+        self.average(step)?;
+        self.evaluate(step)?;
         // With accumulation, each micro-batch's loss was divided by their number: the sum is the mean.
         Ok(total)
     }
 
+    /// Deletes the names that do not outlive a step.
+    fn end_names(&mut self, step: usize) -> Result<()> {
+        let held = self.phases.settings().hold;
+        if held == Hold::default() {
+            return Ok(());
+        }
+        self.rows.phase("held");
+        self.phases.delete_except(held)?;
+        let label = format!("{}held", self.place(step, None));
+        self.rows.take(&label);
+        Ok(())
+    }
+
+    /// Takes the weights of a step into their average.
+    fn average(&mut self, step: usize) -> Result<()> {
+        let (Some(average), Some(kind)) = (&mut self.average, self.phases.settings().ema) else { return Ok(()) };
+        let of = self.phases.averaged(kind)?;
+        self.rows.phase("ema");
+        self.rows.devices().try_for_each(|device| average.update(&of, device))?;
+        let label = format!("{}ema", self.place(step, None));
+        self.rows.take(&label);
+        Ok(())
+    }
+
+    /// Evaluates, after a step that is followed by it.
+    fn evaluate(&mut self, step: usize) -> Result<()> {
+        let due = |evaluation: &Evaluation| (step + 1).is_multiple_of(evaluation.every);
+        let Some(evaluation) = self.phases.settings().evaluation.filter(due) else { return Ok(()) };
+        let place = self.place(step, None);
+        self.rows.phase("evaluation");
+        self.phases.enter_evaluation()?;
+        let done = self.evaluated(evaluation, &place);
+        self.phases.exit_autocast();
+        self.phases.leave_evaluation();
+        done?;
+        self.rows.take(&format!("{place}evaluated"));
+        Ok(())
+    }
+
+    fn evaluated(&mut self, evaluation: Evaluation, place: &str) -> Result<()> {
+        let _no_grad = NoGrad::new();
+        let has_loss = self.phases.settings().schedule.names(Phase::Loss);
+        let mut kept = Vec::new();
+        for number in 0..evaluation.batches {
+            self.phases.load_batch(evaluation.batch, number)?;
+            self.rows.take(&format!("{place}eval{number}.input"));
+            self.phases.forward()?;
+            self.rows.take(&format!("{place}eval{number}.forward"));
+            if has_loss {
+                self.phases.loss()?;
+                self.phases.exit_autocast();
+                self.rows.take(&format!("{place}eval{number}.loss"));
+            }
+            if evaluation.keeps_results {
+                kept.push(self.phases.results());
+            }
+        }
+        // As a list ends: from its last entry.
+        while kept.pop().is_some() {}
+        Ok(())
+    }
+
     fn phase(&mut self, phase: Phase, batch: usize) -> Result<()> {
-        let Self { phases, rows } = self;
+        let Self { phases, rows, .. } = self;
         match phase {
             Phase::Input | Phase::Inputs => phases.input(batch)?,
             Phase::ZeroGrad => phases.zero_grad()?,
@@ -150,14 +234,19 @@ impl<S: TrainStep> Trainer<S> {
     }
 
     fn rows_after(&mut self, phase: Phase, step: usize, micro: Option<usize>) {
+        let place = self.place(step, micro);
         let schedule = &self.phases.settings().schedule;
-        let place = match (schedule.prefix.as_str(), micro) {
+        for row in schedule.rows.iter().filter(|row| row.phase == phase) {
+            self.rows.take(&format!("{place}{}", row.label));
+        }
+    }
+
+    /// The beginning of a label.
+    fn place(&self, step: usize, micro: Option<usize>) -> String {
+        match (self.phases.settings().schedule.prefix.as_str(), micro) {
             ("", _) => String::new(),
             (prefix, None) => format!("{prefix}{step}."),
             (prefix, Some(micro)) => format!("{prefix}{step}.m{micro}."),
-        };
-        for row in schedule.rows.iter().filter(|row| row.phase == phase) {
-            self.rows.take(&format!("{place}{}", row.label));
         }
     }
 
@@ -169,8 +258,9 @@ impl<S: TrainStep> Trainer<S> {
 
     /// Frees everything as [`finish`](Self::finish) does. Returns the rows of each device.
     pub fn finish_each(self, label: Option<&str>) -> Vec<Vec<Row>> {
-        let Self { phases, mut rows } = self;
+        let Self { phases, mut rows, average } = self;
         phases.release();
+        drop(average);
         if let Some(label) = label {
             rows.take(label);
         }

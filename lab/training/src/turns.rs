@@ -16,10 +16,10 @@ pub struct Turns {
 }
 
 impl Turns {
-    /// Number of steps, of so many batches each, after which every pair of sizes has had its turn.
-    pub fn period(&self, accumulate: usize) -> usize {
+    /// Number of steps, of so many batches each, after which every pair of sizes has had its turn, as has what happens `every` few steps.
+    pub fn period(&self, accumulate: usize, every: usize) -> usize {
         let batches = common_multiple(self.batches.len().max(1), self.lengths.len().max(1));
-        batches / common_divisor(batches, accumulate.max(1))
+        common_multiple(batches / common_divisor(batches, accumulate.max(1)), every.max(1))
     }
 
     /// The examples of the batch with this number; `None` if all batches have one size.
@@ -73,7 +73,7 @@ fn common_divisor(a: usize, b: usize) -> usize {
 }
 
 /// The least common multiple; the largest number if that is beyond it.
-pub(super) fn common_multiple(a: usize, b: usize) -> usize {
+fn common_multiple(a: usize, b: usize) -> usize {
     (a / common_divisor(a, b)).saturating_mul(b)
 }
 
@@ -84,7 +84,7 @@ mod tests {
     #[test]
     fn a_period_has_every_pair_of_sizes() {
         let period = |batches: &[usize], lengths: &[usize], accumulate| {
-            Turns { batches: batches.to_vec(), lengths: lengths.to_vec() }.period(accumulate)
+            Turns { batches: batches.to_vec(), lengths: lengths.to_vec() }.period(accumulate, 1)
         };
         assert_eq!(period(&[], &[], 1), 1);
         assert_eq!(period(&[], &[], 4), 1);
@@ -93,6 +93,7 @@ mod tests {
         assert_eq!(period(&[32, 32, 17], &[], 2), 3);
         assert_eq!(period(&[8, 3], &[48, 16, 64], 1), 6);
         assert_eq!(period(&[8; 4], &[16; 6], 3), 4);
+        assert_eq!(Turns { batches: vec![4, 2], lengths: Vec::new() }.period(1, 5), 10);
     }
 
     #[test]

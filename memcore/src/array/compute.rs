@@ -236,6 +236,12 @@ impl Array {
         Scratch::new(self, axes, partial.size() as usize)
     }
 
+    /// Allocates the scratch of a reduction over `axes` (all axes if there are none) that PyTorch's kernel makes with partial values of this
+    /// size, until the result is dropped.
+    pub(crate) fn scratch_of_partials(&self, axes: &[usize], partial_bytes: usize) -> Result<Option<Scratch>> {
+        Scratch::new(self, self.axis_mask(axes)?, partial_bytes)
+    }
+
     /// Sums down to `dims`, which undoes a broadcast. Returns the same array if there is nothing to sum.
     ///
     /// # Errors

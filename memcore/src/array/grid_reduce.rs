@@ -24,7 +24,7 @@ const MIN_VALUES_PER_THREAD: usize = 16;
 const MAX_VALUES_PER_THREAD: usize = 256;
 
 /// Temporaries of a reduction. Dropping this frees them.
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     // The fields are freed in this order.
     _semaphores: Array,
     _buffer: Array,

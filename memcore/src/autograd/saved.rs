@@ -91,7 +91,7 @@ pub(super) type Slots = Option<Vec<SavedValue>>;
 pub struct Saved<'a> {
     op: &'static str,
     slots: MutexGuard<'a, Slots>,
-    /// Arrays that hooks made anew. They live as long as the backward function, like local variables in PyTorch's.
+    /// Arrays that hooks recreated. They live as long as the backward function, like local variables in PyTorch's.
     unpacked: RefCell<SmallVec<[Array; 2]>>,
 }
 
@@ -101,7 +101,7 @@ impl<'a> Saved<'a> {
         Self { op, slots, unpacked: RefCell::default() }
     }
 
-    /// Drops the arrays that hooks made anew. PyTorch's engine treats gradients after that (for example, summing a
+    /// Drops the arrays that hooks recreated. PyTorch's engine treats gradients after that (for example, summing a
     /// broadcast away).
     pub fn done(&self) {
         let _function = context::function();

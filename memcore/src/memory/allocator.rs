@@ -143,7 +143,7 @@ pub struct AllocationFailure {
 ///
 /// Every call to the driver is reported to the `driver` callback, in order, after it happened.
 ///
-/// *To add one*: write a file beside `direct.rs`, keep [`Stats`] by the table in `stats.rs`, and add it to the list in
+/// *To add one*: write a file next to `direct.rs`, keep [`Stats`] by the table in `stats.rs`, and add it to the list in
 /// the allocator suite of the tests, which checks the contract below on random programs.
 pub trait Allocator: Send {
     /// The name on the command line.

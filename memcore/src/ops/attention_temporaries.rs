@@ -189,7 +189,7 @@ impl Algorithm {
         }
     }
 
-    /// Returns the kernel's workspace: a part of PyTorch's scratch, or as much as the backend's own kernel asks for.
+    /// Returns the kernel's workspace: a part of PyTorch's scratch, or the bytes that the backend's own kernel needs.
     pub(super) fn workspace(self, scratch: &Scratch, call: &AttentionGrad) -> Result<Option<Array>> {
         if self != Self::Native {
             return Ok(scratch.workspace.clone());

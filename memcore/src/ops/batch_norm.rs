@@ -45,12 +45,13 @@ pub fn batch_norm(
             mean.copy_(running.mean)?;
             invert_deviation(running.var, options.eps, &invstd)?;
         }
+        // In the order of PyTorch's release: instance normalisation has a weight that nobody else holds.
         saved.save("input", x.array())?;
-        saved.save("save_mean", &mean)?;
-        saved.save("save_invstd", &invstd)?;
         if let Some(weight) = weight {
             saved.save("weight", weight.array())?;
         }
+        saved.save("save_mean", &mean)?;
+        saved.save("save_invstd", &invstd)?;
         Ok(Box::new(BatchNormBackward(Plan { slots, training: options.training, parameter })))
     });
     // A recomputation that stops while values are saved frees the result inside the operator. Values that no node saved are freed after it.
@@ -78,9 +79,10 @@ impl Function for BatchNormBackward {
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
-        let (x, mean, invstd) = (saved.get(0)?, saved.get(1)?, saved.get(2)?);
         let Self(plan) = self;
-        let weight = if plan.slots[0].is_some() { Some(saved.get(3)?) } else { None };
+        let has_weight = plan.slots[0].is_some();
+        let (x, weight) = (saved.get(0)?, if has_weight { Some(saved.get(1)?) } else { None });
+        let (mean, invstd) = (saved.get(1 + usize::from(has_weight))?, saved.get(2 + usize::from(has_weight))?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_batch_norm_backward");
         let mut parts = plan.parts(&x, &mean, needs)?;

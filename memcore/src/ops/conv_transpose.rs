@@ -179,7 +179,7 @@ impl Backward {
         Ok(out)
     }
 
-    /// Makes the gradients of weight and bias. Both have their memory before either is computed, and the sums of the bias gradient run beside the
+    /// Makes the gradients of weight and bias. Both have their memory before either is computed, and the sums of the bias gradient run in parallel with the
     /// columns. Each part of the pass makes the incoming gradient contiguous for itself.
     fn parameter_grads(
         &self,

@@ -17,12 +17,15 @@ mod batch_norm;
 mod batch_norm_cudnn;
 mod batch_norm_kernels;
 mod binary;
+mod blends;
 mod cast;
 mod conv;
 mod conv_library;
 mod conv_transpose;
+mod curves;
 mod distance;
 mod dropout;
+mod einsum;
 mod elementwise;
 mod embedding_temporaries;
 mod enlarge;
@@ -31,6 +34,7 @@ mod group_norm;
 mod in_place;
 mod index;
 mod index_each;
+mod instance_norm;
 mod join;
 mod lines;
 mod logsumexp;
@@ -40,19 +44,27 @@ mod matmul;
 mod matmul_nd;
 mod methods;
 mod norm;
+mod norm_sum;
 mod on_host;
+mod pad_edges;
 mod pointwise;
 mod pool;
 mod pool_ceil;
+mod power;
+mod products;
 mod quant;
 mod rearrange;
 mod recurrent;
+mod recurrent_cells;
 mod reduce;
 mod resize;
 mod roll;
 mod rope;
+mod scatter;
 mod shape;
+mod similarity;
 mod softmax;
+mod variance;
 mod weight_norm;
 
 use crate::backend::kernel;
@@ -66,11 +78,16 @@ pub use attention::{
 pub use batch_norm::batch_norm;
 pub use batch_norm_kernels::{BatchNormOptions, RunningStats};
 pub use binary::{add, add_, div, maximum, minimum, mul, mul_add_, sub};
+pub use blends::{addcmul, clamp_between, lerp};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
 pub use conv_transpose::conv_transpose2d;
+pub use curves::{
+    atan, ceil, cosh, erf, expm1, floor, hardshrink, log1p, log2, round, sign, sinh, softshrink, tan, threshold, trunc,
+};
 pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};
 pub use dropout::{dropout, dropout_};
+pub use einsum::einsum;
 pub use elementwise::{
     abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
     square, sub_scalar, times_one_,
@@ -81,6 +98,7 @@ pub use group_norm::group_norm;
 pub use in_place::{affine_, copy_, div_, mul_};
 pub use index::{embedding, index_select};
 pub use index_each::{MAX_EACH, index_each};
+pub use instance_norm::instance_norm;
 pub use join::{cat, chunk, split, split_with_sizes, stack, unbind};
 pub use kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
 pub use lines::{Conv1dGeometry, Pool1dGeometry, adaptive_avg_pool1d, avg_pool1d, conv1d, max_pool1d};
@@ -90,19 +108,28 @@ pub use mask::{masked_fill, masked_fill_, tril, triu, where_};
 pub use matmul::{addmm, bmm, linear, mm};
 pub use matmul_nd::matmul;
 pub use norm::{layer_norm, rms_norm};
-pub use pointwise::{elu_scaled, prelu, softplus_scaled};
+pub use norm_sum::norm_sum;
+pub use pad_edges::{Edge, pad_edges};
+pub use pointwise::{elu_scaled, glu, prelu, softplus_scaled};
 pub use pool::{adaptive_avg_pool2d, avg_pool2d, max_pool2d};
 pub use pool_ceil::max_pool2d_ceil;
+pub use power::pow_tensors;
+pub use products::{baddbmm, dot, mv};
 pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
-pub use rearrange::{cumsum, flip, gather, pixel_shuffle};
-pub use recurrent::{Lstm, lstm};
+pub use rearrange::{cumsum, flip, gather, pixel_shuffle, pixel_unshuffle};
+pub use recurrent::{Recurrent, gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell};
 pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, norm, norm_axes, sum, sum_as, sum_axes};
 pub use resize::{Interpolation, ResizedAxis, interpolate};
 pub use roll::roll;
 pub use rope::rope;
+pub use scatter::{
+    index_add, index_add_, index_copy, index_put, index_put_, scatter, scatter_add, scatter_add_, scatter_value,
+};
 pub use shape::{
     alias, clone, contiguous, expand, flatten, narrow, permute, repeat, reshape, select, slice, squeeze, t, transpose,
     unsqueeze, view,
 };
+pub use similarity::{cosine_similarity, kl_div};
 pub use softmax::{log_softmax, log_softmax_as, softmax, softmax_as};
+pub use variance::{std, std_mean, var, var_mean};
 pub use weight_norm::weight_norm;

@@ -64,3 +64,18 @@ pub(super) fn apply_transposed(out: &Array, grad: &Array, sources: &Sources<'_>)
         Ok(sums)
     })
 }
+
+/// Sums `of(element)` over the group of each element of an array `dims`, which has a result `kept` of as many dimensions, each of the same size or 1.
+pub(super) fn group_sums(values: &[f64], dims: &[usize], kept: &[usize], of: impl Fn(f64, usize) -> f64) -> Vec<f64> {
+    let mut sums = vec![0.0; kept.iter().product()];
+    for (i, value) in values.iter().enumerate() {
+        let (mut rest, mut group, mut step) = (i, 0, 1);
+        for (&size, &kept) in dims.iter().zip(kept).rev() {
+            group += if kept == 1 { 0 } else { rest % size * step };
+            step *= kept;
+            rest /= size;
+        }
+        sums[group] += of(*value, group);
+    }
+    sums
+}

@@ -154,3 +154,66 @@ impl Function for PreluBackward {
         Ok(out)
     }
 }
+
+/// The first half of the elements along `axis`, times the sigmoid of the second half. Saves its input.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist or has an odd size; errors of the device.
+pub fn glu(x: &Tensor, axis: usize) -> Result<Tensor> {
+    if x.dims().get(axis).is_none_or(|size| size % 2 == 1) {
+        return Err(Error::shape("glu", format!("axis {axis} of {:?}", x.dims())));
+    }
+    let mut dims: Vec<usize> = x.dims().into();
+    dims[axis] /= 2;
+    let inner: usize = dims[axis..].iter().product();
+    let describe = |saved: &mut Recorder| {
+        saved.save("self", x.array())?;
+        Ok::<Box<dyn Function>, Error>(Box::new(GluBackward { inner }))
+    };
+    record_inputs(&[x], describe, || {
+        let y = context::within("glu", || Array::empty(x.device(), &dims, x.dtype()))?;
+        on_host::fill(&y, &[x.array()], |values| {
+            let of = |i: usize| {
+                let [value, gate] = halves(i, inner).map(|at| values[0][at]);
+                value / (1.0 + (-gate).exp())
+            };
+            Ok((0..y.numel()).map(of).collect())
+        })?;
+        Ok(y)
+    })
+}
+
+/// Returns the places of a result's value and of its gate.
+fn halves(i: usize, inner: usize) -> [usize; 2] {
+    let first = i / inner * 2 * inner + i % inner;
+    [first, first + inner]
+}
+
+struct GluBackward {
+    /// Elements of a half, from one place before the axis to the next.
+    inner: usize,
+}
+
+impl Function for GluBackward {
+    fn name(&self) -> &'static str {
+        "GluBackward0"
+    }
+
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let x = saved.get(0)?;
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let out = context::within("glu_backward>resize_", || Array::empty(x.device(), x.dims(), x.dtype()))?;
+        on_host::fill(&out, &[&x, grad], |values| {
+            let mut slopes = vec![0.0; values[0].len()];
+            for (i, grad) in values[1].iter().enumerate() {
+                let [value, gate] = halves(i, self.inner);
+                let open = 1.0 / (1.0 + (-values[0][gate]).exp());
+                slopes[value] = grad * open;
+                slopes[gate] = grad * values[0][value] * open * (1.0 - open);
+            }
+            Ok(slopes)
+        })?;
+        saved.done();
+        Ok(smallvec![Some(out)])
+    }
+}

@@ -14,7 +14,7 @@ fn channels(d: &Device, count: usize) -> Vec<Tensor> {
     vec![leaf(d, &[count], F32), leaf(d, &[count], F32), data(d, &[count], F32), data(d, &[count], F32)]
 }
 
-/// Of matrices and pictures whose dimensions lie in several orders: before and behind it.
+/// Batch norm of matrices and images in several memory formats, for input and output.
 pub(crate) fn rows() -> Vec<Row> {
     const PLANES: &[usize] = &[8, 16, 20, 20];
     let plain: One = |x| Ok(x.clone());

@@ -1,4 +1,4 @@
-//! Recorded operators with the names of who made and freed what, and the same operators here.
+//! Recorded operators with the origins of allocations and frees, and the same operators here.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use super::{Events, Watch};
 
 const F32: DType = DType::F32;
 
-/// What a row of a recording ran, with inputs in `dtype`.
+/// Operator of a recording's row, with inputs in `dtype`.
 pub(crate) struct Row {
     pub(crate) name: String,
     pub(crate) dtype: DType,
     pub(crate) autocast: bool,
     pub(crate) records: bool,
-    /// What lives on after the row, but for its gradients.
+    /// Values that outlive the row, without their gradients.
     pub(crate) parameters: Inputs,
-    /// What the row makes first, and frees last.
+    /// Values that the row makes first and frees last.
     pub(crate) inputs: Inputs,
     pub(crate) run: Run,
 }
@@ -52,7 +52,7 @@ pub(crate) fn row_with(
     Row { name, dtype, autocast, records, parameters, inputs, run }
 }
 
-/// What a function makes of it lies the other way round: the gradient arrives transposed.
+/// The function's result is transposed, so the gradient arrives transposed.
 pub(crate) fn turned_back(x: &Tensor) -> Result<Tensor> {
     ops::contiguous(&ops::t(x)?)
 }
@@ -65,7 +65,7 @@ pub(crate) fn data(device: &Device, dims: &[usize], dtype: DType) -> Tensor {
     Tensor::from_array(Array::empty(device, dims, dtype).unwrap())
 }
 
-/// What happened in each phase: input, forward, gradient of the output, backward, teardown.
+/// Events of each phase: input, forward, gradient of the output, backward, teardown.
 pub(crate) type Phases = [Vec<(i64, String)>; 5];
 
 pub(crate) const PHASES: [&str; 5] = ["input", "forward", "gradient of the output", "backward", "teardown"];
@@ -77,7 +77,7 @@ pub(crate) fn observe(row: &Row, profile: Profile) -> Result<Phases> {
     device.set_history(true);
     let mut watch = Watch::new(&device);
     let mut inputs = (row.inputs)(&device, row.dtype);
-    // Who makes inputs and seed is the test's affair.
+    // The origins of inputs and seed are the test's own.
     let unnamed = |events: Events| events.into_iter().map(|event| (event, String::new())).collect();
     let input = unnamed(watch.since());
     let y = {
@@ -99,7 +99,7 @@ pub(crate) fn observe(row: &Row, profile: Profile) -> Result<Phases> {
     Ok([input, forward, seed, backward, watch.since_by()])
 }
 
-/// The libraries' workspaces are there before the first row, as in the recordings.
+/// The libraries' workspaces exist before the first row, as in the recordings.
 pub(crate) fn warm_up(device: &Device) -> Result<()> {
     let (a, w, b) = (leaf(device, &[8, 8], F32), leaf(device, &[8, 8], F32), leaf(device, &[8], F32));
     let y = ops::linear(&a, &w, Some(&b))?;
@@ -132,7 +132,7 @@ fn shortened(label: &str) -> String {
     }
 }
 
-/// Where `rows` and the recording part, one way or the other; a recording may say that it has only a part of them.
+/// Fails if `rows` and the recording differ, in either direction; a recording may be marked as partial.
 pub(crate) fn assert_same(rows: &[Row], file: &str, release: &str, profile: &Profile) {
     let recorded = recorded(file, release);
     let is_part = serde_json::from_str::<Value>(file).unwrap()["part"] == true;
@@ -164,7 +164,7 @@ fn parts(name: &str, found: &Phases, want: &Phases) -> Vec<String> {
     out
 }
 
-/// A test for each release (and card) that a recording has: its name, what the recording calls it, and the profile.
+/// Defines a test for each release (and card) of a recording: name, key in the recording, profile.
 macro_rules! against_recordings {
     ($recording:literal, $rows:expr; $($name:ident: $release:literal, $profile:expr;)+) => {
         const RECORDED: &str = include_str!($recording);
@@ -177,7 +177,7 @@ macro_rules! against_recordings {
 }
 pub(crate) use against_recordings;
 
-/// A test for each release but the two that the other recordings are of.
+/// Defines a test for each release except the two of the other recordings.
 macro_rules! against_other_releases {
     ($recording:literal, $rows:expr, |$profile:ident| $changed:expr) => {
         mod other_releases {

@@ -1,4 +1,4 @@
-//! The allocator's events as the recordings write them; operators that they have, and how both are compared.
+//! The allocator's events in the recordings' form; the recorded operators; the comparison of both.
 
 #![allow(dead_code, unused_imports, unused_macros, reason = "each test uses a part of it")]
 
@@ -13,7 +13,7 @@ use memcore::Device;
 use memcore::context::label;
 use memcore::memory::{AllocId, Event};
 
-/// Requested bytes of an allocation; minus the number of the allocation for what is freed.
+/// Requested bytes of an allocation; for a free, minus the allocation's number.
 pub(crate) type Events = Vec<i64>;
 
 /// Reads a device's history piece by piece, with allocations numbered from 1 in the order in which they were made.
@@ -29,12 +29,12 @@ impl<'a> Watch<'a> {
         Self { device, read: 0, numbers: HashMap::new() }
     }
 
-    /// What happened since the last call.
+    /// Events since the last call.
     pub(crate) fn since(&mut self) -> Events {
         self.since_by().into_iter().map(|(event, _)| event).collect()
     }
 
-    /// What happened since the last call, and who did it.
+    /// Events since the last call, with their origins.
     pub(crate) fn since_by(&mut self) -> Vec<(i64, String)> {
         self.device.with_ledger(|ledger| {
             let events = &ledger.history()[self.read..];

@@ -1,4 +1,4 @@
-//! The gradient that the recordings begin with.
+//! Initial gradient of the recordings.
 
 use memcore::{Array, Result};
 

@@ -1,5 +1,5 @@
-//! Operators by the names that the recordings have for them, with the recordings' inputs and arguments. Those of
-//! [`RECORDED`] are in `golden/op_events.json`; other recordings have some of both tables.
+//! Operators by their names in the recordings, with the recordings' inputs and arguments. Those of
+//! [`RECORDED`] are in `golden/op_events.json`; other recordings have operators of both tables.
 
 use memcore::autograd::checkpoint;
 use memcore::backend::kernel::{Conv2dGeometry, Pool2dGeometry, Reduction};
@@ -10,10 +10,10 @@ use super::labelled::{Row, data, leaf, row_with};
 
 /// Tensors on a device, of a type.
 pub(crate) type Make = fn(&Device, DType) -> Vec<Tensor>;
-/// What is watched, of the parameters and the inputs.
+/// The recorded part of a row, with the parameters and inputs as arguments.
 pub(crate) type Run = fn(&[Tensor], &[Tensor]) -> Result<Tensor>;
 
-/// One operator: its parameters and inputs, which exist before it is watched, and what is watched.
+/// One operator: its parameters and inputs, which exist before the recording starts, and the recorded part.
 #[derive(Clone, Copy)]
 pub(crate) struct Operator {
     pub(crate) name: &'static str,
@@ -35,7 +35,7 @@ pub(crate) fn operator(name: &str) -> Operator {
     *found.unwrap_or_else(|| panic!("no operator {name}"))
 }
 
-/// An operator without parameters, called on inputs that somebody else makes.
+/// An operator without parameters, called on existing inputs.
 pub(crate) fn call(name: &str) -> impl Fn(&[Tensor]) -> Result<Tensor> + use<> {
     let run = operator(name).run;
     move |inputs| run(&[], inputs)
@@ -58,7 +58,7 @@ macro_rules! operators {
 }
 pub(crate) use operators;
 
-/// Those of one tensor, or of two, that take nothing else.
+/// Operators with one or two tensors and no further arguments.
 macro_rules! functions {
     (x: $($name:ident)+) => { operators! { $($name(x) => |t| ops::$name(&t[0]);)+ } };
     (xx: $($name:ident)+) => { operators! { $($name(xx) => |t| ops::$name(&t[0], &t[1]);)+ } };
@@ -176,7 +176,7 @@ fn embedded(p: &[Tensor], t: &[Tensor]) -> Result<Tensor> {
 
 // ---- the tables ----
 
-/// Those of `golden/op_events.json`.
+/// Operators of `golden/op_events.json`.
 pub(crate) const RECORDED: &[&[Operator]] = &[
     functions! { x:
         relu gelu gelu_tanh sigmoid tanh silu exp log sqrt rsqrt abs neg softplus sum mean norm clone
@@ -252,7 +252,7 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
         linear_noinputgrad(|d, t| vec![data(d, &[64, 256], t)]; weights) => |p, t| linear(p, t);
         linear_nobias(x; weights) => |p, t| ops::linear(&t[0], &p[0], None);
         linear_3d_nobias(sequence; weights) => |p, t| ops::linear(&t[0], &p[0], None);
-        // Two layers in name only: a linear layer and a relu, made again in backward.
+        // A linear layer and a relu, recomputed in backward.
         ckpt_two_linear(x; weights) => |p, t| {
             let (weight, bias) = (p[0].clone(), p[1].clone());
             checkpoint(t, move |t| ops::relu(&ops::linear(&t[0], &weight, Some(&bias))?))
@@ -285,6 +285,15 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
         gather(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 10], DType::I64)]) => |t| ops::gather(&t[0], 1, &t[1]);
         index_int(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[40], DType::I64)]) => |t| ops::index_each(&t[0], &[&t[1]]);
         cumsum(x) => |t| ops::cumsum(&t[0], 1);
+        var(x) => |t| ops::var(&t[0], &[1], 1.0, false);
+        // The mean over the batch: the sum, divided by a number.
+        kl_div(x_and_data) => |t| {
+            let losses = ops::kl_div(&t[0], &t[1], Reduction::Sum, false)?;
+            ops::div_scalar(&losses, 64.0)
+        };
+        einsum(|d, t| vec![leaf(d, &[64, 256], t), leaf(d, &[256, 128], t)]) => |t| ops::einsum("ij,jk->ik", &[&t[0], &t[1]]);
+        mv(|d, t| vec![leaf(d, &[64, 256], t), leaf(d, &[256], t)]) => |t| ops::mv(&t[0], &t[1]);
+        dot(|d, t| vec![leaf(d, &[512], t), leaf(d, &[512], t)]) => |t| ops::dot(&t[0], &t[1]);
         bce(x_and_data) => |t| {
             let x = ops::sigmoid(&t[0])?;
             ops::binary_cross_entropy(&x, &ops::sigmoid(&t[1])?, Reduction::Mean)
@@ -310,7 +319,7 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
     },
 ];
 
-/// What other recordings have besides.
+/// Further operators of other recordings.
 pub(crate) const MORE: &[&[Operator]] = &[
     functions! { x: reciprocal sin cos },
     functions! { xx: minimum },

@@ -1,4 +1,4 @@
-//! Copies, marks for removed entries, and folders that show both beside the originals.
+//! Copies, marks for removed entries, and folders that show both together with the originals.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};

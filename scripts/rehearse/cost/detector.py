@@ -1,4 +1,4 @@
-"""torchvision's Faster R-CNN for so many steps, on two pictures (the second argument says how many)."""
+"""torchvision's Faster R-CNN for this many steps, on two images (the second argument sets their number)."""
 
 import sys
 

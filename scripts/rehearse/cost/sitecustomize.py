@@ -1,4 +1,4 @@
-"""Prints the processor time of each step, in milliseconds, under whatever runs the script; `measure.py` puts this folder on
+"""Prints the CPU time of each step in milliseconds, with or without a rehearsal; `measure.py` puts this folder on
 PYTHONPATH. Imported before the script, it imports PyTorch a little earlier than the script would."""
 
 import time

@@ -1,4 +1,4 @@
-"""transformers' Trainer on GPT-2 for so many steps, 4 x 512 tokens (the second argument says how many rows)."""
+"""transformers' Trainer on GPT-2 for this many steps, 4 x 512 tokens (the second argument sets the number of rows)."""
 
 import sys
 import tempfile

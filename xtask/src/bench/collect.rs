@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::{Map, Value, json};
 
-/// Returns every benchmark in a folder of criterion, and the rows that benchmarks wrote beside it, by name.
+/// Returns all benchmarks in a folder of criterion, and the rows that benchmarks wrote next to it, by name.
 ///
 /// # Errors
 /// Files that cannot be read, or were not written by criterion.
@@ -62,7 +62,7 @@ fn rounded(value: &Value) -> Value {
     value.as_f64().map_or(Value::Null, |x| json!((x * 1000.0).round() / 1000.0))
 }
 
-/// The roofs that the kernels' benchmark wrote, by device.
+/// Rooflines that the kernels' benchmark wrote, by device.
 ///
 /// # Errors
 /// Files that cannot be read.

@@ -10,7 +10,7 @@ use serde_json::Value;
 pub struct File {
     /// Its name, without the folder.
     pub name: String,
-    /// Everything besides the rows: date, host, command, roofs.
+    /// The rest of the file: date, host, command, rooflines.
     pub head: Value,
     /// The measurements.
     pub rows: Vec<Value>,

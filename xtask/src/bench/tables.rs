@@ -19,10 +19,10 @@ const BEGIN: &str = "<!-- bench: ";
 const BEGUN: &str = " -->\n";
 const END: &str = "<!-- /bench -->";
 
-/// Returns the text with every table made again.
+/// Returns the text with all tables regenerated.
 ///
 /// # Errors
-/// A table of an unknown name, or one that does not end.
+/// A table's name is unknown, or its end is missing.
 pub fn updated(text: &str, results: &Results) -> anyhow::Result<String> {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once(BEGIN) {
@@ -135,7 +135,7 @@ impl<'a> Point<'a> {
         self.row[what].as_f64().unwrap_or(0.0)
     }
 
-    /// The share of the roof that is reached: the least time for moving and computing, divided by the measured time.
+    /// Fraction of the roofline: the least time for moving and computing, divided by the measured time.
     fn of_roof(&self, file: &File) -> Option<(f64, bool)> {
         let roofs = file.head["roofs"].as_array()?.iter().find(|roofs| roofs["device"] == self.device)?;
         let gemm = &roofs["gemm_gflop_per_s"];

@@ -7,7 +7,7 @@ use crate::vector::Vector;
 
 /// Number of elements of a patch, and of its transform.
 pub(super) const AREA: usize = 16;
-/// Maximum number of elements of a vector. So many elements beyond a run are overwritten.
+/// Maximum number of elements of a vector. Up to this many elements beyond a run are overwritten.
 pub(super) const SPILL: usize = 8;
 
 /// Staged channels, and the layout of their transformed patches.

@@ -1,6 +1,6 @@
 //! `vramlab mcp`: commands as the tools of an assistant, by the Model Context Protocol over standard input and output.
 //!
-//! Each call runs this program again. So the answers are the commands' own, and whatever ends a call does not end the server.
+//! Each call runs this program again. So the answers are the commands' own, and the end of a call never ends the server.
 
 mod folder;
 mod tools;

@@ -113,7 +113,7 @@ impl Short<'_> {
         Limits { seconds: self.seconds / shares as f64, stop: self.stop }
     }
 
-    /// Measures a device. Failures are reported beside the results; a stop keeps what was measured until then.
+    /// Measures a device. Failures are reported with the results; a stop keeps the results until then.
     pub fn device(&self, backend: &Arc<dyn Backend>) -> OfDevice {
         let mut found = OfDevice::default();
         (self.tell)("roofs");

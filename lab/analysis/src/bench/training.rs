@@ -143,7 +143,7 @@ impl Training {
 }
 
 /// Fills the parameters with the common values: each takes the next stream, within 1/√fan-in; tables within 0.035; normalisations keep 1 and 0 and
-/// take no stream. A vector is a normalisation's unless it stands beside a matrix of its layer.
+/// take no stream. A vector is a normalisation's unless its layer also has a matrix.
 fn set_parameters(model: &Model) -> Result<()> {
     let (mut stream, mut fan_in, mut layer) = (0, 1, "");
     for parameter in &model.parameters {

@@ -19,9 +19,9 @@ pub enum Cause {
     KeptBatches,
     /// Gradients are kept.
     KeptGradients,
-    /// Optimizers are made anew and the old ones are kept.
+    /// Optimizers are recreated and the old ones are kept.
     KeptOptimizers,
-    /// Parameters are made anew in each step.
+    /// Parameters are recreated in each step.
     NewParameters,
     /// One tensor grows in each step.
     GrowingTensor,

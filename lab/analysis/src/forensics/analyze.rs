@@ -103,7 +103,7 @@ fn belongs_to_parameters(survivors: &Survivors, now: &Mark) -> bool {
         || (all(Category::OptimizerState) && now.of(Category::OptimizerState) <= 4 * parameters)
 }
 
-/// Finds a tensor that is made anew in each step and grows: old steps left nothing, but each step holds more than the one before, although batches
+/// Finds a tensor that is recreated in each step and grows: old steps left nothing, but each step holds more than the one before, although batches
 /// stay the same.
 fn longer(ledger: &Ledger, marks: &[Mark]) -> Option<LeakSite> {
     let range = settled(marks.len());

@@ -97,7 +97,7 @@ mod tests {
         let text = lock().text().unwrap();
         let wrong = |text: &str| Lock::read(text).unwrap_err();
         assert!(wrong(&text[..text.len() / 2]).contains("EOF"), "{}", wrong(&text[..text.len() / 2]));
-        assert!(wrong("[1, 2]").contains("no lock file"));
+        assert!(wrong("[1, 2]").contains("not a lock file"));
         assert!(wrong("{\"schema\": \"vramlab-train-1\"}").contains("found \"vramlab-train-1\""));
         let line = text.lines().position(|line| line.contains("\"allocated\"")).unwrap() + 1;
         let word = wrong(&text.replace("\"allocated\": 512", "\"allocated\": \"few\""));

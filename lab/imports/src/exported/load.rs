@@ -74,7 +74,7 @@ impl std::fmt::Debug for Reads {
     }
 }
 
-/// Nothing that is asked for: runs are equal whatever was read for them.
+/// Always equal, since it is not a setting: runs are compared without the files that were read for them.
 impl PartialEq for Reads {
     fn eq(&self, _: &Self) -> bool {
         true

@@ -211,6 +211,11 @@ impl Architecture for Exported {
         Some("an exported graph is not cut into pieces; --data-parallel N --zero 2 divides its states among ranks")
     }
 
+    fn not_evaluated(&self) -> Option<String> {
+        let operator = self.read.contents.program.trains_otherwise()?;
+        Some(format!("the export computes {operator} as in training; under model.eval() it does otherwise"))
+    }
+
     fn one_length(&self) -> Option<&'static str> {
         Some("the export fixes the number of tokens")
     }

@@ -123,6 +123,22 @@ struct Lowering<'a> {
 }
 
 impl Program {
+    /// The first operator that computes otherwise under `model.eval()`: it drops values, or takes the statistics of the batch.
+    pub(super) fn trains_otherwise(&self) -> Option<&str> {
+        let otherwise = |(name, arg): &(String, Arg)| match (name.as_str(), arg) {
+            ("train" | "training", Arg::Bool(trains)) => *trains,
+            ("dropout_p", Arg::Float(p)) => *p > 0.0,
+            _ => false,
+        };
+        self.nodes.iter().find_map(|node| {
+            let inner = node.arguments.iter().find_map(|(_, arg)| match arg {
+                Arg::Graph(program) => program.trains_otherwise(),
+                _ => None,
+            });
+            node.arguments.iter().any(otherwise).then_some(node.target.as_str()).or(inner)
+        })
+    }
+
     /// Makes the program of a graph of `file`. `lifetimes` says how long its values live; `is_known` is true for operators that are represented.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ use super::signature::{InputKind, Signature};
 /// Major version of the schema that is read; the files of torch 2.9 to 2.11 have it.
 const SCHEMA: u64 = 8;
 
-/// What a file says, whatever is asked of a run.
+/// Contents of a file that do not depend on a run's settings.
 pub(super) struct Read {
     pub contents: Contents,
     pub name: String,

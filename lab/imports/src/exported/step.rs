@@ -13,8 +13,8 @@ use lab_base::error::{Error, Result};
 use lab_models::Architecture;
 use lab_training::data_parallel::BeforeForward;
 use lab_training::{
-    Continuation, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep, Trainer, Update,
-    bound, data_name, run, value_of,
+    Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source,
+    TrainStep, Trainer, Update, bound, data_name, run, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::nn::{Init, Parameter};
@@ -43,7 +43,12 @@ pub(super) struct ExportedStep<'a> {
     loss: Option<Tensor>,
     /// Region of autocast that the step is in.
     autocast: Option<Autocast>,
+    /// During an evaluation, the values of the loop's own names.
+    aside: Option<Names>,
 }
+
+/// Inputs, target, outputs and loss, in the order of their first assignment.
+type Names = (Vec<Tensor>, Option<Tensor>, Vec<Option<Tensor>>, Option<Tensor>);
 
 /// Returns the schedule of the run. If the network computes its loss, the default schedule has no phase for the loss: it is part of the forward pass.
 fn schedule(model: &Exported, settings: &RunSettings) -> Result<Schedule> {
@@ -57,12 +62,20 @@ fn schedule(model: &Exported, settings: &RunSettings) -> Result<Schedule> {
     Ok(settings.schedule.clone())
 }
 
+/// Returns the settings with the schedule of the run, checked.
+fn scheduled(model: &Exported, settings: &RunSettings) -> Result<RunSettings> {
+    let settings = RunSettings { schedule: schedule(model, settings)?, ..settings.clone() };
+    settings.check()?;
+    Ok(settings)
+}
+
 impl<'a> ExportedStep<'a> {
     /// Builds the network and its optimizer, in the phase `model`.
     ///
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work; those of the device.
     fn new(model: &'a Exported, device: &Device, settings: &RunSettings, source: Source) -> Result<Self> {
+        let settings = &scheduled(model, settings)?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
         let init = Init::new(device, settings.precision.dtype(), settings.seed);
@@ -87,8 +100,7 @@ impl<'a> ExportedStep<'a> {
         settings: &RunSettings,
         source: Source,
     ) -> Result<Self> {
-        let settings = RunSettings { schedule: schedule(model, settings)?, ..settings.clone() };
-        settings.check()?;
+        let settings = scheduled(model, settings)?;
         Ok(Self {
             model,
             device: device.clone(),
@@ -104,6 +116,7 @@ impl<'a> ExportedStep<'a> {
             outputs: Vec::new(),
             loss: None,
             autocast: None,
+            aside: None,
         })
     }
 
@@ -112,9 +125,9 @@ impl<'a> ExportedStep<'a> {
         Self { before_forward, ..self }
     }
 
-    /// Makes the inputs of the batch with this number. A data set gives one input and also the targets, which are `None` otherwise.
-    fn batch(&self, number: usize) -> Result<(Vec<Tensor>, Option<Tensor>)> {
-        let (batch, dtype) = (self.settings.examples(number), self.settings.precision.dtype());
+    /// Makes the inputs of the batch with this number, of so many examples. A data set gives one input and also the targets, which are `None` otherwise.
+    fn batch(&self, batch: usize, number: usize) -> Result<(Vec<Tensor>, Option<Tensor>)> {
+        let dtype = self.settings.precision.dtype();
         let seed = match &self.source {
             Source::Synthetic { seed } => *seed,
             Source::Renewed { seed } => seed.wrapping_add(number as u64),
@@ -134,8 +147,8 @@ impl<'a> ExportedStep<'a> {
     }
 
     /// Makes the targets of a loss outside the network; `None` if the loss takes none, or if a data set gives them.
-    fn targets(&self, number: usize) -> Result<Option<Tensor>> {
-        let Some(dims) = self.model.loss.target_dims(self.settings.examples(number)) else { return Ok(None) };
+    fn targets(&self, batch: usize, number: usize) -> Result<Option<Tensor>> {
+        let Some(dims) = self.model.loss.target_dims(batch) else { return Ok(None) };
         let seed = match &self.source {
             Source::Synthetic { seed } => *seed,
             Source::Renewed { seed } => seed.wrapping_add(number as u64),
@@ -172,7 +185,7 @@ impl<'a> ExportedStep<'a> {
             self.autocast = None;
         }
         let count = self.settings.accumulate;
-        if count > 1 {
+        if count > 1 && self.aside.is_none() {
             self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
         }
         Ok(())
@@ -192,8 +205,12 @@ impl TrainStep for ExportedStep<'_> {
     }
 
     fn input(&mut self, number: usize) -> Result<()> {
+        self.load_batch(self.settings.examples(number), number)
+    }
+
+    fn load_batch(&mut self, examples: usize, number: usize) -> Result<()> {
         let _op = context::op("to>_to_copy");
-        let (inputs, target) = self.batch(number)?;
+        let (inputs, target) = self.batch(examples, number)?;
         // The inputs before are freed after the new ones are made; the targets before, after the new targets.
         let before = std::mem::replace(&mut self.inputs, inputs);
         drop(_op);
@@ -202,7 +219,7 @@ impl TrainStep for ExportedStep<'_> {
             let _op = context::op("to>_to_copy");
             let target = match target {
                 Some(target) => Some(target),
-                None => self.targets(number)?,
+                None => self.targets(examples, number)?,
             };
             let before = std::mem::replace(&mut self.target, target);
             drop(_op);
@@ -248,6 +265,49 @@ impl TrainStep for ExportedStep<'_> {
 
     fn loss_value(&self) -> Result<Option<f64>> {
         value_of(&self.loss)
+    }
+
+    fn enter_evaluation(&mut self) -> Result<()> {
+        let names =
+            (std::mem::take(&mut self.inputs), self.target.take(), std::mem::take(&mut self.outputs), self.loss.take());
+        self.aside = Some(names);
+        Ok(())
+    }
+
+    fn results(&self) -> Vec<Tensor> {
+        self.outputs.iter().flatten().cloned().collect()
+    }
+
+    fn leave_evaluation(&mut self) {
+        if let Some((inputs, target, outputs, loss)) = self.aside.take() {
+            self.inputs = inputs;
+            self.target = target;
+            self.outputs = outputs;
+            self.loss = loss;
+        }
+    }
+
+    fn delete_except(&mut self, held: Hold) -> Result<()> {
+        if !held.inputs {
+            self.inputs = Vec::new();
+            self.target = None;
+        }
+        if !held.outputs {
+            self.outputs = Vec::new();
+        }
+        if !held.loss {
+            self.loss = None;
+        }
+        Ok(())
+    }
+
+    fn averaged(&self, kind: Ema) -> Result<Averaged> {
+        if kind == Ema::Model {
+            let problem =
+                "model: what a copy of an exported module takes was not recorded; parameters keeps a list of them";
+            return Err(Error::usage("ema", problem));
+        }
+        Ok(Averaged { constants: Vec::new(), parameters: self.parameters.clone(), buffers: Vec::new() })
     }
 
     fn parts(&mut self) -> Parts<'_> {
@@ -298,5 +358,5 @@ pub fn train_from(
         return Err(Error::usage("data", problem).into());
     }
     let step = ExportedStep::new(model, device, settings, source)?;
-    run(Trainer::new(step, std::slice::from_ref(device), ""), device, continuation, progress)
+    run(Trainer::new(step, std::slice::from_ref(device), "").averaging()?, device, continuation, progress)
 }

@@ -45,12 +45,17 @@ impl Batches {
 
     /// Makes the batch of this number. Its labels are made first, or last.
     pub(super) fn make(&self, number: usize, labels_first: bool) -> Result<Inputs> {
+        self.made(self.settings.examples(number), number, labels_first)
+    }
+
+    /// Makes a batch of so many examples. Its labels are made first, or last.
+    pub(super) fn made(&self, examples: usize, number: usize, labels_first: bool) -> Result<Inputs> {
         let _op = context::op("to>_to_copy");
-        let data = self.on_host(number)?;
-        let first = labels_first.then(|| self.labels(&data, number)).transpose()?;
+        let data = self.on_host(examples, number)?;
+        let first = labels_first.then(|| self.labels(&data, examples, number)).transpose()?;
         let input = data.upload_inputs(&self.device, self.dtype())?;
         let attention_mask = attention_mask(self.mask, &input)?;
-        let labels = first.map_or_else(|| self.labels(&data, number), Ok)?;
+        let labels = first.map_or_else(|| self.labels(&data, examples, number), Ok)?;
         Ok(Inputs { input, attention_mask, labels, items: None })
     }
 
@@ -65,17 +70,17 @@ impl Batches {
         self.settings.precision.dtype()
     }
 
-    fn on_host(&self, number: usize) -> Result<Batch> {
-        let rows = self.settings.examples(number) * self.ending.rows_per_example();
+    fn on_host(&self, examples: usize, number: usize) -> Result<Batch> {
+        let rows = examples * self.ending.rows_per_example();
         self.source.batch(&self.settings.task(&self.task, number), rows, number, self.device.computes())
     }
 
     /// Makes the labels of the head, or else the targets of the data.
-    fn labels(&self, data: &Batch, number: usize) -> Result<Vec<Tensor>> {
+    fn labels(&self, data: &Batch, examples: usize, number: usize) -> Result<Vec<Tensor>> {
         let task = self.settings.task(&self.task, number);
         let length = if let Input::Tokens { length, .. } = task.input { length } else { 1 };
         let seed = self.settings.seed.wrapping_add(number as u64);
-        match self.ending.labels(&self.device, self.dtype(), self.settings.examples(number), length, seed)? {
+        match self.ending.labels(&self.device, self.dtype(), examples, length, seed)? {
             Some(labels) => Ok(labels),
             None => Ok(vec![data.upload_targets(&self.device, self.dtype())?]),
         }

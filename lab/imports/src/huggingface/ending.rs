@@ -74,7 +74,7 @@ impl Ending {
         if let Self::Choice { choices } = self { *choices } else { 1 }
     }
 
-    /// Makes labels for `batch` examples of so many tokens; `None` if they come with the data.
+    /// Makes labels for `batch` examples of this many tokens; `None` if they come with the data.
     pub(super) fn labels(
         &self,
         device: &Device,

@@ -20,9 +20,9 @@ pub(super) enum Kind {
     Encoder { pools: bool },
     /// Tokens that see those before. `wide`: its loss is computed in float32. `shifted`: the library's `Trainer` counts its labels without the first.
     Decoder { wide: bool, shifted: bool },
-    /// An encoder beside a decoder.
+    /// An encoder with a decoder.
     EncoderDecoder,
-    /// Patches of images with so many channels, and pixels a side.
+    /// Patches of images: number of channels, pixels per side.
     Pictures { channels: usize, side: usize },
 }
 

@@ -232,7 +232,7 @@ impl InputEmbeddings for Embeddings {
             None => BlockInputs::default(),
         };
         let hidden = match &self.scale {
-            // The embeddings live on beside the product.
+            // The embeddings stay alive together with the product.
             Scale::Number(scale) => ops::mul_scalar(&embeds, *scale)?,
             _ => embeds.clone(),
         };

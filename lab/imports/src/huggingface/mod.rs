@@ -212,7 +212,7 @@ impl Pretrained {
         Err(Error::usage("attention_mask", problem))
     }
 
-    /// Returns the options beside the configuration.
+    /// Returns the options that the configuration does not contain.
     pub fn options(&self) -> &Options {
         &self.options
     }
@@ -355,6 +355,11 @@ impl Architecture for Pretrained {
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
+    }
+
+    fn not_evaluated(&self) -> Option<String> {
+        let problem = "with checkpointing it has a cache in evaluation alone, which is not represented";
+        self.options.checkpoint.then(|| problem.into())
     }
 
     fn one_length(&self) -> Option<&'static str> {

@@ -77,7 +77,7 @@ pub(super) struct Hidden {
     pub(super) pooled: Option<Tensor>,
     /// Caches, in the order in which they are freed.
     pub(super) caches: Vec<Arc<DynamicCache>>,
-    /// Last hidden states of the encoder, if there is one beside the decoder.
+    /// Last hidden states of the encoder, if the network has one besides the decoder.
     pub(super) encoder: Option<Tensor>,
     /// Variables of the library's function, which live until the loss exists.
     pub(super) variables: Variables,

@@ -1,4 +1,4 @@
-//! Options beside a configuration, and the sizes shown of a network.
+//! Options in addition to a configuration, and the sizes shown of a network.
 
 use lab_base::named;
 
@@ -6,7 +6,7 @@ use super::dtype::LoadAs;
 use super::head::Head;
 use super::releases::{REPRESENTED, Release, Rules};
 
-/// Options beside the configuration.
+/// Options in addition to the configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Tokens per example; by default as many as there are positions. Images have none.

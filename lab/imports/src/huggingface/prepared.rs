@@ -64,6 +64,11 @@ impl Prepared {
         }
     }
 
+    /// `model.train()`, or `model.eval()`.
+    pub(super) fn set_training(&self, trains: bool) {
+        self.training.set(trains);
+    }
+
     /// Number of trained values; shared ones count once.
     pub(super) fn parameter_count(&self) -> u64 {
         self.parameters.iter().map(|p| p.array().numel() as u64).sum()

@@ -12,8 +12,8 @@ use std::ops::ControlFlow;
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_training::{
-    Accuracy, Continuation, Failed, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source, TrainStep,
-    Trainer, Update, bound, run, value_of,
+    Accuracy, Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule,
+    Source, TrainStep, Trainer, Update, bound, run, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::{Device, NoGrad, Tensor, ops};
@@ -46,6 +46,8 @@ pub struct PretrainedStep {
     loss: Option<Tensor>,
     /// Autocast region of the step.
     autocast: Option<Autocast>,
+    /// During an evaluation, the values of the loop's own names.
+    aside: Option<(Option<Inputs>, Option<Output>, Option<Tensor>)>,
 }
 
 /// Makes the schedule. In the usual order the loss is bound in the forward pass, where it is computed. Phases of layers that these networks lack are
@@ -74,8 +76,8 @@ pub fn trainer(
 ) -> Result<Trainer<PretrainedStep>> {
     let settings = RunSettings { schedule: schedule(settings)?, ..settings.clone() };
     let run = Prepared::new(model, device, settings, source, Update::new)?;
-    let phases = PretrainedStep { run, keep, batch: None, output: None, loss: None, autocast: None };
-    Ok(Trainer::new(phases, std::slice::from_ref(device), ""))
+    let phases = PretrainedStep { run, keep, batch: None, output: None, loss: None, autocast: None, aside: None };
+    Trainer::new(phases, std::slice::from_ref(device), "").averaging()
 }
 
 impl PretrainedStep {
@@ -100,7 +102,7 @@ impl PretrainedStep {
             self.autocast = None;
         }
         let count = self.run.settings.accumulate;
-        if count > 1 {
+        if count > 1 && self.aside.is_none() {
             self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
         }
         Ok(())
@@ -162,6 +164,57 @@ impl TrainStep for PretrainedStep {
 
     fn loss_value(&self) -> Result<Option<f64>> {
         value_of(&self.loss)
+    }
+
+    fn enter_evaluation(&mut self) -> Result<()> {
+        let keeps = self.run.settings.evaluation.is_some_and(|evaluation| evaluation.keeps_results);
+        if keeps && self.keep == Keep::Loss {
+            return Err(Error::usage("eval-keep", "logits: with --keep loss the script has no name for them"));
+        }
+        self.run.set_training(false);
+        self.aside = Some((self.batch.take(), self.output.take(), self.loss.take()));
+        Ok(())
+    }
+
+    fn load_batch(&mut self, examples: usize, number: usize) -> Result<()> {
+        self.batch = Some(self.run.batches.made(examples, number, false)?);
+        Ok(())
+    }
+
+    fn results(&self) -> Vec<Tensor> {
+        self.output.iter().flat_map(|output| output.logits.iter().cloned()).collect()
+    }
+
+    fn leave_evaluation(&mut self) {
+        self.run.set_training(true);
+        if let Some((batch, output, loss)) = self.aside.take() {
+            self.batch = batch;
+            self.output = output;
+            self.loss = loss;
+        }
+    }
+
+    fn delete_except(&mut self, held: Hold) -> Result<()> {
+        if !held.inputs {
+            self.batch = None;
+        }
+        if !held.outputs {
+            self.output = None;
+        }
+        if !held.loss {
+            self.loss = None;
+        }
+        Ok(())
+    }
+
+    fn averaged(&self, kind: Ema) -> Result<Averaged> {
+        if kind == Ema::Model {
+            let problem =
+                "model: the buffers of a network of transformers were not recorded; parameters keeps a list of them";
+            return Err(Error::usage("ema", problem));
+        }
+        let parameters = self.run.parameters.clone();
+        Ok(Averaged { constants: Vec::new(), parameters, buffers: Vec::new() })
     }
 
     fn parts(&mut self) -> Parts<'_> {

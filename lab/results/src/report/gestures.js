@@ -1,4 +1,4 @@
-// Wheel, drag and pinch on a drawing. A page that is scrolled over it goes on scrolling: only a drawing that is looked at closer moves.
+// Wheel, drag and pinch on a drawing. Scrolling the page over a drawing still scrolls the page: only a zoomed drawing moves.
 
 class Gestures {
   constructor(view) {

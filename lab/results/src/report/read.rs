@@ -403,7 +403,9 @@ mod tests {
             let error = recording(&WHOLE.replace(from, to)).unwrap_err().to_string();
             assert!(error.starts_with(message), "{error}");
         }
-        for (text, message) in [("{", "no JSON"), ("[{}]", "has no schema"), ("{\"schema\":\"x\"}", "schema \"x\"")] {
+        for (text, message) in
+            [("{", "not a result"), ("[{}]", "has no schema"), ("{\"schema\":\"x\"}", "schema \"x\"")]
+        {
             assert!(read("f", text.as_bytes()).unwrap_err().to_string().contains(message));
         }
     }

@@ -11,7 +11,7 @@ for (const section of document.querySelectorAll("section[data-run]")) {
   section.querySelector(".stage").append(timeline.element, search.element, moment.element);
   views.push(timeline);
 }
-// Runs beside each other have one scale.
+// Runs side by side share one scale.
 if (document.querySelector(".beside")) {
   const highest = Math.max(...views.map(view => view.run.highest));
   views.forEach(view => { view.scale = highest; });

@@ -151,6 +151,13 @@ impl TrainResult {
         if !matches!(setting("accumulate").as_str(), "" | "1") {
             run += &format!(", {} micro-batches per step", setting("accumulate"));
         }
+        if !setting("eval-every").is_empty() {
+            let (every, batches) = (setting("eval-every"), setting("eval-steps"));
+            run += &format!(", after every {every} an evaluation of {batches} × {}", setting("eval-batch"));
+        }
+        if !setting("ema").is_empty() {
+            run += &format!(", an average of its {}", if setting("ema") == "model" { "module" } else { "parameters" });
+        }
         let mut memory = format!("{} allocator, profile {}", setting("allocator"), setting("like"));
         for (name, what) in [("memory-limit", "limit"), ("memory-fraction", "fraction"), ("alloc-conf", "settings")] {
             let value = self.settings.get(name).and_then(Value::as_u64).filter(|_| name == "memory-limit");

@@ -189,7 +189,7 @@ impl SnapshotResult {
         format!("Peak of what was requested: {}, {when}.", both(peak.requested_bytes))
     }
 
-    /// Formats what is left over at the end of the trace.
+    /// Formats the allocations that remain at the end of the trace.
     fn left(&self) -> String {
         if self.peak.is_none() {
             return "Nothing was recorded: torch.cuda.memory._record_memory_history() starts recording, with stacks."

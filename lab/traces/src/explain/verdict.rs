@@ -7,7 +7,7 @@ use std::fmt;
 pub enum Verdict {
     /// The request exceeds what the device, or the limit set on it, can ever give.
     Hopeless,
-    /// Too few bytes were left, in whatever pieces.
+    /// Too few bytes were free, even in total.
     Full,
     /// Enough bytes were left, in PyTorch's segments and on the device, but not in one piece.
     Fragmented,

@@ -90,7 +90,7 @@ fn is_made_by_inductor(file: &str) -> bool {
         && stem.get(1..3) == Some(folder)
 }
 
-/// True for a script that an installation puts beside the interpreter: torchrun, accelerate.
+/// True for a script that an installation puts next to the interpreter: torchrun, accelerate.
 fn is_launcher(file: &str) -> bool {
     let mut parts = file.rsplit('/');
     parts.next().is_some_and(|name| !name.contains('.')) && matches!(parts.next(), Some("bin" | "Scripts"))

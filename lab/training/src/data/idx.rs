@@ -49,7 +49,7 @@ pub fn load_idx_directory(directory: &Path) -> Result<Dataset> {
     dataset(directory, train, &labels, train_len)
 }
 
-/// Reads one file of images. The labels are beside it, under the same name with `labels` in place of `images` (and `idx1` of `idx3`). A fifth, drawn
+/// Reads one file of images. The labels are in the same folder, under the same name with `labels` in place of `images` (and `idx1` of `idx3`). A fifth, drawn
 /// at random but always the same, is for testing.
 ///
 /// # Errors

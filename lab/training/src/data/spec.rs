@@ -20,7 +20,7 @@ pub enum DataSpec {
     Digits,
     /// A directory with MNIST's four files.
     IdxDirectory(PathBuf),
-    /// A file of images in MNIST's format, its labels beside it.
+    /// A file of images in MNIST's format, with its labels in the same folder.
     IdxFile(PathBuf),
     /// A directory with CIFAR-10's six binary files.
     Cifar10(PathBuf),

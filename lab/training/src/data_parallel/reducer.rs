@@ -2,7 +2,7 @@
 //!
 //! This follows its reducer (`torch/csrc/distributed/c10d/reducer.cpp`; Li et al., *PyTorch Distributed: Experiences on Accelerating Data Parallel
 //! Training*, 2020): each gradient is copied into its place in a bucket as soon as it exists; a bucket whose last gradient has come is all-reduced,
-//! and the sums are copied back. The first backward pass has one bucket of everything. Then buckets are made anew in the order in which the gradients
+//! and the sums are copied back. The first backward pass has one bucket of everything. Then buckets are rebuilt in the order in which the gradients
 //! came; each ends with the parameter that reaches its limit, 1 MiB for the first and 25 MiB for the others. With `gradient_as_bucket_view` a
 //! gradient is a view of the bucket, and there is no second copy of it.
 

@@ -9,7 +9,7 @@ use crate::OptimizerSettings;
 
 /// One optimizer per device, used as one: PyTorch's optimizers also update the parameters of each device separately.
 ///
-/// Its parameters are those of the network. Copies are updated beside their originals, with the originals' gradients; for [`state`](Optimizer::state)
+/// Its parameters are those of the network. Copies are updated together with their originals, with the originals' gradients; for [`state`](Optimizer::state)
 /// they come after all others.
 pub(super) struct Joint {
     parts: Vec<Box<dyn Optimizer>>,

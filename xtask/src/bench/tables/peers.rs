@@ -81,7 +81,7 @@ pub(super) fn on_wgpu(file: &File) -> String {
     markdown(&strings(columns), &rows) + &format!("\n[`{0}`](results/{0}): {adapter}.\n", file.name)
 }
 
-/// The most memory that each program had in use, by its own way of counting, and the memory that this project had
+/// Peak of memory in use, as each program counts it, and the memory that this project had
 /// reserved.
 pub(super) fn by_memory(file: &File) -> String {
     let columns =

@@ -1,4 +1,4 @@
-//! This project beside PyTorch at its best: of its options the fastest, in float32 and in bfloat16 (autocast for trainings).
+//! This project compared with the fastest of PyTorch's options, in float32 and in bfloat16 (autocast for training).
 
 use serde_json::Value;
 
@@ -20,7 +20,7 @@ fn is_narrow(row: &Value) -> bool {
     options.contains("--bf16") || options.contains("--autocast") || row["dtype"].as_str().is_some_and(|d| d != "f32")
 }
 
-/// Least milliseconds of a step over a program's options; of each option the median of its rounds.
+/// Milliseconds per step of a program's fastest option; an option's time is the median of its rounds.
 fn best(file: &File, peer: &str, name: &str, narrow: bool) -> Option<f64> {
     let rows =
         || file.rows.iter().filter(|row| row["peer"] == peer && workload(row) == name && is_narrow(row) == narrow);
@@ -33,7 +33,7 @@ fn best(file: &File, peer: &str, name: &str, narrow: bool) -> Option<f64> {
     rows().filter_map(|row| median(&row["opts"])).min_by(f64::total_cmp)
 }
 
-/// Milliseconds of PyTorch and of this project, and how many times PyTorch's speed that is; for each of these workloads, in f32 and in bf16.
+/// Milliseconds of PyTorch and of this project, and the speed relative to PyTorch's, for each workload in f32 and bf16.
 fn rows(file: &File, names: impl Iterator<Item = (String, String)>) -> Vec<Vec<String>> {
     let row = |(workload, shown): (String, String)| {
         let cells = [false, true].into_iter().flat_map(|narrow| {

@@ -30,17 +30,40 @@ pub(super) const TABLE: Table = &[
     ("sin.default", |c| of_one(c, ops::sin)),
     ("cos.default", |c| of_one(c, ops::cos)),
     ("square.default", |c| of_one(c, ops::square)),
+    ("tan.default", |c| of_one(c, ops::tan)),
+    ("atan.default", |c| of_one(c, ops::atan)),
+    ("sinh.default", |c| of_one(c, ops::sinh)),
+    ("cosh.default", |c| of_one(c, ops::cosh)),
+    ("log1p.default", |c| of_one(c, ops::log1p)),
+    ("expm1.default", |c| of_one(c, ops::expm1)),
+    ("log2.default", |c| of_one(c, ops::log2)),
+    ("erf.default", |c| of_one(c, ops::erf)),
+    ("floor.default", |c| of_one(c, ops::floor)),
+    ("ceil.default", |c| of_one(c, ops::ceil)),
+    ("round.default", |c| of_one(c, ops::round)),
+    ("trunc.default", |c| of_one(c, ops::trunc)),
+    ("sign.default", |c| of_one(c, |x| of_numbers(x, "sign", ops::sign, |v| if v == 0.0 { 0.0 } else { v.signum() }))),
     ("pow.Tensor_Scalar", |c| {
         let exponent = c.float("exponent")?;
         of_one(c, |x| of_numbers(x, "pow", |x| ops::pow(x, exponent), |v| v.powf(exponent)))
     }),
+    ("pow.Tensor_Tensor", |c| of_one(c, |x| ops::pow_tensors(x, c.tensor("exponent")?))),
     ("clamp.default", |c| {
         let (min, max) = (c.float_or("min", f64::NEG_INFINITY)?, c.float_or("max", f64::INFINITY)?);
         of_one(c, |x| of_numbers(x, "clamp", |x| ops::clamp(x, min, max), |v| v.max(min).min(max)))
     }),
+    ("clamp.Tensor", |c| of_one(c, |x| ops::clamp_between(x, c.maybe_tensor("min")?, c.maybe_tensor("max")?))),
     ("clamp_min.default", |c| {
         let min = c.float("min")?;
         of_one(c, |x| of_numbers(x, "clamp", |x| ops::clamp(x, min, f64::INFINITY), |v| v.max(min)))
+    }),
+    ("addcmul.default", |c| {
+        let (a, b, value) = (c.tensor("tensor1")?, c.tensor("tensor2")?, c.float_or("value", 1.0)?);
+        of_one(c, |x| ops::addcmul(x, a, b, value))
+    }),
+    ("lerp.Scalar", |c| {
+        let (end, weight) = (c.tensor("end")?, c.float("weight")?);
+        of_one(c, |x| ops::lerp(x, end, weight))
     }),
     ("maximum.default", |c| Ok(Made::tensor(ops::maximum(c.tensor("self")?, c.tensor("other")?)?))),
     ("minimum.default", |c| Ok(Made::tensor(ops::minimum(c.tensor("self")?, c.tensor("other")?)?))),

@@ -14,6 +14,20 @@ pub(super) const TABLE: Table = &[
         Ok(Made::tensor(ops::index_select(x, c.axis("dim", 0, x)?, c.tensor("index")?)?))
     }),
     ("gather.default", gather),
+    ("scatter.src", |c| written(c, ops::scatter, "src")),
+    ("scatter.value", |c| {
+        let (index, value) = (c.tensor("index")?, c.float("value")?);
+        let x = c.tensor("self")?;
+        Ok(Made::tensor(ops::scatter_value(x, c.axis("dim", 0, x)?, index, value)?))
+    }),
+    ("scatter_add.default", |c| written(c, ops::scatter_add, "src")),
+    ("scatter_add_.default", |c| written(c, ops::scatter_add_, "src")),
+    ("index_add.default", |c| added(c, ops::index_add)),
+    ("index_add_.default", |c| added(c, ops::index_add_)),
+    ("index_copy.default", |c| written(c, ops::index_copy, "source")),
+    ("index_put.default", |c| put(c, ops::index_put)),
+    ("index_put_.default", |c| put(c, ops::index_put_)),
+    ("one_hot.default", one_hot),
     ("cumsum.default", cumsum),
     ("diff.default", diff),
     ("argmax.default", argmax),
@@ -79,6 +93,46 @@ fn gather(c: &Call<'_>) -> Result<Made> {
     c.not_set("sparse_grad")?;
     let x = c.tensor("self")?;
     Ok(Made::tensor(ops::gather(x, c.axis("dim", 0, x)?, c.tensor("index")?)?))
+}
+
+type Write = fn(&Tensor, usize, &Tensor, &Tensor) -> Result<Tensor>;
+
+/// Writes the elements or slices of the argument named `source` to the places that indices name.
+fn written(c: &Call<'_>, write: Write, source: &str) -> Result<Made> {
+    let x = c.tensor("self")?;
+    Ok(Made::tensor(write(x, c.axis("dim", 0, x)?, c.tensor("index")?, c.tensor(source)?)?))
+}
+
+type Add = fn(&Tensor, usize, &Tensor, &Tensor, f64) -> Result<Tensor>;
+
+fn added(c: &Call<'_>, add: Add) -> Result<Made> {
+    let (x, alpha) = (c.tensor("self")?, c.float_or("alpha", 1.0)?);
+    Ok(Made::tensor(add(x, c.axis("dim", 0, x)?, c.tensor("index")?, c.tensor("source")?, alpha)?))
+}
+
+type Put = fn(&Tensor, &Tensor, &Tensor) -> Result<Tensor>;
+
+/// Puts rows at the places of one vector of indices into the first axis.
+fn put(c: &Call<'_>, put: Put) -> Result<Made> {
+    c.not_set("accumulate")?;
+    let (x, values) = (c.tensor("self")?, c.tensor("values")?);
+    match c.maybe_tensors("indices")?[..] {
+        [Some(index)] if index.dtype() == DType::I64 && index.rank() == 1 => Ok(Made::tensor(put(x, index, values)?)),
+        _ => Err(c.error("by a mask, or by other than one vector of indices, is not represented")),
+    }
+}
+
+/// Makes a row of zeros with a one at its class for each element.
+fn one_hot(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let classes = usize::try_from(c.int_or("num_classes", -1)?);
+    let classes = classes.map_err(|_| c.error("without a number of classes is not represented"))?;
+    let dims: Sizes = x.dims().iter().copied().chain([classes]).collect();
+    let values = || {
+        let of = |value: f64| (0..classes).map(move |class| f64::from(u8::from(value == class as f64)));
+        Ok(x.array().host_values()?.into_iter().flat_map(of).collect())
+    };
+    Ok(Made::tensor(host::made(x.device(), "one_hot>zeros", &dims, DType::I64, values)?))
 }
 
 /// Returns the index of the largest element along an axis; the first index if several are equal.

@@ -1,18 +1,31 @@
 //! What layers consist of: products, normalisation, activations, attention, tables, dropout.
 
 use memcore::ops::{self, AttentionOptions, BatchNormOptions, RunningStats};
-use memcore::{Result, Tensor};
+use memcore::{Result, Tensor, context};
 
 use super::super::call::Call;
 use super::super::value::Made;
+use super::host;
 use super::table::Table;
 
 pub(super) const TABLE: Table = &[
     ("linear.default", linear),
-    ("matmul.default", |c| Ok(Made::tensor(ops::matmul(c.tensor("self")?, c.tensor("other")?)?))),
+    ("matmul.default", matmul),
     ("mm.default", |c| Ok(Made::tensor(ops::mm(c.tensor("self")?, c.tensor("mat2")?)?))),
     ("bmm.default", |c| Ok(Made::tensor(ops::bmm(c.tensor("self")?, c.tensor("mat2")?)?))),
     ("addmm.default", addmm),
+    ("baddbmm.default", |c| {
+        let (a, b) = (c.tensor("batch1")?, c.tensor("batch2")?);
+        let (beta, alpha) = (c.float_or("beta", 1.0)?, c.float_or("alpha", 1.0)?);
+        of_one(c, |x| ops::baddbmm(x, a, b, beta, alpha))
+    }),
+    ("mv.default", |c| of_one(c, |a| ops::mv(a, c.tensor("vec")?))),
+    ("dot.default", |c| of_one(c, |a| ops::dot(a, c.tensor("tensor")?))),
+    ("outer.default", |c| of_one(c, |a| ops::mul(&ops::unsqueeze(a, 1)?, c.tensor("vec2")?))),
+    ("einsum.default", |c| {
+        let equation = c.text("equation")?.ok_or_else(|| c.error("without an equation"))?;
+        Ok(Made::tensor(ops::einsum(equation, &c.tensors("tensors")?)?))
+    }),
     ("embedding.default", embedding),
     ("dropout.default", |c| {
         Ok(Made::tensor(ops::dropout(c.tensor("input")?, c.float("p")?, c.flag("train", false)?)?))
@@ -20,9 +33,11 @@ pub(super) const TABLE: Table = &[
     ("dropout_.default", |c| {
         Ok(Made::tensor(ops::dropout_(c.tensor("self")?, c.float("p")?, c.flag("train", false)?)?))
     }),
+    ("feature_dropout.default", feature_dropout),
     ("batch_norm.default", batch_norm),
     ("layer_norm.default", layer_norm),
     ("group_norm.default", group_norm),
+    ("instance_norm.default", instance_norm),
     ("rms_norm.default", rms_norm),
     ("scaled_dot_product_attention.default", attention),
     ("softmax.int", softmax),
@@ -60,6 +75,19 @@ pub(super) const TABLE: Table = &[
         let slope = c.float_or("negative_slope", 0.01)?;
         of_one(c, |x| ops::leaky_relu_(x, slope))
     }),
+    ("glu.default", |c| of_one(c, |x| ops::glu(x, c.axis("dim", -1, x)?))),
+    ("threshold.default", |c| {
+        let (threshold, value) = (c.float("threshold")?, c.float("value")?);
+        of_one(c, |x| ops::threshold(x, threshold, value))
+    }),
+    ("hardshrink.default", |c| {
+        let bound = c.float_or("lambd", 0.5)?;
+        of_one(c, |x| ops::hardshrink(x, bound))
+    }),
+    ("softshrink.default", |c| {
+        let bound = c.float_or("lambd", 0.5)?;
+        of_one(c, |x| ops::softshrink(x, bound))
+    }),
     ("elu.default", elu),
     ("selu.default", |c| of_one(c, |x| ops::elu_scaled(x, "selu", SELU[0], SELU[1], 1.0))),
     ("celu.default", |c| {
@@ -72,7 +100,6 @@ pub(super) const TABLE: Table = &[
         let (v, g) = (c.tensor("v")?, c.tensor("g")?);
         Ok(Made::tensor(ops::weight_norm(v, g, c.axis("dim", 0, v)?)?))
     }),
-    ("lstm.input", lstm),
 ];
 
 /// Of the argument `self` alone.
@@ -82,6 +109,18 @@ pub(super) fn of_one(c: &Call<'_>, function: impl FnOnce(&Tensor) -> Result<Tens
 
 fn linear(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::linear(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?)?))
+}
+
+/// Multiplies vectors and matrices as PyTorch does, each with the operator for their dimensions.
+fn matmul(c: &Call<'_>) -> Result<Made> {
+    let (a, b) = (c.tensor("self")?, c.tensor("other")?);
+    let of_vector: fn(&Tensor, &Tensor) -> Result<Tensor> = match (a.rank(), b.rank()) {
+        (1, 1) => ops::dot,
+        (2, 1) => ops::mv,
+        _ => return Ok(Made::tensor(ops::matmul(a, b)?)),
+    };
+    let _op = context::op("matmul");
+    Ok(Made::tensor(of_vector(a, b)?))
 }
 
 fn addmm(c: &Call<'_>) -> Result<Made> {
@@ -97,6 +136,23 @@ fn embedding(c: &Call<'_>) -> Result<Made> {
     c.not_set("sparse")?;
     let padding = usize::try_from(c.int_or("padding_idx", -1)?).ok();
     Ok(Made::tensor(ops::embedding(c.tensor("indices")?, c.tensor("weight")?, padding)?))
+}
+
+/// Drops whole channels: a factor for each channel of each sample, 0 or what makes up for the dropped ones.
+fn feature_dropout(c: &Call<'_>) -> Result<Made> {
+    let (x, p) = (c.tensor("input")?, c.float("p")?);
+    if !c.flag("train", false)? || p == 0.0 {
+        return Ok(Made::tensor(x.clone()));
+    }
+    if !(0.0..1.0).contains(&p) || x.rank() < 2 {
+        return Err(c.error(format!("p={p} of {:?} is not represented", x.dims())));
+    }
+    let dims: Vec<usize> = x.dims().iter().enumerate().map(|(i, &size)| if i < 2 { size } else { 1 }).collect();
+    let count = dims.iter().product();
+    let _op = context::op("feature_dropout");
+    let factors = host::uniform(c.device, count).map(|value| if value < p { 0.0 } else { 1.0 / (1.0 - p) });
+    let noise = host::made(c.device, "new_empty", &dims, x.dtype(), || Ok(factors.take(count).collect()))?;
+    Ok(Made::tensor(ops::mul(x, &noise)?))
 }
 
 fn batch_norm(c: &Call<'_>) -> Result<Made> {
@@ -121,6 +177,18 @@ fn group_norm(c: &Call<'_>) -> Result<Made> {
     let groups = usize::try_from(c.int("num_groups")?).map_err(|_| c.error("a negative number of groups"))?;
     let (weight, bias) = (c.maybe_tensor("weight")?, c.maybe_tensor("bias")?);
     Ok(Made::tensor(ops::group_norm(c.tensor("input")?, groups, weight, bias, c.float_or("eps", 1e-5)?)?))
+}
+
+fn instance_norm(c: &Call<'_>) -> Result<Made> {
+    c.ignore(&["cudnn_enabled", "momentum"]);
+    if c.maybe_tensor("running_mean")?.is_some() || c.maybe_tensor("running_var")?.is_some() {
+        return Err(c.error("with running statistics is not represented"));
+    }
+    if !c.flag("use_input_stats", true)? {
+        return Err(c.error("without the input's own statistics is not represented"));
+    }
+    let (weight, bias) = (c.maybe_tensor("weight")?, c.maybe_tensor("bias")?);
+    Ok(Made::tensor(ops::instance_norm(c.tensor("input")?, weight, bias, c.float_or("eps", 1e-5)?)?))
 }
 
 fn rms_norm(c: &Call<'_>) -> Result<Made> {
@@ -190,18 +258,4 @@ fn softplus(c: &Call<'_>) -> Result<Made> {
     } else {
         of_one(c, |x| ops::softplus_scaled(x, beta, threshold))
     }
-}
-
-fn lstm(c: &Call<'_>) -> Result<Made> {
-    c.ignore(&["has_biases"]);
-    let layers = usize::try_from(c.int("num_layers")?).map_err(|_| c.error("a negative number of layers"))?;
-    let options = ops::Lstm {
-        layers,
-        bidirectional: c.flag("bidirectional", false)?,
-        dropout: c.float("dropout")?,
-        training: c.flag("train", false)?,
-        batch_first: c.flag("batch_first", false)?,
-    };
-    let [hidden, memory] = c.tensors("hx")?[..] else { return Err(c.error("expected two first states")) };
-    Ok(Made::tensors(ops::lstm(c.tensor("input")?, [hidden, memory], &c.tensors("params")?, options)?))
 }

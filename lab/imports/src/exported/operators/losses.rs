@@ -29,6 +29,14 @@ pub(super) const TABLE: Table = &[
         without(c, &["weight", "pos_weight"])?;
         of_two(c, ops::binary_cross_entropy_with_logits)
     }),
+    ("kl_div.default", |c| {
+        let log_target = c.flag("log_target", false)?;
+        of_two(c, |x, target, reduction| ops::kl_div(x, target, reduction, log_target))
+    }),
+    ("cosine_similarity.default", |c| {
+        let (a, b, eps) = (c.tensor("x1")?, c.tensor("x2")?, c.float_or("eps", 1e-8)?);
+        Ok(Made::tensor(ops::cosine_similarity(a, b, c.axis("dim", 1, a)?, eps)?))
+    }),
 ];
 
 fn of_two(c: &Call<'_>, loss: impl FnOnce(&Tensor, &Tensor, Reduction) -> Result<Tensor>) -> Result<Made> {

@@ -9,6 +9,7 @@ pub(super) mod host;
 mod indexing;
 mod layers;
 mod losses;
+mod recurrent;
 mod reductions;
 mod shapes;
 mod table;
@@ -23,6 +24,7 @@ use table::Table;
 
 const TABLES: &[(&str, Table)] = &[
     ("layers", layers::TABLE),
+    ("sequences", recurrent::TABLE),
     ("pictures", vision::TABLE),
     ("losses", losses::TABLE),
     ("arithmetic", arithmetic::TABLE),

@@ -17,13 +17,24 @@ pub(super) const TABLE: Table = &[
     ("logsumexp.default", |c| of_one(c, |x| ops::logsumexp(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
     ("linalg_vector_norm.default", |c| {
         let order = c.float_or("ord", 2.0)?;
-        if order != 2.0 || c.dtype("dtype")?.is_some() {
-            return Err(c.error(format!("of order {order}, or in another type, is not represented")));
+        if ![1.0, 2.0].contains(&order) || c.dtype("dtype")?.is_some() {
+            return Err(c.error(format!("a norm of order {order}, or in another type, is not represented")));
         }
-        of_one(c, |x| ops::norm_axes(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
+        let norm = if order == 1.0 { ops::norm_sum } else { ops::norm_axes };
+        of_one(c, |x| norm(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
     }),
     ("max.dim", |c| extremum(c, ops::max_axis)),
     ("min.dim", |c| extremum(c, ops::min_axis)),
+    ("var.default", |c| spread(c, ops::var)),
+    ("var.dim", |c| spread(c, ops::var)),
+    ("var.correction", |c| spread(c, ops::var)),
+    ("std.default", |c| spread(c, ops::std)),
+    ("std.dim", |c| spread(c, ops::std)),
+    ("std.correction", |c| spread(c, ops::std)),
+    ("var_mean.dim", |c| spread_and_mean(c, ops::var_mean)),
+    ("var_mean.correction", |c| spread_and_mean(c, ops::var_mean)),
+    ("std_mean.dim", |c| spread_and_mean(c, ops::std_mean)),
+    ("std_mean.correction", |c| spread_and_mean(c, ops::std_mean)),
     ("all.default", |c| mask_reduced(c, "all", |all, v| all && v)),
     ("all.dim", |c| mask_reduced(c, "all", |all, v| all && v)),
     ("all.dims", |c| mask_reduced(c, "all", |all, v| all && v)),
@@ -42,7 +53,7 @@ fn reduced(c: &Call<'_>, axes: &str, reduce: Reduce) -> Result<Made> {
     let is_mean = c.node.target.starts_with("mean");
     if !x.dtype().is_float() && dtype.is_none_or(|dtype| !dtype.is_float()) {
         if is_mean {
-            return Err(c.error("of whole numbers is not defined"));
+            return Err(c.error("the mean of whole numbers is not defined"));
         }
         return Ok(Made::tensor(whole_sum(x, &axes, keep, dtype.unwrap_or(DType::I64))?));
     }
@@ -63,6 +74,23 @@ fn extremum(c: &Call<'_>, find: Extremum) -> Result<Made> {
     let x = c.tensor("self")?;
     let (values, indices) = find(x, c.axis("dim", 0, x)?, c.flag("keepdim", false)?)?;
     Ok(Made::tensors([values, indices]))
+}
+
+type Spread<T> = fn(&Tensor, &[usize], f64, bool) -> Result<T>;
+
+fn spread(c: &Call<'_>, of: Spread<Tensor>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    Ok(Made::tensor(of(x, &c.axes("dim", x)?, correction(c)?, c.flag("keepdim", false)?)?))
+}
+
+fn spread_and_mean(c: &Call<'_>, of: Spread<[Tensor; 2]>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    Ok(Made::tensors(of(x, &c.axes("dim", x)?, correction(c)?, c.flag("keepdim", false)?)?))
+}
+
+/// Returns how much less than the number of elements squares are divided by: as a number, or by a flag.
+fn correction(c: &Call<'_>) -> Result<f64> {
+    Ok(if c.flag("unbiased", true)? { c.float_or("correction", 1.0)? } else { 0.0 })
 }
 
 /// Folds the elements of each group over `axes` (all axes if there are none) on the host.

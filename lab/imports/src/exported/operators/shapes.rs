@@ -1,6 +1,6 @@
 //! Views, copies and joins.
 
-use memcore::{Result, Tensor, ops};
+use memcore::{Result, Tensor, context, ops};
 
 use super::super::call::{Call, Sizes};
 use super::super::value::Made;
@@ -22,6 +22,8 @@ pub(super) const TABLE: Table = &[
     ("expand_as.default", |c| of_one(c, |x| ops::expand(x, c.tensor("other")?.dims()))),
     ("broadcast_tensors.default", broadcast_tensors),
     ("repeat.default", |c| of_one(c, |x| ops::repeat(x, &c.sizes("repeats")?))),
+    ("repeat_interleave.self_int", repeat_interleave),
+    ("meshgrid.indexing", meshgrid),
     ("contiguous.default", |c| {
         c.contiguous_format("memory_format")?;
         of_one(c, ops::contiguous)
@@ -130,6 +132,44 @@ fn broadcast_tensors(c: &Call<'_>) -> Result<Made> {
     }
     let expanded = |x: &&Tensor| if x.dims() == &dims[..] { Ok((*x).clone()) } else { ops::expand(x, &dims) };
     Ok(Made::tensors(tensors.iter().map(expanded).collect::<Result<Vec<_>>>()?))
+}
+
+/// Repeats each element along an axis, or each of all elements: a copy of a view that repeats them.
+fn repeat_interleave(c: &Call<'_>) -> Result<Made> {
+    c.ignore(&["output_size"]);
+    let times = usize::try_from(c.int("repeats")?).map_err(|_| c.error("a negative number of repeats"))?;
+    of_one(c, |x| {
+        let _op = context::op("repeat_interleave");
+        let (x, axis) =
+            if c.arg("dim").is_some() { (x.clone(), c.axis("dim", 0, x)?) } else { (ops::flatten(x, 0)?, 0) };
+        let mut dims: Sizes = x.dims().into();
+        dims.insert(axis + 1, times);
+        let copy = ops::clone(&ops::expand(&ops::unsqueeze(&x, axis + 1)?, &dims)?)?;
+        dims.remove(axis + 1);
+        dims[axis] *= times;
+        ops::view(&copy, &dims)
+    })
+}
+
+/// Returns views of vectors that are repeated along the axes of all: `ij` in their order, `xy` with the first two exchanged.
+fn meshgrid(c: &Call<'_>) -> Result<Made> {
+    let tensors = c.tensors("tensors")?;
+    let exchanged = match c.text("indexing")?.unwrap_or("ij") {
+        "ij" => false,
+        "xy" => tensors.len() > 1,
+        other => return Err(c.error(format!("indexing={other:?}"))),
+    };
+    let place = |i: usize| if exchanged && i < 2 { 1 - i } else { i };
+    let mut dims: Sizes = tensors.iter().map(|x| x.numel()).collect();
+    if exchanged {
+        dims.swap(0, 1);
+    }
+    let grid = |(i, x): (usize, &&Tensor)| {
+        let mut along: Sizes = dims.iter().map(|_| 1).collect();
+        along[place(i)] = x.numel();
+        ops::expand(&ops::view(x, &along)?, &dims)
+    };
+    Ok(Made::tensors(tensors.iter().enumerate().map(grid).collect::<Result<Vec<_>>>()?))
 }
 
 /// Returns an end of a slice: a negative number counts from the end of the axis, and a number beyond the axis is cut to it.

@@ -1,6 +1,8 @@
 //! Convolutions, pooling, upsampling and padding.
 
-use memcore::ops::{self, Conv1dGeometry, Conv2dGeometry, Interpolation, Pool1dGeometry, Pool2dGeometry, ResizedAxis};
+use memcore::ops::{
+    self, Conv1dGeometry, Conv2dGeometry, Edge, Interpolation, Pool1dGeometry, Pool2dGeometry, ResizedAxis,
+};
 use memcore::{Result, Tensor};
 
 use super::super::call::Call;
@@ -29,6 +31,10 @@ pub(super) const TABLE: Table = &[
     ("pixel_shuffle.default", |c| {
         let factor = usize::try_from(c.int("upscale_factor")?).map_err(|_| c.error("a negative factor"))?;
         Ok(Made::tensor(ops::pixel_shuffle(c.tensor("self")?, factor)?))
+    }),
+    ("pixel_unshuffle.default", |c| {
+        let factor = usize::try_from(c.int("downscale_factor")?).map_err(|_| c.error("a negative factor"))?;
+        Ok(Made::tensor(ops::pixel_unshuffle(c.tensor("self")?, factor)?))
     }),
     ("pad.default", pad),
     ("constant_pad_nd.default", constant_pad),
@@ -184,8 +190,18 @@ fn resized(c: &Call<'_>, x: &Tensor) -> Result<Vec<ResizedAxis>> {
 fn pad(c: &Call<'_>) -> Result<Made> {
     match c.text("mode")?.unwrap_or("constant") {
         "constant" => constant_pad(c),
+        "reflect" => padded_by(c, Edge::Reflected),
+        "replicate" => padded_by(c, Edge::Repeated),
         other => Err(c.error(format!("mode={other:?} is not represented"))),
     }
+}
+
+/// Pads with elements from within.
+fn padded_by(c: &Call<'_>, edge: Edge) -> Result<Made> {
+    c.ignore(&["value"]);
+    let pad = c.sizes("pad")?;
+    let borders: Vec<[usize; 2]> = pad.chunks(2).rev().map(|pair| [pair[0], pair[pair.len() - 1]]).collect();
+    Ok(Made::tensor(ops::pad_edges(c.tensor("self")?, &borders, edge)?))
 }
 
 /// Pads with a constant. The argument `pad` begins with the last dimension, and has the sizes before and after each.

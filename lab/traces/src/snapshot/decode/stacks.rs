@@ -6,7 +6,7 @@ use crate::snapshot::model::{Frame, FrameId, StackId};
 use crate::snapshot::parse_error::{ParseError, Result};
 use crate::snapshot::value::{Document, Kind, TextId, Value};
 
-/// Frames kept of a stack; deeper ones are cut. Nobody reads them, and a file may repeat one frame a million times in five bytes each.
+/// Frames kept of a stack; deeper ones are cut. They have no use, and a file may repeat one frame a million times in five bytes each.
 const MAX_STACK_DEPTH: usize = 4096;
 
 const UNKNOWN: u32 = u32::MAX;

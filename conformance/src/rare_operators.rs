@@ -1,0 +1,122 @@
+//! Differentiable operators that few networks use: further functions and reductions, elements by index, products of other forms.
+
+use memcore::backend::kernel::Reduction;
+use memcore::ops::{self, Edge};
+use memcore::{Array, Result, Tensor};
+
+use crate::further_operators::{copied, joined};
+use crate::operators::{Argument, CUBE, IMAGE, OperatorCase, SAME, X, case, indices, of, positive};
+
+const ROOTS: &[Argument] = &[positive(&[3, 5])];
+const SIGNED: &[Argument] = &[Argument { dims: &[3, 5], low: 0.1, high: 0.9 }];
+const BATCHES: &[Argument] = &[of(&[2, 3, 5]), of(&[2, 3, 4]), of(&[2, 4, 5])];
+const ROW_AND_BATCHES: &[Argument] = &[of(&[5]), of(&[2, 3, 4]), of(&[2, 4, 5])];
+const WRITTEN: &[Argument] = &[of(&[3, 5]), of(&[3, 2])];
+const SLICES: &[Argument] = &[of(&[4, 3]), of(&[2, 3])];
+const CHANNELS: &[Argument] = &[of(&[2, 3, 4, 2]), positive(&[3]), of(&[3])];
+
+/// Two different elements of each row.
+fn two_of_five(x: &Tensor) -> Result<Tensor> {
+    indices(x.device(), &[3, 2], &[4, 0, 1, 3, 2, 4])
+}
+
+/// Two different rows of four.
+fn two_rows(x: &Tensor) -> Result<Tensor> {
+    indices(x.device(), &[2], &[3, 1])
+}
+
+/// A constant of the sizes of `x`.
+fn constant(x: &Tensor, value: f64) -> Result<Tensor> {
+    Ok(Tensor::from_array(Array::full(x.device(), x.dims(), x.dtype(), value)?))
+}
+
+/// The cases.
+pub(crate) const RARE: &[OperatorCase] = &[
+    case("tan", X, |x| ops::tan(&x[0])),
+    case("atan", X, |x| ops::atan(&x[0])),
+    case("sinh", X, |x| ops::sinh(&x[0])),
+    case("cosh", X, |x| ops::cosh(&x[0])),
+    case("log1p", ROOTS, |x| ops::log1p(&x[0])),
+    case("expm1", X, |x| ops::expm1(&x[0])),
+    case("log2", ROOTS, |x| ops::log2(&x[0])),
+    case("erf", X, |x| ops::erf(&x[0])),
+    case("floor", SIGNED, |x| ops::floor(&x[0])),
+    case("ceil", SIGNED, |x| ops::ceil(&x[0])),
+    case("round", &[Argument { dims: &[3, 5], low: 0.6, high: 0.9 }], |x| ops::round(&x[0])),
+    case("trunc", SIGNED, |x| ops::trunc(&x[0])),
+    case("sign", SIGNED, |x| ops::sign(&x[0])),
+    case("threshold", ROOTS, |x| ops::threshold(&x[0], 0.2, 3.0)),
+    case("hardshrink", ROOTS, |x| ops::hardshrink(&x[0], 0.3)),
+    case("softshrink", ROOTS, |x| ops::softshrink(&x[0], 0.3)),
+    case("glu", &[of(&[3, 4])], |x| ops::glu(&x[0], 1)),
+    case("glu.first", &[of(&[4, 3])], |x| ops::glu(&x[0], 0)),
+    case("var", CUBE, |x| ops::var(&x[0], &[1], 1.0, false)),
+    case("var.all", CUBE, |x| ops::var(&x[0], &[], 0.0, false)),
+    case("std", CUBE, |x| ops::std(&x[0], &[2], 1.0, true)),
+    case("std.two", CUBE, |x| ops::std(&x[0], &[0, 2], 0.0, false)),
+    case("var_mean", CUBE, |x| joined(&ops::var_mean(&x[0], &[1], 1.0, true)?)),
+    case("std_mean", CUBE, |x| joined(&ops::std_mean(&x[0], &[1], 1.0, false)?)),
+    case("norm_sum", &[positive(&[2, 3, 4])], |x| ops::norm_sum(&x[0], &[1], false)),
+    case("kl_div", X, |x| ops::kl_div(&x[0], &constant(&x[0], 0.3)?, Reduction::Sum, false)),
+    case("kl_div.logarithms", SAME, |x| ops::kl_div(&x[0], &x[1], Reduction::Mean, true)),
+    case("cosine_similarity", &[positive(&[3, 5]), positive(&[3, 5])], |x| {
+        ops::cosine_similarity(&x[0], &x[1], 1, 1e-8)
+    }),
+    case("scatter", WRITTEN, |x| ops::scatter(&x[0], 1, &two_of_five(&x[0])?, &x[1])),
+    case("scatter_value", X, |x| ops::scatter_value(&x[0], 1, &two_of_five(&x[0])?, 0.7)),
+    case("scatter_add", WRITTEN, |x| {
+        ops::scatter_add(&x[0], 1, &indices(x[0].device(), &[3, 2], &[4, 4, 1, 3, 2, 2])?, &x[1])
+    }),
+    case("scatter_add_", WRITTEN, |x| ops::scatter_add_(&copied(&x[0])?, 1, &two_of_five(&x[0])?, &x[1])),
+    case("index_add", SLICES, |x| ops::index_add(&x[0], 0, &indices(x[0].device(), &[2], &[3, 3])?, &x[1], 0.5)),
+    case("index_add_", SLICES, |x| ops::index_add_(&copied(&x[0])?, 0, &two_rows(&x[0])?, &x[1], 1.0)),
+    case("index_copy", SLICES, |x| ops::index_copy(&x[0], 0, &two_rows(&x[0])?, &x[1])),
+    case("index_put", SLICES, |x| ops::index_put(&x[0], &two_rows(&x[0])?, &x[1])),
+    case("index_put_", SLICES, |x| ops::index_put_(&copied(&x[0])?, &two_rows(&x[0])?, &x[1])),
+    case("pow_tensors", &[positive(&[3, 5]), of(&[3, 5])], |x| ops::pow_tensors(&x[0], &x[1])),
+    case("pad_edges", IMAGE, |x| ops::pad_edges(&x[0], &[[2, 1], [0, 3]], Edge::Reflected)),
+    case("pad_edges.repeated", IMAGE, |x| ops::pad_edges(&x[0], &[[2, 1], [0, 3]], Edge::Repeated)),
+    case("pad_edges.line", CUBE, |x| ops::pad_edges(&x[0], &[[1, 2]], Edge::Reflected)),
+    case("pixel_unshuffle", IMAGE, |x| ops::pixel_unshuffle(&x[0], 2)),
+    case("baddbmm", BATCHES, |x| ops::baddbmm(&x[0], &x[1], &x[2], 1.0, 1.0)),
+    case("baddbmm.factors", ROW_AND_BATCHES, |x| ops::baddbmm(&x[0], &x[1], &x[2], 2.0, 0.5)),
+    case("mv", &[of(&[3, 5]), of(&[5])], |x| ops::mv(&x[0], &x[1])),
+    case("dot", &[of(&[5]), of(&[5])], |x| ops::dot(&x[0], &x[1])),
+    case("einsum", &[of(&[2, 3, 4]), of(&[2, 5, 4])], |x| ops::einsum("bij,bkj->bik", &[&x[0], &x[1]])),
+    case("einsum.heads", &[of(&[2, 3, 2, 4]), of(&[2, 5, 2, 4])], |x| ops::einsum("bthd,bshd->bhts", &[&x[0], &x[1]])),
+    case("einsum.one", CUBE, |x| ops::einsum("ijk->ki", &[&x[0]])),
+    case("einsum.outer", &[of(&[3]), of(&[4])], |x| ops::einsum("i,j->ij", &[&x[0], &x[1]])),
+    case("einsum.alone", &[of(&[3, 2]), of(&[3, 4])], |x| ops::einsum("ij,ik->k", &[&x[0], &x[1]])),
+    case("einsum.implicit", &[of(&[3, 2]), of(&[2, 4])], |x| ops::einsum("ij,jk", &[&x[0], &x[1]])),
+    case("addcmul", &[of(&[3, 5]), of(&[3, 5]), of(&[5])], |x| ops::addcmul(&x[0], &x[1], &x[2], 0.5)),
+    case("lerp", &[of(&[3, 5]), of(&[5])], |x| ops::lerp(&x[0], &x[1], 0.3)),
+    case("clamp_between", X, |x| {
+        ops::clamp_between(&x[0], Some(&constant(&x[0], -0.53)?), Some(&constant(&x[0], 0.47)?))
+    }),
+    case("clamp_between.one", X, |x| ops::clamp_between(&x[0], Some(&constant(&x[0], -0.13)?), None)),
+    case("instance_norm", CHANNELS, |x| ops::instance_norm(&x[0], Some(&x[1]), Some(&x[2]), 1e-5)),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_outside_are_refused() {
+        let device = memcore::Device::new(crate::reference::Reference::default());
+        let x = Tensor::from_slice(&device, &[2, 2], &[1.0f32; 4]).unwrap();
+        let outside = indices(&device, &[1], &[2]).unwrap();
+        let row = Tensor::from_slice(&device, &[1, 2], &[1.0f32; 2]).unwrap();
+        assert!(ops::index_add(&x, 0, &outside, &row, 1.0).is_err());
+        assert!(ops::scatter_value(&x, 1, &indices(&device, &[1, 1], &[-1]).unwrap(), 1.0).is_err());
+    }
+
+    #[test]
+    fn equations_that_are_not_represented_are_refused() {
+        let device = memcore::Device::new(crate::reference::Reference::default());
+        let x = Tensor::from_slice(&device, &[2, 2], &[1.0f32; 4]).unwrap();
+        for equation in ["...i->i", "ii->i", "ij->k", "ijk->i", "ij,jk->ik"] {
+            assert!(ops::einsum(equation, &[&x]).is_err(), "{equation}");
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What a loop does between its steps, and what it holds from one to the next.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lab_base::as_text;
+use lab_base::error::{Error, Result};
+use serde::Serialize;
+
+/// An evaluation after every few steps: some batches under `torch.no_grad()` and `model.eval()`, in a function of its own.
+///
+/// ```python
+/// def evaluate():
+///     model.eval()
+///     with torch.no_grad():
+///         for _ in range(batches):
+///             x = inputs(); y = targets(); out = model(x); loss = criterion(out, y); total += loss.item()
+///     model.train()
+/// ```
+///
+/// The names of the loop keep their values meanwhile; those of the function end with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Evaluation {
+    /// Steps from one evaluation to the next.
+    pub every: usize,
+    /// Examples of each batch.
+    pub batch: usize,
+    /// Number of batches.
+    pub batches: usize,
+    /// True if the results of all batches live until the evaluation ends.
+    pub keeps_results: bool,
+}
+
+impl Evaluation {
+    /// # Errors
+    /// [`Error::Usage`] for an evaluation of nothing.
+    pub(super) fn check(&self) -> Result<()> {
+        let sizes = [("eval-every", self.every), ("eval-batch", self.batch), ("eval-steps", self.batches)];
+        match sizes.into_iter().find(|(_, size)| *size == 0) {
+            Some((field, _)) => Err(Error::usage(field, "must be at least 1")),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The names that keep their values from the end of a step until they are bound again. The others are deleted after the step, as by a function that
+/// takes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hold {
+    /// The batch with its targets.
+    pub inputs: bool,
+    /// The network's result.
+    pub outputs: bool,
+    /// The loss.
+    pub loss: bool,
+}
+
+impl Hold {
+    /// Nothing.
+    const NONE: Self = Self { inputs: false, outputs: false, loss: false };
+}
+
+/// As a loop that deletes nothing.
+impl Default for Hold {
+    fn default() -> Self {
+        Self { inputs: true, outputs: true, loss: true }
+    }
+}
+
+impl FromStr for Hold {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut hold = Self::NONE;
+        for word in text.split(',').map(str::trim) {
+            match word {
+                "none" if text.trim() == "none" => {}
+                "inputs" => hold.inputs = true,
+                "outputs" => hold.outputs = true,
+                "loss" => hold.loss = true,
+                _ => {
+                    return Err(format!(
+                        "{text:?}: expected none, or some of inputs, outputs, loss, as in inputs,loss"
+                    ));
+                }
+            }
+        }
+        Ok(hold)
+    }
+}
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = [("inputs", self.inputs), ("outputs", self.outputs), ("loss", self.loss)];
+        let held: Vec<&str> = names.iter().filter(|(_, held)| *held).map(|(name, _)| *name).collect();
+        f.write_str(&if held.is_empty() { "none".into() } else { held.join(",") })
+    }
+}
+
+as_text!(Hold);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_shown() {
+        for text in ["none", "loss", "inputs,loss", "inputs,outputs,loss"] {
+            assert_eq!(text.parse::<Hold>().unwrap().to_string(), text);
+        }
+        assert_eq!("loss, inputs".parse::<Hold>().unwrap().to_string(), "inputs,loss");
+        assert_eq!(Hold::default().to_string(), "inputs,outputs,loss");
+        for text in ["", "none,loss", "logits"] {
+            assert!(text.parse::<Hold>().unwrap_err().contains("expected none, or some of"), "{text}");
+        }
+    }
+}
