@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use lab::exported;
 use lab::models::Architecture;
 use lab::run::{ModelSpec, RunSpec, resolve};
-use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
+use lab::training::{Continuation, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::Device;
 use serde::Deserialize;
 
@@ -178,6 +178,32 @@ fn training_on_the_cpu_gives_pytorchs_losses() {
             assert!((ours - theirs).abs() < 1e-4, "{name}, step {step}: {ours}, PyTorch {theirs}");
         }
     }
+}
+
+/// A graph has types of its file as constants. Where they do not go together with another precision, that is refused with the place: an answer
+/// tries other precisions, and must not end with them.
+#[test]
+fn another_precision_runs_or_is_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut refused = Vec::new();
+    for name in EQUAL {
+        let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+        let model = exported::load(&path, None).unwrap();
+        for precision in [Precision::Bf16, Precision::AutocastBf16] {
+            let mut settings = RunSettings::new(4, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+            settings.precision = precision;
+            let device = Device::new(memcore::backend::Meta::default());
+            let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+            let result =
+                exported::train_from(&model, &device, &settings, source, &mut Continuation::default(), progress);
+            if let Err(failed) = result {
+                assert!(failed.error.is_usage(), "{name} {precision}: {}", failed.error);
+                refused.push(format!("{name} {precision}"));
+            }
+        }
+    }
+    assert!(refused.iter().any(|run| run == "gpt2 bf16"), "{refused:?}");
+    assert!(!refused.iter().any(|run| run == "gpt2 autocast-bf16"), "{refused:?}");
 }
 
 #[test]

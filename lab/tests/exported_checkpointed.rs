@@ -1,11 +1,16 @@
 //! Exports with `--checkpoint` beside the eager programs that have `torch.utils.checkpoint` around the same modules
 //! (`golden/exported/checkpointed`, made by `scripts/export/checkpointed.py`).
 
-use lab::exported;
+use std::ops::ControlFlow;
+
+use lab::exported::{self, Exported};
 use lab::models::Recompute;
+use lab::training::{Continuation, Failed, OptimizerKind, OptimizerSettings, RunResult, RunSettings, Source};
+use memcore::Device;
+use memcore::backend::Meta;
 
 mod archives;
-use archives::compared::{Difference, Recording, as_the_package_writes, differences};
+use archives::compared::{Difference, Recording, as_the_package_writes, differences, golden};
 
 /// Every row and column that differs.
 fn different(name: &str) -> Vec<Difference> {
@@ -73,4 +78,36 @@ fn blocks_are_the_numbered_modules_and_the_answer_names_them() {
     let all = "layer1.0–2, layer2.0–3, layer3.0–5, layer4.0–2";
     assert_eq!(said("blocks"), format!("Computed again in the backward pass (--checkpoint): {all}."));
     assert_eq!(said("0,15"), "Computed again in the backward pass (--checkpoint): layer1.0, layer4.2.");
+}
+
+fn trained(model: &Exported, device: &Device) -> Result<RunResult, Failed> {
+    let settings = RunSettings::new(4, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+    let go_on = &mut |_| ControlFlow::Continue(());
+    exported::train_from(model, device, &settings, Source::Synthetic { seed: 0 }, &mut Continuation::default(), go_on)
+}
+
+#[test]
+fn losses_are_the_same_to_the_bit() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, pattern) in [("gpt", "h.*"), ("gpt", "h.0.ln_1,h.*.fc,ln_f"), ("cnn", "conv1,norm,fc")] {
+        let path = archives::unpacked(&golden(&format!("{name}-weights.pt2.gz")), folder.path(), name);
+        let losses = |checkpoint: &str| {
+            let model = exported::load(&path, None).unwrap().recomputing(&checkpoint.parse().unwrap()).unwrap();
+            trained(&model, &Device::new(backend_cpu::Cpu::with_threads(1).unwrap())).unwrap().losses
+        };
+        let kept = losses("none");
+        assert!(kept.len() == 3 && kept[2] < kept[0], "{kept:?}");
+        assert_eq!(losses(pattern), kept, "{name} {pattern}");
+    }
+}
+
+/// The first ReLU writes into what enters it.
+#[test]
+fn what_enters_and_is_written_in_place_is_not_computed_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = as_the_package_writes("resnet50", folder.path(), None);
+    let model = exported::load(&path, Some("mean".parse().unwrap())).unwrap();
+    let model = model.recomputing(&"relu".parse().unwrap()).unwrap();
+    let error = trained(&model, &Device::new(Meta::default())).err().unwrap().error.to_string();
+    assert!(error.contains("checkpoint of relu: batch_norm enters it and is written in place afterwards"), "{error}");
 }

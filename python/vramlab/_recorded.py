@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -75,13 +76,19 @@ def _operators(graph: Any) -> list[Any]:
 
 @contextmanager
 def _module_stacks(model: Any) -> Iterator[list[tuple[str, tuple[str, str]]]]:
-    """Yields the modules being called, outermost first, each as key, path and class, as PyTorch writes them beside a node."""
+    """Yields the modules being called, outermost first, each as key, path and class, as PyTorch writes them beside a node.
+
+    The key of a second call of a module has a number, so that it is not taken for a part of the first one.
+    """
     stack: list[tuple[str, tuple[str, str]]] = []
+    calls: Counter[str] = Counter()
     hooks = []
 
     def entered(path: str) -> Any:
         def enter(module: Any, _: Any) -> None:
-            stack.append((f"L['self'].{path}", (path, f"{type(module).__module__}.{type(module).__qualname__}")))
+            again = f"@{calls[path]}" if calls[path] else ""
+            calls[path] += 1
+            stack.append((f"L['self'].{path}{again}", (path, f"{type(module).__module__}.{type(module).__qualname__}")))
 
         return enter
 

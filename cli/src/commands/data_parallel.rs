@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use lab::data_parallel::{self, Accounting, DataParallelResult, DataParallelSettings, Stage};
+use lab::data_parallel::{Accounting, DataParallelResult, DataParallelSettings, Stage};
 use lab::record::RowsKept;
 use lab::results::{DataParallelFigures, TrainResult};
 use lab::run::{Network, RunSpec, Session};
@@ -99,7 +99,7 @@ fn trained(
         progress.set(step.done as u64, String::new());
         interrupt::flow()
     };
-    let result = data_parallel::train(session.network.architecture(), devices, settings, &session.source, on_step);
+    let result = session.network.train_ranks(devices, settings, &session.source, on_step);
     result.map_err(|Failed { error, .. }| error)
 }
 

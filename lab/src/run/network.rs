@@ -7,6 +7,7 @@ use lab_base::error::{Error, Result};
 use lab_imports::exported::{self, Exported};
 use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Release, Script};
 use lab_models::{self, Architecture, ModelOptions, Recompute};
+use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings};
 use lab_training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 
@@ -133,6 +134,25 @@ impl Network {
             }
             Self::Exported(model, _) => {
                 exported::train_from(model, device, settings, source.clone(), continuation, progress)
+            }
+        }
+    }
+
+    /// Trains the ranks of a step that is divided, each on its device.
+    ///
+    /// # Errors
+    /// Settings that cannot work or that the network does not have; those of the devices.
+    pub fn train_ranks(
+        &self,
+        devices: &[Device],
+        settings: &DataParallelSettings,
+        source: &Source,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<DataParallelResult, Failed> {
+        match self {
+            Self::Exported(model, _) => exported::train_ranks(model, devices, settings, source, progress),
+            Self::Architecture(_) | Self::Pretrained(..) => {
+                data_parallel::train(self.architecture(), devices, settings, source, progress)
             }
         }
     }

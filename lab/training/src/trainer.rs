@@ -2,7 +2,6 @@
 
 use lab_base::error::Result;
 use lab_models::{Architecture, Model};
-use memcore::optim::Optimizer;
 use memcore::{DType, Device, NoGrad};
 
 use super::average::Average;
@@ -52,22 +51,6 @@ impl Trainer {
         let update = Update::new(settings, &model.parameters)?;
         let phases = ModelStep::new(device, model, update, settings, source);
         Self { phases, rows, average: None }.averaging()
-    }
-
-    /// Wraps a model and its optimizer that were made elsewhere, in the phase `model`.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for settings that cannot work.
-    pub(crate) fn around(
-        device: &Device,
-        (model, optimizer): (Model, Box<dyn Optimizer>),
-        settings: &RunSettings,
-        source: Source,
-    ) -> Result<Self> {
-        settings.check()?;
-        let update = Update::with(settings, Some(optimizer));
-        let phases = ModelStep::new(device, model, update, settings, source);
-        Ok(Self::new(phases, std::slice::from_ref(device), ""))
     }
 }
 

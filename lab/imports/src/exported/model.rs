@@ -16,7 +16,7 @@ use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
 use super::read::Read;
 use super::regions::Regions;
-use super::signature::{InputKind, StateKind};
+use super::signature::{InputKind, StateKind, StateTensor};
 
 /// An exported network, before it is on a device.
 pub struct Exported {
@@ -117,6 +117,22 @@ impl Exported {
         &self.read.contents
     }
 
+    /// Returns the path of a trained parameter that the graph does not use, under none of its names.
+    pub(super) fn without_gradient(&self) -> Option<&str> {
+        let Contents { signature, program, .. } = &self.read.contents;
+        let state = &signature.state;
+        let mut is_used = vec![false; state.len()];
+        for (kind, used) in signature.inputs.iter().zip(program.used_inputs()) {
+            if let InputKind::State(number) = kind {
+                is_used[state[*number].same_as.unwrap_or(*number)] |= used;
+            }
+        }
+        let is_trained =
+            |tensor: &StateTensor| tensor.kind == StateKind::Parameter { trained: true } && tensor.same_as.is_none();
+        let unused = state.iter().zip(is_used).find(|(tensor, used)| is_trained(tensor) && !used);
+        unused.map(|(tensor, _)| tensor.path.as_str())
+    }
+
     /// Builds the network on the device of `init`.
     ///
     /// # Errors
@@ -185,14 +201,14 @@ impl Architecture for Exported {
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         let has_task = matches!(self.loss.kind, Some(LossName::CrossEntropy | LossName::Mse));
         if self.read.inputs.len() != 1 || !has_task {
-            let problem = "is divided among ranks with one input and --loss cross-entropy or mse only";
+            let problem = "runs on --devices with one input and --loss cross-entropy or mse only";
             return Err(memcore::Error::invalid(self.read.contents.file.clone(), problem));
         }
         Ok(Box::new(self.network(init)?))
     }
 
     fn indivisible(&self) -> Option<&'static str> {
-        Some("an exported graph is not cut into pieces")
+        Some("an exported graph is not cut into pieces; --data-parallel N --zero 2 divides its states among ranks")
     }
 
     fn not_evaluated(&self) -> Option<String> {

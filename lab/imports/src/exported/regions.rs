@@ -39,6 +39,9 @@ impl Regions {
     /// [`Error::Usage`] naming what is asked for: no module has the name, or the nodes of a call do not follow one another.
     pub(super) fn of(program: &Program, is_state: &[bool], recompute: &Recompute) -> Result<Self> {
         let mut regions = Self::default();
+        if *recompute == Recompute::None {
+            return Ok(regions);
+        }
         let called = modules(program);
         let wanted = wanted(&called, recompute)?;
         if !wanted.is_empty() {
@@ -60,7 +63,9 @@ impl Regions {
         let mut state = vec![false; program.names.len()];
         program.inputs.iter().zip(is_state).for_each(|(slot, is_state)| state[*slot] = *is_state);
         let (mut found, mut seen, mut before) = (Vec::<Region>::new(), HashSet::new(), None);
-        for (place, node) in program.nodes.iter().enumerate() {
+        // A node that PyTorch made itself belongs to those around it.
+        let has_place = |node: &Node| calls(&node.modules).next().is_some() || node.graphs().next().is_some();
+        for (place, node) in program.nodes.iter().enumerate().filter(|(_, node)| has_place(node)) {
             // Modules inside of a matching one are part of it.
             let call = calls(&node.modules).find(|call| wanted.contains(call.path));
             let key = call.map(|call| call.key);

@@ -160,7 +160,8 @@ impl Runner {
             Error::Invalid { what, problem } if what == node.target => (what, problem),
             Error::Invalid { what, problem } => (node.target.clone(), format!("{what}: {problem}")),
             Error::Shape { op, detail } => (node.target.clone(), format!("{op}: {detail}")),
-            Error::DType { .. } => (node.target.clone(), error.to_string()),
+            // Types that do not go together in another precision than the file's: the graph has some of the file's types as constants.
+            Error::DType { .. } | Error::InvalidCall { .. } => (node.target.clone(), error.to_string()),
             other => return other,
         };
         Error::invalid(format!("{}: {what} in {}", self.file, node.place), problem)

@@ -75,19 +75,25 @@ type StateOf<'a> = dyn FnMut(&str, &TensorMeta, &[StateTensor]) -> Result<StateT
 struct Weights {
     folder: &'static str,
     config: WeightsConfig,
+    /// True if the names of the files tell which parameters are tied.
+    tells_ties: bool,
 }
 
 impl Weights {
-    /// True if the names of the files tell which parameters are tied. An export on the device `meta` has all tensors of a type in one file, whatever
-    /// their sizes; then the names do not tell.
-    fn tells_ties(&self) -> bool {
-        let mut sizes = BTreeMap::new();
-        let entries = self.config.config.values();
-        let of_one = entries.map(|entry| (entry.path_name.as_str(), numbers(&entry.tensor_meta.sizes)));
-        let alike =
-            of_one.fold(true, |alike, (name, dims)| alike & (sizes.entry(name).or_insert(dims.clone()) == &dims));
-        self.config.config.len() < 2 || (alike && sizes.len() > 1)
+    fn of(folder: &'static str, config: WeightsConfig) -> Self {
+        let tells_ties = tells_ties(&config);
+        Self { folder, config, tells_ties }
     }
+}
+
+/// True if the names of the files tell which parameters are tied. An export on the device `meta` has all tensors of a type in one file, whatever
+/// their sizes; then the names do not tell.
+fn tells_ties(config: &WeightsConfig) -> bool {
+    let mut sizes = BTreeMap::new();
+    let entries = config.config.values();
+    let of_one = entries.map(|entry| (entry.path_name.as_str(), numbers(&entry.tensor_meta.sizes)));
+    let alike = of_one.fold(true, |alike, (name, dims)| alike & (sizes.entry(name).or_insert(dims.clone()) == &dims));
+    config.config.len() < 2 || (alike && sizes.len() > 1)
 }
 
 impl Signature {
@@ -112,7 +118,7 @@ impl Signature {
         for (folder, kind) in [("data/weights/", "weights"), ("data/constants/", "constants")] {
             let config = format!("{folder}{model}_{kind}_config.json");
             let config = if archive.has(&config) { archive.json(&config)? } else { WeightsConfig::default() };
-            weights.push(Weights { folder, config });
+            weights.push(Weights::of(folder, config));
         }
         let mut all = Self::default();
         let mut files = BTreeMap::new();
@@ -128,7 +134,7 @@ impl Signature {
         }
         match tied {
             Some(tied) => all.tie(tied).map_err(|problem| archive.error(ENTRY, problem))?,
-            None if weights.iter().all(Weights::tells_ties) => {}
+            None if weights.iter().all(|weights| weights.tells_ties) => {}
             None => all.tie_unused(used),
         }
         Ok(all)
@@ -262,7 +268,7 @@ fn state_of(
         Some(Size::AsExpr(_)) => None,
     };
     // Parameters in one file share one storage; but an export on the device `meta`, which has no values, puts all of them into one file.
-    let tells_ties = weights.iter().all(|weights| weights.tells_ties());
+    let tells_ties = weights.iter().all(|weights| weights.tells_ties);
     let bytes = numel * element.size();
     let start = offset.and_then(|offset| offset.checked_mul(element.size()));
     let start = start.ok_or_else(|| archive.error(&file, format!("{path} begins nowhere in it")))?;

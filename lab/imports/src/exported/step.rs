@@ -7,9 +7,11 @@
 //! Nothing is deleted unless the schedule says so: inputs, targets, outputs and loss live until their names are bound again.
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
 use lab_models::Architecture;
+use lab_training::data_parallel::BeforeForward;
 use lab_training::{
     Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source,
     TrainStep, Trainer, Update, bound, data_name, run, value_of,
@@ -27,12 +29,14 @@ use super::network::Network;
 pub(super) struct ExportedStep<'a> {
     model: &'a Exported,
     device: Device,
-    network: Network,
+    network: Arc<Network>,
     parameters: Vec<Parameter>,
     buffers: Vec<(String, Array)>,
     update: Update,
     settings: RunSettings,
     source: Source,
+    /// What a rank does before each forward pass.
+    before_forward: Option<BeforeForward>,
     inputs: Vec<Tensor>,
     target: Option<Tensor>,
     outputs: Vec<Option<Tensor>>,
@@ -58,32 +62,55 @@ fn schedule(model: &Exported, settings: &RunSettings) -> Result<Schedule> {
     Ok(settings.schedule.clone())
 }
 
+/// Returns the settings with the schedule of the run, checked.
+fn scheduled(model: &Exported, settings: &RunSettings) -> Result<RunSettings> {
+    let settings = RunSettings { schedule: schedule(model, settings)?, ..settings.clone() };
+    settings.check()?;
+    Ok(settings)
+}
+
 impl<'a> ExportedStep<'a> {
     /// Builds the network and its optimizer, in the phase `model`.
     ///
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work; those of the device.
     fn new(model: &'a Exported, device: &Device, settings: &RunSettings, source: Source) -> Result<Self> {
-        let settings = RunSettings { schedule: schedule(model, settings)?, ..settings.clone() };
-        settings.check()?;
+        let settings = &scheduled(model, settings)?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
         let init = Init::new(device, settings.precision.dtype(), settings.seed);
-        let network = model.network(&init)?;
+        let network = Arc::new(model.network(&init)?);
         let parameters = model.optimizer_order(init.parameters());
         if parameters.is_empty() {
             return Err(Error::usage(&model.contents().file, "has no parameters that are trained (requires_grad)"));
         }
-        let update = Update::new(&settings, &parameters)?;
+        let update = Update::new(settings, &parameters)?;
+        Self::around(model, device, network, (parameters, init.buffers(), update), settings, source)
+    }
+
+    /// Wraps a network that is on a device, with its parameters, its buffers and what updates it.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for settings that cannot work.
+    pub(super) fn around(
+        model: &'a Exported,
+        device: &Device,
+        network: Arc<Network>,
+        (parameters, buffers, update): (Vec<Parameter>, Vec<(String, Array)>, Update),
+        settings: &RunSettings,
+        source: Source,
+    ) -> Result<Self> {
+        let settings = scheduled(model, settings)?;
         Ok(Self {
             model,
             device: device.clone(),
             network,
             parameters,
-            buffers: init.buffers(),
+            buffers,
             update,
             settings,
             source,
+            before_forward: None,
             inputs: Vec::new(),
             target: None,
             outputs: Vec::new(),
@@ -91,6 +118,11 @@ impl<'a> ExportedStep<'a> {
             autocast: None,
             aside: None,
         })
+    }
+
+    /// The same step, in which a rank does this before each forward pass.
+    pub(super) fn after(self, before_forward: Option<BeforeForward>) -> Self {
+        Self { before_forward, ..self }
     }
 
     /// Makes the inputs of the batch with this number, of so many examples. A data set gives one input and also the targets, which are `None` otherwise.
@@ -135,6 +167,9 @@ impl<'a> ExportedStep<'a> {
 
     /// Runs the network. The outputs before are freed after the new ones are made.
     fn call(&mut self) -> Result<()> {
+        if let Some(before) = &self.before_forward {
+            before()?;
+        }
         let outputs = self.network.outputs(&self.inputs)?;
         self.outputs = outputs;
         Ok(())

@@ -10,7 +10,7 @@ use memcore::nn::{Init, Module, Parameter, Sequential};
 use memcore::optim::Optimizer;
 
 use super::optimizer::{Masters, Place, Sharded, Watched, master};
-use super::reducer::{BUCKET_BYTES, Options, Reducer, Replica, groups};
+use super::reducer::{BUCKET_BYTES, Options, Reducer, groups};
 use super::settings::{DataParallelSettings, Stage};
 use super::tally::Tally;
 use super::unit::{Gathered, Kind, Unit};
@@ -21,6 +21,8 @@ pub(super) struct Built {
     pub(super) optimizer: Box<dyn Optimizer>,
     /// Units of parameters; empty if every rank has everything.
     pub(super) units: Vec<Arc<Unit>>,
+    /// The buckets of gradients that every rank has whole; `None` for a single rank, and if they are divided.
+    pub(super) reducer: Option<Arc<Reducer>>,
 }
 
 /// Builds the model and optimizer of rank `rank`.
@@ -62,13 +64,9 @@ fn replicated(
         run.optimizer.build(model.parameters.clone())?
     };
     // A single rank has nothing to reduce and runs the program unchanged.
-    if settings.ranks > 1 {
-        let gradient_as_bucket_view = settings.gradient_as_bucket_view;
-        let options = Options { gradient_as_bucket_view, passes: run.accumulate };
-        let reducer = Reducer::new(device, &model.parameters, options, tally)?;
-        model.module = Box::new(Replica { inner: model.module, reducer });
-    }
-    Ok(Built { model, optimizer, units: Vec::new() })
+    let options = Options { gradient_as_bucket_view: settings.gradient_as_bucket_view, passes: run.accumulate };
+    let reducer = (settings.ranks > 1).then(|| Reducer::new(device, &model.parameters, options, tally)).transpose()?;
+    Ok(Built { model, optimizer, units: Vec::new(), reducer })
 }
 
 fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataParallelSettings) -> Result<Built> {
@@ -114,7 +112,7 @@ fn sharded(architecture: &dyn Architecture, kind: &Kind<'_>, settings: &DataPara
     let gathers = !kind.stage.divides_parameters();
     let (optimizer, clip) = (settings.run.optimizer.build(shards)?, settings.run.clip_grad_norm);
     let optimizer = Sharded::new(optimizer, units.clone(), network, gathers, clip);
-    Ok(Built { model, optimizer: Box::new(optimizer), units })
+    Ok(Built { model, optimizer: Box::new(optimizer), units, reducer: None })
 }
 
 /// Returns the unit of each parameter, in the order of their creation.

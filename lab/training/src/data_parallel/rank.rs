@@ -4,15 +4,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
-use lab_models::Architecture;
+use lab_models::{Architecture, Model};
 use memcore::Device;
 
 use super::build::{Built, build};
 use super::collective::Sent;
+use super::reducer::Replica;
 use super::settings::{DataParallelSettings, Stage};
 use super::tally::{ModelStates, Tally};
 use crate::record::{Account, Row};
-use crate::{Failed, ModelStep, Partial, Progress, Source, Steps, Trainer};
+use crate::{Failed, ModelStep, Partial, Progress, RunSettings, Source, Steps, TrainStep, Trainer, Update};
 
 /// What one rank held and sent.
 #[derive(Clone, Debug)]
@@ -50,11 +51,26 @@ pub struct DataParallelResult {
     pub interrupted: bool,
 }
 
+/// A rank's part of a network, from which its step is made.
+pub struct Share {
+    /// The network with its parameters.
+    pub model: Model,
+    /// The optimizer of what the rank updates.
+    pub update: Update,
+    /// Settings of the rank's run; the batch is the rank's.
+    pub run: RunSettings,
+    /// Called before each forward pass of the network, unless the network's module does it.
+    pub before_forward: Option<BeforeForward>,
+}
+
+/// What a rank does before a forward pass.
+pub type BeforeForward = Box<dyn Fn() -> memcore::Result<()> + Send + Sync>;
+
 /// One rank in training.
-pub struct Rank {
+pub struct Rank<S = ModelStep> {
     device: Device,
     number: usize,
-    trainer: Trainer<ModelStep>,
+    trainer: Trainer<S>,
     tally: Arc<Tally>,
     owned: u64,
     padding: u64,
@@ -74,6 +90,29 @@ impl Rank {
         number: usize,
         source: Source,
     ) -> Result<Self> {
+        let step = |share: Share| {
+            let Share { mut model, update, run, before_forward } = share;
+            if let Some(before) = before_forward {
+                model.module = Box::new(Replica { inner: model.module, before });
+            }
+            Ok(ModelStep::new(device, model, update, &run, source))
+        };
+        Self::of(architecture, device, settings, number, step)
+    }
+}
+
+impl<S: TrainStep> Rank<S> {
+    /// Builds rank `number`, whose step is made by `step`.
+    ///
+    /// # Errors
+    /// Those of [`Rank::new`]; those of `step`.
+    pub fn of(
+        architecture: &dyn Architecture,
+        device: &Device,
+        settings: &DataParallelSettings,
+        number: usize,
+        step: impl FnOnce(Share) -> Result<S>,
+    ) -> Result<Self> {
         settings.check()?;
         if device.computes() {
             let problem = format!(
@@ -88,7 +127,7 @@ impl Rank {
         settings.run.check_network(architecture, settings.run.batch / settings.ranks)?;
         device.phase("model");
         let tally = Arc::new(Tally::new(settings.ranks));
-        let Built { model, optimizer, units } = build(architecture, device, settings, number, &tally)?;
+        let Built { model, optimizer, units, reducer } = build(architecture, device, settings, number, &tally)?;
         let owned = match units.len() {
             0 => model.parameter_count(),
             _ => units.iter().map(|unit| unit.partition.owned(number as u64)).sum(),
@@ -101,7 +140,11 @@ impl Rank {
             // The norm of shards is taken by the optimizer that has them.
             run.clip_grad_norm = None;
         }
-        let trainer = Trainer::around(device, (model, optimizer), &run, source)?;
+        run.check()?;
+        let update = Update::with(&run, Some(optimizer));
+        let before_forward = reducer.map(|reducer| Box::new(move || reducer.rebuild()) as BeforeForward);
+        let phases = step(Share { model, update, run, before_forward })?;
+        let trainer = Trainer::new(phases, std::slice::from_ref(device), "");
         Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })
     }
 
@@ -151,10 +194,24 @@ pub fn train(
     source: &Source,
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<DataParallelResult, Failed> {
+    let rank = |number, device: &Device| Rank::new(architecture, device, settings, number, source.clone());
+    train_each(devices, settings, rank, progress)
+}
+
+/// Trains the ranks that are shown as [`train`] does; `rank` makes the rank of a number on its device.
+///
+/// # Errors
+/// Those of `rank` and [`Rank::step`].
+pub fn train_each<S: TrainStep>(
+    devices: &[Device],
+    settings: &DataParallelSettings,
+    rank: impl Fn(usize, &Device) -> Result<Rank<S>>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<DataParallelResult, Failed> {
     let shown = settings.shown();
     let mut ranks = Vec::with_capacity(shown.len());
     for (number, device) in shown.into_iter().zip(devices) {
-        ranks.push(Rank::new(architecture, device, settings, number, source.clone())?);
+        ranks.push(rank(number, device)?);
     }
     let (Steps { interrupted, .. }, failure) = Steps::take(&settings.run, progress, |step| {
         ranks.iter_mut().try_for_each(|rank| rank.step(step))?;

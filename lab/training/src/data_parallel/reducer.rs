@@ -129,7 +129,7 @@ impl Reducer {
     }
 
     /// Called before a forward pass: makes buckets in the order of the first backward pass, once that order is known.
-    fn rebuild(&self) -> memcore::Result<()> {
+    pub(super) fn rebuild(&self) -> memcore::Result<()> {
         let mut state = self.state();
         if state.rebuilt || state.order.len() < self.sizes.len() {
             return Ok(());
@@ -174,12 +174,13 @@ impl Reducer {
 /// A network that every rank has a copy of.
 pub(super) struct Replica {
     pub(super) inner: Box<dyn Module>,
-    pub(super) reducer: Arc<Reducer>,
+    /// [`Reducer::rebuild`].
+    pub(super) before: Box<dyn Fn() -> memcore::Result<()> + Send + Sync>,
 }
 
 impl Module for Replica {
     fn forward(&self, x: &Tensor) -> memcore::Result<Tensor> {
-        self.reducer.rebuild()?;
+        (self.before)()?;
         self.inner.forward(x)
     }
 }
