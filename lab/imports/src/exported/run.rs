@@ -109,7 +109,8 @@ impl Runner<'_> {
             Error::Invalid { what, problem } if what == node.target => (what, problem),
             Error::Invalid { what, problem } => (node.target.clone(), format!("{what}: {problem}")),
             Error::Shape { op, detail } => (node.target.clone(), format!("{op}: {detail}")),
-            Error::DType { .. } => (node.target.clone(), error.to_string()),
+            // A kernel refuses operands of two types: the file casts to a type of its own, and the run has another one.
+            Error::DType { .. } | Error::InvalidCall { .. } => (node.target.clone(), error.to_string()),
             other => return other,
         };
         Error::invalid(format!("{}: {what} in {}", self.file, node.place), problem)
