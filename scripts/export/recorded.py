@@ -53,7 +53,7 @@ def main():
                 bytes_ = predicted(vramlab, name, folder)
                 print(f"{name:16} {eager:12} {100 * (bytes_ / eager - 1):+8.3f} %", flush=True)
             except Exception as error:
-                print(f"{name:16} {eager:12} {str(error).splitlines()[0][:150]}", flush=True)
+                print(f"{name:16} {eager:12} {str(error).splitlines()[-1][:150]}", flush=True)
 
 
 main()
