@@ -176,7 +176,8 @@ mod without_memory {
         // Below this the system cannot even load the program, and kills it.
         let loads = |kib: &u32| limited(*kib, &["--version"]).status.success();
         let least = (10_000..400_000).step_by(2_000).find(loads).unwrap();
-        let limits = [0, 1_000, 3_000, 6_000, 10_000, 20_000, 40_000, 80_000, 120_000, 210_000].map(|more| least + more);
+        let limits =
+            [0, 1_000, 3_000, 6_000, 10_000, 20_000, 40_000, 80_000, 120_000, 210_000].map(|more| least + more);
         let mut ended = 0;
         for (words, kib) in [&train[..], &predict].into_iter().flat_map(|words| limits.map(|kib| (words, kib))) {
             let output = limited(kib, words);
