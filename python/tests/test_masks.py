@@ -93,7 +93,9 @@ class Masks(unittest.TestCase):
 
         for with_values in (False, True):
             found = self.exported(Written(), torch.randn(2, 3), with_values=with_values)
-            self.assertEqual([name for name in found if name != "sym_size.int"], ["zeros_like.default", "select.int", "fill_.Scalar", "add.Tensor"])
+            self.assertEqual(
+                [name for name in found if name != "sym_size.int"], ["zeros_like.default", "select.int", "fill_.Scalar", "add.Tensor"]
+            )
 
 
 if __name__ == "__main__":

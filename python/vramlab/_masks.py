@@ -40,7 +40,7 @@ def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
         return
     truths = {torch.Tensor.__bool__, torch.Tensor.item}
 
-    class Answers(torch.overrides.TorchFunctionMode):
+    class Answers(torch.overrides.TorchFunctionMode):  # type: ignore[misc, unused-ignore]
         def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if function in truths and args[0].dtype == torch.bool and _asked_by_transformers():
                 answer = _value(args[0], inputs)
@@ -76,7 +76,7 @@ def _value(tensor: Any, inputs: Sequence[Any]) -> bool:
     from torch.utils._python_dispatch import _disable_current_modes
 
     mode = proxy_tensor.get_proxy_mode()
-    tracer = getattr(mode, "tracer", None)
+    tracer: Any = getattr(mode, "tracer", None)
     node = proxy_tensor.get_proxy_slot(tensor, tracer).proxy.node
     with _disable_current_modes():
         return bool(_Values(tracer.root, node.graph, inputs).of(node))

@@ -56,7 +56,7 @@ def _exported(model: Any, graph: Any, names: list[str], args: tuple[Any, ...], k
 
 
 def _same(before: Any, after: Any) -> dict[str, str]:
-    """Maps the names of a graph's values to their names in the graph made from it, which lacks unused values and has more checks of types."""
+    """Maps the names of a graph's values to those in the graph made from it, which lacks unused values and checks more types."""
     names: dict[str, str] = {}
     rest = iter(_operators(before))
     for node in _operators(after):

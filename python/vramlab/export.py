@@ -126,7 +126,7 @@ def _without_whole_slices(program: Any) -> None:
 
 
 def _with_numbers(program: Any) -> None:
-    """Writes a number (`x[:, 0] = 2`) as a GPU does, without a tensor of it. Traced, it is one: of its own on `meta`, a constant on the CPU."""
+    """Writes a number (`x[:, 0] = 2`) as a GPU does, without a tensor. Traced, there is one: new on `meta`, a constant on the CPU."""
     import torch
 
     aten = torch.ops.aten
