@@ -42,14 +42,7 @@ def wrapped(model, pattern):
 
 
 def rows(name, batch, pattern):
-    model, examples, loss_name = eager.made(name)
-    answered = eager.Answered(model, eager.answers(model, examples(batch)))
-    wrapped(model, pattern)
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
-    before = record.changes()
-    model.to("cuda")
-    return record.trained(answered, list(model.parameters()), before, examples, batch, loss_name)
+    return eager.rows(name, batch, lambda model: wrapped(model, pattern))
 
 
 def recorded(name, _):

@@ -106,9 +106,11 @@ def answers(model, inputs):
     return found
 
 
-def rows(name, batch):
+def rows(name, batch, change=lambda model: None):
+    """Rows of the module itself, changed after the answers to its questions are known."""
     model, examples, loss_name = made(name)
     answered = Answered(model, answers(model, examples(batch)))
+    change(model)
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
     before = record.changes()

@@ -32,6 +32,7 @@ pub struct Averaged {
 
 /// The average of a network.
 pub(super) struct Average {
+    device: Device,
     kind: Ema,
     /// Copies of the parameters.
     parameters: Vec<Array>,
@@ -44,7 +45,8 @@ impl Average {
     /// Copies the network.
     pub(crate) fn new(kind: Ema, of: &Averaged, device: &Device) -> Result<Self> {
         let _scope = context::scope(device.scope("ema"));
-        let mut average = Self { kind, parameters: Vec::new(), buffers: Vec::new(), updates: 0 };
+        let mut average =
+            Self { device: device.clone(), kind, parameters: Vec::new(), buffers: Vec::new(), updates: 0 };
         if kind == Ema::Parameters {
             average.parameters =
                 of.parameters.iter().map(|parameter| cloned(parameter.array())).collect::<Result<_>>()?;
@@ -70,7 +72,8 @@ impl Average {
     }
 
     /// Takes the network's values after a step into the average.
-    pub(crate) fn update(&mut self, of: &Averaged, device: &Device) -> Result<()> {
+    pub(crate) fn update(&mut self, of: &Averaged) -> Result<()> {
+        let device = &self.device;
         let _scope = context::scope(device.scope("ema"));
         // `AveragedModel` begins with the values of its first update, and has its count on the host.
         let first = self.kind == Ema::Model && self.updates == 0;

@@ -71,9 +71,8 @@ impl<S: TrainStep> Trainer<S> {
         let Some(kind) = self.phases.settings().ema else { return Ok(self) };
         let of = self.phases.averaged(kind)?;
         self.rows.phase("ema");
-        for device in self.rows.devices() {
-            self.average = Some(Average::new(kind, &of, device)?);
-        }
+        // A network over several devices has none: the run's settings refuse it.
+        self.average = self.rows.devices().next().map(|device| Average::new(kind, &of, device)).transpose()?;
         self.rows.take("ema");
         Ok(self)
     }
@@ -163,7 +162,7 @@ impl<S: TrainStep> Trainer<S> {
         let (Some(average), Some(kind)) = (&mut self.average, self.phases.settings().ema) else { return Ok(()) };
         let of = self.phases.averaged(kind)?;
         self.rows.phase("ema");
-        self.rows.devices().try_for_each(|device| average.update(&of, device))?;
+        average.update(&of)?;
         let label = format!("{}ema", self.place(step, None));
         self.rows.take(&label);
         Ok(())

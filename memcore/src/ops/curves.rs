@@ -56,7 +56,7 @@ fn applied(
     slope: impl Fn(f64) -> f64 + Send + Sync + 'static,
 ) -> Result<Tensor> {
     if !x.dtype().is_float() {
-        return Err(Error::invalid(curve.op, format!("of {}", x.dtype())));
+        return Err(Error::invalid(curve.op, format!("not defined for {}", x.dtype())));
     }
     let _op = context::op(curve.op);
     let x = &if curve.in_full { full(x)? } else { x.clone() };

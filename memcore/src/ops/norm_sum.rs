@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 pub fn norm_sum(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     axes.iter().try_for_each(|&axis| check_axis("linalg_vector_norm", x, axis))?;
     if !x.dtype().is_float() {
-        return Err(Error::invalid("linalg_vector_norm", format!("of {}", x.dtype())));
+        return Err(Error::invalid("linalg_vector_norm", format!("not defined for {}", x.dtype())));
     }
     let _op = context::op("linalg_vector_norm");
     let kept = kept_dims(x.dims(), axes);

@@ -49,7 +49,7 @@ fn of_one(
     slope: impl Fn(f64) -> f64 + Send + Sync + 'static,
 ) -> Result<Tensor> {
     if !x.dtype().is_float() {
-        return Err(Error::invalid(op, format!("of {}", x.dtype())));
+        return Err(Error::invalid(op, format!("not defined for {}", x.dtype())));
     }
     let slope: Arc<Curve> = Arc::new(slope);
     let describe = |saved: &mut Recorder| {

@@ -94,6 +94,18 @@ impl Places {
         })
     }
 
+    /// Returns the gradient of what is written to: that of the result, with zeros where elements were replaced.
+    fn of_target(&self, op: &'static str, kind: Kind, grad: &Array, index: &Array) -> Result<Array> {
+        match kind {
+            Kind::Added => Ok(grad.clone()),
+            Kind::Replaced => context::within(op, || {
+                let kept = grad.copied()?;
+                self.write(&kept, index, None, |_, _| 0.0)?;
+                Ok(kept)
+            }),
+        }
+    }
+
     /// Fills `out` with the elements of `x` at the places.
     fn read(&self, out: &Array, index: &Array, x: &Array) -> Result<()> {
         let dims: Dims = out.dims().into();
@@ -193,29 +205,22 @@ impl Function for ScatterBackward {
         self.name
     }
 
-    /// The overwritten elements get zeros, and the source the gradient at its places.
+    /// The source gets the gradient at its places.
     fn backward(&self, mut grads: Grads, saved: &Saved<'_>, needs: Needs<'_>) -> Result<Grads> {
         let index = saved.get(0)?;
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if needs.input(0) {
-            out[0] = Some(match self.kind {
-                Kind::Added => grad.clone(),
-                Kind::Replaced => context::within("scatter", || {
-                    let kept = grad.copied()?;
-                    self.places.write(&kept, &index, None, |_, _| 0.0)?;
-                    Ok::<_, Error>(kept)
-                })?,
-            });
+            out[0] = Some(self.places.of_target("scatter", self.kind, &grad, &index)?);
         }
         if needs.input(1) {
             // PyTorch gathers by the index; a larger source has no gradient beyond it, and is refused in PyTorch.
+            if self.source != self.places.taken {
+                return Err(Error::shape(self.places.op, "the gradient of a source larger than the index"));
+            }
             let read = context::within("gather", || Array::empty(grad.device(), &self.places.taken, grad.dtype()))?;
             self.places.read(&read, &index, &grad)?;
             out[1] = Some(read);
-        }
-        if needs.input(1) && self.source != self.places.taken {
-            return Err(Error::shape(self.places.op, "the gradient of a source larger than the index"));
         }
         saved.done();
         Ok(out)
@@ -287,14 +292,7 @@ impl Function for SlicesBackward {
         let Some(grad) = grads[0].take() else { return Ok(Grads::new()) };
         let mut out: Grads = smallvec![None, None];
         if needs.input(0) {
-            out[0] = Some(match self.kind {
-                Kind::Added => grad.clone(),
-                Kind::Replaced => context::within("index_fill>clone", || {
-                    let kept = grad.copied()?;
-                    self.places.write(&kept, &index, None, |_, _| 0.0)?;
-                    Ok::<_, Error>(kept)
-                })?,
-            });
+            out[0] = Some(self.places.of_target("index_fill>clone", self.kind, &grad, &index)?);
         }
         if needs.input(1) {
             let read = context::within("index_select>resize_", || {

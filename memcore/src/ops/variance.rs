@@ -82,7 +82,7 @@ impl Spread {
     fn of(op: &'static str, x: &Tensor, axes: &[usize], correction: f64, is_root: bool) -> Result<Self> {
         axes.iter().try_for_each(|&axis| check_axis(op, x, axis))?;
         if !x.dtype().is_float() {
-            return Err(Error::invalid(op, format!("of {}", x.dtype())));
+            return Err(Error::invalid(op, format!("not defined for {}", x.dtype())));
         }
         let groups: usize = kept_dims(x.dims(), axes).iter().product();
         let group = x.numel() as f64 / groups.max(1) as f64;

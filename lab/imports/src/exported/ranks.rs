@@ -12,7 +12,7 @@ use memcore::{DType, Device, Tensor};
 
 use super::model::Exported;
 use super::network::Network;
-use super::step::ExportedStep;
+use super::step::{ExportedStep, check_source, scheduled};
 
 /// A network, and what was built of it last. A rank builds it, and its step runs it with all inputs.
 struct OnRank<'a> {
@@ -87,7 +87,8 @@ pub fn train_ranks(
             let built = network.built.lock().unwrap_or_else(PoisonError::into_inner).take();
             let built = built.ok_or_else(|| Error::usage("data-parallel", "the network was not built"))?;
             let parts = (held.parameters, held.buffers, update);
-            Ok(ExportedStep::around(model, device, built, parts, &run, source.clone())?.after(before_forward))
+            let run = scheduled(model, &run)?;
+            Ok(ExportedStep::around(model, device, built, parts, run, source.clone()).after(before_forward))
         };
         Rank::of(&network, device, settings, number, step)
     };
@@ -99,9 +100,7 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
         let problem = "3: the graph of a model.pt2 is not cut into parts that are gathered one after the other; 0, 1 and 2 are represented";
         return Err(Error::usage("zero", problem));
     }
-    if matches!(source, Source::Dataset { .. }) && !model.takes_examples() {
-        return Err(Error::usage("data", "a data set fits a network with one input and a cross entropy outside of it"));
-    }
+    check_source(model, source)?;
     match model.without_gradient() {
         Some(path) if settings.ranks > 1 => {
             let problem = format!(

@@ -63,7 +63,7 @@ fn schedule(model: &Exported, settings: &RunSettings) -> Result<Schedule> {
 }
 
 /// Returns the settings with the schedule of the run, checked.
-fn scheduled(model: &Exported, settings: &RunSettings) -> Result<RunSettings> {
+pub(super) fn scheduled(model: &Exported, settings: &RunSettings) -> Result<RunSettings> {
     let settings = RunSettings { schedule: schedule(model, settings)?, ..settings.clone() };
     settings.check()?;
     Ok(settings)
@@ -75,7 +75,7 @@ impl<'a> ExportedStep<'a> {
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work; those of the device.
     fn new(model: &'a Exported, device: &Device, settings: &RunSettings, source: Source) -> Result<Self> {
-        let settings = &scheduled(model, settings)?;
+        let settings = scheduled(model, settings)?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
         let init = Init::new(device, settings.precision.dtype(), settings.seed);
@@ -84,24 +84,20 @@ impl<'a> ExportedStep<'a> {
         if parameters.is_empty() {
             return Err(Error::usage(&model.contents().file, "has no parameters that are trained (requires_grad)"));
         }
-        let update = Update::new(settings, &parameters)?;
-        Self::around(model, device, network, (parameters, init.buffers(), update), settings, source)
+        let update = Update::new(&settings, &parameters)?;
+        Ok(Self::around(model, device, network, (parameters, init.buffers(), update), settings, source))
     }
 
-    /// Wraps a network that is on a device, with its parameters, its buffers and what updates it.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] for settings that cannot work.
+    /// Wraps a network that is on a device, with its parameters, its buffers and what updates it; `settings` are [`scheduled`].
     pub(super) fn around(
         model: &'a Exported,
         device: &Device,
         network: Arc<Network>,
         (parameters, buffers, update): (Vec<Parameter>, Vec<(String, Array)>, Update),
-        settings: &RunSettings,
+        settings: RunSettings,
         source: Source,
-    ) -> Result<Self> {
-        let settings = scheduled(model, settings)?;
-        Ok(Self {
+    ) -> Self {
+        Self {
             model,
             device: device.clone(),
             network,
@@ -117,7 +113,7 @@ impl<'a> ExportedStep<'a> {
             loss: None,
             autocast: None,
             aside: None,
-        })
+        }
     }
 
     /// The same step, in which a rank does this before each forward pass.
@@ -340,6 +336,15 @@ impl TrainStep for ExportedStep<'_> {
     }
 }
 
+/// Refuses a data set that the network does not take.
+pub(super) fn check_source(model: &Exported, source: &Source) -> Result<()> {
+    if matches!(source, Source::Dataset { .. }) && !model.takes_examples() {
+        let problem = "a data set fits a network with one input and a cross entropy outside of it";
+        return Err(Error::usage("data", problem));
+    }
+    Ok(())
+}
+
 /// Trains a network from its first to its last step. `continuation` can restore the start from a file, and save the state for the next run.
 ///
 /// # Errors
@@ -353,10 +358,7 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
-    if matches!(source, Source::Dataset { .. }) && !model.takes_examples() {
-        let problem = "a data set fits a network with one input and a cross entropy outside of it";
-        return Err(Error::usage("data", problem).into());
-    }
+    check_source(model, &source)?;
     let step = ExportedStep::new(model, device, settings, source)?;
     run(Trainer::new(step, std::slice::from_ref(device), "").averaging()?, device, continuation, progress)
 }
