@@ -15,11 +15,11 @@ impl Recording {
     pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
         let guesses = Guesses::of(snapshot, device);
         if guesses.roles_are_told {
-            return of_snapshot(name, snapshot, device, FxHashMap::default(), &guesses);
+            return of_snapshot(name, snapshot, device, Roles::default(), &guesses);
         }
         let is_guess = guesses.roles.iter().any(|role| *role != Role::Other);
         let name = if is_guess { format!("{name} (categories are guessed from stacks)") } else { name.into() };
-        let roles = roles_of(&guesses.lives, &guesses.roles);
+        let roles = Roles::of(&guesses.lives, &guesses.roles);
         let mut recording = of_snapshot(&name, snapshot, device, roles, &guesses);
         recording.categories_are_guesses = is_guess;
         recording
@@ -27,12 +27,42 @@ impl Recording {
 
     /// Recording of a device, with the known role of each allocation.
     pub fn of_roles(name: &str, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &[Role]) -> Self {
-        of_snapshot(name, snapshot, device, roles_of(lives, roles), &Guesses::of(snapshot, device))
+        of_snapshot(name, snapshot, device, Roles::of(lives, roles), &Guesses::of(snapshot, device))
     }
 }
 
-fn roles_of(lives: &[Life], roles: &[Role]) -> Roles {
-    lives.iter().zip(roles).map(|(life, role)| ((life.made, life.address), *role)).collect()
+/// Roles of allocations.
+#[derive(Default)]
+struct Roles {
+    /// By the entry that made them: a trace has millions, so an index instead of a hash.
+    made: Vec<Role>,
+    /// Of blocks that existed before the trace, by address.
+    before: FxHashMap<u64, Role>,
+}
+
+impl Roles {
+    fn of(lives: &[Life], roles: &[Role]) -> Self {
+        let mut all = Self::default();
+        for (life, role) in lives.iter().zip(roles) {
+            match life.made {
+                Some(entry) => {
+                    all.made.resize(all.made.len().max(entry + 1), Role::Other);
+                    all.made[entry] = *role;
+                }
+                None => drop(all.before.insert(life.address, *role)),
+            }
+        }
+        all
+    }
+
+    /// Role of an allocation, by the entry that made it and the address.
+    fn get(&self, made: Option<usize>, address: u64) -> Role {
+        let known = match made {
+            Some(entry) => self.made.get(entry),
+            None => self.before.get(&address),
+        };
+        known.copied().unwrap_or_default()
+    }
 }
 
 /// Name of a phase that stacks suggest, as in this program's own histories.
@@ -45,9 +75,6 @@ fn part(phase: Phase) -> &'static str {
         Phase::ZeroGrad => "zero_grad",
     }
 }
-
-/// Role of an allocation, by the entry that made it and the address.
-type Roles = FxHashMap<(Option<usize>, u64), Role>;
 
 fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, guesses: &Guesses) -> Recording {
     let mut recording = Recording::new(name);
@@ -75,9 +102,10 @@ fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, gue
     maker.recording.begins_at = maker.recording.events().len() as u32;
     let mut phase = None;
     for (at, event) in snapshot.trace(device).iter().enumerate() {
-        let now = guesses.phase(at).map(|now| (part(now), guesses.steps_before(at)));
-        if let Some((part, step)) = now.filter(|_| now != phase) {
+        let now = guesses.phase(at).map(|now| (now, guesses.steps_before(at)));
+        if let Some((here, step)) = now.filter(|_| now != phase) {
             phase = now;
+            let part = part(here);
             let name = if guesses.step_ends.is_empty() { part.to_string() } else { format!("s{step}.{part}") };
             let name = maker.recording.intern(&name);
             maker.recording.push(Event::Phase { name });
@@ -162,7 +190,7 @@ impl Maker<'_> {
     }
 
     fn category(&mut self, at: Option<usize>, address: u64) -> CategoryId {
-        let category = self.roles.get(&(at, address)).and_then(|role| role.category());
+        let category = self.roles.get(at, address).category();
         category.map_or(self.unknown, |category| self.recording.category(category.name()))
     }
 

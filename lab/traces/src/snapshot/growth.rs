@@ -1,6 +1,6 @@
 //! Finds leftovers: memory live at the end, and memory that grows from step to step.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::held::{Held, by_stack};
 use super::model::{Action, Snapshot, StackId};
@@ -81,8 +81,8 @@ impl Snapshot {
     fn at_step_ends(&self, device: usize) -> (Vec<u64>, Vec<Counts>) {
         let ends = self.step_ends(device);
         let (mut bytes, mut counts) = (Vec::new(), Vec::new());
-        let (mut sum, mut now): (u64, Counts) = (0, HashMap::new());
-        let mut live: HashMap<u64, (StackId, u64)> = HashMap::new();
+        let (mut sum, mut now): (u64, Counts) = (0, FxHashMap::default());
+        let mut live: FxHashMap<u64, (StackId, u64)> = FxHashMap::default();
         for (address, bytes, _) in self.before(device) {
             live.insert(address, (StackId(0), bytes));
             sum = sum.saturating_add(bytes);
@@ -119,7 +119,7 @@ impl Snapshot {
 }
 
 /// Number of live allocations of each stack and size.
-type Counts = HashMap<(StackId, u64), u64>;
+type Counts = FxHashMap<(StackId, u64), u64>;
 
 fn count(counts: &Counts, stack: StackId, bytes: u64) -> u64 {
     counts.get(&(stack, bytes)).copied().unwrap_or(0)

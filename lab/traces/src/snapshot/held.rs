@@ -1,8 +1,7 @@
 //! Holders of memory: at the end, at the peak, and after each entry.
 
-use std::collections::HashMap;
-
 use memcore::memory::BlockState;
+use rustc_hash::FxHashMap;
 
 use super::model::{Action, Snapshot, StackId, total};
 
@@ -85,7 +84,7 @@ impl Snapshot {
     /// Returns the live bytes after each entry: its index, and the sum of the requested bytes. A free counts from its request, as the client freed
     /// the memory then.
     pub fn live_bytes(&self, device: usize) -> impl Iterator<Item = (usize, u64)> + '_ {
-        let mut live: HashMap<u64, u64> = HashMap::new();
+        let mut live: FxHashMap<u64, u64> = FxHashMap::default();
         let mut sum = 0u64;
         for (address, bytes, _) in self.before(device) {
             live.insert(address, bytes);
@@ -123,7 +122,7 @@ impl Snapshot {
     /// Returns the allocations live after an entry (`None`: before the first), by address: address, the entry that made it, its stack, bytes.
     pub fn live_after(&self, device: usize, event: Option<usize>) -> Vec<(u64, Option<usize>, StackId, u64)> {
         let stacks = self.stacks_at_the_end(device);
-        let mut live: HashMap<u64, (Option<usize>, StackId, u64)> = HashMap::new();
+        let mut live: FxHashMap<u64, (Option<usize>, StackId, u64)> = FxHashMap::default();
         for (address, bytes, _) in self.before(device) {
             live.insert(address, (None, stacks.get(&address).copied().unwrap_or_default(), bytes));
         }
@@ -141,7 +140,7 @@ impl Snapshot {
     }
 
     /// Returns the stacks of the blocks at the end, by address.
-    pub(crate) fn stacks_at_the_end(&self, device: usize) -> HashMap<u64, StackId> {
+    pub(crate) fn stacks_at_the_end(&self, device: usize) -> FxHashMap<u64, StackId> {
         let blocks = self.segments_of(device).flat_map(|segment| &segment.blocks);
         blocks.filter(|block| block.state != BlockState::Inactive).map(|block| (block.address, block.stack)).collect()
     }
@@ -149,7 +148,7 @@ impl Snapshot {
 
 /// Sums by stack, largest first.
 pub(super) fn by_stack(held: impl Iterator<Item = (StackId, u64)>) -> Vec<Held> {
-    let mut sums: HashMap<StackId, Held> = HashMap::new();
+    let mut sums: FxHashMap<StackId, Held> = FxHashMap::default();
     for (stack, bytes) in held {
         let sum = sums.entry(stack).or_insert(Held { stack, ..Held::default() });
         sum.bytes = sum.bytes.saturating_add(bytes);

@@ -3,10 +3,11 @@
 //! A trace holds the results of calls, not the calls. Allocations that lived before the trace are made first, in order of address. Memory returned to
 //! the driver may have been requested by the program or decided by the allocator; the entries that follow tell them apart.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use lab_base::error::{Error, Result};
 use memcore::memory::{AllocatorConfig, BlockState, TorchVersion};
+use rustc_hash::FxHashMap;
 
 use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent, total};
 use super::pools::Homes;
@@ -92,7 +93,7 @@ impl Snapshot {
 
     /// Returns what lived when the trace began, by address: address, requested bytes, stream.
     pub(super) fn before(&self, device: usize) -> Vec<(u64, u64, StreamId)> {
-        let mut made: HashMap<u64, bool> = HashMap::new();
+        let mut made: FxHashMap<u64, bool> = FxHashMap::default();
         let mut before = BTreeMap::new();
         for event in self.trace(device) {
             match event.action {
@@ -135,9 +136,9 @@ struct Maker<'a> {
     addresses: Vec<Option<u64>>,
     homes: Homes,
     /// Live allocation at each address.
-    lives: HashMap<u64, u32>,
+    lives: FxHashMap<u64, u32>,
     /// Addresses whose free waits for a stream.
-    pending: HashMap<u64, u32>,
+    pending: FxHashMap<u64, u32>,
     reserved: u64,
     capacity: Option<u64>,
     collects: bool,
@@ -154,8 +155,8 @@ impl<'a> Maker<'a> {
             events: Vec::with_capacity(trace.len()),
             addresses: Vec::new(),
             homes: Homes::of(snapshot, device),
-            lives: HashMap::new(),
-            pending: HashMap::new(),
+            lives: FxHashMap::default(),
+            pending: FxHashMap::default(),
             reserved: snapshot.reserved_before(device),
             capacity: None,
             collects: settings.is_some_and(|settings| settings.garbage_collection_threshold > 0.0),

@@ -3,12 +3,11 @@
 //! PyTorch's lines of Python are replaced by frames for the operator, the modules around it (innermost first) and the phase of the step. A device's
 //! history has no clock, so times count entries.
 
-use std::collections::HashMap;
-
 use memcore::memory::{
     AllocId, AllocatorConfig, BLOCK_BYTES, BlockState, Category, Event, Ledger, Origin, PhaseId, SegmentSnapshot,
     Snapshot as Segments, Stream,
 };
+use rustc_hash::FxHashMap;
 
 use super::value::{Document, Value};
 
@@ -61,13 +60,13 @@ struct Writer<'a> {
     time: i64,
     annotations: Vec<Value>,
     phase: PhaseId,
-    stacks: HashMap<Origin, Value>,
-    frames: HashMap<(&'static str, String), Value>,
+    stacks: FxHashMap<Origin, Value>,
+    frames: FxHashMap<(&'static str, String), Value>,
     /// Final category of each allocation: it is often known only later.
-    roles: HashMap<AllocId, Category>,
-    live: HashMap<AllocId, Lives>,
+    roles: FxHashMap<AllocId, Category>,
+    live: FxHashMap<AllocId, Lives>,
     /// Stack of the live allocation at each address.
-    owners: HashMap<u64, Value>,
+    owners: FxHashMap<u64, Value>,
     no_stack: Value,
 }
 
@@ -80,7 +79,7 @@ struct Lives {
 
 impl<'a> Writer<'a> {
     fn new(ledger: &'a Ledger, history: &[Event], capacity: Option<u64>) -> Self {
-        let mut roles = HashMap::new();
+        let mut roles = FxHashMap::default();
         for event in history {
             match *event {
                 Event::Alloc { id, category, .. } => drop(roles.insert(id, category)),
@@ -98,11 +97,11 @@ impl<'a> Writer<'a> {
             time: 0,
             annotations: Vec::new(),
             phase: PhaseId(0),
-            stacks: HashMap::new(),
-            frames: HashMap::new(),
+            stacks: FxHashMap::default(),
+            frames: FxHashMap::default(),
             roles,
-            live: HashMap::new(),
-            owners: HashMap::new(),
+            live: FxHashMap::default(),
+            owners: FxHashMap::default(),
             no_stack,
         }
     }

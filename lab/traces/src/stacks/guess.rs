@@ -4,7 +4,7 @@
 //! the backward pass was saved for it; memory that an optimizer step leaves behind is its state; memory that the backward pass leaves behind is a
 //! gradient.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::lives::{Life, lives};
 use super::phase::Phase;
@@ -124,7 +124,7 @@ fn phases(snapshot: &Snapshot, device: usize) -> Vec<Option<Phase>> {
     // The threads of the backward pass run no Python: if only Python was recorded, their stacks are empty.
     let (allocs_have, frees_have) = (has(Action::Alloc), has(Action::FreeRequested));
     let ranges = optimizer_ranges(snapshot, device);
-    let mut known: HashMap<StackId, Option<Phase>> = HashMap::new();
+    let mut known: FxHashMap<StackId, Option<Phase>> = FxHashMap::default();
     let mut now = None;
     let of_event = |event: &crate::snapshot::TraceEvent| {
         let begun = ranges.partition_point(|(from, ..)| *from <= event.time_us);
@@ -201,8 +201,8 @@ fn only_gradients_of_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut
     let known = lives.iter().zip(roles.iter());
     // Memory from before the recording may be a parameter.
     let parameters = known.filter(|(life, role)| **role == Role::Parameter || life.made.is_none());
-    let sizes: HashSet<u64> = parameters.map(|(life, _)| life.bytes).collect();
-    let mut workspaces: HashMap<StackId, bool> = HashMap::new();
+    let sizes: FxHashSet<u64> = parameters.map(|(life, _)| life.bytes).collect();
+    let mut workspaces: FxHashMap<StackId, bool> = FxHashMap::default();
     for (life, role) in lives.iter().zip(roles) {
         let mut is_workspace =
             || *workspaces.entry(life.stack).or_insert_with(|| Phase::is_workspace(snapshot, life.stack));

@@ -1,6 +1,6 @@
 //! Holders of memory at a moment, by line of the program.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::guess::Role;
 use super::lives::Life;
@@ -36,7 +36,7 @@ pub fn held_at<'a>(
     live: impl Iterator<Item = (&'a Life, Role, Option<Phase>)>,
     wanted: &dyn Fn(StackId) -> bool,
 ) -> Vec<HeldRow> {
-    let mut by_stack: HashMap<Part, (u64, u64)> = HashMap::new();
+    let mut by_stack: FxHashMap<Part, (u64, u64)> = FxHashMap::default();
     for (life, role, phase) in live {
         // For a stack without frames, the part of the program is all that is known.
         let phase = phase.filter(|_| !snapshot.has_stack(life.stack));
@@ -47,7 +47,7 @@ pub fn held_at<'a>(
     // Largest first, so that a row's stack is that of its largest part.
     parts.sort_unstable_by_key(|((stack, role, ..), (bytes, _))| (std::cmp::Reverse(*bytes), *stack, *role));
     let mut rows: Vec<HeldRow> = Vec::new();
-    let mut at: HashMap<(String, Role, bool), usize> = HashMap::new();
+    let mut at: FxHashMap<(String, Role, bool), usize> = FxHashMap::default();
     for ((stack, role, before, phase), (bytes, allocations)) in parts {
         let mut place = Place::of(snapshot, stack);
         if phase == Some(Phase::Backward) {

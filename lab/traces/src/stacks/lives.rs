@@ -1,6 +1,6 @@
 //! Lifetimes of the allocations of a trace.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::snapshot::{Action, Snapshot, StackId};
 
@@ -33,7 +33,7 @@ pub fn lives(snapshot: &Snapshot, device: usize) -> Vec<Life> {
     let before = snapshot.live_after(device, None).into_iter();
     let mut all: Vec<Life> =
         before.map(|(address, _, stack, bytes)| Life { made: None, freed: None, address, bytes, stack }).collect();
-    let mut at: HashMap<u64, usize> = all.iter().enumerate().map(|(i, life)| (life.address, i)).collect();
+    let mut at: FxHashMap<u64, usize> = all.iter().enumerate().map(|(i, life)| (life.address, i)).collect();
     for (entry, event) in snapshot.trace(device).iter().enumerate() {
         match event.action {
             Action::Alloc => {

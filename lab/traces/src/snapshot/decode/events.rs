@@ -2,7 +2,7 @@
 //!
 //! Entries come in few shapes: the position of each key is found once per shape.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::stacks::Stacks;
 use crate::snapshot::model::{Action, Frame, FrameId, PoolId, StreamId, TraceEvent};
@@ -45,11 +45,11 @@ pub(super) struct Reader<'a> {
     actions: [(Option<TextId>, Action); Action::ALL.len()],
     /// Shape looked up last.
     last: (u32, Places),
-    places: HashMap<u32, Places>,
+    places: FxHashMap<u32, Places>,
     streams: Vec<u64>,
     pools: Vec<(u64, u64)>,
-    known_streams: HashMap<u64, StreamId>,
-    known_pools: HashMap<(u64, u64), PoolId>,
+    known_streams: FxHashMap<u64, StreamId>,
+    known_pools: FxHashMap<(u64, u64), PoolId>,
     /// The empty text.
     empty: TextId,
 }
@@ -63,11 +63,11 @@ impl<'a> Reader<'a> {
             keys: KEYS.map(|key| find(key).map(Value::text)),
             actions: Action::ALL.map(|action| (find(action.name()), action)),
             last: (u32::MAX, Places::default()),
-            places: HashMap::new(),
+            places: FxHashMap::default(),
             streams: vec![0],
             pools: vec![(0, 0)],
-            known_streams: [(0, StreamId(0))].into(),
-            known_pools: [((0, 0), PoolId(0))].into(),
+            known_streams: [(0, StreamId(0))].into_iter().collect(),
+            known_pools: [((0, 0), PoolId(0))].into_iter().collect(),
             empty: find("").unwrap_or(TextId(u32::MAX)),
         }
     }
