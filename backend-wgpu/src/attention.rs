@@ -1,20 +1,21 @@
 //! Fused attention, its gradients, and rotary embedding.
 //!
-//! A workgroup computes a few rows of a result: four queries against all keys, 64 at one time, or four keys against all
-//! queries of their group. Scores exist only in workgroup memory. Nothing of the size of the score matrix is stored,
-//! except the gradient of a mask if it is wanted.
+//! A workgroup computes some rows of a result by tiles of scores (`tile.rs`): queries against all keys, or keys against
+//! all queries of their group. With `causal`, tiles that hide every pair are left out. Scores exist only in workgroup
+//! memory. Nothing of the size of the score matrix is stored, except the gradient of a mask if it is wanted.
+
+mod tile;
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
 use memcore::error::Result;
 
-use crate::element::{Elem, Slot, declare, fill_in};
+use crate::element::{Elem, Slot, Width, declare};
 use crate::job::{Context, Job};
 use crate::key::Variant;
+use tile::{COLUMNS, GRAD, Join, K, Pass, Q, Tile, V};
 
-/// Rows of a result that a workgroup computes.
-const ROWS: usize = 4;
-/// The largest head: four rows of it are kept in workgroup memory, twice.
+/// The largest head: a thread keeps an eighth of it for each of its rows.
 const MAX_HEAD: usize = 256;
 
 /// True if the heads are small enough.
@@ -32,89 +33,138 @@ struct Problem<'a> {
     causal: bool,
 }
 
-/// Sizes, and the strides of q, k, v, mask, and of two more operands; all but the mask and its gradient
-/// have a last stride of 1.
+/// Sizes, and the strides of q, k, v, mask, the result's gradient, and what is written; all but the mask and its
+/// gradient have a last stride of 1.
 const FIELDS: &str = "b: u32, h: u32, hk: u32, t: u32, s: u32, d: u32, dv: u32, scale: f32, \
      q_strides: vec4<u32>, k_strides: vec4<u32>, v_strides: vec4<u32>, mask_strides: vec4<u32>, \
-     e_strides: vec4<u32>, f_strides: vec4<u32>, half: u32";
+     grad_strides: vec4<u32>, out_strides: vec4<u32>";
+
+/// True if four elements of each row of the heads can be read or written at once; the operand is the job's `i`th.
+fn has_quads(job: &Job, (i, x): (usize, &Operand)) -> bool {
+    let aligned = |axis: usize| x.dims()[axis] == 1 || x.layout.strides()[axis].is_multiple_of(4);
+    x.dims()[3].is_multiple_of(4) && (0..3).all(aligned) && job.first(i).is_multiple_of(4)
+}
 
 impl Problem<'_> {
-    fn variant(&self) -> Variant {
+    fn variant(&self, tile: Tile) -> Variant {
         let variant = Variant::new().with(4, Elem::of(self.q.dtype).code());
-        variant.with(1, self.mask.is_some().into()).with(1, self.causal.into())
+        variant.with(1, self.mask.is_some().into()).with(1, self.causal.into()).with(7, tile.code())
     }
 
-    fn push(&self, job: &mut Job, e: &Operand, f: &Operand) {
+    fn push(&self, job: &mut Job, grad: &Operand, out: &Operand) {
         let (q, k, v) = (self.q.dims(), self.k.dims(), self.v.dims());
         job.u(q[0]).u(q[1]).u(k[1]).u(q[2]).u(k[2]).u(q[3]).u(v[3]).f(self.scale);
-        for operand in [self.q, self.k, self.v, self.mask.unwrap_or(self.q), e, f] {
+        for operand in [self.q, self.k, self.v, self.mask.unwrap_or(self.q), grad, out] {
             for &stride in operand.layout.strides() {
                 job.u(stride);
             }
         }
-        // The first stride of the tree sum over the keys of a block.
-        job.u(k[2].clamp(1, 64).next_power_of_two() / 2);
     }
 
-    fn texts(&self) -> [(&'static str, &'static str); 2] {
-        [
+    /// The text of a pass with this tile; `texts` are its own.
+    fn source(&self, tile: Tile, pass: &str, texts: &[(&str, &str)]) -> String {
+        let height = tile.height();
+        let (end, begin) = if self.causal {
+            (format!("min(p.s, r0 + {height}u)"), "r0 / 32u * 32u")
+        } else {
+            ("p.s".to_string(), "0u")
+        };
+        let mut all = vec![
             ("$CAUSAL", if self.causal { "j > i" } else { "false" }),
             ("$MASK", if self.mask.is_some() { " + mask_at(place(b, h, i, j, p.mask_strides))" } else { "" }),
-        ]
+            ("$KEYS_END", end.as_str()),
+            ("$QUERIES_BEGIN", begin),
+        ];
+        all.extend_from_slice(texts);
+        tile.source(pass, &all)
     }
 
-    fn slots(&self) -> [Slot; 4] {
+    /// The slots of q, k, v and the mask.
+    fn slots(&self, width: Width) -> Vec<Slot> {
         let elem = Elem::of(self.q.dtype);
-        [Slot::read("q", elem), Slot::read("k", elem), Slot::read("v", elem), Slot::read("mask", elem)]
+        let mut slots: Vec<Slot> = ["q", "k", "v"].map(|name| Slot::read(name, elem).wide(width)).into();
+        slots.push(Slot::read("mask", elem));
+        slots
     }
+}
 
-    /// Refuses sequences whose loops (`blocks` of 64, `share` times) a driver with a limit on rounds would not finish.
-    fn check_rounds(&self, cx: &Context<'_>, length: usize, share: usize) -> Result<()> {
-        let (d, dv) = (self.q.dims()[3], self.v.dims()[3]);
-        let block = d + dv + 16 * d.max(dv).div_ceil(64) + 16;
-        cx.gpu.check_rounds("attention", length.div_ceil(64) * block * share)
-    }
-
-    /// Workgroups for the rows of all heads.
-    fn groups(heads: usize, rows: usize) -> u64 {
-        (heads * rows.div_ceil(ROWS)) as u64
-    }
+fn width(wide: bool) -> Width {
+    if wide { Width::Four } else { Width::One }
 }
 
 pub(crate) fn attention(cx: &mut Context<'_>, k: &Attention) -> Result<()> {
     let problem = Problem { q: &k.q, k: &k.k, v: &k.v, mask: k.mask.as_ref(), scale: k.scale, causal: k.causal };
-    problem.check_rounds(cx, k.k.dims()[2], 1)?;
+    let (q, v) = (k.q.dims(), k.v.dims());
+    cx.gpu.check_rounds("attention", v[2].div_ceil(COLUMNS) * Tile::rounds(&[q[3]], v[3]))?;
     let mut job = cx.job();
     job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref()).bind(&k.out);
     job.bind_opt(k.logsumexp.as_ref());
     problem.push(&mut job, &k.out, &k.out);
-    let q = k.q.dims();
-    let variant = problem.variant().with(1, k.logsumexp.is_some().into());
-    cx.run(&job, variant.key("attention"), Problem::groups(q[0] * q[1], q[2]), || {
-        let mut slots = problem.slots().to_vec();
-        slots.push(Slot::write("out", Elem::of(k.q.dtype)));
+    let wide = [(0, &k.q), (1, &k.k), (2, &k.v), (4, &k.out)].into_iter().all(|x| has_quads(&job, x));
+    let pass = Pass { heads: q[0] * q[1], rows: q[2], products: 1, width: v[3] };
+    let tile = Tile::of(cx.gpu, &pass, wide);
+    let variant = problem.variant(tile).with(1, k.logsumexp.is_some().into());
+    cx.run(&job, variant.key("attention"), tile.groups(&pass), || {
+        let mut slots = problem.slots(width(wide));
+        slots.push(Slot::write("out", Elem::of(k.q.dtype)).wide(width(wide)));
         slots.push(Slot::write("logsumexp", Elem::F32));
-        let wanted = if k.logsumexp.is_some() { "lane == 0u" } else { "false" };
+        let begin = tile.begin("t", "h", false);
+        let (scores, weighted) = (tile.product("s", &Q, &K), tile.weighted(&V));
+        let (largest, total) = (tile.over_row("most", Join::Largest), tile.over_row("total", Join::Sum));
+        let texts = [
+            ("$BEGIN", begin.as_str()),
+            ("$SCORES", &scores),
+            ("$WEIGHTED", &weighted),
+            ("$LARGEST", &largest),
+            ("$TOTAL", &total),
+            ("$PUT", &tile.put("t", "h")),
+            ("$DENOMINATORS", if k.logsumexp.is_some() { "tx == 0u" } else { "false" }),
+        ];
         declare(&slots, FIELDS)
-            + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts())
-            + &fill_in(include_str!("attention/forward.wgsl"), &[("$DENOMINATORS", wanted)])
+            + &tile.access(&[Q, K, V], "dv")
+            + &problem.source(tile, include_str!("attention/forward.wgsl"), &texts)
     })
 }
 
 pub(crate) fn attention_grad(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
-    let (q, keys_of) = (k.q.dims(), k.k.dims());
+    let (q, keys_of, v) = (k.q.dims(), k.k.dims(), k.v.dims());
     if k.q.numel() > 0 && k.k.numel() > 0 {
-        problem_of(k).check_rounds(cx, q[2].max(keys_of[2]), q[1] / keys_of[1])?;
+        let tiles = keys_of[2].div_ceil(COLUMNS).max(q[2].div_ceil(COLUMNS) * (q[1] / keys_of[1]));
+        cx.gpu.check_rounds("attention_grad", tiles * Tile::rounds(&[q[3], v[3]], q[3].max(v[3])))?;
     }
     delta(cx, k)?;
-    queries(cx, k)?;
-    mask(cx, k)?;
-    keys(cx, k, false)?;
-    keys(cx, k, true)
+    by_queries(cx, k, &k.dq)?;
+    // Together with the gradient of q, that of the mask would have more operands than every device binds.
+    if let Some(dmask) = &k.dmask {
+        by_queries(cx, k, dmask)?;
+    }
+    by_keys(cx, k, false)?;
+    by_keys(cx, k, true)
 }
 
 fn problem_of(k: &AttentionGrad) -> Problem<'_> {
     Problem { q: &k.q, k: &k.k, v: &k.v, mask: k.mask.as_ref(), scale: k.scale, causal: k.causal }
+}
+
+/// A job of a gradient's pass that writes `out`; true if all its matrices can be read by quads.
+fn gradient_job(cx: &Context<'_>, k: &AttentionGrad, out: &Operand) -> (Job, bool) {
+    let mut job = cx.job();
+    job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref());
+    job.bind(&k.grad).bind(&k.logsumexp).bind(&k.delta).bind(out);
+    problem_of(k).push(&mut job, &k.grad, out);
+    let wide = [(0, &k.q), (1, &k.k), (2, &k.v), (4, &k.grad)].into_iter().all(|x| has_quads(&job, x));
+    (job, wide)
+}
+
+/// The slots of a gradient's pass.
+fn gradient_slots(problem: &Problem<'_>, wide: bool, out: Width) -> Vec<Slot> {
+    let elem = Elem::of(problem.q.dtype);
+    let mut slots = problem.slots(width(wide));
+    slots.push(Slot::read("grad", elem).wide(width(wide)));
+    slots.push(Slot::read("logsumexp", Elem::F32));
+    slots.push(Slot::read("delta", Elem::F32));
+    slots.push(Slot::write("out", elem).wide(out));
+    slots
 }
 
 /// `Σ grad·out` of each row.
@@ -137,77 +187,63 @@ fn delta(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
     })
 }
 
-/// The gradient of q.
-fn queries(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
-    let q = k.q.dims();
-    by_queries(cx, k, &k.dq, "attention_dq", Problem::groups(q[0] * q[1], q[2]), include_str!("attention/queries.wgsl"))
-}
-
-/// The gradient of the mask, if it is wanted. Together with the gradient of q, a pass would have more operands than
-/// every device binds.
-fn mask(cx: &mut Context<'_>, k: &AttentionGrad) -> Result<()> {
-    let Some(dmask) = &k.dmask else { return Ok(()) };
-    let (q, blocks) = (k.q.dims(), k.k.dims()[2].div_ceil(64) as u64);
-    let groups = Problem::groups(q[0] * q[1], q[2]) * blocks;
-    by_queries(cx, k, dmask, "attention_dmask", groups, include_str!("attention/mask.wgsl"))
-}
-
-/// Runs a pass whose workgroups have four queries each.
-fn by_queries(
-    cx: &mut Context<'_>,
-    k: &AttentionGrad,
-    out: &Operand,
-    name: &'static str,
-    groups: u64,
-    source: &str,
-) -> Result<()> {
-    let (problem, elem) = (problem_of(k), Elem::of(k.q.dtype));
-    let mut job = cx.job();
-    job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref());
-    job.bind(&k.grad).bind(&k.logsumexp).bind(&k.delta).bind(out);
-    problem.push(&mut job, &k.grad, out);
-    cx.run(&job, problem.variant().key(name), groups, || {
-        let mut slots = problem.slots().to_vec();
-        slots.push(Slot::read("grad", elem));
-        slots.push(Slot::read("logsumexp", Elem::F32));
-        slots.push(Slot::read("delta", Elem::F32));
-        slots.push(Slot::write("out", elem));
-        declare(&slots, FIELDS)
-            + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts())
-            + include_str!("attention/pairs.wgsl")
-            + source
+/// The gradient of q, or of the mask if that is `out`.
+fn by_queries(cx: &mut Context<'_>, k: &AttentionGrad, out: &Operand) -> Result<()> {
+    let pairs = k.dmask.as_ref().is_some_and(|dmask| std::ptr::eq(dmask, out));
+    let (problem, q) = (problem_of(k), k.q.dims());
+    let (job, mut wide) = gradient_job(cx, k, out);
+    wide &= pairs || has_quads(&job, (7, out));
+    let width = if pairs { 0 } else { q[3] };
+    let pass = Pass { heads: q[0] * q[1], rows: q[2], products: 2, width };
+    let tile = Tile::of(cx.gpu, &pass, wide);
+    let (name, columns, template) = if pairs {
+        ("attention_dmask", k.k.dims()[2].div_ceil(COLUMNS), include_str!("attention/mask.wgsl"))
+    } else {
+        ("attention_dq", 1, include_str!("attention/queries.wgsl"))
+    };
+    cx.run(&job, problem.variant(tile).key(name), tile.groups(&pass) * columns as u64, || {
+        let slots = gradient_slots(&problem, wide, if pairs { Width::One } else { self::width(wide) });
+        let (scores, through) = (tile.product("s", &Q, &K), tile.product("t", &GRAD, &V));
+        let gradients = include_str!("attention/gradients.wgsl").replace("$SCORES", &scores);
+        let gradients = gradients.replace("$THROUGH", &through);
+        let texts = [
+            ("$BEGIN", tile.begin("t", "h", pairs)),
+            ("$PAIRS", include_str!("attention/pairs.wgsl").to_string()),
+            ("$GRADIENTS", gradients),
+            ("$WEIGHTED", tile.weighted(&K)),
+            ("$PUT", tile.put("t", "h")),
+        ];
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+        let writes = if pairs { "" } else { "d" };
+        declare(&slots, FIELDS) + &tile.access(&[Q, K, V, GRAD], writes) + &problem.source(tile, template, &texts)
     })
 }
 
 /// The gradient of k, or of v if `values`. Both in one pass would have more operands than every device binds.
-fn keys(cx: &mut Context<'_>, k: &AttentionGrad, values: bool) -> Result<()> {
-    let (problem, elem) = (problem_of(k), Elem::of(k.q.dtype));
-    let out = if values { &k.dv } else { &k.dk };
-    let mut job = cx.job();
-    job.bind(&k.q).bind(&k.k).bind(&k.v).bind_opt(k.mask.as_ref());
-    job.bind(&k.grad).bind(&k.logsumexp).bind(&k.delta).bind(out);
-    problem.push(&mut job, &k.grad, out);
-    let kd = k.k.dims();
-    let variant = problem.variant().with(1, values.into());
-    cx.run(&job, variant.key("attention_dkv"), Problem::groups(kd[0] * kd[1], kd[2]), || {
-        let mut slots = problem.slots().to_vec();
-        slots.push(Slot::read("grad", elem));
-        slots.push(Slot::read("logsumexp", Elem::F32));
-        slots.push(Slot::read("delta", Elem::F32));
-        slots.push(Slot::write("out", elem));
-        let wide = if values { "p.dv" } else { "p.d" };
-        let factor = if values { "probability" } else { "p.scale * probability * (through - delta_at(row))" };
-        let (other, strides) = if values { ("grad", "e_strides") } else { ("q", "q_strides") };
+fn by_keys(cx: &mut Context<'_>, k: &AttentionGrad, values: bool) -> Result<()> {
+    let (problem, out, other) = (problem_of(k), if values { &k.dv } else { &k.dk }, if values { GRAD } else { Q });
+    let (job, mut wide) = gradient_job(cx, k, out);
+    wide &= has_quads(&job, (7, out));
+    let keys = k.k.dims();
+    let products = if values { 1 } else { 2 };
+    let pass = Pass { heads: keys[0] * keys[1], rows: keys[2], products, width: out.dims()[3] };
+    let tile = Tile::of(cx.gpu, &pass, wide);
+    let variant = problem.variant(tile).with(1, values.into());
+    cx.run(&job, variant.key("attention_dkv"), tile.groups(&pass), || {
+        let slots = gradient_slots(&problem, wide, width(wide));
+        let through = if values { String::new() } else { tile.product("t", &V, &GRAD) };
         let texts = [
-            ("$WIDE", wide),
-            ("$FACTOR", factor),
-            ("$OTHER", other),
-            ("$STRIDES", strides),
-            ("$THROUGH", if values { "false" } else { "true" }),
+            ("$BEGIN", tile.begin("s", "hk", false)),
+            ("$SCORES", tile.product("s", &K, &Q)),
+            ("$THROUGH", through),
+            ("$FACTOR", if values { "p$i_$j" } else { "p.scale * p$i_$j * (t$i_$j - delta$j)" }.to_string()),
+            ("$WEIGHTED", tile.weighted(&other)),
+            ("$PUT", tile.put("s", "hk")),
         ];
+        let texts: Vec<(&str, &str)> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
         declare(&slots, FIELDS)
-            + &fill_in(include_str!("attention/scores.wgsl"), &problem.texts())
-            + &fill_in(include_str!("attention/keys.wgsl"), &texts)
+            + &tile.access(&[Q, K, V, GRAD], other.width)
+            + &problem.source(tile, include_str!("attention/keys.wgsl"), &texts)
     })
 }
 

@@ -6,13 +6,25 @@ use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWe
 use memcore::error::Result;
 
 use crate::choice::Sizes;
-use crate::element::{Elem, Slot, Width};
-use crate::gemm::Gemm;
+use crate::element::{Elem, Slot, Width, fill_in};
+use crate::gemm::{Digits, Gemm};
 use crate::job::{Context, Job};
 use crate::key::Variant;
 
 const FIELDS: &str = "h: u32, w: u32, oh: u32, ow: u32, kh: u32, kw: u32, channels: u32, outputs: u32, groups: u32, \
      sh: u32, sw: u32, ph: u32, pw: u32, dh: u32, dw: u32";
+
+/// Limits of the digits of a window's place in a channel, and of a pixel of the result in an image.
+const WINDOW: &str = "vec2<u32>(p.kh, p.kw)";
+const RESULT: &str = "vec2<u32>(p.oh, p.ow)";
+
+/// Strides below this one are written into the source of the input's gradient, which divides by them.
+const NAMED_STRIDES: usize = 8;
+
+/// WGSL for a stride: the number, from which compilers make shifts or products, or the parameter.
+fn divisor(stride: usize, parameter: &str) -> String {
+    if stride < NAMED_STRIDES { format!("{stride}u") } else { parameter.to_string() }
+}
 
 /// Sizes that all three kernels use: images, window, result.
 struct Problem<'a> {
@@ -47,7 +59,7 @@ impl Problem<'_> {
 
     fn gemm(
         &self,
-        name: &'static str,
+        (name, digits): (&'static str, Digits),
         variant: Variant,
         [m, n, k]: [usize; 3],
         along_k: [bool; 2],
@@ -63,6 +75,7 @@ impl Problem<'_> {
             b_along_k: along_k[1],
             quads: [a_quad, false],
             repeats: true,
+            digits: Some(digits),
         }
     }
 }
@@ -78,7 +91,8 @@ pub(crate) fn conv2d(cx: &mut Context<'_>, k: &Conv2d) -> Result<()> {
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.weight).bind_opt(k.bias.as_ref()).bind(&k.out);
     let quads = problem.window().is_multiple_of(4) && job.first(1).is_multiple_of(4);
-    let gemm = problem.gemm("conv2d", variant, sizes, [true, false], quads);
+    let gemm =
+        problem.gemm(("conv2d", Digits { k: WINDOW, n: RESULT, in_a: false }), variant, sizes, [true, false], quads);
     gemm.run(
         cx,
         job,
@@ -103,7 +117,10 @@ pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Re
     let problem = Problem { geometry: &k.geometry, x: &k.out, weight: &k.weight, y: &k.grad };
     let (x, w) = (k.out.dims(), k.weight.dims());
     let sizes = [w[1], x[0] * x[2] * x[3], problem.outputs() * w[2] * w[3]];
-    let gemm = problem.gemm("conv2d_input_grad", Variant::new(), sizes, [true, false], false);
+    let digits = Digits { k: WINDOW, n: "vec2<u32>(p.h, p.w)", in_a: true };
+    let [sh, sw] = k.geometry.stride.map(|stride| if stride < NAMED_STRIDES { stride as u64 } else { 0 });
+    let variant = Variant::new().with(3, sh).with(3, sw);
+    let gemm = problem.gemm(("conv2d_input_grad", digits), variant, sizes, [true, false], false);
     let mut job = cx.job();
     job.bind(&k.grad).bind(&k.weight).bind(&k.out);
     gemm.run(
@@ -114,7 +131,10 @@ pub(crate) fn conv2d_input_grad(cx: &mut Context<'_>, k: &Conv2dInputGrad) -> Re
         || {
             let elem = Elem::of(k.out.dtype);
             let slots = vec![Slot::read("grad", elem), Slot::read("weight", elem), Slot::write("out", elem)];
-            (slots, include_str!("conv/input_grad.wgsl").into())
+            let texts =
+                [("$SH", divisor(k.geometry.stride[0], "p.sh")), ("$SW", divisor(k.geometry.stride[1], "p.sw"))];
+            let texts = [(texts[0].0, texts[0].1.as_str()), (texts[1].0, texts[1].1.as_str())];
+            (slots, fill_in(include_str!("conv/input_grad.wgsl"), &texts))
         },
     )
 }
@@ -125,7 +145,13 @@ pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> 
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.grad).bind(&k.out);
     let quads = problem.pixels().is_multiple_of(4) && job.first(1).is_multiple_of(4);
-    let gemm = problem.gemm("conv2d_weight_grad", Variant::new(), sizes, [true, true], quads);
+    let gemm = problem.gemm(
+        ("conv2d_weight_grad", Digits { k: RESULT, n: WINDOW, in_a: true }),
+        Variant::new(),
+        sizes,
+        [true, true],
+        quads,
+    );
     gemm.run(
         cx,
         job,
@@ -139,4 +165,26 @@ pub(crate) fn conv2d_weight_grad(cx: &mut Context<'_>, k: &Conv2dWeightGrad) -> 
             (slots, include_str!("conv/weight_grad.wgsl").to_string() + quad)
         },
     )
+}
+
+#[cfg(test)]
+mod tests {
+    /// The functions that are called for each element divide by nothing that is known only at run time.
+    #[test]
+    fn elements_are_found_without_division() {
+        let texts = [
+            include_str!("conv/forward.wgsl"),
+            include_str!("conv/forward_quad.wgsl"),
+            include_str!("conv/input_grad.wgsl"),
+            include_str!("conv/weight_grad.wgsl"),
+            include_str!("conv/weight_grad_quad.wgsl"),
+        ];
+        for text in texts {
+            let inner = text.split("fn store").next().unwrap();
+            let code = inner.lines().filter(|line| !line.trim_start().starts_with("//"));
+            for line in code {
+                assert!(!line.contains('%') && !line.contains("/ p."), "{line}");
+            }
+        }
+    }
 }

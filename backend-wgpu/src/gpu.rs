@@ -47,6 +47,8 @@ pub(crate) struct Gpu {
     pub(crate) info: AdapterInfo,
     /// True for a software adapter with subgroups of eight lanes.
     pub(crate) has_lanes: bool,
+    /// True if subgroups are made of eights of threads, and fit a workgroup of 64.
+    pub(crate) has_eights: bool,
     /// True if kernels move quads by 64 bits.
     pub(crate) by_64: bool,
     /// Index of the candidate that every product must use, instead of the fastest: tests go through all of them.
@@ -119,9 +121,22 @@ impl Gpu {
         let subgroups = adapter.get_info();
         let sizes = [subgroups.subgroup_min_size, subgroups.subgroup_max_size];
         let has_lanes = info.is_software && wanted.contains(Features::SUBGROUP) && sizes == [LANES as u32; 2];
+        let has_eights = wanted.contains(Features::SUBGROUP) && sizes[0] >= LANES as u32 && sizes[1] <= 64;
         let by_64 = wanted.contains(Features::SHADER_INT64);
         let (compiled, tuned) = (Compiled::default(), Tuned::default());
-        Ok(Self { adapter, device, queue, info, has_lanes, by_64, forced_tile: None, sink, compiled, tuned })
+        Ok(Self {
+            adapter,
+            device,
+            queue,
+            info,
+            has_lanes,
+            has_eights,
+            by_64,
+            forced_tile: None,
+            sink,
+            compiled,
+            tuned,
+        })
     }
 
     /// Makes an error that names this device.

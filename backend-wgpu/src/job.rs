@@ -7,7 +7,7 @@ use wgpu::Buffer;
 use crate::gpu::Gpu;
 use crate::key::Key;
 use crate::pipelines::{Binding, MAX_BINDINGS, Pipelines};
-use crate::queue::{Queue, SLOT_WORDS};
+use crate::queue::{Queue, SLOT_WORDS, bytes_of};
 use crate::segments::Segments;
 
 /// Maximum number of workgroups in one dimension of a dispatch, on every adapter.
@@ -88,6 +88,13 @@ impl Context<'_> {
     }
 }
 
+impl Context<'_> {
+    /// Writes words to the beginning of the scratch, after everything recorded so far.
+    pub(crate) fn fill_scratch(&mut self, words: &[u32]) -> Result<()> {
+        self.queue.upload(self.gpu, bytes_of(words), self.fixed, self.align.max(DUMMY_BYTES))
+    }
+}
+
 impl Job {
     /// Binds an operand: from the last aligned offset before it, with the number of elements up to its first one as a
     /// parameter.
@@ -109,6 +116,14 @@ impl Job {
     /// Binds the fixed scratch. Its contents are undefined before and after a launch.
     pub(crate) fn bind_scratch(&mut self) -> &mut Self {
         self.put(Binding { segment: None, offset: self.align.max(DUMMY_BYTES), size: SCRATCH_BYTES }, 0)
+    }
+
+    /// Binds a range, or the dummy; the kernel finds its operands in it.
+    pub(crate) fn bind_range(&mut self, range: Option<Region>) -> &mut Self {
+        let Some(range) = range else { return self.bind_nothing() };
+        let offset = range.offset & !(self.align - 1);
+        let size = (range.end() - offset).next_multiple_of(4);
+        self.put(Binding { segment: Some(range.segment), offset, size }, 0)
     }
 
     fn bind_nothing(&mut self) -> &mut Self {

@@ -53,6 +53,7 @@ pub(crate) fn matmul(cx: &mut Context<'_>, k: &Matmul) -> Result<()> {
         b_along_k,
         quads,
         repeats: !accumulates,
+        digits: None,
     };
     let more = |job: &mut Job| {
         job.f(k.alpha).f(k.beta);

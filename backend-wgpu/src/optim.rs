@@ -1,27 +1,18 @@
-//! Fused optimizer steps, one dispatch per parameter, and the loss scaler's kernels.
+//! Fused optimizer steps, many parameters in one dispatch, and the loss scaler's kernels.
+
+mod many;
 
 use memcore::backend::Operand;
-use memcore::backend::kernel::{AdamStep, SgdStep, Unscale, UpdateScale};
+use memcore::backend::kernel::{AdamStep, AdamTensors, SgdStep, Unscale, UpdateScale};
 use memcore::error::Result;
 
-use crate::element::{Elem, Slot, Width, declare, fill_in};
+use crate::element::{Elem, Slot, declare};
 use crate::job::{Context, Job};
 use crate::key::Variant;
+use many::{Many, OPERANDS, Operands};
 
-const THREADS: u64 = 256;
-
-/// Pushes the number of units. Units are quads if all these operands allow it, else elements.
-fn units(job: &mut Job, operands: &[usize], numel: usize) -> (bool, u64) {
-    let wide = numel.is_multiple_of(4) && operands.iter().all(|&i| job.first(i).is_multiple_of(4));
-    let units = if wide { numel / 4 } else { numel };
-    job.u(units);
-    (wide, units as u64)
-}
-
-/// Template texts for one element or four.
-fn widths(wide: bool) -> (Width, [(&'static str, &'static str); 2]) {
-    if wide { (Width::Four, [("$4", "4"), ("$T", "vec4<f32>")]) } else { (Width::One, [("$4", ""), ("$T", "f32")]) }
-}
+/// The type of the parameter, whichever that is.
+const OWN: Elem = Elem::B4;
 
 fn sign(maximize: bool) -> f64 {
     if maximize { -1.0 } else { 1.0 }
@@ -33,103 +24,106 @@ fn skips(found_inf: &Option<Operand>) -> &'static str {
 }
 
 pub(crate) fn sgd_step(cx: &mut Context<'_>, k: &SgdStep) -> Result<()> {
-    for t in k.tensors.iter() {
-        let elem = Elem::of(t.param.dtype);
-        let mut job = cx.job();
-        job.bind(&t.param).bind(&t.grad).bind_opt(t.momentum.as_ref()).bind_opt(k.found_inf.as_ref());
-        let (wide, units) = units(&mut job, &[0, 1, 2], t.param.numel());
+    let momentum = k.momentum != 0.0;
+    let buffer = match (momentum, k.first_step, k.nesterov) {
+        (false, ..) => "",
+        (_, true, false) => "let b = g; buffer_put$4(buffer_first + i, b); g = b;",
+        (_, true, true) => "let b = g; buffer_put$4(buffer_first + i, b); g = g + p.momentum * b;",
+        (_, false, false) => {
+            "let b = p.momentum * buffer_at$4(buffer_first + i) + p.undamped * g; \
+             buffer_put$4(buffer_first + i, b); g = b;"
+        }
+        (_, false, true) => {
+            "let b = p.momentum * buffer_at$4(buffer_first + i) + p.undamped * g; \
+             buffer_put$4(buffer_first + i, b); g = g + p.momentum * b;"
+        }
+    };
+    let variant = Variant::new().with(1, momentum.into()).with(1, k.first_step.into()).with(1, k.nesterov.into());
+    let values = |job: &mut Job| {
         job.f(sign(k.maximize)).f(k.weight_decay).f(k.momentum).f(1.0 - k.dampening).f(k.lr);
-        let momentum = t.momentum.is_some();
-        let variant = Variant::new().with(4, elem.code()).with(1, wide.into()).with(1, momentum.into());
-        let variant = variant.with(1, k.first_step.into()).with(1, k.nesterov.into());
-        let variant = variant.with(1, k.found_inf.is_some().into());
-        cx.run(&job, variant.key("sgd_step"), units.div_ceil(THREADS), || {
-            let (width, [four, t]) = widths(wide);
-            let slots = [
-                Slot::write("param", elem).wide(width),
-                Slot::read("grad", elem).wide(width),
-                Slot::write("buffer", elem).wide(width),
-                Slot::read("found_inf", Elem::F32),
-            ];
-            let buffer = match (momentum, k.first_step, k.nesterov) {
-                (false, ..) => "",
-                (_, true, false) => "let b = g; buffer_put$4(i, b); g = b;",
-                (_, true, true) => "let b = g; buffer_put$4(i, b); g = g + p.momentum * b;",
-                (_, false, false) => "let b = p.momentum * buffer_at$4(i) + p.undamped * g; buffer_put$4(i, b); g = b;",
-                (_, false, true) => {
-                    "let b = p.momentum * buffer_at$4(i) + p.undamped * g; buffer_put$4(i, b); g = g + p.momentum * b;"
-                }
-            };
-            let buffer = fill_in(buffer, &[four]);
-            let texts = [four, t, ("$SKIPS", skips(&k.found_inf)), ("$BUFFER", &buffer)];
-            declare(&slots, "n: u32, sign: f32, weight_decay: f32, momentum: f32, undamped: f32, lr: f32")
-                + &fill_in(include_str!("optim/sgd.wgsl"), &texts)
-        })?;
-    }
-    Ok(())
+    };
+    let many = Many {
+        name: "sgd_step",
+        variant: variant.with(1, k.found_inf.is_some().into()),
+        slots: vec![
+            Slot::write("param", OWN),
+            Slot::read("grad", OWN),
+            Slot::write("buffer", OWN),
+            Slot::read("found_inf", Elem::F32),
+        ],
+        shared: vec![k.found_inf.as_ref()],
+        fields: ", sign: f32, weight_decay: f32, momentum: f32, undamped: f32, lr: f32",
+        values: &values,
+        text: include_str!("optim/sgd.wgsl"),
+        texts: &[("$SKIPS", skips(&k.found_inf)), ("$BUFFER", buffer)],
+    };
+    let tensors: Vec<Operands<'_>> =
+        k.tensors.iter().map(|t| operands([Some(&t.param), Some(&t.grad), t.momentum.as_ref()])).collect();
+    many.run(cx, &tensors)
 }
 
 pub(crate) fn adam_step(cx: &mut Context<'_>, k: &AdamStep) -> Result<()> {
     let [beta1, beta2] = k.betas;
-    for t in k.tensors.iter() {
-        let elem = Elem::of(t.param.dtype);
-        let mut job = cx.job();
-        job.bind(&t.param).bind(&t.grad).bind(&t.exp_avg).bind(&t.exp_avg_sq);
-        job.bind_opt(t.max_exp_avg_sq.as_ref()).bind(&t.step).bind_opt(k.found_inf.as_ref());
-        let (wide, units) = units(&mut job, &[0, 1, 2, 3, 4], t.param.numel());
+    let values = |job: &mut Job| {
         job.f(sign(k.maximize)).f(k.lr).f(k.eps);
         // Adam adds the decay to the gradient, AdamW subtracts it from the parameter.
         job.f(if k.decoupled { 0.0 } else { k.weight_decay });
         job.f(if k.decoupled { 1.0 - k.lr * k.weight_decay } else { 1.0 });
         job.f(1.0 - beta1).f(beta2).f(1.0 - beta2).f(beta1.ln()).f(beta2.ln());
-        let amsgrad = t.max_exp_avg_sq.is_some();
-        let variant = Variant::new().with(4, elem.code()).with(1, wide.into()).with(1, amsgrad.into());
-        let variant = variant.with(1, k.found_inf.is_some().into());
-        cx.run(&job, variant.key("adam_step"), units.div_ceil(THREADS), || {
-            let (width, [four, t]) = widths(wide);
-            let slots = [
-                Slot::write("param", elem).wide(width),
-                Slot::read("grad", elem).wide(width),
-                Slot::write("avg", elem).wide(width),
-                Slot::write("sq", elem).wide(width),
-                Slot::write("max_sq", elem).wide(width),
+    };
+    for amsgrad in [false, true] {
+        let of = |t: &AdamTensors| t.max_exp_avg_sq.is_some() == amsgrad;
+        let tensors: Vec<Operands<'_>> = k.tensors.iter().filter(|t| of(t)).map(adam_operands).collect();
+        let max = "v = max(max_sq_at$4(max_sq_first + i), v); max_sq_put$4(max_sq_first + i, v);";
+        let many = Many {
+            name: "adam_step",
+            variant: Variant::new().with(1, amsgrad.into()).with(1, k.found_inf.is_some().into()),
+            slots: vec![
+                Slot::write("param", OWN),
+                Slot::read("grad", OWN),
+                Slot::write("avg", OWN),
+                Slot::write("sq", OWN),
+                Slot::write("max_sq", OWN),
                 Slot::read("step", Elem::F32),
                 Slot::read("found_inf", Elem::F32),
-            ];
-            let max = if amsgrad { "v = max(max_sq_at$4(i), v); max_sq_put$4(i, v);" } else { "" };
-            let max = fill_in(max, &[four]);
-            let texts = [four, t, ("$SKIPS", skips(&k.found_inf)), ("$MAX", &max)];
-            let fields = "n: u32, sign: f32, lr: f32, eps: f32, decay: f32, keep: f32, one_minus_beta1: f32, \
-                 beta2: f32, one_minus_beta2: f32, log_beta1: f32, log_beta2: f32";
-            declare(&slots, fields) + &fill_in(include_str!("optim/adam.wgsl"), &texts)
-        })?;
+            ],
+            shared: vec![k.found_inf.as_ref()],
+            fields: ", sign: f32, lr: f32, eps: f32, decay: f32, keep: f32, one_minus_beta1: f32, \
+                 beta2: f32, one_minus_beta2: f32, log_beta1: f32, log_beta2: f32",
+            values: &values,
+            text: include_str!("optim/adam.wgsl"),
+            texts: &[("$SKIPS", skips(&k.found_inf)), ("$MAX", if amsgrad { max } else { "" })],
+        };
+        many.run(cx, &tensors)?;
     }
     Ok(())
 }
 
+fn adam_operands(t: &AdamTensors) -> Operands<'_> {
+    let max = t.max_exp_avg_sq.as_ref();
+    [Some(&t.param), Some(&t.grad), Some(&t.exp_avg), Some(&t.exp_avg_sq), max, Some(&t.step)]
+}
+
 pub(crate) fn unscale(cx: &mut Context<'_>, k: &Unscale) -> Result<()> {
-    for grad in k.grads.iter() {
-        let elem = Elem::of(grad.dtype);
-        let mut job = cx.job();
-        job.bind(grad).bind(&k.inv_scale).bind(&k.found_inf);
-        let (wide, units) = units(&mut job, &[0], grad.numel());
-        let variant = Variant::new().with(4, elem.code()).with(1, wide.into());
-        cx.run(&job, variant.key("unscale"), units.div_ceil(THREADS), || {
-            let (width, [four, t]) = widths(wide);
-            let slots = [
-                Slot::write("grad", elem).wide(width),
-                Slot::read("inv_scale", Elem::F32),
-                Slot::write("found_inf", Elem::F32),
-            ];
-            let finite = if wide {
-                "is_finite(g.x) && is_finite(g.y) && is_finite(g.z) && is_finite(g.w)"
-            } else {
-                "is_finite(g)"
-            };
-            declare(&slots, "n: u32") + &fill_in(include_str!("optim/unscale.wgsl"), &[four, t, ("$FINITE", finite)])
-        })?;
-    }
-    Ok(())
+    let many = Many {
+        name: "unscale",
+        variant: Variant::new(),
+        slots: vec![Slot::write("grad", OWN), Slot::read("inv_scale", Elem::F32), Slot::write("found_inf", Elem::F32)],
+        shared: vec![Some(&k.inv_scale), Some(&k.found_inf)],
+        fields: "",
+        values: &|_| (),
+        text: include_str!("optim/unscale.wgsl"),
+        texts: &[("$SKIPS", "false")],
+    };
+    let tensors: Vec<Operands<'_>> = k.grads.iter().map(|grad| operands([Some(grad)])).collect();
+    many.run(cx, &tensors)
+}
+
+/// These operands, and none in the other places.
+fn operands<'a, const N: usize>(first: [Option<&'a Operand>; N]) -> Operands<'a> {
+    let mut all = [None; OPERANDS];
+    all[..N].copy_from_slice(&first);
+    all
 }
 
 pub(crate) fn update_scale(cx: &mut Context<'_>, k: &UpdateScale) -> Result<()> {

@@ -46,6 +46,7 @@ pub(crate) fn matmul_int8(cx: &mut Context<'_>, k: &MatmulInt8) -> Result<()> {
         b_along_k: true,
         quads: [false; 2],
         repeats: true,
+        digits: None,
     };
     let mut job = cx.job();
     job.bind(&k.x).bind(&k.weight).bind(&k.scale).bind_opt(k.bias.as_ref()).bind(&k.out);

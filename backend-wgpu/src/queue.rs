@@ -295,7 +295,7 @@ fn wait(gpu: &Gpu, submission_index: Option<SubmissionIndex>) -> Result<()> {
 }
 
 /// The bytes of the words, as the device sees them.
-fn bytes_of(words: &[u32]) -> &[u8] {
+pub(crate) fn bytes_of(words: &[u32]) -> &[u8] {
     // SAFETY: any word is four valid bytes, and the slice covers the same memory.
     unsafe { std::slice::from_raw_parts(words.as_ptr().cast(), size_of_val(words)) }
 }

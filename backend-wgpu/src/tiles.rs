@@ -1,8 +1,11 @@
-//! Every tile size gives the same products, to the bit, whichever a card would choose.
+//! What only cards run, on whatever adapter there is: tiles of every size, which give the same products to the bit; other
+//! ways to move and to join.
 
 use std::sync::Arc;
 
-use memcore::{Array, Device, Tensor, ops};
+use conformance::execute::{Verdict, Workspace, check};
+use conformance::plan::Spread;
+use memcore::{Array, DType, Device, Tensor, ops};
 
 use crate::NAME;
 use crate::backend::Wgpu;
@@ -34,18 +37,59 @@ fn every_tile_makes_the_same_product() {
     // Once with quads in every operand; once without, and with edges on every side.
     for sizes in [[128, 132, 16], [129, 131, 17]] {
         // Cards use tiles and quads of words.
-        let card = |tile| {
+        let of_tile = |tile| {
             let mut card = gpu.clone();
             (card.has_lanes, card.by_64, card.forced_tile) = (false, false, Some(tile));
             card
         };
-        let usual = products(card(0), sizes);
+        let usual = products(of_tile(0), sizes);
         for (products, of) in usual.iter().zip(products(gpu.clone(), sizes)) {
             let near = 1e-6 * sizes[2] as f64;
             assert!(products.iter().zip(&of).all(|(x, y)| (x - y).abs() <= near), "{sizes:?}");
         }
         for tile in 1..TILES {
-            assert_eq!(products(card(tile), sizes), usual, "{sizes:?} with candidate {tile}");
+            assert_eq!(products(of_tile(tile), sizes), usual, "{sizes:?} with candidate {tile}");
         }
     }
+}
+
+/// The conformance cases of a kernel in f32 that the filter takes.
+fn cases_pass(gpu: &Gpu, kernels: &[&str], takes: impl Fn(&str) -> bool) {
+    let backend = Wgpu::on(gpu.clone()).unwrap();
+    let all = conformance::cases::all().iter();
+    let mine = all.filter(|case| case.dtype == DType::F32 && kernels.contains(&case.kernel) && takes(&case.name));
+    let mut count = 0;
+    for case in mine {
+        let verdict = check(&backend, case, Spread::Together, Workspace::AsAsked);
+        assert_eq!(verdict, Ok(Verdict::Passed), "{}", case.full_name());
+        count += 1;
+    }
+    assert!(count > 0, "{kernels:?}");
+}
+
+/// The same adapter as a card: words instead of 64 bits, tiles instead of subgroups.
+fn card(tile: Option<usize>) -> Option<Gpu> {
+    let mut gpu = conformance::or_skip(NAME, Gpu::open_anew(0))?;
+    (gpu.has_lanes, gpu.has_eights, gpu.by_64, gpu.forced_tile) = (false, false, false, tile);
+    Some(gpu)
+}
+
+const CONVOLUTIONS: [&str; 3] = ["conv2d", "conv2d_input_grad", "conv2d_weight_grad"];
+
+#[test]
+fn convolutions_are_right_in_tiles() {
+    let Some(gpu) = card(None) else { return };
+    cases_pass(&gpu, &CONVOLUTIONS, |_| true);
+}
+
+#[test]
+fn convolutions_are_right_in_the_largest_tiles() {
+    let Some(gpu) = card(Some(TILES - 1)) else { return };
+    cases_pass(&gpu, &CONVOLUTIONS, |name| name.starts_with("many") || name.starts_with("eights"));
+}
+
+#[test]
+fn attention_is_right_without_subgroups() {
+    let Some(gpu) = card(None) else { return };
+    cases_pass(&gpu, &["attention", "attention_grad"], |name| !name.starts_with("many") && !name.contains("grad_many"));
 }

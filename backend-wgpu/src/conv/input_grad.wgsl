@@ -1,23 +1,16 @@
-// z: group. m: channel of the group. n: pixel of the input, over all images. k: output of the group and place in the window.
-fn a_value(z: u32, m: u32, k: u32) -> f32 {
-    let window = p.kh * p.kw;
-    return weight_at(((z * p.outputs + k / window) * p.m + m) * window + k % window);
+// z: group. m: channel of the group. n: image, row and column of the input. k: output of the group, row and column of the window.
+fn a_value(z: u32, m: u32, k: vec3<u32>) -> f32 {
+    return weight_at((((z * p.outputs + k.x) * p.m + m) * p.kh + k.y) * p.kw + k.z);
 }
 
-fn b_value(z: u32, k: u32, n: u32) -> f32 {
-    let pixels = p.h * p.w;
-    let window = p.kh * p.kw;
-    let image = n / pixels;
-    let pixel = n % pixels;
-    let tap = k % window;
+fn b_value(z: u32, k: vec3<u32>, n: vec3<u32>) -> f32 {
     // The window's place that puts this tap on this pixel; what wraps round is beyond any row.
-    let y = pixel / p.w + p.ph - tap / p.kw * p.dh;
-    let x = pixel % p.w + p.pw - tap % p.kw * p.dw;
-    let i = y / p.sh;
-    let j = x / p.sw;
-    let inside = i * p.sh == y && j * p.sw == x && i < p.oh && j < p.ow;
-    let o = z * p.outputs + k / window;
-    let at = ((image * p.groups * p.outputs + o) * p.oh + i) * p.ow + j;
+    let y = n.y + p.ph - k.y * p.dh;
+    let x = n.z + p.pw - k.z * p.dw;
+    let i = y / $SH;
+    let j = x / $SW;
+    let inside = i * $SH == y && j * $SW == x && i < p.oh && j < p.ow;
+    let at = (((n.x * p.groups + z) * p.outputs + k.x) * p.oh + i) * p.ow + j;
     return select(0.0, grad_at(select(0u, at, inside)), inside);
 }
 

@@ -1,19 +1,13 @@
-// z: group. m: output of the group. n: channel of the group and place in the window. k: pixel of the result, over all images.
-fn a_value(z: u32, m: u32, k: u32) -> f32 {
-    let pixels = p.oh * p.ow;
-    return grad_at((k / pixels * p.groups * p.m + z * p.m + m) * pixels + k % pixels);
+// z: group. m: output of the group. n: channel of the group, row and column of the window. k: image, row and column of the result.
+fn a_value(z: u32, m: u32, k: vec3<u32>) -> f32 {
+    return grad_at((((k.x * p.groups + z) * p.m + m) * p.oh + k.y) * p.ow + k.z);
 }
 
-fn b_value(z: u32, k: u32, n: u32) -> f32 {
-    let pixels = p.oh * p.ow;
-    let window = p.kh * p.kw;
-    let pixel = k % pixels;
-    let tap = n % window;
-    let y = pixel / p.ow * p.sh + tap / p.kw * p.dh - p.ph;
-    let x = pixel % p.ow * p.sw + tap % p.kw * p.dw - p.pw;
+fn b_value(z: u32, k: vec3<u32>, n: vec3<u32>) -> f32 {
+    let y = k.y * p.sh + n.y * p.dh - p.ph;
+    let x = k.z * p.sw + n.z * p.dw - p.pw;
     let inside = y < p.h && x < p.w;
-    let channel = z * p.channels + n / window;
-    let at = ((k / pixels * p.groups * p.channels + channel) * p.h + y) * p.w + x;
+    let at = (((k.x * p.groups + z) * p.channels + n.x) * p.h + y) * p.w + x;
     return select(0.0, x_at(select(0u, at, inside)), inside);
 }
 

@@ -74,6 +74,7 @@ impl Block {
         for (i, j) in self.places() {
             let _ = writeln!(out, "    var c{i}_{j} = 0.0;");
         }
+        self.count(&mut out, gemm);
         let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {STEPS}u) {{");
         for s in 0..STEPS {
             // Steps beyond the end use the last index, and are multiplied by 0.
@@ -81,6 +82,14 @@ impl Block {
             let _ = writeln!(out, "        let k_{s} = {k};");
             if gemm.is_ragged() {
                 let _ = writeln!(out, "        let inside{s} = k0 + {s}u < end;");
+            }
+            if let Some(digits) = gemm.digits {
+                let place = gemm.counted(s, "k_now", "vec3<u32>()");
+                let _ = writeln!(
+                    out,
+                    "        let k_digits{s} = {place};\n        k_now = advance(k_now, k_by, {});",
+                    digits.k
+                );
             }
         }
         self.load_a(&mut out, gemm);
@@ -103,14 +112,26 @@ impl Block {
         out
     }
 
+    /// Declares the digits of the thread's columns and of its first step.
+    fn count(self, out: &mut String, gemm: &Gemm) {
+        let Some(digits) = gemm.digits else { return };
+        for j in 0..self.columns {
+            let column = format!("min(n0 + {}u + lane, p.n - 1u)", LANES * j);
+            let _ = writeln!(out, "    let n_digits{j} = digits({column}, {});", digits.n);
+        }
+        let k = digits.k;
+        let _ = writeln!(out, "    var k_now = digits(part * p.length, {k});\n    let k_by = digits(1u, {k});");
+    }
+
     /// Reads the elements of `a` for a quad of steps; [`a_of`](Self::a_of) finds them again.
     fn load_a(self, out: &mut String, gemm: &Gemm) {
         let rows = self.rows;
         match gemm.feed_a() {
             Feed::AlongK => {
+                let k = gemm.k_in_a("k0", 0);
                 for g in 0..rows.div_ceil(LANES) {
                     let _ =
-                        writeln!(out, "        let a{g} = a_quad(z, min(m0 + {}u + lane, p.m - 1u), k0);", LANES * g);
+                        writeln!(out, "        let a{g} = a_quad(z, min(m0 + {}u + lane, p.m - 1u), {k});", LANES * g);
                 }
             }
             Feed::Across if rows >= 4 * LANES => {
@@ -132,7 +153,8 @@ impl Block {
             }
             Feed::Single => {
                 for (s, g) in (0..STEPS).flat_map(|s| (0..rows.div_ceil(LANES)).map(move |g| (s, g))) {
-                    let value = format!("a_value(z, min(m0 + {}u + lane, p.m - 1u), k_{s})", LANES * g);
+                    let k = gemm.k_in_a(&format!("k_{s}"), s);
+                    let value = format!("a_value(z, min(m0 + {}u + lane, p.m - 1u), {k})", LANES * g);
                     let _ = writeln!(out, "        let a{s}_{g} = {};", gemm.counted(s, &value, "0.0"));
                 }
             }
@@ -168,6 +190,8 @@ impl Block {
                 let (value, zero) = if across {
                     let n = format!("min(n0 + {}u + 4u * lane, p.n - 4u)", 32 * j);
                     (format!("b_quad(z, k_{s}, {n})"), "vec4<f32>()")
+                } else if gemm.digits.is_some() {
+                    (format!("b_value(z, k_digits{s}, n_digits{j})"), "0.0")
                 } else {
                     (format!("b_value(z, k_{s}, min(n0 + {}u + lane, p.n - 1u))", LANES * j), "0.0")
                 };
@@ -214,6 +238,11 @@ fn b_of(gemm: &Gemm, j: usize, s: usize) -> String {
 }
 
 impl Gemm {
+    /// WGSL for `k`, the index of step `s`, as the functions of `a` take it.
+    fn k_in_a(&self, k: &str, s: usize) -> String {
+        if self.digits.is_some_and(|digits| digits.in_a) { format!("k_digits{s}") } else { k.to_string() }
+    }
+
     /// WGSL for `value` of step `s`, or `none` if the step is beyond the end.
     fn counted(&self, s: usize, value: &str, none: &str) -> String {
         if self.is_ragged() { format!("select({none}, {value}, inside{s})") } else { value.to_string() }

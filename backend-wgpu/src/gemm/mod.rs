@@ -18,12 +18,12 @@ mod tune;
 use memcore::error::Result;
 
 use crate::choice::{Sizes, Tile};
-use crate::element::{Elem, Slot, declare};
+use crate::element::{Elem, Slot, declare, fill_in};
 use crate::job::{Context, Job, SCRATCH_BYTES};
 use crate::key::Variant;
 use lanes::Block;
-pub(crate) use product::Gemm;
 use product::Stage;
+pub(crate) use product::{Digits, Gemm};
 
 /// Threads of a workgroup, if each thread computes one element.
 const THREADS: usize = 64;
@@ -148,10 +148,26 @@ impl Gemm {
         );
         let main = match stage {
             Stage::Join => JOIN.to_string(),
-            Stage::Alone => ALONE.to_string(),
+            Stage::Alone => self.alone(),
             Stage::Whole | Stage::Parts => form.source(self, stage),
         };
-        declare(&slots, &fields) + &code + &main
+        let digits = if self.digits.is_some() { include_str!("digits.wgsl") } else { "" };
+        declare(&slots, &fields) + digits + &code + &main
+    }
+
+    /// Kernel in which each thread computes one sum.
+    fn alone(&self) -> String {
+        let (mut begin, mut after, mut a, mut b) = (String::new(), String::new(), "z, m, k", "z, k, n");
+        if let Some(digits) = self.digits {
+            let (k, n) = (digits.k, digits.n);
+            begin = format!(
+                "let n_digits = digits(n, {n});\n    var k_digits = vec3<u32>();\n    let k_by = digits(1u, {k});"
+            );
+            after = format!("k_digits = advance(k_digits, k_by, {k});");
+            a = if digits.in_a { "z, m, k_digits" } else { a };
+            b = "z, k_digits, n_digits";
+        }
+        fill_in(ALONE, &[("$BEGIN", &begin), ("$AFTER", &after), ("$A", a), ("$B", b)])
     }
 }
 
@@ -167,7 +183,7 @@ fn main(grid: Grid) {
 }
 ";
 
-/// Kernel in which each thread computes one sum.
+/// Kernel in which each thread computes one sum; see [`Gemm::alone`].
 const ALONE: &str = "@compute @workgroup_size(64)
 fn main(grid: Grid) {
     let at = group_of(grid) * 64u + grid.lane;
@@ -176,7 +192,11 @@ fn main(grid: Grid) {
     let m = at / p.n % p.m;
     let n = at % p.n;
     var sum = 0.0;
-    for (var k = 0u; k < p.k; k += 1u) { sum += a_value(z, m, k) * b_value(z, k, n); }
+    $BEGIN
+    for (var k = 0u; k < p.k; k += 1u) {
+        sum += a_value($A) * b_value($B);
+        $AFTER
+    }
     store(z, m, n, sum);
 }
 ";

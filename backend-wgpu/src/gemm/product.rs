@@ -18,6 +18,21 @@ pub(crate) struct Gemm {
     pub(crate) quads: [bool; 2],
     /// True if running it twice gives the same result.
     pub(crate) repeats: bool,
+    /// The digits of `k` and `n`, if the caller's functions take those instead of the indices.
+    pub(crate) digits: Option<Digits>,
+}
+
+/// Indices of an inner or a result's axis that stand for three: an image's pixel, or a window's place in a channel.
+/// Threads count them up digit by digit, so that nothing is divided for each element. `a_value`, `a_quad` and `b_value`
+/// take such an index as `vec3<u32>`, the lowest digit last; `store` takes the index.
+#[derive(Clone, Copy)]
+pub(crate) struct Digits {
+    /// WGSL for the limits of the lower two digits of `k`.
+    pub(crate) k: &'static str,
+    /// The same for `n`.
+    pub(crate) n: &'static str,
+    /// True if `a_value` and `a_quad` take the digits of `k`, too.
+    pub(crate) in_a: bool,
 }
 
 /// How an operand is read.

@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use super::product::{Feed, Gemm, Stage};
+use super::product::{Digits, Feed, Gemm, Stage};
 use crate::choice::{Sizes, Tile};
 
 /// Loop rounds that are written out.
@@ -90,8 +90,16 @@ impl Tile {
         for (i, j) in self.places() {
             let _ = writeln!(out, "    var c{i}_{j} = 0.0;");
         }
-        let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {depth}u) {{");
-        let a = Side { name: "a", axis: "m", base: 0, length: height, feed: gemm.feed_a(), along_k: gemm.a_along_k };
+        let of_a = gemm.digits.filter(|digits| digits.in_a);
+        let a = Side {
+            name: "a",
+            axis: "m",
+            base: 0,
+            length: height,
+            feed: gemm.feed_a(),
+            along_k: gemm.a_along_k,
+            digits: of_a,
+        };
         let b = Side {
             name: "b",
             axis: "n",
@@ -99,7 +107,11 @@ impl Tile {
             length: width,
             feed: gemm.feed_b(),
             along_k: gemm.b_along_k,
+            digits: gemm.digits,
         };
+        self.count(&mut out, &a);
+        self.count(&mut out, &b);
+        let _ = writeln!(out, "    for (var k0 = part * p.length; k0 < end; k0 += {depth}u) {{");
         self.load(&mut out, &a);
         self.load(&mut out, &b);
         let _ =
@@ -142,14 +154,12 @@ impl Tile {
         let Side { name, axis, base, length, .. } = *side;
         let quads = side.feed != Feed::Single;
         let count = depth * length / if quads { 4 } else { 1 };
-        // A unit of work: its start, and the distance of its elements in the tile.
-        let (step, at, apart) = match (side.feed, side.along_k) {
-            (Feed::AlongK, _) => (format!("e % {}u * 4u", depth / 4), format!("e / {}u", depth / 4), length),
-            (Feed::Across, _) => (format!("e / {}u", length / 4), format!("e % {}u * 4u", length / 4), 1),
-            (Feed::Single, true) => (format!("e % {depth}u"), format!("e / {depth}u"), 0),
-            (Feed::Single, false) => (format!("e / {length}u"), format!("e % {length}u"), 0),
-        };
-        let (m, n) = if name == "a" { ("m0 + at", "k0 + step") } else { ("k0 + step", "n0 + at") };
+        let [step, at] = side.unit("e", depth);
+        // The distance of a unit's elements in the tile.
+        let apart = if side.feed == Feed::AlongK { length } else { 1 };
+        let counting = self.counting(side);
+        let (k, column) = side.digits.map_or(("k0 + step", "n0 + at"), |_| (side.digits_of_k(), "b_n"));
+        let (m, n) = if name == "a" { ("m0 + at", k) } else { (k, column) };
         let (value, zero) = if quads {
             (format!("{name}_quad(z, {m}, {n})"), "vec4<f32>()")
         } else {
@@ -157,9 +167,10 @@ impl Tile {
         };
         let _ = writeln!(
             out,
-            "        for (var e = lane; e < {count}u; e += {threads}u) {{\n            \
+            "{}        for (var e = lane; e < {count}u; e += {threads}u) {{\n            \
              let step = {step};\n            let at = {at};\n            var v = {zero};\n            \
-             if ({axis}0 + at < p.{axis} && k0 + step < end) {{ v = {value}; }}"
+             if ({axis}0 + at < p.{axis} && k0 + step < end) {{ v = {value}; }}",
+            counting.before,
         );
         if quads {
             for c in 0..4 {
@@ -168,7 +179,43 @@ impl Tile {
         } else {
             let _ = writeln!(out, "            tile[{base}u + step * {length}u + at] = v;");
         }
-        *out += "        }\n";
+        let _ = writeln!(out, "{}        }}\n{}", counting.each, counting.last);
+    }
+
+    /// Declares the digits with which a thread begins, and those that it counts up by.
+    fn count(self, out: &mut String, side: &Side) {
+        let Some(Digits { k, n, .. }) = side.digits else { return };
+        let (depth, threads, name) = (self.depth(), self.threads(), side.name);
+        let [step, at] = side.unit("lane", depth);
+        let by = if side.along_k { depth } else { threads / side.length };
+        let _ = writeln!(
+            out,
+            "    var {name}_k = digits(part * p.length + {step}, {k});\n    let {name}_k_by = digits({by}u, {k});"
+        );
+        if name == "b" {
+            let first = if side.along_k { "b_n_first" } else { "b_n" };
+            let _ = writeln!(out, "    let {first} = digits(n0 + {at}, {n});");
+        }
+        if name == "b" && side.along_k {
+            let _ = writeln!(out, "    let b_n_by = digits({}u, {n});", threads / depth);
+        }
+    }
+
+    /// How a thread counts its digits up while it loads. Threads are a multiple of the units along the faster axis: so
+    /// the other axis alone changes from unit to unit.
+    fn counting(self, side: &Side) -> Counting {
+        let Some(Digits { k, n, .. }) = side.digits else { return Counting::default() };
+        let name = side.name;
+        let next_k = format!("{name}_k = advance({name}_k, {name}_k_by, {k});\n");
+        if !side.along_k {
+            return Counting { each: format!("            {next_k}"), ..Counting::default() };
+        }
+        let last = format!("        {next_k}");
+        if name == "a" {
+            return Counting { last, ..Counting::default() };
+        }
+        let each = format!("            b_n = advance(b_n, b_n_by, {n});\n");
+        Counting { before: "        var b_n = b_n_first;\n".into(), each, last }
     }
 
     /// Stores the sums: through workgroup memory, so that neighbouring threads write adjacent elements, or directly.
@@ -218,4 +265,31 @@ struct Side {
     length: usize,
     feed: Feed,
     along_k: bool,
+    /// The digits of its indices, if its function takes those.
+    digits: Option<Digits>,
+}
+
+impl Side {
+    /// WGSL for the step and the place of unit `e` of a tile's load.
+    fn unit(&self, e: &str, depth: usize) -> [String; 2] {
+        let (length, quads, steps) = (self.length, self.length / 4, depth / 4);
+        match (self.feed, self.along_k) {
+            (Feed::AlongK, _) => [format!("{e} % {steps}u * 4u"), format!("{e} / {steps}u")],
+            (Feed::Across, _) => [format!("{e} / {quads}u"), format!("{e} % {quads}u * 4u")],
+            (Feed::Single, true) => [format!("{e} % {depth}u"), format!("{e} / {depth}u")],
+            (Feed::Single, false) => [format!("{e} / {length}u"), format!("{e} % {length}u")],
+        }
+    }
+
+    fn digits_of_k(&self) -> &'static str {
+        if self.name == "a" { "a_k" } else { "b_k" }
+    }
+}
+
+/// WGSL before, in each round of, and after the loop of a load.
+#[derive(Default)]
+struct Counting {
+    before: String,
+    each: String,
+    last: String,
 }

@@ -4,22 +4,21 @@ fn one_minus_exp(y: f32) -> f32 {
     return -y * (1.0 + y * (0.5 + y * (0.16666667 + y * (0.041666667 + y * (0.0083333333 + y * 0.0013888889)))));
 }
 
-@compute @workgroup_size(256)
-fn main(grid: Grid) {
-    let i = group_of(grid) * 256u + grid.lane;
-    if (i >= p.n || $SKIPS) { return; }
-    let t = step_at(0u);
+$BEGIN
+    let t = step_at(step_first);
     // The corrections 1 - beta^t.
     let correction1 = one_minus_exp(t * p.log_beta1);
     let correction2 = one_minus_exp(t * p.log_beta2);
-    let held = param_at$4(i);
-    let g = p.sign * grad_at$4(i) + p.decay * held;
-    var m = avg_at$4(i);
-    m += p.one_minus_beta1 * (g - m);
-    var v = p.beta2 * sq_at$4(i) + p.one_minus_beta2 * g * g;
-    avg_put$4(i, m);
-    sq_put$4(i, v);
-    $MAX
-    let denominator = sqrt(v) / $T(sqrt(correction2)) + $T(p.eps);
-    param_put$4(i, p.keep * held - (p.lr / correction1) * m / denominator);
+    for (var i = begin; i < end; i += 256u) {
+        let held = param_at$4(param_first + i);
+        let g = p.sign * grad_at$4(grad_first + i) + p.decay * held;
+        var m = avg_at$4(avg_first + i);
+        m += p.one_minus_beta1 * (g - m);
+        var v = p.beta2 * sq_at$4(sq_first + i) + p.one_minus_beta2 * g * g;
+        avg_put$4(avg_first + i, m);
+        sq_put$4(sq_first + i, v);
+        $MAX
+        let denominator = sqrt(v) / $T(sqrt(correction2)) + $T(p.eps);
+        param_put$4(param_first + i, p.keep * held - (p.lr / correction1) * m / denominator);
+    }
 }

@@ -98,6 +98,12 @@ fn problems() -> Vec<Problem> {
         Problem { mask: Mask::Hides, ..problem("masked_tiles", [1, 1, 1, 140, 100, 24, 40]) },
         Problem { causal: true, ..problem("causal_tiles_of_wide_heads", [1, 2, 2, 70, 75, 72, 104]) },
         Problem { view: View::HeadsInside, ..problem("tiles_of_inner_heads", [1, 2, 1, 70, 80, 32, 31]) },
+        // One more than whole tiles of 32 and of 64, in quads; heads of 16, of 32, and the widest.
+        problem("one_beyond_tiles", [1, 2, 1, 65, 97, 16, 16]),
+        Problem { causal: true, ..problem("causal_one_beyond_tiles", [2, 4, 2, 129, 65, 32, 48]) },
+        Problem { causal: true, ..problem("causal_tiles_of_widest_heads", [1, 2, 1, 40, 70, 256, 256]) },
+        // Heads that no quad divides, of rows that begin anywhere.
+        Problem { view: View::Offset, mask: Mask::Broadcast, ..problem("ragged_tiles", [1, 2, 2, 33, 66, 33, 130]) },
         problem("many_heads", [MANY, 1, 1, 1, 2, 2, 2]),
         problem("many_queries", [1, 1, 1, MANY, 2, 2, 1]),
         Problem { denominators: false, mask: Mask::Hides, ..problem("result_only", base) },
@@ -132,6 +138,7 @@ fn mask_grads() -> Vec<Problem> {
         with("mask_grad_one_key_head", [1, 4, 1, 3, 5, 4, 4]),
         with("mask_grad_wide_heads", [1, 2, 1, 4, 5, 128, 128]),
         with("mask_grad_widest_heads", [1, 2, 1, 4, 5, 256, 200]),
+        causal("mask_grad_tiles", [1, 2, 1, 70, 90, 40, 24]),
         with("mask_grad_many_heads", [MANY, 1, 1, 1, 2, 2, 2]),
         lying("mask_grad_offset", Pairs::Offset),
         lying("mask_grad_heads_inside", Pairs::HeadsInside),
