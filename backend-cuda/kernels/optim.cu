@@ -9,8 +9,12 @@
 // The tensor of this block, and its chunk's first element.
 template <typename Tensor>
 DEVICE u32 tensor_of_block(const List<Tensor>& list, u64& begin) {
-    u32 t = 0;
-    while (t + 1 < list.count && blockIdx.x >= list.first_block[t + 1]) t++;
+    u32 t = 0, end = list.count;
+    while (end - t > 1) {
+        const u32 middle = (t + end) / 2;
+        if (blockIdx.x >= list.first_block[middle]) t = middle;
+        else end = middle;
+    }
     begin = static_cast<u64>(blockIdx.x - list.first_block[t]) * CHUNK;
     return t;
 }
@@ -74,8 +78,6 @@ template <typename T>
 struct AdamBody {
     const AdamArgs& a;
     const AdamTensor& t;
-    float beta2, left1, left2;
-    float step_size, root_correction;
     template <int V>
     DEVICE void run(u64 i) const {
         typedef SgdBody<T> Io;
@@ -91,11 +93,11 @@ struct AdamBody {
             float gradient = a.maximize ? -g[j] : g[j];
             if (a.decoupled) p[j] *= a.decay;
             else gradient += a.weight_decay * p[j];
-            m[j] += left1 * (gradient - m[j]);
-            v[j] = beta2 * v[j] + left2 * gradient * gradient;
+            m[j] += a.left1 * (gradient - m[j]);
+            v[j] = a.beta2 * v[j] + a.left2 * gradient * gradient;
             float second = v[j];
             if (t.max_exp_avg_sq != nullptr) second = top[j] = fmaxf(top[j], second);
-            p[j] -= step_size * m[j] / (sqrtf(second) / root_correction + a.eps);
+            p[j] -= a.step_size * m[j] / (sqrtf(second) * a.inv_correction + a.eps);
         }
         Io::template store_values<V>(param, p);
         Io::template store_values<V>(avg, m);
@@ -107,24 +109,9 @@ struct AdamBody {
 template <typename T>
 DEVICE void adam_step(const AdamArgs& a) {
     if (a.found_inf != nullptr && *a.found_inf != 0.0f) return;
-    SHARED(float, corrections, 2);
     u64 begin;
     const AdamTensor& t = a.list.tensors[tensor_of_block(a.list, begin)];
-    if (threadIdx.x == 0) {
-        // 1 - βᵗ in f64: near 1 it would lose most of f32's digits.
-        const double step = *t.step;
-        corrections[0] = static_cast<float>(a.lr / (1.0 - pow(a.beta1, step)));
-        corrections[1] = static_cast<float>(sqrt(1.0 - pow(a.beta2, step)));
-    }
-    __syncthreads();
-    const AdamBody<T> body{a,
-                           t,
-                           static_cast<float>(a.beta2),
-                           static_cast<float>(1.0 - a.beta1),
-                           static_cast<float>(1.0 - a.beta2),
-                           corrections[0],
-                           corrections[1]};
-    each_of_chunk<4>(begin, t.elements << 1 >> 1, t.elements >> 63 != 0, body);
+    each_of_chunk<4>(begin, t.elements << 1 >> 1, t.elements >> 63 != 0, AdamBody<T>{a, t});
 }
 
 template <typename T>
@@ -169,9 +156,9 @@ DEVICE void adapt_scale(const UpdateScaleArgs& a) {
     *a.growth_tracker = 0;
 }
 
-#define INSTANCES(T, tag)                                          \
-    FLAT_KERNEL(sgd_step_##tag, SgdArgs, THREADS, sgd_step<T>)     \
-    BLOCK_KERNEL(adam_step_##tag, AdamArgs, THREADS, adam_step<T>) \
+#define INSTANCES(T, tag)                                         \
+    FLAT_KERNEL(sgd_step_##tag, SgdArgs, THREADS, sgd_step<T>)    \
+    FLAT_KERNEL(adam_step_##tag, AdamArgs, THREADS, adam_step<T>) \
     FLAT_KERNEL(unscale_##tag, UnscaleArgs, THREADS, unscale<T>)
 FLOAT_TYPES(INSTANCES)
 FLAT_KERNEL(update_scale, UpdateScaleArgs, THREADS, adapt_scale)

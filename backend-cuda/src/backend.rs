@@ -101,11 +101,11 @@ impl Cuda {
         };
         Ok(Self {
             limits,
+            blas: BlasLt::load(&queue, &properties.name, driver.cuda_major()),
             modules: Modules::new(driver, properties.capability, compiler, kernels::TABLES, kernels::headers()),
             properties,
             table: Mutex::default(),
             scratch: Scratch { address, bytes: SCRATCH_BYTES },
-            blas: BlasLt::load(&queue, driver.cuda_major()),
             graphs: Mutex::default(),
             tf32: Mutex::default(),
             steps,

@@ -1,12 +1,14 @@
 //! Matrix products by cuBLASLt, if the library is present.
 //!
 //! The library uses column-major order: a row-major `out = a @ b` is its `outᵀ = bᵀ @ aᵀ`, so that its first matrix is
-//! our `b`. Its choice of an algorithm for a shape is asked for once and kept. Its workspace is the one that core
-//! allocated for the call, of PyTorch's size; a call without one gets the backend's scratch instead.
+//! our `b`. It names several algorithms for a shape; the fastest is found when the first product of that shape runs, and
+//! kept. Its workspace is the one that core allocated for the call, of PyTorch's size; a call without one gets the
+//! backend's scratch instead.
 
 mod library;
 mod plan;
 mod shape;
+mod timing;
 
 use std::collections::HashMap;
 use std::ffi::c_void;
@@ -27,13 +29,16 @@ use plan::Plan;
 use shape::shape;
 pub(crate) use shape::{Places, Shape};
 
-/// Set to 0, this environment variable leaves matrix products to the backend's own kernels.
+/// Set to `0`, this environment variable leaves matrix products to the backend's own kernels. Set to `first`, it takes the
+/// library's first choice, as PyTorch does, instead of the fastest one.
 const SWITCH: &str = "VRAMLAB_CUBLASLT";
 
 /// The library on one device, and its plans so far.
 pub(crate) struct BlasLt {
     library: &'static Functions,
     handle: sys::cublasLtHandle_t,
+    /// The card and the library, for which choices are kept; `None` if the library's first choice is taken.
+    card: Option<String>,
     plans: Mutex<HashMap<Shape, Option<Plan>>>,
     /// Memory that the driver gave for it.
     held_bytes: AtomicU64,
@@ -54,15 +59,18 @@ pub(crate) struct Product {
 }
 
 impl BlasLt {
-    /// Loads the library in a context, for a driver of CUDA `newest`.
+    /// Loads the library in a context on a card of this name, for a driver of CUDA `newest`.
     ///
     /// # Errors
     /// The reason why it is not used: it is missing, too old, too new, or switched off.
-    pub(crate) fn load(queue: &Queue, newest: u32) -> std::result::Result<Self, String> {
-        if std::env::var_os(SWITCH).is_some_and(|value| value == "0") {
+    pub(crate) fn load(queue: &Queue, card: &str, newest: u32) -> std::result::Result<Self, String> {
+        let switch = std::env::var_os(SWITCH);
+        if switch.as_ref().is_some_and(|value| value == "0") {
             return Err(format!("{SWITCH} is 0"));
         }
         let library = library(newest)?;
+        let times = switch.is_none_or(|value| value != "first");
+        let card = times.then(|| format!("{card}, cuBLASLt {}", library.number()));
         queue.bind().map_err(|error| error.to_string())?;
         let create = || {
             let mut handle = std::ptr::null_mut();
@@ -73,7 +81,7 @@ impl BlasLt {
             }
         };
         let (handle, bytes) = figures::measured(queue, create)?;
-        Ok(Self { library, handle, plans: Mutex::default(), held_bytes: AtomicU64::new(bytes) })
+        Ok(Self { library, handle, card, plans: Mutex::default(), held_bytes: AtomicU64::new(bytes) })
     }
 
     /// Major and minor version.
@@ -105,17 +113,18 @@ impl BlasLt {
         let Some(Some(plan)) = plans.get(&product.shape) else {
             return Err(Error::backend(NAME, format!("cuBLASLt has no plan for {:?}", product.shape)));
         };
-        self.call(queue, plan, product).map_err(|status| failed(status, product))
+        self.call(queue, plan, &plan.algorithms[0], product).map_err(|status| failed(status, product))
     }
 
     /// Runs a product of a new shape. The library then loads its own kernels, and may refuse a product that it had
-    /// accepted (PyTorch's issues 92201 and 97205). Returns false if it refuses, now and from then on.
+    /// accepted (PyTorch's issues 92201 and 97205). Returns false if it refuses, now and from then on. Decides which of its
+    /// algorithms computes such products.
     pub(crate) fn try_first(&self, queue: &Queue, product: &Product) -> Result<bool> {
         let mut plans = self.plans();
         let Some(Some(plan)) = plans.get_mut(&product.shape) else { return Ok(false) };
-        match figures::measured(queue, || self.call(queue, plan, product)) {
-            Ok(((), taken)) => {
-                plan.ran = true;
+        match figures::measured(queue, || self.choose(queue, plan, product)) {
+            Ok((algorithm, taken)) => {
+                (plan.ran, plan.algorithms) = (true, vec![algorithm]);
                 self.held_bytes.fetch_add(taken, Relaxed);
                 Ok(true)
             }
@@ -131,7 +140,30 @@ impl BlasLt {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn call(&self, queue: &Queue, plan: &Plan, product: &Product) -> std::result::Result<(), Status> {
+    /// Runs the product, and returns the algorithm that computed it: the fastest, or the library's first. A product that
+    /// adds to its result cannot be repeated, so its algorithm is the first.
+    fn choose(
+        &self,
+        queue: &Queue,
+        plan: &Plan,
+        product: &Product,
+    ) -> std::result::Result<sys::cublasLtMatmulAlgo_t, Status> {
+        let run = |algorithm: &sys::cublasLtMatmulAlgo_t| self.call(queue, plan, algorithm, product);
+        match &self.card {
+            Some(card) if !product.shape.reads_out && plan.algorithms.len() > 1 => {
+                timing::fastest(queue, card, &product.shape, &plan.algorithms, run)
+            }
+            _ => run(&plan.algorithms[0]).map(|()| plan.algorithms[0]),
+        }
+    }
+
+    fn call(
+        &self,
+        queue: &Queue,
+        plan: &Plan,
+        algorithm: &sys::cublasLtMatmulAlgo_t,
+        product: &Product,
+    ) -> std::result::Result<(), Status> {
         let Places { a, b, bias, out, workspace } = product.places;
         if bias != 0 {
             plan.set_bias(bias)?;
@@ -153,7 +185,7 @@ impl BlasLt {
                 result,
                 out as *mut c_void,
                 result,
-                &plan.algorithm,
+                algorithm,
                 workspace.address as *mut c_void,
                 workspace.bytes as usize,
                 queue.stream().cast(),

@@ -1,8 +1,9 @@
-//! Compiled kernels on disk: with a warm cache nothing is compiled.
+//! Compiled kernels on disk: with a warm cache nothing is compiled. The algorithms of products that were chosen by their
+//! time lie beside them.
 //!
-//! The name of a file is computed from its inputs (source, headers, architecture, compiler), and the file never
-//! changes: a new version of any input is another file. The cache only saves time: if it cannot be read or written, the
-//! kernels are compiled again.
+//! The name of a file is computed from its inputs (source, headers, architecture, compiler; card, library, shape), and the
+//! file never changes: a new version of any input is another file. If the cache cannot be read or written, kernels are
+//! compiled again, and algorithms timed again.
 
 use std::fs;
 use std::path::PathBuf;
@@ -36,7 +37,7 @@ pub(crate) fn fingerprint<'a>(parts: impl IntoIterator<Item = &'a str>) -> Strin
     format!("{a:016x}{b:016x}")
 }
 
-/// Returns the machine code that was stored under this key.
+/// Returns what was stored under this key.
 pub(crate) fn load(key: &str) -> Option<Vec<u8>> {
     fs::read(folder()?.join(key)).ok().filter(|bytes| !bytes.is_empty())
 }
@@ -46,7 +47,7 @@ pub(crate) fn lacks(key: &str) -> bool {
     folder().is_some_and(|folder| !folder.join(key).is_file())
 }
 
-/// Stores machine code: written to a temporary file and moved to its place, so that no other process sees half of it.
+/// Stores a file: written to a temporary one and moved to its place, so that no other process sees half of it.
 pub(crate) fn store(key: &str, bytes: &[u8]) {
     let Some(folder) = folder() else { return };
     let partial = folder.join(format!("{key}.{}", std::process::id()));

@@ -143,6 +143,7 @@ const SYMBOLS: &[&str] = &[
     "cuEventCreate",
     "cuEventRecord",
     "cuEventSynchronize",
+    "cuEventElapsedTime",
     "cuEventDestroy_v2",
     "cuModuleLoadData",
     "cuModuleUnload",

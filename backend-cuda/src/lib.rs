@@ -9,7 +9,8 @@
 //!   when their family is first used.
 //! - NVRTC compiles kernels to machine code of the device's own architecture; the code is kept on disk (see
 //!   `cache.rs`).
-//! - Results are the same to the bit in every run on one device: no kernel adds floats atomically.
+//! - Results are the same to the bit in every run on one device: no kernel adds floats atomically, and what is chosen by
+//!   its time is kept on disk too.
 //!
 //! | file | contents |
 //! |---|---|

@@ -11,7 +11,7 @@ use crate::kernel::{ONE_FORM, Tag, kernels};
 use crate::launch::{Context, Grid};
 
 /// Tensors per launch: as many as fit an argument of 4 KiB.
-const MAX_TENSORS: usize = 48;
+const MAX_TENSORS: usize = 72;
 
 /// Elements per block.
 const CHUNK: u64 = 4096;
@@ -34,7 +34,6 @@ arguments! { TENSORS:
         exp_avg: *mut c_void,
         exp_avg_sq: *mut c_void,
         max_exp_avg_sq: *mut c_void,
-        step: *const f32,
         /// The highest bit is set if 16 bytes can be moved at a time.
         elements: u64,
     }
@@ -81,9 +80,14 @@ arguments! { ARGUMENTS:
     struct AdamArgs {
         list: List<AdamTensor>,
         found_inf: *const f32,
-        beta1: f64,
-        beta2: f64,
-        lr: f32,
+        beta2: f32,
+        /// 1 - β₁ and 1 - β₂
+        left1: f32,
+        left2: f32,
+        /// lr/(1 - β₁ᵗ)
+        step_size: f32,
+        /// 1/√(1 - β₂ᵗ)
+        inv_correction: f32,
         eps: f32,
         weight_decay: f32,
         /// 1 - lr·weight_decay
@@ -207,11 +211,12 @@ pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
     let entry = |t: &memcore::backend::kernel::AdamTensors| {
         let (param, grad) = (ctx.at(&t.param)?, ctx.at(&t.grad)?);
         let (exp_avg, exp_avg_sq) = (ctx.at(&t.exp_avg)?, ctx.at(&t.exp_avg_sq)?);
-        let (max_exp_avg_sq, step) = (ctx.at_optional(&t.max_exp_avg_sq)?, ctx.at(&t.step)?);
+        let max_exp_avg_sq = ctx.at_optional(&t.max_exp_avg_sq)?;
         let wide = aligned(t.param.dtype, &[param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq]);
         let elements = t.param.numel() as u64 | u64::from(wide) << 63;
-        Ok(AdamTensor { param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, step, elements })
+        Ok(AdamTensor { param, grad, exp_avg, exp_avg_sq, max_exp_avg_sq, elements })
     };
+    let [step_size, correction] = k.corrections();
     each_list(
         &k.tensors,
         |t| &t.param,
@@ -220,9 +225,11 @@ pub(crate) fn adam_step(ctx: &Context<'_>, k: &AdamStep) -> Result<()> {
             let args = AdamArgs {
                 list: *list,
                 found_inf,
-                beta1: Bits(k.betas[0]),
-                beta2: Bits(k.betas[1]),
-                lr: Bits(k.lr as f32),
+                beta2: Bits(k.betas[1] as f32),
+                left1: Bits((1.0 - k.betas[0]) as f32),
+                left2: Bits((1.0 - k.betas[1]) as f32),
+                step_size: Bits(step_size as f32),
+                inv_correction: Bits((1.0 / correction) as f32),
                 eps: Bits(k.eps as f32),
                 weight_decay: Bits(k.weight_decay as f32),
                 decay: Bits((1.0 - k.lr * k.weight_decay) as f32),

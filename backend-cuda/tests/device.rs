@@ -19,6 +19,8 @@ use memcore::optim::Implementation;
 use memcore::{DType, Device, Layout, Profile};
 
 mod emulator;
+#[path = "device/products.rs"]
+mod products;
 #[path = "../../lab/tests/runs/mod.rs"]
 mod runs;
 #[path = "device/tf32.rs"]
@@ -43,6 +45,10 @@ fn main() -> ExitCode {
         trial("graphs::a_zero_of_another_sign_is_another", signs),
         trial("graphs::a_full_device_goes_on_without_them", full),
         trial("products::the_library_takes_every_type", library),
+        trial("products::the_fastest_algorithm_is_kept", products::fastest),
+        trial("products::the_first_algorithm_is_kept_on_request", products::first),
+        trial("products::what_adds_to_its_result_runs_once", products::adding),
+        trial("products::the_choice_is_kept_on_disk", products::stored),
         trial("tf32::convolutions_round_their_factors", tf32::convolutions),
         trial("tf32::products_do_where_all_may", tf32::products),
         trial("tf32::so_do_products_that_the_library_does_not_take", tf32::own_products),

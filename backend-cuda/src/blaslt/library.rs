@@ -60,10 +60,15 @@ pub(super) fn library(newest: u32) -> Result<&'static Functions, &'static str> {
 }
 
 impl Functions {
+    /// The version as one number: 10000·major + 100·minor + patch.
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: it only answers.
+        unsafe { (self.cublasLtGetVersion)() as u32 }
+    }
+
     /// Major and minor version.
     pub(super) fn version(&self) -> Version {
-        // SAFETY: it only answers: 10000·major + 100·minor + patch.
-        let version = unsafe { (self.cublasLtGetVersion)() } as u32;
+        let version = self.number();
         (version / 10_000, version / 100 % 100)
     }
 }

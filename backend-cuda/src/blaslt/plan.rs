@@ -1,6 +1,6 @@
-//! The library's descriptions of a product, and its choice of an algorithm.
+//! The library's descriptions of a product, and the algorithms that it names for it.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 
 use cudarc::cublaslt::sys;
 use memcore::DType;
@@ -8,7 +8,10 @@ use memcore::DType;
 use super::library::{Functions, NOT_SUPPORTED, Status};
 use super::shape::{Matrix, Shape};
 
-/// The library's descriptions of a product, and its chosen algorithm.
+/// Most algorithms that the library is asked for.
+const MOST_ALGORITHMS: usize = 8;
+
+/// The library's descriptions of a product, and its algorithms.
 pub(super) struct Plan {
     library: &'static Functions,
     /// True if it ran: before that, the library may still have to load kernels for it.
@@ -16,7 +19,8 @@ pub(super) struct Plan {
     pub(super) product: sys::cublasLtMatmulDesc_t,
     /// Layouts of the library's first matrix, its second, and the result.
     pub(super) layouts: [sys::cublasLtMatrixLayout_t; 3],
-    pub(super) algorithm: sys::cublasLtMatmulAlgo_t,
+    /// At least one, the one that the library expects to be the fastest first; after the first product the one that is.
+    pub(super) algorithms: Vec<sys::cublasLtMatmulAlgo_t>,
 }
 
 fn data_type(dtype: DType) -> Option<sys::cudaDataType_t> {
@@ -33,7 +37,7 @@ fn succeeded(status: Status) -> Option<()> {
 }
 
 impl Plan {
-    /// Asks the library for an algorithm; `None` if it has none.
+    /// Asks the library for algorithms; `None` if it has none.
     pub(super) fn new(
         library: &'static Functions,
         handle: sys::cublasLtHandle_t,
@@ -48,10 +52,9 @@ impl Plan {
         succeeded(unsafe {
             (library.cublasLtMatmulDescCreate)(&mut product, compute, sys::cudaDataType_t::CUDA_R_32F)
         })?;
-        // SAFETY: an opaque struct of numbers, which the library's answer replaces.
-        let algorithm = unsafe { std::mem::zeroed() };
         // From here on, dropping the plan frees everything.
-        let mut plan = Self { library, ran: false, product, layouts: [std::ptr::null_mut(); 3], algorithm };
+        let mut plan =
+            Self { library, ran: false, product, layouts: [std::ptr::null_mut(); 3], algorithms: Vec::new() };
         for (layout, matrix) in plan.layouts.iter_mut().zip([&shape.first, &shape.second, &shape.out]) {
             *layout = create_layout(library, kind, matrix, shape.batch)?;
         }
@@ -84,7 +87,7 @@ impl Plan {
         self.set(sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias).ok_or(NOT_SUPPORTED)
     }
 
-    /// Takes the library's first choice within the workspace, for addresses of this alignment.
+    /// Takes the library's choices within the workspace, for addresses of this alignment.
     fn choose(&mut self, handle: sys::cublasLtHandle_t, shape: &Shape) -> Option<()> {
         use sys::cublasLtMatmulPreferenceAttributes_t as A;
         let preference = Preference::new(self.library)?;
@@ -99,10 +102,10 @@ impl Plan {
         preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &shape.out.alignment)?;
         preference.set(A::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &shape.out.alignment)?;
         let [first, second, out] = self.layouts;
-        // SAFETY: an opaque struct of numbers, which the library writes.
-        let mut choice: sys::cublasLtMatmulHeuristicResult_t = unsafe { std::mem::zeroed() };
+        // SAFETY: opaque structs of numbers, which the library writes.
+        let mut choices: [sys::cublasLtMatmulHeuristicResult_t; MOST_ALGORITHMS] = unsafe { std::mem::zeroed() };
         let mut found = 0;
-        // SAFETY: all descriptions are live; there is room for the one answer that is asked for.
+        // SAFETY: all descriptions are live; there is room for as many answers as are asked for.
         succeeded(unsafe {
             (self.library.cublasLtMatmulAlgoGetHeuristic)(
                 handle,
@@ -112,13 +115,14 @@ impl Plan {
                 out,
                 out,
                 preference.handle,
-                1,
-                &mut choice,
+                MOST_ALGORITHMS as c_int,
+                choices.as_mut_ptr(),
                 &mut found,
             )
         })?;
-        self.algorithm = choice.algo;
-        (found > 0 && succeeded(choice.state as Status).is_some()).then_some(())
+        let found = choices.iter().take(usize::try_from(found).unwrap_or(0));
+        self.algorithms = found.filter(|choice| choice.state as Status == 0).map(|choice| choice.algo).collect();
+        (!self.algorithms.is_empty()).then_some(())
     }
 }
 

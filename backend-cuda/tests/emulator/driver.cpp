@@ -47,6 +47,11 @@ struct Copy {
 };
 std::vector<Copy> copies;
 
+// The device's clock, which only the stand-ins of libraries advance.
+float milliseconds = 0;
+// What these noted, and how often.
+std::map<std::string, size_t> noted;
+
 size_t up(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
 void* reserve_pages(size_t bytes) {
@@ -176,13 +181,20 @@ API cuMemFreeHost(void* memory) {
     emu::settle();
     return std::free(memory), SUCCESS;
 }
-API cuEventCreate(void** event, unsigned) { return *event = reinterpret_cast<void*>(1), SUCCESS; }
-API cuEventRecord(void*, void*) { return SUCCESS; }
+API cuEventCreate(void** event, unsigned) { return *event = new float(0), SUCCESS; }
+API cuEventRecord(void* event, void*) {
+    ALONE;
+    if (emu::is_capturing()) return CAPTURED;
+    return *static_cast<float*>(event) = milliseconds, SUCCESS;
+}
+API cuEventElapsedTime(float* time, void* start, void* end) {
+    return *time = *static_cast<float*>(end) - *static_cast<float*>(start), SUCCESS;
+}
 API cuEventSynchronize(void*) {
     ALONE;
     return emu::settle(), SUCCESS;
 }
-API cuEventDestroy_v2(void*) { return SUCCESS; }
+API cuEventDestroy_v2(void* event) { return delete static_cast<float*>(event), SUCCESS; }
 API cuMemcpyDtoHAsync_v2(void* to, Pointer from, size_t bytes, void*) {
     ALONE;
     if (emu::is_capturing()) return CAPTURED;
@@ -315,6 +327,12 @@ extern "C" __attribute__((visibility("default"))) void emulator_give(const char*
     ALONE;
     give(part, bytes);
 }
+// Notes that something happened, which takes some time.
+extern "C" __attribute__((visibility("default"))) void emulator_note(const char* what, float takes) {
+    ALONE;
+    noted[what]++;
+    milliseconds += takes;
+}
 extern "C" __attribute__((visibility("default"))) size_t emulator_used() {
     ALONE;
     return used;
@@ -327,6 +345,11 @@ extern "C" __attribute__((visibility("default"))) size_t emulator_part(const cha
     ALONE;
     const auto at = parts.find(part);
     return at == parts.end() ? 0 : at->second;
+}
+
+extern "C" __attribute__((visibility("default"))) size_t emulator_noted(const char* what) {
+    ALONE;
+    return noted[what];
 }
 
 extern "C" __attribute__((visibility("default"))) size_t emulator_kernel_count() { return emu::count(); }

@@ -22,24 +22,40 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 /// Sizes of the parameters of a case: several, one of them empty; one that exceeds any group; many small ones.
-const LISTS: [(&str, &[usize], usize); 6] = [
+const LISTS: [(&str, &[usize], usize); 7] = [
     ("list", &[5, 257, 1], 0),
     ("offset", &[35, 7], 3),
     ("one", &[1], 0),
     ("with_empty", &[0, 33, 0], 0),
     ("large", &[MANY + 1], 0),
     ("of_nothing", &[], 0),
+    // A launch of CUDA takes fewer.
+    ("of_many", &[9; MOST], 0),
 ];
 
-/// Names of the operands of the parameters of a list.
-const PARAM: [&str; 3] = ["param0", "param1", "param2"];
-const GRAD: [&str; 3] = ["grad0", "grad1", "grad2"];
-const MOMENTUM: [&str; 3] = ["momentum0", "momentum1", "momentum2"];
-const EXP_AVG: [&str; 3] = ["exp_avg0", "exp_avg1", "exp_avg2"];
-const EXP_AVG_SQ: [&str; 3] = ["exp_avg_sq0", "exp_avg_sq1", "exp_avg_sq2"];
-const MAX_EXP_AVG_SQ: [&str; 3] = ["max_exp_avg_sq0", "max_exp_avg_sq1", "max_exp_avg_sq2"];
-const STEPS: [&str; 3] = ["step0", "step1", "step2"];
-const GRADS: [&str; 3] = ["grads0", "grads1", "grads2"];
+/// The longest list.
+const MOST: usize = 80;
+
+/// Names of an operand of the parameters of a list.
+macro_rules! names {
+    ($name:literal) => {
+        names!($name:
+             0  1  2  3  4  5  6  7  8  9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 32 33 34 35 36 37 38 39
+            40 41 42 43 44 45 46 47 48 49 50 51 52 53 54 55 56 57 58 59 60 61 62 63 64 65 66 67 68 69 70 71 72 73 74 75 76 77 78 79)
+    };
+    ($name:literal: $($number:literal)*) => {
+        [$(concat!($name, $number)),*]
+    };
+}
+
+const PARAM: [&str; MOST] = names!("param");
+const GRAD: [&str; MOST] = names!("grad");
+const MOMENTUM: [&str; MOST] = names!("momentum");
+const EXP_AVG: [&str; MOST] = names!("exp_avg");
+const EXP_AVG_SQ: [&str; MOST] = names!("exp_avg_sq");
+const MAX_EXP_AVG_SQ: [&str; MOST] = names!("max_exp_avg_sq");
+const STEPS: [&str; MOST] = names!("step");
+const GRADS: [&str; MOST] = names!("grads");
 
 #[derive(Clone, Copy)]
 struct Sgd {
@@ -121,7 +137,7 @@ fn with_scalar(case: CaseBuilder, name: &'static str, value: Option<f64>) -> Cas
 
 #[derive(Clone, Copy)]
 struct Adam {
-    step: f64,
+    step: i32,
     weight_decay: f64,
     decoupled: bool,
     maximize: bool,
@@ -130,8 +146,7 @@ struct Adam {
 }
 
 fn adam(dtype: DType) -> Vec<Case> {
-    let plain =
-        Adam { step: 3.0, weight_decay: 0.0, decoupled: false, maximize: false, amsgrad: false, found_inf: None };
+    let plain = Adam { step: 3, weight_decay: 0.0, decoupled: false, maximize: false, amsgrad: false, found_inf: None };
     let full = Adam { weight_decay: 0.1, amsgrad: true, found_inf: Some(0.0), ..plain };
     let mut out: Vec<Case> = LISTS.iter().map(|list| adam_case(dtype, list.0, *list, full)).collect();
     for (name, how) in [
@@ -140,8 +155,8 @@ fn adam(dtype: DType) -> Vec<Case> {
         ("decoupled", Adam { weight_decay: 0.1, decoupled: true, ..plain }),
         ("amsgrad", Adam { amsgrad: true, ..plain }),
         ("maximize", Adam { maximize: true, decoupled: true, ..full }),
-        ("first_step", Adam { step: 1.0, ..plain }),
-        ("late_step", Adam { step: 100_000.0, ..plain }),
+        ("first_step", Adam { step: 1, ..plain }),
+        ("late_step", Adam { step: 100_000, ..plain }),
         ("skipped", Adam { found_inf: Some(1.0), ..full }),
     ] {
         out.push(adam_case(dtype, name, LISTS[0], how));
@@ -157,8 +172,7 @@ fn adam_case(dtype: DType, name: &str, (_, sizes, lead): (&str, &[usize], usize)
         case = case.read(EXP_AVG[i], &[size], Range(-0.5, 0.5)).offset(lead);
         case = case.read(EXP_AVG_SQ[i], &[size], Range(0.1, 1.0)).offset(lead);
         case = case.read_if(how.amsgrad, MAX_EXP_AVG_SQ[i], &[size], Range(0.1, 1.0));
-        // Parameters that were added later count their own steps.
-        case = case.read(STEPS[i], &[], Constant(how.step + i as f64)).typed(F32);
+        case = case.read(STEPS[i], &[], Constant(how.step.into())).typed(F32);
     }
     case = with_scalar(case, "found_inf", how.found_inf);
     let count = sizes.len();
@@ -185,6 +199,7 @@ fn adam_case(dtype: DType, name: &str, (_, sizes, lead): (&str, &[usize], usize)
             weight_decay: how.weight_decay,
             decoupled: how.decoupled,
             maximize: how.maximize,
+            step_count: how.step,
             found_inf: o.get("found_inf"),
         })
     })

@@ -156,6 +156,7 @@ mod tests {
             weight_decay: 0.0,
             decoupled: false,
             maximize: false,
+            step_count: 1,
             found_inf: None,
         };
         // Adam's first step is lr·sign(grad), whatever the gradient's size.

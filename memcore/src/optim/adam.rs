@@ -1,5 +1,6 @@
 //! Adam and AdamW.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{
@@ -210,13 +211,14 @@ impl Adam {
 
     fn step_fused(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
         let o = self.options;
-        let mut tensors = Vec::with_capacity(gradients.len());
+        // Parameters that had no gradient in every step count fewer steps: they are another call.
+        let mut by_count: BTreeMap<i32, Vec<AdamTensors>> = BTreeMap::new();
         for (i, grad) in &gradients {
             let Some((p, s)) = self.advance(*i) else { continue };
             let Some(step) = &s.device_steps else { continue };
             step.fill_(f64::from(s.steps))?;
             p.storage().bump_version();
-            tensors.push(AdamTensors {
+            by_count.entry(s.steps).or_default().push(AdamTensors {
                 param: p.operand(),
                 grad: grad.operand(),
                 exp_avg: s.exp_avg.operand(),
@@ -226,15 +228,19 @@ impl Adam {
             });
         }
         let Some((first, _)) = gradients.first() else { return Ok(()) };
-        self.parameters[*first].array().device().launch(AdamStep {
-            tensors: Arc::from(tensors),
-            lr: o.lr,
-            betas: o.betas,
-            eps: o.eps,
-            weight_decay: o.weight_decay,
-            decoupled: o.decoupled,
-            maximize: o.maximize,
-            found_inf: None,
+        let device = self.parameters[*first].array().device();
+        by_count.into_iter().try_for_each(|(step_count, tensors)| {
+            device.launch(AdamStep {
+                tensors: Arc::from(tensors),
+                lr: o.lr,
+                betas: o.betas,
+                eps: o.eps,
+                weight_decay: o.weight_decay,
+                decoupled: o.decoupled,
+                maximize: o.maximize,
+                step_count,
+                found_inf: None,
+            })
         })
     }
 }

@@ -100,11 +100,11 @@ pub struct AdamTensors {
     pub exp_avg_sq: Operand,
     /// Largest second moment so far, updated; only with AMSGrad.
     pub max_exp_avg_sq: Option<Operand>,
-    /// Scalar f32: the number of steps, **including this one** (already incremented).
+    /// Scalar f32: the number of steps, **including this one** (already incremented); equal to the call's `step_count`.
     pub step: Operand,
 }
 
-/// Adam and AdamW as in PyTorch, with `t` the step count:
+/// Adam and AdamW as in PyTorch, with `t` the step count, which is the same for all parameters of a call:
 /// `g = ±grad` (Adam: `+ weight_decay·p`; AdamW: first `p *= 1 − lr·weight_decay`); `m += (1 − β₁)(g − m)`;
 /// `v = β₂v + (1 − β₂)g²`; with AMSGrad `v̂ = max(v̂, v)`, else `v̂ = v`; `p −= lr/(1 − β₁ᵗ) · m / (√v̂/√(1 − β₂ᵗ) + eps)`.
 /// A non-zero `found_inf` skips the step.
@@ -124,8 +124,19 @@ pub struct AdamStep {
     pub decoupled: bool,
     /// Ascends instead of descending.
     pub maximize: bool,
+    /// The number of steps, including this one: what every `step` operand holds, for backends that compute `1 − βᵗ` on
+    /// the host.
+    pub step_count: i32,
     /// Scalar f32; non-zero skips the step.
     pub found_inf: Option<Operand>,
+}
+
+impl AdamStep {
+    /// `lr/(1 − β₁ᵗ)` and `√(1 − β₂ᵗ)`, in f64: near 1, `1 − βᵗ` would lose most digits of an f32.
+    pub fn corrections(&self) -> [f64; 2] {
+        let [first, second] = self.betas.map(|beta| 1.0 - beta.powi(self.step_count));
+        [self.lr / first, second.sqrt()]
+    }
 }
 
 impl Kernel for AdamStep {
@@ -145,13 +156,14 @@ impl Kernel for AdamStep {
         self.found_inf.visit("found_inf", Access::Read, f);
     }
     fn each_attribute(&self, f: &mut AttributeVisitor<'_>) {
-        let Self { lr, betas, eps, weight_decay, decoupled, maximize, tensors: _, found_inf: _ } = self;
+        let Self { lr, betas, eps, weight_decay, decoupled, maximize, step_count, tensors: _, found_inf: _ } = self;
         VisitAttribute::visit(lr, "lr", f);
         VisitAttribute::visit(betas, "betas", f);
         VisitAttribute::visit(eps, "eps", f);
         VisitAttribute::visit(weight_decay, "weight_decay", f);
         VisitAttribute::visit(decoupled, "decoupled", f);
         VisitAttribute::visit(maximize, "maximize", f);
+        VisitAttribute::visit(step_count, "step_count", f);
     }
     fn check(&self) -> Result<()> {
         let c = Check { kernel: Self::NAME };

@@ -48,6 +48,7 @@ pub(super) const KERNELS: &[Kernel] = &[
                 weight_decay: 0.01,
                 decoupled: true,
                 maximize: false,
+                step_count: 10,
                 found_inf: None,
             };
             Ok(call.into())
