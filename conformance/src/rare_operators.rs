@@ -30,6 +30,14 @@ fn constant(x: &Tensor, value: f64) -> Result<Tensor> {
     Ok(Tensor::from_array(Array::full(x.device(), x.dims(), x.dtype(), value)?))
 }
 
+/// Rows of three groups, one of which has none, and their matrices.
+const GROUPED: &[Argument] = &[of(&[5, 8]), of(&[3, 8, 8])];
+
+/// The ends of the groups.
+fn ends(x: &Tensor) -> Result<Tensor> {
+    Tensor::from_slice(x.device(), &[3], &[2i32, 2, 5])
+}
+
 /// The cases.
 pub(crate) const RARE: &[OperatorCase] = &[
     case("tan", X, |x| ops::tan(&x[0])),
@@ -73,6 +81,13 @@ pub(crate) const RARE: &[OperatorCase] = &[
     case("index_copy", SLICES, |x| ops::index_copy(&x[0], 0, &two_rows(&x[0])?, &x[1])),
     case("index_put", SLICES, |x| ops::index_put(&x[0], &two_rows(&x[0])?, &x[1])),
     case("index_put_", SLICES, |x| ops::index_put_(&copied(&x[0])?, &two_rows(&x[0])?, &x[1])),
+    case("sort", CUBE, |x| Ok(ops::sort(&x[0], 1, false)?.0)),
+    case("sort.descending", X, |x| Ok(ops::sort(&x[0], 1, true)?.0)),
+    case("topk", CUBE, |x| Ok(ops::topk(&x[0], 2, 2, true)?.0)),
+    case("topk.smallest", X, |x| Ok(ops::topk(&x[0], 2, 0, false)?.0)),
+    case("grouped_mm", GROUPED, |x| ops::grouped_mm(&x[0], &x[1], &ends(&x[0])?)),
+    case("grouped_mm.transposed", GROUPED, |x| ops::grouped_mm(&x[0], &ops::transpose(&x[1], 1, 2)?, &ends(&x[0])?)),
+    case("grouped_mm_in_turn", GROUPED, |x| ops::grouped_mm_in_turn(&x[0], &x[1], &ends(&x[0])?)),
     case("pow_tensors", &[positive(&[3, 5]), of(&[3, 5])], |x| ops::pow_tensors(&x[0], &x[1])),
     case("pad_edges", IMAGE, |x| ops::pad_edges(&x[0], &[[2, 1], [0, 3]], Edge::Reflected)),
     case("pad_edges.repeated", IMAGE, |x| ops::pad_edges(&x[0], &[[2, 1], [0, 3]], Edge::Repeated)),

@@ -65,6 +65,7 @@ equal! {
     bert_of_transformers: "bert";
     gemma2_of_transformers: "gemma2";
     gemma3_of_transformers: "gemma3";
+    mixtral_of_transformers: "mixtral";
     bart_of_transformers: "bart";
     whisper_of_transformers: "whisper";
     wav2vec2_of_transformers: "wav2vec2";
@@ -97,17 +98,6 @@ equal! {
 fn eva02_of_timm() {
     let differences = differences("timm-eva02");
     assert!(differences.iter().all(|text| text.contains("inactive_split")), "{}", differences.join("\n"));
-}
-
-/// The operators that choose experts are not supported; the message names all of them.
-#[test]
-fn mixtral_of_transformers_is_refused() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = archives::unpacked(&golden("mixtral.pt2.gz"), folder.path(), "mixtral");
-    let error = exported::load(&path, None).err().unwrap().to_string();
-    for operator in ["transformers.grouped_mm_fallback.default", "histc.default", "sort.default"] {
-        assert!(error.contains(operator), "{error}");
-    }
 }
 
 /// The networks that are equal in every row, with their peak allocated memory.

@@ -13,8 +13,9 @@ from typing import Any, Callable
 
 # Functions by which transformers detects a trace.
 _QUESTIONS = ("is_tracing", "is_torchdynamo_compiling", "is_torchdynamo_exporting")
-# Only warns of padding without a mask. Its answer does not change the network.
-_LEFT_ALONE = "transformers.modeling_utils"
+# One only warns of padding without a mask: its answer does not change the network. Without knowing that it is traced, the other asks PyTorch for
+# products that have no trace.
+_LEFT_ALONE = ("transformers.modeling_utils", "transformers.integrations.moe")
 
 
 def _no(*_: Any, **__: Any) -> bool:
@@ -31,7 +32,7 @@ def as_in_training(inputs: Sequence[Any]) -> Iterator[bool]:
 
     changed: list[tuple[dict[str, Any], str, Callable[..., Any]]] = []
     for name, module in list(sys.modules.items()):
-        if not name.startswith("transformers.") or name == _LEFT_ALONE:
+        if not name.startswith("transformers.") or name in _LEFT_ALONE:
             continue
         names = getattr(module, "__dict__", {})
         changed += [(names, asked, names[asked]) for asked in _QUESTIONS if callable(names.get(asked))]

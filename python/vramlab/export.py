@@ -97,6 +97,7 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
         _without_whole_slices(program)
         _with_numbers(program)
+        _with_grouped_products(program)
         return program, lives.after_their_last_use(program)
 
     def moved(value: Any) -> Any:
@@ -144,6 +145,20 @@ def _with_numbers(program: Any) -> None:
             node.target, node.args = aten.fill_.Scalar, (node.args[0], number)
             for made in chain:
                 graph.erase_node(made)
+
+
+def _with_grouped_products(program: Any) -> None:
+    """Multiplies the experts of transformers with PyTorch's own operator, as a GPU does from torch 2.9 on. Traced, they have one that stands in for it."""
+    import torch
+
+    own = getattr(torch.ops.aten, "_grouped_mm", None)
+    if own is None:
+        return
+    for graph in _graphs(program):
+        for node in graph.nodes:
+            if node.op == "call_function" and str(node.target) == "transformers.grouped_mm_fallback.default":
+                # The name stays: lifetimes refer to it.
+                node.target = own.default
 
 
 def _number(program: Any, node: Any) -> Any:

@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::embedding_temporaries as temporaries;
 use super::on_host;
 use super::reduce::check_axis;
 use super::shape::Dims;
@@ -146,14 +147,26 @@ pub fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Result<Tensor> {
 
 /// Positions of the elements that indices along an axis name.
 #[derive(Clone)]
-struct Places {
-    axis: usize,
-    dims: Dims,
-    taken: Dims,
+pub(super) struct Places {
+    pub axis: usize,
+    /// Sizes of the tensor that is read.
+    pub dims: Dims,
+    /// Sizes of the index.
+    pub taken: Dims,
 }
 
 impl Places {
-    fn of(&self, i: usize, number: f64) -> Result<usize> {
+    /// Returns the sums of the gradients at the places that `indices` name.
+    pub(super) fn sums(&self, grads: &[f64], indices: &[f64]) -> Result<Vec<f64>> {
+        let mut sums = vec![0.0; self.dims.iter().product()];
+        for (i, grad) in grads.iter().enumerate() {
+            sums[self.of(i, indices[i])?] += grad;
+        }
+        Ok(sums)
+    }
+
+    /// Returns the position of element number `i` of the index, which names `number` along the axis.
+    pub(super) fn of(&self, i: usize, number: f64) -> Result<usize> {
         let size = self.dims[self.axis];
         if !(0.0..size as f64).contains(&number) {
             return Err(Error::shape("gather", format!("index {number} of {size}")));
@@ -182,38 +195,67 @@ impl Function for GatherBackward {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("gather_backward>new_zeros>new_empty");
         let out = Array::zeros(grad.device(), &self.places.dims, grad.dtype())?;
-        on_host::fill(&out, &[grad, &index], |values| {
-            let mut sums = vec![0.0; out.numel()];
-            for (i, value) in values[0].iter().enumerate() {
-                sums[self.places.of(i, values[1][i])?] += value;
-            }
-            Ok(sums)
-        })?;
+        on_host::fill(&out, &[grad, &index], |values| self.places.sums(&values[0], &values[1]))?;
         saved.done();
         Ok(smallvec![Some(out)])
     }
 }
 
-/// Cumulative sum along `axis`. Saves nothing.
+/// Cumulative sum along `axis`, of floats in their own type. Saves nothing.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist; errors of the device.
 pub fn cumsum(x: &Tensor, axis: usize) -> Result<Tensor> {
     check_axis("cumsum", x, axis)?;
-    let y = context::within("cumsum", || summed(x.array(), axis, false))?;
+    let y = context::within("cumsum", || running(x.array(), axis, x.dtype()))?;
     record(y, &[x], |_| Ok(Box::new(CumsumBackward { axis })))
 }
 
-/// Sums the elements up to each place, or from each place on.
-fn summed(x: &Array, axis: usize, from_there: bool) -> Result<Array> {
-    let y = Array::empty(x.device(), x.dims(), x.dtype())?;
+/// Cumulative sum along `axis` in a whole type, without history: of whole numbers, masks, or floats.
+///
+/// # Errors
+/// As [`cumsum`]; [`Error::Invalid`] for another type than i32 and i64.
+pub fn cumsum_whole(x: &Tensor, axis: usize, dtype: DType) -> Result<Tensor> {
+    check_axis("cumsum", x, axis)?;
+    if !matches!(dtype, DType::I32 | DType::I64) {
+        return Err(Error::invalid("cumsum", format!("of {} into {dtype} is not represented", x.dtype())));
+    }
+    Ok(Tensor::from_array(context::within("cumsum", || running(x.array(), axis, dtype))?))
+}
+
+/// Sums the elements up to each place. PyTorch converts the elements to another type first, and sums one long row with scratch.
+fn running(x: &Array, axis: usize, dtype: DType) -> Result<Array> {
+    let y = Array::empty(x.device(), x.dims(), dtype)?;
+    let converted = if x.dtype() == dtype {
+        None
+    } else {
+        Some(context::within("to>_to_copy", || Array::empty(x.device(), x.dims(), dtype))?)
+    };
+    scratch_of_row(&y, axis)?;
+    drop(converted);
+    fill_sums(&y, x, axis, false)?;
+    Ok(y)
+}
+
+/// Allocates the scratch of sums over one row that is the whole array.
+fn scratch_of_row(y: &Array, axis: usize) -> Result<()> {
+    let profile = y.device().profile();
+    if !profile.torch_temporaries || y.numel() != y.dims()[axis] || y.numel() == 0 {
+        return Ok(());
+    }
+    let bytes = temporaries::running_sums(y.numel(), y.dtype(), profile.index_sort);
+    drop(Array::empty(y.device(), &[bytes], DType::U8)?);
+    Ok(())
+}
+
+/// Fills `y` with the sums of the elements up to each place, or from each place on.
+fn fill_sums(y: &Array, x: &Array, axis: usize, from_there: bool) -> Result<()> {
     let (size, inner) = (x.dims()[axis], x.dims()[axis + 1..].iter().product::<usize>());
-    on_host::apply(&y, x, &|i, tell| {
+    on_host::apply(y, x, &|i, tell| {
         let at = i / inner % size;
         let places = if from_there { at..size } else { 0..at + 1 };
         places.for_each(|place| tell(i + place * inner - at * inner, 1.0));
-    })?;
-    Ok(y)
+    })
 }
 
 struct CumsumBackward {
@@ -228,13 +270,17 @@ impl Function for CumsumBackward {
     /// PyTorch flips the gradient, takes its cumulative sum, and flips it back.
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        if !grad.device().profile().torch_temporaries {
-            return Ok(smallvec![Some(summed(grad, self.axis, true)?)]);
-        }
         let like = |op| context::within(op, || Array::empty(grad.device(), grad.dims(), grad.dtype()));
+        if !grad.device().profile().torch_temporaries {
+            let out = like("cumsum")?;
+            fill_sums(&out, grad, self.axis, true)?;
+            return Ok(smallvec![Some(out)]);
+        }
         let turned = like("flip>empty_like")?;
         let sums = like("cumsum")?;
-        let out = context::within("flip>empty_like", || summed(grad, self.axis, true))?;
+        context::within("cumsum", || scratch_of_row(&sums, self.axis))?;
+        let out = like("flip>empty_like")?;
+        fill_sums(&out, grad, self.axis, true)?;
         drop(sums);
         drop(turned);
         Ok(smallvec![Some(out)])

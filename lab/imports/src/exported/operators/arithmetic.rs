@@ -19,6 +19,7 @@ pub(super) const TABLE: Table = &[
     ("mul.Scalar", mul),
     ("div.Tensor", div),
     ("div.Scalar", div),
+    ("floor_divide.default", floor_divide),
     ("add_.Tensor", add_),
     ("neg.default", |c| of_one(c, |x| of_numbers(x, "neg", ops::neg, |v| -v))),
     ("abs.default", |c| of_one(c, |x| of_numbers(x, "abs", ops::abs, f64::abs))),
@@ -193,6 +194,18 @@ fn mul(c: &Call<'_>) -> Result<Made> {
 
 fn div(c: &Call<'_>) -> Result<Made> {
     Forms { op: "div", tensors: ops::div, number: ops::div_scalar, whole: |a, b| a / b, divides: true }.of(c)
+}
+
+/// Divides whole numbers by a number and rounds down.
+fn floor_divide(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    match other(c)? {
+        Other::Number(value, false) if !x.dtype().is_float() => {
+            let dtype = with_number(x.dtype(), false);
+            Ok(Made::tensor(host::map(x, "floor_divide", dtype, |v| (v / value).floor())?))
+        }
+        _ => Err(c.error("of floats, or by a tensor, is not represented")),
+    }
 }
 
 /// Adds a tensor or a number in place; a float is not added to integers.

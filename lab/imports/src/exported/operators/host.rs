@@ -79,19 +79,6 @@ pub(super) fn meeting(a: DType, b: DType) -> DType {
     }
 }
 
-/// Computes cumulative sums along an axis; each includes its own element.
-pub(super) fn running_sums(values: &[f64], dims: &[usize], axis: usize) -> Vec<f64> {
-    let inner: usize = dims[axis + 1..].iter().product();
-    let size = dims[axis];
-    let mut out = values.to_vec();
-    for i in 0..out.len() {
-        if !(i / inner.max(1)).is_multiple_of(size.max(1)) {
-            out[i] += out[i - inner];
-        }
-    }
-    out
-}
-
 /// Draws uniform values in [0, 1) from the device's random generator, and advances the generator as far as a kernel that draws `count` values would.
 pub(super) fn uniform(device: &Device, count: usize) -> impl Iterator<Item = f64> + use<> {
     let (seed, offset) = device.random_state();

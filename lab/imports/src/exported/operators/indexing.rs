@@ -164,24 +164,13 @@ fn argmax(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(host::made(x.device(), "argmax", &dims, DType::I64, places)?))
 }
 
-/// Computes cumulative sums: of floats with the operator, of integers and masks on the host. A mask is converted after the result is allocated.
+/// Computes cumulative sums: of floats in their own type, of others in a whole type.
 fn cumsum(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
-    if x.dtype().is_float() {
-        if c.dtype("dtype")?.is_some_and(|dtype| dtype != x.dtype()) {
-            return Err(c.error("of floats into another type is not represented"));
-        }
-        return Ok(Made::tensor(ops::cumsum(x, c.axis("dim", 0, x)?)?));
-    }
-    let (axis, dims): (usize, Sizes) = (c.axis("dim", 0, x)?, host::dims_of(x));
-    let dtype = c.dtype("dtype")?.unwrap_or(DType::I64);
-    let sums = || Ok(host::running_sums(&x.array().host_values()?, &dims, axis));
-    let made = host::made(x.device(), "cumsum", &dims, dtype, sums)?;
-    if x.dtype() != dtype {
-        let _op = context::op("cumsum>to>_to_copy");
-        drop(Array::empty(x.device(), &dims, dtype)?);
-    }
-    Ok(Made::tensor(made))
+    let (axis, is_float) = (c.axis("dim", 0, x)?, x.dtype().is_float());
+    let dtype = c.dtype("dtype")?.unwrap_or(if is_float { x.dtype() } else { DType::I64 });
+    let own_type = is_float && dtype == x.dtype();
+    Ok(Made::tensor(if own_type { ops::cumsum(x, axis)? } else { ops::cumsum_whole(x, axis, dtype)? }))
 }
 
 /// Returns the difference of each integer from the one before it.

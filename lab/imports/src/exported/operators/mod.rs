@@ -9,6 +9,7 @@ pub(super) mod host;
 mod indexing;
 mod layers;
 mod losses;
+mod order;
 mod recurrent;
 mod reductions;
 mod shapes;
@@ -31,6 +32,7 @@ const TABLES: &[(&str, Table)] = &[
     ("reductions", reductions::TABLE),
     ("shapes", shapes::TABLE),
     ("indices", indexing::TABLE),
+    ("order and groups", order::TABLE),
     ("made on the spot", creation::TABLE),
     ("written in place", written::TABLE),
     ("sizes, types and regions", control::TABLE),
