@@ -161,16 +161,17 @@ impl Slot {
     }
 }
 
-const F16: &str = include_str!("f16.wgsl");
 const BF16: &str = include_str!("bf16.wgsl");
+
+/// True if a source converts 16-bit floats; it is then preceded by what does that on its device (see `Halves`).
+pub(crate) fn has_halves(source: &str) -> bool {
+    source.contains("f16_value(") || source.contains("f16_bits(")
+}
 
 /// Returns the declarations of a kernel: common functions, `Params` with the offsets followed by these fields, operands
 /// with their accessors. A field is written as in WGSL, `name: type`.
 pub(crate) fn declare(slots: &[Slot], fields: &str) -> String {
     let mut out = String::from(include_str!("common.wgsl"));
-    if slots.iter().any(|slot| slot.elem == Elem::F16) {
-        out += F16;
-    }
     if slots.iter().any(|slot| slot.elem == Elem::BF16) {
         out += BF16;
     }

@@ -1,7 +1,7 @@
 //! An opened device, and its errors.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use memcore::error::{Error, Result};
 use rustc_hash::FxHashMap;
@@ -12,6 +12,7 @@ use wgpu::{
 use crate::NAME;
 use crate::adapter::AdapterInfo;
 use crate::choice::{Class, Tile};
+use crate::halves::Halves;
 
 /// Lanes of a subgroup on software adapters, which is also the size of a workgroup there.
 pub(crate) const LANES: usize = 8;
@@ -53,6 +54,8 @@ pub(crate) struct Gpu {
     pub(crate) by_64: bool,
     /// Index of the candidate that every product must use, instead of the fastest: tests go through all of them.
     pub(crate) forced_tile: Option<usize>,
+    /// How it converts 16-bit floats, once that was tried.
+    pub(crate) halves: Arc<OnceLock<Halves>>,
     sink: Sink,
     compiled: Compiled,
     tuned: Tuned,
@@ -96,7 +99,7 @@ impl Gpu {
         let (adapter, info) = crate::adapter::at(index)?;
         // Real cards move 128 bits at once without it; software gains from words of 64 bits.
         let wide = if info.is_software { Features::SHADER_INT64 } else { Features::empty() };
-        let wanted = adapter.features() & (Features::SUBGROUP | wide);
+        let wanted = adapter.features() & (Features::SUBGROUP | Features::SHADER_F16 | wide);
         let request = adapter.request_device(&DeviceDescriptor {
             label: Some("vramlab"),
             required_features: wanted,
@@ -123,7 +126,7 @@ impl Gpu {
         let has_lanes = info.is_software && wanted.contains(Features::SUBGROUP) && sizes == [LANES as u32; 2];
         let has_eights = wanted.contains(Features::SUBGROUP) && sizes[0] >= LANES as u32 && sizes[1] <= 64;
         let by_64 = wanted.contains(Features::SHADER_INT64);
-        let (compiled, tuned) = (Compiled::default(), Tuned::default());
+        let (compiled, tuned, halves) = (Compiled::default(), Tuned::default(), Arc::default());
         Ok(Self {
             adapter,
             device,
@@ -133,6 +136,7 @@ impl Gpu {
             has_eights,
             by_64,
             forced_tile: None,
+            halves,
             sink,
             compiled,
             tuned,

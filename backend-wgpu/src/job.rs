@@ -4,8 +4,10 @@ use memcore::backend::{Operand, Region};
 use memcore::error::Result;
 use wgpu::Buffer;
 
+use crate::element::has_halves;
 use crate::gpu::Gpu;
-use crate::key::Key;
+use crate::halves::{Halves, TRIAL_GROUPS, trial};
+use crate::key::{Key, Variant};
 use crate::pipelines::{Binding, MAX_BINDINGS, Pipelines};
 use crate::queue::{Queue, SLOT_WORDS, bytes_of};
 use crate::segments::Segments;
@@ -65,7 +67,14 @@ impl Context<'_> {
             return Err(self.gpu.error(format!("kernel {}: {groups} workgroups are too many", key.name)));
         }
         let bindings = &job.bindings[..job.count];
-        let pipeline = self.pipelines.find(self.gpu, key, job.count, source)?;
+        let pipeline = match self.pipelines.known(self.gpu, key) {
+            Some(pipeline) => pipeline,
+            None => {
+                let source = source();
+                let halves = if has_halves(&source) { self.halves()?.functions() } else { String::new() };
+                self.pipelines.build(self.gpu, key, job.count, &(halves + &source))?
+            }
+        };
         let (segments, fixed) = (self.segments, self.fixed);
         let buffer_of = |binding: &Binding| match binding.segment {
             Some(segment) => segments.buffer(Region { segment, offset: binding.offset, len: 0 }),
@@ -92,6 +101,25 @@ impl Context<'_> {
     /// Writes words to the beginning of the scratch, after everything recorded so far.
     pub(crate) fn fill_scratch(&mut self, words: &[u32]) -> Result<()> {
         self.queue.upload(self.gpu, bytes_of(words), self.fixed, self.align.max(DUMMY_BYTES))
+    }
+
+    /// How the device converts 16-bit floats; tried at the first call.
+    fn halves(&mut self) -> Result<Halves> {
+        if let Some(halves) = self.gpu.halves.get() {
+            return Ok(*halves);
+        }
+        let converts = self.gpu.device.features().contains(wgpu::Features::SHADER_F16);
+        // In the dummy: the scratch may hold what this launch is about to read.
+        let mut job = self.job();
+        job.bind_opt(None).u(0);
+        self.queue.upload(self.gpu, &[0; 12], self.fixed, 0)?;
+        let key = Variant::new().with(1, converts.into()).key("f16_trial");
+        self.run(&job, key, TRIAL_GROUPS, || trial(converts))?;
+        let mut found = [0; 12];
+        self.queue.download(self.gpu, self.fixed, 0, &mut found)?;
+        let wrong = [0, 4, 8].map(|at| u32::from_le_bytes([found[at], found[at + 1], found[at + 2], found[at + 3]]));
+        let halves = Halves::of(wrong, converts);
+        Ok(*self.gpu.halves.get_or_init(|| halves))
     }
 }
 

@@ -18,8 +18,9 @@
 //!   bind, until one of their segments is freed.
 //! - **Types need no feature of the adapter.** f16, bf16 and bytes share 32-bit words. A thread that writes a part of a
 //!   word changes only its own bits, atomically; if four elements begin at a multiple of four, one thread owns their
-//!   words. Conversions use integer arithmetic, so that they round alike on every adapter. i64 is two words. f64 is not
-//!   supported.
+//!   words. Conversions of f16 are the device's own where a trial finds every one of them right, with `SHADER_F16` if
+//!   that rounds and packing does not; else integer arithmetic, as always for bf16. So they round alike on every
+//!   adapter. Sums are in f32. i64 is two words. f64 is not supported.
 //! - **After construction only segments are allocated.** Staging memory, the parameter ring and a scratch for partial
 //!   results have fixed sizes, see [`Backend::scratch_bytes`](memcore::backend::Backend::scratch_bytes).
 //! - **Four elements at a time** wherever an operand's layout lets them be read at once: pointwise kernels, rows,
@@ -39,6 +40,7 @@
 //! | `adapter.rs`, `gpu.rs`, `driver.rs` | adapters, an opened one and its errors, the driver's figures about memory |
 //! | `segments.rs`, `queue.rs`, `transfer.rs` | memory; commands, staging, submissions; bytes that do not fill a word |
 //! | `choice.rs` | kinds of products, and the tile that was chosen for each |
+//! | `halves.rs` | the trial of a device's conversions of f16 |
 //! | `key.rs`, `pipelines.rs`, `job.rs` | keys of kernels; cached pipelines and bind groups; a launch under construction |
 //! | `fusion.rs` | the pending launch, and the calls that may be fused into it |
 //! | `element.rs`, `common.wgsl` | generated access to elements of each type from WGSL |
@@ -56,6 +58,7 @@ mod elementwise;
 mod fusion;
 mod gemm;
 mod gpu;
+mod halves;
 mod index;
 mod job;
 mod key;

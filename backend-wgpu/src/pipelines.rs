@@ -89,37 +89,30 @@ impl Pipelines {
         self.pipelines.len()
     }
 
-    /// Returns the index of a kernel's pipeline, created from `source` at first use.
-    pub(crate) fn find(
-        &mut self,
-        gpu: &Gpu,
-        key: Key,
-        bindings: usize,
-        source: impl FnOnce() -> String,
-    ) -> Result<usize> {
+    /// Returns the index of a kernel's pipeline, if it was built before.
+    pub(crate) fn known(&mut self, gpu: &Gpu, key: Key) -> Option<usize> {
         if let Some(&index) = self.by_key.get(&key) {
-            return Ok(index);
+            return Some(index);
         }
-        let pipeline = match gpu.compiled(key.name, key.variant) {
-            Some(pipeline) => pipeline,
-            None => {
-                let pipeline = self.build(gpu, key, bindings, &source())?;
-                gpu.keep_compiled(key.name, key.variant, &pipeline);
-                pipeline
-            }
-        };
+        let pipeline = gpu.compiled(key.name, key.variant)?;
+        Some(self.keep(key, pipeline))
+    }
+
+    fn keep(&mut self, key: Key, pipeline: ComputePipeline) -> usize {
         self.pipelines.push(pipeline);
         self.by_key.insert(key, self.pipelines.len() - 1);
-        Ok(self.pipelines.len() - 1)
+        self.pipelines.len() - 1
     }
 
     pub(crate) fn get(&self, index: usize) -> &ComputePipeline {
         &self.pipelines[index]
     }
 
-    fn build(&self, gpu: &Gpu, key: Key, bindings: usize, source: &str) -> Result<ComputePipeline> {
+    /// Builds a kernel's pipeline and returns its index.
+    pub(crate) fn build(&mut self, gpu: &Gpu, key: Key, bindings: usize, source: &str) -> Result<usize> {
         let scope = gpu.device.push_error_scope(ErrorFilter::Validation);
-        let source = &format!("{}{source}", crate::element::quads(gpu.by_64));
+        let enable = if source.contains("f16(") { "enable f16;\n" } else { "" };
+        let source = &format!("{enable}{}{source}", crate::element::quads(gpu.by_64));
         let descriptor = ShaderModuleDescriptor { label: Some(key.name), source: ShaderSource::Wgsl(source.into()) };
         // SAFETY: the shaders are this crate's own. Their indices lie within the operands' layouts, which core has checked against the
         // regions that are bound, and those that come from memory are compared with the sizes; their loops are counted ones.
@@ -136,7 +129,10 @@ impl Pipelines {
             cache: None,
         });
         match pollster::block_on(scope.pop()) {
-            None => Ok(pipeline),
+            None => {
+                gpu.keep_compiled(key.name, key.variant, &pipeline);
+                Ok(self.keep(key, pipeline))
+            }
             Some(error) => {
                 let error = if cfg!(debug_assertions) { format!("{error}\n{source}") } else { error.to_string() };
                 Err(gpu.error(format!("kernel {} ({:#x}) does not compile: {error}", key.name, key.variant)))

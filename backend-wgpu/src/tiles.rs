@@ -1,7 +1,7 @@
 //! What only cards run, on whatever adapter there is: tiles of every size, which give the same products to the bit; other
 //! ways to move and to join.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use conformance::execute::{Verdict, Workspace, check};
 use conformance::plan::Spread;
@@ -10,6 +10,7 @@ use memcore::{Array, DType, Device, Tensor, ops};
 use crate::NAME;
 use crate::backend::Wgpu;
 use crate::gpu::Gpu;
+use crate::halves::Halves;
 
 /// Number of candidates for the largest products.
 const TILES: usize = 4;
@@ -53,11 +54,11 @@ fn every_tile_makes_the_same_product() {
     }
 }
 
-/// The conformance cases of a kernel in f32 that the filter takes.
-fn cases_pass(gpu: &Gpu, kernels: &[&str], takes: impl Fn(&str) -> bool) {
+/// The conformance cases of these kernels and this type that the filter takes.
+fn cases_pass(gpu: &Gpu, kernels: &[&str], dtype: DType, takes: impl Fn(&str) -> bool) {
     let backend = Wgpu::on(gpu.clone()).unwrap();
     let all = conformance::cases::all().iter();
-    let mine = all.filter(|case| case.dtype == DType::F32 && kernels.contains(&case.kernel) && takes(&case.name));
+    let mine = all.filter(|case| case.dtype == dtype && kernels.contains(&case.kernel) && takes(&case.name));
     let mut count = 0;
     for case in mine {
         let verdict = check(&backend, case, Spread::Together, Workspace::AsAsked);
@@ -79,17 +80,29 @@ const CONVOLUTIONS: [&str; 3] = ["conv2d", "conv2d_input_grad", "conv2d_weight_g
 #[test]
 fn convolutions_are_right_in_tiles() {
     let Some(gpu) = card(None) else { return };
-    cases_pass(&gpu, &CONVOLUTIONS, |_| true);
+    cases_pass(&gpu, &CONVOLUTIONS, DType::F32, |_| true);
 }
 
 #[test]
 fn convolutions_are_right_in_the_largest_tiles() {
     let Some(gpu) = card(Some(TILES - 1)) else { return };
-    cases_pass(&gpu, &CONVOLUTIONS, |name| name.starts_with("many") || name.starts_with("eights"));
+    cases_pass(&gpu, &CONVOLUTIONS, DType::F32, |name| name.starts_with("many") || name.starts_with("eights"));
 }
 
 #[test]
 fn attention_is_right_without_subgroups() {
     let Some(gpu) = card(None) else { return };
-    cases_pass(&gpu, &["attention", "attention_grad"], |name| !name.starts_with("many") && !name.contains("grad_many"));
+    let takes = |name: &str| name == "contiguous" || name.contains("tiles") && !name.contains("mask_grad");
+    cases_pass(&gpu, &["attention", "attention_grad"], DType::F32, takes);
+}
+
+/// Conversions that are right on every device, and those that this one was found to have.
+#[test]
+fn f16_is_right_in_each_way() {
+    let (Some(mut integers), Some(own)) = (card(None), card(None)) else { return };
+    integers.halves = Arc::new(OnceLock::from(Halves::of([1; 3], false)));
+    for gpu in [integers, own] {
+        cases_pass(&gpu, &["copy", "unary", "matmul"], DType::F16, |name| !name.contains("many") && !name.contains("f64"));
+        println!("{:?}", gpu.halves.get());
+    }
 }
