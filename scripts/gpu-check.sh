@@ -7,7 +7,7 @@
 # Without names every part runs. Each ends within LIMIT seconds (600), or is ended. A part whose binary, library or device
 # is missing is skipped, with a word. RESULTS (gpu-check-results) gets one JSON file and one log for each part, and
 # results.json, all of them as one list. RECORDED is a folder with recorded_scripts.py and, in scripts/, what PyTorch's memory was when they
-# were recorded, which PyTorch on the card is compared with, row by row. LIBRARIES names folders with libnvrtc and libcublasLt where they are in no usual place.
+# were recorded, which PyTorch on the card is compared with, row by row. LIBRARIES names folders with libnvrtc, libcublasLt and libcudnn where they are in no usual place.
 set -u
 
 here=$(cd "$(dirname "$0")" && pwd)
@@ -153,8 +153,15 @@ check_train() {
     run train-conv "$bin/vramlab" train $flags --json "$results/train-conv.out.json" || return
     # shellcheck disable=SC2086
     run train-conv-tf32 "$bin/vramlab" train $flags --tf32 conv --json "$results/train-conv-tf32.out.json" || return
+    # By the own kernels instead of cuDNN.
+    # shellcheck disable=SC2086
+    run train-conv-own env VRAMLAB_CUDNN=0 "$bin/vramlab" train $flags --json "$results/train-conv-own.out.json" || return
+    # shellcheck disable=SC2086
+    run train-conv-graph "$bin/vramlab" train $flags --cuda-graph --json "$results/train-conv-graph.out.json" || return
     [ "$(losses train-conv)" != "$(losses train-conv-tf32)" ] || { echo "train-conv: TF32 changes nothing"; failed="$failed train-conv-tf32-losses"; }
     are_near train-conv train-conv-tf32
+    are_near train-conv train-conv-own
+    [ "$(losses train-conv)" = "$(losses train-conv-graph)" ] || { echo "train-conv-graph: losses differ"; failed="$failed train-conv-graph-losses"; }
 }
 
 # Ten thousand steps: after the third nothing is asked of the driver any more.
@@ -177,6 +184,9 @@ PYTHON
 check_conformance() {
     has conformance conformance-cuda && has_cuda conformance || return
     run conformance env REQUIRE_DEVICE=cuda "$bin/conformance-cuda" --quiet
+    # The own kernels, which the libraries hide.
+    run conformance-own-matmul env REQUIRE_DEVICE=cuda VRAMLAB_CUBLASLT=0 "$bin/conformance-cuda" --quiet matmul
+    run conformance-own-conv env REQUIRE_DEVICE=cuda VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet conv2d
 }
 
 # The same card through Vulkan.
@@ -202,6 +212,7 @@ check_opencl() {
 check_kernels() {
     has kernels bench-kernels && has_cuda kernels || return
     run kernels env CRITERION_HOME="$results/criterion" "$bin/bench-kernels" --bench --backend cuda --noplot
+    run kernels-own-conv env VRAMLAB_CUDNN=0 CRITERION_HOME="$results/criterion-own" "$bin/bench-kernels" --bench --backend cuda --noplot conv
 }
 
 # PyTorch's kernels at the sizes of the part before, and the ratio of each.
@@ -318,14 +329,15 @@ library() {
     done | tail -n 1
 }
 
-# Puts the folders of NVRTC and cuBLASLt on the library path: of CUDA 12 up to what the driver runs.
+# Puts the folders of NVRTC and cuBLASLt on the library path, of CUDA 12 up to what the driver runs; and that of cuDNN 9.
 find_libraries() {
     own_path=${LD_LIBRARY_PATH:-}
     cuda=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: 1\([2-9]\).*/\1/p' | head -n 1)
-    majors="1[2-${cuda:-9}]"
     # What is on the path already comes first.
     LD_LIBRARY_PATH=$own_path
-    for name in libnvrtc libcublasLt; do
+    for name in libnvrtc libcublasLt libcudnn; do
+        majors="1[2-${cuda:-9}]"
+        [ $name != libcudnn ] || majors=9
         found=$(library $name | head -n 1)
         [ -n "$found" ] || { echo "$name: in none of the usual places"; continue; }
         echo "$name: $found"

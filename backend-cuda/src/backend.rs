@@ -10,10 +10,11 @@ use memcore::{DType, Profile};
 
 use crate::blaslt::BlasLt;
 use crate::compile::{Compiler, Nvrtc};
+use crate::cudnn::Cudnn;
 use crate::driver::{Driver, NAME, Properties};
 use crate::figures::{self, MemorySteps, NvmlFigures};
 use crate::gemm::has_tensor_cores;
-use crate::graphs::Graphs;
+use crate::graphs::{Graphs, Libraries};
 use crate::launch::{Context, Scratch};
 use crate::memory::{ALIGNMENT, Table};
 use crate::modules::Modules;
@@ -43,6 +44,8 @@ pub struct Cuda {
     steps: MemorySteps,
     /// cuBLASLt, or the reason why it is not used.
     blas: Result<BlasLt, String>,
+    /// cuDNN, or the reason why it is not used.
+    dnn: Result<Cudnn, String>,
     /// Collected launches; `None` unless graphs are used.
     graphs: Mutex<Option<Graphs>>,
     /// Float32 products that may be computed in TF32.
@@ -102,6 +105,7 @@ impl Cuda {
         Ok(Self {
             limits,
             blas: BlasLt::load(&queue, &properties.name, driver.cuda_major()),
+            dnn: Cudnn::find(driver.cuda_major()),
             modules: Modules::new(driver, properties.capability, compiler, kernels::TABLES, kernels::headers()),
             properties,
             table: Mutex::default(),
@@ -124,8 +128,9 @@ impl Cuda {
     /// Memory that the backend has made the driver take outside of segments so far.
     pub fn memory_steps(&self) -> MemorySteps {
         let libraries_bytes = self.blas().map_or(0, BlasLt::held_bytes);
+        let cudnn_bytes = self.dnn.as_ref().map_or(0, Cudnn::held_bytes);
         let graphs_bytes = self.graphs().as_ref().map_or(0, Graphs::held_bytes);
-        MemorySteps { modules: self.modules.held(), libraries_bytes, graphs_bytes, ..self.steps.clone() }
+        MemorySteps { modules: self.modules.held(), libraries_bytes, cudnn_bytes, graphs_bytes, ..self.steps.clone() }
     }
 
     /// The figures of nvidia-smi for this device and this process.
@@ -153,15 +158,19 @@ impl Cuda {
         self.blas.as_ref().ok()
     }
 
+    fn libraries(&self) -> Libraries<'_> {
+        Libraries { blas: self.blas(), dnn: self.dnn.as_ref().ok() }
+    }
+
     /// Launches the collected work: the host is about to wait, or to do something that must come after it.
     fn flush(&self) -> Result<()> {
-        self.graphs().as_mut().map_or(Ok(()), |graphs| graphs.flush(&self.queue, self.blas()))
+        self.graphs().as_mut().map_or(Ok(()), |graphs| graphs.flush(&self.queue, self.libraries()))
     }
 
     /// Like [`Cuda::flush`], for callers that cannot return an error: the next call returns it.
     fn flush_quietly(&self) {
         if let Some(graphs) = &mut *self.graphs() {
-            graphs.flush_quietly(&self.queue, self.blas());
+            graphs.flush_quietly(&self.queue, self.libraries());
         }
     }
 }
@@ -174,6 +183,7 @@ impl Drop for Cuda {
         table.clear(&self.queue);
         *self.graphs.get_mut().unwrap_or_else(PoisonError::into_inner) = None;
         self.blas = Err(String::new());
+        self.dnn = Err(String::new());
         let _ = self.queue.free(self.scratch.address);
         self.modules.unload();
     }
@@ -244,7 +254,11 @@ impl Backend for Cuda {
             Ok(blas) => format!("cuBLASLt {}.{}", blas.version().0, blas.version().1),
             Err(why) => format!("own matrix products (cuBLASLt: {why})"),
         };
-        format!("{}, compute capability {major}.{minor}, {blas}", self.properties.name)
+        let dnn = match &self.dnn {
+            Ok(dnn) => format!("cuDNN {}.{}", dnn.version().0, dnn.version().1),
+            Err(why) => format!("own convolutions (cuDNN: {why})"),
+        };
+        format!("{}, compute capability {major}.{minor}, {blas}, {dnn}", self.properties.name)
     }
 
     fn first_use(&self) -> Option<String> {
@@ -290,7 +304,7 @@ impl Backend for Cuda {
             properties: &self.properties,
             modules: &self.modules,
             table,
-            blas: self.blas(),
+            libraries: self.libraries(),
             graphs: &self.graphs,
             tf32: *self.tf32(),
             scratch: self.scratch,

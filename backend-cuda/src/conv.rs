@@ -1,15 +1,19 @@
-//! Two-dimensional convolution and its gradients, as implicit matrix products.
+//! Two-dimensional convolution and its gradients: by cuDNN if it is present and accepts them, else as implicit matrix
+//! products.
 
 use std::ffi::c_void;
 
-use memcore::Result;
-use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
+use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, Copy};
 use memcore::backend::{Operand, Tf32};
+use memcore::{DType, Layout, Result};
 
 use crate::arguments::arguments;
+use crate::cudnn::{Convolution, Shape, Which};
+use crate::elementwise;
 use crate::gemm::{self, Kernels, Sizes};
+use crate::graphs::Work;
 use crate::kernel::{Kernel, PRODUCT, TENSOR_PRODUCT, kernels};
-use crate::launch::Context;
+use crate::launch::{Context, Scratch};
 use crate::walk::Divider;
 
 arguments! { ARGUMENTS:
@@ -62,20 +66,14 @@ impl ConvArgs {
     }
 }
 
-/// One of the three products of a convolution.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Which {
-    Forward,
-    InputGrad,
-    WeightGrad,
-}
-
 /// Input, weight and result of a convolution, whichever of them is written.
 struct Problem<'a> {
     geometry: &'a Conv2dGeometry,
     x: &'a Operand,
     weight: &'a Operand,
     y: &'a Operand,
+    bias: Option<&'a Operand>,
+    workspace: Option<&'a Operand>,
 }
 
 impl Problem<'_> {
@@ -136,6 +134,60 @@ impl Problem<'_> {
         }
     }
 
+    /// Describes the call for the library. `None` if the own kernels for single channels and small convolutions are meant
+    /// to run.
+    fn shape(&self, ctx: &Context<'_>, which: Which, workspace: Scratch) -> Option<Shape> {
+        const FEW_PRODUCTS: usize = 1 << 12;
+        let sizes = |operand: &Operand| <[usize; 4]>::try_from(operand.dims()).ok();
+        let [m, n, k, groups] = self.sizes(which);
+        let has_single_channels = groups > 1 && self.weight.dims()[1] == 1;
+        if has_single_channels || m * n * k * groups <= FEW_PRODUCTS {
+            return None;
+        }
+        let dtype = self.y.dtype;
+        Some(Shape {
+            which,
+            dtype,
+            tf32: dtype == DType::F32 && ctx.tf32.is_some_and(|allowed| allowed >= Tf32::Convolutions),
+            x: sizes(self.x)?,
+            weight: sizes(self.weight)?,
+            y: sizes(self.y)?,
+            geometry: *self.geometry,
+            adds: self.bias.is_some(),
+            workspace_bytes: workspace.bytes,
+        })
+    }
+
+    /// Queues the convolution. Returns false if the library does not accept it; the result is still to be written then.
+    ///
+    /// # Errors
+    /// [`Error::Backend`](memcore::Error::Backend) if the library fails at a convolution that it had accepted.
+    fn by_library(&self, ctx: &Context<'_>, which: Which) -> Result<bool> {
+        let workspace = match self.workspace {
+            Some(own) => Scratch { address: ctx.at(own)?, bytes: own.region.len },
+            None => ctx.scratch,
+        };
+        let Some(dnn) = ctx.libraries.dnn else { return Ok(false) };
+        let Some(shape) = self.shape(ctx, which, workspace) else { return Ok(false) };
+        let Some(ran) = dnn.plan(ctx.queue, &shape) else { return Ok(false) };
+        if let Some(bias) = self.bias {
+            // The library adds to it before it rounds: an addition behind it would round twice.
+            let layout = Layout::strided(self.y.dims(), &[0, 1, 0, 0])?;
+            elementwise::copy(ctx, &Copy { src: Operand { layout, ..*bias }, out: *self.y })?;
+        }
+        let places = [ctx.at(self.x)?, ctx.at(self.weight)?, ctx.at(self.y)?];
+        let convolution = Convolution { shape, places, workspace };
+        if !ran {
+            // As with products: whether the library accepts it shows only when it runs.
+            ctx.hand_over()?;
+            return dnn.try_first(ctx.queue, &convolution);
+        }
+        if !ctx.collected(Work::Convolution(convolution))? {
+            dnn.run(&convolution)?;
+        }
+        Ok(true)
+    }
+
     fn run(
         &self,
         ctx: &Context<'_>,
@@ -143,6 +195,9 @@ impl Problem<'_> {
         which: Which,
         addresses: [u64; 5],
     ) -> Result<()> {
+        if self.by_library(ctx, which)? {
+            return Ok(());
+        }
         let kernels = Kernels { ordinary, tensor: self.has_marks(which).then_some(tensor), tf32: Tf32::Convolutions };
         let args = self.args(which, addresses);
         gemm::run(ctx, kernels, self.y.dtype, args.sizes, |sizes| args.with(sizes))
@@ -150,15 +205,18 @@ impl Problem<'_> {
 }
 
 fn forward(k: &Conv2d) -> Problem<'_> {
-    Problem { geometry: &k.geometry, x: &k.x, weight: &k.weight, y: &k.out }
+    let (bias, workspace) = (k.bias.as_ref(), k.workspace.as_ref());
+    Problem { geometry: &k.geometry, x: &k.x, weight: &k.weight, y: &k.out, bias, workspace }
 }
 
 fn input_grad(k: &Conv2dInputGrad) -> Problem<'_> {
-    Problem { geometry: &k.geometry, x: &k.out, weight: &k.weight, y: &k.grad }
+    let workspace = k.workspace.as_ref();
+    Problem { geometry: &k.geometry, x: &k.out, weight: &k.weight, y: &k.grad, bias: None, workspace }
 }
 
 fn weight_grad(k: &Conv2dWeightGrad) -> Problem<'_> {
-    Problem { geometry: &k.geometry, x: &k.x, weight: &k.out, y: &k.grad }
+    let workspace = k.workspace.as_ref();
+    Problem { geometry: &k.geometry, x: &k.x, weight: &k.out, y: &k.grad, bias: None, workspace }
 }
 
 /// True if the kernels can count the sizes.

@@ -27,6 +27,8 @@ pub struct MemorySteps {
     pub modules: Vec<(&'static str, u64)>,
     /// Memory that cuBLASLt took when it was opened, and at the first product of each shape; 0 without it.
     pub libraries_bytes: u64,
+    /// Memory that cuDNN took from the first convolution on; 0 without it.
+    pub cudnn_bytes: u64,
     /// Graphs of kernels; 0 unless they are used.
     pub graphs_bytes: u64,
 }
@@ -41,6 +43,7 @@ impl MemorySteps {
             Overhead { name: context, bytes: self.context_bytes },
             Overhead { name: "kernels", bytes: kernels },
             Overhead { name: "cuBLASLt", bytes: self.libraries_bytes },
+            Overhead { name: "cuDNN", bytes: self.cudnn_bytes },
             Overhead { name: "graphs", bytes: self.graphs_bytes },
             Overhead { name: "scratch", bytes: self.scratch_bytes },
         ];

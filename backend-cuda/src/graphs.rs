@@ -6,9 +6,9 @@
 //! launched kernel by kernel. The second time it is captured into a graph. From then on the arguments that changed are
 //! written into the graph's nodes, and one driver call launches everything.
 //!
-//! The cost: the device idles while a step is collected, and a graph takes device memory. The library's products are
-//! captured with the rest, but only the library can write the arguments of its kernels: if one of its matrices has
-//! another address than the last time, the graph is captured again. A sequence that keeps changing in this way, or of
+//! The cost: the device idles while a step is collected, and a graph takes device memory. The libraries' products and
+//! convolutions are captured with the rest, but only a library can write the arguments of its kernels: if one of its
+//! operands has another address than the last time, the graph is captured again. A sequence that keeps changing in this way, or of
 //! which the driver makes no graph (perhaps for lack of memory), is launched kernel by kernel for good.
 
 use std::collections::HashMap;
@@ -19,6 +19,7 @@ use memcore::{Error, Result};
 
 use crate::blaslt::{BlasLt, Product, Shape};
 use crate::call::{Function, Grid, Launch};
+use crate::cudnn::{self, Convolution, Cudnn};
 use crate::driver::{Driven, NAME, driven, has_symbol};
 use crate::figures;
 use crate::queue::Queue;
@@ -44,12 +45,23 @@ const MAX_KNOWN: usize = 64;
 /// Number of captures in a row after which a sequence is launched kernel by kernel.
 const MAX_RENEWED: u32 = 8;
 
+/// The libraries that are used.
+#[derive(Clone, Copy)]
+pub(crate) struct Libraries<'a> {
+    /// cuBLASLt, for products.
+    pub(crate) blas: Option<&'a BlasLt>,
+    /// cuDNN, for convolutions.
+    pub(crate) dnn: Option<&'a Cudnn>,
+}
+
 /// One piece of work for the queue.
 pub(crate) enum Work {
     /// A kernel of this backend.
     Kernel(Launch),
-    /// A product of the library.
+    /// A product of cuBLASLt.
     Product(Product),
+    /// A convolution of cuDNN.
+    Convolution(Convolution),
 }
 
 /// The part of a work item that must be equal for a graph to be reused.
@@ -57,6 +69,7 @@ pub(crate) enum Work {
 enum Step {
     Kernel(Function, Grid),
     Product(Shape),
+    Convolution(cudnn::Shape),
 }
 
 /// A sequence that was seen before.
@@ -102,14 +115,14 @@ impl Graphs {
     ///
     /// # Errors
     /// A failure since the last call, or one of the launch when the collection is full.
-    pub(crate) fn collect(&mut self, work: Work, queue: &Queue, blas: Option<&BlasLt>) -> Result<()> {
+    pub(crate) fn collect(&mut self, work: Work, queue: &Queue, libraries: Libraries<'_>) -> Result<()> {
         self.collected.push(work);
-        if self.collected.len() < MAX_COLLECTED { Ok(()) } else { self.flush(queue, blas) }
+        if self.collected.len() < MAX_COLLECTED { Ok(()) } else { self.flush(queue, libraries) }
     }
 
     /// Like [`Graphs::flush`]; a failure is reported at the next call.
-    pub(crate) fn flush_quietly(&mut self, queue: &Queue, blas: Option<&BlasLt>) {
-        if let Err(error) = self.flush(queue, blas) {
+    pub(crate) fn flush_quietly(&mut self, queue: &Queue, libraries: Libraries<'_>) {
+        if let Err(error) = self.flush(queue, libraries) {
             self.failed.get_or_insert(error);
         }
     }
@@ -118,7 +131,7 @@ impl Graphs {
     ///
     /// # Errors
     /// Errors of the driver and of the library. The collected work is then dropped.
-    pub(crate) fn flush(&mut self, queue: &Queue, blas: Option<&BlasLt>) -> Result<()> {
+    pub(crate) fn flush(&mut self, queue: &Queue, libraries: Libraries<'_>) -> Result<()> {
         if let Some(error) = self.failed.take() {
             self.collected.clear();
             return Err(error);
@@ -135,11 +148,11 @@ impl Graphs {
                 self.held_bytes = 0;
             }
             self.known.insert(steps, Known::Once);
-            return start_all(queue, blas, &work);
+            return start_all(queue, libraries, &work);
         };
         // One launch alone is not faster as a graph.
         if work.len() > 1 && !matches!(known, Known::Plain) {
-            match known.prepare(queue, blas, &work) {
+            match known.prepare(queue, libraries, &work) {
                 Ok(taken_bytes) => self.held_bytes += taken_bytes,
                 // None of it ran. A lost device reports itself below.
                 Err(_) => *known = Known::Plain,
@@ -150,16 +163,16 @@ impl Graphs {
                 graph.work = work;
                 graph.launch(queue)
             }
-            Known::Once | Known::Plain => start_all(queue, blas, &work),
+            Known::Once | Known::Plain => start_all(queue, libraries, &work),
         }
     }
 }
 
 impl Known {
     /// Makes a graph of the work, or updates the existing one for it; returns the memory that the driver gave for that.
-    fn prepare(&mut self, queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<u64> {
+    fn prepare(&mut self, queue: &Queue, libraries: Libraries<'_>, work: &[Work]) -> Result<u64> {
         let renewed = match self {
-            Self::Ready(graph) if graph.has_products_of(work) => {
+            Self::Ready(graph) if graph.has_calls_of(work) => {
                 graph.set_arguments(work)?;
                 return Ok(0);
             }
@@ -170,15 +183,15 @@ impl Known {
             Self::Once | Self::Plain => 0,
         };
         let make = || {
-            *self = Self::Ready(Graph::new(queue, blas, work, renewed)?);
+            *self = Self::Ready(Graph::new(queue, libraries, work, renewed)?);
             Ok(())
         };
         figures::measured(queue, make).map(|((), taken_bytes)| taken_bytes)
     }
 }
 
-fn start_all(queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<()> {
-    work.iter().try_for_each(|work| work.start(queue, blas))
+fn start_all(queue: &Queue, libraries: Libraries<'_>, work: &[Work]) -> Result<()> {
+    work.iter().try_for_each(|work| work.start(queue, libraries))
 }
 
 impl Step {
@@ -186,21 +199,24 @@ impl Step {
         match work {
             Work::Kernel(launch) => Self::Kernel(launch.function, launch.grid),
             Work::Product(product) => Self::Product(product.shape),
+            Work::Convolution(convolution) => Self::Convolution(convolution.shape),
         }
     }
 }
 
 impl Work {
     /// Passes the work to the driver, which runs it, or records it during a capture.
-    fn start(&self, queue: &Queue, blas: Option<&BlasLt>) -> Result<()> {
+    fn start(&self, queue: &Queue, libraries: Libraries<'_>) -> Result<()> {
         match self {
             Self::Kernel(launch) => launch.start(queue),
-            Self::Product(product) => {
-                let blas = blas.ok_or_else(|| Error::backend(NAME, "a product of a library that is not open"))?;
-                blas.run(queue, product)
-            }
+            Self::Product(product) => libraries.blas.ok_or_else(not_open)?.run(queue, product),
+            Self::Convolution(convolution) => libraries.dnn.ok_or_else(not_open)?.run(convolution),
         }
     }
+}
+
+fn not_open() -> Error {
+    Error::backend(NAME, "work of a library that is not open")
 }
 
 /// A captured sequence: a chain of nodes.
@@ -212,11 +228,11 @@ struct Captured {
 
 impl Captured {
     /// Captures the work; nothing runs.
-    fn new(queue: &Queue, blas: Option<&BlasLt>, work: &[Work]) -> Result<Self> {
+    fn new(queue: &Queue, libraries: Libraries<'_>, work: &[Work]) -> Result<Self> {
         // Streams of others, and other work of this thread, are not captured.
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_RELAXED;
         driven!(cuStreamBeginCapture_v2(queue.stream(), mode))?;
-        let written: Result<Vec<_>> = work.iter().map(|work| write_down(queue, blas, work)).collect();
+        let written: Result<Vec<_>> = work.iter().map(|work| write_down(queue, libraries, work)).collect();
         // The capture ends whatever happened in it.
         let mut captured = Self { graph: std::ptr::null_mut(), nodes: Vec::new() };
         let ended = driven!(cuStreamEndCapture(queue.stream(), &mut captured.graph));
@@ -250,17 +266,18 @@ struct Graph {
 unsafe impl Send for Graph {}
 
 impl Graph {
-    fn new(queue: &Queue, blas: Option<&BlasLt>, work: &[Work], renewed: u32) -> Result<Self> {
-        let captured = Captured::new(queue, blas, work)?;
+    fn new(queue: &Queue, libraries: Libraries<'_>, work: &[Work], renewed: u32) -> Result<Self> {
+        let captured = Captured::new(queue, libraries, work)?;
         let mut ready = std::ptr::null_mut();
         driven!(cuGraphInstantiateWithFlags(&mut ready, captured.graph, 0))?;
         Ok(Self { ready, captured, work: Vec::new(), renewed })
     }
 
-    /// True if the library's products, whose arguments only the library can write, are equal to those of this work.
-    fn has_products_of(&self, work: &[Work]) -> bool {
+    /// True if the libraries' calls, whose arguments only the libraries can write, are equal to those of this work.
+    fn has_calls_of(&self, work: &[Work]) -> bool {
         self.work.iter().zip(work).all(|(old, new)| match (old, new) {
             (Work::Product(old), Work::Product(new)) => old == new,
+            (Work::Convolution(old), Work::Convolution(new)) => old == new,
             _ => true,
         })
     }
@@ -290,11 +307,11 @@ impl Drop for Graph {
 }
 
 /// Passes the work to the capturing stream; returns the node that a kernel of this backend became.
-fn write_down(queue: &Queue, blas: Option<&BlasLt>, work: &Work) -> Result<Option<sys::CUgraphNode>> {
-    work.start(queue, blas)?;
+fn write_down(queue: &Queue, libraries: Libraries<'_>, work: &Work) -> Result<Option<sys::CUgraphNode>> {
+    work.start(queue, libraries)?;
     match work {
         Work::Kernel(_) => newest_node(queue).map(Some),
-        Work::Product(_) => Ok(None),
+        Work::Product(_) | Work::Convolution(_) => Ok(None),
     }
 }
 

@@ -5,11 +5,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use memcore::Result;
 use memcore::backend::{Operand, Tf32};
 
-use crate::blaslt::BlasLt;
 use crate::call::start;
 pub(crate) use crate::call::{Argument, Function, Grid, Launch, Scratch, THREADS};
 use crate::driver::Properties;
-use crate::graphs::{Graphs, Work};
+use crate::graphs::{Graphs, Libraries, Work};
 use crate::kernel::{Kernel, Tag};
 use crate::memory::Table;
 use crate::modules::Modules;
@@ -26,8 +25,8 @@ pub(crate) struct Context<'a> {
     pub(crate) properties: &'a Properties,
     pub(crate) modules: &'a Modules,
     pub(crate) table: MutexGuard<'a, Table>,
-    /// cuBLASLt, if it is used.
-    pub(crate) blas: Option<&'a BlasLt>,
+    /// The libraries that are used.
+    pub(crate) libraries: Libraries<'a>,
     /// Collected launches, if they are collected.
     pub(crate) graphs: &'a Mutex<Option<Graphs>>,
     /// Float32 products that may be computed in TF32.
@@ -70,7 +69,7 @@ impl Context<'_> {
             None => start(self.queue, kernel.spec.name, function, grid, std::ptr::from_ref(args).cast_mut().cast()),
             Some(graphs) => {
                 let launch = Launch { kernel: kernel.spec.name, function, grid, args: Box::new(*args) };
-                graphs.collect(Work::Kernel(launch), self.queue, self.blas)
+                graphs.collect(Work::Kernel(launch), self.queue, self.libraries)
             }
         }
     }
@@ -78,7 +77,7 @@ impl Context<'_> {
     /// Launches the collected work, so that other work can follow it.
     pub(crate) fn hand_over(&self) -> Result<()> {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        graphs.as_mut().map_or(Ok(()), |graphs| graphs.flush(self.queue, self.blas))
+        graphs.as_mut().map_or(Ok(()), |graphs| graphs.flush(self.queue, self.libraries))
     }
 
     /// Adds the work to the collected launches. Returns false if launches are not collected.
@@ -87,6 +86,6 @@ impl Context<'_> {
     /// A failure of work that was collected before.
     pub(crate) fn collected(&self, work: Work) -> Result<bool> {
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
-        graphs.as_mut().map_or(Ok(false), |graphs| graphs.collect(work, self.queue, self.blas).map(|()| true))
+        graphs.as_mut().map_or(Ok(false), |graphs| graphs.collect(work, self.queue, self.libraries).map(|()| true))
     }
 }

@@ -16,11 +16,12 @@
 //! |---|---|
 //! | `driver.rs`, `queue.rs` | the driver behind safe calls, and its errors explained; context and stream |
 //! | `memory.rs`, `staging.rs` | segments and reservations; copies to the device |
-//! | `libraries.rs` | search for NVRTC and cuBLASLt, and their functions |
+//! | `libraries.rs` | search for NVRTC, cuBLASLt and cuDNN, and their functions |
 //! | `compile.rs`, `cache.rs`, `modules.rs` | compiler, disk cache, loaded modules of the families |
 //! | `arguments.rs`, `kernel.rs`, `kernels.rs` | the arguments of kernels, in Rust and in C; a kernel; all kernels |
 //! | `figures.rs` | memory outside of segments, and NVML's figures |
 //! | `blaslt.rs`, `blaslt/` | matrix products by cuBLASLt, if it is present |
+//! | `cudnn.rs`, `cudnn/` | convolutions by cuDNN, if it is present |
 //! | `call.rs`, `launch.rs`, `walk.rs` | a launch; a family's tools for it; how elementwise kernels go over strided operands |
 //! | `graphs.rs` | launches collected into CUDA graphs, if that was turned on |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
@@ -35,6 +36,7 @@ mod cache;
 mod call;
 mod compile;
 mod conv;
+mod cudnn;
 mod driver;
 mod elementwise;
 mod figures;

@@ -42,7 +42,11 @@ pub(crate) use functions;
 /// Major and minor.
 pub(crate) type Version = (u32, u32);
 
-/// Returns the first library of a kind (`nvrtc`, `cublasLt`) that `open` accepts and a driver of CUDA `newest` can run.
+/// The major number of cuDNN whose functions are known; it is the same for all releases of CUDA.
+const CUDNN: u32 = 9;
+
+/// Returns the first library of a kind (`nvrtc`, `cublasLt`, `cudnn`) that `open` accepts and a driver of CUDA `newest` can
+/// run; `open` returns the library with its release of CUDA.
 ///
 /// # Errors
 /// The reason why the first one found was not accepted, or the names that were searched for.
@@ -55,7 +59,8 @@ pub(crate) fn find<T>(
     for library in paths(kind, newest).iter().filter_map(|path| load(path)) {
         match open(library) {
             Ok((_, (major, minor))) if major > newest => {
-                let text = format!("{kind} {major}.{minor} is newer than the NVIDIA driver, which runs CUDA {newest}");
+                let text =
+                    format!("{kind} of CUDA {major}.{minor} is newer than the NVIDIA driver, which runs CUDA {newest}");
                 refused.get_or_insert(text);
             }
             Ok(found) => return Ok(found),
@@ -77,7 +82,8 @@ fn paths(kind: &str, newest: u32) -> Vec<PathBuf> {
 }
 
 fn names(kind: &str, newest: u32) -> Vec<String> {
-    let majors = (OLDEST..=newest.min(NEWEST)).rev();
+    let majors = if kind == "cudnn" { CUDNN..=CUDNN } else { OLDEST..=newest.min(NEWEST) };
+    let majors = majors.rev();
     if cfg!(windows) {
         // The names of NVRTC contain a minor number, which stays 0.
         let minor = if kind == "nvrtc" { "0_0" } else { "" };
@@ -138,6 +144,7 @@ mod tests {
         if cfg!(unix) {
             assert_eq!(names("nvrtc", 13), ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"]);
             assert_eq!(names("cublasLt", 99)[0], "libcublasLt.so.13");
+            assert_eq!(names("cudnn", 13), ["libcudnn.so.9", "libcudnn.so"]);
         }
     }
 

@@ -88,7 +88,7 @@ fn by_library(ctx: &Context<'_>, blas: &BlasLt, k: &Matmul) -> Result<bool> {
 
 /// `out = alpha·(a @ b) + beta·out + bias`.
 pub(crate) fn matmul(ctx: &Context<'_>, k: &Matmul) -> Result<()> {
-    if let Some(blas) = ctx.blas
+    if let Some(blas) = ctx.libraries.blas
         && k.out.numel() > 0
         && by_library(ctx, blas, k)?
     {

@@ -18,6 +18,8 @@ use memcore::memory::{Category, Event};
 use memcore::optim::Implementation;
 use memcore::{DType, Device, Layout, Profile};
 
+#[path = "device/convolutions.rs"]
+mod convolutions;
 mod emulator;
 #[path = "device/products.rs"]
 mod products;
@@ -49,7 +51,11 @@ fn main() -> ExitCode {
         trial("products::the_first_algorithm_is_kept_on_request", products::first),
         trial("products::what_adds_to_its_result_runs_once", products::adding),
         trial("products::the_choice_is_kept_on_disk", products::stored),
+        trial("convolutions::the_library_takes_every_type", convolutions::types),
+        trial("convolutions::what_the_library_does_not_take_is_computed", convolutions::refused),
+        trial("convolutions::a_graph_has_them_too", convolutions::graph),
         trial("tf32::convolutions_round_their_factors", tf32::convolutions),
+        trial("tf32::so_do_those_of_the_own_kernels", tf32::own_convolutions),
         trial("tf32::products_do_where_all_may", tf32::products),
         trial("tf32::so_do_products_that_the_library_does_not_take", tf32::own_products),
     ];
@@ -302,7 +308,9 @@ fn full() -> Result<(), String> {
 /// With graphs the losses are the same to the bit and the events are the same, with far fewer launches once the steps
 /// are alike.
 fn graphs(model: &str, implementation: Implementation) -> Result<(), String> {
-    let (plain, graphs) = (steps_of(model, implementation, false)?, steps_of(model, implementation, true)?);
+    // Algorithms that are timed are launches too, of whichever run is the first.
+    let [plain, graphs] = products::with_first(|| [false, true].map(|graphs| steps_of(model, implementation, graphs)));
+    let (plain, graphs) = (plain?, graphs?);
     runs::same(("graphs", &graphs.events), ("launches", &plain.events))?;
     let bits = |losses: &[f64]| losses.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>();
     if bits(&plain.losses) != bits(&graphs.losses) || plain.losses.len() != 6 {

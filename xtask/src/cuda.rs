@@ -76,15 +76,15 @@ fn fingerprint(program: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
     Ok(hasher.finish())
 }
 
-/// Runs the conformance suite on the emulator in the ways that the ordinary run does not: matrix products by the
-/// stand-in for cuBLASLt, every kernel as on a card whose tensor cores take only f16, every kernel with a search for
+/// Runs the conformance suite on the emulator in the ways that the ordinary run does not: products and convolutions by the
+/// stand-ins for cuBLASLt and cuDNN, every kernel as on a card whose tensor cores take only f16, every kernel with a search for
 /// data races and, if `full`, everything under AddressSanitizer.
 ///
 /// # Errors
 /// A case fails.
 pub(crate) fn emulated(root: &Path, full: bool) -> anyhow::Result<()> {
     // A race is found in whatever order threads run, so the suites that repeat the kernels would find nothing more.
-    let mut runs = vec![("blas", "matmul"), ("turing", "kernels::"), ("races", "kernels::")];
+    let mut runs = vec![("blas", "matmul"), ("blas", "conv2d"), ("turing", "kernels::"), ("races", "kernels::")];
     if full {
         runs.push(("address", ""));
     }

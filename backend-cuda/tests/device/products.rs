@@ -63,13 +63,18 @@ fn open_again() -> memcore::Result<Device> {
     open().map_err(|error| memcore::Error::backend("emulator", error))
 }
 
-pub(crate) fn first() -> Result<(), String> {
+/// Runs `work` with the library's first algorithms.
+pub(crate) fn with_first<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: one test runs at a time, and no other thread of this process looks at the environment.
     unsafe { std::env::set_var("VRAMLAB_CUBLASLT", "first") };
-    let device = open();
+    let outcome = work();
     // SAFETY: as above.
     unsafe { std::env::remove_var("VRAMLAB_CUBLASLT") };
-    let device = device?;
+    outcome
+}
+
+pub(crate) fn first() -> Result<(), String> {
+    let device = with_first(open)?;
     expect("the first product", runs(|| product(&device, [24, 40, 16]))?, [1, 0, 0, 0])?;
     expect("the second product", runs(|| product(&device, [24, 40, 16]))?, [1, 0, 0, 0])
 }

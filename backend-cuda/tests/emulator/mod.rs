@@ -4,8 +4,8 @@
 //! for integration tests; the header of the kernels' arguments is written there first. A process finds the library by
 //! `LD_LIBRARY_PATH`, which must be set when it starts: so the test runs itself again as its own child.
 //! `CUDA_EMULATOR=address` builds it with AddressSanitizer. `CUDA_EMULATOR=races` makes it find unsynchronised accesses
-//! of threads to the same memory. `CUDA_EMULATOR=blas` adds stand-ins for cuBLASLt and NVML: without them the backend's
-//! own matrix products run, and memory in use before the context is unknown. `CUDA_EMULATOR=turing` makes the device
+//! of threads to the same memory. `CUDA_EMULATOR=blas` adds stand-ins for cuBLASLt, cuDNN and NVML: without them the
+//! backend's own products and convolutions run, and memory in use before the context is unknown. `CUDA_EMULATOR=turing` makes the device
 //! one of compute capability 7.5, whose tensor cores multiply only f16.
 
 mod flags;
@@ -79,7 +79,7 @@ pub(crate) fn launches() -> Result<usize, String> {
     Ok(unsafe { count() })
 }
 
-/// Bytes of the emulated device that `part` uses: `others`, `context`, `blas`, `staging`, or a kernel file.
+/// Bytes of the emulated device that `part` uses: `others`, `context`, `blas`, `dnn`, `staging`, or a kernel file.
 ///
 /// # Errors
 /// This process has another driver.
@@ -164,17 +164,23 @@ fn finds_races() -> bool {
 }
 
 /// The stand-ins for libraries, each under the name that is searched for first.
-const LIBRARIES: [(&str, &str); 3] =
-    [("blaslt.cpp", "libcublasLt.so.12"), ("nvml.cpp", "libnvidia-ml.so.1"), ("nvrtc.cpp", "libnvrtc.so.12")];
+const LIBRARIES: [(&str, &str); 4] = [
+    ("blaslt.cpp", "libcublasLt.so.12"),
+    ("cudnn.cpp", "libcudnn.so.9"),
+    ("nvml.cpp", "libnvidia-ml.so.1"),
+    ("nvrtc.cpp", "libnvrtc.so.12"),
+];
 
 /// Compiles the stand-ins for libraries, which use the emulator; returns their folder.
 fn build_libraries(emulator: &Path) -> Result<PathBuf, String> {
     let folder = emulator.with_file_name("libraries");
     std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/libraries");
+    let headers = newest(&[&sources], &["h"])?;
     for (source, library) in LIBRARIES {
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/emulator/libraries").join(source);
+        let source = sources.join(source);
         let library = folder.join(library);
-        if modified(&library) > modified(&source).max(modified(emulator)) {
+        if modified(&library) > modified(&source).max(modified(emulator)).max(headers) {
             continue;
         }
         let partial = folder.join(format!("{}.so", std::process::id()));
