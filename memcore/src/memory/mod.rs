@@ -32,6 +32,7 @@ mod direct;
 mod event;
 mod ledger;
 mod oom;
+mod packed;
 pub mod planned;
 mod rings;
 mod slab;
