@@ -1,7 +1,7 @@
 //! Differentiable operators that few networks use: further functions and reductions, elements by index, products of other forms.
 
 use memcore::backend::kernel::Reduction;
-use memcore::ops::{self, Edge};
+use memcore::ops::{self, Edge, Interpolation, Pool3dGeometry, ResizedAxis};
 use memcore::{Array, Result, Tensor};
 
 use crate::further_operators::{copied, joined};
@@ -28,6 +28,14 @@ fn two_rows(x: &Tensor) -> Result<Tensor> {
 /// A constant of the sizes of `x`.
 fn constant(x: &Tensor, value: f64) -> Result<Tensor> {
     Ok(Tensor::from_array(Array::full(x.device(), x.dims(), x.dtype(), value)?))
+}
+
+const VOLUME: &[Argument] = &[of(&[1, 2, 3, 4, 5])];
+const OVERLAPPING: Pool3dGeometry = Pool3dGeometry { window: [2, 3, 2], stride: [1, 2, 2], padding: [0, 1, 1] };
+
+/// A volume in other sizes.
+fn volume(x: &Tensor, mode: Interpolation) -> Result<Tensor> {
+    ops::interpolate(x, &[5, 3, 8].map(|size| ResizedAxis { size, factor: None }), mode, false)
 }
 
 /// Rows of three groups, one of which has none, and their matrices.
@@ -81,6 +89,16 @@ pub(crate) const RARE: &[OperatorCase] = &[
     case("index_copy", SLICES, |x| ops::index_copy(&x[0], 0, &two_rows(&x[0])?, &x[1])),
     case("index_put", SLICES, |x| ops::index_put(&x[0], &two_rows(&x[0])?, &x[1])),
     case("index_put_", SLICES, |x| ops::index_put_(&copied(&x[0])?, &two_rows(&x[0])?, &x[1])),
+    case("max_pool3d", VOLUME, |x| ops::max_pool3d(&x[0], OVERLAPPING)),
+    case("avg_pool3d", VOLUME, |x| ops::avg_pool3d(&x[0], OVERLAPPING)),
+    case("adaptive_avg_pool3d", VOLUME, |x| ops::adaptive_avg_pool3d(&x[0], [2, 3, 1])),
+    case("adaptive_avg_pool3d.one", VOLUME, |x| ops::adaptive_avg_pool3d(&x[0], [1, 1, 1])),
+    case("adaptive_max_pool", IMAGE, |x| Ok(ops::adaptive_max_pool(&x[0], &[3, 2])?.0)),
+    case("adaptive_max_pool.volume", VOLUME, |x| Ok(ops::adaptive_max_pool(&x[0], &[2, 3, 1])?.0)),
+    case("interpolate.volume_nearest", VOLUME, |x| volume(&x[0], Interpolation::Nearest)),
+    case("interpolate.volume_linear", VOLUME, |x| volume(&x[0], Interpolation::Linear)),
+    case("pad_edges.volume", VOLUME, |x| ops::pad_edges(&x[0], &[[1, 2], [0, 1], [3, 0]], Edge::Reflected)),
+    case("pad_edges.volume_repeated", VOLUME, |x| ops::pad_edges(&x[0], &[[1, 2], [0, 1], [3, 0]], Edge::Repeated)),
     case("sort", CUBE, |x| Ok(ops::sort(&x[0], 1, false)?.0)),
     case("sort.descending", X, |x| Ok(ops::sort(&x[0], 1, true)?.0)),
     case("topk", CUBE, |x| Ok(ops::topk(&x[0], 2, 2, true)?.0)),

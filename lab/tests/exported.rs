@@ -55,6 +55,10 @@ equal! {
     a_network_of_a_graph: "gnn";
     attention_written_with_einsum: "einsum";
     functions_that_are_used_seldom: "curves";
+    a_classifier_of_videos: "video";
+    a_u_net_of_volumes: "volumes";
+    a_network_that_ranks: "ranked";
+    a_spatial_transformer: "spatial-transformer";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";
@@ -167,6 +171,24 @@ fn training_on_the_cpu_gives_pytorchs_losses() {
         for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
             assert!((ours - theirs).abs() < 1e-4, "{name}, step {step}: {ours}, PyTorch {theirs}");
         }
+    }
+}
+
+/// What no backend computes is refused before anything runs.
+#[test]
+fn predicted_operators_are_refused_on_a_backend() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, operator) in [("video", "conv3d.default"), ("spatial-transformer", "affine_grid_generator.default")] {
+        let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+        let model = exported::load(&path, None).unwrap();
+        let device = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());
+        let settings = RunSettings::new(2, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+        let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+        let result = exported::train_from(&model, &device, &settings, source, &mut Continuation::default(), progress);
+        let error = result.unwrap_err().error;
+        assert!(error.is_usage() && error.to_string().contains(&format!("{operator} in ")), "{error}");
+        assert!(error.to_string().contains("is predicted only"), "{error}");
+        assert_eq!(device.usage().peak_bytes(), 0);
     }
 }
 

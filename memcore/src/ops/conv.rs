@@ -383,14 +383,14 @@ impl Pass {
 }
 
 /// Allocates a part of `[n, c, …]` with the channels of one group.
-fn group_of(x: &Array, groups: usize) -> Result<Array> {
+pub(super) fn group_of(x: &Array, groups: usize) -> Result<Array> {
     let mut dims = x.dims().to_vec();
     dims[1] /= groups;
     Array::empty(x.device(), &dims, x.dtype())
 }
 
 /// Makes the copy of a group's channels that PyTorch's native path makes. With one example, they are contiguous already.
-fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
+pub(super) fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
     if x.dims()[0] > 1 { context::within("clone", || group_of(x, groups)).map(Some) } else { Ok(None) }
 }
 

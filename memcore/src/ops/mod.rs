@@ -53,6 +53,7 @@ mod pointwise;
 mod pool;
 mod pool_ceil;
 mod power;
+mod predicted;
 mod products;
 mod quant;
 mod rearrange;
@@ -62,12 +63,16 @@ mod reduce;
 mod resize;
 mod roll;
 mod rope;
+mod samples;
 mod scatter;
 mod shape;
 mod similarity;
 mod softmax;
 mod variance;
+mod volume_conv;
+mod volume_conv_transpose;
 mod weight_norm;
+mod windows;
 
 use crate::backend::kernel;
 pub use activation::{
@@ -126,6 +131,7 @@ pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, nor
 pub use resize::{Interpolation, ResizedAxis, interpolate};
 pub use roll::roll;
 pub use rope::rope;
+pub use samples::{affine_grid, grid_sampler};
 pub use scatter::{
     index_add, index_add_, index_copy, index_put, index_put_, scatter, scatter_add, scatter_add_, scatter_value,
 };
@@ -136,4 +142,7 @@ pub use shape::{
 pub use similarity::{cosine_similarity, kl_div};
 pub use softmax::{log_softmax, log_softmax_as, softmax, softmax_as};
 pub use variance::{std, std_mean, var, var_mean};
+pub use volume_conv::{Conv3dGeometry, conv3d};
+pub use volume_conv_transpose::conv_transpose3d;
 pub use weight_norm::weight_norm;
+pub use windows::{Pool3dGeometry, adaptive_avg_pool3d, adaptive_max_pool, avg_pool3d, max_pool3d};

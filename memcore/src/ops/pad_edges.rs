@@ -18,16 +18,16 @@ pub enum Edge {
     Repeated,
 }
 
-/// Pads the last one or two axes, each with `[before, after]` elements. Saves its input.
+/// Pads the last one to three axes, each with `[before, after]` elements. Saves its input.
 ///
 /// # Errors
-/// [`Error::Shape`] for other than one or two borders, fewer than two dimensions more, or a mirrored border as large as the axis; errors of the device.
+/// [`Error::Shape`] for other than one to three borders, fewer than two dimensions more, or a mirrored border as large as the axis; errors of the device.
 pub fn pad_edges(x: &Tensor, borders: &[[usize; 2]], edge: Edge) -> Result<Tensor> {
     let names = Names::of(edge, borders.len());
     let fits = |(size, border): (&usize, &[usize; 2])| {
         *size > 0 && (edge == Edge::Repeated || border.iter().all(|border| border < size))
     };
-    let inner = x.rank().checked_sub(borders.len()).filter(|lead| *lead >= 1 && matches!(borders.len(), 1 | 2));
+    let inner = x.rank().checked_sub(borders.len()).filter(|lead| *lead >= 1 && matches!(borders.len(), 1..=3));
     let Some(lead) = inner.filter(|lead| x.dims()[*lead..].iter().zip(borders).all(fits)) else {
         return Err(Error::shape("pad", format!("{:?} by {borders:?}", x.dims())));
     };
@@ -57,6 +57,8 @@ impl Names {
     fn of(edge: Edge, axes: usize) -> Self {
         let [forward, backward, node] = match (edge, axes) {
             (Edge::Reflected, 1) => ["pad>reflection_pad1d", "reflection_pad1d_backward", "ReflectionPad1DBackward0"],
+            (Edge::Reflected, 3) => ["pad>reflection_pad3d", "reflection_pad3d_backward", "ReflectionPad3DBackward0"],
+            (Edge::Repeated, 3) => ["pad>replication_pad3d", "replication_pad3d_backward", "ReplicationPad3DBackward0"],
             (Edge::Reflected, _) => {
                 ["pad>reflection_pad2d>resize_", "reflection_pad2d_backward>zeros_like", "ReflectionPad2DBackward0"]
             }
@@ -74,7 +76,7 @@ impl Names {
 struct Map {
     from: Dims,
     to: Dims,
-    borders: SmallVec<[[usize; 2]; 2]>,
+    borders: SmallVec<[[usize; 2]; 3]>,
     edge: Edge,
 }
 

@@ -119,7 +119,7 @@ impl Function for PixelBackward {
 }
 
 /// Returns for each place the element along `axis` that `index` names (i64, as many dimensions as `x`, and no larger in the others). Saves
-/// the indices.
+/// the indices, and its input as PyTorch does, which needs only the sizes.
 ///
 /// # Errors
 /// [`Error::Shape`] if they do not fit, or for an index that does not exist; errors of the device.
@@ -133,6 +133,7 @@ pub fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Result<Tensor> {
     let places = Places { axis, dims: x.dims().into(), taken: index.dims().into() };
     let describe = |saved: &mut crate::autograd::Recorder| {
         saved.save("index", index.array())?;
+        saved.save("self", x.array())?;
         Ok::<Box<dyn Function>, Error>(Box::new(GatherBackward { places: places.clone() }))
     };
     record_inputs(&[x], describe, || {

@@ -1,4 +1,4 @@
-//! Resizes pictures and sequences by interpolation along each axis: nearest, linear, cubic. Saves nothing except sizes. Values are computed on the
+//! Resizes pictures, sequences and volumes by interpolation along each axis: nearest, linear, cubic. Saves nothing except sizes. Values are computed on the
 //! host.
 
 use smallvec::{SmallVec, smallvec};
@@ -31,7 +31,7 @@ pub struct ResizedAxis {
     pub factor: Option<f64>,
 }
 
-/// Resizes the last axes, one or two, of `[n, c, ..axes]`. With `align_corners` the first and last elements stay in place.
+/// Resizes the last axes, one to three, of `[n, c, ..axes]`. With `align_corners` the first and last elements stay in place.
 ///
 /// # Errors
 /// [`Error::Shape`] for other dimensions and for a size of 0; errors of the device.
@@ -79,6 +79,12 @@ impl Names {
             }
             (Interpolation::Cubic, 2) => {
                 ("upsample_bicubic2d", "upsample_bicubic2d_backward", "UpsampleBicubic2DBackward0")
+            }
+            (Interpolation::Nearest, 3) => {
+                ("upsample_nearest3d", "upsample_nearest3d_backward", "UpsampleNearest3DBackward0")
+            }
+            (Interpolation::Linear, 3) => {
+                ("upsample_trilinear3d", "upsample_trilinear3d_backward", "UpsampleTrilinear3DBackward0")
             }
             _ => return None,
         };
@@ -131,25 +137,36 @@ fn cubic(distance: f64) -> f64 {
 struct Resized {
     names: Names,
     dims: Dims,
-    parts: SmallVec<[Weights; 2]>,
+    parts: SmallVec<[Weights; 3]>,
 }
 
 impl Resized {
     fn sources(&self) -> impl Fn(usize, &mut dyn FnMut(usize, f64)) + '_ {
         move |i, tell| {
-            let last = &self.parts[self.parts.len() - 1];
-            let (rest, across) = (i / last.of.len(), i % last.of.len());
-            let Some(first) = self.parts.first().filter(|_| self.parts.len() == 2) else {
-                last.of[across].iter().for_each(|(x, weight)| tell(rest * last.from + x, *weight));
-                return;
-            };
-            let (plane, down) = (rest / first.of.len(), rest % first.of.len());
-            for (y, outer) in &first.of[down] {
-                for (x, inner) in &last.of[across] {
-                    tell((plane * first.from + y) * last.from + x, outer * inner);
-                }
+            let mut rest = i;
+            let mut chosen: SmallVec<[&[(usize, f64)]; 3]> = SmallVec::new();
+            for part in self.parts.iter().rev() {
+                chosen.push(&part.of[rest % part.of.len()]);
+                rest /= part.of.len();
             }
+            chosen.reverse();
+            along(&self.parts, &chosen, (rest, 1.0), tell);
         }
+    }
+}
+
+/// Tells the elements that the axes `parts` choose, from the place and weight that the axes before have chosen.
+fn along(
+    parts: &[Weights],
+    chosen: &[&[(usize, f64)]],
+    (before, weight): (usize, f64),
+    tell: &mut dyn FnMut(usize, f64),
+) {
+    let (Some((part, inner)), Some((first, rest))) = (parts.split_first(), chosen.split_first()) else {
+        return tell(before, weight);
+    };
+    for (place, factor) in *first {
+        along(inner, rest, (before * part.from + place, weight * factor), tell);
     }
 }
 

@@ -30,6 +30,7 @@ mod signature;
 mod step;
 mod symbols;
 mod transfer;
+mod unrepresented;
 mod value;
 mod views;
 

@@ -10,6 +10,7 @@ use memcore::{Array, DType, Error, Result, Tensor, context};
 
 use super::archive;
 use super::contents::Contents;
+use super::operators;
 use super::program::Program;
 use super::regions::Regions;
 use super::run::Runner;
@@ -39,8 +40,13 @@ impl Network {
     /// Makes the network's tensors in the order in which `model.to(device)` moves them, and reads their values if the device computes.
     ///
     /// # Errors
-    /// Values that the file does not have or that cannot be read; those of the device.
+    /// Operators that the device does not compute; values that the file does not have or that cannot be read; those of the device.
     pub(super) fn new(model: &Contents, regions: Arc<Regions>, output: usize, init: &Init) -> Result<Self> {
+        let predicted = model.program.first(&operators::is_predicted_only).filter(|_| init.device().computes());
+        if let Some((target, place)) = predicted {
+            let what = format!("{}: {target} in {place}", model.file);
+            return Err(Error::invalid(what, "is predicted only: no backend computes it"));
+        }
         let state = &model.signature.state;
         let of = |tensor: &StateTensor| matches!(tensor.kind, StateKind::Parameter { .. });
         let tensors: Vec<(&str, bool)> = state.iter().map(|tensor| (tensor.path.as_str(), of(tensor))).collect();

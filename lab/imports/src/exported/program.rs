@@ -13,6 +13,7 @@ use memcore::DType;
 use super::lifetimes::{ENTRY, Lifetimes};
 use super::names::Place;
 use super::schema::{self, Argument, Number, Size, TensorMeta};
+use super::unrepresented::{Unknown, refusal};
 
 /// Number of a value in a graph.
 pub(super) type Slot = usize;
@@ -106,13 +107,6 @@ pub(super) enum Num {
     Value(Slot),
 }
 
-/// An operator of the file that is not represented, with the number of its nodes and the origin of the first.
-pub(super) struct Unknown {
-    pub target: String,
-    pub count: usize,
-    pub place: Place,
-}
-
 struct Lowering<'a> {
     file: &'a str,
     lifetimes: &'a Lifetimes,
@@ -123,6 +117,14 @@ struct Lowering<'a> {
 }
 
 impl Program {
+    /// The first node, also in graphs of nodes, for whose operator this is true.
+    pub(super) fn first(&self, is: &dyn Fn(&str) -> bool) -> Option<(&str, &Place)> {
+        self.nodes.iter().find_map(|node| {
+            let own = is(&node.target).then_some((node.target.as_str(), &node.place));
+            own.or_else(|| node.graphs().find_map(|inner| inner.first(is)))
+        })
+    }
+
     /// The first operator that computes otherwise under `model.eval()`: it drops values, or takes the statistics of the batch.
     pub(super) fn trains_otherwise(&self) -> Option<&str> {
         let otherwise = |(name, arg): &(String, Arg)| match (name.as_str(), arg) {
@@ -174,14 +176,6 @@ impl Program {
         self.outputs.iter().for_each(|output| used(output, &mut tell));
         self.inputs.iter().map(|slot| is_used[*slot]).collect()
     }
-}
-
-/// Formats the error that names all operators that are not represented.
-fn refusal(unknown: &[Unknown]) -> String {
-    let one = |operator: &Unknown| format!("{} ({} ×, first in {})", operator.target, operator.count, operator.place);
-    let all: Vec<String> = unknown.iter().map(one).collect();
-    let (verb, noun) = if unknown.len() == 1 { ("is", "operator") } else { ("are", "operators") };
-    format!("{} {noun} {verb} not represented: {}", unknown.len(), all.join("; "))
 }
 
 impl Lowering<'_> {

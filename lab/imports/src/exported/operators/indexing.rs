@@ -39,8 +39,15 @@ fn index(c: &Call<'_>) -> Result<Made> {
     let indices = c.maybe_tensors("indices")?;
     let indices: Option<Vec<&Tensor>> = indices.into_iter().collect();
     let indices = indices.ok_or_else(|| c.error("with a dimension left out is not represented"))?;
+    if indices.iter().any(|index| index.dtype() == DType::Bool) {
+        return Err(
+            c.error("by a mask is not represented: how many elements it chooses follows from values, not from sizes")
+        );
+    }
     if indices.is_empty() || indices.len() > x.rank() || indices.iter().any(|index| index.dtype() != DType::I64) {
-        return Err(c.error("by masks, or by more tensors than there are dimensions, is not represented"));
+        return Err(
+            c.error("by more tensors than there are dimensions, or by other types than i64, is not represented")
+        );
     }
     if x.dtype().is_float() {
         return Ok(Made::tensor(ops::index_each(x, &indices)?));

@@ -15,6 +15,7 @@ mod reductions;
 mod shapes;
 mod table;
 mod vision;
+mod volumes;
 mod written;
 
 use std::collections::HashMap;
@@ -27,6 +28,7 @@ const TABLES: &[(&str, Table)] = &[
     ("layers", layers::TABLE),
     ("sequences", recurrent::TABLE),
     ("pictures", vision::TABLE),
+    ("volumes and samples", volumes::TABLE),
     ("losses", losses::TABLE),
     ("arithmetic", arithmetic::TABLE),
     ("reductions", reductions::TABLE),
@@ -43,6 +45,11 @@ pub(super) fn find(target: &str) -> Option<Operator> {
     static ALL: LazyLock<HashMap<&str, Operator>> =
         LazyLock::new(|| TABLES.iter().flat_map(|(_, table)| table.iter().copied()).collect());
     ALL.get(target).copied()
+}
+
+/// True for an operator whose memory is predicted, and whose values no backend computes.
+pub(super) fn is_predicted_only(target: &str) -> bool {
+    volumes::PREDICTED_ONLY.contains(&target)
 }
 
 /// Returns the names of all represented operators, in groups.

@@ -28,6 +28,7 @@ pub(super) const TABLE: Table = &[
     ("upsample_linear1d.vec", |c| interpolated(c, Interpolation::Linear)),
     ("upsample_bilinear2d.vec", |c| interpolated(c, Interpolation::Linear)),
     ("upsample_bicubic2d.vec", |c| interpolated(c, Interpolation::Cubic)),
+    ("adaptive_max_pool2d.default", |c| adaptive_max_pool(c, 2)),
     ("pixel_shuffle.default", |c| {
         let factor = usize::try_from(c.int("upscale_factor")?).map_err(|_| c.error("a negative factor"))?;
         Ok(Made::tensor(ops::pixel_shuffle(c.tensor("self")?, factor)?))
@@ -40,7 +41,7 @@ pub(super) const TABLE: Table = &[
     ("constant_pad_nd.default", constant_pad),
 ];
 
-fn groups(c: &Call<'_>) -> Result<usize> {
+pub(super) fn groups(c: &Call<'_>) -> Result<usize> {
     usize::try_from(c.int_or("groups", 1)?).map_err(|_| c.error("a negative number of groups"))
 }
 
@@ -146,6 +147,14 @@ fn adaptive_avg_pool2d(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::adaptive_avg_pool2d(c.tensor("self")?, c.pair("output_size", [1, 1])?)?))
 }
 
+/// Pools the largest of equal parts along `axes` axes.
+pub(super) fn adaptive_max_pool(c: &Call<'_>, axes: usize) -> Result<Made> {
+    let sizes = c.sizes("output_size")?;
+    let output: Vec<usize> = if sizes.len() == 1 { vec![sizes[0]; axes] } else { sizes.to_vec() };
+    let (y, places) = ops::adaptive_max_pool(c.tensor("self")?, &output)?;
+    Ok(Made::tensors([y, places]))
+}
+
 /// Upsamples to nearest neighbours: by integer factors with the operator of that name, otherwise by interpolation.
 fn upsample_nearest2d(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("input")?;
@@ -160,7 +169,7 @@ fn upsample_nearest2d(c: &Call<'_>) -> Result<Made> {
     }
 }
 
-fn interpolated(c: &Call<'_>, mode: Interpolation) -> Result<Made> {
+pub(super) fn interpolated(c: &Call<'_>, mode: Interpolation) -> Result<Made> {
     let x = c.tensor("input")?;
     let axes = resized(c, x)?;
     Ok(Made::tensor(ops::interpolate(x, &axes, mode, c.flag("align_corners", false)?)?))

@@ -1,0 +1,50 @@
+//! Operators of a file that are not represented: what a refusal says of them.
+
+use super::names::Place;
+
+/// An operator that is not represented, with the number of its nodes and the origin of the first.
+pub(super) struct Unknown {
+    pub target: String,
+    pub count: usize,
+    pub place: Place,
+}
+
+/// Formats the error that names all operators that are not represented, and why where more is known than that nobody wrote them.
+pub(super) fn refusal(unknown: &[Unknown]) -> String {
+    let one = |operator: &Unknown| format!("{} ({} ×, first in {})", operator.target, operator.count, operator.place);
+    let all: Vec<String> = unknown.iter().map(one).collect();
+    let (verb, noun) = if unknown.len() == 1 { ("is", "operator") } else { ("are", "operators") };
+    let mut reasons: Vec<&str> = unknown.iter().filter_map(|operator| reason(&operator.target)).collect();
+    reasons.dedup();
+    let reasons: String = reasons.iter().map(|reason| format!(". {reason}")).collect();
+    format!("{} {noun} {verb} not represented: {}{reasons}", unknown.len(), all.join("; "))
+}
+
+/// Returns why an operator is not represented.
+fn reason(target: &str) -> Option<&'static str> {
+    let name = target.split('.').next().unwrap_or_default();
+    match name {
+        _ if name.starts_with("fft_") => Some("Fourier transforms: the work areas of cuFFT's plans were not measured"),
+        "ctc_loss" | "_ctc_loss" => {
+            Some("CTC: what it saves grows with the longest target, which is a value, not a size")
+        }
+        "nonzero" | "masked_select" | "unique_consecutive" | "_unique2" | "bincount" => {
+            Some("The size of such a result follows from values, not from sizes")
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_given_once() {
+        let place = || Place::of("", "");
+        let unknown = |target: &str| Unknown { target: target.into(), count: 1, place: place() };
+        let text = refusal(&[unknown("fft_rfft.default"), unknown("fft_irfft.default"), unknown("special.default")]);
+        assert_eq!(text.matches("cuFFT").count(), 1, "{text}");
+        assert!(!refusal(&[unknown("special.default")]).contains(". "), "{text}");
+    }
+}
