@@ -3,15 +3,18 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use flate2::read::GzDecoder;
 use lab::data_parallel::{
     Accounting, DataParallelSettings, ModelStates, Rank, RankFigures, Stage, TABLE_1, TABLE_1_PARAMETERS, printed,
     train,
 };
 use lab::models::{Architecture, Model, ModelOptions, Recompute, architecture};
+use lab::record::Row;
 use lab::training::{self, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
-use memcore::backend::{Backend, Meta};
+use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{Category, Direct};
-use memcore::{DType, Device};
+use memcore::{DType, Device, Profile};
+use serde_json::Value;
 
 const SOURCE: Source = Source::Synthetic { seed: 7 };
 
@@ -28,7 +31,7 @@ fn small(name: &str) -> Box<dyn Architecture> {
 fn mixed(ranks: usize, stage: Stage) -> DataParallelSettings {
     let mut run = RunSettings::new(ranks, 2, OptimizerSettings::new(OptimizerKind::Adam, 1e-3));
     run.precision = Precision::Bf16;
-    DataParallelSettings { run, ranks, stage, master_weights: true, gradient_as_bucket_view: false }
+    DataParallelSettings { run, ranks, stage, master_weights: true, gradient_as_bucket_view: false, sync_each: false }
 }
 
 fn run(network: &dyn Architecture, settings: &DataParallelSettings) -> Vec<RankFigures> {
@@ -56,6 +59,7 @@ fn one_rank_alone_is_the_plain_run() {
                 stage: Stage::Replicated,
                 master_weights: false,
                 gradient_as_bucket_view: false,
+                sync_each: false,
             };
             let rank = first(&*network, &settings);
             assert_eq!(rank.rows, expected.rows, "{name}, {accumulate}");
@@ -105,6 +109,45 @@ fn model_states_are_the_papers_up_to_padding_and_rounding() {
         }
     }
     assert_eq!(Accounting::of(&mixed(2, Stage::Parameters)), Accounting::MIXED_ADAM);
+}
+
+/// A rank in three micro-batches per step, beside a rank of the real `DistributedDataParallel` (`scripts/loop/parallel.py`): what is allocated after
+/// each phase, and the most within it. Where gradients are views of the buckets, reducing each micro-batch takes less than `no_sync` does.
+fn rank_of(name: &str, gradient_as_bucket_view: bool, sync_each: bool) {
+    let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
+    let recording: Value = serde_json::from_reader(GzDecoder::new(std::fs::File::open(path).unwrap())).unwrap();
+    let theirs: Vec<Row> = serde_json::from_value(recording["steps"].clone()).unwrap();
+    let sizes = (Some(4), Some(2048), Some(512), Some(10));
+    let (layers, width, features, classes) = sizes;
+    let network =
+        architecture("mlp", &ModelOptions { layers, width, features, classes, ..ModelOptions::default() }).unwrap();
+    let run =
+        RunSettings { accumulate: 3, ..RunSettings::new(128, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3)) };
+    let settings = DataParallelSettings {
+        run,
+        ranks: 2,
+        stage: Stage::Replicated,
+        master_weights: false,
+        gradient_as_bucket_view,
+        sync_each,
+    };
+    let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
+    let device = || Device::builder(Arc::new(Meta::new(card.clone()))).profile(Profile::torch_2_11(90)).build();
+    let ranks = train(&*network, &[device(), device()], &settings, &SOURCE, &mut |_| ControlFlow::Continue(()));
+    let ours = ranks.unwrap().ranks.remove(0).rows;
+    let told = |rows: &[Row]| -> Vec<(String, u64, u64)> {
+        rows.iter().map(|row| (row.label.clone(), row.allocated, row.phase_peak_allocated)).collect()
+    };
+    let (ours, theirs) = (told(&ours), told(&theirs));
+    let wrong: Vec<_> = ours.iter().zip(&theirs).filter(|(here, there)| here != there).take(6).collect();
+    assert!(ours.len() == theirs.len() && wrong.is_empty(), "{name}: {wrong:?}");
+}
+
+#[test]
+fn micro_batches_are_reduced_at_their_end_or_each() {
+    rank_of("p_last", false, false);
+    rank_of("p_each", false, true);
+    rank_of("p_last_view", true, false);
 }
 
 /// A decoder of 7.5 billion parameters, and one vocabulary entry's worth.
@@ -270,6 +313,7 @@ fn what_cannot_go_together_is_refused() {
     assert!(problem(|s| s.run.precision = Precision::AutocastFp16).contains("one decision of all ranks"));
     assert!(problem(|s| s.run.precision = Precision::Fp32).contains("their own master copy"));
     assert!(problem(|s| s.gradient_as_bucket_view = true).contains("gradient-as-bucket-view"));
+    assert!(problem(|s| s.sync_each = true).contains("sync-each"));
     let computes = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());
     let error = Rank::new(&*small("mlp"), &computes, &mixed(4, Stage::Gradients), 0, SOURCE).err().unwrap();
     assert!(error.to_string().contains("meta") && error.to_string().contains("cpu"), "{error}");

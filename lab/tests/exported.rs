@@ -115,6 +115,29 @@ fn the_document_lists_the_networks_that_are_compared() {
     assert!(std::fs::read_to_string(path).unwrap().contains(&table), "docs/import.md should have:\n{table}");
 }
 
+/// What `show` says is saved, by module, beside what `saved_tensors_hooks` saw (`scripts/export/saved.py`).
+#[test]
+fn what_modules_save_is_what_hooks_of_pytorch_see() {
+    let recorded: serde_json::Value = serde_json::from_slice(&golden("saved.json")).unwrap();
+    let networks = recorded["networks"].as_object().unwrap();
+    assert_eq!(networks.len(), 5);
+    for (name, theirs) in networks {
+        let folder = tempfile::tempdir().unwrap();
+        let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+        let fields = serde_json::json!({"model-file": path, "batch": theirs["batch"], "like": "torch-2.11-sm90"});
+        let session = resolve(&RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), &[]).unwrap();
+        let (ours, _) = session.inside(&|| false).unwrap();
+        let own = |module: &lab::results::ModuleResult| {
+            module.operators.iter().map(|operator| operator.saved_bytes).sum::<u64>()
+        };
+        let saved =
+            ours.modules.iter().map(|module| (module.path.clone(), own(module))).filter(|(_, bytes)| *bytes > 0);
+        let theirs_by_module: BTreeMap<String, u64> = serde_json::from_value(theirs["modules"].clone()).unwrap();
+        assert_eq!(saved.collect::<BTreeMap<String, u64>>(), theirs_by_module, "{name}");
+        assert_eq!(Some(ours.saved_bytes), theirs["all"].as_u64(), "{name}");
+    }
+}
+
 #[test]
 fn a_batch_beyond_the_exports_is_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -30,7 +30,7 @@ fn model(name: &str) -> Exported {
 
 fn divided(ranks: usize, stage: Stage) -> DataParallelSettings {
     let run = RunSettings::new(4 * ranks, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
-    DataParallelSettings { run, ranks, stage, master_weights: false, gradient_as_bucket_view: false }
+    DataParallelSettings { run, ranks, stage, master_weights: false, gradient_as_bucket_view: false, sync_each: false }
 }
 
 fn ranks(name: &str, settings: &DataParallelSettings) -> Result<Vec<RankFigures>, String> {

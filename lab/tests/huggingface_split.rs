@@ -184,7 +184,8 @@ fn ranks(model: &Pretrained, ranks: usize, stage: Stage, change: impl Fn(&mut Ru
     run.schedule = lab::training::Schedule::keeping_the_loss();
     change(&mut run);
     let master_weights = run.precision == Precision::Bf16;
-    let settings = DataParallelSettings { run, ranks, stage, master_weights, gradient_as_bucket_view: false };
+    let settings =
+        DataParallelSettings { run, ranks, stage, master_weights, gradient_as_bucket_view: false, sync_each: false };
     let devices: Vec<Device> = settings.shown().iter().map(|_| meta()).collect();
     let go_on = &mut |_| ControlFlow::Continue(());
     let result = data_parallel::train(model, &devices, &settings, &SOURCE, go_on);
@@ -247,6 +248,7 @@ fn owned(model: &Pretrained, rank: usize) -> u64 {
         stage: Stage::Parameters,
         master_weights: false,
         gradient_as_bucket_view: false,
+        sync_each: false,
     };
     Rank::new(model, &meta(), &settings, rank, SOURCE).unwrap().finish().owned
 }

@@ -127,7 +127,54 @@ equal! {
     evaluations_of_bert: of_transformers("k_eval_hf_bert");
     evaluations_of_an_exported_network: of_an_export("k_eval_export_swiglu", "swiglu");
     batches_of_an_exported_resnet: of_an_export("k_export_resnet20", "resnet20");
+    a_generator_against_its_discriminator: of_adversaries("k_gan_b4");
+    a_generator_against_its_discriminator_at_another_batch: of_adversaries("k_gan_b32");
     batches_of_an_exported_mlp: of_an_export("k_export_mlp", "mlp");
+}
+
+/// A generator against its discriminator.
+fn of_adversaries(name: &str) {
+    let recording = recording(name);
+    let folder = tempfile::tempdir().unwrap();
+    let load = |name: &str| {
+        let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+        exported::load(&path, None).unwrap()
+    };
+    let model = load("generator").against(load("discriminator")).unwrap();
+    let batch = recording["program"]["batch"].as_u64().unwrap() as usize;
+    let adam = OptimizerSettings::new(OptimizerKind::Adam, 2e-4);
+    let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+    let settings = RunSettings::new(batch, 3, adam);
+    let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
+    let mut rows = result.unwrap().rows;
+    rows.pop();
+    compare(name, &rows, &recording);
+}
+
+#[test]
+fn two_networks_that_do_not_fit_are_not_trained_against_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let export = |name: &str| archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+    let (generator, discriminator) = (export("generator"), export("discriminator"));
+    for (fields, message) in [
+        (
+            json!({"adversary": generator}),
+            "adversary: the generator gives Some([2, 3, 32, 32]), and the discriminator takes",
+        ),
+        (json!({"adversary": export("nanogpt")}), "adversary: both networks take one input of floats each"),
+        (json!({"adversary": discriminator, "loss": "mse"}), "loss: --adversary has its own"),
+        (
+            json!({"adversary": discriminator, "checkpoint": "main"}),
+            "checkpoint: it is not represented with --adversary",
+        ),
+    ] {
+        let mut fields = fields;
+        fields["model-file"] = json!(generator);
+        let error = refused(fields.clone());
+        assert!(error.starts_with(message), "{fields}: {error}");
+    }
+    let error = refused(json!({"adversary": generator}));
+    assert!(error.starts_with("adversary: only a model.pt2 of torch.export has it"), "{error}");
 }
 
 /// Why a run of these fields is refused.

@@ -113,6 +113,16 @@ impl Layout {
         !self.is_broadcast() && self.span() == self.numel()
     }
 
+    /// True if a gradient of this layout may belong to a value of the other one: its strides are those of the value, or in row-major order for a
+    /// value with gaps (PyTorch's `obeys_layout_contract`). Dimensions of size 1 do not matter.
+    pub(crate) fn suits(&self, value: &Self) -> bool {
+        if !value.is_dense() {
+            return self.is_contiguous();
+        }
+        let strides = self.strides().iter().zip(value.strides());
+        self.dims().iter().zip(strides).all(|(size, (own, wanted))| *size == 1 || own == wanted)
+    }
+
     /// Exchanges dimensions `a` and `b`. Both must be below the rank.
     #[must_use]
     pub fn transposed(mut self, a: usize, b: usize) -> Self {

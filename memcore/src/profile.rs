@@ -178,6 +178,9 @@ pub struct Profile {
     pub norms_have_offsets: bool,
     /// The memory that convolutions allocate.
     pub convolution: Convolution,
+    /// True if kernels that read channels-last pictures are counted as such. Nothing computes them: a device with values refuses them. If false, such
+    /// pictures are copied into row-major order first, which differs from PyTorch where its kernels read both.
+    pub channels_last: bool,
     /// True if operators make the temporaries that PyTorch's kernels need and ours do not (such as the product in a
     /// softmax gradient).
     pub torch_temporaries: bool,
@@ -234,6 +237,7 @@ impl Profile {
             composes_rms_norm: false,
             norms_have_offsets: false,
             convolution: Convolution::Backend,
+            channels_last: false,
             torch_temporaries: false,
             multiprocessors: None,
             compute_capability: None,
@@ -278,6 +282,7 @@ impl Profile {
             autocasts_rms_norm: from(12),
             composes_rms_norm: !from(9),
             norms_have_offsets: from(15),
+            channels_last: false,
             convolution: Convolution::Native,
             torch_temporaries: true,
             multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records training loops that are not one batch after another of one size, on the real PyTorch.
 
-    python scripts/loop/record.py FOLDER [NAME ...]      FOLDER/NAME.json.gz for each program of loops.py
+    python scripts/loop/record.py FOLDER [NAME ...]      FOLDER/NAME.json.gz for each program of loops.py, formats.py, adversaries.py and parallel.py
 
 A card is needed, or a stand-in for one: no figure depends on what is computed. A file has the format of lab/tests/golden/README.md. Each program
 runs twice, each time in a process of its own: as it is, and under the profiler, which knows who made and who freed each block."""
@@ -14,7 +14,12 @@ import traceback
 
 import torch
 
+import adversaries
+import formats
 import loops
+import parallel
+
+PROGRAMS = {**loops.LOOPS, **formats.LOOPS, **adversaries.LOOPS, **parallel.LOOPS}
 
 COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "phase_peak_allocated", "requested", "active",
            "inactive_split", "segments", "n_alloc_plus_free"]
@@ -49,7 +54,7 @@ def label(path):
             name += "."
         elif name.startswith("aten::empty"):
             continue
-        name = name.replace("aten::", "").replace("Optimizer.step#", "").replace("Optimizer.zero_grad#", "zero_grad:")
+        name = name.replace("aten::", "").replace("torch::autograd::", "").replace("Optimizer.step#", "").replace("Optimizer.zero_grad#", "zero_grad:")
         if not names or names[-1] != name:
             names.append(name)
     return ">".join(names[:2] + names[-1:] if len(names) > 3 else names)
@@ -74,6 +79,7 @@ def marks(profile):
 
 def run(name, profiled):
     """The rows of a program and what its allocator did."""
+    torch.backends.cudnn.enabled = "cudnn" in name
     rows = Rows()
     torch.cuda.init()
     torch.cuda.memory._record_memory_history(enabled="all", context=None, stacks="python", max_entries=1 << 20)
@@ -81,14 +87,14 @@ def run(name, profiled):
     told = []
     if profiled:
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-            program = loops.LOOPS[name](rows)
+            program = PROGRAMS[name](rows)
             rows("end")
         told = marks(profile)
     else:
-        program = loops.LOOPS[name](rows)
+        program = PROGRAMS[name](rows)
         rows("end")
     events = [[ACTIONS[event["action"]], event["size"], event.get("addr", 0)] for event in torch.cuda.memory._snapshot()["device_traces"][0]]
-    return {"rows": rows.taken, "events": events, "marks": told, "program": program, "capacity": torch.cuda.mem_get_info()[1], "device": torch.cuda.get_device_name(0)}
+    return {"rows": rows.taken, "events": events, "marks": told, "program": program, "capacity": torch.cuda.mem_get_info()[1], "device": "FakeCUDA sm_%d%d" % torch.cuda.get_device_capability()}
 
 
 def in_a_child(function, *arguments):
@@ -151,14 +157,14 @@ def packed(name):
         if action != "q":
             sizes.append(size)
             places.append((address - first) // 512)
-    return {"format": "oracle-script-1", "name": name, "torch": torch.__version__, "alloc_conf": "", "env": {}, "capacity": plain["capacity"],
-            "device": plain["device"], "cudnn_enabled": False, "step_columns": COLUMNS, "steps": plain["rows"], "ev": kinds, "ev_size": sizes,
+    return {"format": "oracle-script-1", "name": name, "torch": torch.__version__, "alloc_conf": "", "env": {"FAKECUDNN_WS": os.environ.get("FAKECUDNN_WS", "0")} if "cudnn" in name else {}, "capacity": plain["capacity"],
+            "device": plain["device"], "cudnn_enabled": "cudnn" in name, "step_columns": COLUMNS, "steps": plain["rows"], "ev": kinds, "ev_size": sizes,
             "ev_addr512": places, "ev_free_ref": freed, **labels(plain["events"], profiled["marks"]),
             **({"program": plain["program"]} if plain["program"] else {})}
 
 
 def main():
-    folder, names = sys.argv[1], sys.argv[2:] or list(loops.LOOPS)
+    folder, names = sys.argv[1], sys.argv[2:] or list(PROGRAMS)
     for name in names:
         recording = packed(name)
         with open(os.path.join(folder, name + ".json.gz"), "wb") as file:
@@ -167,6 +173,5 @@ def main():
 
 
 if __name__ == "__main__":
-    torch.backends.cudnn.enabled = False
     torch.set_num_threads(1)
     main()

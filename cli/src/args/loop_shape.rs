@@ -38,12 +38,17 @@ pub(crate) struct LoopArgs {
     /// as if a function took the step. The others are deleted after it [default: inputs,outputs,loss].
     #[arg(long, value_name = "NAMES")]
     pub hold: Option<Hold>,
+    /// Put the network and its pictures in channels-last: model.to(memory_format=torch.channels_last) once, and the same of each batch after it is
+    /// on the card. With --cudnn-workspace the convolutions read it; PyTorch's own copy it into row-major order. Only counted (predict).
+    #[arg(long)]
+    pub channels_last: bool,
 }
 
 impl LoopArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> LoopSpec {
-        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold } = self.clone();
-        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold }
+        let Self { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold, channels_last } =
+            self.clone();
+        LoopSpec { batches, lengths, eval_every, eval_batch, eval_steps, eval_keep, ema, hold, channels_last }
     }
 }

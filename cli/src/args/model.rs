@@ -20,6 +20,10 @@ pub(crate) struct ModelArgs {
     /// `.pt2` of torch.export.
     #[arg(long, help_heading = values::MOST_USED, value_name = "FILE")]
     pub model_file: Option<PathBuf>,
+    /// The discriminator of a generative adversarial network, a `.pt2` whose generator is --model-file. Both are trained in turns, as in PyTorch's
+    /// tutorial of DCGAN: the discriminator on real pictures and on made ones, then the generator, with an optimizer each.
+    #[arg(long, value_name = "FILE", requires = "model_file")]
+    pub adversary: Option<PathBuf>,
     /// Layers (mlp: hidden layers; gpt: blocks).
     #[arg(long, value_name = "N")]
     pub layers: Option<usize>,
@@ -101,6 +105,7 @@ impl ModelArgs {
         ModelSpec {
             model: args.model,
             model_file: args.model_file,
+            adversary: args.adversary,
             layers: args.layers,
             width: args.width,
             heads: args.heads,

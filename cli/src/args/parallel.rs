@@ -34,6 +34,10 @@ pub(crate) struct ParallelArgs {
     /// Keep gradients in the buckets in which they are reduced (DistributedDataParallel's option).
     #[arg(long)]
     pub gradient_as_bucket_view: bool,
+    /// With --accumulate: reduce the gradients after every micro-batch, as a loop without no_sync() does (DistributedDataParallel) [default: after the
+    /// last one alone].
+    #[arg(long)]
+    pub sync_each: bool,
 }
 
 impl ParallelArgs {
@@ -48,6 +52,7 @@ impl ParallelArgs {
             data_parallel: args.data_parallel,
             zero: args.zero,
             gradient_as_bucket_view: args.gradient_as_bucket_view.then_some(true),
+            sync_each: args.sync_each.then_some(true),
         }
     }
 }

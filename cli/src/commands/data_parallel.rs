@@ -58,6 +58,7 @@ fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
         stage: parallel.zero.and_then(|stage| Stage::ALL.get(usize::from(stage)).copied()).unwrap_or_default(),
         master_weights: parallel.zero.is_some() && session.run.precision.dtype() != DType::F32,
         gradient_as_bucket_view: parallel.gradient_as_bucket_view.unwrap_or(false),
+        sync_each: parallel.sync_each.unwrap_or(false),
         run: session.run.clone(),
     };
     settings.check()?;

@@ -192,6 +192,7 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes) -> Result<Trial> {
         stage: Stage::Parameters,
         master_weights: false,
         gradient_as_bucket_view: false,
+        sync_each: false,
     };
     let source = Source::Synthetic { seed: setup.seed };
     let mut rank = Rank::new(&*architecture("mlp", &options)?, &device, &settings, 0, source)?;

@@ -181,6 +181,10 @@ impl Architecture for ConvNeXt {
         Ok(Box::new(all))
     }
 
+    fn not_channels_last(&self) -> Option<String> {
+        None
+    }
+
     fn indivisible(&self) -> Option<&'static str> {
         None
     }

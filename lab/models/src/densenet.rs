@@ -138,6 +138,10 @@ impl Architecture for DenseNet {
         Ok(Box::new(chain))
     }
 
+    fn not_channels_last(&self) -> Option<String> {
+        None
+    }
+
     fn indivisible(&self) -> Option<&'static str> {
         None
     }

@@ -125,6 +125,10 @@ impl Architecture for MobileNetV2 {
         Ok(Box::new(Network { scope: init.scope(), stem, blocks, head: self.head(init, &plans)? }))
     }
 
+    fn not_channels_last(&self) -> Option<String> {
+        None
+    }
+
     fn indivisible(&self) -> Option<&'static str> {
         None
     }

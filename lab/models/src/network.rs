@@ -118,6 +118,11 @@ pub trait Architecture: Send + Sync {
         None
     }
 
+    /// Why the network cannot be put in channels-last; `None` if what it takes then is recorded.
+    fn not_channels_last(&self) -> Option<String> {
+        Some("what this network takes in channels-last is not recorded".into())
+    }
+
     /// Builds the network as a chain of pieces, each on one device: the result of one is the next one's input. A piece's parameters are made through
     /// the `Init` that `at` returns for its number. They are the same, in the same order, as those of [`build`](Self::build), except for copies of
     /// what the [ends share](Self::shares_ends).
@@ -172,6 +177,22 @@ impl Model {
         let Self { constants, buffers, module, parameters, .. } = self;
         drop(module);
         let init = Init::converting(device, dtype, seed, Converted { parameters, buffers, constants });
+        let module = architecture.build(&init)?;
+        Ok(Self::made(module, &init, architecture.task()))
+    }
+
+    /// Puts the network in channels-last, as `model.to(memory_format=torch.channels_last)` does: tensors of four dimensions one by one, each old one
+    /// freed when the new one exists.
+    pub fn in_channels_last(
+        self,
+        architecture: &dyn Architecture,
+        device: &Device,
+        dtype: DType,
+        seed: u64,
+    ) -> Result<Self> {
+        let Self { constants, buffers, module, parameters, .. } = self;
+        drop(module);
+        let init = Init::in_channels_last(device, dtype, seed, Converted { parameters, buffers, constants });
         let module = architecture.build(&init)?;
         Ok(Self::made(module, &init, architecture.task()))
     }

@@ -81,6 +81,10 @@ impl Architecture for ResNet {
         Ok(Box::new(Network { scope: init.scope(), stem, blocks, stages: self.depth.blocks, head }))
     }
 
+    fn not_channels_last(&self) -> Option<String> {
+        None
+    }
+
     fn indivisible(&self) -> Option<&'static str> {
         None
     }

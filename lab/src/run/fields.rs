@@ -22,7 +22,7 @@ const EXCLUSIVE: [(&str, &str); 6] = [
 ];
 
 /// Fields that have a meaning only beside another one.
-const NEEDS: [(&str, &str); 8] = [
+const NEEDS: [(&str, &str); 9] = [
     ("eval-batch", "eval-every"),
     ("eval-steps", "eval-every"),
     ("eval-keep", "eval-every"),
@@ -31,6 +31,7 @@ const NEEDS: [(&str, &str); 8] = [
     ("pipeline-schedule", "devices"),
     ("zero", "data-parallel"),
     ("gradient-as-bucket-view", "data-parallel"),
+    ("sync-each", "data-parallel"),
 ];
 
 /// The largest size of one dimension. Products of two stay within 64 bits.
@@ -87,6 +88,7 @@ impl RunSpec {
         let mut changed: Self = changed.map_err(|error| Error::usage("run", error.to_string()))?;
         changed.model.reads = self.model.reads.clone();
         keep(&mut changed.model.model_file, &self.model.model_file);
+        keep(&mut changed.model.adversary, &self.model.adversary);
         keep(&mut changed.begin.load, &self.begin.load);
         keep(&mut changed.begin.resume, &self.begin.resume);
         Ok(changed)
@@ -268,16 +270,16 @@ mod tests {
     fn every_field_survives_its_json() {
         let all: Value = serde_json::from_str(
             r#"{
-            "model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
+            "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
             "keep": "loss", "attention-mask": "padded", "built-on-device": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
-            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
+            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
             "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",
             "allocator": "direct", "gpu": "rtx4090", "backend": "meta", "device": 1, "cuda-graph": true, "tf32": "conv",
             "devices": "meta:0,meta:1", "micro-batches": 2, "cut": "1,2", "pipeline-schedule": "gpipe", "data-parallel": 4, "zero": 2,
-            "gradient-as-bucket-view": true, "load": "weights.safetensors"
+            "gradient-as-bucket-view": true, "sync-each": true, "load": "weights.safetensors"
             }"#,
         )
         .unwrap();

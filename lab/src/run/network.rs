@@ -56,8 +56,9 @@ impl Network {
     /// Fields that do not apply to an exported network; contents of the file that are not represented.
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
         let Some(path) = spec.model_file.as_deref().filter(|path| exported::is_export(path)) else {
-            return match spec.loss {
-                Some(_) => Err(Error::usage("loss", "only a model.pt2 of torch.export has it")),
+            let field = if spec.adversary.is_some() { Some("adversary") } else { spec.loss.map(|_| "loss") };
+            return match field {
+                Some(field) => Err(Error::usage(field, "only a model.pt2 of torch.export has it")),
                 None => Ok(None),
             };
         };
@@ -67,6 +68,13 @@ impl Network {
         }
         let recompute = spec.checkpoint.clone().unwrap_or_default();
         let model = spec.reads.load(path, spec.loss)?.recomputing(&recompute)?;
+        let model = match &spec.adversary {
+            None => model,
+            Some(_) if spec.loss.is_some() => {
+                return Err(Error::usage("loss", "--adversary has its own: binary cross entropy of the scores"));
+            }
+            Some(path) => model.against(exported::load(path, None)?)?,
+        };
         let notes = model.notes();
         Ok(Some(Self::Exported(Box::new(model), notes)))
     }

@@ -137,6 +137,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         evaluation: spec.shape.evaluation(batch),
         ema: spec.shape.ema,
         hold: spec.shape.hold.unwrap_or_default(),
+        channels_last: spec.shape.channels_last,
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,

@@ -55,6 +55,9 @@ pub struct ModelSpec {
     /// A network described in a file: TOML, a `config.json` of transformers, or a `.pt2` of torch.export.
     #[serde(serialize_with = "path_as_text")]
     pub model_file: Option<PathBuf>,
+    /// The discriminator that a generator of a `.pt2` is trained against, another `.pt2`.
+    #[serde(serialize_with = "path_as_text")]
+    pub adversary: Option<PathBuf>,
     /// Layers or blocks.
     pub layers: Option<usize>,
     /// Width of the first layer, or of the embedding.
@@ -163,6 +166,8 @@ pub struct LoopSpec {
     pub ema: Option<Ema>,
     /// The names that keep their values after a step, until they are bound again; all unless said.
     pub hold: Option<Hold>,
+    /// True if the network and its pictures are put in channels-last.
+    pub channels_last: bool,
 }
 
 /// Whose temporaries and workspaces are counted.
@@ -227,6 +232,8 @@ pub struct ParallelSpec {
     pub zero: Option<u8>,
     /// True if gradients live in the buckets that they are reduced in.
     pub gradient_as_bucket_view: Option<bool>,
+    /// True if the gradients of each micro-batch are reduced, not their sum.
+    pub sync_each: Option<bool>,
 }
 
 /// The beginning of a run.

@@ -1,18 +1,37 @@
 //! Group k: loops that are not one batch after another of one size.
 
 use lab::models::ModelOptions;
-use lab::training::{Ema, Evaluation, RunSettings, Turns};
+use lab::training::{Ema, Evaluation, OptimizerKind, OptimizerSettings, RunSettings, Turns};
 
 use crate::compare::check_figures;
 use crate::run::{check_run, scripts, train, zoo_with};
+
+/// A network of the zoo in channels-last.
+fn in_channels_last(name: &str, network: &str, settings: impl Fn(RunSettings) -> RunSettings) {
+    looped(name, network, 3, |base| settings(RunSettings { batch: 4, channels_last: true, ..base }));
+}
+
+fn plain(base: RunSettings) -> RunSettings {
+    base
+}
+
+fn lower(base: RunSettings) -> RunSettings {
+    RunSettings { precision: "autocast-bf16".parse().unwrap(), ..base }
+}
+
+fn accumulating(base: RunSettings) -> RunSettings {
+    RunSettings { accumulate: 2, optimizer: OptimizerSettings::new(OptimizerKind::Momentum, 1e-3), ..base }
+}
 
 /// A network of the zoo, trained by AdamW for so many steps, with batches of 8 unless `settings` says otherwise.
 fn looped(name: &str, network: &str, steps: usize, settings: impl Fn(RunSettings) -> RunSettings) {
     let options = match network {
         "gpt-dropout" => ModelOptions { dropout: Some(0.1), ..ModelOptions::default() },
-        "resnet18" => ModelOptions { image: Some(32), classes: Some(10), ..ModelOptions::default() },
+        "resnet18" if !name.starts_with("l_") => {
+            ModelOptions { image: Some(32), classes: Some(10), ..ModelOptions::default() }
+        }
         "vgg16" => ModelOptions { classes: Some(10), ..ModelOptions::default() },
-        "resnet50" | "mobilenet_v2" | "densenet121" | "convnext-tiny" => {
+        "resnet18" | "resnet50" | "mobilenet_v2" | "densenet121" | "convnext-tiny" => {
             ModelOptions { image: Some(64), classes: Some(10), ..ModelOptions::default() }
         }
         "mlp" => ModelOptions {
@@ -100,6 +119,25 @@ scripts! {
     k_hold_loss_cnn => |name| looped(name, "simple-cnn", 4, holding("loss", 32, 1));
     k_hold_outputs_mlp => |name| looped(name, "mlp", 4, holding("outputs", 256, 1));
     k_hold_inputs_accum2 => |name| looped(name, "mlp", 4, holding("inputs", 256, 2));
+    l_resnet18 => |name| in_channels_last(name, "resnet18", plain);
+    l_resnet18_cudnn => |name| in_channels_last(name, "resnet18", plain);
+    l_resnet18_accum2 => |name| in_channels_last(name, "resnet18", accumulating);
+    l_resnet18_accum2_cudnn => |name| in_channels_last(name, "resnet18", accumulating);
+    l_resnet18_bf16 => |name| in_channels_last(name, "resnet18", lower);
+    l_resnet18_bf16_cudnn => |name| in_channels_last(name, "resnet18", lower);
+    l_resnet50 => |name| in_channels_last(name, "resnet50", plain);
+    l_resnet50_cudnn => |name| in_channels_last(name, "resnet50", plain);
+    l_resnet50_bf16 => |name| in_channels_last(name, "resnet50", lower);
+    l_resnet50_bf16_cudnn => |name| in_channels_last(name, "resnet50", lower);
+    l_mobilenet_v2 => |name| in_channels_last(name, "mobilenet_v2", plain);
+    l_mobilenet_v2_bf16 => |name| in_channels_last(name, "mobilenet_v2", lower);
+    l_mobilenet_v2_bf16_cudnn => |name| in_channels_last(name, "mobilenet_v2", lower);
+    l_densenet121 => |name| in_channels_last(name, "densenet121", plain);
+    l_densenet121_cudnn => |name| in_channels_last(name, "densenet121", plain);
+    l_convnext_tiny => |name| in_channels_last(name, "convnext-tiny", plain);
+    l_convnext_tiny_cudnn => |name| in_channels_last(name, "convnext-tiny", plain);
+    l_convnext_tiny_bf16 => |name| in_channels_last(name, "convnext-tiny", lower);
+    l_convnext_tiny_bf16_cudnn => |name| in_channels_last(name, "convnext-tiny", lower);
     k_eval_kept => |name| looped(name, "mlp", 6, keeping_results);
     k_lengths_bf16 => |name| looped(name, "gpt", 6, with("autocast-bf16", 1, &[], &[64, 8, 40]));
 }

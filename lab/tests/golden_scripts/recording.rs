@@ -106,6 +106,7 @@ impl Recording {
                 _ => profile = profile.with_environment(variable, value).unwrap(),
             }
         }
+        profile.channels_last = self.text("name").starts_with("l_");
         let mut config = AllocatorConfig::for_version(version);
         config.update(self.text("alloc_conf")).unwrap();
         let allocator = Caching::new(meta.clone(), config).unwrap();

@@ -79,6 +79,7 @@ impl ModelStep {
             let _op = context::op("to>_to_copy");
             data.upload_inputs(&self.device, dtype)?
         };
+        let input = self.settings.in_format(input)?;
         self.input = Some(input);
         if self.settings.schedule.names(Phase::Loss) {
             let target = {

@@ -25,7 +25,7 @@ impl Rows {
     }
 
     /// Begins a phase on all devices.
-    pub(crate) fn phase(&mut self, name: &str) {
+    pub fn phase(&mut self, name: &str) {
         (0..self.devices.len()).for_each(|device| self.phase_of(device, name));
     }
 
@@ -37,7 +37,7 @@ impl Rows {
     }
 
     /// Takes a row of each device.
-    pub(crate) fn take(&mut self, label: &str) {
+    pub fn take(&mut self, label: &str) {
         for of in &mut self.devices {
             let mut row = Row::take(&of.device, format!("{}{label}", self.tag));
             row.phase_peak_allocated = row.phase_peak_allocated.max(std::mem::take(&mut of.peak_since_row));

@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_models::{Architecture, Task};
-use memcore::DType;
+use memcore::memory::Category;
+use memcore::optim::Implementation;
+use memcore::{DType, Device, Tensor, context};
 use serde::Serialize;
 
 use super::average::Ema;
@@ -89,6 +91,8 @@ pub struct RunSettings {
     pub ema: Option<Ema>,
     /// The names that outlive a step.
     pub hold: Hold,
+    /// True if the network and its pictures are put in channels-last before the training.
+    pub channels_last: bool,
     /// Optimizer steps.
     pub steps: usize,
     /// The optimizer.
@@ -119,6 +123,7 @@ impl RunSettings {
             evaluation: None,
             ema: None,
             hold: Hold::default(),
+            channels_last: false,
             steps,
             optimizer,
             accumulate: 1,
@@ -142,10 +147,38 @@ impl RunSettings {
         if self.ema.is_some() && !self.schedule.names(Phase::Step) {
             return Err(Error::usage("ema", "the schedule takes no step whose weights could be averaged"));
         }
+        self.check_channels_last()?;
         match [("batch", self.batch), ("accumulate", self.accumulate)].into_iter().find(|(_, n)| *n == 0) {
             Some((flag, _)) => Err(Error::usage(flag, "must be at least 1")),
             None => Ok(()),
         }
+    }
+
+    /// Refuses what was not recorded together with channels-last.
+    fn check_channels_last(&self) -> Result<()> {
+        let unrecorded = [
+            ("eval-every", self.evaluation.is_some()),
+            ("ema", self.ema.is_some()),
+            ("optimizer-impl fused", self.optimizer.implementation == Implementation::Fused),
+            ("a schedule that casts the network", self.schedule.cast),
+        ];
+        match unrecorded.into_iter().find(|(_, asked)| self.channels_last && *asked) {
+            Some((with, _)) => Err(Error::usage("channels-last", format!("what it takes with {with} is not recorded"))),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses channels-last on a device that computes.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the field.
+    pub fn check_device(&self, device: &Device) -> Result<()> {
+        if self.channels_last && device.computes() {
+            let problem =
+                format!("its kernels are counted, not computed: --backend meta (or predict), not {}", device.name());
+            return Err(Error::usage("channels-last", problem));
+        }
+        Ok(())
     }
 
     /// Checks that this network can be trained with these settings and batches of this size, or of their own sizes.
@@ -156,6 +189,9 @@ impl RunSettings {
         self.turns.check_network(architecture)?;
         if let (Some(_), Some(reason)) = (self.evaluation, architecture.not_evaluated()) {
             return Err(Error::usage("eval-every", reason));
+        }
+        if let (true, Some(reason)) = (self.channels_last, architecture.not_channels_last()) {
+            return Err(Error::usage("channels-last", reason));
         }
         let evaluated = self.evaluation.map(|evaluation| evaluation.batch);
         let sizes = self.turns.batches.iter().copied().chain([batch]).chain(evaluated);
@@ -173,11 +209,27 @@ impl RunSettings {
             ("eval-every", self.evaluation.is_some()),
             ("ema", self.ema.is_some()),
             ("hold", self.hold != Hold::default()),
+            ("channels-last", self.channels_last),
         ];
         match asked.into_iter().find(|(_, asked)| *asked) {
             Some((field, _)) => Err(Error::usage(field, format!("it is not represented {here}"))),
             None => Ok(()),
         }
+    }
+
+    /// Puts a picture of a batch in channels-last, if the network is; the one in row-major order is freed.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn in_format(&self, input: Tensor) -> Result<Tensor> {
+        if !self.channels_last {
+            return Ok(input);
+        }
+        let last = {
+            let _op = context::op("to>_to_copy");
+            input.array().to_channels_last()?.with_category(Category::Input)
+        };
+        Ok(Tensor::from_array(last))
     }
 
     /// Examples of the batch with this number, counted over all micro-batches.

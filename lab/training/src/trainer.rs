@@ -13,7 +13,7 @@ use super::settings::RunSettings;
 use super::source::Source;
 use super::train_step::TrainStep;
 use super::update::Update;
-use crate::record::Row;
+use crate::record::{Row, RowsKept};
 
 /// A training, with the rows taken so far.
 pub struct Trainer<S = ModelStep> {
@@ -36,6 +36,7 @@ impl Trainer {
     ) -> Result<Self> {
         settings.check()?;
         settings.check_network(architecture, settings.batch)?;
+        settings.check_device(device)?;
         let mut rows = Rows::new(std::slice::from_ref(device), tag, settings.rows);
         device.phase("model");
         let dtype = settings.precision.dtype();
@@ -46,6 +47,11 @@ impl Trainer {
             device.phase("cast");
             model = model.cast(architecture, device, dtype, settings.seed)?;
             rows.take("cast");
+        }
+        if settings.channels_last {
+            device.phase("channels_last");
+            model = model.in_channels_last(architecture, device, dtype, settings.seed)?;
+            rows.take("channels_last");
         }
         model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
         let update = Update::new(settings, &model.parameters)?;
@@ -61,6 +67,17 @@ impl<S: TrainStep> Trainer<S> {
         let mut trainer = Self { phases, rows, average: None };
         trainer.row("model");
         trainer
+    }
+
+    /// Begins the rows, and builds what is trained, in the phase `model`. `build` takes the rows of its phases.
+    ///
+    /// # Errors
+    /// Those of `build`.
+    pub fn built(device: &Device, kept: RowsKept, build: impl FnOnce(&mut Rows) -> Result<S>) -> Result<Self> {
+        let mut rows = Rows::new(std::slice::from_ref(device), "", kept);
+        device.phase("model");
+        let phases = build(&mut rows)?;
+        Ok(Self { phases, rows, average: None })
     }
 
     /// Begins the average of the weights, if one is kept, and takes a row.

@@ -226,7 +226,9 @@ fn together(found: &[Array], device: &Device) -> Result<Array> {
 /// Launches once for each type among the gradients: the kernel takes gradients of one type.
 fn unscale(gradients: &[Array], inverse: &Array, found: &Array) -> Result<()> {
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::F64] {
-        let grads: Arc<[Operand]> = gradients.iter().filter(|g| g.dtype() == dtype).map(Array::operand).collect();
+        let of_type = gradients.iter().filter(|gradient| gradient.dtype() == dtype);
+        let grads: Arc<[Operand]> =
+            of_type.map(|gradient| Ok(gradient.as_row_major()?.operand())).collect::<Result<_>>()?;
         if !grads.is_empty() {
             let (inv_scale, found_inf) = (inverse.operand(), found.operand());
             found.device().launch(Unscale { grads, inv_scale, found_inf })?;

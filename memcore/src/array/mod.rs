@@ -3,6 +3,7 @@
 mod bytes;
 mod compute;
 mod element;
+mod format;
 mod grid_reduce;
 mod host;
 mod into;
@@ -12,6 +13,7 @@ mod view;
 
 pub use compute::MatmulOptions;
 pub use element::HostElement;
+pub(crate) use format::Format;
 #[doc(hidden)]
 pub use host::decoded;
 pub(crate) use join::common_type;

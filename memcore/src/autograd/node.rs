@@ -265,10 +265,10 @@ impl Leaf {
         match &*slot {
             Some(sum) => sum.add_(&grad),
             None => {
-                let grad = if grad.is_for_keeping() && grad.layout().is_contiguous() {
+                let grad = if grad.is_for_keeping() && grad.layout().suits(self._value.layout()) {
                     grad
                 } else {
-                    context::within("new_empty_strided", || grad.copied())?
+                    context::within("new_empty_strided", || grad.copied_as(self._value.layout()))?
                 };
                 *slot = Some(grad.with_category(Category::Gradient));
                 Ok(())

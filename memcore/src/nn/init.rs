@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::split_mix::SplitMix64;
 use crate::array::Array;
 use crate::autograd::Tensor;
 use crate::context;
@@ -187,8 +188,10 @@ struct Shared {
     training: Training,
     variables: RefCell<Vec<VariableSlot>>,
     lists: RefCell<Vec<ListSlot>>,
-    /// Contents of the same model in another type, last first: new tensors are converted from them.
+    /// Contents of the same model in another type or format, last first: new tensors are converted from them.
     before: RefCell<Converted>,
+    /// True if the contents of the same model are put in channels-last, not in another type.
+    channels_last: bool,
 }
 
 /// Contents of a model that is converted to another type; each list is in order of creation.
@@ -213,7 +216,18 @@ impl Init {
     /// new one exists: PyTorch's `model.to(dtype)`. Tensors that are not floats stay. The old model must be dropped
     /// first, and the same model must be built again with this.
     #[doc(hidden)]
-    pub fn converting(device: &Device, dtype: DType, seed: u64, mut before: Converted) -> Self {
+    pub fn converting(device: &Device, dtype: DType, seed: u64, before: Converted) -> Self {
+        Self::made_from(device, dtype, seed, before, false)
+    }
+
+    /// Puts the parameters, buffers and constants of four dimensions of an existing model in channels-last, as
+    /// [`Init::converting`] converts types: PyTorch's `model.to(memory_format=torch.channels_last)`.
+    #[doc(hidden)]
+    pub fn in_channels_last(device: &Device, dtype: DType, seed: u64, before: Converted) -> Self {
+        Self::made_from(device, dtype, seed, before, true)
+    }
+
+    fn made_from(device: &Device, dtype: DType, seed: u64, mut before: Converted, channels_last: bool) -> Self {
         before.parameters.reverse();
         before.buffers.reverse();
         before.constants.reverse();
@@ -229,6 +243,7 @@ impl Init {
             variables: RefCell::default(),
             lists: RefCell::default(),
             before: RefCell::new(before),
+            channels_last,
         };
         Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), flats: None }
     }
@@ -310,18 +325,21 @@ impl Init {
     /// Creates a parameter `name` of these sizes.
     pub fn parameter(&self, name: &str, dims: &[usize], fill: Fill) -> Result<Parameter> {
         let (_scope, op) = (context::scope(self.scope()), context::op("to>_to_copy"));
-        let array = match &self.flats {
-            Some(flats) => flats.part(&Layout::contiguous(dims)?)?,
-            None => Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?,
-        };
         let before = self.shared.before.borrow_mut().parameters.pop();
-        match &before {
-            Some(before) if before.array().dims() == dims => array.copy_(before.array())?,
-            Some(before) => {
-                let detail =
-                    format!("{} has sizes {:?}, its conversion {dims:?}", before.path(), before.array().dims());
-                return Err(crate::Error::shape("parameter", detail));
+        if let Some(before) = before.as_ref().filter(|before| before.array().dims() != dims) {
+            let detail = format!("{} has sizes {:?}, its conversion {dims:?}", before.path(), before.array().dims());
+            return Err(crate::Error::shape("parameter", detail));
+        }
+        let array = match (&before, &self.flats) {
+            (Some(before), _) if self.shared.channels_last => {
+                before.array().to_channels_last()?.with_category(Category::Parameter)
             }
+            (_, Some(flats)) => flats.part(&Layout::contiguous(dims)?)?,
+            _ => Array::empty_as(self.device(), dims, self.dtype(), Category::Parameter)?,
+        };
+        match &before {
+            Some(_) if self.shared.channels_last => {}
+            Some(before) => array.copy_(before.array())?,
             None => self.fill(&array, fill)?,
         }
         drop(op);
@@ -360,6 +378,7 @@ impl Init {
                 let detail = format!("{path} has sizes {:?}, its conversion {dims:?}", before.dims());
                 return Err(crate::Error::shape("buffer", detail));
             }
+            Some((_, before)) if self.shared.channels_last => self.last(before)?,
             Some((_, before)) if before.dtype() == dtype => before,
             before => {
                 let op = context::op("to>_to_copy");
@@ -385,6 +404,7 @@ impl Init {
     pub fn constant(&self, dims: &[usize], dtype: DType, fill: impl FnOnce(&Array) -> Result<()>) -> Result<Array> {
         let before = self.shared.before.borrow_mut().constants.pop();
         let array = match before {
+            Some(before) if self.shared.channels_last => self.last(before)?,
             Some(before) => before,
             None => {
                 let _op = context::op("to>_to_copy");
@@ -395,6 +415,13 @@ impl Init {
         };
         self.shared.constants.borrow_mut().push(array.clone());
         Ok(array)
+    }
+
+    /// Puts a tensor that is not trained in channels-last.
+    fn last(&self, before: Array) -> Result<Array> {
+        let _op = context::op("to>_to_copy");
+        let category = before.storage().category();
+        Ok(before.to_channels_last()?.with_category(category))
     }
 
     /// All parameters created so far, in order.
@@ -447,42 +474,5 @@ impl Parameter {
     /// [`Error::Shape`](crate::Error::Shape) if their number does not fit; errors of the backend.
     pub fn set(&self, values: &[f32]) -> Result<()> {
         write_f32(self.array(), values)
-    }
-}
-
-/// Vigna's SplitMix64: host values that are the same on every machine.
-struct SplitMix64 {
-    state: u64,
-}
-
-impl SplitMix64 {
-    fn new(seed: u64, stream: u64) -> Self {
-        let mut generator = Self { state: seed };
-        generator.state = generator.next().wrapping_add(stream.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(17));
-        generator
-    }
-
-    fn next(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// Uniform in `[0, 1)`.
-    fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
-    }
-
-    /// Uniform in `[−1, 1)`.
-    fn signed(&mut self) -> f64 {
-        2.0 * self.unit() - 1.0
-    }
-
-    /// Standard normal, by the Box–Muller transform.
-    fn normal(&mut self) -> f64 {
-        let radius = (-2.0 * (1.0 - self.unit()).ln()).sqrt();
-        radius * (std::f64::consts::TAU * self.unit()).cos()
     }
 }

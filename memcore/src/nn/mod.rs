@@ -10,6 +10,7 @@ mod init;
 mod linear;
 mod norm;
 mod sequential;
+mod split_mix;
 
 pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};

@@ -1,7 +1,7 @@
 //! Batch normalisation.
 
 use super::batch_norm_cudnn;
-use super::batch_norm_kernels::{BatchNormOptions, Given, Plan, RunningStats, invert_deviation, normalise};
+use super::batch_norm_kernels::{BatchNormOptions, Given, Plan, RunningStats, invert_deviation, normalise, staged};
 use super::norm::present;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -36,6 +36,9 @@ pub fn batch_norm(
     let y = Array::empty_for(x.device(), x.dims(), &[x.array().layout()], x.dtype())?;
     let statistic = || Array::empty(x.device(), &[x.dims()[1]], x.dtype().accumulator());
     let (mean, invstd) = (statistic()?, statistic()?);
+    if options.training {
+        drop(staged(x.array(), 4)?);
+    }
     let batch = options.training.then_some([&mean, &invstd]);
     normalise(x.array(), [weight, bias], running, options, &y, batch)?;
     let (inputs, slots) = present(x, &[weight, bias]);
@@ -85,7 +88,7 @@ impl Function for BatchNormBackward {
         let (mean, invstd) = (saved.get(1 + usize::from(has_weight))?, saved.get(2 + usize::from(has_weight))?);
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("native_batch_norm_backward");
-        let mut parts = plan.parts(&x, &mean, needs)?;
+        let mut parts = plan.parts([grad, &x], &mean, needs)?;
         let given =
             Given { grad, x: &x, mean: &mean, invstd: &invstd, weight: weight.as_ref(), training: plan.training };
         given.fill(parts.x.as_ref(), [parts.parameters[0].as_ref(), parts.parameters[1].as_ref()])?;

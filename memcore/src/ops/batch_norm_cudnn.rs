@@ -115,7 +115,7 @@ fn in_evaluation(given: &Given<'_>, eps: f64, needs: Needs<'_>) -> Result<Grads>
     let native = Plan { slots: SLOTS, training: false, parameter: DType::F32 };
     let fused = native.is_fused(given.x, needs);
     let separate = if fused && needs.input(2) { None } else { Some(given.mean.empty_like()?) };
-    let mut parts = native.parts(given.x, given.mean, needs)?;
+    let mut parts = native.parts([given.grad, given.x], given.mean, needs)?;
     let [weight, bias] = [parts.parameters[0].as_ref(), parts.parameters[1].as_ref()];
     if let Some(invstd) = separate.as_ref().or(bias) {
         invert_deviation(given.invstd, eps, invstd)?;

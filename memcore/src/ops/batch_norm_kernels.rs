@@ -3,6 +3,7 @@
 use crate::array::Array;
 use crate::autograd::{Grads, Needs, Tensor};
 use crate::backend::kernel::{BatchNorm, BatchNormGrad, UnaryOp};
+use crate::context;
 use crate::dtype::DType;
 use crate::error::Result;
 
@@ -94,7 +95,12 @@ impl Planes {
 
     /// Returns `x` with its own strides, copied if its dimensions cannot be joined as these are.
     fn strided(&self, x: &Array) -> Result<Array> {
-        x.permute(&self.axes)?.reshape(&self.dims)
+        let ordered = x.permute(&self.axes)?;
+        if x.device().profile().channels_last && ordered.layout().viewed(&self.dims).is_none() {
+            // PyTorch's kernel reads any strides.
+            return ordered.as_row_major()?.view(&self.dims);
+        }
+        ordered.reshape(&self.dims)
     }
 }
 
@@ -181,7 +187,7 @@ impl Plan {
 
     /// Allocates the gradients. One fused kernel makes the input's gradient in row-major order. Otherwise there is a pass for the sums and a pass for
     /// the input, whose gradient has the input's layout in training.
-    pub(super) fn parts(&self, x: &Array, statistic: &Array, needs: Needs<'_>) -> Result<Parts> {
+    pub(super) fn parts(&self, [grad, x]: [&Array; 2], statistic: &Array, needs: Needs<'_>) -> Result<Parts> {
         let side_by_side = has_channels_last(x);
         let fused = self.is_fused(x, needs);
         let input = || match needs.input(0) {
@@ -202,9 +208,41 @@ impl Plan {
             None
         };
         let parameters = [parameter(0)?, parameter(1)?];
+        if self.reduces(needs) && side_by_side && has_channels_last(grad) {
+            drop(staged(x, 2)?);
+        }
         Ok(Parts { x: if fused { early } else { input()? }, parameters, sums })
     }
 }
+
+/// Allocates what PyTorch's kernel for channels that lie innermost holds while it sums over so many positions that several blocks share a channel:
+/// `parts` partial results of each channel and block, and a counter for each group of channels. `None` for fewer positions.
+pub(super) fn staged(x: &Array, parts: usize) -> Result<Option<(Array, Array)>> {
+    let channels = x.dims()[1];
+    if !x.device().profile().torch_temporaries || x.numel() == 0 || !has_channels_last(x) {
+        return Ok(None);
+    }
+    let power = |n: usize| 1 << n.max(1).ilog2();
+    let positions = x.numel() / channels;
+    let down = power(positions.div_ceil(POSITIONS_AT_ONCE)).min(BLOCK / power(channels).min(TILE));
+    let across = power(channels).min(BLOCK / down);
+    let blocks = positions.div_ceil(down * POSITIONS_PER_THREAD).min(MAX_BLOCKS);
+    if blocks < MIN_BLOCKS {
+        return Ok(None);
+    }
+    let partial = Array::empty(x.device(), &[parts * channels * blocks], x.dtype().accumulator())?;
+    let counters = context::within("zeros", || Array::empty(x.device(), &[channels.div_ceil(across)], DType::I32))?;
+    Ok(Some((partial, counters)))
+}
+
+/// `MAX_BLOCK_SIZE`, `OPTIMAL_TILE_W`, `ELEMENTS_PER_ITER`, `ELEMENTS_PER_THREAD`, `MAX_H_BLOCK` of PyTorch's `Normalization.cuh`, and the fewest
+/// blocks that share a channel.
+const BLOCK: usize = 512;
+const TILE: usize = 32;
+const POSITIONS_AT_ONCE: usize = 4;
+const POSITIONS_PER_THREAD: usize = 16;
+const MAX_BLOCKS: usize = 128;
+const MIN_BLOCKS: usize = 8;
 
 /// True if the channels of each position are contiguous: PyTorch's channels-last formats, and a contiguous input of one position.
 pub(super) fn has_channels_last(x: &Array) -> bool {

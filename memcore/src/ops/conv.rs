@@ -3,14 +3,14 @@
 use smallvec::smallvec;
 
 use super::autocast::lower;
-use super::conv_library::library_of;
-use crate::array::Array;
+use super::conv_algorithm::{Buffer, NativeAlgorithm, group_copy, group_of};
+use super::conv_library::{format_of, library_of};
+use crate::array::{Array, Format};
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::backend::KernelCall;
 use crate::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, ReduceOp};
-use crate::backend::{KernelCall, Operand};
 use crate::context;
-use crate::device::{Device, WorkspaceKind};
-use crate::dtype::DType;
+use crate::device::WorkspaceKind;
 use crate::error::{Error, Result};
 use crate::profile::Convolution;
 
@@ -65,7 +65,9 @@ fn convolve(
     geometry: Conv2dGeometry,
     out: [usize; 4],
 ) -> Result<Array> {
-    let (input, filter) = (x.contiguous()?, weight.contiguous()?);
+    let library = library_of(x, weight, geometry);
+    let format = format_of(library, [x, weight]);
+    let (input, filter) = (x.in_format(format)?, weight.in_format(format)?);
     let [n, o, oh, ow] = out;
     let plain = geometry.stride == [1, 1] && geometry.padding == [0, 0] && geometry.dilation == [1, 1];
     let pointwise = weight.dims()[2..] == [1, 1] && plain;
@@ -74,7 +76,6 @@ fn convolve(
         NativeAlgorithm::Grouped { dilated, .. } if pointwise => NativeAlgorithm::Grouped { len: 0, dilated },
         other => other,
     };
-    let library = library_of(x, weight.dims(), geometry);
     let parts = algorithm.parts_of_forward(&input, geometry.groups, [o, oh, ow])?;
     let y = {
         let _op = context::op(match library {
@@ -83,14 +84,14 @@ fn convolve(
             _ if algorithm.is_dilated() => "slow_conv_dilated2d",
             _ => "resize_",
         });
-        Array::empty(x.device(), &out, x.dtype())?
+        Array::empty_in(x.device(), &out, x.dtype(), format)?
     };
     let mut call = Conv2d {
         geometry,
-        x: input.operand(),
-        weight: filter.operand(),
+        x: input.as_row_major()?.operand(),
+        weight: filter.as_row_major()?.operand(),
         bias: bias.map(Array::operand),
-        out: y.operand(),
+        out: y.as_row_major()?.operand(),
         workspace: None,
     };
     let [operator, columns] = match library {
@@ -121,23 +122,23 @@ impl Function for ConvolutionBackward {
         let _op = context::op("convolution_backward");
         let (x, weight) = (saved.get(0)?, saved.get(1)?);
         let Some(grad) = grads.into_iter().next().flatten() else { return Ok(Grads::new()) };
-        let library = library_of(&x, weight.dims(), self.geometry);
+        let library = library_of(&x, &weight, self.geometry);
         let cudnn = matches!(library, Convolution::Cudnn { .. });
         let incoming = grad.clone();
         // The depthwise kernel makes the gradient contiguous before the input; the product with columns makes it contiguous after the
         // input.
         let single = self.geometry.groups > 1 && self.geometry.groups == x.dims()[1];
-        let early = if single { None } else { Some(x.contiguous()?) };
+        let format = format_of(library, [&x, &weight]);
+        let early = if single { None } else { Some((x.in_format(format)?, weight.in_format(format)?)) };
         // With cuDNN each gradient makes its own contiguous copy.
-        let grad = if cudnn { grad } else { grad.contiguous()? };
-        let mut pass = Pass {
-            geometry: self.geometry,
-            library,
-            x: early.map_or_else(|| x.contiguous(), Ok)?,
-            weight: weight.contiguous()?,
-            grad,
-            kept: None,
+        let grad = match format {
+            Format::ChannelsLast => context::within("_to_copy", || grad.suggesting(x.format()))?,
+            Format::RowMajor if cudnn => grad,
+            Format::RowMajor => grad.contiguous()?,
         };
+        let (input, filter) =
+            early.map_or_else(|| Ok::<_, Error>((x.in_format(format)?, weight.in_format(format)?)), Ok)?;
+        let mut pass = Pass { geometry: self.geometry, library, format, x: input, weight: filter, grad, kept: None };
         let native = library == Convolution::Native;
         if let (true, NativeAlgorithm::Im2col { len, dilated: true }) = (native, pass.algorithm()) {
             let out = pass.dilated(len, needs)?;
@@ -160,6 +161,8 @@ impl Function for ConvolutionBackward {
 struct Pass {
     geometry: Conv2dGeometry,
     library: Convolution,
+    /// The format of the gradients, and of all operands but the incoming gradient.
+    format: Format,
     x: Array,
     weight: Array,
     grad: Array,
@@ -195,6 +198,10 @@ impl Pass {
         }
         if needs.input(1) && !weight_first {
             out[1] = Some(self.weight_grad()?);
+        }
+        if self.format == Format::ChannelsLast {
+            // The gradient in the input's format is freed before the bias gradient sums the incoming one.
+            self.grad = incoming.clone();
         }
         if needs.input(2) && bias_last {
             out[2] = Some(self.bias_grad()?);
@@ -279,6 +286,9 @@ impl Pass {
 
     /// Returns the incoming gradient in the layout that kernels need.
     fn ordered(&self) -> Result<Array> {
+        if self.format == Format::ChannelsLast {
+            return self.grad.in_format(self.format);
+        }
         if self.grad.layout().is_contiguous() {
             return Ok(self.grad.clone());
         }
@@ -286,10 +296,10 @@ impl Pass {
     }
 
     fn input_grad(&mut self) -> Result<Array> {
-        let out = context::within(self.result_maker(), || self.x.empty_like())?;
-        let ordered = self.ordered()?;
-        let (geometry, grad, weight) = (self.geometry, ordered.operand(), self.weight.operand());
-        let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.operand(), workspace: None };
+        let out = context::within(self.result_maker(), || self.x.empty_like_in(self.format))?;
+        let ordered = self.ordered()?.as_row_major()?;
+        let (geometry, grad, weight) = (self.geometry, ordered.operand(), self.weight.as_row_major()?.operand());
+        let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.as_row_major()?.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
         self.x.device().launch(call)?;
@@ -297,10 +307,14 @@ impl Pass {
     }
 
     fn weight_grad(&mut self) -> Result<Array> {
-        let ordered = self.ordered()?;
-        let out = context::within(self.result_maker(), || self.weight.empty_like())?;
-        let (geometry, x, grad) = (self.geometry, self.x.operand(), ordered.operand());
-        let mut call = Conv2dWeightGrad { geometry, x, grad, out: out.operand(), workspace: None };
+        let ordered = self.ordered()?.as_row_major()?;
+        let format = match (self.format, self.x.format(), self.grad.format()) {
+            (Format::ChannelsLast, Format::RowMajor, Format::RowMajor) => Format::RowMajor,
+            (format, ..) => format,
+        };
+        let out = context::within(self.result_maker(), || self.weight.empty_like_in(format))?;
+        let (geometry, x, grad) = (self.geometry, self.x.as_row_major()?.operand(), ordered.operand());
+        let mut call = Conv2dWeightGrad { geometry, x, grad, out: out.as_row_major()?.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
         self.x.device().launch(call)?;
@@ -379,112 +393,5 @@ impl Pass {
         self.samples([needs.input(0), needs.input(1)], bias.as_ref())?;
         parts[0].extend(bias);
         Ok(())
-    }
-}
-
-/// Allocates a part of `[n, c, …]` with the channels of one group.
-pub(super) fn group_of(x: &Array, groups: usize) -> Result<Array> {
-    let mut dims = x.dims().to_vec();
-    dims[1] /= groups;
-    Array::empty(x.device(), &dims, x.dtype())
-}
-
-/// Makes the copy of a group's channels that PyTorch's native path makes. With one example, they are contiguous already.
-pub(super) fn group_copy(x: &Array, groups: usize) -> Result<Option<Array>> {
-    if x.dims()[0] > 1 { context::within("clone", || group_of(x, groups)).map(Some) } else { Ok(None) }
-}
-
-/// Algorithm with which PyTorch convolves without cuDNN.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum NativeAlgorithm {
-    /// A separate kernel for one filter group per channel.
-    Depthwise,
-    /// A product with the columns of one sample, `len` elements: `channels·kh·kw·oh·ow`. A dilation has an operator of its own.
-    Im2col { len: usize, dilated: bool },
-    /// `Im2col` for each group. The results are joined.
-    Grouped { len: usize, dilated: bool },
-}
-
-impl NativeAlgorithm {
-    fn is_dilated(self) -> bool {
-        matches!(self, Self::Im2col { dilated: true, .. } | Self::Grouped { dilated: true, .. })
-    }
-
-    fn of(geometry: Conv2dGeometry, channels: usize, weight: &[usize], out: [usize; 2]) -> Self {
-        let (groups, dilated) = (geometry.groups, geometry.dilation != [1, 1]);
-        if groups > 1 && groups == channels {
-            return Self::Depthwise;
-        }
-        let len = weight[1..].iter().product::<usize>() * out[0] * out[1];
-        if groups > 1 { Self::Grouped { len, dilated } } else { Self::Im2col { len, dilated } }
-    }
-
-    /// Makes and returns the parts of each group of channels, as PyTorch's native path does before it joins the results. Empty without groups, or
-    /// under a profile that works otherwise. Our kernels compute all groups in one call.
-    fn parts_of_forward(self, x: &Array, groups: usize, [o, oh, ow]: [usize; 3]) -> Result<Vec<Array>> {
-        let mut parts = Vec::new();
-        let (Self::Grouped { len, dilated }, Convolution::Native) = (self, x.device().profile().convolution) else {
-            return Ok(parts);
-        };
-        let makers = if dilated { ["slow_conv_dilated2d", "resize_"] } else { ["resize_", "_slow_conv2d_forward"] };
-        let library = if dilated { makers[0] } else { makers[1] };
-        for _ in 0..groups {
-            let copy = group_copy(x, groups)?;
-            let empty = |maker, dims: &[usize]| context::within(maker, || Array::empty(x.device(), dims, x.dtype()));
-            parts.push(empty(makers[0], &[x.dims()[0], o / groups, oh, ow])?);
-            let columns = if len > 0 { Some(empty(makers[1], &[len])?) } else { None };
-            context::within(library, || {
-                x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
-                drop(columns);
-                Ok::<_, Error>(())
-            })?;
-            context::within("_convolution", || drop(copy));
-        }
-        Ok(parts)
-    }
-
-    /// Takes the library's workspaces for the products: one for each sample and group.
-    fn take_workspaces(self, device: &Device, products: usize) -> Result<()> {
-        match (device.profile().convolution, self) {
-            (Convolution::Native, Self::Im2col { .. }) => device.product_workspaces(WorkspaceKind::Gemm, products),
-            _ => Ok(()),
-        }
-    }
-}
-
-/// Temporary of a convolution call, as the profile says. It is freed when the last clone is dropped.
-#[derive(Clone)]
-struct Buffer {
-    array: Option<Array>,
-}
-
-impl Buffer {
-    fn new(
-        device: &Device,
-        call: &KernelCall,
-        library: Convolution,
-        native: NativeAlgorithm,
-        dtype: DType,
-    ) -> Result<Self> {
-        let bytes = |n: u64| Array::empty(device, &[n as usize], DType::U8);
-        let array = match library {
-            Convolution::Backend => match device.native_workspace(call) {
-                0 => None,
-                n => Some(bytes(n)?.with_category(crate::memory::Category::Workspace)),
-            },
-            Convolution::Cudnn { workspace_bytes: 0 } => None,
-            Convolution::Cudnn { workspace_bytes } => Some(bytes(workspace_bytes)?),
-            Convolution::Native => match native {
-                // The groups took their temporaries before.
-                NativeAlgorithm::Depthwise | NativeAlgorithm::Grouped { .. } => None,
-                NativeAlgorithm::Im2col { len: 0, .. } => None,
-                NativeAlgorithm::Im2col { len, .. } => Some(Array::empty(device, &[len], dtype)?),
-            },
-        };
-        Ok(Self { array })
-    }
-
-    fn operand(&self) -> Option<Operand> {
-        self.array.as_ref().map(Array::operand)
     }
 }

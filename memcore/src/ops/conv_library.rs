@@ -1,19 +1,21 @@
 //! Chooses the library for a convolution: cuDNN, PyTorch's own kernels, or the backend's.
 
-use crate::array::Array;
+use crate::array::{Array, Format};
 use crate::backend::kernel::Conv2dGeometry;
 use crate::deviation::Deviation;
 use crate::dtype::DType;
 use crate::profile::Convolution;
 
-/// Returns the library of the profile, or PyTorch's own kernels for convolutions that PyTorch does not give to cuDNN.
-pub(super) fn library_of(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> Convolution {
+/// Returns the library of the profile, or PyTorch's own kernels for convolutions that PyTorch does not give to cuDNN. Channels-last ones go to
+/// cuDNN whatever their groups.
+pub(super) fn library_of(x: &Array, weight: &Array, geometry: Conv2dGeometry) -> Convolution {
     let of_profile = x.device().profile().convolution;
-    let suits = suits_cudnn(x, weight, geometry);
+    let last = [x, weight].into_iter().any(|operand| operand.format() == Format::ChannelsLast);
+    let suits = last || suits_cudnn(x, weight.dims(), geometry);
     if !suits || !x.device().has_cudnn_or(Deviation::WithoutCudnn) {
         return if of_profile == Convolution::Backend { of_profile } else { Convolution::Native };
     }
-    if x.layout().is_channels_last() {
+    if x.layout().is_channels_last() && !x.device().profile().channels_last {
         x.device().record_deviation(Deviation::ChannelsLast);
     }
     of_profile
@@ -38,4 +40,11 @@ fn suits_cudnn(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> bool {
     };
     let line = *h == 1 && right == 1;
     fits && (line || known && fast)
+}
+
+/// The format that a convolution of these two works in: that of either, if the library reads channels-last.
+pub(super) fn format_of(library: Convolution, operands: [&Array; 2]) -> Format {
+    let reads = matches!(library, Convolution::Cudnn { .. });
+    let last = reads && operands.iter().any(|operand| operand.format() == Format::ChannelsLast);
+    if last { Format::ChannelsLast } else { Format::RowMajor }
 }

@@ -20,6 +20,7 @@ mod binary;
 mod blends;
 mod cast;
 mod conv;
+mod conv_algorithm;
 mod conv_library;
 mod conv_transpose;
 mod curves;

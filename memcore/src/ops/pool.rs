@@ -3,12 +3,13 @@
 use smallvec::smallvec;
 
 use super::reduce::mean_axes;
-use crate::array::Array;
+use crate::array::{Array, Format};
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::backend::kernel::{Pool2d, Pool2dGeometry, Pool2dGrad, PoolOp};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
+use crate::layout::Layout;
 
 /// Largest element of each window: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does although it needs only the
 /// sizes, and the position of each maximum (8 bytes per output element).
@@ -24,15 +25,16 @@ pub(super) fn max_pool(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -
     let dims = output_dims("max_pool2d", x, geometry)?;
     let _outer = context::op(op);
     let op = context::op("max_pool2d_with_indices");
-    let y = Array::empty(x.device(), &dims, x.dtype())?;
-    let indices = Array::empty(x.device(), &dims, DType::I64)?;
-    let input = x.array().contiguous()?;
+    let format = x.array().format();
+    let y = Array::empty_in(x.device(), &dims, x.dtype(), format)?;
+    let indices = Array::empty_in(x.device(), &dims, DType::I64, format)?;
+    let input = x.array().in_format(format)?;
     x.device().launch(Pool2d {
         op: PoolOp::Max,
         geometry,
-        x: input.operand(),
-        out: y.operand(),
-        indices: Some(indices.operand()),
+        x: input.as_row_major()?.operand(),
+        out: y.as_row_major()?.operand(),
+        indices: Some(indices.as_row_major()?.operand()),
     })?;
     drop(input);
     let y = record(y, &[x], |saved| {
@@ -71,14 +73,17 @@ pub fn adaptive_avg_pool2d(x: &Tensor, output: [usize; 2]) -> Result<Tensor> {
         let y = mean_axes(x, &[2, 3], true)?;
         return if x.array().layout().is_channels_last() { as_strided(&y) } else { Ok(y) };
     }
+    x.array().refuse_channels_last("adaptive_avg_pool2d")?;
     let window = [h / output[0], w / output[1]];
     let geometry = Pool2dGeometry { window, stride: window, padding: [0, 0] };
     averaged("adaptive_avg_pool2d>_adaptive_avg_pool2d", ADAPTIVE, x, geometry)
 }
 
-/// Views a mean in channels-last strides. With one position per channel it has those strides already.
+/// Views a mean, of one position per channel, in channels-last strides.
 fn as_strided(x: &Tensor) -> Result<Tensor> {
-    record(x.array().clone(), &[x], |_| Ok(Box::new(AsStridedBackward)))
+    let c = x.dims()[1];
+    let last = Layout::strided(x.dims(), &[c, 1, c, c])?;
+    record(x.array().part(&last, 0)?, &[x], |_| Ok(Box::new(AsStridedBackward)))
 }
 
 struct AsStridedBackward;
@@ -113,12 +118,13 @@ fn averaged(op: &'static str, name: &'static str, x: &Tensor, geometry: Pool2dGe
     let _op = context::op(op);
     // The adaptive pooling resizes its result itself, after it made its input contiguous.
     let adaptive = name == ADAPTIVE;
+    let format = x.array().format();
     let compute = || {
         let early = if adaptive { Some(x.array().contiguous()?) } else { None };
         let made_by = if adaptive { "resize_" } else { "" };
-        let y = context::within(made_by, || Array::empty(x.device(), &dims, x.dtype()))?;
-        let input = early.map_or_else(|| x.array().contiguous(), Ok)?;
-        let (op, out) = (PoolOp::Average, y.operand());
+        let y = context::within(made_by, || Array::empty_in(x.device(), &dims, x.dtype(), format))?;
+        let input = early.map_or_else(|| x.array().in_format(format), Ok)?.as_row_major()?;
+        let (op, out) = (PoolOp::Average, y.as_row_major()?.operand());
         x.device().launch(Pool2d { op, geometry, x: input.operand(), out, indices: None })?;
         Ok(y)
     };
@@ -153,17 +159,22 @@ impl Function for PoolBackward {
             _ => ("avg_pool2d_backward", ""),
         };
         let _op = context::op(op);
-        let out = context::within(made_by, || x.empty_like())?;
+        let format = x.format();
+        let out = context::within(made_by, || x.empty_like_in(format))?;
         // PyTorch makes the input contiguous, although only its sizes are needed.
-        let ordered = x.device().profile().torch_temporaries && self.name != ADAPTIVE && !x.layout().is_contiguous();
+        let ordered = x.device().profile().torch_temporaries
+            && self.name != ADAPTIVE
+            && format == Format::RowMajor
+            && !x.layout().is_contiguous();
         let input = if ordered { Some(context::within("contiguous>clone", || x.empty_like())?) } else { None };
-        let grad = grad.contiguous()?;
+        let grad = grad.in_format(format)?;
+        let indices = indices.map(|indices| indices.as_row_major()).transpose()?;
         out.device().launch(Pool2dGrad {
             op: self.op,
             geometry: self.geometry,
-            grad: grad.operand(),
+            grad: grad.as_row_major()?.operand(),
             indices: indices.as_ref().map(Array::operand),
-            out: out.operand(),
+            out: out.as_row_major()?.operand(),
         })?;
         drop((grad, input));
         saved.done();

@@ -29,6 +29,7 @@ pub fn max_pool2d_ceil(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
     if out == floor {
         return max_pool2d(x, geometry);
     }
+    x.array().refuse_channels_last("max_pool2d")?;
     let _outer = context::op("max_pool2d");
     let _op = context::op("max_pool2d_with_indices");
     let dims = [n, c, out[0], out[1]];

@@ -5,7 +5,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::autocast::lower;
-use super::conv::{group_copy, group_of};
+use super::conv_algorithm::{group_copy, group_of};
 use super::predicted::predicted_only;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};

@@ -74,7 +74,14 @@ fn divided(
 ) -> Result<Divided> {
     let mut run = RunSettings::new(batch, 2, OptimizerSettings::new(OptimizerKind::Adam, 1e-3));
     (run.seed, run.precision) = (setup.seed, Precision::Bf16);
-    let settings = DataParallelSettings { run, ranks, stage, master_weights: true, gradient_as_bucket_view: false };
+    let settings = DataParallelSettings {
+        run,
+        ranks,
+        stage,
+        master_weights: true,
+        gradient_as_bucket_view: false,
+        sync_each: false,
+    };
     let devices: Vec<Device> = settings.shown().iter().map(|_| exact()).collect();
     let source = Source::Synthetic { seed: setup.seed };
     let on_step = &mut |_| ControlFlow::Continue(());

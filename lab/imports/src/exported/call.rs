@@ -47,6 +47,17 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Refuses pictures in channels-last.
+    pub(super) fn refuse_channels_last(&self) -> Result<()> {
+        let is_last = |slot: &Slot| matches!(self.value(*slot), Value::Tensor(x) if x.array().is_channels_last());
+        let given = self.node.arguments.iter().any(|(_, arg)| match arg {
+            Arg::Value(slot) => is_last(slot),
+            Arg::Values(slots) => slots.iter().flatten().any(is_last),
+            _ => false,
+        });
+        if given { Err(self.error("what it takes of channels-last pictures is not represented")) } else { Ok(()) }
+    }
+
     /// Accepts any value of the arguments with these names.
     pub(super) fn ignore(&self, names: &[&str]) {
         names.iter().for_each(|name| {

@@ -25,12 +25,18 @@ pub struct Exported {
     pub loss: Chosen,
     /// Modules that are computed again in the backward pass.
     again: Arc<Regions>,
+    /// The discriminator that the network is trained against, as its generator; `None` for a network that is trained alone.
+    adversary: Option<Box<Exported>>,
 }
 
 /// True if a file begins as a zip archive, which an export is.
 pub fn is_export(path: &Path) -> bool {
     archive::is_archive(path)
 }
+
+/// What is trained, and how, in a sentence.
+const IN_TURNS: &str = "The two networks are trained in turns as in PyTorch's tutorial of DCGAN: binary cross entropy of the scores, which are \
+                                taken to be probabilities, an optimizer each, the discriminator's step first.";
 
 /// Note on a file without lifetimes. The figures are those of the table in `docs/import.md`.
 const GRAPH_ALONE: &str = "The file does not say how long Python keeps values (`vramlab.export` writes that): of 56 networks the eager program's \
@@ -43,7 +49,7 @@ impl Exported {
     /// A loss that does not fit the network's outputs.
     pub(super) fn of(read: Arc<Read>, loss: Option<LossName>) -> Result<Self> {
         let loss = Chosen::of(&read.contents.signature.outputs, loss, &read.contents.file)?;
-        Ok(Self { read, loss, again: Arc::default() })
+        Ok(Self { read, loss, again: Arc::default(), adversary: None })
     }
 
     /// The same network with modules that are computed again in the backward pass.
@@ -55,6 +61,32 @@ impl Exported {
         let is_state = |kind: &InputKind| matches!(kind, InputKind::State(_));
         let is_state: Vec<bool> = contents.signature.inputs.iter().map(is_state).collect();
         Ok(Self { again: Arc::new(Regions::of(&contents.program, &is_state, recompute)?), ..self })
+    }
+
+    /// The same network as a generator, which is trained in turns with this discriminator.
+    ///
+    /// # Errors
+    /// Networks that do not fit each other, and modules that are computed again.
+    pub fn against(self, discriminator: Exported) -> Result<Self> {
+        if !self.again.modules.is_empty() {
+            return Err(Error::usage("checkpoint", "it is not represented with --adversary"));
+        }
+        match misfit(&self, &discriminator) {
+            Some(problem) => Err(Error::usage("adversary", problem)),
+            None => Ok(Self { adversary: Some(Box::new(discriminator)), ..self }),
+        }
+    }
+
+    /// The discriminator that the network is trained against.
+    pub fn adversary(&self) -> Option<&Exported> {
+        self.adversary.as_deref()
+    }
+
+    /// Sizes of the output that a loss is computed from, for a batch; `None` if they are not known.
+    pub(super) fn output_dims(&self, batch: usize) -> Option<Vec<usize>> {
+        let expected = self.read.contents.signature.outputs.get(self.loss.output)?.expected.as_ref()?;
+        let (first, rest) = expected.dims.split_first()?;
+        std::iter::once(Some(first.unwrap_or(batch))).chain(rest.iter().copied()).collect()
     }
 
     /// Inputs of the network, in the order of the graph.
@@ -98,7 +130,11 @@ impl Exported {
                 in_words(self.again.modules.iter().map(String::as_str))
             )
         });
-        std::iter::once(self.loss.sentence())
+        let loss = match self.adversary {
+            Some(_) => IN_TURNS.to_string(),
+            None => self.loss.sentence(),
+        };
+        std::iter::once(loss)
             .chain(again)
             .chain(graph_alone)
             .chain(recorded)
@@ -167,7 +203,15 @@ impl Architecture for Exported {
 
     fn description(&self) -> String {
         let torch = self.read.torch.as_ref().map(|torch| format!(", exported by torch {torch}")).unwrap_or_default();
-        format!("{} operators, {} parameter tensors{torch}", self.read.contents.program.nodes.len(), self.parameters())
+        let own = format!(
+            "{} operators, {} parameter tensors{torch}",
+            self.read.contents.program.nodes.len(),
+            self.parameters()
+        );
+        match &self.adversary {
+            Some(other) => format!("{own}; against {}: {}", other.read.name, other.description()),
+            None => own,
+        }
     }
 
     fn task(&self) -> Task {
@@ -184,7 +228,8 @@ impl Architecture for Exported {
     }
 
     fn defaults(&self) -> Defaults {
-        Defaults { batch: self.read.sizes.example, optimizer: "adamw", lr: 1e-3 }
+        let (optimizer, lr) = if self.adversary.is_some() { ("adam", 2e-4) } else { ("adamw", 1e-3) };
+        Defaults { batch: self.read.sizes.example, optimizer, lr }
     }
 
     fn check(&self, batch: usize, _: DType) -> Result<()> {
@@ -208,12 +253,26 @@ impl Architecture for Exported {
     }
 
     fn indivisible(&self) -> Option<&'static str> {
+        if self.adversary.is_some() {
+            return Some("two networks that are trained in turns are on one device here");
+        }
         Some("an exported graph is not cut into pieces; --data-parallel N --zero 2 divides its states among ranks")
     }
 
     fn not_evaluated(&self) -> Option<String> {
+        if self.adversary.is_some() {
+            return Some("it is not represented with --adversary".into());
+        }
         let operator = self.read.contents.program.trains_otherwise()?;
         Some(format!("the export computes {operator} as in training; under model.eval() it does otherwise"))
+    }
+
+    fn not_channels_last(&self) -> Option<String> {
+        let dims = |input: &Input| input.dims(&self.read.sizes, self.read.sizes.example);
+        let is_picture =
+            |input: &Input| input.content == Content::Floats && dims(input).is_some_and(|dims| dims.len() == 4);
+        let pictures = self.read.inputs.iter().any(is_picture);
+        (!pictures).then(|| "the export has no input of four dimensions, which a picture is".into())
     }
 
     fn one_length(&self) -> Option<&'static str> {
@@ -223,4 +282,21 @@ impl Architecture for Exported {
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
         parameter_order(&self.read.contents.signature.state, parameters)
     }
+}
+
+/// Why a network cannot be the adversary of a generator; `None` if it can.
+fn misfit(generator: &Exported, discriminator: &Exported) -> Option<String> {
+    let one_of_floats = |model: &Exported| model.inputs().len() == 1 && model.inputs()[0].content == Content::Floats;
+    if !one_of_floats(generator) || !one_of_floats(discriminator) {
+        return Some("both networks take one input of floats each".into());
+    }
+    let batch = generator.sizes().example;
+    let pictures = generator.output_dims(batch);
+    let wanted = discriminator.inputs()[0].dims(discriminator.sizes(), batch);
+    if pictures.is_none() || pictures != wanted {
+        return Some(format!("the generator gives {pictures:?}, and the discriminator takes {wanted:?}"));
+    }
+    let scores = discriminator.output_dims(batch).unwrap_or_default();
+    (scores.iter().product::<usize>() != batch || scores.is_empty())
+        .then(|| format!("the discriminator gives {scores:?}, and has to give one score for each of {batch} pictures"))
 }

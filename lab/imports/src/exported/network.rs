@@ -115,8 +115,9 @@ fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
             init.parameter(name, &tensor.dims, Fill::Constant(0.0))?.tensor().clone()
         }
         StateKind::Parameter { trained: false } => {
-            let (_scope, _op) = (context::scope(init.scope()), context::op("to>_to_copy"));
-            Tensor::from_array(Array::empty_as(init.device(), &tensor.dims, dtype, Category::Parameter)?)
+            let _scope = context::scope(init.scope());
+            let array = init.constant(&tensor.dims, dtype, |_| Ok(()))?;
+            Tensor::from_array(array.with_category(Category::Parameter))
         }
         StateKind::Buffer | StateKind::Constant => Tensor::from_array(init.buffer(name, &tensor.dims, dtype, 0.0)?),
     };

@@ -100,6 +100,12 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
         let problem = "3: the graph of a model.pt2 is not cut into parts that are gathered one after the other; 0, 1 and 2 are represented";
         return Err(Error::usage("zero", problem));
     }
+    if model.adversary().is_some() {
+        return Err(Error::usage(
+            "adversary",
+            "two networks that are trained in turns are not divided among ranks here",
+        ));
+    }
     check_source(model, source)?;
     match model.without_gradient() {
         Some(path) if settings.ranks > 1 => {

@@ -97,6 +97,9 @@ impl Runner {
         let made = {
             let inner = |program: &Arc<Program>, inputs: Vec<Value>| self.run(program, inputs);
             let call = Call::new(node, values, &self.device, &inner);
+            if self.device.profile().channels_last && !operators::takes_channels_last(&node.target) {
+                call.refuse_channels_last()?;
+            }
             let missing = || Error::invalid(node.target.clone(), "is not represented");
             let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
             call.check_all_read()?;

@@ -13,13 +13,14 @@ use lab_base::error::{Error, Result};
 use lab_models::Architecture;
 use lab_training::data_parallel::BeforeForward;
 use lab_training::{
-    Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule, Source,
+    Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, Rows, RunResult, RunSettings, Schedule, Source,
     TrainStep, Trainer, Update, bound, data_name, run, value_of,
 };
 use memcore::amp::Autocast;
-use memcore::nn::{Init, Parameter};
+use memcore::nn::{Converted, Init, Parameter};
 use memcore::{Array, Device, NoGrad, Tensor, context, ops};
 
+use super::adversaries;
 use super::inputs::{Content, Input, filled};
 use super::loss::LossName;
 use super::model::Exported;
@@ -70,16 +71,33 @@ pub(super) fn scheduled(model: &Exported, settings: &RunSettings) -> Result<RunS
 }
 
 impl<'a> ExportedStep<'a> {
-    /// Builds the network and its optimizer, in the phase `model`.
+    /// Builds the network and its optimizer, and takes the rows of it.
     ///
     /// # Errors
     /// [`Error::Usage`] for settings that cannot work; those of the device.
-    fn new(model: &'a Exported, device: &Device, settings: &RunSettings, source: Source) -> Result<Self> {
-        let settings = scheduled(model, settings)?;
+    fn new(
+        model: &'a Exported,
+        device: &Device,
+        settings: RunSettings,
+        source: Source,
+        rows: &mut Rows,
+    ) -> Result<Self> {
         settings.check_network(model, settings.batch)?;
-        device.phase("model");
-        let init = Init::new(device, settings.precision.dtype(), settings.seed);
-        let network = Arc::new(model.network(&init)?);
+        settings.check_device(device)?;
+        let dtype = settings.precision.dtype();
+        let mut init = Init::new(device, dtype, settings.seed);
+        let mut network = model.network(&init)?;
+        rows.take("model");
+        if settings.channels_last {
+            rows.phase("channels_last");
+            let (parameters, buffers, constants) = (init.parameters(), init.buffers(), init.constants());
+            drop(network);
+            let before = Converted { parameters, buffers, constants };
+            init = Init::in_channels_last(device, dtype, settings.seed, before);
+            network = model.network(&init)?;
+            rows.take("channels_last");
+        }
+        let network = Arc::new(network);
         let parameters = model.optimizer_order(init.parameters());
         if parameters.is_empty() {
             return Err(Error::usage(&model.contents().file, "has no parameters that are trained (requires_grad)"));
@@ -129,14 +147,15 @@ impl<'a> ExportedStep<'a> {
             Source::Renewed { seed } => seed.wrapping_add(number as u64),
             Source::Dataset { .. } => {
                 let data = self.source.batch(&self.model.task(), batch, number, self.device.computes())?;
-                let inputs = vec![data.upload_inputs(&self.device, dtype)?];
+                let inputs = vec![self.settings.in_format(data.upload_inputs(&self.device, dtype)?)?];
                 return Ok((inputs, Some(data.upload_targets(&self.device, dtype)?)));
             }
         };
         let made = self.model.inputs().iter().enumerate();
         let input = |(i, input): (usize, &Input)| {
             let dtype = self.model.contents().in_run(input.dtype, dtype);
-            input.made(&self.device, self.model.sizes(), batch, dtype, seed.wrapping_add(i as u64))
+            let made = input.made(&self.device, self.model.sizes(), batch, dtype, seed.wrapping_add(i as u64))?;
+            self.settings.in_format(made)
         };
         let inputs = made.map(input).collect::<Result<Vec<Tensor>>>()?;
         Ok((inputs, None))
@@ -358,7 +377,12 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
+    if let Some(discriminator) = model.adversary() {
+        return adversaries::train_from([model, discriminator], device, settings, &source, continuation, progress);
+    }
     check_source(model, &source)?;
-    let step = ExportedStep::new(model, device, settings, source)?;
-    run(Trainer::new(step, std::slice::from_ref(device), "").averaging()?, device, continuation, progress)
+    let settings = scheduled(model, settings)?;
+    let kept = settings.rows;
+    let trainer = Trainer::built(device, kept, |rows| ExportedStep::new(model, device, settings, source, rows))?;
+    run(trainer.averaging()?, device, continuation, progress)
 }

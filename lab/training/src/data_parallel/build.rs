@@ -64,7 +64,8 @@ fn replicated(
         run.optimizer.build(model.parameters.clone())?
     };
     // A single rank has nothing to reduce and runs the program unchanged.
-    let options = Options { gradient_as_bucket_view: settings.gradient_as_bucket_view, passes: run.accumulate };
+    let passes = if settings.sync_each { 1 } else { run.accumulate };
+    let options = Options { gradient_as_bucket_view: settings.gradient_as_bucket_view, passes };
     let reducer = (settings.ranks > 1).then(|| Reducer::new(device, &model.parameters, options, tally)).transpose()?;
     Ok(Built { model, optimizer, units: Vec::new(), reducer })
 }

@@ -64,6 +64,8 @@ pub struct DataParallelSettings {
     pub master_weights: bool,
     /// True if gradients are views of the buckets that they are reduced in (stage 0): the option of PyTorch's `DistributedDataParallel`.
     pub gradient_as_bucket_view: bool,
+    /// True if every micro-batch's gradients are reduced, false if the reduction waits for the last one (`no_sync` for the others; stage 0).
+    pub sync_each: bool,
 }
 
 impl DataParallelSettings {
@@ -96,6 +98,10 @@ impl DataParallelSettings {
             let problem =
                 "buckets are DistributedDataParallel's; what a ZeRO stage from 1 on reduces into is not a gradient";
             return Err(Error::usage("gradient-as-bucket-view", problem));
+        }
+        if self.sync_each && self.stage != Stage::Replicated {
+            let problem = "what a ZeRO stage from 1 on reduces is reduced after the last micro-batch here";
+            return Err(Error::usage("sync-each", problem));
         }
         Ok(())
     }

@@ -52,6 +52,46 @@ pub(super) fn is_predicted_only(target: &str) -> bool {
     volumes::PREDICTED_ONLY.contains(&target)
 }
 
+/// Operators whose memory for channels-last pictures is recorded. The others refuse them.
+const CHANNELS_LAST: &[&str] = &[
+    "_assert_tensor_metadata.default",
+    "adaptive_avg_pool2d.default",
+    "add.Tensor",
+    "add_.Tensor",
+    "avg_pool2d.default",
+    "batch_norm.default",
+    "cat.default",
+    "conv2d.default",
+    "conv2d.padding",
+    "conv_transpose2d.input",
+    "dropout.default",
+    "flatten.using_ints",
+    "gelu.default",
+    "hardsigmoid.default",
+    "hardswish.default",
+    "hardswish_.default",
+    "max_pool2d.default",
+    "mean.default",
+    "mean.dim",
+    "mul.Tensor",
+    "permute.default",
+    "relu.default",
+    "relu6.default",
+    "relu6_.default",
+    "relu_.default",
+    "reshape.default",
+    "sigmoid.default",
+    "silu.default",
+    "silu_.default",
+    "sym_size.int",
+    "view.default",
+];
+
+/// True if it is known what an operator takes of channels-last pictures.
+pub(super) fn takes_channels_last(target: &str) -> bool {
+    CHANNELS_LAST.binary_search(&target).is_ok()
+}
+
 /// Returns the names of all represented operators, in groups.
 pub fn covered() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
     TABLES.iter().map(|(group, table)| (*group, table.iter().map(|(name, _)| *name).collect()))
