@@ -102,7 +102,9 @@ fn f16_is_right_in_each_way() {
     let (Some(mut integers), Some(own)) = (card(None), card(None)) else { return };
     integers.halves = Arc::new(OnceLock::from(Halves::of([1; 3], false)));
     for gpu in [integers, own] {
-        cases_pass(&gpu, &["copy", "unary", "matmul"], DType::F16, |name| !name.contains("many") && !name.contains("f64"));
+        cases_pass(&gpu, &["copy", "unary", "matmul"], DType::F16, |name| {
+            !name.contains("many") && !name.contains("f64")
+        });
         println!("{:?}", gpu.halves.get());
     }
 }

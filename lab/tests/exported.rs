@@ -1,7 +1,6 @@
 //! Compares networks that PyTorch exported with the real PyTorch when it trains the exported program (`golden/exported`, made by
 //! `scripts/export/record.py`), in every row and column at two batches.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lab::exported;
@@ -9,9 +8,9 @@ use lab::models::Architecture;
 use lab::run::{ModelSpec, RunSpec, resolve};
 use lab::training::{Continuation, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::Device;
-use serde::Deserialize;
 
 mod archives;
+mod losses;
 use archives::compared::{self, Recording, golden};
 
 /// Returns every row and column that differs, for all batches.
@@ -169,32 +168,10 @@ fn a_file_is_read_once_for_all_runs_of_it() {
     assert!(resolve(&batch, &[]).is_err());
 }
 
-#[derive(Deserialize)]
-struct Losses {
-    batch: usize,
-    losses: BTreeMap<String, Vec<f64>>,
-}
-
 /// The file's weights and graph, computed on the CPU, give PyTorch's losses step by step.
 #[test]
 fn training_on_the_cpu_gives_pytorchs_losses() {
-    let recorded: Losses = serde_json::from_slice(&golden("losses.json")).unwrap();
-    assert_eq!(recorded.losses.len(), 5);
-    let folder = tempfile::tempdir().unwrap();
-    for (name, theirs) in &recorded.losses {
-        let path = archives::unpacked(&golden(&format!("{name}-weights.pt2.gz")), folder.path(), name);
-        let model = exported::load(&path, None).unwrap();
-        let device = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());
-        let settings =
-            RunSettings::new(recorded.batch, theirs.len(), OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
-        let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
-        let result = exported::train_from(&model, &device, &settings, source, &mut Continuation::default(), progress);
-        let ours = result.unwrap().losses;
-        assert_eq!(ours.len(), 20);
-        for (step, (ours, theirs)) in ours.iter().zip(theirs).enumerate() {
-            assert!((ours - theirs).abs() < 1e-4, "{name}, step {step}: {ours}, PyTorch {theirs}");
-        }
-    }
+    losses::are_pytorchs(|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()));
 }
 
 /// What no backend computes is refused before anything runs.
