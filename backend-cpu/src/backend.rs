@@ -3,13 +3,17 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use memcore::DType;
-use memcore::backend::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory};
+use memcore::backend::{
+    Backend, Bound, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, VirtualMemory,
+};
 use memcore::error::Result;
 
 use crate::memory::{ALIGNMENT, Table};
 use crate::parallel::Threads;
 use crate::view::Context;
-use crate::{attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, softmax};
+use crate::{
+    attention, conv, elementwise, index, loss, matmul, norm, optim, pool, quant, random, reduce, roof, softmax,
+};
 
 /// The CPU as a device (see the crate's documentation).
 pub struct Cpu {
@@ -161,6 +165,12 @@ impl Backend for Cpu {
 
     fn scratch_bytes(&self) -> u64 {
         self.threads.scratch_bytes()
+    }
+
+    fn roof(&self, bound: Bound, seconds: f64) -> Option<f64> {
+        // The device's threads are one launch's at a time.
+        let _table = self.table();
+        roof::roof(&self.threads, bound, seconds)
     }
 }
 

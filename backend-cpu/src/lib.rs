@@ -17,7 +17,8 @@
 //! | `plain.rs` | vectors that are left to the compiler |
 //! | `element.rs`, `halves.rs`, `math.rs` | element types, conversions of 16-bit floats, elementary functions |
 //! | `panels/` | products of operands that were packed for the registers |
-//! | `stream.rs` | the loop behind every elementwise kernel |
+//! | `stream.rs`, `past_caches.rs` | the loop behind every elementwise kernel; results too large for the caches |
+//! | `roof.rs` | what the processor can do at most |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel` |
 
 mod attention;
@@ -37,12 +38,14 @@ mod optim;
 mod os;
 mod panels;
 mod parallel;
+mod past_caches;
 mod plain;
 mod pool;
 mod quant;
 mod random;
 mod reduce;
 mod refusal;
+mod roof;
 mod simd;
 mod softmax;
 mod stream;

@@ -1,13 +1,14 @@
 //! Threads of the backend, and their scratch buffers.
 
+mod workers;
+
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use memcore::error::{Error, Result};
 use memmap2::{MmapOptions, MmapRaw};
-use rayon::prelude::*;
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use workers::Workers;
 
 /// Minimum number of elements for more than one thread. Less work runs on the calling thread, because waking another takes longer.
 pub(crate) const INLINE_ELEMENTS: usize = 32 << 10;
@@ -20,8 +21,8 @@ pub(crate) const SHARED_BYTES: usize = 4 << 20;
 
 /// Threads that kernels run on, and one scratch buffer for each of them and for the caller.
 pub(crate) struct Threads {
-    /// Pool of threads; `None` if the calling thread does all work.
-    pool: Option<Arc<ThreadPool>>,
+    /// Threads beside the calling one; `None` if it does all work.
+    workers: Option<Arc<Workers>>,
     count: usize,
     buffers: Vec<Buffer>,
     shared: Buffer,
@@ -71,39 +72,44 @@ macro_rules! plain {
 }
 plain!(f32 f64 u8 u16 u32 u64 i64 half::f16 half::bf16);
 
-/// Threads for all devices without their own, made once: one per core unless `RAYON_NUM_THREADS` says otherwise.
-static SHARED: OnceLock<Option<Arc<ThreadPool>>> = OnceLock::new();
+/// Threads for all devices without their own, made once: with the calling one, one per core unless `RAYON_NUM_THREADS` says otherwise.
+static SHARED: OnceLock<Option<Arc<Workers>>> = OnceLock::new();
 
-fn builder() -> ThreadPoolBuilder {
-    ThreadPoolBuilder::new().thread_name(|i| format!("vramlab-cpu-{i}"))
+/// Returns the number of threads that `RAYON_NUM_THREADS` asks for, otherwise that of cores.
+fn usual_count() -> usize {
+    let asked = std::env::var("RAYON_NUM_THREADS").ok().and_then(|count| count.parse().ok()).filter(|&count| count > 0);
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, std::num::NonZero::get))
 }
 
-/// Makes the shared threads; `None` if they cannot be made (a container may allow no more processes). The calling thread then does all work, with
-/// the same results. Rayon's own global threads would end the program instead.
-fn shared(builder: ThreadPoolBuilder) -> Option<Arc<ThreadPool>> {
-    builder.build().ok().map(Arc::new)
+/// Makes threads beside the calling one, so that there are `count`; `None` if that one is enough, or if they cannot be made (a container may allow no
+/// more processes). The calling thread then does all work, with the same results.
+fn beside(count: usize, stack: Option<usize>) -> Option<Arc<Workers>> {
+    (count > 1).then(|| Workers::new(count - 1, stack).ok().map(Arc::new))?
 }
 
 impl Threads {
-    /// Makes `count` own threads; 0 means one per core. `None` means the threads that all devices share, or the calling thread alone if they cannot
-    /// be made.
+    /// Makes `count` own threads, the calling one among them; 0 means one per core. `None` means the threads that all devices share, or the calling
+    /// thread alone if they cannot be made.
     pub(crate) fn new(count: Option<usize>) -> Result<Self> {
-        let pool = match count {
-            None => SHARED.get_or_init(|| shared(builder())).clone(),
-            Some(n) => Some(Arc::new(builder().num_threads(n).build().map_err(|e| Error::backend("cpu", e))?)),
-        };
-        Self::over(pool)
+        match count {
+            None => Self::over(SHARED.get_or_init(|| beside(usual_count(), None)).clone()),
+            Some(count) => {
+                let count = if count == 0 { usual_count() } else { count };
+                let made = Workers::new(count - 1, None).map_err(|e| Error::backend("cpu", e))?;
+                Self::over(Some(Arc::new(made)))
+            }
+        }
     }
 
-    fn over(pool: Option<Arc<ThreadPool>>) -> Result<Self> {
-        let count = pool.as_ref().map_or(1, |pool| pool.current_num_threads());
+    fn over(workers: Option<Arc<Workers>>) -> Result<Self> {
+        let count = workers.as_ref().map_or(1, |workers| workers.count() + 1);
         let buffer = |len| -> Result<Buffer> {
             let pages = MmapOptions::new().len(len).map_anon().map_err(|e| Error::backend("cpu", e))?.into();
             Ok(Buffer { pages, taken: AtomicBool::new(false), _not_shared: UnsafeCell::new(()) })
         };
-        // One buffer more than threads, because the caller works too.
+        // One buffer more than threads, because the caller may hold one across its tasks.
         let buffers = (0..=count).map(|_| buffer(SCRATCH_BYTES)).collect::<Result<_>>()?;
-        Ok(Self { pool, count, buffers, shared: buffer(SHARED_BYTES)? })
+        Ok(Self { workers, count, buffers, shared: buffer(SHARED_BYTES)? })
     }
 
     /// Returns the number of threads.
@@ -118,10 +124,8 @@ impl Threads {
 
     /// Runs `f(0)`, …, `f(tasks - 1)`, each once, on any threads in any order.
     pub(crate) fn for_each(&self, tasks: usize, f: impl Fn(usize) + Sync + Send) {
-        match &self.pool {
-            Some(pool) if tasks > 1 && self.count > 1 => {
-                pool.install(|| (0..tasks).into_par_iter().with_max_len(1).for_each(&f));
-            }
+        match &self.workers {
+            Some(workers) if tasks > 1 && self.count > 1 => workers.run(tasks, &f),
             _ => (0..tasks).for_each(f),
         }
     }
@@ -138,7 +142,7 @@ impl Threads {
     /// Takes a free scratch buffer. There is one more buffer than threads: each task may hold one, and so may the thread that calls
     /// [`Threads::for_each`], across that call.
     pub(crate) fn scratch(&self) -> Scratch<'_> {
-        let start = rayon::current_thread_index().map_or(self.count, |i| i) % self.buffers.len();
+        let start = workers::index().unwrap_or(self.count) % self.buffers.len();
         loop {
             for i in 0..self.buffers.len() {
                 let buffer = &self.buffers[(start + i) % self.buffers.len()];
@@ -175,9 +179,9 @@ mod tests {
     #[test]
     fn where_no_thread_can_be_made_the_caller_works() {
         // No address space holds such a stack.
-        let pool = shared(builder().num_threads(3).stack_size(1 << 60));
-        assert!(pool.is_none());
-        let threads = Threads::over(pool).unwrap();
+        let workers = beside(3, Some(1 << 60));
+        assert!(workers.is_none());
+        let threads = Threads::over(workers).unwrap();
         let caller = std::thread::current().id();
         let count = AtomicUsize::new(0);
         threads.for_each(100, |_| {

@@ -49,7 +49,7 @@ fn kernels_stand_beside_the_roof_that_is_nearer() {
     );
     assert!(table.contains("| `matmul` | 20.0 µs | 2048 | 200 ms, 50.0 GFLOP/s, 50 % |"), "{table}");
     assert!(table.contains("| `softmax` | 500 ns | 4096x4096 | 20.0 ms, 5.00 GB/s, 50 % |"), "{table}");
-    assert!(table.contains("a copy moves 10.0 GB/s, a product computes 100 in float32 GFLOP/s"), "{table}");
+    assert!(table.contains("roofs of 10.0 GB/s, and of 100 in float32 GFLOP/s"), "{table}");
     assert!(table.ends_with("[`2026-01-01-x.json`](results/2026-01-01-x.json), a host.\n"), "{table}");
 }
 

@@ -15,11 +15,13 @@
 //! | `kernel.rs` | the loop over the terms, and the instruction sets that it is compiled for |
 //! | `pack.rs` | copies into blocks |
 //! | `kept.rs` | partial sums, whose further terms come later |
+//! | `rate.rs` | how many multiply-adds the same vectors do without any memory |
 
 mod kept;
 mod kernel;
 mod lanes;
 pub(crate) mod pack;
+pub(crate) mod rate;
 #[cfg(test)]
 mod tests;
 

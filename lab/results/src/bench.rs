@@ -61,9 +61,9 @@ pub struct DeviceFigures {
 /// Highest measured speeds of a device.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct RoofResult {
-    /// Speed of a large copy, in 10⁹ bytes per second.
+    /// Speed of a large copy, in 10⁹ bytes per second; on the processor of one past the caches.
     pub copy_gb_per_s: f64,
-    /// Speed of a large product, in 10⁹ operations per second.
+    /// Highest speed of float32 arithmetic, in 10⁹ operations per second; on the processor in registers, elsewhere of a large product.
     pub gemm_gflop_per_s: Option<f64>,
 }
 
@@ -267,7 +267,7 @@ impl BenchResult {
                 rate(roofs.and_then(|roofs| roofs.gemm_gflop_per_s), "GFLOP/s"),
             ]
         };
-        let columns = ["device", "name", "copy", "product, f32"];
+        let columns = ["device", "name", "copy", "arithmetic, f32"];
         Table::new("Devices and their rooflines", &columns, self.devices.iter().map(row).collect())
     }
 
@@ -358,8 +358,9 @@ impl Findings for BenchResult {
     }
 
     fn sections(&self) -> Vec<Section> {
-        let reading = "The roofline is measured on the device: what a large copy moves or a large product computes, whichever bounds \
-                       the kernel. A kernel whose data stay in the caches can exceed it.";
+        let reading = "The roofline is measured on the device: the most bytes that are copied, or operations that are computed, whichever bounds \
+                       the kernel; on the processor by a copy past the caches and by multiply-adds in registers, elsewhere by a large copy \
+                       and a large product. A kernel whose data stay in the caches can exceed it.";
         let mut sections = vec![Section::List(self.roofs())];
         sections.extend(self.devices.iter().flat_map(BenchedDevice::remarks).map(Section::Note));
         let kernels = self.side_by_side("Kernels in f32, and their share of the roofline", BenchedDevice::kernels);

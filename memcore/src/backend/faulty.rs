@@ -3,7 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::forward::forward;
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
+use super::{
+    Backend, Bound, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory,
+};
 use crate::error::{Error, Result};
 
 /// The kind of calls that [`Faulty`] counts.
@@ -120,6 +122,7 @@ impl<B: Backend> Backend for Faulty<B> {
         fn supports(call: &KernelCall) -> bool;
         fn workspace_bytes(call: &KernelCall) -> u64;
         fn scratch_bytes() -> u64;
+        fn roof(bound: Bound, seconds: f64) -> Option<f64>;
         fn gemm_workspace_bytes() -> u64;
         fn use_graphs() -> Result<()>;
         fn allow_tf32(which: Tf32) -> Result<()>;

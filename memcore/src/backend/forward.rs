@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory};
+use super::{
+    Backend, Bound, DeviceMemory, KernelCall, Limits, MemoryInfo, Overhead, Region, SegmentId, Tf32, VirtualMemory,
+};
 use crate::error::Result;
 
 /// Implements trait methods by calling the same methods of `to`.
@@ -44,6 +46,7 @@ impl<B: Backend + ?Sized> Backend for Arc<B> {
         fn gemm_workspace_bytes() -> u64;
         fn use_graphs() -> Result<()>;
         fn allow_tf32(which: Tf32) -> Result<()>;
+        fn roof(bound: Bound, seconds: f64) -> Option<f64>;
         fn overheads() -> Vec<Overhead>;
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::forward::forward;
-use super::{Backend, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, Tf32, VirtualMemory};
+use super::{Backend, Bound, DeviceMemory, KernelCall, Limits, MemoryInfo, Region, SegmentId, Tf32, VirtualMemory};
 use crate::error::{Error, Result};
 
 /// Limits a device to `capacity` bytes. For example, an 8 GiB card on a 141 GiB one, with the real out-of-memory path.
@@ -120,6 +120,7 @@ impl<B: Backend> Backend for Limited<B> {
         fn supports(call: &KernelCall) -> bool;
         fn workspace_bytes(call: &KernelCall) -> u64;
         fn scratch_bytes() -> u64;
+        fn roof(bound: Bound, seconds: f64) -> Option<f64>;
         fn gemm_workspace_bytes() -> u64;
         fn use_graphs() -> Result<()>;
         fn allow_tf32(which: Tf32) -> Result<()>;

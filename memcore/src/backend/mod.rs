@@ -140,6 +140,15 @@ pub enum Tf32 {
     All,
 }
 
+/// What bounds the speed of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// Moving bytes.
+    Memory,
+    /// Computing with numbers of a type.
+    Arithmetic(DType),
+}
+
 /// A device that can also move bytes and run kernels, in the order of the calls.
 pub trait Backend: DeviceMemory {
     /// The name on the command line, such as `cpu`.
@@ -226,6 +235,14 @@ pub trait Backend: DeviceMemory {
     fn allow_tf32(&self, which: Tf32) -> Result<()> {
         let _ = which;
         Err(Error::backend(self.name(), "has no TF32: it computes float32 as it is"))
+    }
+
+    /// The most that the device's own instructions do in a second, measured for about `seconds` without any of the
+    /// kernels: bytes that a copy reads and writes, or floating-point operations. `None`, the default, if the backend
+    /// has nothing but its kernels to measure.
+    fn roof(&self, bound: Bound, seconds: f64) -> Option<f64> {
+        let _ = (bound, seconds);
+        None
     }
 
     /// The parts of the used memory in [`DeviceMemory::memory_info`] that are not segments, as of now. Each part

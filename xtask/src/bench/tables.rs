@@ -189,7 +189,7 @@ fn heading(device: &str, roofs: Option<&Value>) -> String {
     let products = roofs["gemm_gflop_per_s"].as_object().into_iter().flatten();
     let products: Vec<String> = products.map(|(dtype, rate_of)| format!("{} in {dtype}", rate(rate_of))).collect();
     format!(
-        "**{device}** ({}): a copy moves {} GB/s, a product computes {} GFLOP/s.",
+        "**{device}** ({}): roofs of {} GB/s, and of {} GFLOP/s.",
         roofs["name"].as_str().unwrap_or("–"),
         rate(&roofs["copy_gb_per_s"]),
         products.join(", ")

@@ -4,7 +4,7 @@
 //! ```text
 //! kernels: every family, at sizes that grow ─────────┐
 //! training: networks as other programs train them ───┼─► Work: runs on a device; what it must move and compute ─► Timing
-//! allocators: programs through every policy ─► Timing│   Roofline: the device's own copy and product, to compare with
+//! allocators: programs through every policy ─► Timing│   Roofline: the most that the device moves and computes
 //! short: a minute's selection of all of it ◄─────────┘
 //! ```
 //!

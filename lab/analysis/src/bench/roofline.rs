@@ -1,14 +1,16 @@
-//! The limits of a device, measured on it: bytes per second of a large copy, and operations per second of a large product.
+//! The limits of a device, measured on it: bytes per second of a large copy, and operations per second in its arithmetic units.
 //!
-//! The product is the backend's own, which uses the best available library for it (the `gemm` crate, cuBLASLt; none on WebGPU). On the host the copy
-//! is the faster one of the backend's and of plain `memcpy` on every thread.
+//! On the processor neither is a kernel of this program: the copy goes past the caches, and the multiply-adds stay in registers
+//! ([`Backend::roof`](memcore::backend::Backend::roof)). Other backends have nothing but kernels: there it is their own copy, and the largest product,
+//! which uses the best available library for it (cuBLASLt; none on WebGPU).
 
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use lab_base::error::{Error, Result};
+use memcore::backend::Bound;
 use memcore::{DType, Device};
 
-use super::clock::{Limits, time};
+use super::clock::Limits;
 use super::kernels;
 use super::work::Demand;
 
@@ -22,7 +24,7 @@ const SIDES: [usize; 6] = [256, 512, 1024, 2048, 4096, 8192];
 pub struct Roofline {
     /// Bytes read and written per second by a copy; 0 if none could be measured.
     pub copy_bytes_per_s: f64,
-    /// Operations per second of a product, for each type that was measured.
+    /// Operations per second, for each type that was measured.
     pub gemm_flops_per_s: Vec<(DType, f64)>,
 }
 
@@ -33,9 +35,11 @@ impl Roofline {
     /// Those of the device. A type that the device does not have is not an error.
     pub fn measure(device: &Device, dtypes: &[DType], limits: &Limits<'_>) -> Result<Self> {
         let each = Limits { seconds: limits.seconds / (dtypes.len() + 1) as f64, ..*limits };
-        let mut roofs = Self { copy_bytes_per_s: copy(device, &each)?, gemm_flops_per_s: Vec::new() };
+        let own = |bound| if (limits.stop)() { None } else { device.backend().roof(bound, each.seconds) };
+        let copy_bytes_per_s = own(Bound::Memory).map_or_else(|| copy(device, &each), Ok)?;
+        let mut roofs = Self { copy_bytes_per_s, gemm_flops_per_s: Vec::new() };
         for dtype in dtypes.iter().filter(|dtype| device.backend().limits().dtypes.contains(dtype)) {
-            let rate = product(device, *dtype, &each)?;
+            let rate = own(Bound::Arithmetic(*dtype)).map_or_else(|| product(device, *dtype, &each), Ok)?;
             if rate > 0.0 {
                 roofs.gemm_flops_per_s.push((*dtype, rate));
             }
@@ -49,7 +53,7 @@ impl Roofline {
         of(dtype).or_else(|| of(DType::F32))
     }
 
-    /// Least nanoseconds for a demand if the device is as fast as its copy and its product. The boolean is true if arithmetic sets that limit, false
+    /// Least nanoseconds for a demand if the device is as fast as its roofs. The boolean is true if arithmetic sets that limit, false
     /// if memory does.
     pub fn least_ns(&self, demand: Demand, dtype: DType) -> Option<(f64, bool)> {
         let seconds = |amount: u64, rate: f64| if rate > 0.0 { Some(amount as f64 / rate) } else { None };
@@ -77,36 +81,10 @@ fn copy(device: &Device, limits: &Limits<'_>) -> Result<f64> {
     let Some(kernel) = kernels::named("copy") else { return Ok(0.0) };
     let mut work = kernel.prepare(device, DType::F32, &[elements])?;
     let bytes = work.demand().bytes as f64;
-    let half = Limits { seconds: limits.seconds / 2.0, ..*limits };
-    let mut best = work.time(&half)?.map_or(0.0, |timing| bytes / timing.min_ns * 1e9);
+    let best = work.time(limits)?.map_or(0.0, |timing| bytes / timing.min_ns * 1e9);
     drop(work);
     device.empty_cache();
-    if device.backend().host_memory() {
-        best = best.max(host_copy(elements * 4, &half)?);
-    }
     Ok(best)
-}
-
-/// Bytes per second of a copy by all threads of the host, without a kernel of this program.
-fn host_copy(bytes: usize, limits: &Limits<'_>) -> Result<f64> {
-    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let (source, mut target) = (vec![1u8; bytes], vec![2u8; bytes]);
-    let part = bytes.div_ceil(threads).max(1);
-    let mut run = |times: u64| -> Result<Duration> {
-        let start = Instant::now();
-        for _ in 0..times {
-            let copied = std::thread::scope(|scope| -> std::io::Result<()> {
-                for (from, to) in source.chunks(part).zip(target.chunks_mut(part)) {
-                    std::thread::Builder::new().spawn_scoped(scope, || to.copy_from_slice(from))?;
-                }
-                Ok(())
-            });
-            copied.map_err(|error| memcore::Error::backend("host", error))?;
-        }
-        Ok(start.elapsed())
-    };
-    let timing = time(limits, &mut run)?;
-    Ok(timing.map_or(0.0, |timing| 2.0 * bytes as f64 / timing.min_ns * 1e9))
 }
 
 /// Operations per second, the best of growing products.
