@@ -1,6 +1,7 @@
 //! Compares networks that PyTorch exported with the real PyTorch when it trains the exported program (`golden/exported`, made by
 //! `scripts/export/record.py`), in every row and column at two batches.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use lab::exported;
