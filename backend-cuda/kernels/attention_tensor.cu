@@ -4,6 +4,7 @@
 // shared memory. A warp's scores lie in its registers as a product leaves them, which is also how the next product takes them.
 // Probabilities and their gradients are rounded to the type in between. Every sum has one owner: nothing is added atomically.
 #include "attention.cuh"
+#include "copies.cuh"
 #include "mma.cuh"
 
 #define LOG2_E 1.4426950408889634f
@@ -101,9 +102,22 @@ struct Staged {
             UNROLL for (int q = 0; q < PACKS; q++) store_pack(tile + row(q) * S::LEAD + column(q), packs[q]);
             return;
         }
+        write_singly(tile, m, first);
+    }
+    DEVICE static void write_singly(T* tile, const Matrix<T>& m, u32 first) {
         for (u32 i = threadIdx.x; i < Rows * S::D; i += S::THREAD_COUNT) {
             const u32 r = i / S::D, c = i % S::D;
             tile[r * S::LEAD + c] = first + r < m.count && c < m.depth ? m.rows[(first + r) * m.step + c] : T{0};
+        }
+    }
+    // Without registers: they are there behind `copies.wait()`.
+    template <int MOST>
+    DEVICE static void fetch(Copies<MOST>& copies, T* tile, const Matrix<T>& m, u32 first) {
+        if (!m.by_packs) return write_singly(tile, m, first);
+        UNROLL for (int q = 0; q < PACKS; q++) {
+            const bool is_there = first + row(q) < m.count && column(q) < m.depth;
+            const T* from = is_there ? m.rows + (first + row(q)) * m.step + column(q) : m.rows;
+            copies.start(tile + row(q) * S::LEAD + column(q), from, is_there);
         }
     }
 };
@@ -150,14 +164,14 @@ private:
     }
 };
 
-// scores = a warp's rows · the tile's rows, along `depth` columns.
-template <typename S>
-DEVICE void multiply(typename S::Scores& scores, const typename S::T* rows, const typename S::T* tile, u32 depth) {
+// scores = a warp's rows · the tile's rows, along `depth` columns. `fragment(a, m, k)` reads the rows.
+template <typename S, typename Fragment>
+DEVICE void multiply_by(typename S::Scores& scores, Fragment fragment, const typename S::T* tile, u32 depth) {
     each_score<S>([&](int m, int n, int e) { scores[m][n][e] = 0.0f; });
     UNROLL for (u32 k = 0; k < S::D; k += 16) {
         if (k >= depth) break;
         u32 a[S::M][4];
-        UNROLL for (int m = 0; m < S::M; m++) load_a(a[m], rows + m * 16 * S::LEAD + k, S::LEAD);
+        UNROLL for (int m = 0; m < S::M; m++) fragment(a[m], m, k);
         UNROLL for (int j = 0; j < S::TILE; j += 16) {
             u32 b[4];
             load_columns_of_b(b, tile + j * S::LEAD + k, S::LEAD);
@@ -167,6 +181,12 @@ DEVICE void multiply(typename S::Scores& scores, const typename S::T* rows, cons
             }
         }
     }
+}
+
+// The same with rows in shared memory.
+template <typename S>
+DEVICE void multiply(typename S::Scores& scores, const typename S::T* rows, const typename S::T* tile, u32 depth) {
+    multiply_by<S>(scores, [&](u32* a, int m, u32 k) { load_a(a, rows + m * 16 * S::LEAD + k, S::LEAD); }, tile, depth);
 }
 
 // Two neighbours, rounded.
@@ -287,27 +307,50 @@ DEVICE void weigh(typename S::Scores& w, typename S::Sums& sums, float (*top)[2]
 template <typename S>
 DEVICE void attention(const AttentionArgs& a) {
     typedef typename S::T T;
-    SHARED(T, queries, S::ROWS * S::LEAD);
-    SHARED(T, keys, S::TILE * S::LEAD);
-    SHARED(T, values, S::TILE * S::LEAD);
+    typedef Staged<S, S::TILE> Tile;
+    typedef Staged<S, S::ROWS> Queries;
+    // A warp keeps a piece of queries in registers, for which they first lie where keys and values will; there is no room for two.
+    constexpr bool KEEPS = S::M == 1;
+    static_assert(!KEEPS || S::ROWS <= 2 * S::TILE, "the queries fit in the place of keys and values");
+    SHARED(T, keys, (2 * S::TILE + (KEEPS ? 0 : S::ROWS)) * S::LEAD);
+    T *values = keys + S::TILE * S::LEAD, *queries = KEEPS ? keys : values + S::TILE * S::LEAD;
     const Place p = place_of<S>(a.queries, a.heads);
-    const u32 key_head = p.head / (a.heads / a.key_heads);
-    stage<S>(queries, Matrix<T>(a.q, p.batch, p.head, a.queries, a.depth), p.block_first);
+    const u32 key_head = p.head / (a.heads / a.key_heads), end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
     const Matrix<T> k(a.k, p.batch, key_head, a.keys, a.depth), v(a.v, p.batch, key_head, a.keys, a.value_depth);
-    Tiles<S> tiles(k, v, 0);
+    Copies<Queries::PACKS + Tile::PACKS> copies;
+    Queries::fetch(copies, queries, Matrix<T>(a.q, p.batch, p.head, a.queries, a.depth), p.block_first);
+    queries += (p.first - p.block_first) * S::LEAD;
+    u32 own[S::D / 16][4];
+    if constexpr (KEEPS) {
+        copies.wait();
+        __syncthreads();
+        UNROLL for (u32 c = 0; c < S::D; c += 16) load_a(own[c / 16], queries + c, S::LEAD);
+        __syncthreads();
+    }
+    if (end > 0) Tile::fetch(copies, keys, k, 0);
     float top[S::M][2], sum[S::M][2];
     typename S::Sums sums = {};
     each_row<S>([&](int m, int half, u32) {
         top[m][half] = -infinity();
         sum[m][half] = 0.0f;
     });
-    const u32 end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
+    // Keys are multiplied while values come, and values while the next keys come.
     for (u32 j = 0; j < end; j += S::TILE) {
-        tiles.put(keys, values, j, end);
-        // None of the warp's queries sees any of these keys.
-        if (a.causal && j >= p.first + S::WARP_ROWS) continue;
+        copies.wait();
+        __syncthreads();
+        Tile::fetch(copies, values, v, j);
+        // Else none of the warp's queries sees any of these keys.
+        const bool sees = !a.causal || j < p.first + S::WARP_ROWS;
         typename S::Scores w;
-        multiply<S>(w, queries + (p.first - p.block_first) * S::LEAD, keys, a.depth);
+        if (sees) {
+            const auto kept = [&](u32* to, int, u32 c) { UNROLL for (int i = 0; i < 4; i++) to[i] = own[c / 16][i]; };
+            if constexpr (KEEPS) multiply_by<S>(w, kept, keys, a.depth);
+            else multiply<S>(w, queries, keys, a.depth);
+        }
+        copies.wait();
+        __syncthreads();
+        if (j + S::TILE < end) Tile::fetch(copies, keys, k, j + S::TILE);
+        if (!sees) continue;
         to_scores<S, false>(a, p.batch, p.head, p.first, j, w);
         weigh<S>(w, sums, top, sum);
         add_product<S>(sums, w, values, a.value_depth);
@@ -412,8 +455,8 @@ DEVICE void nothing(const AttentionArgs&) {}
 // Up to 64 and up to 128 columns of a head. Warps, pieces and tile are what registers and 48 KiB of shared memory have room for; the
 // host knows the number of warps and rows.
 #define INSTANCES(T, tag, RUN)                                                                                             \
-    BLOCK_KERNEL(attention_tensor_##tag##_64, AttentionArgs, 128, RUN(attention, T, 64, 4, 2, 32, true))                   \
-    BLOCK_KERNEL(attention_tensor_##tag##_128, AttentionArgs, 128, RUN(attention, T, 128, 4, 1, 32, true))                 \
+    BLOCK_KERNEL(attention_tensor_##tag##_64, AttentionArgs, 128, RUN(attention, T, 64, 4, 2, 64, false))                  \
+    BLOCK_KERNEL(attention_tensor_##tag##_128, AttentionArgs, 128, RUN(attention, T, 128, 4, 1, 64, false))                \
     BLOCK_KERNEL(attention_dq_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dq, T, 64, 4, 1, 32, true))             \
     BLOCK_KERNEL(attention_dq_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dq, T, 128, 2, 1, 32, true))            \
     BLOCK_KERNEL(attention_dkv_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dkv, T, 64, 4, 1, 32, true))           \

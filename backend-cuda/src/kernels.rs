@@ -68,7 +68,16 @@ pub(crate) fn headers() -> Vec<(&'static str, &'static str)> {
     macro_rules! files {
         ($($name:literal),*) => { [$(($name, include_str!(concat!("../kernels/", $name)))),*] };
     }
-    let files = files!["attention.cuh", "common.cuh", "gemm.cuh", "gemm_tensor.cuh", "mma.cuh", "rows.cuh", "walk.cuh"];
+    let files = files![
+        "attention.cuh",
+        "common.cuh",
+        "copies.cuh",
+        "gemm.cuh",
+        "gemm_tensor.cuh",
+        "mma.cuh",
+        "rows.cuh",
+        "walk.cuh"
+    ];
     files.into_iter().chain([("arguments.cuh", arguments())]).collect()
 }
 

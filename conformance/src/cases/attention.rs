@@ -104,6 +104,13 @@ fn problems() -> Vec<Problem> {
         Problem { causal: true, ..problem("causal_tiles_of_widest_heads", [1, 2, 1, 40, 70, 256, 256]) },
         // Heads that no quad divides, of rows that begin anywhere.
         Problem { view: View::Offset, mask: Mask::Broadcast, ..problem("ragged_tiles", [1, 2, 2, 33, 66, 33, 130]) },
+        // Tiles of 64 keys: one key less and one more than one and two of them have, and exactly as many.
+        problem("keys_63", [1, 1, 1, 17, 63, 64, 64]),
+        Problem { mask: Mask::Broadcast, ..problem("keys_64", [1, 2, 1, 5, 64, 128, 96]) },
+        Problem { causal: true, ..problem("keys_65", [1, 1, 1, 129, 65, 128, 128]) },
+        Problem { mask: Mask::Hides, ..problem("keys_128", [1, 1, 1, 65, 128, 40, 64]) },
+        Problem { causal: true, view: View::HeadsInside, ..problem("keys_129", [1, 2, 2, 257, 129, 64, 64]) },
+        Problem { view: View::Offset, ..problem("keys_129_singly", [1, 1, 1, 18, 129, 128, 128]) },
         problem("many_heads", [MANY, 1, 1, 1, 2, 2, 2]),
         problem("many_queries", [1, 1, 1, MANY, 2, 2, 1]),
         Problem { denominators: false, mask: Mask::Hides, ..problem("result_only", base) },
