@@ -1,7 +1,7 @@
 //! Differentiable operators that few networks use: further functions and reductions, elements by index, products of other forms.
 
 use memcore::backend::kernel::Reduction;
-use memcore::ops::{self, Edge, Interpolation, Pool3dGeometry, ResizedAxis};
+use memcore::ops::{self, Conv1dGeometry, Conv2dGeometry, Edge, Interpolation, Pool3dGeometry, ResizedAxis};
 use memcore::{Array, Result, Tensor};
 
 use crate::further_operators::{copied, joined};
@@ -30,6 +30,8 @@ fn constant(x: &Tensor, value: f64) -> Result<Tensor> {
     Ok(Tensor::from_array(Array::full(x.device(), x.dims(), x.dtype(), value)?))
 }
 
+const PAIR: &[Argument] = &[of(&[3, 5]), of(&[3, 5])];
+const PATCHES: Conv2dGeometry = Conv2dGeometry { stride: [2, 1], padding: [1, 0], dilation: [1, 2], groups: 1 };
 const VOLUME: &[Argument] = &[of(&[1, 2, 3, 4, 5])];
 const OVERLAPPING: Pool3dGeometry = Pool3dGeometry { window: [2, 3, 2], stride: [1, 2, 2], padding: [0, 1, 1] };
 
@@ -89,6 +91,19 @@ pub(crate) const RARE: &[OperatorCase] = &[
     case("index_copy", SLICES, |x| ops::index_copy(&x[0], 0, &two_rows(&x[0])?, &x[1])),
     case("index_put", SLICES, |x| ops::index_put(&x[0], &two_rows(&x[0])?, &x[1])),
     case("index_put_", SLICES, |x| ops::index_put_(&copied(&x[0])?, &two_rows(&x[0])?, &x[1])),
+    case("unfold", IMAGE, |x| ops::unfold(&x[0], [3, 2], PATCHES)),
+    case("fold", &[of(&[2, 12, 12])], |x| ops::fold(&x[0], [6, 6], [3, 2], PATCHES)),
+    case("conv_transpose1d", &[of(&[2, 4, 5]), of(&[4, 3, 4]), of(&[3])], |x| {
+        let geometry = Conv1dGeometry { stride: 2, padding: 1, dilation: 1, groups: 1 };
+        ops::conv_transpose1d(&x[0], &x[1], Some(&x[2]), geometry, 1)
+    }),
+    case("pairwise_distance", PAIR, |x| ops::pairwise_distance(&x[0], &x[1], 1e-6, false)),
+    case("margin_ranking_loss", PAIR, |x| {
+        ops::margin_ranking_loss(&x[0], &x[1], &constant(&x[0], -1.0)?, 0.5, Reduction::Mean)
+    }),
+    case("triplet_margin_loss", &[of(&[3, 5]), of(&[3, 5]), of(&[3, 5])], |x| {
+        ops::triplet_margin_loss([&x[0], &x[1], &x[2]], 2.0, 1e-6, Reduction::Sum)
+    }),
     case("max_pool3d", VOLUME, |x| ops::max_pool3d(&x[0], OVERLAPPING)),
     case("avg_pool3d", VOLUME, |x| ops::avg_pool3d(&x[0], OVERLAPPING)),
     case("adaptive_avg_pool3d", VOLUME, |x| ops::adaptive_avg_pool3d(&x[0], [2, 3, 1])),

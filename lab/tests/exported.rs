@@ -59,6 +59,8 @@ equal! {
     a_u_net_of_volumes: "volumes";
     a_network_that_ranks: "ranked";
     a_spatial_transformer: "spatial-transformer";
+    patches_as_columns_and_back: "folds";
+    losses_of_pairs: "pairs";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";

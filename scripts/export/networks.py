@@ -6,6 +6,7 @@ network gives it, or one of vramlab's --loss. The networks are small; what diffe
 import torch
 
 import libraries
+import seldom
 import spatial
 from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
 from further import Cells, Curves, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Rnn
@@ -39,6 +40,7 @@ NETWORKS = {
     "einsum": (EinsumSeq2Seq, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 12))), "inside"),
     "curves": (Curves, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
     **spatial.NETWORKS,
+    **seldom.NETWORKS,
     **libraries.NETWORKS,
 }
 

@@ -3,6 +3,7 @@
 use smallvec::smallvec;
 
 use super::conv::convolution;
+use super::conv_transpose::conv_transpose2d;
 use super::pool::{adaptive_avg_pool2d, avg_pool2d, max_pool};
 use super::shape::{squeeze, unsqueeze};
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -34,6 +35,17 @@ pub struct Pool1dGeometry {
     pub padding: usize,
 }
 
+impl Conv1dGeometry {
+    fn of_pictures(self) -> Conv2dGeometry {
+        Conv2dGeometry {
+            stride: [1, self.stride],
+            padding: [0, self.padding],
+            dilation: [1, self.dilation],
+            groups: self.groups,
+        }
+    }
+}
+
 impl Pool1dGeometry {
     fn of_pictures(self) -> Pool2dGeometry {
         Pool2dGeometry { window: [1, self.window], stride: [1, self.stride], padding: [0, self.padding] }
@@ -53,14 +65,28 @@ fn line(op: &'static str, x: &Tensor) -> Result<Tensor> {
 /// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn conv1d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv1dGeometry) -> Result<Tensor> {
     let (x, weight) = (row("conv1d", x)?, row("conv1d", weight)?);
-    let geometry = Conv2dGeometry {
-        stride: [1, geometry.stride],
-        padding: [0, geometry.padding],
-        dilation: [1, geometry.dilation],
-        groups: geometry.groups,
-    };
-    let y = convolution("conv1d", &x, &weight, bias, geometry)?;
-    record(y.array().squeeze(2)?, &[&y], |_| Ok(Box::new(OneRow { added: false })))
+    only_row(&convolution("conv1d", &x, &weight, bias, geometry.of_pictures())?)
+}
+
+/// The transpose of a convolution with this geometry: `[n, c, l]` and `[c, o, k]` give `[n, o, ol]`, with `more` elements at the end. Saves input and
+/// weight.
+///
+/// # Errors
+/// As those of [`conv_transpose2d`].
+pub fn conv_transpose1d(
+    x: &Tensor,
+    weight: &Tensor,
+    bias: Option<&Tensor>,
+    geometry: Conv1dGeometry,
+    more: usize,
+) -> Result<Tensor> {
+    let (x, weight) = (row("conv_transpose1d", x)?, row("conv_transpose1d", weight)?);
+    only_row(&conv_transpose2d(&x, &weight, bias, geometry.of_pictures(), [0, more])?)
+}
+
+/// Turns a picture of one row into a sequence, inside the convolution.
+fn only_row(y: &Tensor) -> Result<Tensor> {
+    record(y.array().squeeze(2)?, &[y], |_| Ok(Box::new(OneRow { added: false })))
 }
 
 /// Turns a sequence into a picture of one row, inside the convolution. PyTorch has no node for it, and the result does not count as a view.

@@ -74,7 +74,7 @@ fn forward(x: &Array, weight: &Array, has_bias: bool, dims: &[usize]) -> Result<
 }
 
 /// Gives an array other sizes. It keeps its memory unless it needs more.
-fn resized(x: Array, dims: &[usize]) -> Result<Array> {
+pub(super) fn resized(x: Array, dims: &[usize]) -> Result<Array> {
     let count = dims.iter().product();
     if count <= x.numel() {
         return Ok(x.view(&[x.numel()])?.narrow(0, 0, count)?.view(dims)?.keeping_base());

@@ -34,6 +34,7 @@ pub(super) const TABLE: Table = &[
         Ok(Made::tensor(ops::dropout_(c.tensor("self")?, c.float("p")?, c.flag("train", false)?)?))
     }),
     ("feature_dropout.default", feature_dropout),
+    ("alpha_dropout.default", alpha_dropout),
     ("batch_norm.default", batch_norm),
     ("layer_norm.default", layer_norm),
     ("group_norm.default", group_norm),
@@ -153,6 +154,27 @@ fn feature_dropout(c: &Call<'_>) -> Result<Made> {
     let factors = host::uniform(c.device, count).map(|value| if value < p { 0.0 } else { 1.0 / (1.0 - p) });
     let noise = host::made(c.device, "new_empty", &dims, x.dtype(), || Ok(factors.take(count).collect()))?;
     Ok(Made::tensor(ops::mul(x, &noise)?))
+}
+
+/// Drops elements to the value that SELU saturates at, then scales and moves all of them so that mean and variance stay (Klambauer and others, 2017).
+fn alpha_dropout(c: &Call<'_>) -> Result<Made> {
+    let (x, p) = (c.tensor("input")?, c.float("p")?);
+    if !c.flag("train", false)? || p == 0.0 || x.numel() == 0 {
+        return Ok(Made::tensor(x.clone()));
+    }
+    if !(0.0..1.0).contains(&p) {
+        return Err(c.error(format!("p={p} is not represented")));
+    }
+    let saturated = SELU[0] * SELU[1];
+    let scale = 1.0 / ((saturated * saturated * p + 1.0) * (1.0 - p)).sqrt();
+    let count = x.numel();
+    let _op = context::op("alpha_dropout");
+    let factors = host::uniform(c.device, count).map(|value| if value < p { 0.0 } else { scale });
+    let noise = host::made(c.device, "empty_like", x.dims(), x.dtype(), || Ok(factors.take(count).collect()))?;
+    let moved =
+        host::map(&noise, "add", x.dtype(), |kept| saturated * scale * (p - if kept == 0.0 { 1.0 } else { 0.0 }))?;
+    let y = ops::mul(x, &noise)?;
+    Ok(Made::tensor(ops::add_(&y, &moved)?))
 }
 
 fn batch_norm(c: &Call<'_>) -> Result<Made> {

@@ -1,10 +1,11 @@
 //! Losses, with their reductions.
 
 use memcore::ops::{self, Reduction};
-use memcore::{Result, Tensor};
+use memcore::{DType, Result, Tensor, context};
 
 use super::super::call::Call;
 use super::super::value::Made;
+use super::host;
 use super::table::Table;
 
 pub(super) const TABLE: Table = &[
@@ -37,7 +38,68 @@ pub(super) const TABLE: Table = &[
         let (a, b, eps) = (c.tensor("x1")?, c.tensor("x2")?, c.float_or("eps", 1e-8)?);
         Ok(Made::tensor(ops::cosine_similarity(a, b, c.axis("dim", 1, a)?, eps)?))
     }),
+    ("pairwise_distance.default", |c| {
+        euclidean(c)?;
+        let (a, b, eps) = (c.tensor("x1")?, c.tensor("x2")?, c.float_or("eps", 1e-6)?);
+        Ok(Made::tensor(ops::pairwise_distance(a, b, eps, c.flag("keepdim", false)?)?))
+    }),
+    ("margin_ranking_loss.default", |c| {
+        let (a, b, target) = (c.tensor("input1")?, c.tensor("input2")?, c.tensor("target")?);
+        Ok(Made::tensor(ops::margin_ranking_loss(a, b, target, c.float_or("margin", 0.0)?, reduction(c)?)?))
+    }),
+    ("triplet_margin_loss.default", |c| {
+        euclidean(c)?;
+        c.not_set("swap")?;
+        let three = [c.tensor("anchor")?, c.tensor("positive")?, c.tensor("negative")?];
+        let (margin, eps) = (c.float_or("margin", 1.0)?, c.float_or("eps", 1e-6)?);
+        Ok(Made::tensor(ops::triplet_margin_loss(three, margin, eps, reduction(c)?)?))
+    }),
+    ("hinge_embedding_loss.default", hinge),
+    ("poisson_nll_loss.default", poisson),
 ];
+
+/// `x` where the target is 1, `max(0, margin − x)` where it is −1, reduced. It is composed of several operators, as in PyTorch.
+fn hinge(c: &Call<'_>) -> Result<Made> {
+    let (x, target, margin) = (c.tensor("self")?, c.tensor("target")?, c.float_or("margin", 1.0)?);
+    let _op = context::op("hinge_embedding_loss");
+    let zeros = host::made(c.device, "zeros_like", x.dims(), x.dtype(), || Ok(vec![0.0; x.numel()]))?;
+    let beyond = ops::clamp(&ops::rsub_scalar(x, margin)?, 0.0, f64::INFINITY)?;
+    let is_not = |class: f64| host::map(&target.detach(), "ne", DType::Bool, |v| f64::from(u8::from(v != class)));
+    let of_margin = ops::where_(&is_not(1.0)?, &beyond, &zeros)?;
+    let of_self = ops::where_(&is_not(-1.0)?, x, &zeros)?;
+    reduced(c, ops::add(&of_margin, &of_self)?)
+}
+
+/// `exp(x) − target·x` of logarithms of rates, reduced. It is composed of several operators, as in PyTorch.
+fn poisson(c: &Call<'_>) -> Result<Made> {
+    let (x, target) = (c.tensor("input")?, c.tensor("target")?);
+    c.ignore(&["eps"]);
+    if !c.flag("log_input", true)? {
+        return Err(c.error("of rates is not represented; of their logarithms is"));
+    }
+    c.not_set("full")?;
+    let _op = context::op("poisson_nll_loss");
+    let losses = {
+        let rates = ops::exp(x)?;
+        ops::sub(&rates, &ops::mul(target, x)?)?
+    };
+    reduced(c, losses)
+}
+
+/// Reduces losses as the call says.
+fn reduced(c: &Call<'_>, losses: Tensor) -> Result<Made> {
+    Ok(Made::tensor(match reduction(c)? {
+        Reduction::None => losses,
+        Reduction::Sum => ops::sum(&losses)?,
+        Reduction::Mean => ops::mean(&losses)?,
+    }))
+}
+
+/// Refuses distances of another order than 2.
+fn euclidean(c: &Call<'_>) -> Result<()> {
+    let order = c.float_or("p", 2.0)?;
+    if order == 2.0 { Ok(()) } else { Err(c.error(format!("distances of order {order} are not represented"))) }
+}
 
 fn of_two(c: &Call<'_>, loss: impl FnOnce(&Tensor, &Tensor, Reduction) -> Result<Tensor>) -> Result<Made> {
     Ok(Made::tensor(loss(c.tensor("self")?, c.tensor("target")?, reduction(c)?)?))

@@ -3,7 +3,7 @@
 use memcore::ops::{
     self, Conv1dGeometry, Conv2dGeometry, Edge, Interpolation, Pool1dGeometry, Pool2dGeometry, ResizedAxis,
 };
-use memcore::{Result, Tensor};
+use memcore::{Result, Tensor, context};
 
 use super::super::call::Call;
 use super::super::program::Arg;
@@ -18,6 +18,7 @@ pub(super) const TABLE: Table = &[
     ("avg_pool2d.default", avg_pool2d),
     ("adaptive_avg_pool2d.default", adaptive_avg_pool2d),
     ("conv1d.default", conv1d),
+    ("conv_transpose1d.default", conv_transpose1d),
     ("max_pool1d.default", max_pool1d),
     ("avg_pool1d.default", avg_pool1d),
     ("adaptive_avg_pool1d.default", |c| {
@@ -29,6 +30,15 @@ pub(super) const TABLE: Table = &[
     ("upsample_bilinear2d.vec", |c| interpolated(c, Interpolation::Linear)),
     ("upsample_bicubic2d.vec", |c| interpolated(c, Interpolation::Cubic)),
     ("adaptive_max_pool2d.default", |c| adaptive_max_pool(c, 2)),
+    ("im2col.default", |c| {
+        let (window, geometry) = patches(c)?;
+        Ok(Made::tensor(ops::unfold(c.tensor("self")?, window, geometry)?))
+    }),
+    ("col2im.default", |c| {
+        let (window, geometry) = patches(c)?;
+        Ok(Made::tensor(ops::fold(c.tensor("self")?, c.pair("output_size", [1, 1])?, window, geometry)?))
+    }),
+    ("channel_shuffle.default", channel_shuffle),
     ("pixel_shuffle.default", |c| {
         let factor = usize::try_from(c.int("upscale_factor")?).map_err(|_| c.error("a negative factor"))?;
         Ok(Made::tensor(ops::pixel_shuffle(c.tensor("self")?, factor)?))
@@ -100,6 +110,13 @@ fn conv1d(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(ops::conv1d(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?, geometry)?))
 }
 
+fn conv_transpose1d(c: &Call<'_>) -> Result<Made> {
+    let (stride, dilation) = (single(c, "stride", 1)?, single(c, "dilation", 1)?);
+    let geometry = Conv1dGeometry { stride, padding: single(c, "padding", 0)?, dilation, groups: groups(c)? };
+    let (x, weight, bias) = (c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?);
+    Ok(Made::tensor(ops::conv_transpose1d(x, weight, bias, geometry, single(c, "output_padding", 0)?)?))
+}
+
 fn line_windows(c: &Call<'_>) -> Result<Pool1dGeometry> {
     c.not_set("ceil_mode")?;
     let window = single(c, "kernel_size", 1)?;
@@ -136,6 +153,28 @@ fn avg_pool2d(c: &Call<'_>) -> Result<Made> {
         return Err(c.error("count_include_pad=False with padding is not represented"));
     }
     Ok(Made::tensor(ops::avg_pool2d(c.tensor("self")?, geometry)?))
+}
+
+/// Returns the window of patches, and where they lie.
+fn patches(c: &Call<'_>) -> Result<([usize; 2], Conv2dGeometry)> {
+    let (stride, padding) = (c.pair("stride", [1, 1])?, c.pair("padding", [0, 0])?);
+    let geometry = Conv2dGeometry { stride, padding, dilation: c.pair("dilation", [1, 1])?, groups: 1 };
+    Ok((c.pair("kernel_size", [1, 1])?, geometry))
+}
+
+/// Deals the channels of all groups in turn: they are seen in groups, transposed and copied, as in PyTorch.
+fn channel_shuffle(c: &Call<'_>) -> Result<Made> {
+    let (x, groups) = (c.tensor("self")?, groups(c)?);
+    let [n, channels, ..] = *x.dims() else {
+        return Err(c.error(format!("of {:?}", x.dims())));
+    };
+    if groups == 0 || !channels.is_multiple_of(groups) {
+        return Err(c.error(format!("{channels} channels in {groups} groups")));
+    }
+    let _op = context::op("channel_shuffle");
+    let grouped = ops::reshape(x, &[n, groups, channels / groups, x.dims()[2..].iter().product()])?;
+    let dealt = ops::contiguous(&ops::permute(&grouped, &[0, 2, 1, 3])?)?;
+    Ok(Made::tensor(ops::reshape(&dealt, x.dims())?))
 }
 
 fn windows(c: &Call<'_>) -> Result<Pool2dGeometry> {
