@@ -96,6 +96,12 @@ fn attention_is_right_without_subgroups() {
     cases_pass(&gpu, &["attention", "attention_grad"], DType::F32, takes);
 }
 
+#[test]
+fn optimizers_are_right_in_the_runs_of_cards() {
+    let Some(gpu) = card(None) else { return };
+    cases_pass(&gpu, &["adam_step", "sgd_step", "unscale"], DType::F32, |_| true);
+}
+
 /// Conversions that are right on every device, and those that this one was found to have.
 #[test]
 fn f16_is_right_in_each_way() {

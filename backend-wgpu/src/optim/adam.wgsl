@@ -9,7 +9,7 @@ $BEGIN
     // The corrections 1 - beta^t.
     let correction1 = one_minus_exp(t * p.log_beta1);
     let correction2 = one_minus_exp(t * p.log_beta2);
-    for (var i = begin; i < end; i += 256u) {
+    for (var i = begin; i < end; i += $RUN) {
         let held = param_at$4(param_first + i);
         let g = p.sign * grad_at$4(grad_first + i) + p.decay * held;
         var m = avg_at$4(avg_first + i);

@@ -20,6 +20,9 @@ const ENTRY: usize = 2 + OPERANDS;
 const THREADS: usize = 256;
 /// Units of a thread: quads or elements.
 const UNITS: usize = 8;
+/// Neighbouring threads that read neighbouring units, as WGSL: as many as compute together.
+const RUN: &str = "32u";
+const RUN_OF_LANES: &str = "8u";
 /// The most tensors in one table.
 const TENSORS: usize = SCRATCH_BYTES as usize / (4 * ENTRY);
 
@@ -116,7 +119,8 @@ impl Many<'_> {
         cx.fill_scratch(&table)?;
         for (group, (job, workgroups)) in groups.iter().zip(&jobs) {
             let variant = self.variant.with(4, group.elem.code()).with(1, group.wide.into());
-            cx.run(job, variant.key(self.name), *workgroups, || self.source(group))?;
+            let run = if cx.gpu.has_lanes { RUN_OF_LANES } else { RUN };
+            cx.run(job, variant.key(self.name), *workgroups, || self.source(group, run))?;
         }
         Ok(())
     }
@@ -153,7 +157,7 @@ impl Many<'_> {
         (table, jobs)
     }
 
-    fn source(&self, group: &Group) -> String {
+    fn source(&self, group: &Group, run: &str) -> String {
         let wide = group.wide;
         let width = if wide { Width::Four } else { Width::One };
         let own = self.slots.len() - self.shared.len();
@@ -173,7 +177,7 @@ impl Many<'_> {
             if wide { "is_finite(g.x) && is_finite(g.y) && is_finite(g.z) && is_finite(g.w)" } else { "is_finite(g)" };
         let text = fill_in(self.text, &[("$BEGIN", include_str!("begin.wgsl"))]);
         let text = fill_in(&text, self.texts);
-        let texts = [("$4", four), ("$T", t), ("$FIRSTS", firsts.trim_end()), ("$FINITE", finite)];
+        let texts = [("$4", four), ("$T", t), ("$FIRSTS", firsts.trim_end()), ("$FINITE", finite), ("$RUN", run)];
         declare(&slots, &format!("table: u32, tensors: u32{}", self.fields))
             + include_str!("many.wgsl")
             + &fill_in(&text, &texts)

@@ -1,5 +1,3 @@
-var<workgroup> tensor: u32;
-
 // The tensor of a workgroup: the last one that begins there or before.
 fn tensor_of(group: u32) -> u32 {
     var low = p.table;

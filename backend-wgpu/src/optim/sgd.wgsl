@@ -1,5 +1,5 @@
 $BEGIN
-    for (var i = begin; i < end; i += 256u) {
+    for (var i = begin; i < end; i += $RUN) {
         let w = param_at$4(param_first + i);
         var g = p.sign * grad_at$4(grad_first + i) + p.weight_decay * w;
         $BUFFER

@@ -1,5 +1,5 @@
 $BEGIN
-    for (var i = begin; i < end; i += 256u) {
+    for (var i = begin; i < end; i += $RUN) {
         let g = grad_at$4(grad_first + i);
         // Whoever finds one writes the same.
         if (!($FINITE)) { found_inf_put(0u, 1.0); }
