@@ -20,8 +20,8 @@ DEVICE float power_of_two(float x) {
 DEVICE float power_of_two(float x) { return exp2f(x); }
 #endif
 
-// The shape of a kernel: columns of a head that there is room for, warps, pieces of 16 rows of a warp, rows of a tile; and whether there
-// are registers to read the next tile while the current one is multiplied.
+// The shape of a kernel: columns of a head that there is room for, warps, pieces of 16 rows of a warp, rows of a tile; and whether the
+// next tile is read into registers while the current one is multiplied, for want of room in shared memory.
 template <typename Type, int Columns, int Warps, int Pieces, int TileRows, bool ReadsAhead>
 struct Shape {
     typedef Type T;
@@ -130,37 +130,63 @@ DEVICE void stage(typename S::T* tile, const Matrix<typename S::T>& m, u32 first
     staged.write(tile, m, first);
 }
 
-// Two matrices whose tiles are gone through together. All threads of the block call.
+// Two matrices whose tiles are gone through together, from `begin` to `end`. All threads of the block call. The next tiles come while
+// the current ones are multiplied: into registers, or into the other half of their place, which has room for BUFFERS tiles.
 template <typename S>
 struct Tiles {
     typedef typename S::T T;
+    typedef Staged<S, S::TILE> Part;
+    static const int BUFFERS = S::AHEAD ? 1 : 2, SIZE = S::TILE * S::LEAD;
     const Matrix<T> one, other;
-    Staged<S, S::TILE> next_one, next_other;
+    T *const ones, *const others;
+    const u32 end;
+    // The half with the current tiles.
+    u32 half = BUFFERS - 1;
+    Part next_one, next_other;
+    Copies<2 * Part::PACKS> copies;
 
-    DEVICE Tiles(const Matrix<T>& first, const Matrix<T>& second, u32 begin) : one(first), other(second) {
-        if (S::AHEAD) read(begin);
+    DEVICE Tiles(const Matrix<T>& a, const Matrix<T>& b, T* to_a, T* to_b, u32 begin, u32 rows)
+        : one(a), other(b), ones(to_a), others(to_b), end(rows) {
+        if constexpr (S::AHEAD) {
+            read(begin);
+        } else {
+            // Tiles before these may still be read.
+            __syncthreads();
+            if (begin < end) fetch(begin, 0);
+        }
     }
-    // Puts the tiles from row `first` on in the place of those before; `more()` puts there what belongs to them. There are none
-    // from `end` on.
+    DEVICE const T* first() const { return ones + half * SIZE; }
+    DEVICE const T* second() const { return others + half * SIZE; }
+    // Makes the tiles from row `i` on the current ones; `more()` puts what belongs to them into their half.
     template <typename More>
-    DEVICE void put(T* to_one, T* to_other, u32 first, u32 end, More more) {
-        __syncthreads();
-        if (!S::AHEAD) next_one.read(one, first);
-        next_one.write(to_one, one, first);
-        if (!S::AHEAD) next_other.read(other, first);
-        next_other.write(to_other, other, first);
-        more();
-        __syncthreads();
-        if (S::AHEAD && first + S::TILE < end) read(first + S::TILE);
+    DEVICE void put(u32 i, More more) {
+        if constexpr (S::AHEAD) {
+            __syncthreads();
+            next_one.write(ones, one, i);
+            next_other.write(others, other, i);
+            more();
+            __syncthreads();
+            if (i + S::TILE < end) read(i + S::TILE);
+        } else {
+            half ^= 1;
+            copies.wait();
+            more();
+            __syncthreads();
+            if (i + S::TILE < end) fetch(i + S::TILE, half ^ 1);
+        }
     }
-    DEVICE void put(T* to_one, T* to_other, u32 first, u32 end) {
-        put(to_one, to_other, first, end, [] {});
+    DEVICE void put(u32 i) {
+        put(i, [] {});
     }
 
 private:
-    DEVICE void read(u32 first) {
-        next_one.read(one, first);
-        next_other.read(other, first);
+    DEVICE void read(u32 i) {
+        next_one.read(one, i);
+        next_other.read(other, i);
+    }
+    DEVICE void fetch(u32 i, u32 to) {
+        Part::fetch(copies, ones + to * SIZE, one, i);
+        Part::fetch(copies, others + to * SIZE, other, i);
     }
 };
 
@@ -375,14 +401,15 @@ DEVICE void attention_dq(const AttentionArgs& a) {
     typedef typename S::T T;
     SHARED(T, queries, S::ROWS * S::LEAD);
     SHARED(T, grads, S::ROWS * S::LEAD);
-    SHARED(T, keys, S::TILE * S::LEAD);
-    SHARED(T, values, S::TILE * S::LEAD);
+    SHARED(T, keys, Tiles<S>::BUFFERS * S::TILE * S::LEAD);
+    SHARED(T, values, Tiles<S>::BUFFERS * S::TILE * S::LEAD);
     const Place p = place_of<S>(a.queries, a.heads);
     const u32 key_head = p.head / (a.heads / a.key_heads), own = (p.first - p.block_first) * S::LEAD;
     stage<S>(queries, Matrix<T>(a.q, p.batch, p.head, a.queries, a.depth), p.block_first);
     stage<S>(grads, Matrix<T>(a.grad, p.batch, p.head, a.queries, a.value_depth), p.block_first);
     const Matrix<T> k(a.k, p.batch, key_head, a.keys, a.depth), v(a.v, p.batch, key_head, a.keys, a.value_depth);
-    Tiles<S> tiles(k, v, 0);
+    const u32 end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
+    Tiles<S> tiles(k, v, keys, values, 0, end);
     float logs[S::M][2], delta[S::M][2];
     each_row<S>([&](int m, int half, u32 row) {
         const u32 query = least(p.first + row, a.queries - 1);
@@ -390,18 +417,17 @@ DEVICE void attention_dq(const AttentionArgs& a) {
         delta[m][half] = *statistic_at(a, a.delta, p.batch, p.head, query);
     });
     typename S::Sums sums = {};
-    const u32 end = a.causal ? least(a.keys, p.block_first + S::ROWS) : a.keys;
     for (u32 j = 0; j < end; j += S::TILE) {
-        tiles.put(keys, values, j, end);
+        tiles.put(j);
         if (a.causal && j >= p.first + S::WARP_ROWS) continue;
         typename S::Scores w, through;
-        multiply<S>(w, queries + own, keys, a.depth);
+        multiply<S>(w, queries + own, tiles.first(), a.depth);
         to_scores<S, false>(a, p.batch, p.head, p.first, j, w);
-        multiply<S>(through, grads + own, values, a.value_depth);
+        multiply<S>(through, grads + own, tiles.second(), a.value_depth);
         each_score<S>([&](int m, int n, int e) {
             w[m][n][e] = power_of_two(w[m][n][e] - logs[m][e / 2]) * (through[m][n][e] - delta[m][e / 2]);
         });
-        add_product<S>(sums, w, keys, a.depth);
+        add_product<S>(sums, w, tiles.first(), a.depth);
     }
     store_rows<S>(a.dq, p, a.queries, a.depth, sums, [&](int, int) { return a.scale; });
 }
@@ -411,10 +437,10 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
     typedef typename S::T T;
     SHARED(T, keys, S::ROWS * S::LEAD);
     SHARED(T, values, S::ROWS * S::LEAD);
-    SHARED(T, queries, S::TILE * S::LEAD);
-    SHARED(T, grads, S::TILE * S::LEAD);
-    SHARED(float, logs, S::TILE);
-    SHARED(float, delta, S::TILE);
+    SHARED(T, queries, Tiles<S>::BUFFERS * S::TILE * S::LEAD);
+    SHARED(T, grads, Tiles<S>::BUFFERS * S::TILE * S::LEAD);
+    SHARED(float, logs, Tiles<S>::BUFFERS * S::TILE);
+    SHARED(float, delta, Tiles<S>::BUFFERS * S::TILE);
     const Place p = place_of<S>(a.keys, a.key_heads);
     const u32 group = a.heads / a.key_heads, own = (p.first - p.block_first) * S::LEAD;
     stage<S>(keys, Matrix<T>(a.k, p.batch, p.head, a.keys, a.depth), p.block_first);
@@ -424,23 +450,24 @@ DEVICE void attention_dkv(const AttentionArgs& a) {
         // Earlier queries do not see these keys.
         const u32 begin = a.causal ? p.block_first / S::TILE * S::TILE : 0;
         const Matrix<T> q(a.q, p.batch, head, a.queries, a.depth), grad(a.grad, p.batch, head, a.queries, a.value_depth);
-        Tiles<S> tiles(q, grad, begin);
+        Tiles<S> tiles(q, grad, queries, grads, begin, a.queries);
         for (u32 i = begin; i < a.queries; i += S::TILE) {
-            tiles.put(queries, grads, i, a.queries, [&] {
+            tiles.put(i, [&] {
                 if (threadIdx.x >= S::TILE) return;
-                const u32 row = least(i + threadIdx.x, a.queries - 1);
-                logs[threadIdx.x] = denominator(*statistic_at(a, a.logsumexp, p.batch, head, row));
-                delta[threadIdx.x] = *statistic_at(a, a.delta, p.batch, head, row);
+                const u32 row = least(i + threadIdx.x, a.queries - 1), to = tiles.half * S::TILE + threadIdx.x;
+                logs[to] = denominator(*statistic_at(a, a.logsumexp, p.batch, head, row));
+                delta[to] = *statistic_at(a, a.delta, p.batch, head, row);
             });
+            const float *log = logs + tiles.half * S::TILE, *shift = delta + tiles.half * S::TILE;
             if (a.causal && i + S::TILE <= p.first) continue;
             typename S::Scores w, through;
-            multiply<S>(w, keys + own, queries, a.depth);
+            multiply<S>(w, keys + own, tiles.first(), a.depth);
             to_scores<S, true>(a, p.batch, head, p.first, i, w);
-            each_score<S>([&](int m, int n, int e) { w[m][n][e] = power_of_two(w[m][n][e] - logs[column_of(n, e)]); });
-            add_product<S>(dv, w, grads, a.value_depth);
-            multiply<S>(through, values + own, grads, a.value_depth);
-            each_score<S>([&](int m, int n, int e) { w[m][n][e] *= through[m][n][e] - delta[column_of(n, e)]; });
-            add_product<S>(dk, w, queries, a.depth);
+            each_score<S>([&](int m, int n, int e) { w[m][n][e] = power_of_two(w[m][n][e] - log[column_of(n, e)]); });
+            add_product<S>(dv, w, tiles.second(), a.value_depth);
+            multiply<S>(through, values + own, tiles.second(), a.value_depth);
+            each_score<S>([&](int m, int n, int e) { w[m][n][e] *= through[m][n][e] - shift[column_of(n, e)]; });
+            add_product<S>(dk, w, tiles.first(), a.depth);
         }
     }
     store_rows<S>(a.dk, p, a.keys, a.depth, dk, [&](int, int) { return a.scale; });
@@ -457,9 +484,9 @@ DEVICE void nothing(const AttentionArgs&) {}
 #define INSTANCES(T, tag, RUN)                                                                                             \
     BLOCK_KERNEL(attention_tensor_##tag##_64, AttentionArgs, 128, RUN(attention, T, 64, 4, 2, 64, false))                  \
     BLOCK_KERNEL(attention_tensor_##tag##_128, AttentionArgs, 128, RUN(attention, T, 128, 4, 1, 64, false))                \
-    BLOCK_KERNEL(attention_dq_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dq, T, 64, 4, 1, 32, true))             \
+    BLOCK_KERNEL(attention_dq_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dq, T, 64, 4, 1, 32, false))            \
     BLOCK_KERNEL(attention_dq_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dq, T, 128, 2, 1, 32, true))            \
-    BLOCK_KERNEL(attention_dkv_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dkv, T, 64, 4, 1, 32, true))           \
+    BLOCK_KERNEL(attention_dkv_tensor_##tag##_64, AttentionArgs, 128, RUN(attention_dkv, T, 64, 4, 1, 32, false))          \
     BLOCK_KERNEL(attention_dkv_tensor_##tag##_128, AttentionArgs, 64, RUN(attention_dkv, T, 128, 2, 1, 16, false))
 INSTANCES(f16, f16, RUN_ON_TENSORS)
 #ifdef ALL_TENSOR_TYPES
