@@ -33,6 +33,10 @@ struct Tasks {
     count: usize,
 }
 
+/// In a cache line of its own: one thread counts it up, and the others seldom look.
+#[repr(align(64))]
+struct Next(AtomicUsize);
+
 struct Shared {
     /// True while a caller uses the threads.
     busy: AtomicBool,
@@ -40,8 +44,8 @@ struct Shared {
     launches: AtomicU32,
     ending: AtomicBool,
     gate: AtomicUsize,
-    /// The next task that nobody has.
-    next: AtomicUsize,
+    /// The next task of each thread's part, that nobody has; the caller's part is the last.
+    next: Vec<Next>,
     /// Written by the caller while the gate is closed and nobody is inside; read by those inside.
     tasks: UnsafeCell<Tasks>,
     /// What a task's panic said.
@@ -77,7 +81,7 @@ impl Workers {
             launches: AtomicU32::new(0),
             ending: AtomicBool::new(false),
             gate: AtomicUsize::new(0),
-            next: AtomicUsize::new(0),
+            next: (0..=count).map(|_| Next(AtomicUsize::new(0))).collect(),
             tasks: UnsafeCell::new(Tasks { run: &|_: usize| (), count: 0 }),
             panic: Mutex::new(None),
             waiting: AtomicBool::new(false),
@@ -113,11 +117,11 @@ impl Workers {
         let run = unsafe { std::mem::transmute::<&(dyn Fn(usize) + Sync), &'static (dyn Fn(usize) + Sync)>(f) };
         // SAFETY: the gate is closed and empty, and `busy` is this caller's.
         unsafe { *shared.tasks.get() = Tasks { run, count } };
-        shared.next.store(0, SeqCst);
+        (0..shared.next.len()).for_each(|part| shared.next[part].0.store(shared.begin(part, count), SeqCst));
         shared.gate.store(OPEN, SeqCst);
         shared.launches.fetch_add(1, SeqCst);
         self.wake(count - 1);
-        shared.take_part();
+        shared.take_part(self.count());
         shared.close();
         let panic = shared.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         shared.busy.store(false, SeqCst);
@@ -165,7 +169,7 @@ impl Shared {
             }
             seen = self.launches.load(SeqCst);
             if self.enter() {
-                self.take_part();
+                self.take_part(index);
                 self.leave();
             }
         }
@@ -195,13 +199,20 @@ impl Shared {
         }
     }
 
-    /// Runs tasks until none is left. The caller does so while the gate is open, everyone else inside.
-    fn take_part(&self) {
+    /// Runs tasks until none is left: first those of this thread's own part, because neighbouring tasks read and write neighbouring memory, then
+    /// what others have left. The caller does so while the gate is open, everyone else inside.
+    fn take_part(&self, own: usize) {
         // SAFETY: this thread is inside, or is the caller.
         let Tasks { run, count } = unsafe { *self.tasks.get() };
-        let taken = |at: usize| (at < count).then(|| at + self.share(count - at));
-        while let Ok(at) = self.next.fetch_update(SeqCst, SeqCst, taken) {
-            for task in at..at + self.share(count - at) {
+        let parts = self.next.len();
+        for part in (own..parts).chain(0..own) {
+            let end = self.begin(part + 1, count);
+            // A part that is done is not counted any further.
+            while self.next[part].0.load(SeqCst) < end {
+                let task = self.next[part].0.fetch_add(1, SeqCst);
+                if task >= end {
+                    break;
+                }
                 // SAFETY: the function lives until everyone has left.
                 if let Err(panic) = catch_unwind(AssertUnwindSafe(|| unsafe { (*run)(task) })) {
                     self.panic.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(panic);
@@ -210,10 +221,9 @@ impl Shared {
         }
     }
 
-    /// How many of the tasks that are left a thread takes at once: long runs first, because neighbouring tasks read and write neighbouring memory,
-    /// and single ones in the end, so that all are done at about the same time.
-    fn share(&self, left: usize) -> usize {
-        (left / (2 * (self.asleep.len() + 1))).max(1)
+    /// The first of `count` tasks that belongs to a thread's part.
+    fn begin(&self, part: usize, count: usize) -> usize {
+        count * part / self.next.len()
     }
 
     /// Closes the gate, and waits until nobody is inside.
