@@ -94,6 +94,8 @@ equal! {
     a_u_net_under_autocast: "l_export_unet_bf16";
     mobilenet: "l_export_mobilenet-v3_b4";
     mobilenet_at_another_batch: "l_export_mobilenet-v3_b7";
+    mobilenet_with_cudnn: "l_export_mobilenet-v3_b4_cudnn";
+    mobilenet_with_cudnn_at_another_batch: "l_export_mobilenet-v3_b7_cudnn";
     mobilenet_under_autocast: "l_export_mobilenet-v3_bf16";
     convnext: "l_export_convnext_b4";
     convnext_at_another_batch: "l_export_convnext_b7";

@@ -148,6 +148,7 @@ fn micro_batches_are_reduced_at_their_end_or_each() {
     rank_of("p_last", false, false);
     rank_of("p_each", false, true);
     rank_of("p_last_view", true, false);
+    rank_of("p_each_view", true, true);
 }
 
 /// A decoder of 7.5 billion parameters, and one vocabulary entry's worth.

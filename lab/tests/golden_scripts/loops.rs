@@ -130,6 +130,7 @@ scripts! {
     l_resnet50_bf16 => |name| in_channels_last(name, "resnet50", lower);
     l_resnet50_bf16_cudnn => |name| in_channels_last(name, "resnet50", lower);
     l_mobilenet_v2 => |name| in_channels_last(name, "mobilenet_v2", plain);
+    l_mobilenet_v2_cudnn => |name| in_channels_last(name, "mobilenet_v2", plain);
     l_mobilenet_v2_bf16 => |name| in_channels_last(name, "mobilenet_v2", lower);
     l_mobilenet_v2_bf16_cudnn => |name| in_channels_last(name, "mobilenet_v2", lower);
     l_densenet121 => |name| in_channels_last(name, "densenet121", plain);

@@ -60,6 +60,14 @@ impl Array {
         Ok(out)
     }
 
+    /// Allocates memory of the same sizes and type, laid out as the array is, without gaps. A picture of one position is in the format that it suggests.
+    pub(crate) fn empty_alike(&self) -> Result<Self> {
+        match self.format() {
+            Format::ChannelsLast => self.empty_like_in(Format::ChannelsLast),
+            Format::RowMajor => Self::empty_for(self.device(), self.dims(), &[self.layout()], self.dtype()),
+        }
+    }
+
     /// Returns a picture whose strides suggest this format: the same one if they do so, else a copy. PyTorch's `x.to(memory_format=…)`.
     pub(crate) fn suggesting(&self, format: Format) -> Result<Self> {
         match format {

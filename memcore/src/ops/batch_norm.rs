@@ -33,7 +33,7 @@ pub fn batch_norm(
         return batch_norm_cudnn::batch_norm(x, parameters, running, options);
     }
     let op = context::op("_batch_norm_impl_index>native_batch_norm");
-    let y = Array::empty_for(x.device(), x.dims(), &[x.array().layout()], x.dtype())?;
+    let y = x.array().empty_alike()?;
     let statistic = || Array::empty(x.device(), &[x.dims()[1]], x.dtype().accumulator());
     let (mean, invstd) = (statistic()?, statistic()?);
     if options.training {

@@ -40,7 +40,7 @@ pub(super) fn batch_norm(
 ) -> Result<Tensor> {
     let ordered = context::within("_batch_norm_impl_index", || in_order(x.array(), has_channels_last(x.array())))?;
     let op = context::op("_batch_norm_impl_index>cudnn_batch_norm");
-    let y = Array::empty_for(x.device(), x.dims(), &[ordered.layout()], x.dtype())?;
+    let y = ordered.empty_alike()?;
     let statistic = || Array::empty(x.device(), &[x.dims()[1]], DType::F32);
     let batch = if options.training { Some((statistic()?, statistic()?)) } else { None };
     let filled = batch.as_ref().map(|(mean, invstd)| [mean, invstd]);
@@ -62,7 +62,7 @@ pub(super) fn batch_norm(
 
 /// Returns `x` without gaps: with the channels innermost, or in row-major order.
 fn in_order(x: &Array, channels_last: bool) -> Result<Array> {
-    if !channels_last || x.layout().is_contiguous() {
+    if !channels_last {
         return x.contiguous();
     }
     let rank = x.rank();
@@ -100,7 +100,7 @@ fn in_training(given: &Given<'_>, needs: Needs<'_>) -> Result<Grads> {
     let x = given.x;
     let grad = in_order(given.grad, has_channels_last(x))?;
     let op = context::op("cudnn_batch_norm_backward");
-    let out = Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype())?;
+    let out = x.empty_alike()?;
     let parameters = [given.mean.empty_like()?, given.mean.empty_like()?];
     Given { grad: &grad, ..*given }.fill(Some(&out), [Some(&parameters[0]), Some(&parameters[1])])?;
     drop(op);

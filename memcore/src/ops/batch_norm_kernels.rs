@@ -191,9 +191,7 @@ impl Plan {
         let side_by_side = has_channels_last(x);
         let fused = self.is_fused(x, needs);
         let input = || match needs.input(0) {
-            true if side_by_side && self.training => {
-                Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype()).map(Some)
-            }
+            true if side_by_side && self.training => x.empty_alike().map(Some),
             true => x.empty_like().map(Some),
             false => Ok(None),
         };

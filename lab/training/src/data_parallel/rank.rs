@@ -142,7 +142,10 @@ impl<S: TrainStep> Rank<S> {
         }
         run.check()?;
         let update = Update::with(&run, Some(optimizer));
-        let before_forward = reducer.map(|reducer| Box::new(move || reducer.rebuild()) as BeforeForward);
+        let before_forward = reducer.map(|reducer| {
+            let parameters = model.parameters.clone();
+            Box::new(move || reducer.rebuild(&parameters)) as BeforeForward
+        });
         let phases = step(Share { model, update, run, before_forward })?;
         let trainer = Trainer::new(phases, std::slice::from_ref(device), "");
         Ok(Self { device: device.clone(), number, trainer, tally, owned, padding, units })

@@ -93,7 +93,7 @@ impl Reducer {
         let (device, tally) = (device.clone(), tally.clone());
         let reducer = Arc::new(Self { device, dtype, sizes, options, tally, state: Mutex::new(state) });
         let all: Vec<usize> = (0..parameters.len()).collect();
-        reducer.fill(&mut reducer.state(), &all, std::slice::from_ref(&(0..all.len())))?;
+        reducer.fill(&mut reducer.state(), parameters, &all, std::slice::from_ref(&(0..all.len())))?;
         for (index, parameter) in parameters.iter().enumerate() {
             let reducer = reducer.clone();
             parameter
@@ -107,8 +107,15 @@ impl Reducer {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Frees the old buckets, then makes buckets of these parameters.
-    fn fill(&self, state: &mut State, order: &[usize], groups: &[Range<usize>]) -> memcore::Result<()> {
+    /// Frees the old buckets, then makes buckets of these parameters. Gradients that are views of an old bucket, which they keep, move into their new one
+    /// as soon as it exists.
+    fn fill(
+        &self,
+        state: &mut State,
+        parameters: &[Parameter],
+        order: &[usize],
+        groups: &[Range<usize>],
+    ) -> memcore::Result<()> {
         let _op = context::op("bucket");
         for bucket in std::mem::take(&mut state.buckets) {
             self.tally.counts().buckets.give_back(bucket.memory.nbytes());
@@ -123,13 +130,16 @@ impl Reducer {
             }
             let memory = Array::empty_as(&self.device, &[values], self.dtype, category)?;
             self.tally.counts().buckets.take(memory.nbytes());
+            for &parameter in order[group.clone()].iter().filter(|_| view) {
+                move_into(&memory, state.places[parameter].1, parameters[parameter].tensor())?;
+            }
             state.buckets.push(Bucket { memory, parameters: group.len(), arrived: 0 });
         }
         Ok(())
     }
 
     /// Called before a forward pass: makes buckets in the order of the first backward pass, once that order is known.
-    pub(super) fn rebuild(&self) -> memcore::Result<()> {
+    pub(super) fn rebuild(&self, parameters: &[Parameter]) -> memcore::Result<()> {
         let mut state = self.state();
         if state.rebuilt || state.order.len() < self.sizes.len() {
             return Ok(());
@@ -137,7 +147,7 @@ impl Reducer {
         state.rebuilt = true;
         let order = std::mem::take(&mut state.order);
         let bytes: Vec<u64> = order.iter().map(|&index| self.sizes[index] as u64 * self.dtype.size()).collect();
-        self.fill(&mut state, &order, &groups(&bytes, FIRST_BUCKET_BYTES, BUCKET_BYTES))
+        self.fill(&mut state, parameters, &order, &groups(&bytes, FIRST_BUCKET_BYTES, BUCKET_BYTES))
     }
 
     /// Called when a parameter's gradient exists.
@@ -169,6 +179,16 @@ impl Reducer {
         }
         Ok(())
     }
+}
+
+/// Moves a gradient into its place in a bucket.
+fn move_into(memory: &Array, offset: usize, parameter: &Tensor) -> memcore::Result<()> {
+    let Some(grad) = parameter.grad() else { return Ok(()) };
+    let place = memory.narrow(0, offset, grad.numel())?.view(grad.dims())?;
+    place.copy_(&grad)?;
+    drop(grad);
+    parameter.set_grad(Some(place));
+    Ok(())
 }
 
 /// A network that every rank has a copy of.
