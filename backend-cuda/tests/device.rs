@@ -21,6 +21,8 @@ use memcore::{DType, Device, Layout, Profile};
 #[path = "device/convolutions.rs"]
 mod convolutions;
 mod emulator;
+#[path = "device/optimizers.rs"]
+mod optimizers;
 #[path = "device/products.rs"]
 mod products;
 #[path = "../../lab/tests/runs/mod.rs"]
@@ -51,6 +53,7 @@ fn main() -> ExitCode {
         trial("products::the_first_algorithm_is_kept_on_request", products::first),
         trial("products::what_adds_to_its_result_runs_once", products::adding),
         trial("products::the_choice_is_kept_on_disk", products::stored),
+        trial("optimizers::a_parameter_that_joins_later_counts_its_own_steps", optimizers::a_parameter_joins_later),
         trial("convolutions::the_library_takes_every_type", convolutions::types),
         trial("convolutions::what_the_library_does_not_take_is_computed", convolutions::refused),
         trial("convolutions::a_graph_has_them_too", convolutions::graph),
