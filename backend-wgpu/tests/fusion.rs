@@ -110,7 +110,14 @@ impl Rig {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let backend = conformance::or_skip("wgpu", Wgpu::open(0))?;
         let segment = backend.alloc_segment(3 * AREA).unwrap();
-        Some(Self { backend, segment, _alone: alone })
+        let rig = Self { backend, segment, _alone: alone };
+        // A trial of the device's conversions precedes the first kernel of 16-bit floats, and is counted.
+        for dtype in [DType::F16, DType::BF16] {
+            let x = rig.operand(0, dtype, Layout::contiguous(&[8]).unwrap());
+            rig.launch(Unary { op: UnaryOp::Neg, x, out: x });
+            rig.backend.synchronize().unwrap();
+        }
+        Some(rig)
     }
 
     fn operand(&self, base: u64, dtype: DType, layout: Layout) -> Operand {

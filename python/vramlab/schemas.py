@@ -1060,6 +1060,7 @@ RunSpec = TypedDict(
     {
         "model": "Optional[str]",
         "model-file": "Optional[str]",
+        "adversary": "Optional[str]",
         "layers": "Optional[int]",
         "width": "Optional[int]",
         "heads": "Optional[int]",
@@ -1106,6 +1107,7 @@ RunSpec = TypedDict(
         "eval-keep": "Optional[str]",
         "ema": "Optional[str]",
         "hold": "Optional[str]",
+        "channels-last": "bool",
         "like": "Optional[str]",
         "cudnn-workspace": "Optional[int]",
         "env": "Optional[list[str]]",
@@ -1126,6 +1128,7 @@ RunSpec = TypedDict(
         "data-parallel": "Optional[int]",
         "zero": "Optional[int]",
         "gradient-as-bucket-view": "Optional[bool]",
+        "sync-each": "Optional[bool]",
         "load": "Optional[str]",
         "resume": "Optional[str]",
     },

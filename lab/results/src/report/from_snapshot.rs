@@ -102,10 +102,9 @@ fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize, roles: Roles, gue
     maker.recording.begins_at = maker.recording.events().len() as u32;
     let mut phase = None;
     for (at, event) in snapshot.trace(device).iter().enumerate() {
-        let now = guesses.phase(at).map(|now| (now, guesses.steps_before(at)));
-        if let Some((here, step)) = now.filter(|_| now != phase) {
+        let now = guesses.phase(at).map(|now| (part(now), guesses.steps_before(at)));
+        if let Some((part, step)) = now.filter(|_| now != phase) {
             phase = now;
-            let part = part(here);
             let name = if guesses.step_ends.is_empty() { part.to_string() } else { format!("s{step}.{part}") };
             let name = maker.recording.intern(&name);
             maker.recording.push(Event::Phase { name });
