@@ -13,8 +13,8 @@ from typing import Any, Callable
 
 # Functions by which transformers detects a trace.
 _QUESTIONS = ("is_tracing", "is_torchdynamo_compiling", "is_torchdynamo_exporting")
-# One only warns of padding without a mask: its answer does not change the network. Without knowing that it is traced, the other asks PyTorch for
-# products that have no trace.
+# One only warns of padding without a mask: its answer does not change the network. Without knowing that it is traced, the other
+# asks PyTorch for products that have no trace.
 _LEFT_ALONE = ("transformers.modeling_utils", "transformers.integrations.moe")
 
 

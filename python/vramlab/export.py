@@ -148,7 +148,10 @@ def _with_numbers(program: Any) -> None:
 
 
 def _with_grouped_products(program: Any) -> None:
-    """Multiplies the experts of transformers with PyTorch's own operator, as a GPU does from torch 2.9 on. Traced, they have one that stands in for it."""
+    """Multiplies the experts of transformers with PyTorch's own operator, as a GPU does from torch 2.9 on.
+
+    Traced, they have one that stands in for it.
+    """
     import torch
 
     own = getattr(torch.ops.aten, "_grouped_mm", None)
