@@ -1,13 +1,11 @@
 //! Exported networks in channels-last, beside recorded runs of the real PyTorch (`golden/l_export_*`, made by `scripts/loop/formats.py`): every row
 //! in every column, with and without cuDNN. Those of built-in networks are in `golden_scripts`, with every event.
 
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use flate2::read::GzDecoder;
 use lab::exported;
-use lab::record::{COLUMNS, Row};
+use lab::record::Row;
 use lab::run::{RunSpec, resolve};
 use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
 use memcore::backend::{DeviceProfile, Meta};
@@ -16,14 +14,9 @@ use memcore::{Device, Profile};
 use serde_json::{Value, json};
 
 mod archives;
+mod loop_recordings;
 use archives::compared::golden;
-
-fn recording(name: &str) -> Value {
-    let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
-    let mut text = String::new();
-    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    serde_json::from_str(&text).unwrap()
-}
+use loop_recordings::{compare, recording};
 
 fn device(recording: &Value) -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
@@ -52,25 +45,9 @@ fn ours(recording: &Value) -> Vec<Row> {
     rows
 }
 
-/// Fails with every figure that differs.
 fn equal(name: &str) {
     let recording = recording(name);
-    let before = recording["program"]["before"].as_u64().unwrap();
-    let mut theirs: Vec<Row> = serde_json::from_value(recording["steps"].clone()).unwrap();
-    assert_eq!(theirs.pop().unwrap().label, "end");
-    theirs.iter_mut().for_each(|row| row.n_alloc_plus_free -= before);
-    let ours = ours(&recording);
-    let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<String>>();
-    assert_eq!(labels(&ours), labels(&theirs), "{name}");
-    let mut differences = Vec::new();
-    for (ours, theirs) in ours.iter().zip(&theirs) {
-        for ((column, here), there) in COLUMNS[1..].iter().zip(ours.figures()).zip(theirs.figures()) {
-            if here != there {
-                differences.push(format!("{}: {column} {here}, PyTorch {there}", ours.label));
-            }
-        }
-    }
-    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
+    compare(name, &ours(&recording), &recording);
 }
 
 macro_rules! equal {

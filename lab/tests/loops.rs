@@ -1,16 +1,13 @@
 //! Loops that are not one batch after another of one size, of networks from files, beside recorded runs of the real PyTorch (`golden/k_*`, made by
 //! `scripts/loop`): every row in every column. Those of built-in networks are in `golden_scripts`, with every event.
 
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use backend_cpu::Cpu;
-use flate2::read::GzDecoder;
 use lab::exported;
 use lab::huggingface::{self, Keep, Options};
 use lab::models::{ModelOptions, architecture};
-use lab::record::{COLUMNS, Row};
 use lab::run::{Paper, RunSpec, resolve};
 use lab::training::{
     Continuation, Ema, Evaluation, Hold, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer, Turns,
@@ -20,14 +17,9 @@ use memcore::{Device, Profile};
 use serde_json::{Value, json};
 
 mod archives;
+mod loop_recordings;
 use archives::compared::golden;
-
-fn recording(name: &str) -> Value {
-    let path = format!("{}/tests/golden/{name}.json.gz", env!("CARGO_MANIFEST_DIR"));
-    let mut text = String::new();
-    GzDecoder::new(std::fs::File::open(path).unwrap()).read_to_string(&mut text).unwrap();
-    serde_json::from_str(&text).unwrap()
-}
+use loop_recordings::{compare, recording};
 
 fn device() -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
@@ -55,25 +47,6 @@ fn settings(program: &Value) -> RunSettings {
         hold,
         ..RunSettings::new(12, steps, OptimizerSettings::new(OptimizerKind::AdamW, 1e-4))
     }
-}
-
-/// Fails with every figure that differs, up to the last row of the last step.
-fn compare(name: &str, ours: &[Row], recording: &Value) {
-    let before = recording["program"]["before"].as_u64().unwrap_or(0);
-    let mut theirs: Vec<Row> = serde_json::from_value(recording["steps"].clone()).unwrap();
-    assert_eq!(theirs.pop().unwrap().label, "end");
-    theirs.iter_mut().for_each(|row| row.n_alloc_plus_free -= before);
-    let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<String>>();
-    assert_eq!(labels(ours), labels(&theirs), "{name}");
-    let mut differences = Vec::new();
-    for (ours, theirs) in ours.iter().zip(&theirs) {
-        for ((column, here), there) in COLUMNS[1..].iter().zip(ours.figures()).zip(theirs.figures()) {
-            if here != there {
-                differences.push(format!("{}: {column} {here}, PyTorch {there}", ours.label));
-            }
-        }
-    }
-    assert!(differences.is_empty(), "{name}:\n{}", differences.join("\n"));
 }
 
 fn of_transformers(name: &str) {

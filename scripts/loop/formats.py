@@ -18,33 +18,19 @@ def converted(value):
     return value.to(DEVICE).to(memory_format=torch.channels_last)
 
 
-def built_in(row, model, data, batch=8, steps=3, accumulate=1, amp=None, momentum=False):
-    model = model.to(DEVICE)
+def in_channels_last(row, model):
     row("model")
-    model = model.to(memory_format=torch.channels_last)
-    row("channels_last")
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9) if momentum else torch.optim.AdamW(model.parameters(), lr=1e-3)
-    for step in range(steps):
-        for micro in range(accumulate):
-            at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
-            loaded = data(batch, 64)
-            x = converted(loaded[0])
-            y = loaded[1].to(DEVICE)
-            row(at + "input")
-            if micro == 0:
-                optimizer.zero_grad()
-                row(f"s{step}.zero_grad")
-            with loops.autocast(amp):
-                out = model(x)
-                row(at + "forward")
-                loss = loops.cross_entropy(out, y)
-            if accumulate > 1:
-                loss = loss / accumulate
-            row(at + "loss")
-            loss.backward()
-            row(at + "backward")
-        optimizer.step()
-        row(f"s{step}.step")
+    return model.to(memory_format=torch.channels_last), "channels_last"
+
+
+def momentum(parameters):
+    return torch.optim.SGD(parameters, lr=1e-3, momentum=0.9)
+
+
+def built_in(row, name, accumulate=1, amp=None, optimized=loops.adamw):
+    # Without `**`: its tuple of arguments would hold the model until the end.
+    return loops.in_turn(row, loops.of_torchvision(name), loops.photographs, (4,), steps=3, accumulate=accumulate, amp=amp,
+                         ready=in_channels_last, optimized=optimized, put=converted)
 
 
 def exported(row, name, batch, steps=3, amp=None):
@@ -85,11 +71,11 @@ def exported(row, name, batch, steps=3, amp=None):
 
 BF16 = torch.bfloat16
 LOOPS = {
-    **{f"l_{name}{cudnn}": lambda row, name=name: built_in(row, loops.of_torchvision(name), loops.photographs, 4)
+    **{f"l_{name}{cudnn}": lambda row, name=name: built_in(row, name)
        for name in ("resnet18", "resnet50", "mobilenet_v2", "densenet121", "convnext_tiny") for cudnn in ("", "_cudnn")},
-    **{f"l_resnet18_accum2{cudnn}": lambda row: built_in(row, loops.of_torchvision("resnet18"), loops.photographs, 4, accumulate=2, momentum=True)
+    **{f"l_resnet18_accum2{cudnn}": lambda row: built_in(row, "resnet18", accumulate=2, optimized=momentum)
        for cudnn in ("", "_cudnn")},
-    **{f"l_{name}_bf16{cudnn}": lambda row, name=name: built_in(row, loops.of_torchvision(name), loops.photographs, 4, amp=BF16)
+    **{f"l_{name}_bf16{cudnn}": lambda row, name=name: built_in(row, name, amp=BF16)
        for name in ("resnet18", "resnet50", "mobilenet_v2", "convnext_tiny") for cudnn in ("", "_cudnn")},
     **{f"l_export_{name}_b{batch}{cudnn}": lambda row, name=name, batch=batch: exported(row, name, batch)
        for name in ("resnet50", "unet", "mobilenet-v3", "convnext") for batch in (4, 7) for cudnn in ("", "_cudnn") if name + cudnn != "unet_cudnn"},

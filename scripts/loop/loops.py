@@ -87,31 +87,52 @@ def autocast(dtype):
     return torch.autocast("cuda", dtype=dtype) if dtype else contextlib.nullcontext()
 
 
-def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1, amp=None):
-    """Batches of these sizes and lengths, one after the other, from the first again."""
+def adamw(parameters):
+    return torch.optim.AdamW(parameters, lr=1e-3)
+
+
+def as_it_is(row, model):
+    return model, "model"
+
+
+def at_once(model, last):
+    return contextlib.nullcontext()
+
+
+def to_device(value):
+    return value.to(DEVICE)
+
+
+def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1, amp=None, ready=as_it_is, optimized=adamw, put=to_device, around=at_once):
+    """Batches of these sizes and lengths, one after the other, from the first again.
+
+    `ready` gives the model that is trained and the label of its row, `put` moves an input, and a micro-batch is computed within `around`. All of it is one
+    function, because names die in the order of their first assignment."""
     model = model.to(DEVICE)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    row("model")
+    model, label = ready(row, model)
+    optimizer = optimized(model.parameters())
+    row(label)
     for step in range(steps):
         for micro in range(accumulate):
             number = step * accumulate + micro
             at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
             loaded = data(batches[number % len(batches)], lengths[number % len(lengths)])
-            x = loaded[0].to(DEVICE)
+            x = put(loaded[0])
             y = loaded[1].to(DEVICE)
             row(at + "input")
             if micro == 0:
                 optimizer.zero_grad()
                 row(f"s{step}.zero_grad")
-            with autocast(amp):
-                out = model(x)
-                row(at + "forward")
-                loss = cross_entropy(out, y)
-            if accumulate > 1:
-                loss = loss / accumulate
-            row(at + "loss")
-            loss.backward()
-            row(at + "backward")
+            with around(model, micro + 1 == accumulate):
+                with autocast(amp):
+                    out = model(x)
+                    row(at + "forward")
+                    loss = cross_entropy(out, y)
+                if accumulate > 1:
+                    loss = loss / accumulate
+                row(at + "loss")
+                loss.backward()
+                row(at + "backward")
         optimizer.step()
         row(f"s{step}.step")
 

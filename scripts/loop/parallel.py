@@ -8,7 +8,6 @@ import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
 import loops
-from loops import DEVICE
 
 
 def reduced(_, bucket):
@@ -18,37 +17,22 @@ def reduced(_, bucket):
     return future
 
 
-def rank(row, model, data, batch=64, steps=3, accumulate=3, view=False, each=False):
+def rank(row, view=False, each=False):
     """Micro-batches whose gradients are reduced after the last one (no_sync), or after each."""
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     dist.init_process_group(backend="fake", rank=0, world_size=2, store=FakeStore())
-    model = DistributedDataParallel(model.to(DEVICE), gradient_as_bucket_view=view, init_sync=False)
-    model.register_comm_hook(None, reduced)
-    torch.cuda.empty_cache()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    row("model")
-    for step in range(steps):
-        for micro in range(accumulate):
-            at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
-            loaded = data(batch, 64)
-            x = loaded[0].to(DEVICE)
-            y = loaded[1].to(DEVICE)
-            row(at + "input")
-            if micro == 0:
-                optimizer.zero_grad()
-                row(f"s{step}.zero_grad")
-            with contextlib.nullcontext() if each or micro + 1 == accumulate else model.no_sync():
-                out = model(x)
-                row(at + "forward")
-                loss = loops.cross_entropy(out, y)
-                if accumulate > 1:
-                    loss = loss / accumulate
-                row(at + "loss")
-                loss.backward()
-                row(at + "backward")
-        optimizer.step()
-        row(f"s{step}.step")
+
+    def ready(row, model):
+        model = DistributedDataParallel(model, gradient_as_bucket_view=view, init_sync=False)
+        model.register_comm_hook(None, reduced)
+        torch.cuda.empty_cache()
+        return model, "model"
+
+    def around(model, last):
+        return contextlib.nullcontext() if each or last else model.no_sync()
+
+    return loops.in_turn(row, wide(), loops.features, (64,), steps=3, accumulate=3, ready=ready, around=around)
 
 
 def wide():
@@ -57,6 +41,6 @@ def wide():
 
 
 LOOPS = {
-    f"p_{'each' if each else 'last'}{'_view' if view else ''}": lambda row, each=each, view=view: rank(row, wide(), loops.features, each=each, view=view)
+    f"p_{'each' if each else 'last'}{'_view' if view else ''}": lambda row, each=each, view=view: rank(row, view, each)
     for each in (False, True) for view in (False, True)
 }

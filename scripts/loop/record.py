@@ -3,7 +3,8 @@
 
     python scripts/loop/record.py FOLDER [NAME ...]      FOLDER/NAME.json.gz for each program of loops.py, formats.py, adversaries.py and parallel.py
 
-A card is needed, or a stand-in for one: no figure depends on what is computed. A file has the format of lab/tests/golden/README.md. Each program
+A card is needed, or a stand-in for one: no figure depends on what is computed. (Programs with cuDNN and those of parallel.py were recorded on the
+library of `vramlab rehearse`, with plans of cuDNN that take no workspace.) A file has the format of lab/tests/golden/README.md. Each program
 runs twice, each time in a process of its own: as it is, and under the profiler, which knows who made and who freed each block."""
 import gzip
 import json

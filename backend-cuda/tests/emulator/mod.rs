@@ -85,14 +85,7 @@ pub(crate) fn launches() -> Result<usize, String> {
 /// This process has another driver.
 #[allow(dead_code, reason = "not every test asks")]
 pub(crate) fn part(part: &str) -> Result<u64, String> {
-    let name = CString::new(part).map_err(|error| error.to_string())?;
-    // SAFETY: the library is in this process already; opening it again only finds it.
-    let library = unsafe { libloading::Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
-    // SAFETY: the function has this type; see `driver.cpp`.
-    let bytes = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> usize>(b"emulator_part") };
-    let bytes = bytes.map_err(|error| error.to_string())?;
-    // SAFETY: a string that ends with 0 and lives during the call.
-    Ok(unsafe { bytes(name.as_ptr()) } as u64)
+    ask(b"emulator_part", part).map(|bytes| bytes as u64)
 }
 
 /// How often a stand-in for a library noted `what`.
@@ -101,14 +94,19 @@ pub(crate) fn part(part: &str) -> Result<u64, String> {
 /// This process has another driver.
 #[allow(dead_code, reason = "not every test asks")]
 pub(crate) fn noted(what: &str) -> Result<usize, String> {
-    let name = CString::new(what).map_err(|error| error.to_string())?;
+    ask(b"emulator_noted", what)
+}
+
+/// Calls a function of the emulator's that takes a name: `emulator_part` or `emulator_noted`.
+fn ask(function: &[u8], name: &str) -> Result<usize, String> {
+    let name = CString::new(name).map_err(|error| error.to_string())?;
     // SAFETY: the library is in this process already; opening it again only finds it.
     let library = unsafe { libloading::Library::new("libcuda.so.1") }.map_err(|error| error.to_string())?;
-    // SAFETY: the function has this type; see `driver.cpp`.
-    let count = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> usize>(b"emulator_noted") };
-    let count = count.map_err(|error| error.to_string())?;
+    // SAFETY: both functions have this type; see `driver.cpp`.
+    let function = unsafe { library.get::<unsafe extern "C" fn(*const c_char) -> usize>(function) };
+    let function = function.map_err(|error| error.to_string())?;
     // SAFETY: a string that ends with 0 and lives during the call.
-    Ok(unsafe { count(name.as_ptr()) })
+    Ok(unsafe { function(name.as_ptr()) })
 }
 
 /// Runs this process again, with the same arguments and the emulator as its driver.

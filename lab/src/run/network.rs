@@ -73,7 +73,7 @@ impl Network {
             Some(_) if spec.loss.is_some() => {
                 return Err(Error::usage("loss", "--adversary has its own: binary cross entropy of the scores"));
             }
-            Some(path) => model.against(exported::load(path, None)?)?,
+            Some(path) => model.against(spec.reads.load(path, None)?)?,
         };
         let notes = model.notes();
         Ok(Some(Self::Exported(Box::new(model), notes)))

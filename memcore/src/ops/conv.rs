@@ -2,11 +2,11 @@
 
 use smallvec::smallvec;
 
-use super::autocast::lower;
 use super::conv_algorithm::{Buffer, NativeAlgorithm, group_copy, group_of};
 use super::conv_library::{format_of, library_of};
+use super::conv_record::recorded;
 use crate::array::{Array, Format};
-use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
 use crate::backend::KernelCall;
 use crate::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, ReduceOp};
 use crate::context;
@@ -41,20 +41,9 @@ pub(super) fn convolution(
         return Err(Error::shape(op, detail));
     }
     let [oh, ow] = geometry.output_size([*h, *w], [*kh, *kw])?;
-    let _outer = context::op(op);
-    let bias = bias.map(lower).transpose()?;
-    let (weight, x) = (&lower(weight)?, &lower(x)?);
-    let bias = bias.as_ref();
-    let _op = context::op("convolution");
-    let inputs = [Some(x), Some(weight), bias];
-    let inputs: smallvec::SmallVec<[&Tensor; 3]> = inputs.into_iter().flatten().collect();
-    let describe = |saved: &mut Recorder| {
-        saved.save("input", x.array())?;
-        saved.save("weight", weight.array())?;
-        Ok::<Box<dyn Function>, Error>(Box::new(ConvolutionBackward { geometry }))
-    };
-    let bias = bias.map(Tensor::array);
-    record_inputs(&inputs, describe, || convolve(x.array(), weight.array(), bias, geometry, [*n, *o, oh, ow]))
+    let dims = [*n, *o, oh, ow];
+    let compute = |x: &Array, weight: &Array, bias: Option<&Array>| convolve(x, weight, bias, geometry, dims);
+    recorded(op, [x, weight], bias, ConvolutionBackward { geometry }, compute)
 }
 
 /// Computes the result, of sizes `out`, with the temporaries of the profile.

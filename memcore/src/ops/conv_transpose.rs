@@ -1,10 +1,10 @@
 //! Transposed convolution in two dimensions: the same computation as the input gradient of a convolution.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
-use super::autocast::lower;
+use super::conv_record::recorded;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
 use crate::backend::KernelCall;
 use crate::backend::kernel::{BinaryOp, Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad, ReduceOp};
 use crate::context;
@@ -47,18 +47,8 @@ pub fn conv_transpose2d(
         let detail = format!("{more:?} more elements than a stride of {:?} leaves open", geometry.stride);
         return Err(Error::shape("conv_transpose2d", detail));
     }
-    let _outer = context::op("conv_transpose2d");
-    let bias = bias.map(lower).transpose()?;
-    let (weight, x) = (&lower(weight)?, &lower(x)?);
-    let _op = context::op("convolution");
-    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), Some(weight), bias.as_ref()].into_iter().flatten().collect();
-    let describe = |saved: &mut Recorder| {
-        saved.save("input", x.array())?;
-        saved.save("weight", weight.array())?;
-        Ok::<Box<dyn Function>, Error>(Box::new(Backward { geometry }))
-    };
-    let bias = bias.as_ref().map(Tensor::array);
-    record_inputs(&inputs, describe, || forward(x.array(), weight.array(), bias, geometry, dims))
+    let compute = |x: &Array, weight: &Array, bias: Option<&Array>| forward(x, weight, bias, geometry, dims);
+    recorded("conv_transpose2d", [x, weight], bias, Backward { geometry }, compute)
 }
 
 /// Size of the result along one axis.

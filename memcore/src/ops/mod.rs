@@ -22,6 +22,7 @@ mod cast;
 mod conv;
 mod conv_algorithm;
 mod conv_library;
+mod conv_record;
 mod conv_transpose;
 mod curves;
 mod distance;

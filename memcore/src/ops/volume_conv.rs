@@ -2,13 +2,13 @@
 //!
 //! Without cuDNN PyTorch multiplies the columns of one sample after the other (`slow_conv_dilated3d`), whatever the window.
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 
-use super::autocast::lower;
 use super::conv_algorithm::{group_copy, group_of};
+use super::conv_record::recorded;
 use super::predicted::predicted_only;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
 use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::device::WorkspaceKind;
@@ -74,17 +74,8 @@ pub fn conv3d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
     }
     check_library("conv3d", x, *c, geometry.groups)?;
     let [od, oh, ow] = geometry.output_size(size, window)?;
-    let _outer = context::op("conv3d");
-    let bias = bias.map(lower).transpose()?;
-    let (weight, x) = (&lower(weight)?, &lower(x)?);
-    let _op = context::op("convolution");
-    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), Some(weight), bias.as_ref()].into_iter().flatten().collect();
-    let describe = |saved: &mut Recorder| {
-        saved.save("input", x.array())?;
-        saved.save("weight", weight.array())?;
-        Ok::<Box<dyn Function>, Error>(Box::new(Volumes { geometry }))
-    };
-    record_inputs(&inputs, describe, || forward(x.array(), weight.array(), geometry, &[*n, *o, od, oh, ow]))
+    let compute = |x: &Array, weight: &Array, _: Option<&Array>| forward(x, weight, geometry, &[*n, *o, od, oh, ow]);
+    recorded("conv3d", [x, weight], bias, Volumes { geometry }, compute)
 }
 
 fn forward(x: &Array, weight: &Array, geometry: Conv3dGeometry, out: &[usize]) -> Result<Array> {

@@ -2,10 +2,10 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::autocast::lower;
+use super::conv_record::recorded;
 use super::volume_conv::{Conv3dGeometry, check_library};
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
 use crate::backend::kernel::ReduceOp;
 use crate::context;
 use crate::device::WorkspaceKind;
@@ -42,17 +42,8 @@ pub fn conv_transpose3d(
     if geometry.output_size(&dims[2..], window)? != size {
         return Err(wrong());
     }
-    let _outer = context::op(OP);
-    let bias = bias.map(lower).transpose()?;
-    let (weight, x) = (&lower(weight)?, &lower(x)?);
-    let _op = context::op("convolution");
-    let inputs: SmallVec<[&Tensor; 3]> = [Some(x), Some(weight), bias.as_ref()].into_iter().flatten().collect();
-    let describe = |saved: &mut Recorder| {
-        saved.save("input", x.array())?;
-        saved.save("weight", weight.array())?;
-        Ok::<Box<dyn Function>, Error>(Box::new(Backward { geometry }))
-    };
-    record_inputs(&inputs, describe, || forward(x.array(), weight.array(), bias.is_some(), &dims))
+    let compute = |x: &Array, weight: &Array, bias: Option<&Array>| forward(x, weight, bias.is_some(), &dims);
+    recorded(OP, [x, weight], bias, Backward { geometry }, compute)
 }
 
 /// Elements of the columns of one sample.

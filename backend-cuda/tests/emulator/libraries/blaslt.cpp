@@ -6,13 +6,6 @@
 
 #include "values.h"
 
-#define API extern "C" __attribute__((visibility("default"))) int
-
-extern "C" bool emulator_take(const char* part, size_t bytes);
-extern "C" void emulator_give(const char* part, size_t bytes);
-extern "C" void emulator_note(const char* what, float takes);
-extern "C" void emulator_submit(void (*run)(void*), void (*drop)(void*), void* data);
-
 namespace {
 enum Status { SUCCESS = 0, ALLOC_FAILED = 3, INVALID_VALUE = 7, NOT_SUPPORTED = 15 };
 enum Compute { COMPUTE_32F = 68, COMPUTE_32F_FAST_TF32 = 77 };

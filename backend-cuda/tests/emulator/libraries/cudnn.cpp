@@ -5,13 +5,6 @@
 
 #include "values.h"
 
-#define API extern "C" __attribute__((visibility("default"))) int
-
-extern "C" bool emulator_take(const char* part, size_t bytes);
-extern "C" void emulator_give(const char* part, size_t bytes);
-extern "C" void emulator_note(const char* what, float takes);
-extern "C" void emulator_submit(void (*run)(void*), void (*drop)(void*), void* data);
-
 namespace {
 enum Status { SUCCESS = 0, BAD_PARAM = 2000, NOT_SUPPORTED = 3000, ALLOC_FAILED = 4004 };
 enum Math { DEFAULT_MATH = 0, TENSOR_OP_MATH = 1, FMA_MATH = 3 };

@@ -1,7 +1,16 @@
-// Elements of host memory as the stand-ins for libraries read and write them.
+// What the stand-ins for libraries of products share: elements of host memory as they read and write them, and the
+// emulator's functions.
 #pragma once
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#define API extern "C" __attribute__((visibility("default"))) int
+
+extern "C" bool emulator_take(const char* part, size_t bytes);
+extern "C" void emulator_give(const char* part, size_t bytes);
+extern "C" void emulator_note(const char* what, float takes);
+extern "C" void emulator_submit(void (*run)(void*), void (*drop)(void*), void* data);
 
 namespace emu {
 float float_of_half(unsigned short bits);

@@ -10,12 +10,15 @@ use super::loss::LossName;
 use super::model::Exported;
 use super::read::{Read, read};
 
-/// The export that was read last, for further runs of the same file; clones share it. It is read again when the file has changed.
+/// The exports that were read last, for further runs of the same files; clones share them. A file is read again when it has changed.
 #[derive(Clone, Default)]
-pub struct Reads(Arc<Mutex<Option<Last>>>);
+pub struct Reads(Arc<Mutex<Vec<Last>>>);
 
 /// A file, and what was read of it.
 struct Last(Identity, Arc<Read>);
+
+/// How many files are kept: a run has at most a network and its adversary.
+const KEPT: usize = 2;
 
 /// What a file is: while this is equal, its contents are taken to be.
 #[derive(PartialEq, Eq)]
@@ -45,7 +48,7 @@ impl Identity {
 }
 
 impl Reads {
-    /// Reads an export, unless it is the one that was read last. `loss` is the loss to minimise in place of the default one, which is the network's
+    /// Reads an export, unless it is one of those that were read last. `loss` is the loss to minimise in place of the default one, which is the network's
     /// own scalar if it returns one.
     ///
     /// # Errors
@@ -53,17 +56,21 @@ impl Reads {
     pub fn load(&self, path: &Path, loss: Option<LossName>) -> Result<Exported> {
         let identity = Identity::of(path);
         // Held while the file is read: runs side by side read it once.
-        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = last.as_ref().filter(|Last(known, _)| Some(known) == identity.as_ref());
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter().find(|Last(known, _)| Some(known) == identity.as_ref());
         let read = match known {
             Some(Last(_, read)) => read.clone(),
             None => {
                 let read = Arc::new(read(path)?);
-                *last = identity.map(|identity| Last(identity, read.clone()));
+                kept.retain(|Last(other, _)| other.path != path);
+                kept.extend(identity.map(|identity| Last(identity, read.clone())));
+                if kept.len() > KEPT {
+                    kept.remove(0);
+                }
                 read
             }
         };
-        drop(last);
+        drop(kept);
         Exported::of(read, loss)
     }
 }
