@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use crate::backend::Operand;
 use crate::backend::kernel::{Fill, Random, RandomKind};
+use crate::context;
 use crate::device::Device;
 use crate::dtype::DType;
 use crate::error::Result;
@@ -200,6 +201,15 @@ impl Array {
     /// True if no other array holds the memory, so that it may be overwritten or kept.
     pub(crate) fn is_unshared(&self) -> bool {
         Arc::strong_count(&self.storage) == 1
+    }
+
+    /// Gives an array whose elements nobody has read other sizes, as PyTorch's `resize_` does: it keeps its memory unless it needs more.
+    pub(crate) fn resized(self, dims: &[usize]) -> Result<Self> {
+        let count = dims.iter().product();
+        if count <= self.numel() {
+            return Ok(self.view(&[self.numel()])?.narrow(0, 0, count)?.view(dims)?.keeping_base());
+        }
+        context::within("resize_", || Self::empty(self.device(), dims, self.dtype()))
     }
 
     /// Marks the result of a view operator. In PyTorch such a tensor holds its base, so that its memory never counts as unshared, even if nothing

@@ -3,7 +3,6 @@
 use smallvec::smallvec;
 
 use super::on_host;
-use super::volume_conv_transpose::resized;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::Conv2dGeometry;
@@ -88,7 +87,7 @@ impl Patches {
     fn columns(&self, x: &Array) -> Result<Array> {
         let [n, c, ..] = self.picture;
         let dims = [n, c * self.window[0] * self.window[1], self.out[0] * self.out[1]];
-        let y = resized(x.empty_like()?, &dims)?;
+        let y = x.empty_like()?.resized(&dims)?;
         let input = x.contiguous()?;
         on_host::apply(&y, &input, &|i, tell| self.tell(i, tell))?;
         drop(input);
@@ -96,7 +95,7 @@ impl Patches {
     }
 
     fn picture(&self, x: &Array) -> Result<Array> {
-        let y = resized(x.empty_like()?, &self.picture)?;
+        let y = x.empty_like()?.resized(&self.picture)?;
         let input = x.contiguous()?;
         on_host::apply_transposed(&y, &input, &|i, tell| self.tell(i, tell))?;
         drop(input);

@@ -53,7 +53,7 @@ fn columns(x: &Array, weight: &Array) -> Result<Array> {
 }
 
 fn forward(x: &Array, weight: &Array, has_bias: bool, dims: &[usize]) -> Result<Array> {
-    let y = resized(x.empty_like()?, dims)?;
+    let y = x.empty_like()?.resized(dims)?;
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let columns = columns(&input, &filter)?;
     let ones = if has_bias { Some(Array::ones(x.device(), &dims[2..], x.dtype())?) } else { None };
@@ -62,17 +62,6 @@ fn forward(x: &Array, weight: &Array, has_bias: bool, dims: &[usize]) -> Result<
     drop(columns);
     drop((filter, input));
     Ok(y)
-}
-
-/// Gives an array other sizes. It keeps its memory unless it needs more.
-pub(super) fn resized(x: Array, dims: &[usize]) -> Result<Array> {
-    let count = dims.iter().product();
-    if count <= x.numel() {
-        return Ok(x.view(&[x.numel()])?.narrow(0, 0, count)?.view(dims)?.keeping_base());
-    }
-    let larger = context::within("resize_", || Array::empty(x.device(), dims, x.dtype()))?;
-    drop(x);
-    Ok(larger)
 }
 
 struct Backward {
