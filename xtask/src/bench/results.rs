@@ -53,9 +53,10 @@ impl Results {
         self.peers.iter().find(|file| !file.has_options() && file.rows.iter().any(is_ours))
     }
 
-    /// The newest comparison with PyTorch under several of its options.
-    pub fn newest_tuned(&self) -> Option<&File> {
-        self.peers.iter().find(|file| file.has_options())
+    /// The newest comparison with PyTorch under several of its options, on a processor that multiplies bf16 itself or on one that does not.
+    pub fn newest_tuned(&self, multiplies_bf16: bool) -> Option<&File> {
+        let is_wanted = |file: &&File| file.has_options() && file.multiplies_bf16() == multiplies_bf16;
+        self.peers.iter().find(is_wanted)
     }
 
     /// The newest file with a row whose name begins with `prefix`.
@@ -95,6 +96,11 @@ impl File {
     /// True if rows say under which options a program ran.
     fn has_options(&self) -> bool {
         self.rows.iter().any(|row| row["opts"].is_string())
+    }
+
+    /// True if the host has instructions that multiply bf16: `benches/compare.sh` writes them as flags.
+    fn multiplies_bf16(&self) -> bool {
+        self.head["flags"].as_str().is_some_and(|flags| !flags.is_empty())
     }
 
     /// The row of that name.

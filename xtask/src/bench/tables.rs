@@ -42,8 +42,9 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
     };
     Ok(match name {
         "peers" => results.newest_peers("cpu").map_or_else(String::new, peers::by_speed),
-        "tuned" => results.newest_tuned().map_or_else(String::new, tuned::table),
-        "tuned in short" => results.newest_tuned().map_or_else(String::new, tuned::in_short),
+        "tuned" => results.newest_tuned(true).map_or_else(String::new, tuned::table),
+        "tuned without bf16" => results.newest_tuned(false).map_or_else(String::new, tuned::table_of_f32),
+        "tuned in short" => results.newest_tuned(true).map_or_else(String::new, tuned::in_short),
         "peers memory" => results.newest_peers("cpu").map_or_else(String::new, peers::by_memory),
         "peers on wgpu" => {
             results.newest_peers("wgpu").map_or_else(|| "Not measured side by side yet.\n".into(), peers::on_wgpu)

@@ -53,20 +53,39 @@ fn columns(first: &str) -> Vec<String> {
 
 /// Every workload, in milliseconds.
 pub(super) fn table(file: &File) -> String {
+    markdown(&columns("workload"), &rows(file, workloads(file))) + &source(file)
+}
+
+/// The columns of float32, of a processor that has no others to show.
+pub(super) fn table_of_f32(file: &File) -> String {
+    let only = |mut cells: Vec<String>| {
+        cells.truncate(4);
+        cells
+    };
+    let rows: Vec<_> = rows(file, workloads(file)).into_iter().map(only).collect();
+    markdown(&only(columns("workload")), &rows) + &source(file)
+}
+
+/// Every workload of this project, and how a table shows it.
+fn workloads(file: &File) -> impl Iterator<Item = (String, String)> {
     let mut names: Vec<String> = Vec::new();
     for name in file.rows.iter().filter(|row| row["peer"] == "vramlab").map(workload) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
+    names.into_iter().map(|name| (name.clone(), format!("`{name}`")))
+}
+
+/// Where the figures are from.
+fn source(file: &File) -> String {
     let host = |key: &str| file.head[key].as_str().unwrap_or("–").to_string();
     let cores = file.head["cores"].as_u64().unwrap_or(0);
     let date = host("date").chars().take(10).collect::<String>();
     let torch = file.rows.iter().find_map(|row| row["version"].as_str().filter(|_| row["peer"] == "torch"));
-    let (cpu, flags, torch) = (host("cpu"), host("flags"), torch.unwrap_or("–"));
-    let source = format!("\n[`{0}`](results/{0}): {cpu}, {cores} cores, {flags}, torch {torch}, {date}.\n", file.name);
-    let rows = rows(file, names.into_iter().map(|name| (name.clone(), format!("`{name}`"))));
-    markdown(&columns("workload"), &rows) + &source
+    let flags = Some(host("flags")).filter(|flags| !flags.is_empty());
+    let (cpu, flags, torch) = (host("cpu"), flags.unwrap_or_else(|| "avx2".into()), torch.unwrap_or("–"));
+    format!("\n[`{0}`](results/{0}): {cpu}, {cores} cores, {flags}, torch {torch}, {date}.\n", file.name)
 }
 
 pub(super) fn in_short(file: &File) -> String {
