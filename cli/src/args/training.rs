@@ -93,7 +93,8 @@ pub(crate) struct TrainingArgs {
 #[command(next_help_heading = "Memory")]
 pub(crate) struct ProfileArgs {
     /// Profile whose temporaries and workspaces are counted: a PyTorch release, or this program's own kernels (`native`; for predictions, `native:cpu`
-    /// and similar names ask that backend for its workspaces) [default: that of the card in --gpu, else torch-2.11-sm90].
+    /// and similar names ask that backend for its workspaces) [default: that of the card in --gpu and of the release that exported the network, else
+    /// torch-2.11-sm90].
     ///
     /// Releases are torch-2.7 to torch-2.15: on the card in --gpu, else on compute capability 9.0; or on another one with -sm120, -sm100 (both from
     /// 2.8 on), -sm90, -sm89, -sm86, -sm80, -sm75, -sm70 (up to 2.10) or -sm60 (2.7 only), such as torch-2.13-sm80.

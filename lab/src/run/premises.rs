@@ -23,6 +23,19 @@ pub(super) fn precision(network: &Network, of_file: Option<Precision>) -> Result
     }
 }
 
+/// The release of PyTorch, if it is the one that exported the network and not the usual one.
+fn release(spec: &RunSpec, file: &str) -> Option<Premise> {
+    let exporter = spec.model.exporter().filter(|_| spec.profile.like.is_none())?;
+    if !spec.like().starts_with(&format!("torch-{}-", exporter.counted)) || spec.like() == spec.usual_like() {
+        return None;
+    }
+    let source = match exporter.is_known() {
+        true => format!("{file}; --like RELEASE"),
+        false => format!("the newest known; {file} is of {}", exporter.version),
+    };
+    Some(Premise { name: "release".into(), value: format!("PyTorch {}", exporter.counted), source })
+}
+
 /// Settings that a run's file sets.
 #[derive(Clone, Copy, Default)]
 pub(super) struct OfFile {
@@ -60,6 +73,7 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
     };
     let mut premises =
         vec![Premise { name: "precision".into(), value: words(run.precision).into(), source: precision }];
+    premises.extend(release(spec, &file));
     if let Input::Tokens { length, .. } = network.architecture().task().input {
         let source = match (model.sequence, network) {
             _ if spec.shape.lengths.is_some() => "--lengths".into(),

@@ -2,11 +2,13 @@
 
 use lab_base::backends::Entry;
 use lab_base::cards::Card;
+use lab_imports::exported;
+use memcore::Profile;
 use memcore::profile::Release;
 
 use super::devices::DeviceName;
 use super::gpu::Gpu;
-use super::spec::{BeginSpec, DeviceSpec, ParallelSpec, ProfileSpec, RunSpec};
+use super::spec::{BeginSpec, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec};
 
 /// Profile of every run that names neither a card nor a profile.
 pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
@@ -19,8 +21,18 @@ const NATIVE: &str = "native";
 const EAGER: &str = "Eager PyTorch; torch.compile is not represented (nanoGPT took 27 % less).";
 
 impl RunSpec {
-    /// Default profile: the card's, in a dry run.
+    /// Default profile: in a dry run the card's, of the release that exported the network, if it has one.
     fn default_like(&self) -> &'static str {
+        let usual = self.usual_like();
+        let of_file = self.model.exporter().and_then(|exporter| {
+            let name = format!("torch-{}-sm{}", exporter.counted, sm_of(usual));
+            Profile::NAMES.into_iter().find(|known| *known == name)
+        });
+        of_file.unwrap_or(usual)
+    }
+
+    /// Default profile of a network that names no release: in a dry run the card's.
+    pub(super) fn usual_like(&self) -> &'static str {
         let card = self.device.gpu.and_then(Gpu::card);
         card.and_then(Card::profile).unwrap_or(DEFAULT_PROFILE)
     }
@@ -95,15 +107,47 @@ impl RunSpec {
     }
 }
 
+/// The release of PyTorch that exported a network.
+pub(super) struct Exporter {
+    /// Its version, as the file says it: `2.15.0+cu132`.
+    pub version: String,
+    /// The release whose rules count: that one, or the newest known one for a newer file.
+    pub counted: Release,
+}
+
+impl Exporter {
+    /// Reads a version; `None` for one that no known release is near.
+    fn of(version: String) -> Option<Self> {
+        let minor: u32 = version.strip_prefix("2.")?.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+        let known = Release::ALL.into_iter().rev().find(|release| release.minor <= minor)?;
+        Some(Self { version, counted: known })
+    }
+
+    /// True if the release is known itself.
+    pub(super) fn is_known(&self) -> bool {
+        self.version.starts_with(&format!("{}.", self.counted))
+    }
+}
+
+impl ModelSpec {
+    /// The release that exported the network; `None` for a network that is no export, or of a file that does not say.
+    pub(super) fn exporter(&self) -> Option<Exporter> {
+        let path = self.model_file.as_deref().filter(|path| exported::is_export(path))?;
+        Exporter::of(self.reads.torch(path)?)
+    }
+}
+
+/// The digits of a profile's compute capability.
+fn sm_of(profile: &str) -> &str {
+    profile.rsplit_once("-sm").map_or("90", |(_, sm)| sm)
+}
+
 impl ProfileSpec {
     /// The profile's name; `unless` is the default, and gives the card for a release that is named alone.
     fn named(&self, unless: &str) -> String {
         match &self.like {
             None => unless.into(),
-            Some(name) if Release::named(name).is_some() => {
-                let sm = unless.rsplit_once("-sm").map_or("90", |(_, sm)| sm);
-                format!("{name}-sm{sm}")
-            }
+            Some(name) if Release::named(name).is_some() => format!("{name}-sm{}", sm_of(unless)),
             Some(name) => name.clone(),
         }
     }

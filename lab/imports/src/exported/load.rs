@@ -54,24 +54,29 @@ impl Reads {
     /// # Errors
     /// Those of [`load`].
     pub fn load(&self, path: &Path, loss: Option<LossName>) -> Result<Exported> {
+        Exported::of(self.read(path)?, loss)
+    }
+
+    /// The version of PyTorch that wrote an export, such as `2.15.0+cu132`; `None` if the file cannot be read or does not say.
+    pub fn torch(&self, path: &Path) -> Option<String> {
+        self.read(path).ok()?.torch.clone()
+    }
+
+    fn read(&self, path: &Path) -> Result<Arc<Read>> {
         let identity = Identity::of(path);
         // Held while the file is read: runs side by side read it once.
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let known = kept.iter().find(|Last(known, _)| Some(known) == identity.as_ref());
-        let read = match known {
-            Some(Last(_, read)) => read.clone(),
-            None => {
-                let read = Arc::new(read(path)?);
-                kept.retain(|Last(other, _)| other.path != path);
-                kept.extend(identity.map(|identity| Last(identity, read.clone())));
-                if kept.len() > KEPT {
-                    kept.remove(0);
-                }
-                read
-            }
-        };
-        drop(kept);
-        Exported::of(read, loss)
+        if let Some(Last(_, read)) = known {
+            return Ok(read.clone());
+        }
+        let read = Arc::new(read(path)?);
+        kept.retain(|Last(other, _)| other.path != path);
+        kept.extend(identity.map(|identity| Last(identity, read.clone())));
+        if kept.len() > KEPT {
+            kept.remove(0);
+        }
+        Ok(read)
     }
 }
 

@@ -16,7 +16,7 @@ use super::program::Program;
 use super::schema::ExportedProgram;
 use super::signature::{InputKind, Signature};
 
-/// Major version of the schema that is read; the files of torch 2.9 to 2.11 have it.
+/// Major version of the schema that is read; the files of torch 2.9 to 2.15 have it.
 const SCHEMA: u64 = 8;
 
 /// Contents of a file that do not depend on a run's settings.
