@@ -61,6 +61,8 @@ equal! {
     a_spatial_transformer: "spatial-transformer";
     patches_as_columns_and_back: "folds";
     losses_of_pairs: "pairs";
+    small_functions_that_many_call: "everyday";
+    a_critic_with_spectral_norm: "spectral-critic";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";

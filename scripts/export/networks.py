@@ -5,6 +5,7 @@ network gives it, or one of vramlab's --loss. The networks are small; what diffe
 """
 import torch
 
+import everyday
 import libraries
 import seldom
 import spatial
@@ -39,6 +40,7 @@ NETWORKS = {
     "gnn": (GraphNetwork, lambda batch: (torch.randn(batch, 12, 16),), "cross-entropy"),
     "einsum": (EinsumSeq2Seq, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 12))), "inside"),
     "curves": (Curves, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
+    **everyday.NETWORKS,
     **spatial.NETWORKS,
     **seldom.NETWORKS,
     **libraries.NETWORKS,

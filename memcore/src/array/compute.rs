@@ -229,6 +229,18 @@ impl Array {
         if keepdim { Ok((out, indices)) } else { Ok((out.drop_axes(mask)?, indices.drop_axes(mask)?)) }
     }
 
+    /// Returns the position of the first extremum over one axis. PyTorch's kernel writes positions alone; a device that computes needs memory for the
+    /// values, too, until it has launched.
+    pub fn extremum_position(&self, op: ReduceOp, axis: usize, keepdim: bool) -> Result<Self> {
+        if self.device().computes() {
+            return Ok(self.extremum(op, axis, keepdim)?.1);
+        }
+        let mask = self.axis_mask(&[axis])?;
+        let indices = Self::empty(self.device(), &self.reduced_dims(mask), DType::I64)?;
+        let _scratch = Scratch::new(self, mask, 16)?;
+        if keepdim { Ok(indices) } else { indices.drop_axes(mask) }
+    }
+
     /// Allocates the scratch that PyTorch's kernel holds during a reduction. Sums are accumulated in another type than extrema.
     fn reduction_scratch(&self, op: ReduceOp, axes: u8) -> Result<Option<Scratch>> {
         let extremum = matches!(op, ReduceOp::Max | ReduceOp::Min);

@@ -49,10 +49,28 @@ pub fn softplus(x: &Tensor) -> Result<Tensor> {
 /// # Errors
 /// [`Error::Invalid`] for a leaf that requires a gradient; errors of the device.
 pub fn relu_(x: &Tensor) -> Result<Tensor> {
-    let _op = context::op("relu_");
-    x.may_change_in_place("relu_")?;
-    x.array().unary_(UnaryOp::Relu)?;
     let gradient = ActivationBackward::new("relu_", "threshold_backward", "ReluBackward0", UnaryGradOp::Relu);
+    over_input(x, UnaryOp::Relu, gradient)
+}
+
+/// [`sigmoid`] in the memory of its input, under the conditions of [`relu_`]. Saves its result, which is that memory.
+pub fn sigmoid_(x: &Tensor) -> Result<Tensor> {
+    let gradient = ActivationBackward::new("sigmoid_", "sigmoid_backward", "SigmoidBackward0", UnaryGradOp::Sigmoid);
+    over_input(x, UnaryOp::Sigmoid, gradient)
+}
+
+/// [`tanh`] in the memory of its input, under the conditions of [`relu_`]. Saves its result, which is that memory.
+pub fn tanh_(x: &Tensor) -> Result<Tensor> {
+    let gradient = ActivationBackward::new("tanh_", "tanh_backward", "TanhBackward0", UnaryGradOp::Tanh);
+    over_input(x, UnaryOp::Tanh, gradient)
+}
+
+/// An activation in the memory of its input, whose gradient follows from the result.
+fn over_input(x: &Tensor, op: UnaryOp, gradient: ActivationBackward) -> Result<Tensor> {
+    let name = gradient.op;
+    let _op = context::op(name);
+    x.may_change_in_place(name)?;
+    x.array().unary_(op)?;
     record(x.array().clone(), &[x], |saved| {
         saved.save("result", x.array())?;
         Ok(Box::new(gradient))

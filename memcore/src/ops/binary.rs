@@ -46,6 +46,15 @@ pub(super) fn added_in_place(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "AddBackward0", negated: false, operands: like(a, b) })))
 }
 
+/// `a −= b`, `b` broadcast to `a`. Saves nothing. Errors as [`add_`].
+pub fn sub_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    let _op = context::op("sub_");
+    a.may_change_in_place("sub_")?;
+    a.array().binary_(BinaryOp::Sub, &converted(b.array(), a.dtype())?)?;
+    let y = a.array().clone();
+    record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "SubBackward0", negated: true, operands: like(a, b) })))
+}
+
 /// `a − b`. Saves nothing.
 pub fn sub(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("sub");

@@ -9,6 +9,7 @@ use super::on_host;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
+use crate::dtype::DType;
 use crate::error::{Error, Result};
 
 /// What a gradient is computed from.
@@ -16,6 +17,8 @@ use crate::error::{Error, Result};
 enum From {
     Input,
     Result,
+    /// The result; PyTorch keeps the input, too.
+    ResultBesideInput,
     /// No value: the gradient is zero.
     Nothing,
 }
@@ -66,6 +69,10 @@ fn applied(
         match curve.from {
             From::Input => saved.save("self", x.array())?,
             From::Result => saved.save("result", &y)?,
+            From::ResultBesideInput => {
+                saved.save("result", &y)?;
+                saved.save("exponent", x.array())?;
+            }
             From::Nothing => {}
         }
         Ok(Box::new(CurveBackward { curve, slope: Box::new(slope) }))
@@ -147,6 +154,42 @@ pub fn expm1(x: &Tensor) -> Result<Tensor> {
 pub fn log2(x: &Tensor) -> Result<Tensor> {
     let curve = Curve::new(["log2", "Log2Backward0"], From::Input, &["mul"], "div").in_full();
     applied(x, curve, f64::log2, |x| 1.0 / (x * std::f64::consts::LN_2))
+}
+
+/// The logarithm to base 10. Saves its input.
+pub fn log10(x: &Tensor) -> Result<Tensor> {
+    let curve = Curve::new(["log10", "Log10Backward0"], From::Input, &["mul"], "div").in_full();
+    applied(x, curve, f64::log10, |x| 1.0 / (x * std::f64::consts::LN_10))
+}
+
+/// `baseˣ` for a number above 0. Saves its result and its input. PyTorch makes a number of f64 on the device of any base but 1, and frees it at once.
+pub fn power_of(base: f64, x: &Tensor) -> Result<Tensor> {
+    let curve = Curve::new(["pow", "PowBackward2"], From::ResultBesideInput, &["mul"], "mul").in_full();
+    let y = applied(x, curve, move |x| base.powf(x), move |y| y * base.ln())?;
+    if base != 1.0 && x.device().profile().torch_temporaries {
+        let _op = context::op("pow");
+        Array::empty(x.device(), &[], DType::F64)?;
+    }
+    Ok(y)
+}
+
+/// `arcsin x`. Saves its input.
+pub fn asin(x: &Tensor) -> Result<Tensor> {
+    let curve = Curve::new(["asin", "AsinBackward0"], From::Input, &["neg", "mul", "add", "rsqrt"], "mul").in_full();
+    applied(x, curve, f64::asin, |x| 1.0 / (1.0 - x * x).sqrt())
+}
+
+/// `arccos x`. Saves its input.
+pub fn acos(x: &Tensor) -> Result<Tensor> {
+    let temporaries = &["neg", "mul", "add", "rsqrt", "neg"];
+    let curve = Curve::new(["acos", "AcosBackward0"], From::Input, temporaries, "mul").in_full();
+    applied(x, curve, f64::acos, |x| -1.0 / (1.0 - x * x).sqrt())
+}
+
+/// `ln(x / (1 − x))`. Saves its input.
+pub fn logit(x: &Tensor) -> Result<Tensor> {
+    let curve = Curve::new(["logit", "LogitBackward0"], From::Input, &[], "logit_backward");
+    applied(x, curve, |x| (x / (1.0 - x)).ln(), |x| 1.0 / (x * (1.0 - x)))
 }
 
 /// The error function. Saves its input.

@@ -180,6 +180,36 @@ pub fn clamp(x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
     unary("clamp", "ClampBackward1", x, UnaryOp::Clamp { min, max }, Rule::Clamp { min, max })
 }
 
+/// [`clamp`] in the memory of `x`. Saves a copy of its input, so that it spares no memory if a gradient is required.
+///
+/// # Errors
+/// [`Error::Invalid`] for a leaf that requires a gradient; errors of the device.
+pub fn clamp_(x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
+    let _op = context::op("clamp_");
+    x.may_change_in_place("clamp_")?;
+    let save = |saved: &mut Recorder| {
+        let before = context::within("clone", || x.array().copied())?;
+        saved.save("self", &before)?;
+        let rule = Rule::Clamp { min, max };
+        Ok::<Box<dyn Function>, Error>(Box::new(UnaryBackward { name: "ClampBackward1", rule }))
+    };
+    record_inputs(&[x], save, || {
+        x.array().unary_(UnaryOp::Clamp { min, max })?;
+        Ok(x.array().clone())
+    })
+}
+
+/// [`exp`] in the memory of `x`. Saves its result, which is that memory. Errors as [`clamp_`].
+pub fn exp_(x: &Tensor) -> Result<Tensor> {
+    let _op = context::op("exp_");
+    x.may_change_in_place("exp_")?;
+    x.array().unary_(UnaryOp::Exp)?;
+    record(x.array().clone(), &[x], |saved| {
+        saved.save("result", x.array())?;
+        Ok(Box::new(UnaryBackward { name: "ExpBackward0", rule: Rule::Exp }))
+    })
+}
+
 /// Backward of `x → mul·x + add`: the gradient is `mul·grad`, or `grad` itself without a factor.
 struct AffineBackward {
     name: &'static str,

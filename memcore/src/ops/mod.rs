@@ -72,6 +72,7 @@ mod scatter;
 mod shape;
 mod similarity;
 mod softmax;
+mod strided;
 mod variance;
 mod volume_conv;
 mod volume_conv_transpose;
@@ -81,27 +82,28 @@ mod windows;
 use crate::backend::kernel;
 pub use activation::{
     elu, gelu, gelu_tanh, hardsigmoid, hardswish, hardswish_, hardtanh, leaky_relu, leaky_relu_, log_sigmoid, mish,
-    relu, relu_, relu6, relu6_, sigmoid, silu, silu_, softplus, tanh,
+    relu, relu_, relu6, relu6_, sigmoid, sigmoid_, silu, silu_, softplus, tanh, tanh_,
 };
 pub use attention::{
     AttentionOptions, attention_eager, attention_with_weights, causal_mask, scaled_dot_product_attention,
 };
 pub use batch_norm::batch_norm;
 pub use batch_norm_kernels::{BatchNormOptions, RunningStats};
-pub use binary::{add, add_, div, maximum, minimum, mul, mul_add_, sub};
+pub use binary::{add, add_, div, maximum, minimum, mul, mul_add_, sub, sub_};
 pub use blends::{addcmul, clamp_between, lerp};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
 pub use conv_transpose::conv_transpose2d;
 pub use curves::{
-    atan, ceil, cosh, erf, expm1, floor, hardshrink, log1p, log2, round, sign, sinh, softshrink, tan, threshold, trunc,
+    acos, asin, atan, ceil, cosh, erf, expm1, floor, hardshrink, log1p, log2, log10, logit, power_of, round, sign,
+    sinh, softshrink, tan, threshold, trunc,
 };
 pub use distance::{huber_loss, l1_loss, mse_loss, smooth_l1_loss};
 pub use dropout::{dropout, dropout_};
 pub use einsum::einsum;
 pub use elementwise::{
-    abs, add_scalar, clamp, cos, div_scalar, exp, log, mul_scalar, neg, pow, reciprocal, rsqrt, rsub_scalar, sin, sqrt,
-    square, sub_scalar, times_one_,
+    abs, add_scalar, clamp, clamp_, cos, div_scalar, exp, exp_, log, mul_scalar, neg, pow, reciprocal, rsqrt,
+    rsub_scalar, sin, sqrt, square, sub_scalar, times_one_,
 };
 pub use enlarge::{pad, upsample_nearest2d};
 pub use entropy::{binary_cross_entropy, binary_cross_entropy_with_logits};
@@ -135,7 +137,10 @@ pub use products::{baddbmm, dot, mv};
 pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
 pub use rearrange::{cumsum, cumsum_whole, flip, gather, pixel_shuffle, pixel_unshuffle};
 pub use recurrent::{Recurrent, gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell};
-pub use reduce::{amax, argmax, max_axis, mean, mean_as, mean_axes, min_axis, norm, norm_axes, sum, sum_as, sum_axes};
+pub use reduce::{
+    amax, amin, argmax, argmin, max_all, max_axis, mean, mean_as, mean_axes, min_all, min_axis, norm, norm_axes, sum,
+    sum_as, sum_axes,
+};
 pub use resize::{Interpolation, ResizedAxis, interpolate};
 pub use roll::roll;
 pub use rope::rope;
@@ -149,6 +154,7 @@ pub use shape::{
 };
 pub use similarity::{cosine_similarity, kl_div};
 pub use softmax::{log_softmax, log_softmax_as, softmax, softmax_as};
+pub use strided::{diagonal, unfold_axis};
 pub use variance::{std, std_mean, var, var_mean};
 pub use volume_conv::{Conv3dGeometry, conv3d};
 pub use volume_conv_transpose::conv_transpose3d;

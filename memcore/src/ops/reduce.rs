@@ -129,8 +129,13 @@ pub fn min_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tenso
 /// Position of the largest element along `axis`, i64; of equal elements, the first. It has no history.
 pub fn argmax(x: &Tensor, axis: usize, keepdim: bool) -> Result<Tensor> {
     let _op = context::op("argmax");
-    let (_, indices) = x.array().extremum(ReduceOp::Max, axis, keepdim)?;
-    Ok(Tensor::from_array(indices))
+    Ok(Tensor::from_array(x.array().extremum_position(ReduceOp::Max, axis, keepdim)?))
+}
+
+/// Position of the smallest element along `axis`, as [`argmax`].
+pub fn argmin(x: &Tensor, axis: usize, keepdim: bool) -> Result<Tensor> {
+    let _op = context::op("argmin");
+    Ok(Tensor::from_array(x.array().extremum_position(ReduceOp::Min, axis, keepdim)?))
 }
 
 fn selecting_reduction(x: &Tensor, op: ReduceOp, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
@@ -187,22 +192,33 @@ impl Function for SelectingBackward {
 
 /// Largest elements along `axes`. Equal ones share the gradient. Saves input and result.
 pub fn amax(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
-    let _op = context::op("amax");
-    let y = x.array().reduce(ReduceOp::Max, axes, keepdim)?;
+    outermost(x, ReduceOp::Max, axes, keepdim)
+}
+
+/// Smallest elements along `axes`, as [`amax`].
+pub fn amin(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    outermost(x, ReduceOp::Min, axes, keepdim)
+}
+
+fn outermost(x: &Tensor, op: ReduceOp, axes: &[usize], keepdim: bool) -> Result<Tensor> {
+    let (name, node) = if op == ReduceOp::Max { ("amax", "AmaxBackward0") } else { ("amin", "AminBackward0") };
+    let _op = context::op(name);
+    let y = x.array().reduce(op, axes, keepdim)?;
     record(y.clone(), &[x], |saved| {
         saved.save("self", x.array())?;
         saved.save("result", &y)?;
-        Ok(Box::new(AmaxBackward { kept: kept_dims(x.dims(), axes) }))
+        Ok(Box::new(AmaxBackward { node, kept: kept_dims(x.dims(), axes) }))
     })
 }
 
 struct AmaxBackward {
+    node: &'static str,
     kept: Dims,
 }
 
 impl Function for AmaxBackward {
     fn name(&self) -> &'static str {
-        "AmaxBackward0"
+        self.node
     }
 
     /// `grad / count · (self == result)`. PyTorch counts the mask in i64, through a copy of it. Here the mask is counted in the gradient's
@@ -221,6 +237,65 @@ impl Function for AmaxBackward {
         out.reduce_axes_into(ReduceOp::Sum, &share)?;
         grad.view(&self.kept)?.binary_into(BinaryOp::Div, &share, &share)?;
         out.binary_(BinaryOp::Mul, &share)?;
+        saved.done();
+        Ok(smallvec![Some(out)])
+    }
+}
+
+/// The largest of all elements, a scalar. Equal ones share the gradient. Saves input and result.
+pub fn max_all(x: &Tensor) -> Result<Tensor> {
+    extreme(x, ReduceOp::Max)
+}
+
+/// The smallest of all elements, as [`max_all`].
+pub fn min_all(x: &Tensor) -> Result<Tensor> {
+    extreme(x, ReduceOp::Min)
+}
+
+fn extreme(x: &Tensor, op: ReduceOp) -> Result<Tensor> {
+    let (name, node) = if op == ReduceOp::Max { ("max", "MaxBackward1") } else { ("min", "MinBackward1") };
+    let _op = context::op(name);
+    let y = x.array().reduce(op, &[], false)?;
+    record(y.clone(), &[x], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("result", &y)?;
+        Ok(Box::new(ExtremeBackward { node }))
+    })
+}
+
+struct ExtremeBackward {
+    node: &'static str,
+}
+
+impl Function for ExtremeBackward {
+    fn name(&self) -> &'static str {
+        self.node
+    }
+
+    /// `grad / count · mask`, where the mask has the elements that equal the result, or are NaN if it is (`evenly_distribute_backward`).
+    /// PyTorch holds the masks of NaN of result and input, too, until the end; here a NaN has no equal, and gets no gradient.
+    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let (x, y) = (saved.get(0)?, saved.get(1)?);
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let mask = context::within("eq", || x.binary(BinaryOp::Eq, &y))?;
+        let is_nan = |of: &Array| context::within("isnan", || Array::empty(x.device(), of.dims(), DType::Bool));
+        let torch = x.device().profile().torch_temporaries;
+        let nans = if torch { Some((is_nan(&y)?, is_nan(&x)?)) } else { None };
+        let counted = || context::within("sum", || counted_in_i64(&mask, &[]));
+        let count = if torch { Some(counted()?) } else { None };
+        let kept = kept_dims(x.dims(), &[]);
+        let share = context::within("div", || Array::empty(x.device(), &kept, x.dtype()))?;
+        let out = context::within("mul", || Array::empty_for(x.device(), x.dims(), &[x.layout()], x.dtype()))?;
+        out.copy_(&mask)?;
+        out.reduce_axes_into(ReduceOp::Sum, &share)?;
+        grad.view(&kept)?.binary_into(BinaryOp::Div, &share, &share)?;
+        out.binary_(BinaryOp::Mul, &share)?;
+        drop((share, count));
+        if let Some((of_result, of_input)) = nans {
+            drop(of_input);
+            drop(of_result);
+        }
+        drop(mask);
         saved.done();
         Ok(smallvec![Some(out)])
     }

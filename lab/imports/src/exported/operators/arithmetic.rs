@@ -20,6 +20,10 @@ pub(super) const TABLE: Table = &[
     ("div.Tensor", div),
     ("div.Scalar", div),
     ("floor_divide.default", floor_divide),
+    ("div.Tensor_mode", |c| match c.text("rounding_mode")? {
+        Some("floor") => floor_divide(c),
+        mode => Err(c.error(format!("rounded by {mode:?} is not represented; by floor, of whole numbers, is"))),
+    }),
     ("add_.Tensor", add_),
     ("neg.default", |c| of_one(c, |x| of_numbers(x, "neg", ops::neg, |v| -v))),
     ("abs.default", |c| of_one(c, |x| of_numbers(x, "abs", ops::abs, f64::abs))),
@@ -39,6 +43,13 @@ pub(super) const TABLE: Table = &[
     ("expm1.default", |c| of_one(c, ops::expm1)),
     ("log2.default", |c| of_one(c, ops::log2)),
     ("erf.default", |c| of_one(c, ops::erf)),
+    ("log10.default", |c| of_one(c, ops::log10)),
+    ("asin.default", |c| of_one(c, ops::asin)),
+    ("acos.default", |c| of_one(c, ops::acos)),
+    ("logit.default", |c| {
+        c.not_set("eps")?;
+        of_one(c, ops::logit)
+    }),
     ("floor.default", |c| of_one(c, ops::floor)),
     ("ceil.default", |c| of_one(c, ops::ceil)),
     ("round.default", |c| of_one(c, ops::round)),
@@ -47,6 +58,13 @@ pub(super) const TABLE: Table = &[
     ("pow.Tensor_Scalar", |c| {
         let exponent = c.float("exponent")?;
         of_one(c, |x| of_numbers(x, "pow", |x| ops::pow(x, exponent), |v| v.powf(exponent)))
+    }),
+    ("pow.Scalar", |c| {
+        let (base, exponent) = (c.float("self")?, c.tensor("exponent")?);
+        if base <= 0.0 {
+            return Err(c.error("of a number that is not above 0 is not represented"));
+        }
+        Ok(Made::tensor(ops::power_of(base, exponent)?))
     }),
     ("pow.Tensor_Tensor", |c| of_one(c, |x| ops::pow_tensors(x, c.tensor("exponent")?))),
     ("clamp.default", |c| {
@@ -57,6 +75,13 @@ pub(super) const TABLE: Table = &[
     ("clamp_min.default", |c| {
         let min = c.float("min")?;
         of_one(c, |x| of_numbers(x, "clamp", |x| ops::clamp(x, min, f64::INFINITY), |v| v.max(min)))
+    }),
+    ("clamp_max.default", |c| {
+        let max = c.float("max")?;
+        of_one(c, |x| of_numbers(x, "clamp", |x| ops::clamp(x, f64::NEG_INFINITY, max), |v| v.min(max)))
+    }),
+    ("isnan.default", |c| {
+        of_one(c, |x| host::map(&x.detach(), "isnan", DType::Bool, |v| f64::from(u8::from(v.is_nan()))))
     }),
     ("addcmul.default", |c| {
         let (a, b, value) = (c.tensor("tensor1")?, c.tensor("tensor2")?, c.float_or("value", 1.0)?);
@@ -86,6 +111,7 @@ pub(super) const TABLE: Table = &[
     ("bitwise_or.Tensor", |c| logical(c, "bitwise_or", |a, b| a || b)),
     ("logical_and.default", |c| logical(c, "logical_and", |a, b| a && b)),
     ("logical_or.default", |c| logical(c, "logical_or", |a, b| a || b)),
+    ("logical_xor.default", |c| logical(c, "logical_xor", |a, b| a != b)),
     ("logical_not.default", |c| of_one(c, |x| negated(x, "logical_not"))),
     ("bitwise_not.default", |c| {
         if c.tensor("self")?.dtype() != DType::Bool {

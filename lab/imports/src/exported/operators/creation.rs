@@ -1,4 +1,4 @@
-//! Tensors that a graph makes: ranges, constant fills, copies of constants, noise.
+//! Tensors that a graph makes: ranges, constant fills, unit matrices, triangles' places, copies of constants, noise.
 
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
@@ -31,7 +31,36 @@ pub(super) const TABLE: Table = &[
         Value::Tensor(x) => Ok(Made::tensor(ops::clone(&x.detach())?)),
         number => Ok(Made::One(number)),
     }),
-    ("randn_like.default", randn_like),
+    ("randn_like.default", |c| {
+        let x = c.tensor("self")?;
+        noise(c, "randn_like", x.dims(), x.dtype(), normal(c, x.numel()))
+    }),
+    ("rand_like.default", |c| {
+        let x = c.tensor("self")?;
+        noise(c, "rand_like", x.dims(), x.dtype(), host::uniform(c.device, x.numel()))
+    }),
+    ("randn.default", |c| {
+        let dims = c.sizes("size")?;
+        noise(c, "randn", &dims, DType::F32, normal(c, dims.iter().product()))
+    }),
+    ("rand.default", |c| {
+        let dims = c.sizes("size")?;
+        noise(c, "rand", &dims, DType::F32, host::uniform(c.device, dims.iter().product()))
+    }),
+    ("bernoulli.default", |c| {
+        let p = c.tensor("self")?;
+        let values = host::uniform(c.device, p.numel());
+        let one = |(value, p): (f64, f64)| f64::from(u8::from(value < p));
+        let drawn = || Ok(values.zip(p.array().host_values()?).map(one).collect());
+        Ok(Made::tensor(host::made(c.device, "bernoulli", p.dims(), p.dtype(), drawn)?))
+    }),
+    ("randint.default", |c| whole_noise(c, 0)),
+    ("randint.low", |c| whole_noise(c, c.int("low")?)),
+    ("eye.default", |c| eye(c, c.int("n")?)),
+    ("eye.m", |c| eye(c, c.int("m")?)),
+    ("linspace.default", linspace),
+    ("tril_indices.default", |c| triangle(c, "tril_indices", |row, column, offset| column <= row + offset)),
+    ("triu_indices.default", |c| triangle(c, "triu_indices", |row, column, offset| column >= row + offset)),
 ];
 
 /// Ignores device and layout arguments: every tensor is dense and on the run's device.
@@ -86,17 +115,75 @@ fn arange(c: &Call<'_>) -> Result<Made> {
     Ok(Made::tensor(host::made(c.device, "arange", &[count as usize], dtype, values)?))
 }
 
-/// Makes standard normal noise with the sizes of a tensor.
-fn randn_like(c: &Call<'_>) -> Result<Made> {
+/// Makes noise of these values.
+fn noise(
+    c: &Call<'_>,
+    op: &'static str,
+    dims: &[usize],
+    dtype: DType,
+    values: impl Iterator<Item = f64>,
+) -> Result<Made> {
     ignore_place(c)?;
-    let x = c.tensor("self")?;
-    let dtype = c.dtype("dtype")?.unwrap_or(x.dtype());
-    let mut uniform = host::uniform(c.device, x.numel());
-    // Standard normal values by the Box–Muller transform.
-    let mut normal = move || {
-        let (radius, angle) = (uniform.next().unwrap_or_default(), uniform.next().unwrap_or_default());
-        (-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    let dtype = c.dtype("dtype")?.unwrap_or(dtype);
+    let count = dims.iter().product();
+    Ok(Made::tensor(host::made(c.device, op, dims, dtype, || Ok(values.take(count).collect()))?))
+}
+
+/// Standard normal values by the Box–Muller transform.
+fn normal(c: &Call<'_>, count: usize) -> impl Iterator<Item = f64> + use<> {
+    let mut uniform = host::uniform(c.device, count);
+    std::iter::from_fn(move || {
+        let (radius, angle) = (uniform.next()?, uniform.next()?);
+        Some((-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos())
+    })
+}
+
+/// Whole numbers from `low` to the one below the argument `high`.
+fn whole_noise(c: &Call<'_>, low: i64) -> Result<Made> {
+    let (dims, high) = (c.sizes("size")?, c.int("high")?);
+    if high <= low {
+        return Err(c.error(format!("from {low} to {high}")));
+    }
+    let uniform = host::uniform(c.device, dims.iter().product());
+    let values = uniform.map(move |value| (low as f64 + value * (high - low) as f64).floor());
+    noise(c, "randint", &dims, DType::I64, values)
+}
+
+/// The unit matrix of the argument `n` rows and this many columns.
+fn eye(c: &Call<'_>, columns: i64) -> Result<Made> {
+    ignore_place(c)?;
+    let size = |n: i64| usize::try_from(n).map_err(|_| c.error("a negative size"));
+    let (rows, columns) = (size(c.int("n")?)?, size(columns)?);
+    let values = || Ok((0..rows * columns).map(|i| f64::from(u8::from(i / columns == i % columns))).collect());
+    let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
+    Ok(Made::tensor(host::made(c.device, "eye", &[rows, columns], dtype, values)?))
+}
+
+/// Evenly spaced numbers, both ends among them.
+fn linspace(c: &Call<'_>) -> Result<Made> {
+    ignore_place(c)?;
+    let (start, end) = (c.float("start")?, c.float("end")?);
+    let count = usize::try_from(c.int("steps")?).map_err(|_| c.error("a negative number of steps"))?;
+    let step = (end - start) / count.saturating_sub(1).max(1) as f64;
+    let values = || Ok((0..count).map(|i| start + i as f64 * step).collect());
+    let dtype = c.dtype("dtype")?.unwrap_or(DType::F32);
+    Ok(Made::tensor(host::made(c.device, "linspace", &[count], dtype, values)?))
+}
+
+/// The places of a triangle of a matrix, row by row: a row of row numbers, and one of column numbers.
+fn triangle(c: &Call<'_>, op: &'static str, holds: fn(i64, i64, i64) -> bool) -> Result<Made> {
+    ignore_place(c)?;
+    let (rows, columns, offset) = (c.int("row")?, c.int("col")?, c.int_or("offset", 0)?);
+    if !(0..=1 << 20).contains(&rows) || !(0..=1 << 20).contains(&columns) {
+        return Err(c.error(format!("of a matrix {rows} × {columns}")));
+    }
+    let within = move |row: i64| (0..columns).filter(move |column| holds(row, *column, offset));
+    let count = (0..rows).map(|row| within(row).count()).sum::<usize>();
+    let values = || {
+        let of_rows = (0..rows).flat_map(|row| within(row).map(move |_| row as f64));
+        let of_columns = (0..rows).flat_map(|row| within(row).map(|column| column as f64));
+        Ok(of_rows.chain(of_columns).collect())
     };
-    let values = || Ok((0..x.numel()).map(|_| normal()).collect());
-    Ok(Made::tensor(host::made(c.device, "randn_like", x.dims(), dtype, values)?))
+    let dtype = c.dtype("dtype")?.unwrap_or(DType::I64);
+    Ok(Made::tensor(host::made(c.device, op, &[2, count], dtype, values)?))
 }

@@ -31,6 +31,13 @@ pub(super) const TABLE: Table = &[
     ("cumsum.default", cumsum),
     ("diff.default", diff),
     ("argmax.default", argmax),
+    ("argmin.default", |c| {
+        let x = c.tensor("self")?;
+        if c.arg("dim").is_none() || !x.dtype().is_float() {
+            return Err(c.error("of all elements, or of whole numbers, is not represented; of floats along an axis is"));
+        }
+        Ok(Made::tensor(ops::argmin(x, c.axis("dim", 0, x)?, c.flag("keepdim", false)?)?))
+    }),
 ];
 
 /// Selects elements by one tensor of indices for each of the first dimensions: floats with the operator, other types on the host.

@@ -21,6 +21,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("mv.default", |c| of_one(c, |a| ops::mv(a, c.tensor("vec")?))),
     ("dot.default", |c| of_one(c, |a| ops::dot(a, c.tensor("tensor")?))),
+    ("vdot.default", |c| of_one(c, |a| ops::dot(a, c.tensor("other")?))),
     ("outer.default", |c| of_one(c, |a| ops::mul(&ops::unsqueeze(a, 1)?, c.tensor("vec2")?))),
     ("einsum.default", |c| {
         let equation = c.text("equation")?.ok_or_else(|| c.error("without an equation"))?;

@@ -14,14 +14,17 @@ pub(super) const TABLE: Table = &[
     ("mean.default", |c| reduced(c, "dim", ops::mean_as)),
     ("mean.dim", |c| reduced(c, "dim", ops::mean_as)),
     ("amax.default", |c| of_one(c, |x| ops::amax(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
+    ("amin.default", |c| of_one(c, |x| ops::amin(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
+    ("max.default", |c| of_one(c, ops::max_all)),
+    ("min.default", |c| of_one(c, ops::min_all)),
     ("logsumexp.default", |c| of_one(c, |x| ops::logsumexp(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))),
-    ("linalg_vector_norm.default", |c| {
-        let order = c.float_or("ord", 2.0)?;
-        if ![1.0, 2.0].contains(&order) || c.dtype("dtype")?.is_some() {
-            return Err(c.error(format!("a norm of order {order}, or in another type, is not represented")));
+    ("linalg_vector_norm.default", norm),
+    ("linalg_norm.default", |c| {
+        let axes = c.axes("dim", c.tensor("self")?)?.len();
+        if c.arg("ord").is_some() && axes != 1 {
+            return Err(c.error("a norm of matrices is not represented; of vectors, with one dim, it is"));
         }
-        let norm = if order == 1.0 { ops::norm_sum } else { ops::norm_axes };
-        of_one(c, |x| norm(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
+        norm(c)
     }),
     ("max.dim", |c| extremum(c, ops::max_axis)),
     ("min.dim", |c| extremum(c, ops::min_axis)),
@@ -42,6 +45,16 @@ pub(super) const TABLE: Table = &[
     ("any.dim", |c| mask_reduced(c, "any", |any, v| any || v)),
     ("any.dims", |c| mask_reduced(c, "any", |any, v| any || v)),
 ];
+
+/// A norm of vectors: the sum of absolute values, or the Euclidean one.
+fn norm(c: &Call<'_>) -> Result<Made> {
+    let order = c.float_or("ord", 2.0)?;
+    if ![1.0, 2.0].contains(&order) || c.dtype("dtype")?.is_some() {
+        return Err(c.error(format!("a norm of order {order}, or in another type, is not represented")));
+    }
+    let norm = if order == 1.0 { ops::norm_sum } else { ops::norm_axes };
+    of_one(c, |x| norm(x, &c.axes("dim", x)?, c.flag("keepdim", false)?))
+}
 
 type Reduce = fn(&Tensor, &[usize], bool, DType) -> Result<Tensor>;
 

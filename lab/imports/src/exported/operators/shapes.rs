@@ -16,6 +16,16 @@ pub(super) const TABLE: Table = &[
     ("transpose.int", |c| of_one(c, |x| ops::transpose(x, c.axis("dim0", 0, x)?, c.axis("dim1", 0, x)?))),
     ("t.default", |c| of_one(c, |x| if x.rank() < 2 { ops::alias(x) } else { ops::t(x) })),
     ("permute.default", |c| of_one(c, |x| ops::permute(x, &c.axes("dims", x)?))),
+    ("movedim.int", |c| of_one(c, |x| moved(c, x, &[c.int("source")?], &[c.int("destination")?]))),
+    ("movedim.intlist", |c| of_one(c, |x| moved(c, x, &c.ints("source")?, &c.ints("destination")?))),
+    ("swapaxes.default", |c| of_one(c, |x| ops::transpose(x, c.axis("axis0", 0, x)?, c.axis("axis1", 0, x)?))),
+    ("swapdims.default", |c| of_one(c, |x| ops::transpose(x, c.axis("dim0", 0, x)?, c.axis("dim1", 0, x)?))),
+    ("mT.default", |c| of_one(c, |x| of_matrices(c, x))),
+    ("mH.default", |c| of_one(c, |x| of_matrices(c, x))),
+    ("adjoint.default", |c| of_one(c, |x| of_matrices(c, x))),
+    ("matrix_H.default", |c| of_one(c, |x| of_matrices(c, x))),
+    ("numpy_T.default", |c| of_one(c, |x| ops::permute(x, &(0..x.rank()).rev().collect::<Vec<_>>()))),
+    ("tile.default", tile),
     ("unsqueeze.default", unsqueeze),
     ("squeeze.dim", |c| of_one(c, |x| squeeze(x, c.axis("dim", 0, x)?))),
     ("expand.default", expand),
@@ -45,6 +55,16 @@ pub(super) const TABLE: Table = &[
         let x = c.tensor("self")?;
         Ok(Made::tensors(ops::unbind(x, c.axis("dim", 0, x)?)?))
     }),
+    ("tensor_split.sections", tensor_split),
+    ("diagonal.default", |c| {
+        let x = c.tensor("self")?;
+        let (offset, rows, columns) = (c.int_or("offset", 0)?, c.axis("dim1", 0, x)?, c.axis("dim2", 1, x)?);
+        of_one(c, |x| ops::diagonal(x, offset, rows, columns))
+    }),
+    ("unfold.default", |c| {
+        let length = |name: &str| usize::try_from(c.int(name)?).map_err(|_| c.error("a negative length"));
+        of_one(c, |x| ops::unfold_axis(x, c.axis("dimension", 0, x)?, length("size")?, length("step")?))
+    }),
     ("roll.default", |c| of_one(c, |x| ops::roll(x, &c.ints("shifts")?, &c.axes("dims", x)?))),
     ("flip.default", |c| of_one(c, |x| ops::flip(x, &c.axes("dims", x)?))),
     ("cat.default", |c| joined(c, ops::cat, 0)),
@@ -67,6 +87,46 @@ fn completed(c: &Call<'_>, sizes: &[i64], numel: usize) -> Result<Sizes> {
     }
     let rest = numel.checked_div(product).unwrap_or_default();
     Ok(sizes.iter().map(|&size| if size == -1 { rest } else { size as usize }).collect())
+}
+
+/// Moves axes to other places; the others keep their order.
+fn moved(c: &Call<'_>, x: &Tensor, from: &[i64], to: &[i64]) -> Result<Tensor> {
+    let axes = |given: &[i64]| given.iter().map(|axis| c.axis_of(*axis, x.rank())).collect::<Result<Vec<usize>>>();
+    let (from, to) = (axes(from)?, axes(to)?);
+    let mut others = (0..x.rank()).filter(|axis| !from.contains(axis));
+    let place = |at: usize| match to.iter().position(|place| *place == at) {
+        Some(i) => from.get(i).copied(),
+        None => others.next(),
+    };
+    let order: Option<Vec<usize>> = (0..x.rank()).map(place).collect();
+    ops::permute(x, &order.ok_or_else(|| c.error(format!("axes {from:?} to {to:?}")))?)
+}
+
+/// Exchanges the last two axes.
+fn of_matrices(c: &Call<'_>, x: &Tensor) -> Result<Tensor> {
+    let Some(first) = x.rank().checked_sub(2) else { return Err(c.error("of less than two dimensions")) };
+    ops::transpose(x, first, first + 1)
+}
+
+/// Repeats along axes, of which those that are not named are repeated once.
+fn tile(c: &Call<'_>) -> Result<Made> {
+    of_one(c, |x| {
+        let given = c.sizes("dims")?;
+        let once = x.rank().saturating_sub(given.len());
+        let repeats: Sizes = std::iter::repeat_n(1, once).chain(given.iter().copied()).collect();
+        ops::repeat(x, &repeats)
+    })
+}
+
+/// Views of this many parts, the first of which are one longer if they are not equal.
+fn tensor_split(c: &Call<'_>) -> Result<Made> {
+    let x = c.tensor("self")?;
+    let axis = c.axis("dim", 0, x)?;
+    let parts = usize::try_from(c.int("sections")?).ok().filter(|parts| *parts > 0);
+    let parts = parts.ok_or_else(|| c.error("into no parts"))?;
+    let (least, longer) = (x.dims()[axis] / parts, x.dims()[axis] % parts);
+    let part = |i: usize| ops::slice(x, axis, [i * least + i.min(longer), least + usize::from(i < longer), 1]);
+    Ok(Made::tensors((0..parts).map(part).collect::<Result<Vec<_>>>()?))
 }
 
 fn flatten(c: &Call<'_>) -> Result<Made> {

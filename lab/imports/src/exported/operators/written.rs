@@ -5,6 +5,7 @@ use memcore::{Result, Tensor, autograd, context, ops};
 use super::super::call::Call;
 use super::super::value::{Made, Value};
 use super::host;
+use super::layers::of_one;
 use super::table::Table;
 
 pub(super) const TABLE: Table = &[
@@ -24,11 +25,38 @@ pub(super) const TABLE: Table = &[
     ("mul_.Scalar", |c| scaled(c, ops::mul_, |value| value)),
     ("div_.Tensor", |c| scaled(c, ops::div_, |value| 1.0 / value)),
     ("div_.Scalar", |c| scaled(c, ops::div_, |value| 1.0 / value)),
+    ("sub_.Tensor", |c| {
+        if c.float_or("alpha", 1.0)? != 1.0 {
+            return Err(c.error("a factor (alpha) is not represented"));
+        }
+        Ok(Made::tensor(match c.scalar("other")? {
+            Value::Tensor(other) => ops::sub_(c.tensor("self")?, &other)?,
+            _ => ops::affine_(c.tensor("self")?, 1.0, -c.float("other")?)?,
+        }))
+    }),
+    ("clamp_.default", |c| clamped(c, "min", "max")),
+    ("clamp_min_.default", |c| clamped(c, "min", "")),
+    ("clamp_max_.default", |c| clamped(c, "", "max")),
+    ("sigmoid_.default", |c| of_one(c, ops::sigmoid_)),
+    ("tanh_.default", |c| of_one(c, ops::tanh_)),
+    ("exp_.default", |c| of_one(c, ops::exp_)),
+    ("exponential_.default", exponential_),
+    ("detach_.default", |c| of_one(c, |x| Ok(x.detach()))),
+    ("div.out", |c| {
+        let (x, other, out) = (c.tensor("self")?, c.tensor("other")?, c.tensor("out")?);
+        if autograd::is_grad_enabled() && [x, other, out].iter().any(|tensor| tensor.requires_grad()) {
+            return Err(c.error("with a gradient is not defined, in PyTorch neither"));
+        }
+        let _op = context::op("div");
+        out.array().copy_(&x.array().broadcast_to(out.dims())?)?;
+        Ok(Made::tensor(ops::div_(out, &other.detach())?))
+    }),
     ("masked_fill_.Scalar", |c| {
         let (mask, value) = (c.tensor("mask")?, c.float("value")?);
         Ok(Made::tensor(ops::masked_fill_(c.tensor("self")?, mask, value)?))
     }),
     ("bernoulli_.float", bernoulli_),
+    ("scatter_.value", scatter_),
 ];
 
 /// Writes into `self`, which must not require a gradient.
@@ -50,6 +78,41 @@ fn scaled(c: &Call<'_>, of_tensors: InPlace, factor: impl FnOnce(f64) -> f64) ->
         Value::Tensor(other) => of_tensors(x, &other)?,
         _ => ops::affine_(x, factor(c.float("other")?), 0.0)?,
     }))
+}
+
+/// Writes a number to the places of indices along an axis.
+fn scatter_(c: &Call<'_>) -> Result<Made> {
+    let (index, value) = (c.tensor("index")?, c.float("value")?);
+    let axis = c.axis("dim", 0, c.tensor("self")?)?;
+    written(c, |x| {
+        if !c.device.computes() {
+            return Ok(());
+        }
+        // Their own operator computes it, outside of the memory of `self`.
+        let _op = context::op("scatter_");
+        x.array().copy_(ops::scatter_value(&x.detach(), axis, index, value)?.array())
+    })
+}
+
+/// Bounds in place by the arguments of these names; an empty name is no bound.
+fn clamped(c: &Call<'_>, min: &str, max: &str) -> Result<Made> {
+    let bound = |name: &str, none: f64| if name.is_empty() { Ok(none) } else { c.float_or(name, none) };
+    let (min, max) = (bound(min, f64::NEG_INFINITY)?, bound(max, f64::INFINITY)?);
+    of_one(c, |x| ops::clamp_(x, min, max))
+}
+
+/// Fills with values of the exponential distribution.
+fn exponential_(c: &Call<'_>) -> Result<Made> {
+    let rate = c.float_or("lambd", 1.0)?;
+    written(c, |x| {
+        let _op = context::op("exponential_");
+        let uniform = host::uniform(c.device, x.numel());
+        if !c.device.computes() {
+            return Ok(());
+        }
+        let values: Vec<f64> = uniform.map(|value| -(1.0 - value).ln() / rate).take(x.numel()).collect();
+        x.array().write_values(&values)
+    })
 }
 
 /// Fills with ones with the probability `p`, and zeros otherwise.
