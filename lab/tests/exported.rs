@@ -61,6 +61,7 @@ equal! {
     a_spatial_transformer: "spatial-transformer";
     patches_as_columns_and_back: "folds";
     losses_of_pairs: "pairs";
+    a_recogniser_of_speech: "ctc";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";
@@ -181,7 +182,12 @@ fn training_on_the_cpu_gives_pytorchs_losses() {
 #[test]
 fn predicted_operators_are_refused_on_a_backend() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, operator) in [("video", "conv3d.default"), ("spatial-transformer", "affine_grid_generator.default")] {
+    let first = [
+        ("video", "conv3d.default"),
+        ("spatial-transformer", "affine_grid_generator.default"),
+        ("ctc", "ctc_loss.Tensor"),
+    ];
+    for (name, operator) in first {
         let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
         let model = exported::load(&path, None).unwrap();
         let device = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());

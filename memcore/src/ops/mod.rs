@@ -24,6 +24,7 @@ mod conv_algorithm;
 mod conv_library;
 mod conv_record;
 mod conv_transpose;
+mod ctc;
 mod curves;
 mod distance;
 mod dropout;
@@ -93,6 +94,7 @@ pub use blends::{addcmul, clamp_between, lerp};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
 pub use conv_transpose::conv_transpose2d;
+pub use ctc::{CtcOptions, ctc_loss};
 pub use curves::{
     atan, ceil, cosh, erf, expm1, floor, hardshrink, log1p, log2, round, sign, sinh, softshrink, tan, threshold, trunc,
 };
