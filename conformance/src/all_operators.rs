@@ -25,6 +25,7 @@ mod tests {
         "conv_transpose3d",
         "grid_sampler",
         "affine_grid",
+        "ctc_loss",
     ];
 
     #[test]

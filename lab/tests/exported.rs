@@ -63,6 +63,7 @@ equal! {
     losses_of_pairs: "pairs";
     small_functions_that_many_call: "everyday";
     a_critic_with_spectral_norm: "spectral-critic";
+    a_recogniser_of_speech: "ctc";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";
@@ -183,7 +184,12 @@ fn training_on_the_cpu_gives_pytorchs_losses() {
 #[test]
 fn predicted_operators_are_refused_on_a_backend() {
     let folder = tempfile::tempdir().unwrap();
-    for (name, operator) in [("video", "conv3d.default"), ("spatial-transformer", "affine_grid_generator.default")] {
+    let first = [
+        ("video", "conv3d.default"),
+        ("spatial-transformer", "affine_grid_generator.default"),
+        ("ctc", "ctc_loss.Tensor"),
+    ];
+    for (name, operator) in first {
         let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
         let model = exported::load(&path, None).unwrap();
         let device = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());

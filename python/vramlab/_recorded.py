@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from ._ctc import traced_ctc, with_ctc
 from ._lives import followed
 
 
@@ -25,7 +26,7 @@ def recorded(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
         return torch.func.functional_call(model, dict(state), args, dict(kwargs))
 
     traced = make_fx(call, tracing_mode="real", pre_dispatch=True, _error_on_data_dependent_ops=False, record_stack_traces=True)
-    with _module_stacks(model) as stack, followed(stack) as lives:
+    with traced_ctc(), _module_stacks(model) as stack, followed(stack) as lives:
         graph = traced(state, args, dict(kwargs))
     for node in reversed(graph.graph.nodes):
         # A read of a value is not needed any more after the call.
@@ -33,7 +34,9 @@ def recorded(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tu
             graph.graph.erase_node(node)
     graph.recompile()
     program = _exported(model, graph, list(state), args, kwargs)
-    return program, lives.after_their_last_use(program, _same(graph.graph, program.graph))
+    dies_after = lives.after_their_last_use(program, _same(graph.graph, program.graph))
+    with_ctc([module.graph for module in program.graph_module.modules() if hasattr(module, "graph")])
+    return program, dies_after
 
 
 def _exported(model: Any, graph: Any, names: list[str], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

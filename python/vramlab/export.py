@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from ._binary import VramlabError
+from ._ctc import traced_ctc, with_ctc
 from ._lives import followed
 from ._masks import as_in_training
 from ._recorded import recorded
@@ -93,12 +94,15 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
         return followed_trace(module, args, kwargs)
 
     def followed_trace(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
-        with followed() as lives:
+        with traced_ctc(), followed() as lives:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
         _without_whole_slices(program)
         _with_numbers(program)
         _with_grouped_products(program)
-        return program, lives.after_their_last_use(program)
+        dies_after = lives.after_their_last_use(program)
+        # After the lifetimes, which know values by the operators that were traced.
+        with_ctc(_graphs(program))
+        return program, dies_after
 
     def moved(value: Any) -> Any:
         return value.to("meta") if isinstance(value, torch.Tensor) else value

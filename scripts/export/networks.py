@@ -8,10 +8,12 @@ import torch
 import everyday
 import libraries
 import seldom
+import sequences
 import spatial
 from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
 from further import Cells, Curves, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Rnn
 from libraries import pictures, tokens
+from vramlab._ctc import traced_ctc, with_ctc
 
 NETWORKS = {
     "mlp": (Mlp, lambda batch: (torch.randn(batch, 64),), "cross-entropy"),
@@ -43,6 +45,7 @@ NETWORKS = {
     **everyday.NETWORKS,
     **spatial.NETWORKS,
     **seldom.NETWORKS,
+    **sequences.NETWORKS,
     **libraries.NETWORKS,
 }
 
@@ -65,4 +68,7 @@ def exported(name, example=2):
     low, high = RANGES.get(name, (1, 65536))
     batch = torch.export.Dim("batch", min=low, max=high)
     shapes = tuple({0: batch} for _ in example)
-    return torch.export.export(model, example, dynamic_shapes=shapes, strict=False), model, loss
+    with traced_ctc():
+        program = torch.export.export(model, example, dynamic_shapes=shapes, strict=False)
+    with_ctc([program.graph])
+    return program, model, loss

@@ -5,6 +5,7 @@ use smallvec::smallvec;
 use super::autocast::full;
 use super::reduce::kept_dims;
 use super::shape::Dims;
+use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::backend::kernel::{BinaryOp, ReduceOp, UnaryOp};
 use crate::context;
@@ -21,7 +22,17 @@ pub fn logsumexp(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
     }
     let _op = context::op("logsumexp");
     let x = &full(x)?;
-    let largest = context::within("amax", || x.array().reduce(ReduceOp::Max, axes, true))?;
+    let y = log_of_sums(x.array(), axes, keepdim)?;
+    record(y.clone(), &[x], |saved| {
+        saved.save("self", x.array())?;
+        saved.save("result", &y)?;
+        Ok(Box::new(LogsumexpBackward { kept: kept_dims(x.dims(), axes) }))
+    })
+}
+
+/// `ln Σ eˣ` over `axes`, without a history.
+pub(super) fn log_of_sums(x: &Array, axes: &[usize], keepdim: bool) -> Result<Array> {
+    let largest = context::within("amax", || x.reduce(ReduceOp::Max, axes, true))?;
     {
         // An infinite largest element is replaced by 0. It is found by 0·∞, which is NaN, and only NaN differs from itself.
         let marked = context::within("abs>resize_", || largest.affine(0.0, 0.0))?;
@@ -29,18 +40,14 @@ pub fn logsumexp(x: &Tensor, axes: &[usize], keepdim: bool) -> Result<Tensor> {
         largest.masked_fill_(&infinite, 0.0)?;
         drop(infinite);
     }
-    let shares = context::within("sub", || x.array().binary(BinaryOp::Sub, &largest))?;
+    let shares = context::within("sub", || x.binary(BinaryOp::Sub, &largest))?;
     shares.unary_(UnaryOp::Exp)?;
     let y = shares.reduce_made_by(Some("sum>resize_"), ReduceOp::Sum, axes, keepdim)?;
     y.unary_(UnaryOp::Log)?;
     y.binary_(BinaryOp::ADD, &largest.view(y.dims())?)?;
     drop(shares);
     drop(largest);
-    record(y.clone(), &[x], |saved| {
-        saved.save("self", x.array())?;
-        saved.save("result", &y)?;
-        Ok(Box::new(LogsumexpBackward { kept: kept_dims(x.dims(), axes) }))
-    })
+    Ok(y)
 }
 
 struct LogsumexpBackward {

@@ -24,6 +24,7 @@ mod conv_algorithm;
 mod conv_library;
 mod conv_record;
 mod conv_transpose;
+mod ctc;
 mod curves;
 mod distance;
 mod dropout;
@@ -94,6 +95,7 @@ pub use blends::{addcmul, clamp_between, lerp};
 pub use cast::{cast, to_device};
 pub use conv::conv2d;
 pub use conv_transpose::conv_transpose2d;
+pub use ctc::{CtcOptions, ctc_loss};
 pub use curves::{
     acos, asin, atan, ceil, cosh, erf, expm1, floor, hardshrink, log1p, log2, log10, logit, power_of, round, sign,
     sinh, softshrink, tan, threshold, trunc,

@@ -14,6 +14,7 @@ use super::contents::Contents;
 use super::inputs::{Content, Input, Sizes};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
+use super::operators;
 use super::read::Read;
 use super::regions::Regions;
 use super::signature::{InputKind, StateKind, StateTensor};
@@ -106,8 +107,8 @@ impl Exported {
         (!blocks.is_empty()).then(|| in_words(blocks))
     }
 
-    /// Returns the notes of a run: the loss, the modules that are computed again, unknown lifetimes, the one call if the file records it, the sizes from the example, the parameters taken
-    /// to be tied.
+    /// Returns the notes of a run: the loss, the modules that are computed again, unknown lifetimes, the one call if the file records it, what is
+    /// taken for granted of operators or left out, the sizes from the example, the parameters taken to be tied.
     pub fn notes(&self) -> Vec<String> {
         let size =
             |(symbol, value): (&str, i64)| format!("The size {symbol} is {value}, as in the example of the export.");
@@ -130,6 +131,8 @@ impl Exported {
                 in_words(self.again.modules.iter().map(String::as_str))
             )
         });
+        let is_in = |is: &fn(&str) -> bool| self.read.contents.program.first(is).is_some();
+        let of_operators = operators::NOTES.iter().filter(|(is, _)| is_in(is)).map(|(_, note)| (*note).to_string());
         let loss = match self.adversary {
             Some(_) => IN_TURNS.to_string(),
             None => self.loss.sentence(),
@@ -138,6 +141,7 @@ impl Exported {
             .chain(again)
             .chain(graph_alone)
             .chain(recorded)
+            .chain(of_operators)
             .chain(sizes)
             .chain(self.read.contents.signature.taken_as_one.iter().map(tied))
             .collect()

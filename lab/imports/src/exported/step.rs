@@ -207,6 +207,11 @@ impl<'a> ExportedStep<'a> {
     }
 }
 
+/// Frees inputs as Python frees a list: the last one first.
+fn freed(inputs: Vec<Tensor>) {
+    inputs.into_iter().rev().for_each(drop);
+}
+
 /// Bit that makes the seed of the targets differ from the seed of the inputs.
 const TARGETS: u64 = 1 << 32;
 
@@ -229,7 +234,7 @@ impl TrainStep for ExportedStep<'_> {
         // The inputs before are freed after the new ones are made; the targets before, after the new targets.
         let before = std::mem::replace(&mut self.inputs, inputs);
         drop(_op);
-        drop(before);
+        freed(before);
         if self.model.loss.target_dims(1).is_some() {
             let _op = context::op("to>_to_copy");
             let target = match target {
@@ -304,7 +309,7 @@ impl TrainStep for ExportedStep<'_> {
 
     fn delete_except(&mut self, held: Hold) -> Result<()> {
         if !held.inputs {
-            self.inputs = Vec::new();
+            freed(std::mem::take(&mut self.inputs));
             self.target = None;
         }
         if !held.outputs {
@@ -348,7 +353,7 @@ impl TrainStep for ExportedStep<'_> {
         drop(network);
         drop(parameters);
         drop(update);
-        drop(inputs);
+        freed(inputs);
         drop(target);
         drop(outputs);
         drop(loss);

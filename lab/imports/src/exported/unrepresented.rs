@@ -25,9 +25,6 @@ fn reason(target: &str) -> Option<&'static str> {
     let name = target.split('.').next().unwrap_or_default();
     match name {
         _ if name.starts_with("fft_") => Some("Fourier transforms: the work areas of cuFFT's plans were not measured"),
-        "ctc_loss" | "_ctc_loss" => {
-            Some("CTC: what it saves grows with the longest target, which is a value, not a size")
-        }
         "nonzero" | "masked_select" | "unique_consecutive" | "_unique2" | "bincount" => {
             Some("The size of such a result follows from values, not from sizes")
         }

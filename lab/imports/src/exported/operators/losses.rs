@@ -1,6 +1,7 @@
 //! Losses, with their reductions.
 
-use memcore::ops::{self, Reduction};
+use memcore::ops::{self, CtcOptions, Reduction};
+use memcore::profile::Convolution;
 use memcore::{DType, Result, Tensor, context};
 
 use super::super::call::Call;
@@ -56,7 +57,44 @@ pub(super) const TABLE: Table = &[
     }),
     ("hinge_embedding_loss.default", hinge),
     ("poisson_nll_loss.default", poisson),
+    (CTC_OF_VALUES, |c| {
+        // The lengths are values: what is known of them is that no target is longer than their width.
+        c.ignore(&["input_lengths", "target_lengths"]);
+        match *c.tensor("targets")?.dims() {
+            [_, longest] => ctc(c, longest),
+            _ => Err(c.error(
+                "targets one after the other, whose lengths are values, are not represented; [batch, longest] are",
+            )),
+        }
+    }),
+    ("ctc_loss.IntList", |c| {
+        let (inputs, lengths) = (c.sizes("input_lengths")?, c.sizes("target_lengths")?);
+        let batch = c.tensor("log_probs")?.dims().get(1).copied();
+        if Some(inputs.len()) != batch || Some(lengths.len()) != batch {
+            return Err(c.error(format!("{} and {} lengths, not one for each sequence", inputs.len(), lengths.len())));
+        }
+        ctc(c, lengths.into_iter().max().unwrap_or_default())
+    }),
 ];
+
+/// CTC whose lengths are tensors.
+pub(super) const CTC_OF_VALUES: &str = "ctc_loss.Tensor";
+
+/// Operators whose values no backend computes.
+pub(super) const PREDICTED_ONLY: &[&str] = &[CTC_OF_VALUES, "ctc_loss.IntList"];
+
+/// CTC whose longest target is of length `longest`. With cuDNN PyTorch may take cuDNN's where the targets are one after the other, as int32.
+fn ctc(c: &Call<'_>, longest: usize) -> Result<Made> {
+    let (log_probs, targets) = (c.tensor("log_probs")?, c.tensor("targets")?);
+    let has_cudnn = matches!(c.device.profile().convolution, Convolution::Cudnn { .. });
+    let in_one_row = targets.rank() == 1 && targets.dtype() == DType::I32;
+    if has_cudnn && in_one_row && c.int_or("blank", 0)? == 0 {
+        return Err(c.error("targets one after the other as int32: cuDNN's CTC is not represented"));
+    }
+    c.ignore(&["blank"]);
+    let options = CtcOptions { longest, zero_infinity: c.flag("zero_infinity", false)?, reduction: reduction(c)? };
+    Ok(Made::tensor(ops::ctc_loss(log_probs, targets, options)?))
+}
 
 /// `x` where the target is 1, `max(0, margin − x)` where it is −1, reduced. It is composed of several operators, as in PyTorch.
 fn hinge(c: &Call<'_>) -> Result<Made> {

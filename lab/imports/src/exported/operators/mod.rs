@@ -49,8 +49,14 @@ pub(super) fn find(target: &str) -> Option<Operator> {
 
 /// True for an operator whose memory is predicted, and whose values no backend computes.
 pub(super) fn is_predicted_only(target: &str) -> bool {
-    volumes::PREDICTED_ONLY.contains(&target)
+    [volumes::PREDICTED_ONLY, losses::PREDICTED_ONLY].iter().any(|names| names.contains(&target))
 }
+
+/// What an answer takes for granted of some operators, or leaves out: which these are, and a sentence.
+pub(super) const NOTES: &[(fn(&str) -> bool, &str)] = &[(
+    |target| target == losses::CTC_OF_VALUES,
+    "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.",
+)];
 
 /// Operators whose memory for channels-last pictures is recorded. The others refuse them.
 const CHANNELS_LAST: &[&str] = &[
