@@ -9,6 +9,7 @@ import libraries
 import seldom
 import sequences
 import spatial
+import spectra
 from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
 from further import Cells, Curves, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Rnn
 from libraries import pictures, tokens
@@ -42,6 +43,7 @@ NETWORKS = {
     "einsum": (EinsumSeq2Seq, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 12))), "inside"),
     "curves": (Curves, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
     **spatial.NETWORKS,
+    **spectra.NETWORKS,
     **seldom.NETWORKS,
     **sequences.NETWORKS,
     **libraries.NETWORKS,
