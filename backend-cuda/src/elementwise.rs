@@ -152,7 +152,7 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
 /// Number of the type in the kernels' enum `Type`.
 pub(crate) fn type_number(dtype: DType) -> u32 {
     match dtype {
-        DType::F32 | DType::F64 => 0,
+        DType::F32 | DType::F64 | DType::C64 => 0,
         DType::F16 => 1,
         DType::BF16 => 2,
         DType::I64 => 3,
@@ -347,7 +347,7 @@ pub(crate) fn ternary(ctx: &Context<'_>, k: &Ternary) -> Result<()> {
 /// The bits of `value` as an element of `dtype`, in the low bytes. 16-bit floats round once, from f64.
 pub(crate) fn scalar_bits(dtype: DType, value: f64) -> u64 {
     match dtype {
-        DType::F64 => value.to_bits(),
+        DType::F64 | DType::C64 => value.to_bits(),
         DType::F32 => u64::from((value as f32).to_bits()),
         DType::F16 => u64::from(half::f16::from_f64(value).to_bits()),
         DType::BF16 => u64::from(half::bf16::from_f64(value).to_bits()),

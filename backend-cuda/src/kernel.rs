@@ -99,7 +99,7 @@ impl Tag {
             DType::U8 => Tag::U8,
             DType::Bool => Tag::Bool,
             // Refused before any launch: the backend's limits do not list it.
-            DType::F64 => Tag::Only,
+            DType::F64 | DType::C64 => Tag::Only,
         }
     }
 

@@ -43,7 +43,8 @@ impl Elem {
             DType::I8 => Elem::I8,
             DType::U8 => Elem::U8,
             DType::Bool => Elem::Bool,
-            DType::F64 => Elem::B8,
+            // No backend has complex numbers.
+            DType::F64 | DType::C64 => Elem::B8,
         }
     }
 

@@ -26,6 +26,15 @@ mod tests {
         "grid_sampler",
         "affine_grid",
         "ctc_loss",
+        "fft_c2c",
+        "fft_c2r",
+        "fft_r2c",
+        "abs_of_complex",
+        "complex",
+        "imag",
+        "real",
+        "view_as_complex",
+        "view_as_real",
     ];
 
     #[test]

@@ -271,5 +271,6 @@ pub fn short(dtype: DType) -> &'static str {
         DType::I8 => "i8",
         DType::U8 => "u8",
         DType::Bool => "bool",
+        DType::C64 => "c64",
     }
 }

@@ -64,6 +64,10 @@ equal! {
     small_functions_that_many_call: "everyday";
     a_critic_with_spectral_norm: "spectral-critic";
     a_recogniser_of_speech: "ctc";
+    a_fourier_neural_operator: "fno";
+    tokens_mixed_by_a_fourier_transform: "fnet";
+    a_global_filter_network: "gfnet";
+    a_spectrum_and_back: "spectra";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";
@@ -188,6 +192,7 @@ fn predicted_operators_are_refused_on_a_backend() {
         ("video", "conv3d.default"),
         ("spatial-transformer", "affine_grid_generator.default"),
         ("ctc", "ctc_loss.Tensor"),
+        ("fno", "fft_rfft2.default"),
     ];
     for (name, operator) in first {
         let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
@@ -200,6 +205,46 @@ fn predicted_operators_are_refused_on_a_backend() {
         assert!(error.is_usage() && error.to_string().contains(&format!("{operator} in ")), "{error}");
         assert!(error.to_string().contains("is predicted only"), "{error}");
         assert_eq!(device.usage().peak_bytes(), 0);
+    }
+}
+
+/// Complex numbers are refused where memory is made for them, on a device that computes.
+#[test]
+fn no_backend_has_complex_numbers() {
+    let device = Device::new(backend_cpu::Cpu::with_threads(1).unwrap());
+    let error = memcore::Array::empty(&device, &[4], memcore::DType::C64).err().unwrap().to_string();
+    assert!(error.contains("is predicted only"), "{error}");
+    assert_eq!(device.usage().peak_bytes(), 0);
+}
+
+/// What an answer takes for granted of operators, or leaves out, is said, and settings whose memory is not known are refused.
+#[test]
+fn answers_say_what_they_leave_out_and_refuse_what_is_not_known() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+    for (name, note) in [("ctc", "the longest target of the batch"), ("fno", "work areas of cuFFT's plans")] {
+        let notes = exported::load(&path(name), None).unwrap().notes();
+        assert!(notes.iter().any(|said| said.contains(note)), "{notes:?}");
+    }
+    assert!(!exported::load(&path("mlp"), None).unwrap().notes().iter().any(|said| said.contains("cuFFT")));
+    let model = exported::load(&path("fno"), None).unwrap();
+    let refused = |change: &dyn Fn(&mut RunSettings)| {
+        let mut settings = RunSettings::new(4, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+        change(&mut settings);
+        let device = Device::meta("torch-2.11-sm90").unwrap();
+        let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
+        let result = exported::train_from(&model, &device, &settings, source, &mut Continuation::default(), progress);
+        result.err().map(|failed| failed.error.to_string())
+    };
+    assert_eq!(refused(&|_| {}), None);
+    let changes: [&dyn Fn(&mut RunSettings); 3] = [
+        &|settings| settings.optimizer.kind = OptimizerKind::Sgd,
+        &|settings| settings.precision = Precision::AutocastBf16,
+        &|settings| settings.clip_grad_norm = Some(1.0),
+    ];
+    for change in changes {
+        let error = refused(change).expect("it was not refused");
+        assert!(error.contains("complex parameters, such as spectral.0.low"), "{error}");
     }
 }
 

@@ -23,26 +23,38 @@ pub enum DType {
     U8,
     /// One byte per element, 0 or 1: masks.
     Bool,
+    /// Complex numbers of two binary32, real and imaginary part. Their memory is predicted: no backend computes them.
+    C64,
 }
 
 impl DType {
-    /// Every element type.
+    /// Every element type that backends may compute with; complex64 is none of them.
     pub const ALL: [DType; 9] =
         [DType::F64, DType::F32, DType::F16, DType::BF16, DType::I64, DType::I32, DType::I8, DType::U8, DType::Bool];
 
     /// Bytes per element.
     pub const fn size(self) -> u64 {
         match self {
-            DType::F64 | DType::I64 => 8,
+            DType::F64 | DType::I64 | DType::C64 => 8,
             DType::F32 | DType::I32 => 4,
             DType::F16 | DType::BF16 => 2,
             DType::I8 | DType::U8 | DType::Bool => 1,
         }
     }
 
-    /// True if gradients can flow through values of this type.
+    /// True for a float; gradients can flow through its values.
     pub const fn is_float(self) -> bool {
         matches!(self, DType::F64 | DType::F32 | DType::F16 | DType::BF16)
+    }
+
+    /// True for complex numbers.
+    pub const fn is_complex(self) -> bool {
+        matches!(self, DType::C64)
+    }
+
+    /// True if gradients can flow through values of this type.
+    pub const fn is_differentiable(self) -> bool {
+        self.is_float() || self.is_complex()
     }
 
     /// True for a 16-bit float, whose kernels accumulate in f32.
@@ -60,8 +72,9 @@ impl DType {
     }
 
     /// The type to which values of both types are promoted: the wider of two floats (float32 for float16 with
-    /// bfloat16), the float of a float and an integer, the wider of two integers; bool yields to all. `None` for uint8
-    /// with int8, which PyTorch promotes to a type that is not represented here.
+    /// bfloat16), the float of a float and an integer, the wider of two integers; bool yields to all, and all but
+    /// float64 to complex64. `None` for uint8 with int8 and for float64 with complex64, which PyTorch promotes to types
+    /// that are not represented here.
     pub fn promoted(self, other: DType) -> Option<DType> {
         let rank = |dtype: DType| match dtype {
             DType::Bool => 0,
@@ -71,7 +84,11 @@ impl DType {
             DType::F16 | DType::BF16 => 4,
             DType::F32 => 5,
             DType::F64 => 6,
+            DType::C64 => 7,
         };
+        if matches!((self, other), (DType::F64, DType::C64) | (DType::C64, DType::F64)) {
+            return None;
+        }
         match rank(self).cmp(&rank(other)) {
             std::cmp::Ordering::Less => Some(other),
             std::cmp::Ordering::Greater => Some(self),
@@ -92,6 +109,7 @@ impl DType {
             DType::I8 => "int8",
             DType::U8 => "uint8",
             DType::Bool => "bool",
+            DType::C64 => "complex64",
         }
     }
 }
@@ -116,6 +134,8 @@ mod tests {
             (DType::Bool, DType::U8, Some(DType::U8)),
             (DType::I8, DType::I64, Some(DType::I64)),
             (DType::I8, DType::U8, None),
+            (DType::F16, DType::C64, Some(DType::C64)),
+            (DType::F64, DType::C64, None),
             (DType::I32, DType::I32, Some(DType::I32)),
         ] {
             assert_eq!((a.promoted(b), b.promoted(a)), (want, want), "{a} and {b}");

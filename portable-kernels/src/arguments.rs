@@ -90,7 +90,7 @@ pub(crate) fn code(dtype: DType) -> u8 {
 /// remainder to the double in the upper half; an integer as such.
 fn scalar(x: f64, dtype: DType) -> u64 {
     match dtype {
-        DType::F64 => x.to_bits(),
+        DType::F64 | DType::C64 => x.to_bits(),
         DType::F32 | DType::F16 | DType::BF16 => {
             let near = x as f32;
             let rest = if near.is_finite() { (x - f64::from(near)) as f32 } else { 0.0 };

@@ -1,7 +1,7 @@
 """CTC in a traced program. PyTorch does not trace it: what it saves grows with the longest target, which is a value.
 
-The size of the loss itself depends on no value. While PyTorch traces a module, an operator that says this size stands in for ``torch.ctc_loss``;
-the program has PyTorch's own operator in its place.
+The size of the loss itself depends on no value. While PyTorch traces a module, an operator that says this size stands in for
+``torch.ctc_loss``; the program has PyTorch's own operator in its place.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 # The stand-ins' names, and the forms of PyTorch's operator that they stand for: lengths as tensors, lengths as numbers.
 _FORMS = {"ctc_loss": "Tensor", "ctc_loss_of_lengths": "IntList"}
-_SCHEMA = "(Tensor log_probs, Tensor targets, {0} input_lengths, {0} target_lengths, int blank, int reduction, bool zero_infinity) -> Tensor"
+_SCHEMA = "(Tensor probs, Tensor targets, {0} input_lengths, {0} target_lengths, int blank, int reduction, bool zero_infinity) -> Tensor"
 # The library that has the stand-ins. They go when it does.
 _LIBRARY: list[Any] = []
 
@@ -32,10 +32,10 @@ def _stand_ins() -> Any:
     return torch.ops.vramlab
 
 
-def _sizes(log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, reduction: int, zero_infinity: bool) -> Any:
+def _sizes(probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, blank: int, reduction: int, zero_infinity: bool) -> Any:
     """Returns a loss for each sequence, or one where they are reduced, without values."""
-    one_each = log_probs.shape[1:-1]
-    return log_probs.new_empty([] if reduction else one_each)
+    one_each = probs.shape[1:-1]
+    return probs.new_empty([] if reduction else one_each)
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import libraries
 import seldom
 import sequences
 import spatial
+import spectra
 from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
 from further import Cells, Curves, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Rnn
 from libraries import pictures, tokens
@@ -44,6 +45,7 @@ NETWORKS = {
     "curves": (Curves, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
     **everyday.NETWORKS,
     **spatial.NETWORKS,
+    **spectra.NETWORKS,
     **seldom.NETWORKS,
     **sequences.NETWORKS,
     **libraries.NETWORKS,

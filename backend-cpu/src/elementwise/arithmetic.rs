@@ -32,6 +32,7 @@ pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
         DType::I32 => run::<i32>(ctx, k, integer_block),
         DType::I8 => run::<i8>(ctx, k, integer_block),
         DType::U8 | DType::Bool => run::<u8>(ctx, k, integer_block),
+        DType::C64 => Err(super::refused("binary", DType::C64)),
     }
 }
 

@@ -41,6 +41,7 @@ pub(crate) fn copy(ctx: &Context<'_>, k: &Copy) -> Result<()> {
         DType::I32 => cast_from::<i32>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
         DType::I8 => cast_from::<i8>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
         DType::U8 | DType::Bool => cast_from::<u8>(ctx, k, Writer::with(ctx, out, store_cast(out.dtype))?),
+        DType::C64 => Err(super::refused("copy", DType::C64)),
     }
 }
 
@@ -147,7 +148,7 @@ pub(crate) fn store_cast<C: Source>(to: DType) -> Store<C> {
         }};
     }
     match to {
-        DType::F64 => to!(|x: C| x.to_f64()),
+        DType::F64 | DType::C64 => to!(|x: C| x.to_f64()),
         DType::F32 => to!(|x: C| x.to_f32()),
         DType::F16 => to!(|x: C| x.to_f16()),
         DType::BF16 => to!(|x: C| x.to_bf16()),

@@ -39,10 +39,15 @@ use bits_type;
 
 use memcore::DType;
 
+/// The error of a kernel for complex numbers, which are refused before: the backend does not list them among its types.
+pub(crate) fn refused(kernel: &'static str, dtype: DType) -> memcore::Error {
+    memcore::Error::Unsupported { backend: "cpu".into(), kernel, dtype }
+}
+
 /// Returns the bits of `value` as an element of `dtype`, in the low bytes.
 fn scalar_bits(dtype: DType, value: f64) -> u64 {
     match dtype {
-        DType::F64 => value.to_bits(),
+        DType::F64 | DType::C64 => value.to_bits(),
         DType::F32 => (value as f32).to_bits() as u64,
         DType::F16 => half::f16::from_f64(value).to_bits() as u64,
         DType::BF16 => half::bf16::from_f64(value).to_bits() as u64,

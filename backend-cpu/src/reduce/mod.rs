@@ -35,6 +35,7 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
         (DType::I32, _) => run::<i32, i32>(ctx, k),
         (DType::I8, _) => run::<i8, i8>(ctx, k),
         (DType::U8 | DType::Bool, _) => run::<u8, u8>(ctx, k),
+        (DType::C64, _) => Err(crate::elementwise::refused("reduce", DType::C64)),
     }
 }
 

@@ -33,7 +33,7 @@ pub(crate) fn bits_of(value: f64, dtype: DType) -> [u32; 2] {
         DType::I32 => [value as i64 as i32 as u32, 0],
         DType::I8 | DType::U8 => [(value as i64 as u8).into(), 0],
         DType::Bool => [(value != 0.0).into(), 0],
-        DType::F64 => words(value.to_bits()),
+        DType::F64 | DType::C64 => words(value.to_bits()),
     }
 }
 

@@ -45,6 +45,7 @@ pub(crate) fn load(dtype: DType, bytes: &[u8]) -> Number {
         DType::I32 => Number::I(i32::from_le_bytes(first(bytes)).into()),
         DType::I8 => Number::I(i8::from_le_bytes(first(bytes)).into()),
         DType::U8 | DType::Bool => Number::I(bytes[0].into()),
+        DType::C64 => unreachable!("no backend has complex numbers"),
     }
 }
 
@@ -60,6 +61,7 @@ pub(crate) fn store(dtype: DType, number: Number, bytes: &mut [u8]) {
         DType::I32 => bytes.copy_from_slice(&(number.to_i64() as i32).to_le_bytes()),
         DType::I8 | DType::U8 => bytes[0] = number.to_i64() as u8,
         DType::Bool => bytes[0] = u8::from(!number.is_zero()),
+        DType::C64 => unreachable!("no backend has complex numbers"),
     }
 }
 

@@ -17,6 +17,8 @@ use crate::layout::broadcast_dims;
 pub struct MatmulOptions<'a> {
     /// Added to every row.
     pub bias: Option<&'a Array>,
+    /// Whether the conjugates of the first and of the second matrix are multiplied. Of real numbers they are the numbers themselves.
+    pub conjugates: [bool; 2],
 }
 
 impl Array {
@@ -319,7 +321,12 @@ impl Array {
         }
         let dims = [a.dims()[0], m, n];
         let out = Self::empty(self.device(), &dims[3 - out_rank..], self.dtype())?;
-        let (a, b) = (a.with_unit_stride()?, b.with_unit_stride()?);
+        let [of_a, of_b] = options.conjugates;
+        // As BLAS sees it, the product of the transposed matrices is made, the second one first; a batch of single columns is as it stands.
+        let is_column = out_rank == 3 && n == 1;
+        let first = if is_column { a.readable(of_a, true)? } else { b.readable(of_b, false)? };
+        let second = if is_column { b.readable(of_b, true)? } else { a.readable(of_a, false)? };
+        let (a, b) = if is_column { (&first, &second) } else { (&second, &first) };
         // PyTorch gives a product with a bias to cuBLASLt unless the second matrix is a single row or column. Older releases also exclude a first
         // matrix of a single row.
         let several = m > 1 || self.device().profile().one_row_has_epilogue;
@@ -339,11 +346,16 @@ impl Array {
         Ok(out)
     }
 
-    /// Returns a batch of matrices with a stride of 1 in each matrix, as BLAS requires. Copies if this batch has none.
-    fn with_unit_stride(&self) -> Result<Self> {
+    /// Returns a batch of matrices with a stride of 1 in each matrix, as BLAS requires. Copies if this batch has none. BLAS conjugates only what it
+    /// transposes: row-major matrices, or column-major ones if `transposes` is true. Others are conjugated into a copy.
+    fn readable(&self, conjugates: bool, transposes: bool) -> Result<Self> {
         let (d, s) = (self.dims(), self.layout().strides());
-        let fits = s[1] == 1 || s[2] == 1 || d[1] <= 1 || d[2] <= 1;
-        if fits { Ok(self.clone()) } else { context::within("clone", || self.copied()) }
+        if !(s[1] == 1 || s[2] == 1 || d[1] <= 1 || d[2] <= 1) {
+            return context::within("clone", || self.copied());
+        }
+        let is_row_major = s[2] == 1 && s[1] >= d[2].max(1);
+        let conjugate = if conjugates && is_row_major != transposes { self.conjugated()? } else { None };
+        Ok(conjugate.unwrap_or_else(|| self.clone()))
     }
 
     /// Type of the result of two operands, each of which may be converted (PyTorch's `result_type`). A scalar does not widen floats that are
@@ -355,8 +367,8 @@ impl Array {
         self.check_device(op, rhs)?;
         let (a, b) = (self.dtype(), rhs.dtype());
         match (self.rank(), rhs.rank()) {
-            (0, 1..) if b.is_float() => return Ok(b),
-            (1.., 0) if a.is_float() => return Ok(a),
+            (0, 1..) if b.is_complex() || b.is_float() && !a.is_complex() => return Ok(b),
+            (1.., 0) if a.is_complex() || a.is_float() && !b.is_complex() => return Ok(a),
             _ => {}
         }
         a.promoted(b).ok_or(Error::DType { op, operand: "rhs", found: b, expected: a.name() })

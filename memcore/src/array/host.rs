@@ -50,6 +50,7 @@ impl Array {
             DType::I32 => read::<i32>(self, f64::from),
             DType::I8 => read::<i8>(self, f64::from),
             DType::U8 | DType::Bool => read::<u8>(self, f64::from),
+            DType::C64 => Err(self.without_values()),
         }
     }
 
@@ -78,7 +79,13 @@ impl Array {
             DType::I8 => self.write(&converted(values, |v| v as i8)),
             DType::U8 => self.write(&converted(values, |v| v as u8)),
             DType::Bool => self.write(&converted(values, |v| u8::from(v != 0.0))),
+            DType::C64 => Err(self.without_values()),
         }
+    }
+
+    /// The error of reading or writing complex numbers, which no backend has.
+    fn without_values(&self) -> Error {
+        Error::DType { op: "values", operand: "self", found: self.dtype, expected: "real numbers" }
     }
 
     fn expect_host<T: HostElement>(&self, op: &'static str) -> Result<()> {
@@ -108,5 +115,6 @@ pub fn decoded(bytes: &[u8], dtype: DType) -> Vec<f64> {
         DType::I32 => read(bytes, |b| f64::from(i32::from_le_bytes(b))),
         DType::I8 => read(bytes, |b| f64::from(i8::from_le_bytes(b))),
         DType::U8 | DType::Bool => read(bytes, |[b]| f64::from(b)),
+        DType::C64 => Vec::new(),
     }
 }

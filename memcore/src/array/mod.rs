@@ -1,6 +1,7 @@
 //! Values on a device: a storage and a view of it. An array has no history.
 
 mod bytes;
+mod complex;
 mod compute;
 mod element;
 mod format;
@@ -26,7 +27,7 @@ use crate::backend::kernel::{Fill, Random, RandomKind};
 use crate::context;
 use crate::device::Device;
 use crate::dtype::DType;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::memory::Category;
 use crate::storage::Storage;
@@ -55,7 +56,7 @@ impl Array {
     /// As [`Array::empty`], for a purpose other than a temporary.
     pub fn empty_as(device: &Device, dims: &[usize], dtype: DType, category: Category) -> Result<Self> {
         let layout = Layout::contiguous(dims)?;
-        let storage = allocate(device, layout.numel() as u64 * dtype.size(), category)?;
+        let storage = allocate(device, &layout, dtype, category)?;
         Ok(Self { storage, dtype, layout, offset: 0, view: None })
     }
 
@@ -75,7 +76,7 @@ impl Array {
     /// are.
     pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
         let layout = Layout::elementwise(dims, operands)?;
-        let storage = allocate(device, layout.numel() as u64 * dtype.size(), Category::Temporary)?;
+        let storage = allocate(device, &layout, dtype, Category::Temporary)?;
         Ok(Self { storage, dtype, layout, offset: 0, view: None })
     }
 
@@ -251,7 +252,11 @@ impl Array {
     }
 }
 
-fn allocate(device: &Device, bytes: u64, category: Category) -> Result<Arc<Storage>> {
+fn allocate(device: &Device, layout: &Layout, dtype: DType, category: Category) -> Result<Arc<Storage>> {
+    if dtype.is_complex() && device.computes() {
+        return Err(Error::invalid(dtype.name(), "is predicted only: no backend computes it"));
+    }
+    let bytes = layout.numel() as u64 * dtype.size();
     let block = if bytes == 0 { None } else { Some(device.allocate(bytes, category)?) };
     Ok(Arc::new(Storage::new(device.clone(), block, category)))
 }

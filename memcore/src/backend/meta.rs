@@ -57,7 +57,7 @@ impl Meta {
             alignment: profile.alignment,
             max_segment_bytes: profile.total_bytes,
             max_binding_bytes: u64::MAX,
-            dtypes: DType::ALL.to_vec(),
+            dtypes: DType::ALL.into_iter().chain([DType::C64]).collect(),
         };
         let used = profile.context_bytes;
         Self {

@@ -149,6 +149,8 @@ pub struct Init {
     shared: Rc<Shared>,
     device: Device,
     path: String,
+    /// Element type of the parameters.
+    dtype: DType,
     /// One-dimensional arrays that the parameters are views of; `None` if parameters have memory of their own.
     flats: Option<Rc<Flats>>,
 }
@@ -177,7 +179,6 @@ impl Flats {
 }
 
 struct Shared {
-    dtype: DType,
     seed: u64,
     /// Number of random streams used; each parameter takes one.
     streams: Cell<u64>,
@@ -232,7 +233,6 @@ impl Init {
         before.buffers.reverse();
         before.constants.reverse();
         let shared = Shared {
-            dtype,
             seed,
             streams: Cell::new(0),
             parameters: RefCell::default(),
@@ -245,7 +245,7 @@ impl Init {
             before: RefCell::new(before),
             channels_last,
         };
-        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), flats: None }
+        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), dtype, flats: None }
     }
 
     /// Returns an `Init` for a path one name further down.
@@ -270,6 +270,13 @@ impl Init {
         Self { flats: Some(Rc::new(Flats { arrays: flats, next: Cell::new((0, 0)) })), ..self.clone() }
     }
 
+    /// Returns an `Init` with the same path whose parameters have this element type.
+    #[must_use]
+    #[doc(hidden)]
+    pub fn of_type(&self, dtype: DType) -> Self {
+        Self { dtype, ..self.clone() }
+    }
+
     fn join(&self, name: &dyn fmt::Display) -> String {
         if self.path.is_empty() { name.to_string() } else { format!("{}.{name}", self.path) }
     }
@@ -281,7 +288,7 @@ impl Init {
 
     /// The element type of the parameters.
     pub fn dtype(&self) -> DType {
-        self.shared.dtype
+        self.dtype
     }
 
     /// The id of this path, to which allocations are attributed.

@@ -83,10 +83,14 @@ fn like(a: &Tensor, b: &Tensor) -> [Like; 2] {
     [Like::of(a), Like::of(b)]
 }
 
-/// Sums each existing gradient down to its operand's sizes, and casts it to the operand's type.
+/// Sums each existing gradient down to its operand's sizes, and casts it to the operand's type. The gradient of real numbers that met complex ones is
+/// the real part, a view.
 pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
     let _around = context::op(context::AROUND);
     for (grad, like) in grads.iter_mut().zip(operands) {
+        if let Some(complex) = grad.take_if(|grad| grad.dtype().is_complex() && like.dtype.is_float()) {
+            *grad = Some(complex.real()?);
+        }
         if let Some(wide) = grad.take_if(|grad| grad.dims() != &like.dims[..]) {
             let _op = context::op(".>sum");
             *grad = Some(wide.sum_to(&like.dims)?);
@@ -102,8 +106,8 @@ pub(super) fn unbroadcast(grads: &mut Grads, operands: &[Like]) -> Result<()> {
 /// `op(a, b)` in the common type of both, without a temporary: the other operand is converted into the result, which then takes part in place.
 /// (The common type of float16 and bfloat16 is float32; they need a temporary.) Two integers of different types are refused.
 fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
-    let floats = a.dtype().is_float() || b.dtype().is_float();
-    if a.dtype() == b.dtype() || !floats || !a.device().is_same(b.device()) {
+    let differentiable = a.dtype().is_differentiable() || b.dtype().is_differentiable();
+    if a.dtype() == b.dtype() || !differentiable || !a.device().is_same(b.device()) {
         return a.binary(op, b);
     }
     let dims = broadcast_dims(a.dims(), b.dims())?;
@@ -253,16 +257,22 @@ impl Function for MulBackward {
         let mul = context::op("mul");
         let other = if needs.input(0) { Some(saved.get(0)?) } else { None };
         if needs.input(1) {
-            out[1] = Some(promoted(BinaryOp::Mul, grad, &saved.get(needs.input(0) as usize)?)?);
+            out[1] = Some(by_conjugate(grad, &saved.get(needs.input(0) as usize)?)?);
         }
         if let Some(other) = other {
-            out[0] = Some(promoted(BinaryOp::Mul, grad, &other)?);
+            out[0] = Some(by_conjugate(grad, &other)?);
         }
         drop(mul);
         saved.done();
         unbroadcast(&mut out, &self.operands)?;
         Ok(out)
     }
+}
+
+/// `grad · x`, of complex numbers with the conjugate of `x`, a temporary.
+fn by_conjugate(grad: &Array, x: &Array) -> Result<Array> {
+    let conjugate = context::within("conj_physical", || x.conjugated())?;
+    promoted(BinaryOp::Mul, grad, conjugate.as_ref().unwrap_or(x))
 }
 
 /// `a / b`. Saves the divisor, and the dividend if the divisor requires a gradient.

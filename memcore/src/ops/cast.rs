@@ -16,7 +16,7 @@ pub fn cast(x: &Tensor, dtype: DType) -> Result<Tensor> {
     }
     let _op = context::op("to>_to_copy");
     let y = x.array().cast(dtype)?;
-    if !dtype.is_float() {
+    if !dtype.is_differentiable() {
         return Ok(Tensor::from_array(y));
     }
     record(y, &[x], |_| Ok(Box::new(ToCopyBackward::to(x))))
@@ -56,6 +56,8 @@ impl Function for ToCopyBackward {
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("to>_to_copy");
+        // Of complex numbers the gradient of real ones is the real part, a view.
+        let grad = if grad.dtype().is_complex() && self.dtype.is_float() { grad.real()? } else { grad.clone() };
         Ok(smallvec![Some(grad.to_device(&self.device)?.cast(self.dtype)?)])
     }
 }

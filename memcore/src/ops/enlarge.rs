@@ -60,7 +60,8 @@ pub fn pad(x: &Tensor, borders: &[[usize; 2]], value: f64) -> Result<Tensor> {
     }
     let _op = context::op("pad>constant_pad_nd");
     let dims: Dims = x.dims().iter().zip(borders).map(|(&d, [before, behind])| before + d + behind).collect();
-    let y = Array::full(x.device(), &dims, x.dtype(), value)?;
+    let y = Array::empty_in_format(x.array(), &dims)?;
+    y.fill_(value)?;
     let inside = Inside { dims: x.dims().into(), starts: borders.iter().map(|border| border[0]).collect() };
     inside.of(&y)?.copy_(x.array())?;
     record(y, &[x], |_| Ok(Box::new(inside)))
@@ -90,6 +91,10 @@ impl Function for Inside {
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         let _op = context::op("constant_pad_nd>clone");
-        Ok(smallvec![Some(self.of(grad)?.copied()?)])
+        let inside = self.of(grad)?;
+        // A clone keeps the order of the dimensions in memory.
+        let out = Array::empty_for(grad.device(), inside.dims(), &[inside.layout()], grad.dtype())?;
+        out.copy_(&inside)?;
+        Ok(smallvec![Some(out)])
     }
 }

@@ -119,15 +119,27 @@ impl Function for ProductBackward {
     }
 }
 
-/// Gradient of the left operand, `grad @ bᵀ`, laid out as the operand was.
+/// Gradient of the left operand, `grad @ bᵀ`, laid out as the operand was; of complex numbers with the conjugates of `b`.
 fn lhs_grad(grad: &Array, b: &Array, column_major: bool) -> Result<Array> {
-    if column_major { Ok(b.matmul(&grad.t()?)?.t()?.keeping_base()) } else { grad.matmul(&b.t()?) }
+    if column_major {
+        Ok(b.matmul_with(&grad.t()?, conjugates([true, false]))?.t()?.keeping_base())
+    } else {
+        grad.matmul_with(&b.t()?, conjugates([false, true]))
+    }
 }
 
-/// Gradient of the right operand, `aᵀ @ grad`. It is in column-major order if the operand was, so that the gradient of a transposed weight
+fn conjugates(conjugates: [bool; 2]) -> MatmulOptions<'static> {
+    MatmulOptions { conjugates, ..MatmulOptions::default() }
+}
+
+/// Gradient of the right operand, `aᵀ @ grad`, of complex numbers with the conjugates of `a`. It is in column-major order if the operand was, so that the gradient of a transposed weight
 /// comes out contiguous.
 fn rhs_grad(a: &Array, grad: &Array, column_major: bool) -> Result<Array> {
-    if column_major { Ok(grad.t()?.matmul(a)?.t()?.keeping_base()) } else { a.t()?.matmul(grad) }
+    if column_major {
+        Ok(grad.t()?.matmul_with(a, conjugates([false, true]))?.t()?.keeping_base())
+    } else {
+        a.t()?.matmul_with(grad, conjugates([true, false]))
+    }
 }
 
 /// `bias + a @ b`: `[n] + [m, k] @ [k, n]`, in one product with an epilogue.
@@ -144,7 +156,7 @@ pub fn addmm(bias: &Tensor, a: &Tensor, b: &Tensor) -> Result<Tensor> {
         Ok::<Box<dyn Function>, Error>(Box::new(AddmmBackward { operands, column_major }))
     };
     record_inputs(&[bias, a, b], describe, || {
-        a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()) })
+        a.array().matmul_with(b.array(), MatmulOptions { bias: Some(bias.array()), ..MatmulOptions::default() })
     })
 }
 

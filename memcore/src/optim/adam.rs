@@ -75,6 +75,11 @@ pub struct Adam {
     options: AdamOptions,
 }
 
+/// Complex numbers as pairs of floats, which is how PyTorch updates them; other numbers as they are.
+fn as_floats(array: Array) -> Result<Array> {
+    if array.dtype().is_complex() { array.as_real() } else { Ok(array) }
+}
+
 struct State {
     /// Steps taken. A host number unless fused, as in PyTorch.
     steps: i32,
@@ -153,16 +158,36 @@ impl Adam {
         Ok(())
     }
 
-    fn step_foreach(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+    /// Updates the parameters of each element type together, those of the last type first: PyTorch goes through a hash table of the types, which holds
+    /// the newest first.
+    fn step_by_type(&mut self, gradients: Vec<(usize, Array)>) -> Result<()> {
+        let mut groups: Vec<(DType, Vec<(usize, Array)>)> = Vec::new();
+        for (i, grad) in gradients {
+            match groups.iter_mut().find(|(dtype, _)| *dtype == grad.dtype()) {
+                Some((_, group)) => group.push((i, grad)),
+                None => groups.push((grad.dtype(), vec![(i, grad)])),
+            }
+        }
+        // The roots of one type live until those of the next one are made, as the loop's name for them does.
+        let mut roots = Vec::new();
+        groups.into_iter().rev().try_for_each(|(_, group)| self.step_foreach(group, &mut roots))?;
+        drop_reversed(roots);
+        Ok(())
+    }
+
+    fn step_foreach(&mut self, gradients: Vec<(usize, Array)>, held: &mut Vec<Array>) -> Result<()> {
         let o = self.options;
-        let (indices, mut grads): (Vec<usize>, Vec<Array>) = gradients.into_iter().unzip();
+        let (indices, grads): (Vec<usize>, Vec<Array>) = gradients.into_iter().unzip();
+        let mut grads = grads.into_iter().map(as_floats).collect::<Result<Vec<Array>>>()?;
+        let values: Vec<Array> =
+            indices.iter().map(|&i| as_floats(self.parameters[i].array().clone())).collect::<Result<_>>()?;
         if o.maximize {
             grads = negated(&grads)?;
         }
         for &i in &indices {
             self.advance(i);
         }
-        let rows = || indices.iter().filter_map(|&i| Some((self.parameters[i].array(), self.states[i].as_ref()?)));
+        let rows = || indices.iter().zip(&values).filter_map(|(&i, p)| Some((p, self.states[i].as_ref()?)));
         if o.weight_decay != 0.0 && o.decoupled {
             for (p, _) in rows() {
                 p.unary_(UnaryOp::Affine { mul: 1.0 - o.lr * o.weight_decay, add: 0.0 })?;
@@ -179,7 +204,8 @@ impl Adam {
             let _op = context::op("_foreach_sqrt");
             rows().map(|(_, s)| o.second_moment(s)?.unary(UnaryOp::Sqrt)).collect::<Result<Vec<Array>>>()?
         };
-        for ((p, s), root) in rows().zip(&roots) {
+        drop_reversed(std::mem::replace(held, roots));
+        for ((p, s), root) in rows().zip(held.iter()) {
             let (step_size, root_correction) = o.corrections(s.steps);
             root.unary_(UnaryOp::Affine { mul: 1.0 / root_correction, add: o.eps })?;
             p.ternary_(TernaryOp::Addcdiv { value: -step_size }, &s.exp_avg, root)?;
@@ -187,7 +213,6 @@ impl Adam {
         for temporaries in corrections {
             drop_reversed(temporaries);
         }
-        drop_reversed(roots);
         Ok(())
     }
 
@@ -248,7 +273,7 @@ impl Adam {
 impl AdamOptions {
     /// Creates the state of a parameter before its first step.
     fn first_state(&self, p: &Array) -> Result<State> {
-        let zeros = |p: &Array| Ok::<_, Error>(p.zeros_like()?.with_category(Category::OptimizerState));
+        let zeros = |p: &Array| as_floats(p.zeros_like()?.with_category(Category::OptimizerState));
         let device_steps = if self.capturable || self.implementation == Implementation::Fused {
             let _op = context::op("zeros");
             Some(Array::zeros(p.device(), &[], DType::F32)?.with_category(Category::OptimizerState))
@@ -287,7 +312,7 @@ impl Optimizer for Adam {
         self.prepare(&gradients)?;
         match self.options.implementation {
             Implementation::Loop => self.step_loop(gradients),
-            Implementation::Foreach => self.step_foreach(gradients),
+            Implementation::Foreach => self.step_by_type(gradients),
             Implementation::Fused => self.step_fused(gradients),
         }
     }

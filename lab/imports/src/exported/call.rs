@@ -49,13 +49,35 @@ impl<'a> Call<'a> {
 
     /// Refuses pictures in channels-last.
     pub(super) fn refuse_channels_last(&self) -> Result<()> {
-        let is_last = |slot: &Slot| matches!(self.value(*slot), Value::Tensor(x) if x.array().is_channels_last());
-        let given = self.node.arguments.iter().any(|(_, arg)| match arg {
-            Arg::Value(slot) => is_last(slot),
-            Arg::Values(slots) => slots.iter().flatten().any(is_last),
+        if self.has_tensor(|x| x.array().is_channels_last()) {
+            Err(self.error("what it takes of channels-last pictures is not represented"))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Refuses complex numbers, unless the operator takes them; and complex and real ones together, unless they may meet in it.
+    pub(super) fn check_complex(&self, takes: bool, meet: bool) -> Result<()> {
+        if !self.has_tensor(|x| x.dtype().is_complex()) {
+            return Ok(());
+        }
+        if !takes {
+            return Err(self.error("what it takes of complex numbers is not represented"));
+        }
+        if !meet && self.has_tensor(|x| !x.dtype().is_complex()) {
+            return Err(self.error("of complex numbers and others together is not represented"));
+        }
+        Ok(())
+    }
+
+    /// True if this holds for one of the tensors among the arguments.
+    fn has_tensor(&self, is: impl Fn(&Tensor) -> bool) -> bool {
+        let holds = |slot: &Slot| matches!(self.value(*slot), Value::Tensor(x) if is(x));
+        self.node.arguments.iter().any(|(_, arg)| match arg {
+            Arg::Value(slot) => holds(slot),
+            Arg::Values(slots) => slots.iter().flatten().any(holds),
             _ => false,
-        });
-        if given { Err(self.error("what it takes of channels-last pictures is not represented")) } else { Ok(()) }
+        })
     }
 
     /// Accepts any value of the arguments with these names.

@@ -166,7 +166,7 @@ pub(super) fn of(
             }
             sizes.push(expression);
         }
-        let content = if user.dtype.is_float() { Content::Floats } else { content(*slot, program, known) };
+        let content = if user.dtype.is_differentiable() { Content::Floats } else { content(*slot, program, known) };
         inputs.push(Input { name: user.name.clone(), sizes, dtype: user.dtype, content });
     }
     let all = inputs.iter().flat_map(|input| &input.sizes).flat_map(Expression::symbols);

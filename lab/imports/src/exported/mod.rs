@@ -11,6 +11,7 @@ mod adversaries;
 mod archive;
 mod blocks;
 mod call;
+mod complex;
 mod contents;
 mod inputs;
 mod lifetimes;

@@ -112,7 +112,7 @@ fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
     let dtype = model.in_run(tensor.dtype, init.dtype());
     let made = match tensor.kind {
         StateKind::Parameter { trained: true } => {
-            init.parameter(name, &tensor.dims, Fill::Constant(0.0))?.tensor().clone()
+            init.of_type(dtype).parameter(name, &tensor.dims, Fill::Constant(0.0))?.tensor().clone()
         }
         StateKind::Parameter { trained: false } => {
             let _scope = context::scope(init.scope());
@@ -174,10 +174,11 @@ pub(super) fn parameter_order(state: &[StateTensor], mut parameters: Vec<Paramet
     parameters
 }
 
-/// The type of the trained parameters, float32 where there are none; the second one, where there are several.
+/// The type of the trained parameters, float32 where there are none; the second one, where there are several. Complex ones do not count: they keep
+/// their type beside float32.
 pub(super) fn parameter_type(state: &[StateTensor]) -> (DType, Option<DType>) {
     let trained = state.iter().filter(|tensor| tensor.kind == StateKind::Parameter { trained: true });
-    let mut types = trained.map(|tensor| tensor.dtype);
+    let mut types = trained.map(|tensor| tensor.dtype).filter(|dtype| !dtype.is_complex());
     let first = types.next().unwrap_or(DType::F32);
     (first, types.find(|dtype| *dtype != first))
 }

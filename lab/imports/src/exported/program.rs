@@ -359,6 +359,7 @@ pub(super) fn dtype(code: i64) -> Option<DType> {
         6 => DType::F16,
         7 => DType::F32,
         8 => DType::F64,
+        10 => DType::C64,
         12 => DType::Bool,
         13 => DType::BF16,
         _ => return None,

@@ -107,6 +107,10 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
         ));
     }
     check_source(model, source)?;
+    if let Some(path) = model.complex_parameter() {
+        let problem = format!("it is not represented with complex parameters, such as {path}");
+        return Err(Error::usage("data-parallel", problem));
+    }
     match model.without_gradient() {
         Some(path) if settings.ranks > 1 => {
             let problem = format!(

@@ -100,6 +100,7 @@ impl Runner {
             if self.device.profile().channels_last && !operators::takes_channels_last(&node.target) {
                 call.refuse_channels_last()?;
             }
+            call.check_complex(operators::takes_complex(&node.target), operators::meet_complex(&node.target))?;
             let missing = || Error::invalid(node.target.clone(), "is not represented");
             let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
             call.check_all_read()?;

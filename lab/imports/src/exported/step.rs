@@ -21,6 +21,7 @@ use memcore::nn::{Converted, Init, Parameter};
 use memcore::{Array, Device, NoGrad, Tensor, context, ops};
 
 use super::adversaries;
+use super::complex;
 use super::inputs::{Content, Input, filled};
 use super::loss::LossName;
 use super::model::Exported;
@@ -382,7 +383,9 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
+    complex::check(model, settings)?;
     if let Some(discriminator) = model.adversary() {
+        complex::check(discriminator, settings)?;
         return adversaries::train_from([model, discriminator], device, settings, &source, continuation, progress);
     }
     check_source(model, &source)?;

@@ -149,6 +149,7 @@ fn dtype_of(dtype: DType) -> Dtype {
         DType::I8 => Dtype::I8,
         DType::U8 => Dtype::U8,
         DType::Bool => Dtype::BOOL,
+        DType::C64 => Dtype::C64,
     }
 }
 

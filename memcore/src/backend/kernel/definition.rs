@@ -87,8 +87,12 @@ pub(super) use kernel;
 pub enum Types {
     /// float64, float32, float16, bfloat16.
     Floats,
+    /// Floats, and complex numbers.
+    FloatsAndComplex,
     /// Floats, and integers of 64 and 32 bits, whose arithmetic wraps around.
     Numbers,
+    /// These numbers, and complex ones.
+    NumbersAndComplex,
     /// Every type.
     Any,
 }
@@ -98,7 +102,9 @@ impl Types {
     pub(crate) const fn contain(self, dtype: DType) -> bool {
         match self {
             Types::Floats => dtype.is_float(),
+            Types::FloatsAndComplex => dtype.is_differentiable(),
             Types::Numbers => dtype.is_float() || matches!(dtype, DType::I64 | DType::I32),
+            Types::NumbersAndComplex => dtype.is_differentiable() || matches!(dtype, DType::I64 | DType::I32),
             Types::Any => true,
         }
     }
@@ -108,7 +114,9 @@ impl fmt::Display for Types {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Types::Floats => "floats",
+            Types::FloatsAndComplex => "floats and complex64",
             Types::Numbers => "floats, int64 and int32",
+            Types::NumbersAndComplex => "floats, complex64, int64 and int32",
             Types::Any => "every type",
         })
     }
@@ -171,7 +179,7 @@ impl Check {
         if !types.contain(x.dtype) {
             return self.fail(operand, format!("{}: {op:?} is defined for {types}", x.dtype));
         }
-        if !x.dtype.is_float() && scalars.iter().any(|scalar| scalar.trunc() != *scalar) {
+        if !x.dtype.is_differentiable() && scalars.iter().any(|scalar| scalar.trunc() != *scalar) {
             return self.fail(operand, format!("{}: {op:?} of an integer takes whole numbers", x.dtype));
         }
         Ok(())

@@ -127,7 +127,8 @@ impl UnaryOp {
         use UnaryOp::{Abs, Affine, Clamp, IsZero, Neg, Relu, Sign, Square};
         match self {
             IsZero => Types::Any,
-            Neg | Abs | Sign | Square | Relu | Affine { .. } | Clamp { .. } => Types::Numbers,
+            Neg | Affine { .. } => Types::NumbersAndComplex,
+            Abs | Sign | Square | Relu | Clamp { .. } => Types::Numbers,
             _ => Types::Floats,
         }
     }
@@ -281,6 +282,7 @@ impl BinaryOp {
     pub const fn types(self) -> Types {
         match self {
             BinaryOp::Div | BinaryOp::Pow => Types::Floats,
+            BinaryOp::Add { .. } | BinaryOp::Sub | BinaryOp::Mul => Types::NumbersAndComplex,
             _ if self.is_comparison() => Types::Any,
             _ => Types::Numbers,
         }

@@ -40,7 +40,9 @@ impl Matmul {
         c.rank("a", &self.a, 3)?;
         c.rank("b", &self.b, 3)?;
         c.rank("out", &self.out, 3)?;
-        c.float("out", &self.out)?;
+        c.that(self.out.dtype.is_differentiable(), "out", || {
+            format!("{}, expected a float or complex64", self.out.dtype)
+        })?;
         let (batch, m, n, k) = self.sizes();
         c.dims("a", &self.a, &[batch, m, k])?;
         c.dims("b", &self.b, &[batch, k, n])?;

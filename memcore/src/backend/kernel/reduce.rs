@@ -24,8 +24,10 @@ impl ReduceOp {
     /// The element types for which the reduction is defined.
     pub const fn types(self) -> Types {
         match self {
-            ReduceOp::Sum | ReduceOp::Max | ReduceOp::Min => Types::Numbers,
-            ReduceOp::Mean | ReduceOp::SumSquares => Types::Floats,
+            ReduceOp::Sum => Types::NumbersAndComplex,
+            ReduceOp::Max | ReduceOp::Min => Types::Numbers,
+            ReduceOp::Mean => Types::FloatsAndComplex,
+            ReduceOp::SumSquares => Types::Floats,
         }
     }
 }

@@ -26,7 +26,10 @@ pub(super) const TABLE: Table = &[
     }),
     ("add_.Tensor", add_),
     ("neg.default", |c| of_one(c, |x| of_numbers(x, "neg", ops::neg, |v| -v))),
-    ("abs.default", |c| of_one(c, |x| of_numbers(x, "abs", ops::abs, f64::abs))),
+    ("abs.default", |c| {
+        let abs = |x: &Tensor| if x.dtype().is_complex() { ops::abs_of_complex(x) } else { ops::abs(x) };
+        of_one(c, |x| of_numbers(x, "abs", abs, f64::abs))
+    }),
     ("exp.default", |c| of_one(c, ops::exp)),
     ("log.default", |c| of_one(c, ops::log)),
     ("sqrt.default", |c| of_one(c, ops::sqrt)),
@@ -153,7 +156,7 @@ fn of_numbers(
     floats: impl FnOnce(&Tensor) -> Result<Tensor>,
     whole: impl Fn(f64) -> f64,
 ) -> Result<Tensor> {
-    if x.dtype().is_float() { floats(x) } else { host::map(x, op, x.dtype(), whole) }
+    if x.dtype().is_differentiable() { floats(x) } else { host::map(x, op, x.dtype(), whole) }
 }
 
 /// Returns the type of `x op number` for an `x` that is not a float.
@@ -178,14 +181,14 @@ struct Forms {
 impl Forms {
     fn of(&self, c: &Call<'_>) -> Result<Made> {
         let x = c.tensor("self")?;
-        let float = x.dtype().is_float();
+        let float = x.dtype().is_differentiable();
         Ok(Made::tensor(match other(c)? {
             Other::Number(value, _) if float => (self.number)(x, value)?,
             Other::Number(value, is_float) => {
                 let dtype = with_number(x.dtype(), is_float || self.divides);
                 host::map(x, self.op, dtype, |v| (self.whole)(v, value))?
             }
-            Other::Tensor(other) if float || other.dtype().is_float() => (self.tensors)(x, other)?,
+            Other::Tensor(other) if float || other.dtype().is_differentiable() => (self.tensors)(x, other)?,
             Other::Tensor(other) => {
                 let dtype = if self.divides { DType::F32 } else { host::meeting(x.dtype(), other.dtype()) };
                 host::zip(x, other, self.op, dtype, self.whole)?

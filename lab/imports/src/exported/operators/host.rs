@@ -70,6 +70,7 @@ pub(super) fn meeting(a: DType, b: DType) -> DType {
         DType::F16 | DType::BF16 => 5,
         DType::F32 => 6,
         DType::F64 => 7,
+        DType::C64 => 8,
     };
     match (a, b) {
         (DType::U8, DType::I8) | (DType::I8, DType::U8) => DType::I32,

@@ -5,6 +5,7 @@
 mod arithmetic;
 mod control;
 mod creation;
+mod fourier;
 pub(super) mod host;
 mod indexing;
 mod layers;
@@ -29,6 +30,7 @@ const TABLES: &[(&str, Table)] = &[
     ("sequences", recurrent::TABLE),
     ("pictures", vision::TABLE),
     ("volumes and samples", volumes::TABLE),
+    ("spectra and complex numbers", fourier::TABLE),
     ("losses", losses::TABLE),
     ("arithmetic", arithmetic::TABLE),
     ("reductions", reductions::TABLE),
@@ -49,14 +51,21 @@ pub(super) fn find(target: &str) -> Option<Operator> {
 
 /// True for an operator whose memory is predicted, and whose values no backend computes.
 pub(super) fn is_predicted_only(target: &str) -> bool {
-    [volumes::PREDICTED_ONLY, losses::PREDICTED_ONLY].iter().any(|names| names.contains(&target))
+    let listed = [volumes::PREDICTED_ONLY, losses::PREDICTED_ONLY].iter().any(|names| names.contains(&target));
+    listed || fourier::is_predicted_only(target)
 }
 
 /// What an answer takes for granted of some operators, or leaves out: which these are, and a sentence.
-pub(super) const NOTES: &[(fn(&str) -> bool, &str)] = &[(
-    |target| target == losses::CTC_OF_VALUES,
-    "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.",
-)];
+pub(super) const NOTES: &[(fn(&str) -> bool, &str)] = &[
+    (
+        |target| target == losses::CTC_OF_VALUES,
+        "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.",
+    ),
+    (
+        fourier::is_transform,
+        "Left out are the work areas of cuFFT's plans, temporaries of each Fourier transform: only a card knows their sizes.",
+    ),
+];
 
 /// Operators whose memory for channels-last pictures is recorded. The others refuse them.
 const CHANNELS_LAST: &[&str] = &[
@@ -97,6 +106,8 @@ const CHANNELS_LAST: &[&str] = &[
 pub(super) fn takes_channels_last(target: &str) -> bool {
     CHANNELS_LAST.binary_search(&target).is_ok()
 }
+
+pub(super) use fourier::{meet_complex, takes_complex};
 
 /// Returns the names of all represented operators, in groups.
 pub fn covered() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {

@@ -64,7 +64,7 @@ fn reduced(c: &Call<'_>, axes: &str, reduce: Reduce) -> Result<Made> {
     let (axes, keep) = (c.axes(axes, x)?, c.flag("keepdim", false)?);
     let dtype = c.dtype("dtype")?;
     let is_mean = c.node.target.starts_with("mean");
-    if !x.dtype().is_float() && dtype.is_none_or(|dtype| !dtype.is_float()) {
+    if !x.dtype().is_differentiable() && dtype.is_none_or(|dtype| !dtype.is_float()) {
         if is_mean {
             return Err(c.error("the mean of whole numbers is not defined"));
         }
