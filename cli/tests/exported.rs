@@ -69,3 +69,30 @@ fn a_batch_and_flags_that_the_export_does_not_have_are_refused() {
         assert!(said.contains(flag[0]), "{said}");
     }
 }
+
+#[test]
+fn a_split_names_the_modules_of_each_device_and_show_numbers_its_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("nanogpt", folder.path());
+    let split = ["predict", "--model-file", &path, "--batch", "8", "--micro-batches", "4", "--devices"];
+    let found = json(&[&split[..], &["meta:0,meta:1", "--cut", "2"]].concat());
+    assert_eq!(found["devices"][0]["modules"], "wte, wpe, drop, h.0");
+    assert_eq!(found["devices"][1]["pieces"], serde_json::json!([2, 4]));
+    let said = unbroken(&done(&[&split[..], &["meta:0,meta:1", "--cut", "2"]].concat()));
+    assert!(said.contains("meta:0: wte, wpe, drop, h.0; meta:1: h.1, ln_f, lm_head."), "{said}");
+    let said = unbroken(&refused(2, &[&split[..], &["meta:0,meta:1,meta:2,meta:3,meta:4"]].concat()));
+    assert!(said.contains("--devices: 5 devices for a network of 4 pieces"), "{said}");
+    let said = unbroken(&done(&["show", &path, "--full"]));
+    assert!(said.contains("Pieces (--devices, --cut): 0: wte, wpe, drop; 1–2: h.0–1; 3: ln_f, lm_head."), "{said}");
+}
+
+#[test]
+fn weights_of_the_file_are_trained_on_two_devices_as_on_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("gpt-weights", folder.path());
+    let run = ["train", "--model-file", &path, "--batch", "4", "--steps", "3"];
+    let one = json(&[&run[..], &["--backend", "cpu"]].concat());
+    let two = json(&[&run[..], &["--devices", "cpu:0,cpu:1"]].concat());
+    assert_eq!(two["losses"], one["losses"]);
+    assert!(two["losses"][2].as_f64() < two["losses"][0].as_f64());
+}

@@ -137,6 +137,7 @@ class NetworkV1(TypedDict, total=False):
     input_bytes: int
     saved_bytes: int
     modules: list[ModuleResult]
+    pieces: Optional[str]
     notes: list[str]
 
 
@@ -1288,6 +1289,7 @@ class StageResult(TypedDict, total=False):
     name: str
     device: DeviceInfo
     pieces: list[int]
+    modules: Optional[str]
     parameters: int
     parameter_bytes: int
     gradient_bytes: int

@@ -16,7 +16,8 @@ pub(crate) struct ParallelArgs {
     /// Cut each batch into this many micro-batches [default: 1].
     #[arg(long, value_name = "K")]
     pub micro_batches: Option<usize>,
-    /// Cut the network before these pieces (mlp, small networks, model files: a layer; gpt, config.json: embedding, blocks, output) [default: so
+    /// Cut the network before these pieces (mlp, small networks, model files: a layer; gpt, config.json: embedding, blocks, output; a .pt2: as
+    /// `vramlab show --full` numbers them) [default: so
     /// that the largest share of the parameters is as small as possible].
     #[arg(long, value_name = "1,2")]
     pub cut: Option<CutList>,

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab::huggingface::{AttentionMask, Keep};
-use lab::pipeline::{self, Cut, PipelineResult, PipelineSettings, Schedule};
+use lab::pipeline::{Cut, PipelineResult, PipelineSettings, Schedule};
 use lab::record::RowsKept;
 use lab::results::{DeviceInfo, StageResult, TrainResult};
 use lab::run::{CutList, DeviceList, DeviceName, ModelSpec, ParallelSpec, RunSpec, Session};
@@ -138,9 +138,8 @@ impl<'a> Split<'a> {
             progress.set(step.done as u64, step.loss.map_or(String::new(), |loss| format!("loss {loss:.4}")));
             interrupt::flow()
         };
-        let (network, source) = (first.network.architecture(), first.source.clone());
         let (result, saved) = weights::train(&self.weights, |continuation| {
-            pipeline::train_from(network, &devices, &settings, source, continuation, on_step)
+            first.network.train_split(&devices, &settings, &first.source, continuation, on_step)
         })?;
         drop(progress);
         let result = result.map_err(|Failed { error, .. }| self.failed(error, &devices))?;

@@ -10,6 +10,7 @@ use memcore::memory::{AllocId, Category, CategoryBytes, Ledger, Live, ScopeId};
 use memcore::tape::{TapeEntry, TapeResult};
 use memcore::{Deviations, Device};
 
+use super::network::Network;
 use super::session::Session;
 use super::spec::{RunSpec, TrainingSpec};
 
@@ -107,6 +108,12 @@ impl Session {
         RunSpec { model, training, profile, ..RunSpec::default() }.fields()
     }
 
+    /// The pieces of an exported network, which `--cut` numbers.
+    fn pieces(&self) -> Option<String> {
+        let Network::Exported(model, _) = &self.network else { return None };
+        model.adversary().is_none().then(|| model.pieces_in_words())
+    }
+
     /// Contents of the device now, with the graph.
     fn looked_at(&self, device: &Device) -> NetworkResult {
         let (entries, results) = (device.tape().entries(), device.tape().results());
@@ -122,6 +129,7 @@ impl Session {
             input_bytes: sums[Category::Input as usize],
             saved_bytes: sums[Category::Activation as usize],
             modules,
+            pieces: self.pieces(),
             notes: self.warnings(),
         }
     }

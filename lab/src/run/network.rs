@@ -8,6 +8,7 @@ use lab_imports::exported::{self, Exported};
 use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Release, Script};
 use lab_models::{self, Architecture, ModelOptions, Recompute};
 use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings};
+use lab_training::pipeline::{self, PipelineResult, PipelineSettings};
 use lab_training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 
@@ -142,6 +143,27 @@ impl Network {
             }
             Self::Exported(model, _) => {
                 exported::train_from(model, device, settings, source.clone(), continuation, progress)
+            }
+        }
+    }
+
+    /// Trains the network split over devices.
+    ///
+    /// # Errors
+    /// Settings that cannot work or that the network does not have; those of the devices, with the losses until then.
+    pub fn train_split(
+        &self,
+        devices: &[Device],
+        settings: &PipelineSettings,
+        source: &Source,
+        continuation: &mut Continuation<'_>,
+        progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+    ) -> Result<PipelineResult, Failed> {
+        let source = source.clone();
+        match self {
+            Self::Exported(model, _) => exported::train_split(model, devices, settings, source, continuation, progress),
+            Self::Architecture(_) | Self::Pretrained(..) => {
+                pipeline::train_from(self.architecture(), devices, settings, source, continuation, progress)
             }
         }
     }

@@ -82,7 +82,8 @@ impl std::fmt::Display for Difference {
     }
 }
 
-fn device() -> Device {
+/// A card as the recordings were made on.
+pub(crate) fn device() -> Device {
     let card = DeviceProfile { total_bytes: 150_323_855_360, ..DeviceProfile::default() };
     Device::builder(Arc::new(Meta::new(card))).profile(Profile::torch_2_11(90)).build()
 }

@@ -53,6 +53,29 @@ pub(super) fn repeated<'a>(modules: &[Module<'a>]) -> Vec<&'a str> {
     if own.is_empty() { of(&|_| true) } else { own }
 }
 
+/// Returns the paths of the outermost modules. One that only holds others does not count, but what it holds: an `nn.Sequential`, and a module around all
+/// others.
+pub(super) fn outer<'a>(modules: &[Module<'a>]) -> Vec<&'a str> {
+    let known: HashSet<&str> = modules.iter().map(|module| module.path).collect();
+    let parents: HashSet<&str> = modules.iter().flat_map(|module| above(module.path)).collect();
+    let holds = |module: &&Module<'a>| module.class == SEQUENTIAL && parents.contains(module.path);
+    let mut opened: HashSet<&str> = modules.iter().filter(holds).map(|module| module.path).collect();
+    loop {
+        let is_inside = |path: &str| above(path).any(|path| known.contains(path) && !opened.contains(path));
+        let paths = modules.iter().map(|module| module.path);
+        let found: Vec<&str> = paths.filter(|path| !opened.contains(path) && !is_inside(path)).collect();
+        match found.as_slice() {
+            [one] if parents.contains(one) => opened.insert(one),
+            _ => return found,
+        };
+    }
+}
+
+/// The paths of the modules that a module lies in.
+pub(super) fn above(path: &str) -> impl Iterator<Item = &str> {
+    path.match_indices('.').map(move |(at, _)| &path[..at])
+}
+
 /// Splits `h.12` into `h.` and 12, and `block_3` into `block_` and 3; `None` without a number at the end.
 fn numbered_name(path: &str) -> Option<(&str, u64)> {
     let name = path.trim_end_matches(|c: char| c.is_ascii_digit());
@@ -88,7 +111,7 @@ pub(super) fn in_words<'a>(paths: impl IntoIterator<Item = &'a str>) -> String {
 /// Leaves out the paths that lie inside of others.
 fn outermost(paths: Vec<&str>) -> Vec<&str> {
     let all: HashSet<&str> = paths.iter().copied().collect();
-    let is_inside = |path: &str| path.match_indices('.').any(|(at, _)| all.contains(&path[..at]));
+    let is_inside = |path: &str| above(path).any(|path| all.contains(path));
     paths.into_iter().filter(|path| !is_inside(path)).collect()
 }
 
@@ -133,5 +156,17 @@ mod tests {
         let sequences = [("0", SEQUENTIAL), ("0.0", "Conv2d"), ("1", SEQUENTIAL), ("1.0", "Conv2d"), ("3", SEQUENTIAL)];
         assert_eq!(repeated_of(&sequences), ["0", "1"]);
         assert!(repeated_of(&[("a0", "A"), ("a0.x", "X"), ("a2", "A"), ("a2.x", "X"), ("b1", "A")]).is_empty());
+    }
+
+    #[test]
+    fn outer_modules_are_looked_for_inside_of_those_that_only_hold_others() {
+        let outer_of = |modules: &[(&'static str, &'static str)]| {
+            outer(&modules.iter().map(|(path, class)| Module { path, class }).collect::<Vec<_>>())
+        };
+        assert_eq!(outer_of(&[("a", "A"), ("a.x", "X"), ("b", "B")]), ["a", "b"]);
+        assert_eq!(outer_of(&[("net", "Net"), ("net.s", SEQUENTIAL), ("net.s.0", "X"), ("net.s.1", "Y")]).len(), 2);
+        assert_eq!(outer_of(&[("net", "Net")]), ["net"]);
+        // A list is not called itself.
+        assert_eq!(outer_of(&[("list.0", "A"), ("list.0.x", "X"), ("list.1", "B")]), ["list.0", "list.1"]);
     }
 }

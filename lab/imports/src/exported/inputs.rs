@@ -23,6 +23,17 @@ pub enum Content {
     Ones,
 }
 
+/// How an input is divided into micro-batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Division {
+    /// Each has its examples.
+    Examples,
+    /// Each has the whole input, which does not depend on the batch.
+    Whole,
+    /// It is not known which sizes are the batch's.
+    Unknown,
+}
+
 /// One input.
 #[derive(Clone, Debug)]
 pub struct Input {
@@ -108,6 +119,35 @@ impl Input {
         let dims: Vec<usize> = dims.collect::<Option<_>>()?;
         let bytes = dims.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d as u64));
         bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).map(|_| dims)
+    }
+
+    /// Returns the sizes of a batch that so many calls of the network share, along the first dimension; `None` if its bytes exceed 63 bits.
+    pub(super) fn shared_dims(&self, sizes: &Sizes, batch: usize, calls: usize) -> Option<Vec<usize>> {
+        let mut dims = self.dims(sizes, batch / calls.max(1))?;
+        if let Some(first) = dims.first_mut().filter(|_| calls > 1 && self.division(sizes) == Division::Examples) {
+            *first = first.checked_mul(calls)?;
+        }
+        let bytes = dims.iter().try_fold(self.dtype.size(), |n, &d| n.checked_mul(d as u64));
+        bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).map(|_| dims)
+    }
+
+    /// How the input is divided into micro-batches.
+    pub(super) fn division(&self, sizes: &Sizes) -> Division {
+        let holds_batch = |size: &Expression| match &sizes.symbol {
+            Some(symbol) => size.symbols().contains(&symbol.as_str()),
+            None => *size == Expression::Number(sizes.example as i64),
+        };
+        let Some((first, rest)) = self.sizes.split_first() else { return Division::Whole };
+        let is_batch = match (&sizes.symbol, first) {
+            (Some(symbol), Expression::Symbol(name)) => name == symbol,
+            _ => sizes.symbol.is_none() && holds_batch(first),
+        };
+        match (is_batch, sizes.is_fixed()) {
+            (true, true) => Division::Examples,
+            (true, false) if !rest.iter().any(holds_batch) => Division::Examples,
+            (false, false) if !holds_batch(first) && !rest.iter().any(holds_batch) => Division::Whole,
+            _ => Division::Unknown,
+        }
     }
 
     /// Makes the input on a device, with this element type; `seed` determines its values.

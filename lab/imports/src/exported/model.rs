@@ -15,9 +15,11 @@ use super::inputs::{Content, Input, Sizes};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
 use super::operators;
+use super::pieces::Pieces;
 use super::read::Read;
 use super::regions::Regions;
 use super::signature::{InputKind, StateKind, StateTensor};
+use super::stages::described;
 
 /// An exported network, before it is on a device.
 pub struct Exported {
@@ -107,6 +109,16 @@ impl Exported {
         (!blocks.is_empty()).then(|| in_words(blocks))
     }
 
+    /// The pieces that the network is cut into for several devices: the modules of each, by path, the one that it begins with first.
+    pub fn pieces(&self) -> Vec<Vec<String>> {
+        Pieces::of(&self.read.contents.program).all.into_iter().map(|piece| piece.modules).collect()
+    }
+
+    /// Names the pieces by their numbers: `0: wte, wpe; 1–12: h.0–11; 13: ln_f`.
+    pub fn pieces_in_words(&self) -> String {
+        described(&Pieces::of(&self.read.contents.program))
+    }
+
     /// Returns the notes of a run: the loss, the modules that are computed again, unknown lifetimes, the one call if the file records it, what is
     /// taken for granted of operators or left out, the sizes from the example, the parameters taken to be tied.
     pub fn notes(&self) -> Vec<String> {
@@ -155,6 +167,11 @@ impl Exported {
     /// Returns the contents of the file.
     pub(super) fn contents(&self) -> &Contents {
         &self.read.contents
+    }
+
+    /// Modules that are computed again in the backward pass.
+    pub(super) fn again(&self) -> &Arc<Regions> {
+        &self.again
     }
 
     /// Returns the path of a trained parameter that the graph does not use, under none of its names.
@@ -250,7 +267,7 @@ impl Architecture for Exported {
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         let has_task = matches!(self.loss.kind, Some(LossName::CrossEntropy | LossName::Mse));
         if self.read.inputs.len() != 1 || !has_task {
-            let problem = "runs on --devices with one input and --loss cross-entropy or mse only";
+            let problem = "is a module of one tensor only with one input and --loss cross-entropy or mse";
             return Err(memcore::Error::invalid(self.read.contents.file.clone(), problem));
         }
         Ok(Box::new(self.network(init)?))
@@ -260,7 +277,7 @@ impl Architecture for Exported {
         if self.adversary.is_some() {
             return Some("two networks that are trained in turns are on one device here");
         }
-        Some("an exported graph is not cut into pieces; --data-parallel N --zero 2 divides its states among ranks")
+        Some("an exported graph is not a chain of modules; exported::train_split cuts it into stages")
     }
 
     fn not_evaluated(&self) -> Option<String> {

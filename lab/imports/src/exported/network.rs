@@ -42,19 +42,11 @@ impl Network {
     /// # Errors
     /// Operators that the device does not compute; values that the file does not have or that cannot be read; those of the device.
     pub(super) fn new(model: &Contents, regions: Arc<Regions>, output: usize, init: &Init) -> Result<Self> {
-        let predicted = model.program.first(&operators::is_predicted_only).filter(|_| init.device().computes());
-        if let Some((target, place)) = predicted {
-            let what = format!("{}: {target} in {place}", model.file);
-            return Err(Error::invalid(what, "is predicted only: no backend computes it"));
-        }
+        refuse_predicted(model, init.device().computes())?;
         let state = &model.signature.state;
-        let of = |tensor: &StateTensor| matches!(tensor.kind, StateKind::Parameter { .. });
-        let tensors: Vec<(&str, bool)> = state.iter().map(|tensor| (tensor.path.as_str(), of(tensor))).collect();
         let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
-        for number in transfer_order(&tensors) {
-            if state[number].same_as.is_none() && !is_number(&state[number]) {
-                made[number] = Some(make(&state[number], init, model)?);
-            }
+        for number in made_in_order(state) {
+            made[number] = Some(make(&state[number], init, model)?);
         }
         let held = |kind: &InputKind| match kind {
             InputKind::User(number) => Ok(Held::User(*number)),
@@ -105,8 +97,27 @@ impl Module for Network {
     }
 }
 
+/// Refuses operators that no backend computes, on a device that does.
+pub(super) fn refuse_predicted(model: &Contents, computes: bool) -> Result<()> {
+    match model.program.first(&operators::is_predicted_only).filter(|_| computes) {
+        Some((target, place)) => {
+            let what = format!("{}: {target} in {place}", model.file);
+            Err(Error::invalid(what, "is predicted only: no backend computes it"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The numbers of the tensors that are on a device, in the order in which `model.to(device)` moves them.
+pub(super) fn made_in_order(state: &[StateTensor]) -> impl Iterator<Item = usize> {
+    let of = |tensor: &StateTensor| matches!(tensor.kind, StateKind::Parameter { .. });
+    let tensors: Vec<(&str, bool)> = state.iter().map(|tensor| (tensor.path.as_str(), of(tensor))).collect();
+    let is_one = |number: &usize| state[*number].same_as.is_none() && !is_number(&state[*number]);
+    transfer_order(&tensors).into_iter().filter(is_one)
+}
+
 /// Makes a tensor of the network on the device, with its values if the device computes.
-fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
+pub(super) fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
     let (module, name) = tensor.path.rsplit_once('.').unwrap_or(("", &tensor.path));
     let init = init.at(module);
     let dtype = model.in_run(tensor.dtype, init.dtype());
@@ -128,12 +139,12 @@ fn make(tensor: &StateTensor, init: &Init, model: &Contents) -> Result<Tensor> {
 }
 
 /// True for a constant without dimensions: the program made it without a device.
-fn is_number(tensor: &StateTensor) -> bool {
+pub(super) fn is_number(tensor: &StateTensor) -> bool {
     tensor.kind == StateKind::Constant && tensor.dims.is_empty()
 }
 
 /// Returns the value of such a constant; 0 if the device does not compute.
-fn number_of(tensor: &StateTensor, computes: bool, path: &Path) -> Result<Value> {
+pub(super) fn number_of(tensor: &StateTensor, computes: bool, path: &Path) -> Result<Value> {
     let value = if computes {
         let bytes = bytes_of(tensor, path)?;
         let missing = || Error::invalid(tensor.path.clone(), "the file has no value for it");

@@ -35,23 +35,24 @@ impl Runner {
         for (slot, value) in program.inputs.iter().zip(inputs) {
             values[*slot] = value;
         }
+        self.part(program, 0..program.nodes.len(), &mut values)?;
+        Ok(results(program, &values))
+    }
+
+    /// Runs some of a graph's nodes on the values in its slots. A region begins and ends among them.
+    ///
+    /// # Errors
+    /// Those of [`run`](Self::run).
+    pub(super) fn part(&self, program: &Arc<Program>, nodes: Range<usize>, values: &mut [Value]) -> Result<()> {
         let mut views = Views::new(values.len());
-        let mut next = 0;
-        for region in self.regions.within(program) {
-            self.nodes(program, next..region.nodes.start, &mut values, &mut views)?;
-            let _again = is_grad_enabled().then(|| self.begin(program, region, &values));
-            self.nodes(program, region.nodes.clone(), &mut values, &mut views)?;
+        let mut next = nodes.start;
+        for region in self.regions.within(program).iter().filter(|region| nodes.contains(&region.nodes.start)) {
+            self.nodes(program, next..region.nodes.start, values, &mut views)?;
+            let _again = is_grad_enabled().then(|| self.begin(program, region, values));
+            self.nodes(program, region.nodes.clone(), values, &mut views)?;
             next = region.nodes.end;
         }
-        self.nodes(program, next..program.nodes.len(), &mut values, &mut views)?;
-        let output = |output: &Arg| match output {
-            Arg::Value(slot) => values.get(*slot).cloned().unwrap_or(Value::None),
-            Arg::Int(value) => Value::Int(*value),
-            Arg::Float(value) => Value::Float(*value),
-            Arg::Bool(value) => Value::Bool(*value),
-            _ => Value::None,
-        };
-        Ok(program.outputs.iter().map(output).collect())
+        self.nodes(program, next..nodes.end, values, &mut views)
     }
 
     fn nodes(&self, of: &Program, nodes: Range<usize>, values: &mut [Value], views: &mut Views) -> Result<()> {
@@ -170,4 +171,16 @@ impl Runner {
         };
         Error::invalid(format!("{}: {what} in {}", self.file, node.place), problem)
     }
+}
+
+/// The results of a graph, of the values in its slots.
+pub(super) fn results(program: &Program, values: &[Value]) -> Vec<Value> {
+    let output = |output: &Arg| match output {
+        Arg::Value(slot) => values.get(*slot).cloned().unwrap_or(Value::None),
+        Arg::Int(value) => Value::Int(*value),
+        Arg::Float(value) => Value::Float(*value),
+        Arg::Bool(value) => Value::Bool(*value),
+        _ => Value::None,
+    };
+    program.outputs.iter().map(output).collect()
 }

@@ -21,9 +21,8 @@ use memcore::nn::{Converted, Init, Parameter};
 use memcore::{Array, Device, NoGrad, Tensor, context, ops};
 
 use super::adversaries;
+use super::batches::{self, Wanted};
 use super::complex;
-use super::inputs::{Content, Input, filled};
-use super::loss::LossName;
 use super::model::Exported;
 use super::network::Network;
 
@@ -140,43 +139,6 @@ impl<'a> ExportedStep<'a> {
         Self { before_forward, ..self }
     }
 
-    /// Makes the inputs of the batch with this number, of so many examples. A data set gives one input and also the targets, which are `None` otherwise.
-    fn batch(&self, batch: usize, number: usize) -> Result<(Vec<Tensor>, Option<Tensor>)> {
-        let dtype = self.settings.precision.dtype();
-        let seed = match &self.source {
-            Source::Synthetic { seed } => *seed,
-            Source::Renewed { seed } => seed.wrapping_add(number as u64),
-            Source::Dataset { .. } => {
-                let data = self.source.batch(&self.model.task(), batch, number, self.device.computes())?;
-                let inputs = vec![self.settings.in_format(data.upload_inputs(&self.device, dtype)?)?];
-                return Ok((inputs, Some(data.upload_targets(&self.device, dtype)?)));
-            }
-        };
-        let made = self.model.inputs().iter().enumerate();
-        let input = |(i, input): (usize, &Input)| {
-            let dtype = self.model.contents().in_run(input.dtype, dtype);
-            let made = input.made(&self.device, self.model.sizes(), batch, dtype, seed.wrapping_add(i as u64))?;
-            self.settings.in_format(made)
-        };
-        let inputs = made.map(input).collect::<Result<Vec<Tensor>>>()?;
-        Ok((inputs, None))
-    }
-
-    /// Makes the targets of a loss outside the network; `None` if the loss takes none, or if a data set gives them.
-    fn targets(&self, batch: usize, number: usize) -> Result<Option<Tensor>> {
-        let Some(dims) = self.model.loss.target_dims(batch) else { return Ok(None) };
-        let seed = match &self.source {
-            Source::Synthetic { seed } => *seed,
-            Source::Renewed { seed } => seed.wrapping_add(number as u64),
-            Source::Dataset { .. } => return Ok(None),
-        };
-        let (dtype, content) = match self.model.loss.kind {
-            Some(LossName::CrossEntropy) => (memcore::DType::I64, Content::Below(self.model.loss.classes())),
-            _ => (self.settings.precision.dtype(), Content::Floats),
-        };
-        Ok(Some(filled(&self.device, &dims, dtype, content, seed ^ TARGETS)?))
-    }
-
     fn names(&self, phase: Phase) -> bool {
         self.settings.schedule.names(phase)
     }
@@ -213,9 +175,6 @@ fn freed(inputs: Vec<Tensor>) {
     inputs.into_iter().rev().for_each(drop);
 }
 
-/// Bit that makes the seed of the targets differ from the seed of the inputs.
-const TARGETS: u64 = 1 << 32;
-
 impl TrainStep for ExportedStep<'_> {
     fn settings(&self) -> &RunSettings {
         &self.settings
@@ -231,7 +190,9 @@ impl TrainStep for ExportedStep<'_> {
 
     fn load_batch(&mut self, examples: usize, number: usize) -> Result<()> {
         let _op = context::op("to>_to_copy");
-        let (inputs, target) = self.batch(examples, number)?;
+        let wanted = Wanted { number, examples, calls: 1 };
+        let (model, run, source, device) = (self.model, &self.settings, &self.source, &self.device);
+        let (inputs, target) = batches::inputs(model, run, source, wanted, &|_| device.clone(), device)?;
         // The inputs before are freed after the new ones are made; the targets before, after the new targets.
         let before = std::mem::replace(&mut self.inputs, inputs);
         drop(_op);
@@ -240,7 +201,7 @@ impl TrainStep for ExportedStep<'_> {
             let _op = context::op("to>_to_copy");
             let target = match target {
                 Some(target) => Some(target),
-                None => self.targets(examples, number)?,
+                None => batches::targets(model, &self.settings, &self.source, wanted, &self.device)?,
             };
             let before = std::mem::replace(&mut self.target, target);
             drop(_op);

@@ -43,6 +43,9 @@ pub struct NetworkResult {
     pub saved_bytes: u64,
     /// Every module in the order in which they run, each before those inside it. The first, with an empty path, is the network.
     pub modules: Vec<ModuleResult>,
+    /// The pieces of an exported network, by the numbers that `--cut` takes; null for other networks.
+    #[serde(default)]
+    pub pieces: Option<String>,
     /// Decisions made for the run, and keys of the file that are not understood.
     pub notes: Vec<String>,
 }
@@ -134,12 +137,15 @@ impl Findings for NetworkResult {
             Section::Note(reading),
             Section::Details {
                 title: "Every module and operator".into(),
-                sections: vec![
-                    Section::Note(premise::line(&self.premises)),
-                    Section::Table(self.tree(usize::MAX)),
-                    Section::Table(Table::new("Operators", &columns, self.operator_rows(usize::MAX))),
-                    Section::Table(self.each()),
-                ],
+                sections: [Section::Note(premise::line(&self.premises))]
+                    .into_iter()
+                    .chain(self.pieces.as_ref().map(|all| Section::Note(format!("Pieces (--devices, --cut): {all}."))))
+                    .chain([
+                        Section::Table(self.tree(usize::MAX)),
+                        Section::Table(Table::new("Operators", &columns, self.operator_rows(usize::MAX))),
+                        Section::Table(self.each()),
+                    ])
+                    .collect(),
             },
             Section::Rest(vec![Section::Bars(self.bars())]),
             again(&["show"], &self.settings),

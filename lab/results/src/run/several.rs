@@ -24,7 +24,8 @@ impl TrainResult {
                 let all = self.devices_table();
                 let took = picked(&all, "What each device took, and sent", &[0, 1, 2, 3, 7]);
                 let held = picked(&all, "What it held of the network", &[0, 4, 5, 6]);
-                (vec![Section::List(took), Section::Note(self.moved())], vec![Section::Table(held)])
+                let notes = [self.modules(), Some(self.moved())].into_iter().flatten().map(Section::Note);
+                (std::iter::once(Section::List(took)).chain(notes).collect(), vec![Section::Table(held)])
             }
         };
         rest.push(Section::Table(self.compositions()));
@@ -41,6 +42,13 @@ impl TrainResult {
             return Some(self.ranks_table());
         }
         (!self.devices.is_empty()).then(|| self.devices_table())
+    }
+
+    /// The modules on each device, where they have names.
+    fn modules(&self) -> Option<String> {
+        let one = |stage: &StageResult| Some(format!("{}: {}", stage.name, stage.modules.as_ref()?));
+        let all: Option<Vec<String>> = self.devices.iter().map(one).collect();
+        all.map(|all| format!("{}.", all.join("; ")))
     }
 
     fn moved(&self) -> String {

@@ -42,6 +42,9 @@ pub struct StageResult {
     pub device: DeviceInfo,
     /// The first of the network's pieces on the device, and the one after the last.
     pub pieces: [usize; 2],
+    /// The modules of the pieces, in words, of an exported network.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub modules: Option<String>,
     /// Number of trained values on the device.
     pub parameters: u64,
     /// Their bytes.
@@ -70,6 +73,7 @@ impl StageResult {
             name,
             device,
             pieces: [stage.pieces.start, stage.pieces.end],
+            modules: stage.modules.clone(),
             parameters: stage.parameters,
             parameter_bytes: stage.parameter_bytes,
             gradient_bytes: stage.gradient_bytes,

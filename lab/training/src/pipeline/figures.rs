@@ -10,6 +10,8 @@ use crate::record::{Account, Row};
 pub struct StageFigures {
     /// Numbers of the network's pieces on the device.
     pub pieces: Range<usize>,
+    /// The modules of the pieces, in words; `None` if the numbers say it.
+    pub modules: Option<String>,
     /// Number of trained values on the device, including copies of other devices' parameters.
     pub parameters: u64,
     /// Bytes of the parameters.

@@ -3,84 +3,36 @@
 use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
-use lab_models::{Architecture, Task};
-use memcore::amp::Autocast;
+use lab_models::Architecture;
 use memcore::memory::Category;
 use memcore::nn::{Copied, Parameter};
-use memcore::{Array, Device, Tensor, context, ops};
+use memcore::{Array, Device};
 
-use super::cut::Cut;
+use super::chain::{self, Chain};
 use super::figures::{PipelineResult, StageFigures};
 use super::joint::{self, Joint};
-use super::schedule::{Pass, Schedule, Work};
-use super::stage::{self, Built, Stage};
-use crate::data::Split;
+use super::schedule::{Pass, Work};
+use super::stage::Stage;
+use super::staged::{Built, PipelineSettings, Staged};
 use crate::record::Account;
 use crate::{
     Accuracy, Continuation, Failed, Parts, Phase, Progress, Rows, RunSettings, Source, Steps, Taken, TrainStep,
-    Trainer, Update, data_name, evaluate_with, take_steps,
+    Trainer, Update, data_name, take_steps,
 };
 
-/// Settings of a split run.
-#[derive(Clone, Debug)]
-pub struct PipelineSettings {
-    /// Settings as without a split. Micro-batches are cut from its `batch`.
-    pub run: RunSettings,
-    /// Number of micro-batches in a batch.
-    pub micro_batches: usize,
-    /// The order of passes.
-    pub schedule: Schedule,
-    /// Where the network is cut.
-    pub cut: Cut,
-}
-
-impl PipelineSettings {
-    /// Fails for settings that cannot be combined.
-    ///
-    /// # Errors
-    /// [`Error::Usage`] naming the flag and why.
-    pub fn check(&self) -> Result<()> {
-        self.run.check()?;
-        self.run.check_usual("over several devices")?;
-        let (batch, parts) = (self.run.batch, self.micro_batches);
-        if parts == 0 || !batch.is_multiple_of(parts) {
-            let problem = format!(
-                "{parts} micro-batches of a batch of {batch}: they must be equal, or the mean of their losses is not the batch's"
-            );
-            return Err(Error::usage("micro-batches", problem));
-        }
-        if self.run.schedule != crate::Schedule::default() {
-            let problem = "the model file has an order of phases of its own; a split run has that of --schedule";
-            return Err(Error::usage("devices", problem));
-        }
-        Ok(())
-    }
-}
-
 /// A split network with its script's variables.
-pub struct SplitStep {
+pub struct SplitStep<N = Chain> {
     stages: Vec<Stage>,
     /// All parameters, in the order of PyTorch's `model.parameters()`.
     parameters: Vec<Parameter>,
     copies: Vec<Copied>,
     buffers: Vec<(String, Array)>,
-    training: memcore::nn::Training,
+    network: N,
     update: Update,
     settings: PipelineSettings,
-    source: Source,
-    task: Task,
     order: Vec<Work>,
-    input: Option<Tensor>,
-    target: Option<Tensor>,
-    /// For each micro-batch, the result of the last stage that ran on it, or its loss.
-    waiting: Vec<Option<Tensor>>,
     /// Loss of the current batch.
     loss: Option<f64>,
-}
-
-/// Takes a tensor that a pass reads.
-fn taken(tensor: Option<Tensor>) -> Result<Tensor> {
-    tensor.ok_or_else(|| Error::usage("schedule", "a pass ran before the one that it needs"))
 }
 
 /// Phases of a step, with or without those for copies of parameters.
@@ -100,68 +52,54 @@ pub fn trainer(
     settings: &PipelineSettings,
     source: Source,
 ) -> Result<Trainer<SplitStep>> {
+    trainer_of(architecture, devices, settings, || chain::build(architecture, devices, settings, source))
+}
+
+/// As [`trainer`], of a network that `build` puts on the devices.
+///
+/// # Errors
+/// Those of [`trainer`] and of `build`.
+pub fn trainer_of<N: Staged>(
+    architecture: &dyn Architecture,
+    devices: &[Device],
+    settings: &PipelineSettings,
+    build: impl FnOnce() -> Result<Built<N>>,
+) -> Result<Trainer<SplitStep<N>>> {
     settings.check()?;
     if let Some(without) = devices.iter().find(|device| device.computes() != devices[0].computes()) {
         let other = if without.computes() { &devices[0] } else { without };
         let problem = format!("{} has no values to give to a device that computes, nor keeps any", other.name());
         return Err(Error::usage("devices", problem));
     }
-    let run = &settings.run;
-    run.check_network(architecture, run.batch / settings.micro_batches.max(1))?;
+    settings.run.check_network(architecture, settings.examples())?;
     devices.iter().for_each(|device| device.phase("model"));
-    let built = stage::build(architecture, devices, &settings.cut, run.precision.dtype(), run.seed)?;
-    let Built { stages, parameters, copies, buffers, training } = built;
-    let joint = Joint::new(&run.optimizer, &stages, parameters.clone(), copies.clone())?;
-    let update = Update::with(run, Some(Box::new(joint)));
+    let Built { stages, parameters, copies, buffers, network } = build()?;
+    let joint = Joint::new(&settings.run.optimizer, &stages, parameters.clone(), copies.clone())?;
+    let update = Update::with(&settings.run, Some(Box::new(joint)));
     let used: Vec<Device> = stages.iter().map(|stage| stage.device.clone()).collect();
     let order = settings.schedule.order(stages.len(), settings.micro_batches);
     let mut settings = settings.clone();
     settings.run.schedule = phases(!copies.is_empty());
-    let step = SplitStep {
-        parameters,
-        copies,
-        buffers,
-        training,
-        update,
-        order,
-        source,
-        task: architecture.task(),
-        input: None,
-        target: None,
-        waiting: (0..settings.micro_batches).map(|_| None).collect(),
-        settings,
-        loss: None,
-        stages,
-    };
+    let step = SplitStep { parameters, copies, buffers, network, update, order, settings, loss: None, stages };
     Ok(Trainer::new(step, &used, ""))
 }
 
-impl SplitStep {
+impl<N: Staged> SplitStep<N> {
     /// Parameters of the network, in the order of PyTorch's `model.parameters()`.
     pub fn parameters(&self) -> &[Parameter] {
         &self.parameters
-    }
-
-    /// Returns a micro-batch's part of a batch: a view.
-    fn share(&self, batch: &Option<Tensor>, micro: usize) -> Result<Tensor> {
-        let batch = taken(batch.clone())?;
-        if self.settings.micro_batches == 1 {
-            return Ok(batch);
-        }
-        let rows = self.settings.run.batch / self.settings.micro_batches;
-        Ok(ops::narrow(&batch, 0, micro * rows, rows)?)
     }
 
     fn work(&mut self, Work { micro, pass }: Work, rows: &mut Rows) -> Result<()> {
         match pass {
             Pass::Forward { stage } => {
                 rows.phase_of(stage, "forward");
-                self.forward_of(stage, micro)?;
+                self.network.forward(&self.settings, stage, micro)?;
                 self.stages[stage].begun();
             }
             Pass::Backward => {
                 rows.phase("backward");
-                let loss = taken(self.waiting[micro].take())?;
+                let loss = self.network.take_loss(micro)?;
                 self.update.backward(&loss)?;
                 self.stages.iter_mut().for_each(Stage::ended);
                 if loss.device().computes() {
@@ -171,24 +109,9 @@ impl SplitStep {
         }
         Ok(())
     }
-
-    fn forward_of(&mut self, stage: usize, micro: usize) -> Result<()> {
-        let x = if stage == 0 { self.share(&self.input, micro)? } else { taken(self.waiting[micro].take())? };
-        let _autocast = self.settings.run.precision.autocast().map(Autocast::new);
-        let y = self.stages[stage].forward(x)?;
-        let result = if stage + 1 == self.stages.len() { self.loss_of(&y, micro)? } else { y };
-        self.waiting[micro] = Some(result);
-        Ok(())
-    }
-
-    fn loss_of(&self, output: &Tensor, micro: usize) -> Result<Tensor> {
-        let loss = crate::loss(&self.task.loss, output, &self.share(&self.target, micro)?)?;
-        let parts = self.settings.micro_batches as f64 * self.settings.run.accumulate as f64;
-        Ok(if parts > 1.0 { ops::div_scalar(&loss, parts)? } else { loss })
-    }
 }
 
-impl TrainStep for SplitStep {
+impl<N: Staged> TrainStep for SplitStep<N> {
     fn settings(&self) -> &RunSettings {
         &self.settings.run
     }
@@ -197,15 +120,8 @@ impl TrainStep for SplitStep {
         &mut self.update
     }
 
-    /// Loads inputs to the first device, and targets to the last.
     fn input(&mut self, number: usize) -> Result<()> {
-        let _op = context::op("to>_to_copy");
-        let (run, dtype) = (&self.settings.run, self.settings.run.precision.dtype());
-        let [Some(first), Some(last)] = [self.stages.first(), self.stages.last()] else { return Ok(()) };
-        let data = self.source.batch(&self.task, run.batch, number, first.device.computes())?;
-        self.input = Some(data.upload_inputs(&first.device, dtype)?);
-        self.target = Some(data.upload_targets(&last.device, dtype)?);
-        Ok(())
+        self.network.load(&self.settings, number)
     }
 
     fn passes(&mut self, rows: &mut Rows) -> Result<()> {
@@ -233,7 +149,7 @@ impl TrainStep for SplitStep {
             buffers: &self.buffers,
             update: &mut self.update,
             settings: &self.settings.run,
-            data: data_name(&self.source),
+            data: data_name(self.network.data()),
         }
     }
 
@@ -241,30 +157,18 @@ impl TrainStep for SplitStep {
         self.parameters.iter().map(|parameter| parameter.array().numel() as u64).sum()
     }
 
-    /// Accuracy on the test examples; `None` without test examples.
     fn accuracy(&self) -> Result<Option<Accuracy>> {
-        let Source::Dataset { data, .. } = &self.source else { return Ok(None) };
-        let Some(first) = self.stages.first() else { return Ok(None) };
-        self.training.set(false);
-        let accuracy = evaluate_with(&self.task, data, Split::Test, self.settings.run.batch, |batch| {
-            let mut x = batch.upload_inputs(&first.device, self.settings.run.precision.dtype())?;
-            for stage in &self.stages {
-                x = stage.forward(x)?;
-            }
-            Ok(x)
-        });
-        self.training.set(true);
-        accuracy
+        self.network.accuracy(&self.settings.run)
     }
 
     fn release(self) {
-        let Self { stages, update, input, target, waiting, parameters, copies, buffers, .. } = self;
-        drop((waiting, stages, parameters, copies, buffers, update, input, target));
+        let Self { stages, update, network, parameters, copies, buffers, .. } = self;
+        drop((network, stages, parameters, copies, buffers, update));
     }
 }
 
 /// Frees everything. Returns what each device had, with a last row `end`.
-pub fn finish(trainer: Trainer<SplitStep>) -> Vec<StageFigures> {
+pub fn finish<N: Staged>(trainer: Trainer<SplitStep<N>>) -> Vec<StageFigures> {
     let figures: Vec<StageFigures> = trainer.phases().stages.iter().map(of_stage).collect();
     let rows = trainer.finish_each(Some("end"));
     figures.into_iter().zip(rows).map(|(figures, rows)| StageFigures { rows, ..figures }).collect()
@@ -275,6 +179,7 @@ fn of_stage(stage: &Stage) -> StageFigures {
     let moved = stage.device.counters();
     StageFigures {
         pieces: stage.pieces.clone(),
+        modules: stage.modules.clone(),
         parameters: stage.parameters.iter().map(|p| p.array().numel() as u64).sum(),
         parameter_bytes: stage.bytes(Category::Parameter),
         gradient_bytes: stage.gradient_bytes,
@@ -313,7 +218,18 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<PipelineResult, Failed> {
     devices.iter().try_for_each(|device| continuation.check(device))?;
-    let mut trainer = trainer(architecture, devices, settings, source)?;
+    run(trainer(architecture, devices, settings, source)?, continuation, progress)
+}
+
+/// Trains from where `continuation` begins, and saves in it what the next run needs.
+///
+/// # Errors
+/// Those of [`Trainer::step`], with the losses until then.
+pub fn run<N: Staged>(
+    mut trainer: Trainer<SplitStep<N>>,
+    continuation: &mut Continuation<'_>,
+    progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
+) -> Result<PipelineResult, Failed> {
     let Taken { steps, accuracy } = take_steps(&mut trainer, continuation, progress, || Ok(()))?;
     let Steps { losses, ms_per_step, interrupted } = steps;
     let parameters = trainer.parameter_count();
