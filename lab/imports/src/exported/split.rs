@@ -339,7 +339,9 @@ pub fn train_split(
         return Err(Error::usage("adversary", "two networks that are trained in turns are on one device here").into());
     }
     if let Some(path) = model.complex_parameter() {
-        return Err(Error::usage("devices", format!("complex parameters, such as {path}, are on one device here")).into());
+        return Err(
+            Error::usage("devices", format!("complex parameters, such as {path}, are on one device here")).into()
+        );
     }
     check_source(model, &source)?;
     let begin = continuation.begin;
