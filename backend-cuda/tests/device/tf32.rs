@@ -106,7 +106,9 @@ fn own_product(([m, n, k], transposed): OwnProduct, device: &Device, factors: &[
     let bias = Array::from_slice(device, &[n + 1], &vec![0.0f32; n + 1])?.narrow(0, 1, n)?;
     let library = || emulator::part("blas").map_err(|error| memcore::Error::backend("emulator", error));
     let before = library()?;
-    let product = matrix(0, [m, k])?.matmul_with(&matrix(1, [k, n])?, MatmulOptions { bias: Some(&bias) })?.to_vec()?;
+    let product = matrix(0, [m, k])?
+        .matmul_with(&matrix(1, [k, n])?, MatmulOptions { bias: Some(&bias), ..MatmulOptions::default() })?
+        .to_vec()?;
     if library()? != before {
         return Err(memcore::Error::backend("emulator", "the library took the product"));
     }
