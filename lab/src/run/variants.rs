@@ -130,7 +130,7 @@ impl Exporter {
 }
 
 impl ModelSpec {
-    /// The release that exported the network; `None` for a network that is no export, or of a file that does not say.
+    /// The release that exported the network; `None` for a network that is not an export, or of a file that does not say.
     pub(super) fn exporter(&self) -> Option<Exporter> {
         let path = self.model_file.as_deref().filter(|path| exported::is_export(path))?;
         Exporter::of(self.reads.torch(path)?)

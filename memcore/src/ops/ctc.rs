@@ -104,7 +104,7 @@ impl Lengths {
     }
 }
 
-/// The losses, with 0 in the place of what is infinite.
+/// The losses, with 0 instead of what is infinite.
 fn without_infinite(losses: &Tensor) -> Result<Tensor> {
     let device = losses.device();
     let zero =

@@ -94,7 +94,7 @@ fn scatter_(c: &Call<'_>) -> Result<Made> {
     })
 }
 
-/// Bounds in place by the arguments of these names; an empty name is no bound.
+/// Bounds in place by the arguments of these names; an empty name bounds nothing.
 fn clamped(c: &Call<'_>, min: &str, max: &str) -> Result<Made> {
     let bound = |name: &str, none: f64| if name.is_empty() { Ok(none) } else { c.float_or(name, none) };
     let (min, max) = (bound(min, f64::NEG_INFINITY)?, bound(max, f64::INFINITY)?);
