@@ -50,7 +50,7 @@ impl Array {
             return Err(misfit());
         };
         let in_pairs = dims.iter().zip(strides).all(|(size, stride)| *size == 1 || stride % 2 == 0);
-        if !in_pairs || self.offset % 2 != 0 {
+        if !in_pairs || !self.offset.is_multiple_of(2) {
             return Err(misfit());
         }
         let strides: smallvec::SmallVec<[usize; 6]> = strides.iter().map(|stride| stride / 2).collect();
@@ -60,7 +60,7 @@ impl Array {
 
     /// True if the first element lies an even number of elements after the start of its memory.
     pub(crate) fn starts_at_even(&self) -> bool {
-        self.offset % 2 == 0
+        self.offset.is_multiple_of(2)
     }
 
     /// The conjugates of complex numbers in memory of their own, laid out as these; `None` for other numbers, which are their own.

@@ -55,8 +55,11 @@ pub(super) fn is_predicted_only(target: &str) -> bool {
     listed || fourier::is_predicted_only(target)
 }
 
+/// Which operators a sentence is about, by their names.
+type Which = fn(&str) -> bool;
+
 /// What an answer takes for granted of some operators, or leaves out: which these are, and a sentence.
-pub(super) const NOTES: &[(fn(&str) -> bool, &str)] = &[
+pub(super) const NOTES: &[(Which, &str)] = &[
     (
         |target| target == losses::CTC_OF_VALUES,
         "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.",
