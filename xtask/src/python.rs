@@ -1,4 +1,4 @@
-//! Tests of the package for Python, with the program, ruff and mypy.
+//! Tests of the package for Python, with the program, ruff and mypy, and exports made anew.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -18,7 +18,10 @@ const LIGHTNING: [&str; 2] = ["lightning", "pytorch_lightning"];
 /// Arguments of Python for ruff and mypy, both of which must find nothing.
 const LINTS: [&[&str]; 3] = [&["ruff", "format", "--check", "python"], &["ruff", "check", "python"], &["mypy"]];
 
-/// Runs the package's tests; with `full` also those with PyTorch. Returns the tests that could not run.
+/// Exports the committed networks anew.
+const EXPORTS: &str = "scripts/export/anew.py";
+
+/// Runs the package's tests; with `full` also those with PyTorch, and the exports made anew. Returns the tests that could not run.
 ///
 /// # Errors
 /// The program does not build, a test fails, or a tool finds a problem.
@@ -44,6 +47,7 @@ pub(crate) fn package(root: &Path, cargo: Command, full: bool) -> anyhow::Result
             for tests in ["test_torch.py", "test_lifetimes.py"] {
                 run(root, python, &unittest(tests), &program)?;
             }
+            run(root, python, &[EXPORTS.into(), program.clone().into()], &program)?;
             match LIGHTNING.iter().any(|name| imports(python, name)) {
                 true => run(root, python, &unittest("test_lightning.py"), &program)?,
                 false => skipped.push(format!("the callback in Lightning: the Python of {} has none", checks::PYTHON)),
