@@ -131,11 +131,16 @@ impl Paper<'_> {
 
     /// Returns the peaks of allocated and reserved memory within the limit, `None` if memory runs out; and the number of allocations.
     pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
+        let whole = self.settled(spec)?;
+        // A short run ends at the same allocation, whether its beginning is tried first or not.
+        if whole.run.accumulate <= FILLED {
+            return self.in_room_of(&whole);
+        }
         let (first, first_work) = self.in_its_beginning(spec)?;
         if first.is_none() {
             return Ok((first, first_work));
         }
-        let (taken, work) = self.in_room_of(&self.settled(spec)?)?;
+        let (taken, work) = self.in_room_of(&whole)?;
         Ok((taken, first_work + work))
     }
 
