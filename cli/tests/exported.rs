@@ -35,6 +35,10 @@ fn the_loss_that_is_said_is_in_force() {
     assert!(said.contains("cross-entropy does not fit the output"), "{said}");
     let said = unbroken(&refused(2, &["predict", "--model", "mlp", "--loss", "sum"]));
     assert!(said.contains("--loss: only a model.pt2 of torch.export has it"), "{said}");
+    let path = unpacked_export("vae", folder.path());
+    let said = unbroken(&refused(2, &words(&path, "mean")));
+    assert!(said.contains("--loss: mean has nothing to be computed from: the output"), "{said}");
+    assert!(said.ends_with("is the loss itself"), "{said}");
 }
 
 #[test]

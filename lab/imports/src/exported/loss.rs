@@ -53,6 +53,12 @@ impl Chosen {
         if let (Some((number, output, _)), None) = (&inside, wanted) {
             return Ok(Self { output: *number, name: output.name.clone(), kind: None, dims: Vec::new(), said: false });
         }
+        if let (Some((_, output, _)), Some(kind)) = (&inside, wanted)
+            && floats.clone().all(|(.., expected)| expected.dims.is_empty())
+        {
+            let problem = format!("{kind} has nothing to be computed from: the output {} is the loss itself", output.name);
+            return Err(Error::usage("loss", problem));
+        }
         let Some((number, output, expected)) = floats.clone().find(|(.., expected)| !expected.dims.is_empty()) else {
             return Err(Error::usage(file, "none of the network's outputs is a float: there is nothing to train"));
         };
