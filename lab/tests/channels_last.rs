@@ -74,10 +74,13 @@ equal! {
     mobilenet_with_cudnn: "l_export_mobilenet-v3_b4_cudnn";
     mobilenet_with_cudnn_at_another_batch: "l_export_mobilenet-v3_b7_cudnn";
     mobilenet_under_autocast: "l_export_mobilenet-v3_bf16";
+    mobilenet_under_autocast_with_cudnn: "l_export_mobilenet-v3_bf16_cudnn";
     convnext: "l_export_convnext_b4";
     convnext_at_another_batch: "l_export_convnext_b7";
     convnext_with_cudnn: "l_export_convnext_b4_cudnn";
     convnext_with_cudnn_at_another_batch: "l_export_convnext_b7_cudnn";
+    convnext_under_autocast: "l_export_convnext_bf16";
+    convnext_under_autocast_with_cudnn: "l_export_convnext_bf16_cudnn";
 }
 
 /// Why a run of these fields is refused, when it is prepared or when it runs.

@@ -80,5 +80,6 @@ LOOPS = {
     **{f"l_export_{name}_b{batch}{cudnn}": lambda row, name=name, batch=batch: exported(row, name, batch)
        for name in ("resnet50", "unet", "mobilenet-v3", "convnext") for batch in (4, 7) for cudnn in ("", "_cudnn") if name + cudnn != "unet_cudnn"},
     **{f"l_export_{name}_bf16{cudnn}": lambda row, name=name: exported(row, name, 4, amp=BF16)
-       for name, cudnn in (("resnet50", ""), ("resnet50", "_cudnn"), ("unet", ""), ("mobilenet-v3", ""))},
+       for name, cudnn in (("resnet50", ""), ("resnet50", "_cudnn"), ("unet", ""), ("mobilenet-v3", ""), ("mobilenet-v3", "_cudnn"),
+                            ("convnext", ""), ("convnext", "_cudnn"))},
 }

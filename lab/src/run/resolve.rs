@@ -50,18 +50,8 @@ pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     premises.extend(profile::environment(&spec.profile));
     let (target, remarks) = target(&with_seed(spec, run.seed), backends)?;
     let in_force = in_force(spec, &run, data, &network, &target);
-    let notes = unreached(&run).into_iter().chain(not_compared(&network, &run)).collect();
+    let notes = unreached(&run).into_iter().collect();
     Ok(Session { network, run, source, target, premises, in_force, notes, remarks })
-}
-
-/// What is said of an export in channels-last that computes in 16 bits: on some networks of that kind PyTorch makes other copies.
-fn not_compared(network: &Network, run: &RunSettings) -> Option<String> {
-    let is_one = matches!(network, Network::Exported(..)) && run.channels_last && run.precision != Precision::Fp32;
-    is_one.then(|| {
-        "In channels-last and 16 bits ResNet-50, a U-Net and MobileNet-v3 are equal to PyTorch; of ConvNeXt, and of MobileNet-v3 with cuDNN, some copies \
-         differ."
-            .into()
-    })
 }
 
 /// Returns the device of a run, with remarks on the choice.

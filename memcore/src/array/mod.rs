@@ -75,7 +75,11 @@ impl Array {
     /// Allocates memory for an elementwise result of these operands, which are broadcast to `dims`. The result is laid out as the operands
     /// are.
     pub(crate) fn empty_for(device: &Device, dims: &[usize], operands: &[&Layout], dtype: DType) -> Result<Self> {
-        let layout = Layout::elementwise(dims, operands)?;
+        Self::empty_laid_out(device, Layout::elementwise(dims, operands)?, dtype)
+    }
+
+    /// Allocates memory for a result of this layout, which is dense.
+    pub(crate) fn empty_laid_out(device: &Device, layout: Layout, dtype: DType) -> Result<Self> {
         let storage = allocate(device, &layout, dtype, Category::Temporary)?;
         Ok(Self { storage, dtype, layout, offset: 0, view: None })
     }

@@ -33,7 +33,7 @@ pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 pub fn add_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("add_");
     a.may_change_in_place("add_")?;
-    a.array().add_(&converted(b.array(), a.dtype())?)?;
+    change_in_place(BinaryOp::ADD, a.array(), b.array())?;
     added_in_place(a, b)
 }
 
@@ -50,7 +50,7 @@ pub(super) fn added_in_place(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 pub fn sub_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("sub_");
     a.may_change_in_place("sub_")?;
-    a.array().binary_(BinaryOp::Sub, &converted(b.array(), a.dtype())?)?;
+    change_in_place(BinaryOp::Sub, a.array(), b.array())?;
     let y = a.array().clone();
     record(y, &[a, b], |_| Ok(Box::new(SumBackward { name: "SubBackward0", negated: true, operands: like(a, b) })))
 }
@@ -131,6 +131,19 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
         out.copy_(a)?;
         out.binary_into(op, &converted(b, dtype)?, &out)?;
         Ok(out)
+    }
+}
+
+/// `a = op(a, b)` in the type of `a`. PyTorch's kernel converts `b` as it reads, so that a device without values needs no memory for it; the others
+/// convert it first.
+pub(super) fn change_in_place(op: BinaryOp, a: &Array, b: &Array) -> Result<()> {
+    let device = a.device();
+    match a.dtype() != b.dtype() && !device.computes() && device.profile().torch_temporaries {
+        true => {
+            b.broadcast_to(a.dims())?;
+            a.binary_(op, a)
+        }
+        false => a.binary_(op, &converted(b, a.dtype())?),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::binary::{Like, converted, divided_in_place, multiplied_in_place};
+use super::binary::{Like, change_in_place, divided_in_place, multiplied_in_place};
 use super::shape::Dims;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -18,7 +18,7 @@ use crate::error::Result;
 pub fn mul_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("mul_");
     a.may_change_in_place("mul_")?;
-    multiplied_in_place(a, b, || a.array().binary_(BinaryOp::Mul, &converted(b.array(), a.dtype())?))
+    multiplied_in_place(a, b, || change_in_place(BinaryOp::Mul, a.array(), b.array()))
 }
 
 /// `a /= b`, `b` broadcast to `a`. Saves `b`, and a copy of the former `a` if `b` requires a gradient.
@@ -28,7 +28,7 @@ pub fn mul_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 pub fn div_(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let _op = context::op("div_");
     a.may_change_in_place("div_")?;
-    divided_in_place(a, b, || a.array().binary_(BinaryOp::Div, &converted(b.array(), a.dtype())?))
+    divided_in_place(a, b, || change_in_place(BinaryOp::Div, a.array(), b.array()))
 }
 
 /// `mul · x + add` in the memory of `x`. Saves nothing.

@@ -56,7 +56,8 @@ impl Chosen {
         if let (Some((_, output, _)), Some(kind)) = (&inside, wanted)
             && floats.clone().all(|(.., expected)| expected.dims.is_empty())
         {
-            let problem = format!("{kind} has nothing to be computed from: the output {} is the loss itself", output.name);
+            let problem =
+                format!("{kind} has nothing to be computed from: the output {} is the loss itself", output.name);
             return Err(Error::usage("loss", problem));
         }
         let Some((number, output, expected)) = floats.clone().find(|(.., expected)| !expected.dims.is_empty()) else {
