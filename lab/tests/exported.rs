@@ -184,17 +184,6 @@ fn training_on_the_cpu_gives_pytorchs_losses() {
     losses::are_pytorchs(|| Device::new(backend_cpu::Cpu::with_threads(1).unwrap()));
 }
 
-/// On a card PyTorch takes cuDNN's layers unless it is told otherwise.
-#[test]
-fn an_answer_says_that_recurrent_layers_are_those_without_cudnn() {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, says) in [("lstm", true), ("gru", true), ("rnn", true), ("cells", false), ("mlp", false)] {
-        let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
-        let notes = exported::load(&path, None).unwrap().notes();
-        assert_eq!(notes.iter().any(|note| note.contains("cuDNN's, which a card takes")), says, "{notes:?}");
-    }
-}
-
 /// What no backend computes is refused before anything runs.
 #[test]
 fn predicted_operators_are_refused_on_a_backend() {

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub enum Deviation {
     /// A convolution or a batch norm under a profile without cuDNN.
     WithoutCudnn,
+    /// An LSTM, a GRU or an RNN under a profile without cuDNN, or on a device that computes it.
+    RecurrentWithoutCudnn,
     /// 16-bit attention under a profile without cuDNN, on a card where PyTorch prefers cuDNN's attention.
     AttentionWithoutCudnn,
     /// A convolution that cuDNN would compute in the channels-last layout.
@@ -21,8 +23,9 @@ pub enum Deviation {
 
 impl Deviation {
     /// All deviations.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::WithoutCudnn,
+        Self::RecurrentWithoutCudnn,
         Self::AttentionWithoutCudnn,
         Self::ChannelsLast,
         Self::NoAttentionDropout,
@@ -36,6 +39,10 @@ impl fmt::Display for Deviation {
             Self::WithoutCudnn => {
                 "convolutions and batch norms are those of PyTorch without cuDNN (torch.backends.cudnn.enabled = False), whose convolutions \
                  have a buffer of their own instead of cuDNN's workspace"
+            }
+            Self::RecurrentWithoutCudnn => {
+                "LSTM, GRU and RNN are PyTorch's own (torch.backends.cudnn.enabled = False): cuDNN's, which a card takes by default, keep a reserve until \
+                 the backward pass instead of each step's values"
             }
             Self::AttentionWithoutCudnn => {
                 "attention is PyTorch's own; from 2.11 on, with cuDNN 9.15 or newer, PyTorch takes cuDNN's for 16-bit types on compute \

@@ -62,6 +62,8 @@ struct State {
     next_alloc: u64,
     /// Workspaces that libraries keep for the life of the process, by user.
     workspaces: Vec<KeptWorkspace>,
+    /// The state of cuDNN's random generator for dropout in recurrent networks, which PyTorch keeps for the life of the process.
+    dropout_state: Option<(Block, AllocId)>,
 }
 
 /// Settings for building a [`Device`].
@@ -114,7 +116,7 @@ impl DeviceBuilder {
         Device(Arc::new(Inner {
             backend: self.backend,
             profile,
-            state: Mutex::new(State { allocator, ledger, next_alloc: 0, workspaces: Vec::new() }),
+            state: Mutex::new(State { allocator, ledger, next_alloc: 0, workspaces: Vec::new(), dropout_state: None }),
             tape: Tape::default(),
             seed: AtomicU64::new(self.seed),
             random_offset: AtomicU64::new(0),

@@ -106,8 +106,8 @@ def answers(model, inputs):
     return found
 
 
-def rows(name, batch, change=lambda model: None):
-    """Rows of the module itself, changed after the answers to its questions are known."""
+def rows(name, batch, change=lambda model: None, amp=None):
+    """Rows of the module itself, changed after the answers to its questions are known. `amp` is autocast's type."""
     model, examples, loss_name = made(name)
     answered = Answered(model, answers(model, examples(batch)))
     change(model)
@@ -115,7 +115,7 @@ def rows(name, batch, change=lambda model: None):
     torch.cuda.reset_peak_memory_stats()
     before = record.changes()
     model.to("cuda")
-    return record.trained(answered, list(model.parameters()), before, examples, batch, loss_name)
+    return record.trained(answered, list(model.parameters()), before, examples, batch, loss_name, amp)
 
 
 def recorded(name, folder):

@@ -6,6 +6,8 @@ A card is needed, or a stand-in for one: no figure depends on what is computed. 
 files instead of their paths. A recording has one row after each phase of three steps with AdamW, at two batches other than the exported one. A
 network that cannot be exported or recorded is named, and the next one is taken.
 """
+import contextlib
+import functools
 import gzip
 import io
 import json
@@ -115,19 +117,20 @@ def changes():
     return stats["allocation"]["all"]["allocated"] + stats["allocation"]["all"]["freed"]
 
 
-def rows(name, batch, archive):
-    """The rows of a network at a batch, and its loss; its export goes into the file `archive`, where one is named."""
+def rows(name, batch, archive, amp=None):
+    """The rows of a network at a batch, and its loss; its export goes into the file `archive`, where one is named. `amp` is autocast's type."""
     program, model, loss_name = networks.exported(name)
     if archive is not None:
         with open(archive, "wb") as file:
             file.write(archived(program))
     module, parameters, before = on_card(program, model)
     del program, model
-    return trained(module, parameters, before, networks.NETWORKS[name][1], batch, loss_name), loss_name
+    return trained(module, parameters, before, networks.NETWORKS[name][1], batch, loss_name, amp), loss_name
 
 
-def trained(module, parameters, before, examples, batch, loss_name):
+def trained(module, parameters, before, examples, batch, loss_name, amp=None):
     """The rows of three steps of a module on the card, where `before` changes of its allocator lie before the module."""
+    lower = functools.partial(torch.autocast, "cuda", dtype=amp) if amp else contextlib.nullcontext
     taken, highest, most_reserved = [], 0, 0
 
     def row(label):
@@ -152,13 +155,14 @@ def trained(module, parameters, before, examples, batch, loss_name):
         row(f"s{step}.input")
         optimizer.zero_grad()
         row(f"s{step}.zero_grad")
-        out = module(*inputs)
-        if loss_name == "inside":
-            loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
-        row(f"s{step}.forward")
-        if loss_name != "inside":
-            loss = out.mean() if loss_name == "mean" else F.cross_entropy(out, target)
-            row(f"s{step}.loss")
+        with lower():
+            out = module(*inputs)
+            if loss_name == "inside":
+                loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
+            else:
+                row(f"s{step}.forward")
+                loss = out.mean() if loss_name == "mean" else F.cross_entropy(out, target)
+        row(f"s{step}.forward" if loss_name == "inside" else f"s{step}.loss")
         loss.backward()
         row(f"s{step}.backward")
         optimizer.step()
@@ -191,10 +195,10 @@ def in_a_child(function, *arguments):
     return json.loads(result)
 
 
-def main(of, networks=networks.NETWORKS):
+def main(of, networks=networks.NETWORKS, cudnn=False):
     """Writes `of(name, folder)`, with the release of PyTorch, as FOLDER/NAME.json for each network; 1 if one of them failed."""
     folder, names = sys.argv[1], sys.argv[2:] or list(networks)
-    torch.backends.cudnn.enabled = False
+    torch.backends.cudnn.enabled = cudnn
     torch.set_num_threads(1)
     failed = False
     for name in names:

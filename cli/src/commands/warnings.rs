@@ -40,6 +40,7 @@ fn advice(deviation: Deviation) -> &'static str {
             "the median is 4.5 to 9.3 % off; with 64 MiB for every plan, ResNet-50 at batch 32 allocates 1.2 % more. With --cudnn-workspace BYTES it is counted as with ",
             "cuDNN (BYTES: what a call's plan takes; 0 is a start)"
         ),
+        Deviation::RecurrentWithoutCudnn => ". With --cudnn-workspace BYTES predict counts them as with cuDNN",
         Deviation::AttentionWithoutCudnn => {
             ". With --cudnn-workspace BYTES it is counted as with cuDNN (BYTES: what a call's plan takes, which only a card tells; 0 is a start)"
         }

@@ -38,7 +38,12 @@ fn golden_path(name: &str) -> PathBuf {
 
 /// The export of a network as the package writes it, or its graph alone. Where it has the graph that PyTorch exports on the CPU, that is taken.
 pub(crate) fn as_the_package_writes(name: &str, folder: &Path, entry: Option<&serde_json::Value>) -> PathBuf {
-    let own = format!("eager/{name}.pt2.gz");
+    as_written("eager", name, folder, entry)
+}
+
+/// As [`as_the_package_writes`], with graphs of another folder.
+pub(crate) fn as_written(of: &str, name: &str, folder: &Path, entry: Option<&serde_json::Value>) -> PathBuf {
+    let own = format!("{of}/{name}.pt2.gz");
     let graph = if golden_path(&own).exists() { golden(&own) } else { golden(&format!("{name}.pt2.gz")) };
     let path = super::unpacked(&graph, folder, name);
     let mut entries = super::entries(&std::fs::read(&path).unwrap());

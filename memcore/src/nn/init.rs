@@ -291,6 +291,12 @@ impl Init {
         self.dtype
     }
 
+    /// True if an existing model is converted to another type or format.
+    #[doc(hidden)]
+    pub fn converts(&self) -> bool {
+        !self.shared.before.borrow().parameters.is_empty()
+    }
+
     /// The id of this path, to which allocations are attributed.
     pub fn scope(&self) -> ScopeId {
         self.device.scope(&self.path)

@@ -30,6 +30,6 @@ pub(super) fn full_type(dtype: DType) -> DType {
 }
 
 /// True if autocast converts `from` into `to`: it does not touch integers and float64.
-fn casts(from: DType, to: DType) -> bool {
+pub(super) fn casts(from: DType, to: DType) -> bool {
     from != to && matches!(from, DType::F32 | DType::F16 | DType::BF16)
 }

@@ -66,6 +66,9 @@ mod quant;
 mod rearrange;
 mod recurrent;
 mod recurrent_cells;
+mod recurrent_cudnn;
+mod recurrent_network;
+mod recurrent_sizes;
 mod reduce;
 mod resize;
 mod roll;
@@ -142,7 +145,8 @@ pub use power::pow_tensors;
 pub use products::{baddbmm, dot, mv};
 pub use quant::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};
 pub use rearrange::{cumsum, cumsum_whole, flip, gather, pixel_shuffle, pixel_unshuffle};
-pub use recurrent::{Recurrent, gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell};
+pub use recurrent::{gru, gru_cell, lstm, lstm_cell, rnn_relu, rnn_relu_cell, rnn_tanh, rnn_tanh_cell};
+pub use recurrent_network::{FlatWeights, Recurrent};
 pub use reduce::{
     amax, amin, argmax, argmin, max_all, max_axis, mean, mean_as, mean_axes, min_all, min_axis, norm, norm_axes, sum,
     sum_as, sum_axes,

@@ -1,4 +1,4 @@
-//! Recurrent networks, as PyTorch computes them without cuDNN: two products and a cell for each element of the sequence.
+//! Recurrent networks. Without cuDNN PyTorch composes them of two products and a cell for each element of the sequence.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -8,53 +8,17 @@ use super::dropout::dropout;
 use super::join::{cat, stack, unbind};
 use super::matmul::{linear, mm};
 use super::recurrent_cells::{fused_gru_cell, fused_lstm_cell};
+use super::recurrent_cudnn;
+use super::recurrent_network::{Cell, Recurrent, Weights, weights_of};
 use super::shape::{t, transpose};
 use crate::autograd::{Tensor, autocast_dtype};
 use crate::context;
 use crate::error::{Error, Result};
 
-/// Structure of a recurrent network.
-#[derive(Clone, Copy, Debug)]
-pub struct Recurrent {
-    /// Number of layers. Each layer's inputs are the outputs of the one before.
-    pub layers: usize,
-    /// True if each layer also runs from the end.
-    pub bidirectional: bool,
-    /// Probability of dropout between layers.
-    pub dropout: f64,
-    /// True in training, where dropout applies.
-    pub training: bool,
-    /// True if the batch is the first dimension of input and output.
-    pub batch_first: bool,
-}
-
 /// States of a cell: the hidden one, and the cell state of an LSTM.
 type States = SmallVec<[Tensor; 2]>;
 
-/// Kinds of cells.
-#[derive(Clone, Copy, PartialEq)]
-enum Cell {
-    Lstm,
-    Gru,
-    Tanh,
-    Relu,
-}
-
 impl Cell {
-    /// Returns the number of gates.
-    fn gates(self) -> usize {
-        match self {
-            Cell::Lstm => 4,
-            Cell::Gru => 3,
-            Cell::Tanh | Cell::Relu => 1,
-        }
-    }
-
-    /// Returns the number of states.
-    fn states(self) -> usize {
-        if self == Cell::Lstm { 2 } else { 1 }
-    }
-
     /// Returns the states after the cell.
     fn after(self, x: &Tensor, before: &[Tensor], weights: &Weights<'_>) -> Result<States> {
         let product = |x: &Tensor, weight: &Tensor| {
@@ -83,36 +47,12 @@ impl Cell {
     }
 }
 
-/// Weights of one direction of one layer: input-hidden `[gates·h, i]`, hidden-hidden `[gates·h, h]`, and their biases `[gates·h]`.
-struct Weights<'a> {
-    input: &'a Tensor,
-    hidden: &'a Tensor,
-    biases: Option<[&'a Tensor; 2]>,
-}
-
-impl<'a> Weights<'a> {
-    /// Returns two weights, or two weights and two biases, by name.
-    fn of(weights: &[&'a Tensor]) -> Option<Self> {
-        match *weights {
-            [input, hidden] => Some(Self { input, hidden, biases: None }),
-            [input, hidden, of_input, of_hidden] => Some(Self { input, hidden, biases: Some([of_input, of_hidden]) }),
-            _ => None,
-        }
-    }
-
-    /// True if they fit to inputs of `inside` elements and states of `width`.
-    fn fit(&self, gates: usize, inside: usize, width: usize) -> bool {
-        let biases = self.biases.iter().flatten().all(|bias| bias.dims() == [gates * width]);
-        biases && self.input.dims() == [gates * width, inside] && self.hidden.dims() == [gates * width, width]
-    }
-}
-
 /// Runs an LSTM on inputs `[length, batch, i]` and the first states. Returns the outputs `[length, batch, directions·h]` and the last hidden and cell
 /// states `[layers·directions, batch, h]`. `weights` has for each layer and direction: input-hidden `[4·h, i]`, hidden-hidden `[4·h, h]` and, with
 /// biases, one bias `[4·h]` for each. Values of the cells are computed on the host.
 ///
 /// # Errors
-/// [`Error::Shape`] for shapes that do not fit together, [`Error::Invalid`] under autocast; errors of the device.
+/// [`Error::Shape`] for shapes that do not fit together, [`Error::Invalid`] under autocast without cuDNN; errors of the device.
 pub fn lstm(x: &Tensor, states: [&Tensor; 2], weights: &[&Tensor], options: Recurrent) -> Result<[Tensor; 3]> {
     let (out, mut last) = run("lstm", Cell::Lstm, x, &states, weights, options)?;
     let memory = last.remove(1);
@@ -182,41 +122,23 @@ fn not_under_autocast(op: &'static str) -> Result<()> {
     if autocast_dtype().is_some() { Err(Error::invalid(op, "under autocast is not represented")) } else { Ok(()) }
 }
 
-/// Returns the weights of each direction of each layer, if all shapes fit together.
-fn weights_of<'a>(
-    cell: Cell,
-    x: &Tensor,
-    states: &[&Tensor],
-    weights: &[&'a Tensor],
-    options: Recurrent,
-) -> Option<Vec<Weights<'a>>> {
-    let directions = 1 + usize::from(options.bidirectional);
-    let cells = options.layers * directions;
-    let (&[first, second, inside], &[count, batch, width]) = (x.dims(), states[0].dims()) else { return None };
-    let fits = count == cells && batch == if options.batch_first { first } else { second };
-    if cells == 0 || !fits || states.iter().any(|state| state.dims() != states[0].dims()) {
-        return None;
-    }
-    let each = weights.len().checked_div(cells).filter(|each| each * cells == weights.len() && *each > 0)?;
-    let named = weights.chunks(each).map(Weights::of).collect::<Option<Vec<_>>>()?;
-    let inside_of = |i: usize| if i < directions { inside } else { directions * width };
-    named.iter().enumerate().all(|(i, weights)| weights.fit(cell.gates(), inside_of(i), width)).then_some(named)
-}
-
 /// Runs all layers. Returns the outputs, and the last states of each kind.
 fn run(
     op: &'static str,
     cell: Cell,
     x: &Tensor,
     states: &[&Tensor],
-    weights: &[&Tensor],
+    given: &[&Tensor],
     options: Recurrent,
 ) -> Result<(Tensor, Vec<Tensor>)> {
-    let Some(weights) = weights_of(cell, x, states, weights, options) else {
-        let count = weights.len();
+    let Some(weights) = weights_of(cell, x, states, given, options) else {
+        let count = given.len();
         let detail = format!("{:?}, states {:?}, {count} weights, {options:?}", x.dims(), states[0].dims());
         return Err(Error::shape(op, detail));
     };
+    if recurrent_cudnn::takes(x) {
+        return recurrent_cudnn::run(recurrent_cudnn::Network { op, cell, options }, x, states, given);
+    }
     not_under_autocast(op)?;
     let _op = context::op(op);
     let mut input = if options.batch_first { transpose(x, 0, 1)? } else { x.clone() };

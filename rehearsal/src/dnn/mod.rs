@@ -4,6 +4,7 @@
 mod graphs;
 mod handles;
 mod recurrent;
+mod recurrent_sizes;
 
 use std::ffi::c_int;
 

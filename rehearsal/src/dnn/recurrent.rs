@@ -1,12 +1,13 @@
 //! Descriptors of tensors and of recurrent networks. The sizes of the weights follow from the description.
 //!
 //! Weights are stored layer by layer; a layer has the matrices of the input, of the state, and of the projection. All
-//! biases follow. The sizes of reserve and workspace are estimates: the activations of the gates.
+//! biases follow. Reserve and workspace are as large as on a card on which they were measured (`recurrent_sizes.rs`).
 
 use std::collections::HashMap;
 use std::ffi::c_int;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
+use super::recurrent_sizes::{Algorithm, Sizes};
 use super::{SUCCESS, status};
 use crate::answer::{Answer, Code};
 use crate::argument::{In, Out};
@@ -25,6 +26,8 @@ struct Tensor {
 #[derive(Clone, Copy, Debug, Default)]
 struct Network {
     kind: c_int,
+    algorithm: Algorithm,
+    has_dropout: bool,
     gates: usize,
     has_biases: bool,
     directions: usize,
@@ -43,6 +46,8 @@ struct Sequences {
 
 static TENSORS: LazyLock<Mutex<HashMap<usize, Tensor>>> = LazyLock::new(Mutex::default);
 static NETWORKS: LazyLock<Mutex<HashMap<usize, Network>>> = LazyLock::new(Mutex::default);
+/// Probability of each dropout descriptor.
+static DROPOUTS: LazyLock<Mutex<HashMap<usize, f32>>> = LazyLock::new(Mutex::default);
 static SEQUENCES: LazyLock<Mutex<HashMap<usize, Sequences>>> = LazyLock::new(Mutex::default);
 
 fn keep<T>(all: &Mutex<HashMap<usize, T>>, descriptor: usize, value: T) {
@@ -138,9 +143,35 @@ extern "C" fn cudnnGetFilterNdDescriptor(
 }
 
 #[unsafe(no_mangle)]
+extern "C" fn cudnnSetDropoutDescriptor(
+    descriptor: usize,
+    _handle: usize,
+    probability: f32,
+    _states: usize,
+    _bytes: usize,
+    _seed: u64,
+) -> c_int {
+    keep(&DROPOUTS, descriptor, probability);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn cudnnRestoreDropoutDescriptor(
+    descriptor: usize,
+    _handle: usize,
+    probability: f32,
+    _states: usize,
+    _bytes: usize,
+    _seed: u64,
+) -> c_int {
+    keep(&DROPOUTS, descriptor, probability);
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
 extern "C" fn cudnnSetRNNDescriptor_v8(
     descriptor: usize,
-    _algorithm: c_int,
+    algorithm: c_int,
     cell: c_int,
     biases: c_int,
     directions: c_int,
@@ -152,7 +183,7 @@ extern "C" fn cudnnSetRNNDescriptor_v8(
     hidden: c_int,
     projected: c_int,
     layers: c_int,
-    _dropout: usize,
+    dropout: usize,
     _flags: u32,
 ) -> c_int {
     const LSTM: c_int = 2;
@@ -164,6 +195,12 @@ extern "C" fn cudnnSetRNNDescriptor_v8(
     };
     let network = Network {
         kind,
+        algorithm: match algorithm {
+            0 => Algorithm::Standard,
+            1 => Algorithm::Persistent,
+            _ => Algorithm::Small,
+        },
+        has_dropout: kept(&DROPOUTS, dropout).is_ok_and(|probability| probability > 0.0),
         gates,
         has_biases: biases != 0,
         directions: if directions == 1 { 2 } else { 1 },
@@ -209,6 +246,24 @@ impl Network {
 
     fn all_matrices(&self) -> usize {
         (0..self.layers * self.directions).map(|layer| self.matrices(layer)).sum()
+    }
+
+    fn sizes(&self, of: Sequences) -> Sizes {
+        const BFLOAT16: c_int = 9;
+        Sizes {
+            gates: self.gates,
+            element: element(self.kind),
+            is_bfloat16: self.kind == BFLOAT16,
+            algorithm: self.algorithm,
+            layers: self.layers,
+            directions: self.directions,
+            has_dropout: self.has_dropout,
+            inside: self.input,
+            width: self.hidden,
+            steps: of.steps,
+            batch: of.batch,
+            matrices: self.all_matrices(),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -289,10 +344,9 @@ extern "C" fn cudnnGetRNNTempSpaceSizes(
     log::once("unknown_size", "cudnnGetRNNTempSpaceSizes");
     let tell = || -> Answer {
         let (network, sequences) = (kept(&NETWORKS, network)?, kept(&SEQUENCES, sequences)?);
-        let states = sequences.steps * sequences.batch * network.hidden * network.directions * network.layers;
-        let bytes = states * element(network.kind);
-        workspace.offer(bytes * network.gates);
-        reserve.offer(if mode == TRAINING { bytes * (network.gates + 2) } else { 0 });
+        let sizes = network.sizes(sequences);
+        workspace.offer(sizes.workspace(mode == TRAINING));
+        reserve.offer(if mode == TRAINING { sizes.reserve() } else { 0 });
         Ok(())
     };
     status(tell())

@@ -17,6 +17,8 @@ pub(super) struct Contents {
     pub signature: Signature,
     /// The type of the trained parameters.
     pub dtype: DType,
+    /// True if the file stands for the user's program, whose recurrent modules put their weights into one buffer (`flat_weights.rs`).
+    pub flattens: bool,
 }
 
 impl Contents {

@@ -14,6 +14,7 @@ mod blocks;
 mod call;
 mod complex;
 mod contents;
+mod flat_weights;
 mod inputs;
 mod lifetimes;
 mod load;

@@ -10,6 +10,7 @@ use memcore::{Array, DType, Error, Result, Tensor, context};
 
 use super::archive;
 use super::contents::Contents;
+use super::flat_weights;
 use super::operators;
 use super::program::Program;
 use super::regions::Regions;
@@ -45,8 +46,15 @@ impl Network {
         refuse_predicted(model, init.device().computes())?;
         let state = &model.signature.state;
         let mut made: Vec<Option<Tensor>> = vec![None; state.len()];
+        let mut flat = flat_weights::modules(model, init);
         for number in made_in_order(state) {
-            made[number] = Some(make(&state[number], init, model)?);
+            match flat.iter_mut().find(|module| module.has(number)) {
+                Some(module) => {
+                    let weights = module.moves(number, model, init)?;
+                    weights.into_iter().for_each(|(number, weight)| made[number] = Some(weight));
+                }
+                None => made[number] = Some(make(&state[number], init, model)?),
+            }
         }
         let held = |kind: &InputKind| match kind {
             InputKind::User(number) => Ok(Held::User(*number)),

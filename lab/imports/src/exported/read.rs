@@ -71,7 +71,8 @@ pub(super) fn read(path: &Path) -> Result<Read> {
         ));
     }
     let name = path.file_stem().map_or_else(|| model.clone(), |stem| stem.display().to_string());
-    let contents = Contents { path: path.to_path_buf(), file, program: Arc::new(program), signature, dtype };
+    let program = Arc::new(program);
+    let contents = Contents { path: path.to_path_buf(), file, program, signature, dtype, flattens: knows_lifetimes };
     Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch: exported.torch_version })
 }
 

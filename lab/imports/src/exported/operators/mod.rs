@@ -61,10 +61,6 @@ type Which = fn(&str) -> bool;
 /// What an answer takes for granted of some operators, or leaves out: which these are, and a sentence.
 pub(super) const NOTES: &[(Which, &str)] = &[
     (
-        recurrent::is_of_layers,
-        "LSTM, GRU and RNN are PyTorch's own (torch.backends.cudnn.enabled = False): cuDNN's, which a card takes by default, are not represented.",
-    ),
-    (
         |target| target == losses::CTC_OF_VALUES,
         "What CTC saves grows with the longest target of the batch, which is a value: it is taken to be as long as the targets are wide.",
     ),
