@@ -56,7 +56,8 @@ fn float(op: UnaryOp) -> (u64, [u32; 6], &'static str) {
         UnaryOp::Cos => plain(10, "circular(x, 1)"),
         UnaryOp::Tanh => plain(11, "tanh_of(x)"),
         UnaryOp::Sigmoid => plain(12, "sigmoid(x)"),
-        UnaryOp::Relu => plain(13, "select(x, 0.0, x <= 0.0)"),
+        // NVIDIA's compiler for Vulkan makes a maximum of the comparison, which is not NaN of NaN.
+        UnaryOp::Relu => plain(13, "select(select(x, 0.0, x <= 0.0), x, is_nan(x))"),
         UnaryOp::LeakyRelu { slope } => (14, [f(slope), 0, 0, 0, 0, 0], "select(p.a * x, x, x > 0.0)"),
         UnaryOp::Gelu => plain(15, "x * normal_cdf(x)"),
         UnaryOp::GeluTanh => plain(16, "0.5 * x * (1.0 + tanh_of(gelu_inner(x)))"),
@@ -73,7 +74,7 @@ fn float(op: UnaryOp) -> (u64, [u32; 6], &'static str) {
         UnaryOp::Affine { mul, add } => (18, [f(mul), f(add), 0, 0, 0, 0], "p.a * x + p.b"),
         UnaryOp::Pow { exponent } => power(exponent),
         UnaryOp::Clamp { min, max } => {
-            (20, [f(min), f(max), 0, 0, 0, 0], "select(select(x, p.b, x > p.b), p.a, x < p.a)")
+            (20, [f(min), f(max), 0, 0, 0, 0], "select(select(select(x, p.b, x > p.b), p.a, x < p.a), x, is_nan(x))")
         }
         UnaryOp::IsZero => plain(63, "select(0.0, 1.0, x == 0.0)"),
     }
