@@ -153,10 +153,10 @@ impl Equation {
             return Err(Error::shape("einsum", format!("{:?} and {:?}", a.dims(), b.dims())));
         }
         let (mut common, mut of_a, mut of_b) = (Vec::new(), Vec::new(), Vec::new());
-        for i in self.result.len()..self.order.len() {
+        for (i, left) in uses.iter_mut().enumerate().skip(self.result.len()) {
             let (in_a, in_b) = (a.dims()[i] != 1, b.dims()[i] != 1);
             if in_a && in_b {
-                uses[i] -= 1;
+                *left -= 1;
             }
             // A dimension that only one operand has is summed before the product.
             let sums = match (in_a, in_b) {
@@ -165,8 +165,8 @@ impl Equation {
                 (false, true) => &mut of_b,
                 (false, false) => continue,
             };
-            if uses[i] == 1 {
-                uses[i] = 0;
+            if *left == 1 {
+                *left = 0;
                 sums.push(i);
             }
         }

@@ -35,7 +35,8 @@ pub fn elu_scaled(x: &Tensor, op: &'static str, alpha: f64, scale: f64, input_sc
 /// [`Error::Invalid`] for a leaf that requires a gradient, or factors whose result does not tell the sign of the input; errors of the device.
 pub fn elu_scaled_(x: &Tensor, op: &'static str, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
     x.may_change_in_place(op)?;
-    if !x.dtype().is_float() || !(alpha * scale > 0.0 && scale > 0.0 && input_scale > 0.0) {
+    let tells_sign = alpha * scale > 0.0 && scale > 0.0 && input_scale > 0.0;
+    if !x.dtype().is_float() || !tells_sign {
         return Err(Error::invalid(op, format!("of {} with factors {alpha}, {scale}, {input_scale}", x.dtype())));
     }
     let _op = context::op(op);
