@@ -17,6 +17,7 @@ mod tests {
     const WITHOUT: &[&str] = &[
         "causal_mask",
         "argmax",
+        "argmin",
         "cumsum_whole",
         "dequantize_int8",
         "matmul_int8",

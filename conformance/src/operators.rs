@@ -246,6 +246,20 @@ pub(crate) const OPERATORS: &[OperatorCase] = &[
         let device = x[0].device();
         ops::index_each(&x[0], &[&indices(device, &[3], &[1, 0, 1])?, &indices(device, &[3], &[2, 0, 2])?])
     }),
+    case("index_by", &[of(&[2, 3, 4])], |x| {
+        let device = x[0].device();
+        let (rows, columns) = (indices(device, &[2, 1], &[1, -2])?, indices(device, &[3], &[2, 0, 2])?);
+        ops::index_by(&x[0], &[None, Some(&rows), Some(&columns)])
+    }),
+    case("index_by.apart", &[of(&[3, 2, 4])], |x| {
+        let device = x[0].device();
+        let (rows, columns) = (indices(device, &[3], &[1, 0, 1])?, indices(device, &[3], &[2, 0, 2])?);
+        ops::index_by(&x[0], &[Some(&rows), None, Some(&columns)])
+    }),
+    case("index_by.transposed", CUBE, |x| {
+        let rows = indices(x[0].device(), &[2], &[1, 1])?;
+        ops::index_by(&ops::transpose(&x[0], 0, 2)?, &[None, Some(&rows)])
+    }),
     case("index_each.rows", X, |x| ops::index_each(&x[0], &[&indices(x[0].device(), &[2], &[1, 1])?])),
     case("index_select", CUBE, |x| ops::index_select(&x[0], 1, &indices(x[0].device(), &[4], &[2, 0, 2, 2])?)),
     case("index_select.transposed", CUBE, |x| {

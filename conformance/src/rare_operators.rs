@@ -1,7 +1,9 @@
 //! Differentiable operators that few networks use: further functions and reductions, elements by index, products of other forms.
 
 use memcore::backend::kernel::Reduction;
-use memcore::ops::{self, Conv1dGeometry, Conv2dGeometry, Edge, Interpolation, Pool3dGeometry, ResizedAxis};
+use memcore::ops::{
+    self, Conv1dGeometry, Conv2dGeometry, Counting, Edge, Interpolation, Pool2dGeometry, Pool3dGeometry, ResizedAxis,
+};
 use memcore::{Array, Result, Tensor};
 
 use crate::further_operators::{copied, joined};
@@ -30,6 +32,9 @@ fn constant(x: &Tensor, value: f64) -> Result<Tensor> {
     Ok(Tensor::from_array(Array::full(x.device(), x.dims(), x.dtype(), value)?))
 }
 
+/// Numbers between 2 and 3, and between 0.6 and 0.9.
+const FEW: &[Argument] =
+    &[Argument { dims: &[3, 5], low: 2.1, high: 2.3 }, Argument { dims: &[3, 5], low: 0.8, high: 0.9 }];
 const PAIR: &[Argument] = &[of(&[3, 5]), of(&[3, 5])];
 const PATCHES: Conv2dGeometry = Conv2dGeometry { stride: [2, 1], padding: [1, 0], dilation: [1, 2], groups: 1 };
 const VOLUME: &[Argument] = &[of(&[1, 2, 3, 4, 5])];
@@ -153,6 +158,68 @@ pub(crate) const RARE: &[OperatorCase] = &[
     case("einsum.outer", &[of(&[3]), of(&[4])], |x| ops::einsum("i,j->ij", &[&x[0], &x[1]])),
     case("einsum.alone", &[of(&[3, 2]), of(&[3, 4])], |x| ops::einsum("ij,ik->k", &[&x[0], &x[1]])),
     case("einsum.implicit", &[of(&[3, 2]), of(&[2, 4])], |x| ops::einsum("ij,jk", &[&x[0], &x[1]])),
+    case("einsum.three", &[of(&[2, 3]), of(&[3, 4]), of(&[4, 2])], |x| {
+        ops::einsum("ij,jk,kl->il", &[&x[0], &x[1], &x[2]])
+    }),
+    case("einsum.forms", &[of(&[2, 3]), of(&[3, 4]), of(&[2, 4])], |x| {
+        ops::einsum("bi,ij,bj->b", &[&x[0], &x[1], &x[2]])
+    }),
+    case("einsum_along", &[of(&[2, 3]), of(&[3, 4]), of(&[4, 2])], |x| {
+        ops::einsum_along("ij,jk,kl->il", &[&x[0], &x[1], &x[2]], &[1, 2, 0, 1])
+    }),
+    case("einsum.ellipsis", &[of(&[2, 3, 4]), of(&[4, 2])], |x| ops::einsum("...ij,jk->...ik", &[&x[0], &x[1]])),
+    case("einsum.ellipses", &[of(&[2, 1, 3, 4]), of(&[5, 3, 4])], |x| ops::einsum("...j,...j->...", &[&x[0], &x[1]])),
+    case("einsum.diagonal", &[of(&[2, 3, 3])], |x| ops::einsum("bii->bi", &[&x[0]])),
+    case("einsum.trace", &[of(&[2, 3, 3]), of(&[2, 4])], |x| ops::einsum("bii,bj->j", &[&x[0], &x[1]])),
+    case("atan2", &[of(&[3, 5]), of(&[5])], |x| ops::atan2(&x[0], &x[1])),
+    case("asinh", X, |x| ops::asinh(&x[0])),
+    case("acosh", ROOTS, |x| ops::acosh(&ops::add_scalar(&x[0], 1.0)?)),
+    case("atanh", SIGNED, |x| ops::atanh(&x[0])),
+    case("logaddexp", PAIR, |x| ops::logaddexp(&x[0], &x[1])),
+    case("lerp_by", &[of(&[3, 5]), of(&[5]), of(&[3, 1])], |x| ops::lerp_by(&x[0], &x[1], &x[2])),
+    case("addcdiv", &[of(&[3, 5]), of(&[5]), positive(&[3, 5])], |x| ops::addcdiv(&x[0], &x[1], &x[2], 0.5)),
+    case("fmod", FEW, |x| ops::fmod(&x[0], &x[1])),
+    case("remainder", FEW, |x| ops::remainder(&ops::neg(&x[0])?, &x[1])),
+    case("frac", SIGNED, |x| ops::frac(&x[0])),
+    case("fmod_by", SIGNED, |x| ops::fmod_by(&x[0], 2.0)),
+    case("remainder_by", SIGNED, |x| ops::remainder_by(&ops::neg(&x[0])?, 2.0)),
+    case("nan_to_num", X, |x| ops::nan_to_num(&x[0], [0.0, 1.0, -1.0])),
+    case("cdist", &[of(&[2, 3, 4]), of(&[2, 5, 4])], |x| ops::cdist(&x[0], &x[1], 2.0)),
+    case("cdist.third", &[of(&[3, 4]), of(&[5, 4])], |x| ops::cdist(&x[0], &x[1], 3.0)),
+    case("cdist.multiplied", &[of(&[27, 2]), of(&[3, 2])], |x| ops::cdist(&x[0], &x[1], 2.0)),
+    case("cumprod", CUBE, |x| ops::cumprod(&x[0], 1)),
+    case("cummax", CUBE, |x| Ok(ops::cummax(&x[0], 1)?.0)),
+    case("cummin", CUBE, |x| Ok(ops::cummin(&x[0], 2)?.0)),
+    case("median_axis", CUBE, |x| Ok(ops::median_axis(&x[0], 1, false)?.0)),
+    case("kth_value", CUBE, |x| Ok(ops::kth_value(&x[0], 2, 0, true)?.0)),
+    case("rot90", IMAGE, |x| ops::rot90(&x[0], 1, [2, 3])),
+    case("rot90.thrice", IMAGE, |x| ops::rot90(&x[0], -1, [3, 1])),
+    case("rot90.twice", X, |x| ops::rot90(&x[0], 2, [0, 1])),
+    case("diag_embed", X, |x| ops::diag_embed(&x[0], 1, 1, 2)),
+    case("diag_embed.first", X, |x| ops::diag_embed(&x[0], -1, 2, 0)),
+    case("max_unpool2d", IMAGE, |x| {
+        let geometry = Pool2dGeometry { window: [2, 2], stride: [2, 2], padding: [0, 0] };
+        let (y, places) = ops::max_pool2d_with_indices(&x[0], geometry)?;
+        ops::max_unpool2d(&y, &places, [x[0].dims()[2], x[0].dims()[3]])
+    }),
+    case("max_pool2d_with_indices", IMAGE, |x| {
+        let geometry = Pool2dGeometry { window: [2, 3], stride: [2, 1], padding: [0, 1] };
+        Ok(ops::max_pool2d_with_indices(&x[0], geometry)?.0)
+    }),
+    case("hardsigmoid_", X, |x| ops::hardsigmoid_(&copied(&x[0])?)),
+    case("mish_", X, |x| ops::mish_(&copied(&x[0])?)),
+    case("hardtanh_", SIGNED, |x| ops::hardtanh_(&copied(&x[0])?, -0.5, 2.0)),
+    case("elu_scaled_", X, |x| ops::elu_scaled_(&copied(&x[0])?, "elu_", 1.5, 0.5, 2.0)),
+    case("cross_entropy_counting", &[of(&[3, 4, 2])], |x| {
+        let target = indices(x[0].device(), &[3, 2], &[0, 3, 1, 1, 2, 0])?;
+        let weight = Tensor::from_array(Array::uniform(x[0].device(), &[4], x[0].dtype(), 0.5, 1.5)?);
+        let counting = Counting { ignored: 1, weight: Some(&weight) };
+        ops::cross_entropy_counting(&x[0], &target, Reduction::Mean, counting)
+    }),
+    case("nll_loss_counting", &[of(&[3, 4])], |x| {
+        let target = indices(x[0].device(), &[3], &[0, 1, 3])?;
+        ops::nll_loss_counting(&x[0], &target, Reduction::Mean, Counting { ignored: 1, weight: None })
+    }),
     case("addcmul", &[of(&[3, 5]), of(&[3, 5]), of(&[5])], |x| ops::addcmul(&x[0], &x[1], &x[2], 0.5)),
     case("lerp", &[of(&[3, 5]), of(&[5])], |x| ops::lerp(&x[0], &x[1], 0.3)),
     case("clamp_between", X, |x| {
@@ -180,7 +247,7 @@ mod tests {
     fn equations_that_are_not_represented_are_refused() {
         let device = memcore::Device::new(crate::reference::Reference::default());
         let x = Tensor::from_slice(&device, &[2, 2], &[1.0f32; 4]).unwrap();
-        for equation in ["...i->i", "ii->i", "ij->k", "ijk->i", "ij,jk->ik"] {
+        for equation in ["....i->i", "ij->ii", "ij->k", "ijk->i", "ij,jk->ik", "i.j->i"] {
             assert!(ops::einsum(equation, &[&x]).is_err(), "{equation}");
         }
     }

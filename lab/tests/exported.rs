@@ -63,6 +63,10 @@ equal! {
     losses_of_pairs: "pairs";
     small_functions_that_many_call: "everyday";
     a_critic_with_spectral_norm: "spectral-critic";
+    indices_for_any_dimension: "indexed";
+    equations_of_three_operands: "equations";
+    functions_that_few_call: "functions";
+    a_segmenter_with_pooling_undone: "segmenter";
     a_recogniser_of_speech: "ctc";
     a_fourier_neural_operator: "fno";
     tokens_mixed_by_a_fourier_transform: "fnet";

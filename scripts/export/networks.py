@@ -6,6 +6,8 @@ network gives it, or one of vramlab's --loss. The networks are small; what diffe
 import torch
 
 import everyday
+import forms
+import functions
 import libraries
 import seldom
 import sequences
@@ -44,6 +46,8 @@ NETWORKS = {
     "einsum": (EinsumSeq2Seq, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 12))), "inside"),
     "curves": (Curves, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
     **everyday.NETWORKS,
+    **forms.NETWORKS,
+    **functions.NETWORKS,
     **spatial.NETWORKS,
     **spectra.NETWORKS,
     **seldom.NETWORKS,

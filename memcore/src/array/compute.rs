@@ -328,8 +328,10 @@ impl Array {
         let [of_a, of_b] = options.conjugates;
         // As BLAS sees it, the product of the transposed matrices is made, the second one first; a batch of single columns is as it stands.
         let is_column = out_rank == 3 && n == 1;
-        let first = if is_column { a.readable(of_a, true)? } else { b.readable(of_b, false)? };
-        let second = if is_column { b.readable(of_b, true)? } else { a.readable(of_a, false)? };
+        let batched = out_rank == 3;
+        let readable = |x: &Self, conjugates| x.readable(conjugates, is_column, batched);
+        let first = if is_column { readable(&a, of_a)? } else { readable(&b, of_b)? };
+        let second = if is_column { readable(&b, of_b)? } else { readable(&a, of_a)? };
         let (a, b) = if is_column { (&first, &second) } else { (&second, &first) };
         // PyTorch gives a product with a bias to cuBLASLt unless the second matrix is a single row or column. Older releases also exclude a first
         // matrix of a single row.
@@ -337,14 +339,14 @@ impl Array {
         let epilogue = options.bias.is_some() && k > 1 && n > 1 && several;
         let kind = if epilogue { WorkspaceKind::GemmEpilogue } else { WorkspaceKind::Gemm };
         let workspace = self.device().product_workspace(kind)?;
-        let batched = if out_rank == 2 { out.unsqueeze(0)? } else { out.clone() };
+        let into = if out_rank == 2 { out.unsqueeze(0)? } else { out.clone() };
         self.device().launch(Matmul {
             alpha: 1.0,
             beta: 0.0,
             a: a.operand(),
             b: b.operand(),
             bias: options.bias.map(Array::operand),
-            out: batched.operand(),
+            out: into.operand(),
             workspace: workspace.operand,
         })?;
         Ok(out)
@@ -352,9 +354,11 @@ impl Array {
 
     /// Returns a batch of matrices with a stride of 1 in each matrix, as BLAS requires. Copies if this batch has none. BLAS conjugates only what it
     /// transposes: row-major matrices, or column-major ones if `transposes` is true. Others are conjugated into a copy.
-    fn readable(&self, conjugates: bool, transposes: bool) -> Result<Self> {
+    /// A single row or column is read with any stride, unless it belongs to a batch.
+    fn readable(&self, conjugates: bool, transposes: bool, batched: bool) -> Result<Self> {
         let (d, s) = (self.dims(), self.layout().strides());
-        if !(s[1] == 1 || s[2] == 1 || d[1] <= 1 || d[2] <= 1) {
+        let is_line = !batched && (d[1] <= 1 || d[2] <= 1);
+        if !(s[1] == 1 || s[2] == 1 || is_line) {
             return context::within("clone", || self.copied());
         }
         let is_row_major = s[2] == 1 && s[1] >= d[2].max(1);

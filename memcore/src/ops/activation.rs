@@ -97,9 +97,7 @@ fn in_place(x: &Tensor, op: UnaryOp, gradient: ActivationBackward) -> Result<Ten
 /// [`relu6`] in the memory of its input, under the conditions of [`relu_`]: `nn.ReLU6(inplace=True)`. Saves a copy of its input, so that it
 /// spares no memory if a gradient is required.
 pub fn relu6_(x: &Tensor) -> Result<Tensor> {
-    let kind = UnaryGradOp::Hardtanh { min: 0.0, max: 6.0 };
-    let gradient = ActivationBackward::new("hardtanh_", "hardtanh_backward", "HardtanhBackward0", kind);
-    in_place(x, UnaryOp::Clamp { min: 0.0, max: 6.0 }, gradient)
+    hardtanh_(x, 0.0, 6.0)
 }
 
 /// [`silu`] in the memory of its input, under the conditions of [`relu_`]. Saves a copy of its input.
@@ -113,6 +111,26 @@ pub fn hardswish_(x: &Tensor) -> Result<Tensor> {
     let kind = UnaryGradOp::Hardswish;
     let gradient = ActivationBackward::new("hardswish_", "hardswish_backward", "HardswishBackward0", kind);
     in_place(x, UnaryOp::Hardswish, gradient)
+}
+
+/// [`hardsigmoid`] in the memory of its input, under the conditions of [`relu_`]. Saves a copy of its input.
+pub fn hardsigmoid_(x: &Tensor) -> Result<Tensor> {
+    let kind = UnaryGradOp::Hardsigmoid;
+    let gradient = ActivationBackward::new("hardsigmoid_", "hardsigmoid_backward", "HardsigmoidBackward0", kind);
+    in_place(x, UnaryOp::Hardsigmoid, gradient)
+}
+
+/// [`mish`] in the memory of its input, under the conditions of [`relu_`]. Saves a copy of its input.
+pub fn mish_(x: &Tensor) -> Result<Tensor> {
+    let gradient = ActivationBackward::new("mish_", "mish_backward>resize_", "MishBackward0", UnaryGradOp::Mish);
+    in_place(x, UnaryOp::Mish, gradient)
+}
+
+/// [`hardtanh`] in the memory of its input, under the conditions of [`relu_`]. Saves a copy of its input.
+pub fn hardtanh_(x: &Tensor, min: f64, max: f64) -> Result<Tensor> {
+    let kind = UnaryGradOp::Hardtanh { min, max };
+    let gradient = ActivationBackward::new("hardtanh_", "hardtanh_backward", "HardtanhBackward0", kind);
+    in_place(x, UnaryOp::Clamp { min, max }, gradient)
 }
 
 /// [`leaky_relu`] in the memory of its input, under the conditions of [`relu_`]. Saves its result, which is that memory.

@@ -186,6 +186,24 @@ pub fn acos(x: &Tensor) -> Result<Tensor> {
     applied(x, curve, f64::acos, |x| -1.0 / (1.0 - x * x).sqrt())
 }
 
+/// The inverse of `sinh`. Saves its input.
+pub fn asinh(x: &Tensor) -> Result<Tensor> {
+    let curve = Curve::new(["asinh", "AsinhBackward0"], From::Input, &["pow", "add", "rsqrt"], "mul");
+    applied(x, curve, f64::asinh, |x| 1.0 / (x * x + 1.0).sqrt())
+}
+
+/// The inverse of `cosh`, from 1 on. Saves its input.
+pub fn acosh(x: &Tensor) -> Result<Tensor> {
+    let curve = Curve::new(["acosh", "AcoshBackward0"], From::Input, &["pow", "sub", "rsqrt"], "mul");
+    applied(x, curve, f64::acosh, |x| 1.0 / (x * x - 1.0).sqrt())
+}
+
+/// The inverse of `tanh`. Saves its input.
+pub fn atanh(x: &Tensor) -> Result<Tensor> {
+    let curve = Curve::new(["atanh", "AtanhBackward0"], From::Input, &["pow", "rsub", "reciprocal"], "mul");
+    applied(x, curve, f64::atanh, |x| 1.0 / (1.0 - x * x))
+}
+
 /// `ln(x / (1 − x))`. Saves its input.
 pub fn logit(x: &Tensor) -> Result<Tensor> {
     let curve = Curve::new(["logit", "LogitBackward0"], From::Input, &[], "logit_backward");

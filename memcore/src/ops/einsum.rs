@@ -1,38 +1,71 @@
-//! Sums of products over named dimensions, as PyTorch makes them: one product of two operands whose dimensions are reordered.
+//! Sums of products over named dimensions, as PyTorch makes them: products of two operands at a time, whose dimensions are reordered.
 
+use super::autocast::lower;
 use super::binary::mul;
 use super::matmul::bmm;
 use super::reduce::sum_axes;
 use super::shape::{Dims, permute, reshape, unsqueeze, view};
+use super::strided::diagonal;
 use crate::autograd::Tensor;
 use crate::context;
 use crate::error::{Error, Result};
 
-/// `equation` says the dimensions of each operand and of the result, a letter for each: `bij,bjk->bik`. Letters that the result lacks are summed
-/// over. Of one operand or two. Saves what the product or the sum saves.
+/// `equation` says the dimensions of each operand and of the result, a letter for each: `bij,bjk->bik`. Letters that the result lacks are summed over; an
+/// ellipsis stands for any others, which are broadcast; of a letter that an operand has twice the diagonal is taken. Two operands at a time are
+/// multiplied, the first ones first. Saves what the products or the sum save.
 ///
 /// # Errors
-/// [`Error::Invalid`] for an equation that is not represented: with an ellipsis, a letter that occurs twice in one operand, or more than two
-/// operands; [`Error::Shape`] if the operands do not fit to it; errors of the device.
+/// As [`einsum_along`].
 pub fn einsum(equation: &str, operands: &[&Tensor]) -> Result<Tensor> {
+    einsum_along(equation, operands, &[])
+}
+
+/// [`einsum`] whose operands are multiplied in the order of `path`: two numbers of remaining operands for each product, which becomes the last of them.
+///
+/// # Errors
+/// [`Error::Invalid`] for an equation or a path that does not belong to the operands; [`Error::Shape`] if their sizes do not fit; errors of the device.
+pub fn einsum_along(equation: &str, operands: &[&Tensor], path: &[usize]) -> Result<Tensor> {
     let named = Equation::parsed(equation, operands)?;
     let _op = context::op("einsum");
-    let mut ordered = operands.iter().zip(&named.operands).map(|(x, letters)| named.ordered(x, letters));
-    let (first, second) = (ordered.next(), ordered.next());
-    match (first.transpose()?, second.transpose()?) {
-        (Some(a), Some(b)) => named.product(&a, &b),
-        (Some(a), None) if named.summed() > 0 => {
-            sum_axes(&a, &(named.result.len()..named.order.len()).collect::<Vec<_>>(), false)
+    let lowered = operands.iter().map(|x| lower(x)).collect::<Result<Vec<_>>>()?;
+    let ordered = lowered.iter().zip(&named.operands).map(|(x, letters)| named.ordered(x, letters));
+    let mut left = ordered.collect::<Result<Vec<Tensor>>>()?;
+    drop(lowered);
+    // In how many of the remaining operands each dimension is.
+    let mut uses: Vec<usize> =
+        (0..named.order.len()).map(|i| left.iter().filter(|x| x.dims()[i] != 1).count()).collect();
+    let mut steps = path.chunks_exact(2);
+    while left.len() > 1 {
+        let (i, j) = match steps.next() {
+            Some(pair) => (pair[0].min(pair[1]), pair[0].max(pair[1])),
+            None => (0, 1),
+        };
+        if i == j || j >= left.len() {
+            return Err(Error::invalid(
+                "einsum",
+                format!("{path:?} is not a path through {} operands", operands.len()),
+            ));
         }
-        (Some(a), None) => Ok(a),
-        _ => Err(Error::invalid("einsum", "of no operand")),
+        let (b, a) = (left.remove(j), left.remove(i));
+        let product = named.product(a, b, &mut uses)?;
+        left.insert(if path.is_empty() { 0 } else { left.len() }, product);
+    }
+    let Some(y) = left.pop() else { return Err(Error::invalid("einsum", "of no operand")) };
+    match (named.summed(), operands.len()) {
+        (0, _) => Ok(y),
+        (_, 1) => sum_axes(&y, &(named.result.len()..named.order.len()).collect::<Vec<_>>(), false),
+        _ => {
+            let dims: Dims = y.dims()[..named.result.len()].into();
+            view(&y, &dims)
+        }
     }
 }
 
 struct Equation {
+    /// The dimensions of each operand: letters, and numbers below them for those of the ellipsis.
     operands: Vec<Vec<u8>>,
     result: Vec<u8>,
-    /// All letters: those of the result, then those that are summed over, in the order of the alphabet.
+    /// All dimensions: those of the result, then those that are summed over, the ellipsis before the alphabet.
     order: Vec<u8>,
 }
 
@@ -42,28 +75,30 @@ impl Equation {
         let bare: String = equation.chars().filter(|c| !c.is_whitespace()).collect();
         let (inputs, result) =
             bare.split_once("->").map_or((&bare[..], None), |(inputs, result)| (inputs, Some(result)));
-        let letters = |text: &str| -> Result<Vec<u8>> {
-            let letters = text.as_bytes().to_vec();
-            if !letters.iter().all(u8::is_ascii_alphabetic) {
-                return Err(wrong("other than letters (an ellipsis) is not represented"));
-            }
-            match letters.iter().enumerate().any(|(i, letter)| letters[..i].contains(letter)) {
-                true => Err(wrong("a letter that occurs twice in one operand is not represented")),
-                false => Ok(letters),
-            }
-        };
-        let named = inputs.split(',').map(letters).collect::<Result<Vec<_>>>()?;
-        if named.len() != operands.len() || named.len() > 2 {
-            return Err(wrong("other than one or two operands, one for each part, are not represented"));
+        let parts: Vec<&str> = inputs.split(',').collect();
+        if parts.len() != operands.len() {
+            return Err(wrong("not one part for each operand"));
         }
+        let hidden = |part: &str, x: &Tensor| x.rank().saturating_sub(part.len().saturating_sub(ELLIPSIS.len()));
+        let among = parts.iter().zip(operands).filter(|(part, _)| part.contains(ELLIPSIS));
+        let most = among.map(|(part, x)| hidden(part, x)).max().unwrap_or_default();
+        let letters = |part: &str, count: usize| {
+            letters(part, most, count).ok_or_else(|| wrong("other than letters and one ellipsis in a part"))
+        };
+        let named = parts.iter().zip(operands).map(|(part, x)| letters(part, hidden(part, x)));
+        let named = named.collect::<Result<Vec<_>>>()?;
         let mut all: Vec<u8> = named.iter().flatten().copied().collect();
         all.sort_unstable();
-        let once = |letter: &u8| all.iter().filter(|other| *other == letter).count() == 1;
-        let result = match result {
-            Some(text) => letters(text)?,
-            // Without a result it is made of the letters that occur once.
+        let once = |letter: &u8| *letter < b'A' || all.iter().filter(|other| *other == letter).count() == 1;
+        let mut result = match result {
+            Some(text) => letters(text, most)?,
+            // Without a result it is made of the ellipsis and the letters that occur once.
             None => all.iter().copied().filter(once).collect(),
         };
+        if equation.contains("->") && result.iter().enumerate().any(|(i, letter)| result[..i].contains(letter)) {
+            return Err(wrong("a letter that occurs twice in the result"));
+        }
+        result.dedup();
         if let Some(letter) = result.iter().find(|letter| !all.contains(letter)) {
             return Err(wrong(&format!("no operand has {}", char::from(*letter))));
         }
@@ -77,7 +112,7 @@ impl Equation {
         }
     }
 
-    /// Returns the number of letters that are summed over.
+    /// Returns the number of dimensions that are summed over.
     fn summed(&self) -> usize {
         self.order.len() - self.result.len()
     }
@@ -85,9 +120,22 @@ impl Equation {
     /// Returns a view of an operand with all dimensions in order; those that it lacks have size 1.
     fn ordered(&self, x: &Tensor, letters: &[u8]) -> Result<Tensor> {
         let mut x = x.clone();
+        let mut seen: Vec<u8> = Vec::new();
+        for letter in letters {
+            match seen.iter().position(|other| other == letter) {
+                None => seen.push(*letter),
+                Some(first) => {
+                    x = diagonal(&x, 0, first, seen.len())?;
+                    let last = x.rank() - 1;
+                    let mut axes: Dims = (0..last).collect();
+                    axes.insert(first, last);
+                    x = permute(&x, &axes)?;
+                }
+            }
+        }
         let mut axes = Dims::new();
         for letter in &self.order {
-            axes.push(match letters.iter().position(|other| other == letter) {
+            axes.push(match seen.iter().position(|other| other == letter) {
                 Some(axis) => axis,
                 None => {
                     x = unsqueeze(&x, x.rank())?;
@@ -98,25 +146,33 @@ impl Equation {
         permute(&x, &axes)
     }
 
-    fn product(&self, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    /// Multiplies two operands, and sums over the dimensions that no other one has.
+    fn product(&self, a: Tensor, b: Tensor, uses: &mut [usize]) -> Result<Tensor> {
         let fits = |(&a, &b): (&usize, &usize)| a == b || a == 1 || b == 1;
         if !a.dims().iter().zip(b.dims()).all(fits) {
             return Err(Error::shape("einsum", format!("{:?} and {:?}", a.dims(), b.dims())));
         }
-        // A summed dimension that only one operand has is summed before the product.
-        let alone = |x: &Tensor, other: &Tensor| -> Vec<usize> {
-            (self.result.len()..self.order.len()).filter(|&i| x.dims()[i] != 1 && other.dims()[i] == 1).collect()
-        };
-        let (of_a, of_b) = (alone(a, b), alone(b, a));
-        let summed = |x: &Tensor, axes: &[usize]| if axes.is_empty() { Ok(x.clone()) } else { sum_axes(x, axes, true) };
-        let (a, b) = (&summed(a, &of_a)?, &summed(b, &of_b)?);
-        let is_common = |i: usize| i >= self.result.len() && a.dims()[i] != 1;
-        let y = if (0..self.order.len()).any(is_common) { self.contracted(a, b, is_common)? } else { mul(a, b)? };
-        if self.summed() == 0 {
-            return Ok(y);
+        let (mut common, mut of_a, mut of_b) = (Vec::new(), Vec::new(), Vec::new());
+        for (i, left) in uses.iter_mut().enumerate().skip(self.result.len()) {
+            let (in_a, in_b) = (a.dims()[i] != 1, b.dims()[i] != 1);
+            if in_a && in_b {
+                *left -= 1;
+            }
+            // A dimension that only one operand has is summed before the product.
+            let sums = match (in_a, in_b) {
+                (true, true) => &mut common,
+                (true, false) => &mut of_a,
+                (false, true) => &mut of_b,
+                (false, false) => continue,
+            };
+            if *left == 1 {
+                *left = 0;
+                sums.push(i);
+            }
         }
-        let dims: Dims = y.dims()[..self.result.len()].into();
-        view(&y, &dims)
+        let summed = |x: Tensor, axes: &[usize]| if axes.is_empty() { Ok(x) } else { sum_axes(&x, axes, true) };
+        let (a, b) = (summed(a, &of_a)?, summed(b, &of_b)?);
+        if common.is_empty() { mul(&a, &b) } else { self.contracted(&a, &b, |i| common.contains(&i)) }
     }
 
     /// Makes one batched product: `[both, left, summed] @ [both, summed, right]`.
@@ -143,6 +199,20 @@ impl Equation {
         of_a.iter().enumerate().for_each(|(at, &axis)| back[axis] = at);
         permute(&view(&y, &dims)?, &back)
     }
+}
+
+/// Any dimensions that have no letter.
+const ELLIPSIS: &str = "...";
+
+/// Returns the letters of a part, with numbers for the `count` dimensions of its ellipsis, the last of `most`; `None` if it has others.
+fn letters(part: &str, most: usize, count: usize) -> Option<Vec<u8>> {
+    let (before, after) = part.split_once(ELLIPSIS).map_or((part, None), |(before, after)| (before, Some(after)));
+    let of_ellipsis = if after.is_some() { most.saturating_sub(count)..most } else { 0..0 };
+    let is_letter = |text: &str| text.bytes().all(|letter| letter.is_ascii_alphabetic());
+    if most > usize::from(b'A') || !is_letter(before) || !after.is_none_or(is_letter) {
+        return None;
+    }
+    Some(before.bytes().chain(of_ellipsis.map(|i| i as u8)).chain(after.unwrap_or_default().bytes()).collect())
 }
 
 fn dims_of(operands: &[&Tensor]) -> Vec<Vec<usize>> {

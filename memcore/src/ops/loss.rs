@@ -6,6 +6,7 @@ use super::autocast::full;
 use super::mask::masked_fill_;
 use super::reduce::sum_axes;
 use super::softmax::in_own_type;
+use super::weighted_classes::Weighted;
 use super::{binary, elementwise, shape};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -23,9 +24,36 @@ pub const IGNORE_INDEX: i64 = -100;
 /// # Errors
 /// [`Error::Shape`] if they do not fit; errors of the device.
 pub fn cross_entropy(logits: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
+    cross_entropy_counting(logits, target, reduction, Counting::ALL)
+}
+
+/// [`cross_entropy`] in which targets count as `counting` says.
+///
+/// # Errors
+/// As [`cross_entropy`], and [`Error::Shape`] for weights that are not one for each class.
+pub fn cross_entropy_counting(
+    logits: &Tensor,
+    target: &Tensor,
+    reduction: Reduction,
+    counting: Counting<'_>,
+) -> Result<Tensor> {
     let _op = context::op("cross_entropy_loss");
     let log_probs = in_own_type(logits, class_axis(logits))?;
-    Ok(negative_log_likelihood(&log_probs, target, reduction, true)?.0)
+    Ok(negative_log_likelihood(&log_probs, target, reduction, counting, true)?.0)
+}
+
+/// Which targets count, and how much.
+#[derive(Clone, Copy)]
+pub struct Counting<'a> {
+    /// The class that does not count.
+    pub ignored: i64,
+    /// How much each class counts, in the type of the losses. The loss is then computed on the host.
+    pub weight: Option<&'a Tensor>,
+}
+
+impl Counting<'_> {
+    /// All classes count alike.
+    pub const ALL: Counting<'static> = Counting { ignored: IGNORE_INDEX, weight: None };
 }
 
 /// [`cross_entropy`] with label smoothing: a share `s` = `smoothing` goes to all classes alike,
@@ -45,7 +73,7 @@ pub fn cross_entropy_smooth(logits: &Tensor, target: &Tensor, reduction: Reducti
     let axis = class_axis(logits);
     let classes = logits.dims().get(axis).copied().unwrap_or(1);
     let log_probs = in_own_type(logits, axis)?;
-    let (nll, total_weight) = negative_log_likelihood(&log_probs, target, reduction, true)?;
+    let (nll, total_weight) = negative_log_likelihood(&log_probs, target, reduction, Counting::ALL, true)?;
     let (smooth, mask) = {
         let sums = sum_axes(&log_probs, &[axis], false)?;
         let negated = elementwise::neg(&sums)?;
@@ -134,7 +162,20 @@ impl Function for DivByCountBackward {
 /// `−log_probs[i, target[i, ..], ..]`, reduced; of `[n, classes, ..]` and `[n, ..]`, or of `[classes]` and one class. Targets of [`IGNORE_INDEX`]
 /// do not count. More than two dimensions have a kernel and a node of their own in PyTorch.
 pub fn nll_loss(log_probs: &Tensor, target: &Tensor, reduction: Reduction) -> Result<Tensor> {
-    Ok(negative_log_likelihood(log_probs, target, reduction, false)?.0)
+    nll_loss_counting(log_probs, target, reduction, Counting::ALL)
+}
+
+/// [`nll_loss`] in which targets count as `counting` says.
+///
+/// # Errors
+/// As [`cross_entropy_counting`].
+pub fn nll_loss_counting(
+    log_probs: &Tensor,
+    target: &Tensor,
+    reduction: Reduction,
+    counting: Counting<'_>,
+) -> Result<Tensor> {
+    Ok(negative_log_likelihood(log_probs, target, reduction, counting, false)?.0)
 }
 
 /// Returns the loss, and the number of counted targets.
@@ -142,6 +183,7 @@ fn negative_log_likelihood(
     log_probs: &Tensor,
     target: &Tensor,
     reduction: Reduction,
+    counting: Counting<'_>,
     of_logits: bool,
 ) -> Result<(Tensor, Array)> {
     let shape = ClassShape::new(log_probs, target)?;
@@ -171,23 +213,49 @@ fn negative_log_likelihood(
     } else {
         (empty(loss_dims)?, empty(&[])?)
     };
-    let (input, classes) = (log_probs.array().contiguous()?, target.array().contiguous()?);
-    device.launch(NllLoss {
-        reduction,
-        ignore_index: IGNORE_INDEX,
-        log_probs: input.view(&shape.log_probs())?.operand(),
-        target: classes.view(&shape.targets())?.operand(),
-        out: shape.loss(&y, reduction)?.operand(),
-        total_weight: total_weight.operand(),
-    })?;
-    drop((classes, input));
+    filled(shape, [log_probs, target], counting, reduction, [&y, &total_weight])?;
     let y = record(y, &[log_probs], |saved| {
         saved.save("self", log_probs.array())?;
         saved.save("target", target.array())?;
         saved.save("total_weight", &total_weight)?;
-        Ok(Box::new(NllLossBackward { reduction, shape }))
+        if let Some(weight) = counting.weight {
+            saved.save("weight", weight.array())?;
+        }
+        Ok(Box::new(NllLossBackward {
+            reduction,
+            shape,
+            ignored: counting.ignored,
+            is_weighted: counting.weight.is_some(),
+        }))
     })?;
     Ok((y, total_weight))
+}
+
+/// Computes the loss and the number of counted targets, or the sum of their weights.
+fn filled(
+    shape: ClassShape,
+    [log_probs, target]: [&Tensor; 2],
+    counting: Counting<'_>,
+    reduction: Reduction,
+    [y, total_weight]: [&Array; 2],
+) -> Result<()> {
+    let (input, classes) = (log_probs.array().contiguous()?, target.array().contiguous()?);
+    match counting.weight {
+        Some(weight) => {
+            let weighted =
+                Weighted::new([shape.classes, shape.inner], counting.ignored, weight.array(), &input, &classes)?;
+            weighted.loss(reduction, y, total_weight)?;
+        }
+        None => y.device().launch(NllLoss {
+            reduction,
+            ignore_index: counting.ignored,
+            log_probs: input.view(&shape.log_probs())?.operand(),
+            target: classes.view(&shape.targets())?.operand(),
+            out: shape.loss(y, reduction)?.operand(),
+            total_weight: total_weight.operand(),
+        })?,
+    }
+    Ok(())
 }
 
 /// Log-probabilities as `[n, classes, inner]`.
@@ -233,6 +301,8 @@ impl ClassShape {
 struct NllLossBackward {
     reduction: Reduction,
     shape: ClassShape,
+    ignored: i64,
+    is_weighted: bool,
 }
 
 impl Function for NllLossBackward {
@@ -251,14 +321,21 @@ impl Function for NllLossBackward {
         // The kernel for more dimensions reads the gradient in its own layout.
         let grad = if self.shape.is_plane { grad.clone() } else { grad.contiguous()? };
         let target = target.contiguous()?;
-        out.device().launch(NllLossGrad {
-            reduction: self.reduction,
-            ignore_index: IGNORE_INDEX,
-            grad: self.shape.loss(&grad, self.reduction)?.operand(),
-            target: target.view(&self.shape.targets())?.operand(),
-            total_weight: total_weight.operand(),
-            out: out.view(&self.shape.log_probs())?.operand(),
-        })?;
+        if self.is_weighted {
+            let weight = saved.get(3)?;
+            let weighted =
+                Weighted::new([self.shape.classes, self.shape.inner], self.ignored, &weight, &log_probs, &target)?;
+            weighted.slope(self.reduction, &grad, &total_weight, &out)?;
+        } else {
+            out.device().launch(NllLossGrad {
+                reduction: self.reduction,
+                ignore_index: self.ignored,
+                grad: self.shape.loss(&grad, self.reduction)?.operand(),
+                target: target.view(&self.shape.targets())?.operand(),
+                total_weight: total_weight.operand(),
+                out: out.view(&self.shape.log_probs())?.operand(),
+            })?;
+        }
         drop((target, grad, input));
         saved.done();
         Ok(smallvec![Some(out)])

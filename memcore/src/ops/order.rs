@@ -8,7 +8,7 @@ use super::embedding_temporaries as temporaries;
 use super::on_host;
 use super::rearrange::Places;
 use super::reduce::check_axis;
-use super::shape::Dims;
+use super::shape::{Dims, squeeze};
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
 use crate::context;
@@ -73,6 +73,63 @@ pub fn topk(x: &Tensor, k: usize, axis: usize, largest: bool) -> Result<(Tensor,
         drop(context::within("contiguous>clone", || x.array().copied())?);
     }
     Ok(chosen)
+}
+
+/// The median along `axis` (of two in the middle, the smaller), and its place (i64, without history). Saves the place.
+///
+/// # Errors
+/// As [`kth_value`].
+pub fn median_axis(x: &Tensor, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    check_axis("median", x, axis)?;
+    one_in_order(x, x.dims()[axis].div_ceil(2), axis, keepdim, ["median", "MedianBackward1"])
+}
+
+/// The element at place `k` along `axis` if these are in order, counted from 1, and its place (i64, without history). Saves the place.
+///
+/// # Errors
+/// [`Error::Shape`] for an axis that does not exist or is shorter than `k`; errors of the device.
+pub fn kth_value(x: &Tensor, k: usize, axis: usize, keepdim: bool) -> Result<(Tensor, Tensor)> {
+    check_axis("kthvalue", x, axis)?;
+    one_in_order(x, k, axis, keepdim, ["kthvalue", "KthvalueBackward0"])
+}
+
+/// The element at place `k` in order. PyTorch makes the input contiguous before.
+fn one_in_order(
+    x: &Tensor,
+    k: usize,
+    axis: usize,
+    keepdim: bool,
+    [op, name]: [&'static str; 2],
+) -> Result<(Tensor, Tensor)> {
+    if k == 0 || k > x.dims()[axis] {
+        return Err(Error::shape(op, format!("place {k} of {}", x.dims()[axis])));
+    }
+    let _op = context::op(op);
+    let ordered = context::within("contiguous>clone", || x.array().contiguous())?;
+    let mut taken: Dims = x.dims().into();
+    taken[axis] = 1;
+    let made = |dtype| Array::empty(x.device(), &taken, dtype);
+    let (y, indices) = (made(x.dtype())?, made(DType::I64)?);
+    on_host::fill(&indices, &[x.array()], |values| {
+        let places = first_places(&values[0], x.dims(), axis, k, false);
+        let inner: usize = x.dims()[axis + 1..].iter().product();
+        let last = |i: usize| places[(i / inner * k + k - 1) * inner + i % inner];
+        Ok((0..indices.numel()).map(last).collect())
+    })?;
+    let places = Places { axis, dims: x.dims().into(), taken };
+    on_host::fill(&y, &[x.array(), &indices], |values| {
+        (0..y.numel()).map(|i| Ok(values[0][places.of(i, values[1][i])?])).collect()
+    })?;
+    drop(ordered);
+    let y = record(y, &[x], |saved| {
+        saved.save("indices", &indices)?;
+        Ok(Box::new(ChosenBackward { name, places }))
+    })?;
+    let indices = Tensor::from_array(indices);
+    if keepdim {
+        return Ok((y, indices));
+    }
+    Ok((squeeze(&y, axis)?, squeeze(&indices, axis)?))
 }
 
 /// Which elements come first, and the name of the node.

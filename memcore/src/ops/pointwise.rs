@@ -7,7 +7,7 @@ use smallvec::smallvec;
 use super::binary::{Like, unbroadcast};
 use super::on_host;
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record_inputs};
+use crate::autograd::{Function, Grads, Needs, Recorder, Saved, Tensor, record, record_inputs};
 use crate::context;
 use crate::error::{Error, Result};
 
@@ -27,6 +27,29 @@ pub fn elu_scaled(x: &Tensor, op: &'static str, alpha: f64, scale: f64, input_sc
         "elu"
     };
     of_one(x, [forward, "elu_backward", node], value, slope)
+}
+
+/// [`elu_scaled`] in the memory of its input. Saves its result, which is that memory.
+///
+/// # Errors
+/// [`Error::Invalid`] for a leaf that requires a gradient, or factors whose result does not tell the sign of the input; errors of the device.
+pub fn elu_scaled_(x: &Tensor, op: &'static str, alpha: f64, scale: f64, input_scale: f64) -> Result<Tensor> {
+    x.may_change_in_place(op)?;
+    let tells_sign = alpha * scale > 0.0 && scale > 0.0 && input_scale > 0.0;
+    if !x.dtype().is_float() || !tells_sign {
+        return Err(Error::invalid(op, format!("of {} with factors {alpha}, {scale}, {input_scale}", x.dtype())));
+    }
+    let _op = context::op(op);
+    on_host::fill(x.array(), &[x.array()], |values| {
+        let of = |&x: &f64| if x > 0.0 { scale * x } else { scale * alpha * (input_scale * x).exp_m1() };
+        Ok(values[0].iter().map(of).collect())
+    })?;
+    let slope = move |y: f64| if y > 0.0 { scale } else { input_scale * (y + alpha * scale) };
+    let node = if op == "celu_" { "CeluBackward1" } else { "EluBackward1" };
+    record(x.array().clone(), &[x], |saved| {
+        saved.save("result", x.array())?;
+        Ok(Box::new(OfOneBackward { op: "elu_backward", node, slope: Arc::new(slope) }))
+    })
 }
 
 /// `ln(1 + e^(beta·x))/beta`, and `x` itself where `beta·x` is above `threshold`.

@@ -22,8 +22,16 @@ pub fn max_pool2d(x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
 
 /// [`max_pool2d`] under the name of the operator that called it.
 pub(super) fn max_pool(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -> Result<Tensor> {
-    let dims = output_dims("max_pool2d", x, geometry)?;
     let _outer = context::op(op);
+    Ok(max_pool2d_with_indices(x, geometry)?.0)
+}
+
+/// [`max_pool2d`], and the place of each maximum in its picture (i64, without history).
+///
+/// # Errors
+/// As [`max_pool2d`].
+pub fn max_pool2d_with_indices(x: &Tensor, geometry: Pool2dGeometry) -> Result<(Tensor, Tensor)> {
+    let dims = output_dims("max_pool2d", x, geometry)?;
     let op = context::op("max_pool2d_with_indices");
     let format = x.array().format();
     let y = Array::empty_in(x.device(), &dims, x.dtype(), format)?;
@@ -42,9 +50,9 @@ pub(super) fn max_pool(op: &'static str, x: &Tensor, geometry: Pool2dGeometry) -
         saved.save("indices", &indices)?;
         let (name, op) = ("MaxPool2DWithIndicesBackward0", PoolOp::Max);
         Ok(Box::new(PoolBackward { name, op, geometry }))
-    });
+    })?;
     drop(op);
-    y
+    Ok((y, Tensor::from_array(indices)))
 }
 
 /// Mean of each window, padding counted: `[n, c, h, w]` gives `[n, c, oh, ow]`. Saves its input, as PyTorch does although it needs only the

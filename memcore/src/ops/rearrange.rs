@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::autocast::full_type;
 use super::embedding_temporaries as temporaries;
 use super::on_host;
 use super::reduce::check_axis;
@@ -48,6 +49,44 @@ impl Function for FlipBackward {
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
         Ok(smallvec![Some(context::within("flip>empty_like", || flipped(grad, &self.axes))?)])
+    }
+}
+
+/// Turns by 90 degrees from the first of two axes to the second, `turns` times, in a copy. Saves nothing.
+///
+/// # Errors
+/// [`Error::Shape`] for axes that do not exist or are the same one; errors of the device.
+pub fn rot90(x: &Tensor, turns: i64, axes: [usize; 2]) -> Result<Tensor> {
+    axes.iter().try_for_each(|&axis| check_axis("rot90", x, axis))?;
+    if axes[0] == axes[1] {
+        return Err(Error::shape("rot90", format!("axes {axes:?}")));
+    }
+    let y = context::within("rot90", || turned(x.array(), turns, axes))?;
+    record(y, &[x], |_| Ok(Box::new(Rot90Backward { turns, axes })))
+}
+
+fn turned(x: &Array, turns: i64, [from, to]: [usize; 2]) -> Result<Array> {
+    match turns.rem_euclid(4) {
+        0 => x.copied(),
+        1 => flipped(x, &[to])?.transpose(from, to).map(Array::keeping_base),
+        2 => flipped(x, &[from, to]),
+        _ => flipped(x, &[from])?.transpose(from, to).map(Array::keeping_base),
+    }
+}
+
+struct Rot90Backward {
+    turns: i64,
+    axes: [usize; 2],
+}
+
+impl Function for Rot90Backward {
+    fn name(&self) -> &'static str {
+        "Rot90Backward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(context::within("rot90", || turned(grad, -self.turns, self.axes))?)])
     }
 }
 
@@ -202,14 +241,14 @@ impl Function for GatherBackward {
     }
 }
 
-/// Cumulative sum along `axis`, of floats in their own type. Saves nothing.
+/// Cumulative sum along `axis`, of floats in their own type, under autocast in float32. Saves nothing.
 ///
 /// # Errors
 /// [`Error::Shape`] for an axis that does not exist; errors of the device.
 pub fn cumsum(x: &Tensor, axis: usize) -> Result<Tensor> {
     check_axis("cumsum", x, axis)?;
-    let y = context::within("cumsum", || running(x.array(), axis, x.dtype()))?;
-    record(y, &[x], |_| Ok(Box::new(CumsumBackward { axis })))
+    let y = context::within("cumsum", || running(x.array(), axis, full_type(x.dtype())))?;
+    record(y, &[x], |_| Ok(Box::new(CumsumBackward { axis, input: x.dtype() })))
 }
 
 /// Cumulative sum along `axis` in a whole type, without history: of whole numbers, masks, or floats.
@@ -261,6 +300,8 @@ fn fill_sums(y: &Array, x: &Array, axis: usize, from_there: bool) -> Result<()> 
 
 struct CumsumBackward {
     axis: usize,
+    /// Type of the input, and so of its gradient.
+    input: DType,
 }
 
 impl Function for CumsumBackward {
@@ -271,6 +312,7 @@ impl Function for CumsumBackward {
     /// PyTorch flips the gradient, takes its cumulative sum, and flips it back.
     fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        let grad = &context::within("to>_to_copy", || grad.cast(self.input))?;
         let like = |op| context::within(op, || Array::empty(grad.device(), grad.dims(), grad.dtype()));
         if !grad.device().profile().torch_temporaries {
             let out = like("cumsum")?;

@@ -64,6 +64,44 @@ impl Function for DiagonalBackward {
     }
 }
 
+/// Zeros with the last axis of `x` on the diagonal of two new axes, `offset` columns from the middle (or `-offset` rows). Saves nothing; the gradient is
+/// a view.
+///
+/// # Errors
+/// [`Error::Shape`] for a number, or axes that do not exist or are the same one; errors of the device.
+pub fn diag_embed(x: &Tensor, offset: i64, rows: usize, columns: usize) -> Result<Tensor> {
+    let wrong = || Error::shape("diag_embed", format!("{:?} into axes {rows} and {columns}", x.dims()));
+    let (&last, others) = x.dims().split_last().ok_or_else(wrong)?;
+    if rows == columns || rows.max(columns) > x.rank() {
+        return Err(wrong());
+    }
+    let size = last + usize::try_from(offset.unsigned_abs()).map_err(|_| wrong())?;
+    let mut dims: Dims = others.into();
+    for axis in [rows.min(columns), rows.max(columns)] {
+        dims.insert(axis, size);
+    }
+    let y = context::within("diag_embed>zeros", || Array::zeros(x.device(), &dims, x.dtype()))?;
+    diagonal_of(&y, offset, rows, columns)?.copy_(x.array())?;
+    record(y, &[x], |_| Ok(Box::new(DiagEmbedBackward { offset, rows, columns })))
+}
+
+struct DiagEmbedBackward {
+    offset: i64,
+    rows: usize,
+    columns: usize,
+}
+
+impl Function for DiagEmbedBackward {
+    fn name(&self) -> &'static str {
+        "DiagEmbedBackward0"
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(diagonal_of(grad, self.offset, self.rows, self.columns)?.keeping_base())])
+    }
+}
+
 /// Windows of `size` elements along an axis, one every `step` elements, as a view: the axis gets their number, and a last axis their elements.
 /// Saves nothing.
 ///

@@ -19,6 +19,7 @@ pub(super) const TABLE: Table = &[
     ("mul.Scalar", mul),
     ("div.Tensor", div),
     ("div.Scalar", div),
+    ("true_divide.Tensor", div),
     ("floor_divide.default", floor_divide),
     ("div.Tensor_mode", |c| match c.text("rounding_mode")? {
         Some("floor") => floor_divide(c),
@@ -114,6 +115,7 @@ pub(super) const TABLE: Table = &[
     ("bitwise_or.Tensor", |c| logical(c, "bitwise_or", |a, b| a || b)),
     ("logical_and.default", |c| logical(c, "logical_and", |a, b| a && b)),
     ("logical_or.default", |c| logical(c, "logical_or", |a, b| a || b)),
+    ("bitwise_xor.Tensor", |c| logical(c, "bitwise_xor", |a, b| a != b)),
     ("logical_xor.default", |c| logical(c, "logical_xor", |a, b| a != b)),
     ("logical_not.default", |c| of_one(c, |x| negated(x, "logical_not"))),
     ("bitwise_not.default", |c| {

@@ -33,7 +33,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("randn_like.default", |c| {
         let x = c.tensor("self")?;
-        noise(c, "randn_like", x.dims(), x.dtype(), normal(c, x.numel()))
+        noise(c, "randn_like", x.dims(), x.dtype(), host::normal(c.device, x.numel()))
     }),
     ("rand_like.default", |c| {
         let x = c.tensor("self")?;
@@ -41,7 +41,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("randn.default", |c| {
         let dims = c.sizes("size")?;
-        noise(c, "randn", &dims, DType::F32, normal(c, dims.iter().product()))
+        noise(c, "randn", &dims, DType::F32, host::normal(c.device, dims.iter().product()))
     }),
     ("rand.default", |c| {
         let dims = c.sizes("size")?;
@@ -57,6 +57,11 @@ pub(super) const TABLE: Table = &[
     ("randint.default", |c| whole_noise(c, 0)),
     ("randint.low", |c| whole_noise(c, c.int("low")?)),
     ("eye.default", |c| eye(c, c.int("n")?)),
+    ("normal.float_float", |c| {
+        let (mean, std, dims) = (c.float("mean")?, c.float("std")?, c.sizes("size")?);
+        let values = host::normal(c.device, dims.iter().product()).map(move |v| mean + v * std);
+        noise(c, "normal", &dims, DType::F32, values)
+    }),
     ("eye.m", |c| eye(c, c.int("m")?)),
     ("linspace.default", linspace),
     ("tril_indices.default", |c| triangle(c, "tril_indices", |row, column, offset| column <= row + offset)),
@@ -127,15 +132,6 @@ fn noise(
     let dtype = c.dtype("dtype")?.unwrap_or(dtype);
     let count = dims.iter().product();
     Ok(Made::tensor(host::made(c.device, op, dims, dtype, || Ok(values.take(count).collect()))?))
-}
-
-/// Standard normal values by the Box–Muller transform.
-fn normal(c: &Call<'_>, count: usize) -> impl Iterator<Item = f64> + use<> {
-    let mut uniform = host::uniform(c.device, count);
-    std::iter::from_fn(move || {
-        let (radius, angle) = (uniform.next()?, uniform.next()?);
-        Some((-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos())
-    })
 }
 
 /// Whole numbers from `low` to the one below the argument `high`.

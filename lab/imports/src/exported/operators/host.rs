@@ -95,6 +95,15 @@ pub(super) fn uniform(device: &Device, count: usize) -> impl Iterator<Item = f64
     std::iter::repeat_with(unit)
 }
 
+/// Draws standard normal values by the Box–Muller transform, as [`uniform`] draws.
+pub(super) fn normal(device: &Device, count: usize) -> impl Iterator<Item = f64> + use<> {
+    let mut uniform = uniform(device, count);
+    std::iter::from_fn(move || {
+        let (radius, angle) = (uniform.next()?, uniform.next()?);
+        Some((-2.0 * (1.0 - radius).ln()).sqrt() * (std::f64::consts::TAU * angle).cos())
+    })
+}
+
 /// Returns a copy of the sizes of `x`.
 pub(super) fn dims_of(x: &Tensor) -> Sizes {
     x.dims().into()

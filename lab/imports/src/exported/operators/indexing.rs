@@ -40,24 +40,26 @@ pub(super) const TABLE: Table = &[
     }),
 ];
 
-/// Selects elements by one tensor of indices for each of the first dimensions: floats with the operator, other types on the host.
+/// Selects elements by tensors of indices for some dimensions: floats with the operator, other types on the host.
 fn index(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
-    let indices = c.maybe_tensors("indices")?;
-    let indices: Option<Vec<&Tensor>> = indices.into_iter().collect();
-    let indices = indices.ok_or_else(|| c.error("with a dimension left out is not represented"))?;
+    let given = c.maybe_tensors("indices")?;
+    let indices: Vec<&Tensor> = given.iter().copied().flatten().collect();
     if indices.iter().any(|index| index.dtype() == DType::Bool) {
         return Err(
             c.error("by a mask is not represented: how many elements it chooses follows from values, not from sizes")
         );
     }
-    if indices.is_empty() || indices.len() > x.rank() || indices.iter().any(|index| index.dtype() != DType::I64) {
+    if indices.is_empty() || given.len() > x.rank() || indices.iter().any(|index| index.dtype() != DType::I64) {
         return Err(
             c.error("by more tensors than there are dimensions, or by other types than i64, is not represented")
         );
     }
     if x.dtype().is_float() {
-        return Ok(Made::tensor(ops::index_each(x, &indices)?));
+        return Ok(Made::tensor(ops::index_by(x, &given)?));
+    }
+    if given.iter().any(Option::is_none) {
+        return Err(c.error("of whole numbers, with a dimension left out, is not represented"));
     }
     let mut dims: Vec<usize> = Vec::new();
     for index in &indices {

@@ -3,7 +3,7 @@
 use memcore::ops::{self, AttentionOptions, BatchNormOptions, RunningStats};
 use memcore::{Result, Tensor, context};
 
-use super::super::call::Call;
+use super::super::call::{Call, Sizes};
 use super::super::value::Made;
 use super::host;
 use super::table::Table;
@@ -25,7 +25,8 @@ pub(super) const TABLE: Table = &[
     ("outer.default", |c| of_one(c, |a| ops::mul(&ops::unsqueeze(a, 1)?, c.tensor("vec2")?))),
     ("einsum.default", |c| {
         let equation = c.text("equation")?.ok_or_else(|| c.error("without an equation"))?;
-        Ok(Made::tensor(ops::einsum(equation, &c.tensors("tensors")?)?))
+        let path = if c.arg("path").is_some() { c.sizes("path")? } else { Sizes::new() };
+        Ok(Made::tensor(ops::einsum_along(equation, &c.tensors("tensors")?, &path)?))
     }),
     ("embedding.default", embedding),
     ("dropout.default", |c| {
@@ -57,6 +58,8 @@ pub(super) const TABLE: Table = &[
     ("tanh.default", |c| of_one(c, ops::tanh)),
     ("hardswish.default", |c| of_one(c, ops::hardswish)),
     ("hardswish_.default", |c| of_one(c, ops::hardswish_)),
+    ("mish_.default", |c| of_one(c, ops::mish_)),
+    ("hardsigmoid_.default", |c| of_one(c, ops::hardsigmoid_)),
     ("hardsigmoid.default", |c| of_one(c, ops::hardsigmoid)),
     ("hardtanh.default", |c| {
         let (min, max) = (c.float_or("min_val", -1.0)?, c.float_or("max_val", 1.0)?);
@@ -64,10 +67,7 @@ pub(super) const TABLE: Table = &[
     }),
     ("hardtanh_.default", |c| {
         let (min, max) = (c.float_or("min_val", -1.0)?, c.float_or("max_val", 1.0)?);
-        if (min, max) != (0.0, 6.0) {
-            return Err(c.error(format!("in place between {min} and {max} is not represented; between 0 and 6 is")));
-        }
-        of_one(c, ops::relu6_)
+        of_one(c, |x| ops::hardtanh_(x, min, max))
     }),
     ("leaky_relu.default", |c| {
         let slope = c.float_or("negative_slope", 0.01)?;
@@ -91,6 +91,16 @@ pub(super) const TABLE: Table = &[
         of_one(c, |x| ops::softshrink(x, bound))
     }),
     ("elu.default", elu),
+    ("elu_.default", |c| {
+        let (alpha, scale) = (c.float_or("alpha", 1.0)?, c.float_or("scale", 1.0)?);
+        let input_scale = c.float_or("input_scale", 1.0)?;
+        of_one(c, |x| ops::elu_scaled_(x, "elu_", alpha, scale, input_scale))
+    }),
+    ("selu_.default", |c| of_one(c, |x| ops::elu_scaled_(x, "selu_", SELU[0], SELU[1], 1.0))),
+    ("celu_.default", |c| {
+        let alpha = c.float_or("alpha", 1.0)?;
+        of_one(c, |x| ops::elu_scaled_(x, "celu_", alpha, 1.0, 1.0 / alpha))
+    }),
     ("selu.default", |c| of_one(c, |x| ops::elu_scaled(x, "selu", SELU[0], SELU[1], 1.0))),
     ("celu.default", |c| {
         let alpha = c.float_or("alpha", 1.0)?;

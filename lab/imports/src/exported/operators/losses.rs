@@ -1,6 +1,6 @@
 //! Losses, with their reductions.
 
-use memcore::ops::{self, CtcOptions, Reduction};
+use memcore::ops::{self, Counting, CtcOptions, Reduction};
 use memcore::profile::Convolution;
 use memcore::{DType, Result, Tensor, context};
 
@@ -160,25 +160,26 @@ fn without(c: &Call<'_>, names: &[&str]) -> Result<()> {
     }
 }
 
-/// Refuses an `ignore_index` that is a class. Targets are drawn from the classes, so a negative `ignore_index` never occurs and has no effect.
-fn ignored(c: &Call<'_>) -> Result<()> {
-    match c.int_or("ignore_index", ops::IGNORE_INDEX)? {
-        class if class >= 0 => {
-            Err(c.error(format!("ignore_index={class}, a class that may occur, is not represented")))
-        }
-        _ => Ok(()),
-    }
+/// Which targets count, and how much.
+fn counting<'a>(c: &Call<'a>) -> Result<Counting<'a>> {
+    Ok(Counting { ignored: c.int_or("ignore_index", ops::IGNORE_INDEX)?, weight: c.maybe_tensor("weight")? })
 }
 
 fn cross_entropy(c: &Call<'_>) -> Result<Made> {
-    without(c, &["weight"])?;
-    ignored(c)?;
-    let smoothing = c.float_or("label_smoothing", 0.0)?;
+    let (counting, smoothing) = (counting(c)?, c.float_or("label_smoothing", 0.0)?);
+    if c.tensor("target")?.dtype().is_float() {
+        return Err(c.error("of probabilities of classes is not represented; of classes is"));
+    }
+    if smoothing == 0.0 {
+        return of_two(c, |x, target, reduction| ops::cross_entropy_counting(x, target, reduction, counting));
+    }
+    if counting.weight.is_some() || counting.ignored >= 0 {
+        return Err(c.error("with label smoothing, weight or ignore_index is not represented"));
+    }
     of_two(c, |x, target, reduction| ops::cross_entropy_smooth(x, target, reduction, smoothing))
 }
 
 fn nll_loss(c: &Call<'_>) -> Result<Made> {
-    without(c, &["weight"])?;
-    ignored(c)?;
-    of_two(c, ops::nll_loss)
+    let counting = counting(c)?;
+    of_two(c, |x, target, reduction| ops::nll_loss_counting(x, target, reduction, counting))
 }

@@ -3,8 +3,10 @@
 //! A call fails if its mapping does not read one of the arguments: nothing is left out silently.
 
 mod arithmetic;
+mod arranged;
 mod control;
 mod creation;
+mod formulas;
 mod fourier;
 pub(super) mod host;
 mod indexing;
@@ -33,8 +35,10 @@ const TABLES: &[(&str, Table)] = &[
     ("spectra and complex numbers", fourier::TABLE),
     ("losses", losses::TABLE),
     ("arithmetic", arithmetic::TABLE),
+    ("further functions", formulas::TABLE),
     ("reductions", reductions::TABLE),
     ("shapes", shapes::TABLE),
+    ("further shapes", arranged::TABLE),
     ("indices", indexing::TABLE),
     ("order and groups", order::TABLE),
     ("made on the spot", creation::TABLE),

@@ -18,6 +18,8 @@ pub(super) const TABLE: Table = &[
     ("permute.default", |c| of_one(c, |x| ops::permute(x, &c.axes("dims", x)?))),
     ("movedim.int", |c| of_one(c, |x| moved(c, x, &[c.int("source")?], &[c.int("destination")?]))),
     ("movedim.intlist", |c| of_one(c, |x| moved(c, x, &c.ints("source")?, &c.ints("destination")?))),
+    ("moveaxis.int", |c| of_one(c, |x| moved(c, x, &[c.int("source")?], &[c.int("destination")?]))),
+    ("moveaxis.intlist", |c| of_one(c, |x| moved(c, x, &c.ints("source")?, &c.ints("destination")?))),
     ("swapaxes.default", |c| of_one(c, |x| ops::transpose(x, c.axis("axis0", 0, x)?, c.axis("axis1", 0, x)?))),
     ("swapdims.default", |c| of_one(c, |x| ops::transpose(x, c.axis("dim0", 0, x)?, c.axis("dim1", 0, x)?))),
     ("mT.default", |c| of_one(c, |x| of_matrices(c, x))),
@@ -65,9 +67,20 @@ pub(super) const TABLE: Table = &[
         let length = |name: &str| usize::try_from(c.int(name)?).map_err(|_| c.error("a negative length"));
         of_one(c, |x| ops::unfold_axis(x, c.axis("dimension", 0, x)?, length("size")?, length("step")?))
     }),
-    ("roll.default", |c| of_one(c, |x| ops::roll(x, &c.ints("shifts")?, &c.axes("dims", x)?))),
+    ("roll.default", |c| {
+        let (shifts, axes) = (c.ints("shifts")?, c.axes("dims", c.tensor("self")?)?);
+        of_one(c, |x| match shifts[..] {
+            // Without axes all elements are one row.
+            [_] if axes.is_empty() => {
+                let row = ops::reshape(x, &[x.numel()])?;
+                ops::view(&ops::roll(&row, &shifts, &[0])?, x.dims())
+            }
+            _ => ops::roll(x, &shifts, &axes),
+        })
+    }),
     ("flip.default", |c| of_one(c, |x| ops::flip(x, &c.axes("dims", x)?))),
     ("cat.default", |c| joined(c, ops::cat, 0)),
+    ("concat.default", |c| joined(c, ops::cat, 0)),
     ("stack.default", |c| joined(c, ops::stack, 1)),
     ("tril.default", |c| of_one(c, |x| ops::tril(x, c.int_or("diagonal", 0)?))),
     ("triu.default", |c| of_one(c, |x| ops::triu(x, c.int_or("diagonal", 0)?))),

@@ -18,6 +18,7 @@ pub(super) const TABLE: Table = &[
     ("avg_pool2d.default", avg_pool2d),
     ("adaptive_avg_pool2d.default", adaptive_avg_pool2d),
     ("conv1d.default", conv1d),
+    ("conv1d.padding", conv1d_padding),
     ("conv_transpose1d.default", conv_transpose1d),
     ("max_pool1d.default", max_pool1d),
     ("avg_pool1d.default", avg_pool1d),
@@ -30,6 +31,27 @@ pub(super) const TABLE: Table = &[
     ("upsample_bilinear2d.vec", |c| interpolated(c, Interpolation::Linear)),
     ("upsample_bicubic2d.vec", |c| interpolated(c, Interpolation::Cubic)),
     ("adaptive_max_pool2d.default", |c| adaptive_max_pool(c, 2)),
+    ("adaptive_max_pool1d.default", |c| {
+        let output = [1, single(c, "output_size", 1)?];
+        let x = c.tensor("self")?;
+        if x.rank() != 3 {
+            return Err(c.error("of other than three dimensions"));
+        }
+        let _op = context::op("adaptive_max_pool1d");
+        let (y, places) = ops::adaptive_max_pool(&ops::unsqueeze(x, 2)?, &output)?;
+        Ok(Made::tensors([ops::squeeze(&y, 2)?, ops::squeeze(&places, 2)?]))
+    }),
+    ("max_pool2d_with_indices.default", |c| {
+        if c.pair("dilation", [1, 1])? != [1, 1] || c.flag("ceil_mode", false)? {
+            return Err(c.error("windows with gaps (dilation), or beyond the border (ceil_mode), are not represented"));
+        }
+        let (y, places) = ops::max_pool2d_with_indices(c.tensor("self")?, windows(c)?)?;
+        Ok(Made::tensors([y, places]))
+    }),
+    ("max_unpool2d.default", |c| {
+        let size = c.pair("output_size", [1, 1])?;
+        Ok(Made::tensor(ops::max_unpool2d(c.tensor("self")?, c.tensor("indices")?, size)?))
+    }),
     ("im2col.default", |c| {
         let (window, geometry) = patches(c)?;
         Ok(Made::tensor(ops::unfold(c.tensor("self")?, window, geometry)?))
@@ -107,6 +129,22 @@ fn single(c: &Call<'_>, name: &str, otherwise: usize) -> Result<usize> {
 fn conv1d(c: &Call<'_>) -> Result<Made> {
     let (stride, dilation) = (single(c, "stride", 1)?, single(c, "dilation", 1)?);
     let geometry = Conv1dGeometry { stride, padding: single(c, "padding", 0)?, dilation, groups: groups(c)? };
+    Ok(Made::tensor(ops::conv1d(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?, geometry)?))
+}
+
+/// Runs a convolution with padding by name, as [`conv2d_padding`] does.
+fn conv1d_padding(c: &Call<'_>) -> Result<Made> {
+    let (stride, dilation) = (single(c, "stride", 1)?, single(c, "dilation", 1)?);
+    let window = c.tensor("weight")?.dims().last().copied().unwrap_or(1);
+    let total = match c.text("padding")?.unwrap_or("valid") {
+        "same" => dilation * window.saturating_sub(1),
+        "valid" => 0,
+        other => return Err(c.error(format!("padding={other:?}"))),
+    };
+    if total % 2 == 1 {
+        return Err(c.error("padding=\"same\" that differs between the two sides is not represented"));
+    }
+    let geometry = Conv1dGeometry { stride, padding: total / 2, dilation, groups: groups(c)? };
     Ok(Made::tensor(ops::conv1d(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?, geometry)?))
 }
 

@@ -40,7 +40,16 @@ pub(super) const TABLE: Table = &[
     ("sigmoid_.default", |c| of_one(c, ops::sigmoid_)),
     ("tanh_.default", |c| of_one(c, ops::tanh_)),
     ("exp_.default", |c| of_one(c, ops::exp_)),
+    ("neg_.default", |c| of_one(c, |x| ops::affine_(x, -1.0, 0.0))),
     ("exponential_.default", exponential_),
+    ("uniform_.default", |c| {
+        let (from, to) = (c.float_or("from", 0.0)?, c.float_or("to", 1.0)?);
+        drawn(c, "uniform_", host::uniform(c.device, c.tensor("self")?.numel()).map(move |v| from + v * (to - from)))
+    }),
+    ("normal_.default", |c| {
+        let (mean, std) = (c.float_or("mean", 0.0)?, c.float_or("std", 1.0)?);
+        drawn(c, "normal_", host::normal(c.device, c.tensor("self")?.numel()).map(move |v| mean + v * std))
+    }),
     ("detach_.default", |c| of_one(c, |x| Ok(x.detach()))),
     ("div.out", |c| {
         let (x, other, out) = (c.tensor("self")?, c.tensor("other")?, c.tensor("out")?);
@@ -104,14 +113,18 @@ fn clamped(c: &Call<'_>, min: &str, max: &str) -> Result<Made> {
 /// Fills with values of the exponential distribution.
 fn exponential_(c: &Call<'_>) -> Result<Made> {
     let rate = c.float_or("lambd", 1.0)?;
+    let uniform = host::uniform(c.device, c.tensor("self")?.numel());
+    drawn(c, "exponential_", uniform.map(|value| -(1.0 - value).ln() / rate))
+}
+
+/// Fills with noise.
+fn drawn(c: &Call<'_>, op: &'static str, values: impl Iterator<Item = f64>) -> Result<Made> {
     written(c, |x| {
-        let _op = context::op("exponential_");
-        let uniform = host::uniform(c.device, x.numel());
+        let _op = context::op(op);
         if !c.device.computes() {
             return Ok(());
         }
-        let values: Vec<f64> = uniform.map(|value| -(1.0 - value).ln() / rate).take(x.numel()).collect();
-        x.array().write_values(&values)
+        x.array().write_values(&values.take(x.numel()).collect::<Vec<f64>>())
     })
 }
 
