@@ -36,7 +36,7 @@ class Equations(nn.Module):
         total = total + torch.einsum("bti,ij,jr->btr", h, self.form, a).mean() + torch.einsum("...i,ij->...j", h, self.form).sin().mean()
         scores = torch.einsum("...ti,...si->...ts", h, h)
         total = total + torch.einsum("btt->b", scores).mean() + torch.einsum("btt->bt", scores).cos().mean()
-        total = total + torch.einsum("...ts->...", scores).exp().mean() + torch.einsum("bti,ti", h, h[0]).sum()
+        total = total + torch.einsum("...ts->...", scores).tanh().mean() + torch.einsum("bti,ti", h, h[0]).sum()
         return total + torch.einsum("bti,bsi,ij->btsj", h, h, self.form).mean() + torch.einsum("b...,b...->...", h, h).square().mean()
 
 

@@ -11,6 +11,8 @@ import sys
 import torch
 import torch.nn.functional as F
 
+import forms
+import functions
 import further
 import handwritten
 from record import archived
@@ -77,6 +79,10 @@ def main():
         "cells": (further.Cells, (floats([batch, 6, 16], 0),), classified(4)),
         "gnn": (further.GraphNetwork, (floats([batch, 12, 16], 0),), classified(4)),
         "einsum": (further.EinsumSeq2Seq, (indices([batch, 10], 64, 0), indices([batch, 12], 64, 1)), lambda out: out),
+        "indexed": (forms.Indexed, (floats([batch, 6, 24], 0),), lambda out: out),
+        "equations": (forms.Equations, (floats([batch, 7, 12], 0),), lambda out: out),
+        "functions": (lambda: functions.Functions(noise=False), (floats([batch, 64], 0),), lambda out: out),
+        "segmenter": (functions.Segmenter, (floats([batch, 3, 16, 16], 0), indices([batch, 16, 16], 4, 1)), lambda out: out),
         "gpt": (small_gpt, (indices([batch, 16], 64, 0), indices([batch, 16], 64, 1)), lambda out: out[1]),
     }
     recorded = {}
