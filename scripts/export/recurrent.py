@@ -49,17 +49,19 @@ class Crnn(nn.Module):
 
 
 class Seq2Seq(nn.Module):
-    """An encoder, and a decoder that begins with the encoder's states; neither has biases, and the decoder has two layers of another width."""
+    """An encoder, and a decoder of two layers whose first states come from the encoder's last one; neither has biases."""
 
     def __init__(self, vocabulary=96, width=40, hidden=160):
         super().__init__()
         self.source, self.target = nn.Embedding(vocabulary, width), nn.Embedding(vocabulary, width)
-        self.encoder = nn.LSTM(width, hidden, 2, bias=False, batch_first=True)
+        self.encoder = nn.GRU(width, hidden, bias=False, batch_first=True)
+        self.first, self.memory = nn.Linear(hidden, hidden), nn.Linear(hidden, hidden)
         self.decoder = nn.LSTM(width, hidden, 2, bias=False, dropout=0.1, batch_first=True)
         self.fc = nn.Linear(hidden, vocabulary)
 
     def forward(self, source, target):
-        _, states = self.encoder(self.source(source))
+        _, last = self.encoder(self.source(source))
+        states = torch.tanh(self.first(last)).repeat(2, 1, 1), self.memory(last).expand(2, -1, -1).contiguous()
         out, _ = self.decoder(self.target(target), states)
         logits = self.fc(out)
         return F.cross_entropy(logits.flatten(0, 1), target.flatten())
@@ -74,9 +76,9 @@ class Series(nn.Module):
         self.fixed.requires_grad_(False)
 
     def forward(self, x):
-        out, (last, _) = self.lstm(x.transpose(0, 1))
-        out, _ = self.fixed(out)
-        return self.fc(out[-1] + last[0])
+        out, _ = self.lstm(x.transpose(0, 1))
+        later, last = self.fixed(out)
+        return self.fc(out[-1] + later[-1] + last[0])
 
 
 OWN = {

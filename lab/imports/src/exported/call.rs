@@ -277,6 +277,14 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The type that the result has in the user's program, where that is not the graph's.
+    pub(super) fn type_in_program(&self) -> Option<DType> {
+        match self.value(self.node.typed_as?) {
+            Value::Tensor(tensor) => Some(tensor.dtype()),
+            _ => None,
+        }
+    }
+
     /// Refuses a memory format of the channels-last kind.
     pub(super) fn contiguous_format(&self, name: &str) -> Result<()> {
         match self.arg(name) {

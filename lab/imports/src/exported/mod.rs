@@ -14,6 +14,7 @@ mod blocks;
 mod call;
 mod complex;
 mod contents;
+mod first_states;
 mod flat_weights;
 mod inputs;
 mod lifetimes;

@@ -41,6 +41,8 @@ pub(super) struct Node {
     pub arguments: Vec<(String, Arg)>,
     /// Slots of the results.
     pub outputs: Vec<Output>,
+    /// The value whose type the result takes, in place of the one that the graph names (`first_states.rs`).
+    pub typed_as: Option<Slot>,
     /// Values that die after this node, in the order of their deaths.
     pub dying: Vec<Slot>,
     /// Module and line that the node comes from.
@@ -259,7 +261,7 @@ impl Lowering<'_> {
             }
         }
         let (in_place, scope) = (in_place.is_some(), place.scope());
-        Ok(Node { target, in_place, arguments, outputs, dying: Vec::new(), place, scope, modules })
+        Ok(Node { target, in_place, arguments, outputs, typed_as: None, dying: Vec::new(), place, scope, modules })
     }
 
     fn argument(&mut self, argument: &Argument, scope: &Scope<'_>, node: &str) -> Result<Arg> {

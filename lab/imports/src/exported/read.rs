@@ -8,6 +8,7 @@ use memcore::MAX_RANK;
 
 use super::archive::Archive;
 use super::contents::Contents;
+use super::first_states;
 use super::inputs::{self, Input, Sizes};
 use super::lifetimes::Lifetimes;
 use super::network::parameter_type;
@@ -57,7 +58,10 @@ pub(super) fn read(path: &Path) -> Result<Read> {
     let lifetimes = Lifetimes::of(&mut archive)?;
     let knows_lifetimes = lifetimes.is_some();
     let lifetimes = lifetimes.unwrap_or_default();
-    let program = Program::of(graph, &file, &lifetimes, &|target| operators::find(target).is_some())?;
+    let mut program = Program::of(graph, &file, &lifetimes, &|target| operators::find(target).is_some())?;
+    if knows_lifetimes {
+        first_states::follow_inputs(&mut program);
+    }
     let tied = lifetimes.tied.as_deref();
     let signature = Signature::of(&exported.graph_module, &program.used_inputs(), tied, &model, &mut archive)?;
     let found = given(&program, &signature, &exported);

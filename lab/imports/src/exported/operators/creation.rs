@@ -83,7 +83,8 @@ fn empty(c: &Call<'_>, op: &'static str, dims: &[usize], otherwise: Option<DType
 
 fn filled(c: &Call<'_>, op: &'static str, dims: &[usize], value: f64, otherwise: Option<DType>) -> Result<Made> {
     ignore_place(c)?;
-    let dtype = c.dtype("dtype")?.or(otherwise).unwrap_or(DType::F32);
+    let of_graph = c.dtype("dtype")?.or(otherwise).unwrap_or(DType::F32);
+    let dtype = c.type_in_program().unwrap_or(of_graph);
     let _op = context::op(op);
     Ok(Made::tensor(Tensor::from_array(Array::full(c.device, dims, dtype, value)?)))
 }

@@ -115,6 +115,7 @@ pub(super) fn takes_channels_last(target: &str) -> bool {
 }
 
 pub(super) use fourier::{meet_complex, takes_complex};
+pub(super) use recurrent::is_of_layers;
 
 /// Returns the names of all represented operators, in groups.
 pub fn covered() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
