@@ -158,6 +158,15 @@ impl Problem<'_> {
         })
     }
 
+    /// True if the library rounds to 16 bits before the sum is complete. Measured with cuDNN 9.19 on an H100: before it adds to the result, in gradients
+    /// of several groups, and in float16 in gradients of an input whose channels it cannot take by eights.
+    fn rounds_twice(&self, which: Which) -> bool {
+        let by_eights = [self.x, self.y].iter().all(|operand| operand.dims()[1].is_multiple_of(8));
+        let of_input = which == Which::InputGrad && self.y.dtype == DType::F16 && !by_eights;
+        let of_groups = which != Which::Forward && self.geometry.groups > 1;
+        self.y.dtype != DType::F32 && (self.bias.is_some() || of_groups || of_input)
+    }
+
     /// Queues the convolution. Returns false if the library does not accept it; the result is still to be written then.
     ///
     /// # Errors
@@ -168,8 +177,7 @@ impl Problem<'_> {
             None => ctx.scratch,
         };
         let Some(dnn) = ctx.libraries.dnn else { return Ok(false) };
-        // Measured with cuDNN 9.19 on an H100: in 16 bits the library rounds before it adds to the result, and again after it.
-        if self.bias.is_some() && self.y.dtype != DType::F32 {
+        if self.rounds_twice(which) {
             return Ok(false);
         }
         let Some(shape) = self.shape(ctx, which, workspace) else { return Ok(false) };

@@ -297,7 +297,7 @@ pub fn logaddexp(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     applied(&[a, b], formula, &value, Box::new(|of, at| 1.0 / (1.0 + (at[1 - of] - at[of]).exp())))
 }
 
-/// Zero, or other numbers, in place of what is no number: `numbers` are for NaN, infinity and its negative. Saves its input.
+/// Zero, or other numbers, in place of what is not a number: `numbers` are for NaN, infinity and its negative. Saves its input.
 ///
 /// # Errors
 /// As [`atan2`].

@@ -43,7 +43,7 @@ pub(super) fn modules(model: &Contents, init: &Init) -> Vec<FlatModule> {
 }
 
 impl FlatModule {
-    /// `None` if this is no recurrent module, or one whose weights stay where they are: in types that are not `CUDNN_TENSOR_DTYPES` in
+    /// `None` if this is not a recurrent module, or one whose weights stay where they are: in types that are not `CUDNN_TENSOR_DTYPES` in
     /// `torch/backends/cudnn`, and tied ones.
     fn of(state: &[StateTensor], members: Vec<usize>, of_run: &dyn Fn(usize) -> DType) -> Option<Self> {
         let kinds: Option<Vec<&str>> = members.iter().map(|number| kind_of(&state[*number].path)).collect();
