@@ -36,7 +36,7 @@ impl Array {
         }
         // PyTorch's `_to_copy` keeps the strides of a dense tensor, also of dimensions of size 1, where other operators make new ones.
         let out = match self.layout.is_dense() {
-            true => Self::empty_laid_out(self.device(), self.layout.clone(), dtype)?,
+            true => Self::empty_laid_out(self.device(), self.layout, dtype)?,
             false => Self::empty_for(self.device(), self.dims(), &[&self.layout], dtype)?,
         };
         self.device().launch(Copy { src: self.operand(), out: out.operand() })?;
