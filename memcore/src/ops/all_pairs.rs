@@ -61,8 +61,10 @@ fn euclidean(a: &Array, b: &Array) -> Result<Array> {
         ones.fill_(1.0)?;
         Ok::<_, Error>(ones)
     };
-    let (of_a, ones_a) = with(norm(a)?, ones)?;
-    let (of_b, ones_b) = with(norm(b)?, ones)?;
+    let of_a = norm(a)?;
+    let ones_a = ones(&of_a)?;
+    let of_b = norm(b)?;
+    let ones_b = ones(&of_b)?;
     let left = {
         let twice = context::within("mul", || a.affine(-2.0, 0.0))?;
         let parts = [twice, of_a, ones_a];
@@ -76,11 +78,6 @@ fn euclidean(a: &Array, b: &Array) -> Result<Array> {
     y.unary_(UnaryOp::Clamp { min: 0.0, max: f64::INFINITY })?;
     y.unary_(UnaryOp::Sqrt)?;
     Ok(y)
-}
-
-fn with(x: Array, also: impl FnOnce(&Array) -> Result<Array>) -> Result<(Array, Array)> {
-    let second = also(&x)?;
-    Ok((x, second))
 }
 
 struct EuclideanBackward;

@@ -129,7 +129,7 @@ fn promoted(op: BinaryOp, a: &Array, b: &Array) -> Result<Array> {
     } else {
         let out = empty(dtype)?;
         out.copy_(a)?;
-        out.binary_into(op, &converted(b, dtype)?, &out)?;
+        change_in_place(op, &out, b)?;
         Ok(out)
     }
 }

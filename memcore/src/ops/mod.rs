@@ -67,6 +67,7 @@ mod products;
 mod quant;
 mod rearrange;
 mod recurrent;
+mod recurrent_algorithm;
 mod recurrent_cells;
 mod recurrent_cudnn;
 mod recurrent_network;

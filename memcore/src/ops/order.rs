@@ -6,7 +6,7 @@ use smallvec::smallvec;
 
 use super::embedding_temporaries as temporaries;
 use super::on_host;
-use super::rearrange::Places;
+use super::rearrange::{ChosenBackward, Places};
 use super::reduce::check_axis;
 use super::shape::{Dims, squeeze};
 use crate::array::Array;
@@ -117,13 +117,11 @@ fn one_in_order(
         Ok((0..indices.numel()).map(last).collect())
     })?;
     let places = Places { axis, dims: x.dims().into(), taken };
-    on_host::fill(&y, &[x.array(), &indices], |values| {
-        (0..y.numel()).map(|i| Ok(values[0][places.of(i, values[1][i])?])).collect()
-    })?;
+    places.fill(&y, x.array(), &indices)?;
     drop(ordered);
     let y = record(y, &[x], |saved| {
         saved.save("indices", &indices)?;
-        Ok(Box::new(ChosenBackward { name, places }))
+        Ok(Box::new(ChosenBackward { name, made_by: MADE_BY, places }))
     })?;
     let indices = Tensor::from_array(indices);
     if keepdim {
@@ -131,6 +129,9 @@ fn one_in_order(
     }
     Ok((squeeze(&y, axis)?, squeeze(&indices, axis)?))
 }
+
+/// The operator that makes the gradient of elements that were chosen by their order.
+const MADE_BY: &str = "value_selecting_reduction_backward>zeros";
 
 /// Which elements come first, and the name of the node.
 struct Ends {
@@ -153,12 +154,10 @@ fn chosen(x: &Tensor, axis: usize, k: usize, ends: Ends) -> Result<(Tensor, Tens
     let (y, indices) = (made(x.dtype())?, made(DType::I64)?);
     on_host::fill(&indices, &[x.array()], |values| Ok(first_places(&values[0], x.dims(), axis, k, ends.descending)))?;
     let places = Places { axis, dims: x.dims().into(), taken };
-    on_host::fill(&y, &[x.array(), &indices], |values| {
-        (0..y.numel()).map(|i| Ok(values[0][places.of(i, values[1][i])?])).collect()
-    })?;
+    places.fill(&y, x.array(), &indices)?;
     let y = record(y, &[x], |saved| {
         saved.save("indices", &indices)?;
-        Ok(Box::new(ChosenBackward { name: ends.name, places }))
+        Ok(Box::new(ChosenBackward { name: ends.name, made_by: MADE_BY, places }))
     })?;
     Ok((y, Tensor::from_array(indices)))
 }
@@ -186,28 +185,6 @@ fn first_places(values: &[f64], dims: &[usize], axis: usize, k: usize, descendin
 /// Compares as PyTorch does: what is not a number is larger than every number.
 fn compared(a: f64, b: f64) -> Ordering {
     a.partial_cmp(&b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
-}
-
-/// Backward of elements that were chosen along an axis: they get their gradients, the others 0.
-struct ChosenBackward {
-    name: &'static str,
-    places: Places,
-}
-
-impl Function for ChosenBackward {
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
-        let indices = saved.get(0)?;
-        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("value_selecting_reduction_backward>zeros");
-        let out = Array::zeros(grad.device(), &self.places.dims, grad.dtype())?;
-        on_host::fill(&out, &[grad, &indices], |values| self.places.sums(&values[0], &values[1]))?;
-        saved.done();
-        Ok(smallvec![Some(out)])
-    }
 }
 
 #[cfg(test)]

@@ -173,14 +173,13 @@ pub fn gather(x: &Tensor, axis: usize, index: &Tensor) -> Result<Tensor> {
     let describe = |saved: &mut crate::autograd::Recorder| {
         saved.save("index", index.array())?;
         saved.save("self", x.array())?;
-        Ok::<Box<dyn Function>, Error>(Box::new(GatherBackward { places: places.clone() }))
+        let (name, made_by) = ("GatherBackward0", "gather_backward>new_zeros>new_empty");
+        Ok::<Box<dyn Function>, Error>(Box::new(ChosenBackward { name, made_by, places: places.clone() }))
     };
     record_inputs(&[x], describe, || {
         let _op = context::op("gather");
         let y = Array::empty(x.device(), index.dims(), x.dtype())?;
-        on_host::fill(&y, &[x.array(), index.array()], |values| {
-            (0..y.numel()).map(|i| Ok(values[0][places.of(i, values[1][i])?])).collect()
-        })?;
+        places.fill(&y, x.array(), index.array())?;
         Ok(y)
     })
 }
@@ -196,6 +195,13 @@ pub(super) struct Places {
 }
 
 impl Places {
+    /// Fills `y` with the elements of `x` that `indices` name.
+    pub(super) fn fill(&self, y: &Array, x: &Array, indices: &Array) -> Result<()> {
+        on_host::fill(y, &[x, indices], |values| {
+            (0..y.numel()).map(|i| Ok(values[0][self.of(i, values[1][i])?])).collect()
+        })
+    }
+
     /// Returns the sums of the gradients at the places that `indices` name.
     pub(super) fn sums(&self, grads: &[f64], indices: &[f64]) -> Result<Vec<f64>> {
         let mut sums = vec![0.0; self.dims.iter().product()];
@@ -221,21 +227,25 @@ impl Places {
     }
 }
 
-struct GatherBackward {
-    places: Places,
+/// Backward of elements that were chosen along an axis: they get their gradients, the others 0. The first saved array has their indices.
+pub(super) struct ChosenBackward {
+    pub name: &'static str,
+    /// The operator that makes the gradient's memory.
+    pub made_by: &'static str,
+    pub places: Places,
 }
 
-impl Function for GatherBackward {
+impl Function for ChosenBackward {
     fn name(&self) -> &'static str {
-        "GatherBackward0"
+        self.name
     }
 
     fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
-        let index = saved.get(0)?;
+        let indices = saved.get(0)?;
         let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("gather_backward>new_zeros>new_empty");
+        let _op = context::op(self.made_by);
         let out = Array::zeros(grad.device(), &self.places.dims, grad.dtype())?;
-        on_host::fill(&out, &[grad, &index], |values| self.places.sums(&values[0], &values[1]))?;
+        on_host::fill(&out, &[grad, &indices], |values| self.places.sums(&values[0], &values[1]))?;
         saved.done();
         Ok(smallvec![Some(out)])
     }

@@ -9,6 +9,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::autocast::{casts, lower};
 use super::cast::cast;
+use super::recurrent_algorithm::{algorithm, sizes};
 use super::recurrent_network::{Cell, FlatWeights, Recurrent};
 use super::recurrent_sizes::Sizes;
 use crate::array::Array;
@@ -89,7 +90,7 @@ fn half(x: &Tensor) -> Result<Tensor> {
 impl Network {
     fn sizes(&self, x: &Tensor, states: &[&Tensor]) -> Result<Sizes> {
         let width = states[0].dims().last().copied().unwrap_or_default();
-        let sizes = Sizes::new(self.cell, (x.dims(), x.dtype()), width, self.options);
+        let sizes = sizes(self.cell, (x.dims(), x.dtype()), width, self.options);
         sizes.ok_or_else(|| Error::shape(self.op, format!("{:?}: expected three dimensions", x.dims())))
     }
 
@@ -147,7 +148,7 @@ impl Network {
             None => compacted(&places, weights)?,
         };
         let training = self.options.training;
-        let algorithm = sizes.algorithm(device.profile(), true);
+        let algorithm = algorithm(&sizes, device.profile(), true);
         let workspace = bytes(x, sizes.workspace(algorithm, training), Category::Workspace)?;
         let reserve = bytes(x, if training { sizes.reserve() } else { 0 }, Category::Temporary)?;
         drop(workspace);
@@ -287,7 +288,7 @@ impl CudnnRnnBackward {
     }
 
     fn workspace(&self, x: &Array) -> Result<Array> {
-        let algorithm = self.sizes.algorithm(x.device().profile(), false);
+        let algorithm = algorithm(&self.sizes, x.device().profile(), false);
         Array::empty_as(x.device(), &[self.sizes.workspace(algorithm, true)], DType::U8, Category::Workspace)
     }
 

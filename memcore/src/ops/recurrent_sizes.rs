@@ -1,16 +1,16 @@
-//! How large cuDNN's memory for a recurrent network is: weights in one buffer, workspace, reserve.
+//! How large cuDNN's workspace and reserve for a recurrent network are.
 //!
-//! Measured: `cudnnGetRNNWeightSpaceSize` and `cudnnGetRNNTempSpaceSizes` of cuDNN 9.19 on an H100, for 16,617 networks. Weights and reserves of all of them are
-//! what this file says, to the byte. Workspaces of the 9,534 whose algorithm PyTorch may choose are less than 512 bytes away, but for three with a batch of one
-//! (0.4 % at most). The stand-in for cuDNN in `rehearsal/src/dnn/recurrent_sizes.rs` has the same rules.
+//! Measured: `cudnnGetRNNTempSpaceSizes` of cuDNN 9.19 on an H100, for 16,617 networks. Reserves of all of them are what this file says, to the byte. Workspaces of
+//! the 9,534 whose algorithm PyTorch may choose are less than 512 bytes away, but for three with a batch of one (0.4 % at most). Networks with a projection were
+//! not measured.
+//!
+//! Predictions (`memcore/src/ops`) and the stand-in for cuDNN (`rehearsal/src/dnn`) have this file alike, because nothing is linked into the stand-in. A test
+//! compares the two.
 
-use super::recurrent_network::{Cell, Recurrent};
-use crate::dtype::DType;
-use crate::profile::Profile;
-
-/// How cuDNN computes a network (`cudnnRNNAlgo_t`). Workspaces differ, weights and reserves do not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How cuDNN computes a network (`cudnnRNNAlgo_t`). Workspaces differ, reserves do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Algorithm {
+    #[default]
     Standard,
     /// `CUDNN_RNN_ALGO_PERSIST_STATIC`
     Persistent,
@@ -18,11 +18,14 @@ pub(super) enum Algorithm {
     Small,
 }
 
-/// Sizes of a network and of what it is given.
+/// A network and what it is given.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sizes {
-    pub(super) cell: Cell,
-    pub(super) dtype: DType,
+    /// 1, 3 (GRU) or 4 (LSTM).
+    pub(super) gates: usize,
+    /// Bytes of an element.
+    pub(super) element: usize,
+    pub(super) is_bfloat16: bool,
     pub(super) layers: usize,
     pub(super) directions: usize,
     pub(super) has_dropout: bool,
@@ -31,61 +34,43 @@ pub(super) struct Sizes {
     pub(super) width: usize,
     pub(super) steps: usize,
     pub(super) batch: usize,
+    /// Elements of the weights without biases.
+    pub(super) matrices: usize,
 }
 
 /// Bytes of a workspace that cuDNN has for each direction of each layer.
 const OF_EACH_CELL: usize = 8 << 20;
 
-/// cuDNN begins each part of its memory at a multiple of this.
-const ALIGNMENT: usize = 32;
+/// cuDNN begins each part of its memory at a multiple of 32 bytes.
+fn aligned(bytes: usize) -> usize {
+    bytes.next_multiple_of(32)
+}
 
 impl Sizes {
-    /// Sizes of a network on `[steps, batch, inside]`, or `[batch, steps, inside]`.
-    pub(super) fn new(cell: Cell, x: (&[usize], DType), width: usize, options: Recurrent) -> Option<Self> {
-        let (&[first, second, inside], dtype) = x else { return None };
-        let (steps, batch) = if options.batch_first { (second, first) } else { (first, second) };
-        Some(Self {
-            cell,
-            dtype,
-            layers: options.layers,
-            directions: 1 + usize::from(options.bidirectional),
-            has_dropout: options.training && options.dropout > 0.0,
-            inside,
-            width,
-            steps,
-            batch,
-        })
-    }
-
-    fn element(&self) -> usize {
-        self.dtype.size() as usize
-    }
-
-    /// Elements of an input of one direction of one layer, by its number.
-    fn given(&self, place: usize) -> usize {
-        if place < self.directions { self.inside } else { self.directions * self.width }
-    }
-
     pub(super) fn cells(&self) -> usize {
         self.layers * self.directions
     }
 
-    /// Elements of both matrices of all directions and layers.
-    fn matrices(&self) -> usize {
-        (0..self.cells()).map(|place| self.cell.gates() * self.width * (self.given(place) + self.width)).sum()
+    /// One of three numbers: of cells with one gate, of GRU, of LSTM.
+    fn by_cell(&self, [plain, gru, lstm]: [usize; 3]) -> usize {
+        match self.gates {
+            4 => lstm,
+            3 => gru,
+            _ => plain,
+        }
     }
 
     /// Bytes that a training forward pass keeps for the backward pass.
     pub(super) fn reserve(&self) -> usize {
         let states = self.steps * self.batch * self.width * self.directions;
-        let bytes = states * self.element();
+        let bytes = states * self.element;
         // Gates, and what the cell makes of them.
-        let of_cells: usize = match self.cell {
-            Cell::Lstm => [4, 1].into_iter().map(|times| aligned(times * bytes * self.layers)).sum(),
-            Cell::Gru => aligned(6 * bytes * self.layers),
-            Cell::Tanh | Cell::Relu => aligned(bytes * self.layers),
+        let of_cells = match self.gates {
+            4 => aligned(4 * bytes * self.layers) + aligned(bytes * self.layers),
+            3 => aligned(6 * bytes * self.layers),
+            _ => aligned(bytes * self.layers),
         };
-        let between = self.layers - 1;
+        let between = self.layers.saturating_sub(1);
         let dropped = if self.has_dropout { between * self.directions * aligned(states.div_ceil(8)) } else { 0 };
         256 + aligned(bytes * between) + of_cells + dropped
     }
@@ -93,22 +78,22 @@ impl Sizes {
     /// Bytes of workspace: of a forward pass and, in training, of the backward pass if that takes more.
     pub(super) fn workspace(&self, algorithm: Algorithm, training: bool) -> usize {
         // bfloat16 has one algorithm.
-        let algorithm = if self.dtype == DType::BF16 { Algorithm::Standard } else { algorithm };
-        let forward = self.forward(algorithm);
-        let elements = if training { forward.max(self.backward(algorithm)) } else { forward };
+        let algorithm = if self.is_bfloat16 { Algorithm::Standard } else { algorithm };
+        let standard = algorithm == Algorithm::Standard;
+        let forward = self.forward(standard);
+        let elements = if training { forward.max(self.backward(standard)) } else { forward };
         let fixed = OF_EACH_CELL * self.cells() + 256 + aligned(8 * self.batch);
-        let bytes = aligned(fixed + (self.matrices() + elements) * self.element());
+        let bytes = aligned(fixed + (self.matrices + elements) * self.element);
         if algorithm == Algorithm::Persistent { bytes.max(aligned(fixed + self.persistent())) } else { bytes }
     }
 
     /// Elements of a forward pass besides the matrices.
-    fn forward(&self, algorithm: Algorithm) -> usize {
-        let Self { inside, width, .. } = *self;
-        let (gates, standard) = (self.cell.gates(), algorithm == Algorithm::Standard);
-        let all = if standard { gates } else { 5 * gates };
+    fn forward(&self, standard: bool) -> usize {
+        let Self { inside, width, gates, .. } = *self;
+        let dropped = usize::from(self.has_dropout);
         let (each, states) = match (self.directions, standard) {
-            (1, true) => (all + 1 + usize::from(self.has_dropout), self.by_cell([3, 5, 10])),
-            (1, false) => (all + 1 + usize::from(self.has_dropout), self.by_cell([4, 4, 8])),
+            (1, true) => (gates + 1 + dropped, self.by_cell([3, 5, 10])),
+            (1, false) => (5 * gates + 1 + dropped, self.by_cell([4, 4, 8])),
             (_, true) => (2 * gates + 6, self.by_cell([5, 7, 12])),
             (_, false) => (6 * gates + 6, self.by_cell([5, 5, 9])),
         };
@@ -116,9 +101,9 @@ impl Sizes {
     }
 
     /// Elements of a backward pass besides the matrices.
-    fn backward(&self, algorithm: Algorithm) -> usize {
+    fn backward(&self, standard: bool) -> usize {
         let Self { inside, width, .. } = *self;
-        let (several, standard) = (usize::from(self.layers > 1), algorithm == Algorithm::Standard);
+        let several = usize::from(self.layers > 1);
         let most = inside.max(width);
         let (each, states) = match (self.directions, standard) {
             (1, true) => (most + (3 - several) * width, self.by_cell([5, 5, 11])),
@@ -144,93 +129,42 @@ impl Sizes {
     /// Bytes that only the persistent algorithm takes. PyTorch chooses it for one layer in one direction.
     fn persistent(&self) -> usize {
         let Self { inside, width, steps, batch, .. } = *self;
-        let each = 2 * inside + inside.max(width) + (self.cell.gates() + 3) * width;
-        let elements = steps * batch * each + self.by_cell([6, 6, 12]) * batch * width + self.matrices();
-        elements * self.element() + 2 * batch * width + 4864 * width
+        let each = 2 * inside + inside.max(width) + (self.gates + 3) * width;
+        let elements = steps * batch * each + self.by_cell([6, 6, 12]) * batch * width + self.matrices;
+        elements * self.element + 2 * batch * width + 4864 * width
     }
-
-    /// One of three numbers: of cells with one gate, of GRU, of LSTM.
-    fn by_cell(&self, [plain, gru, lstm]: [usize; 3]) -> usize {
-        match self.cell {
-            Cell::Tanh | Cell::Relu => plain,
-            Cell::Gru => gru,
-            Cell::Lstm => lstm,
-        }
-    }
-
-    /// The algorithm that PyTorch chooses for a pass (`get_algo` in `aten/src/ATen/native/cudnn/RNN.cpp`).
-    pub(super) fn algorithm(&self, profile: &Profile, forward: bool) -> Algorithm {
-        let [most, most_with_gates] = if forward { [384, 192] } else { [256, 128] };
-        let limit = if self.cell.gates() == 1 { most } else { most_with_gates };
-        if self.dtype != DType::F64 && self.width <= limit && profile.compute_capability.is_some_and(|sm| sm >= 60) {
-            return Algorithm::Small;
-        }
-        let suits = self.layers == 1 && self.directions == 1 && self.width <= 1024;
-        let whole = self.width.is_multiple_of(128) && self.inside.is_multiple_of(128);
-        let persists = self.dtype == DType::F16 && suits && whole && self.persists_on(profile);
-        if persists { Algorithm::Persistent } else { Algorithm::Standard }
-    }
-
-    /// True if PyTorch takes the persistent algorithm on this card (`use_persist_device_heuristics`).
-    fn persists_on(&self, profile: &Profile) -> bool {
-        let Self { steps, batch, .. } = *self;
-        let count = profile.multiprocessors.map_or(0, |card| card.count);
-        match profile.compute_capability {
-            Some(70) => {
-                let suits = batch.is_multiple_of(16) && batch != 80 && batch != 112 || batch == 8;
-                suits && (steps >= 40 && batch <= 128 || steps >= 20 && batch <= 96 || steps >= 10 && batch <= 32)
-            }
-            Some(sm @ 80..) if count >= 98 && sm % 10 != 6 => {
-                let plain = self.cell == Cell::Lstm || batch < 96 || self.width < 896;
-                self.cell != Cell::Gru && batch.is_multiple_of(8) && batch <= 128 && plain
-            }
-            _ => false,
-        }
-    }
-}
-
-fn aligned(bytes: usize) -> usize {
-    bytes.next_multiple_of(ALIGNMENT)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn sizes(cell: Cell, dtype: DType, x: [usize; 3], width: usize, layers: usize, both: bool) -> Sizes {
-        let dropout = if layers > 1 { 0.3 } else { 0.0 };
-        let options = Recurrent { layers, bidirectional: both, dropout, training: true, batch_first: true };
-        Sizes::new(cell, (&x, dtype), width, options).unwrap()
-    }
-
-    /// What PyTorch 2.11 allocated on an H100 with cuDNN 9.19: the workspaces of both passes, and the reserve.
+    /// What cuDNN 9.19 answered on an H100.
     #[test]
-    fn sizes_and_algorithms_are_those_of_a_card() {
-        let card = Profile::torch_2_11(90);
-        for (sizes, workspaces, reserve) in [
-            (sizes(Cell::Lstm, DType::F32, [4, 16, 64], 96, 1, false), [9_179_424; 2], 123_136),
-            (sizes(Cell::Lstm, DType::F32, [4, 16, 64], 256, 1, false), [10_084_640; 2], 327_936),
-            (sizes(Cell::Lstm, DType::F32, [8, 16, 64], 96, 2, true), [36_548_928; 2], 1_087_744),
-            (sizes(Cell::Gru, DType::F32, [20, 35, 64], 256, 2, true), [49_772_960; 2], 18_726_656),
-            (sizes(Cell::Lstm, DType::F16, [8, 16, 128], 256, 1, false), [11_063_616; 2], 327_936),
-            (sizes(Cell::Lstm, DType::BF16, [8, 16, 128], 256, 1, false), [9_576_768; 2], 327_936),
-            (sizes(Cell::Tanh, DType::F16, [8, 16, 128], 512, 1, false), [12_312_896; 2], 131_328),
-            (sizes(Cell::Lstm, DType::F32, [20, 35, 650], 650, 1, false), [33_401_024; 2], 9_100_256),
-        ] {
-            let found = [true, false].map(|forward| sizes.workspace(sizes.algorithm(&card, forward), true));
-            assert_eq!((found, sizes.reserve()), (workspaces, reserve), "{sizes:?}");
-        }
-    }
-
-    #[test]
-    fn a_wide_state_has_the_small_algorithm_in_the_forward_pass_alone() {
-        let card = Profile::torch_2_11(90);
-        let of = |cell, width| {
-            let sizes = sizes(cell, DType::F32, [4, 16, 64], width, 1, false);
-            [true, false].map(|forward| sizes.algorithm(&card, forward))
+    fn sizes_are_those_of_a_card() {
+        use Algorithm::{Persistent, Small, Standard};
+        let base = Sizes {
+            gates: 4,
+            element: 4,
+            is_bfloat16: false,
+            layers: 1,
+            directions: 1,
+            has_dropout: false,
+            inside: 650,
+            width: 650,
+            steps: 35,
+            batch: 20,
+            matrices: 3_380_000,
         };
-        assert_eq!(of(Cell::Gru, 192), [Algorithm::Small, Algorithm::Standard]);
-        assert_eq!(of(Cell::Gru, 193), [Algorithm::Standard; 2]);
-        assert_eq!(of(Cell::Relu, 257), [Algorithm::Small, Algorithm::Standard]);
+        assert_eq!((base.workspace(Standard, true), base.reserve()), (33_401_024, 9_100_256));
+        let small = Sizes { layers: 2, directions: 2, has_dropout: true, ..base };
+        let small = Sizes { inside: 64, width: 96, steps: 16, batch: 8, matrices: 344_064, ..small };
+        assert_eq!((small.workspace(Small, true), small.reserve()), (36_548_928, 1_087_744));
+        let gru = Sizes { gates: 3, width: 256, steps: 35, batch: 20, matrices: 1_671_168, ..small };
+        assert_eq!((gru.workspace(Standard, true), gru.reserve()), (49_772_960, 18_726_656));
+        let half = Sizes { element: 2, inside: 128, width: 256, ..base };
+        let half = Sizes { steps: 16, batch: 8, matrices: 393_216, ..half };
+        assert_eq!((half.workspace(Persistent, true), half.reserve()), (11_063_616, 327_936));
+        assert_eq!(Sizes { is_bfloat16: true, ..half }.workspace(Persistent, true), 9_576_768);
     }
 }

@@ -4,7 +4,7 @@ use smallvec::smallvec;
 
 use super::autocast::full_type;
 use super::on_host;
-use super::rearrange::Places;
+use super::rearrange::{ChosenBackward, Places};
 use super::reduce::check_axis;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
@@ -19,14 +19,15 @@ fn line(dims: &[usize], axis: usize, i: usize) -> impl Iterator<Item = usize> + 
     (0..size).map(move |at| start + at * inner)
 }
 
-/// Returns a value for each element, from the positions of those up to it.
-fn folded(dims: &[usize], axis: usize, numel: usize, of: impl Fn(&[usize]) -> f64) -> Vec<f64> {
-    let inner: usize = dims[axis + 1..].iter().product();
-    let at = |i: usize| {
-        let places: Vec<usize> = line(dims, axis, i).take(i / inner % dims[axis] + 1).collect();
-        of(&places)
-    };
-    (0..numel).map(at).collect()
+/// Returns a value for each element, from the value of the one before it along `axis`, if there is one, and from its position.
+fn running(dims: &[usize], axis: usize, of: impl Fn(Option<f64>, usize) -> f64) -> Vec<f64> {
+    let (size, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
+    let mut out: Vec<f64> = Vec::new();
+    for i in 0..dims.iter().product() {
+        let before = (i / inner % size > 0).then(|| out[i - inner]);
+        out.push(of(before, i));
+    }
+    out
 }
 
 /// Product of the elements up to each place along `axis`, of floats. Saves its input and its result.
@@ -47,7 +48,7 @@ pub fn cumprod(x: &Tensor, axis: usize) -> Result<Tensor> {
     // The scan reads contiguous elements.
     drop(x.array().contiguous()?);
     on_host::fill(&y, &[x.array()], |values| {
-        Ok(folded(x.dims(), axis, y.numel(), |places| places.iter().map(|&at| values[0][at]).product()))
+        Ok(running(x.dims(), axis, |before, i| before.unwrap_or(1.0) * values[0][i]))
     })?;
     record(y.clone(), &[x], |saved| {
         saved.save("self", x.array())?;
@@ -127,7 +128,7 @@ pub fn cummin(x: &Tensor, axis: usize) -> Result<(Tensor, Tensor)> {
 }
 
 fn extremes(x: &Tensor, axis: usize, largest: bool) -> Result<(Tensor, Tensor)> {
-    let (op, node) = if largest { ("cummax", "CummaxBackward0") } else { ("cummin", "CumminBackward0") };
+    let (op, name) = if largest { ("cummax", "CummaxBackward0") } else { ("cummin", "CumminBackward0") };
     check_axis(op, x, axis)?;
     let _op = context::op(op);
     let y = Array::empty(x.device(), x.dims(), x.dtype())?;
@@ -137,41 +138,19 @@ fn extremes(x: &Tensor, axis: usize, largest: bool) -> Result<(Tensor, Tensor)> 
     let dims = x.dims();
     on_host::fill(&indices, &[x.array()], |values| {
         let better = |a: f64, b: f64| a == b || a.is_nan() || if largest { a > b } else { a < b };
-        Ok(folded(dims, axis, y.numel(), |places| {
-            let best =
-                |best: usize, at: usize| if better(values[0][places[at]], values[0][places[best]]) { at } else { best };
-            (0..places.len()).fold(0, best) as f64
+        let (size, inner) = (dims[axis], dims[axis + 1..].iter().product::<usize>());
+        Ok(running(dims, axis, |best, i| {
+            let place = i / inner % size;
+            let best = best.filter(|&best| !better(values[0][i], values[0][i - (place - best as usize) * inner]));
+            best.unwrap_or(place as f64)
         }))
     })?;
     let places = Places { axis, dims: dims.into(), taken: dims.into() };
-    on_host::fill(&y, &[x.array(), &indices], |values| {
-        (0..y.numel()).map(|i| Ok(values[0][places.of(i, values[1][i])?])).collect()
-    })?;
+    places.fill(&y, x.array(), &indices)?;
     drop(ordered);
     let y = record(y, &[x], |saved| {
         saved.save("indices", &indices)?;
-        Ok(Box::new(ExtremesBackward { node, places }))
+        Ok(Box::new(ChosenBackward { name, made_by: "zeros", places }))
     })?;
     Ok((y, Tensor::from_array(indices)))
-}
-
-struct ExtremesBackward {
-    node: &'static str,
-    places: Places,
-}
-
-impl Function for ExtremesBackward {
-    fn name(&self) -> &'static str {
-        self.node
-    }
-
-    fn backward(&self, grads: Grads, saved: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
-        let indices = saved.get(0)?;
-        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
-        let _op = context::op("zeros");
-        let out = Array::zeros(grad.device(), &self.places.dims, grad.dtype())?;
-        on_host::fill(&out, &[grad, &indices], |values| self.places.sums(&values[0], &values[1]))?;
-        saved.done();
-        Ok(smallvec![Some(out)])
-    }
 }

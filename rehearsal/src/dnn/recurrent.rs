@@ -158,14 +158,13 @@ extern "C" fn cudnnSetDropoutDescriptor(
 #[unsafe(no_mangle)]
 extern "C" fn cudnnRestoreDropoutDescriptor(
     descriptor: usize,
-    _handle: usize,
+    handle: usize,
     probability: f32,
-    _states: usize,
-    _bytes: usize,
-    _seed: u64,
+    states: usize,
+    bytes: usize,
+    seed: u64,
 ) -> c_int {
-    keep(&DROPOUTS, descriptor, probability);
-    SUCCESS
+    cudnnSetDropoutDescriptor(descriptor, handle, probability, states, bytes, seed)
 }
 
 #[unsafe(no_mangle)]
@@ -254,7 +253,6 @@ impl Network {
             gates: self.gates,
             element: element(self.kind),
             is_bfloat16: self.kind == BFLOAT16,
-            algorithm: self.algorithm,
             layers: self.layers,
             directions: self.directions,
             has_dropout: self.has_dropout,
@@ -345,7 +343,7 @@ extern "C" fn cudnnGetRNNTempSpaceSizes(
     let tell = || -> Answer {
         let (network, sequences) = (kept(&NETWORKS, network)?, kept(&SEQUENCES, sequences)?);
         let sizes = network.sizes(sequences);
-        workspace.offer(sizes.workspace(mode == TRAINING));
+        workspace.offer(sizes.workspace(network.algorithm, mode == TRAINING));
         reserve.offer(if mode == TRAINING { sizes.reserve() } else { 0 });
         Ok(())
     };

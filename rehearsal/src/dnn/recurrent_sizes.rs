@@ -2,7 +2,21 @@
 //!
 //! Measured: `cudnnGetRNNTempSpaceSizes` of cuDNN 9.19 on an H100, for 16,617 networks. Reserves of all of them are what this file says, to the byte. Workspaces of
 //! the 9,534 whose algorithm PyTorch may choose are less than 512 bytes away, but for three with a batch of one (0.4 % at most). Networks with a projection were
-//! not measured. `memcore/src/ops/recurrent_sizes.rs` has the same rules for predictions.
+//! not measured.
+//!
+//! Predictions (`memcore/src/ops`) and the stand-in for cuDNN (`rehearsal/src/dnn`) have this file alike, because nothing is linked into the stand-in. A test
+//! compares the two.
+
+/// How cuDNN computes a network (`cudnnRNNAlgo_t`). Workspaces differ, reserves do not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Algorithm {
+    #[default]
+    Standard,
+    /// `CUDNN_RNN_ALGO_PERSIST_STATIC`
+    Persistent,
+    /// `CUDNN_RNN_ALGO_PERSIST_STATIC_SMALL_H`
+    Small,
+}
 
 /// A network and what it is given.
 #[derive(Clone, Copy, Debug)]
@@ -12,10 +26,10 @@ pub(super) struct Sizes {
     /// Bytes of an element.
     pub(super) element: usize,
     pub(super) is_bfloat16: bool,
-    pub(super) algorithm: Algorithm,
     pub(super) layers: usize,
     pub(super) directions: usize,
     pub(super) has_dropout: bool,
+    /// Elements of an input, and of a state.
     pub(super) inside: usize,
     pub(super) width: usize,
     pub(super) steps: usize,
@@ -24,22 +38,16 @@ pub(super) struct Sizes {
     pub(super) matrices: usize,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Algorithm {
-    #[default]
-    Standard,
-    Persistent,
-    Small,
-}
-
+/// Bytes of a workspace that cuDNN has for each direction of each layer.
 const OF_EACH_CELL: usize = 8 << 20;
 
+/// cuDNN begins each part of its memory at a multiple of 32 bytes.
 fn aligned(bytes: usize) -> usize {
     bytes.next_multiple_of(32)
 }
 
 impl Sizes {
-    fn cells(&self) -> usize {
+    pub(super) fn cells(&self) -> usize {
         self.layers * self.directions
     }
 
@@ -56,6 +64,7 @@ impl Sizes {
     pub(super) fn reserve(&self) -> usize {
         let states = self.steps * self.batch * self.width * self.directions;
         let bytes = states * self.element;
+        // Gates, and what the cell makes of them.
         let of_cells = match self.gates {
             4 => aligned(4 * bytes * self.layers) + aligned(bytes * self.layers),
             3 => aligned(6 * bytes * self.layers),
@@ -67,16 +76,18 @@ impl Sizes {
     }
 
     /// Bytes of workspace: of a forward pass and, in training, of the backward pass if that takes more.
-    pub(super) fn workspace(&self, training: bool) -> usize {
-        let algorithm = if self.is_bfloat16 { Algorithm::Standard } else { self.algorithm };
+    pub(super) fn workspace(&self, algorithm: Algorithm, training: bool) -> usize {
+        // bfloat16 has one algorithm.
+        let algorithm = if self.is_bfloat16 { Algorithm::Standard } else { algorithm };
         let standard = algorithm == Algorithm::Standard;
-        let elements =
-            if training { self.forward(standard).max(self.backward(standard)) } else { self.forward(standard) };
+        let forward = self.forward(standard);
+        let elements = if training { forward.max(self.backward(standard)) } else { forward };
         let fixed = OF_EACH_CELL * self.cells() + 256 + aligned(8 * self.batch);
         let bytes = aligned(fixed + (self.matrices + elements) * self.element);
         if algorithm == Algorithm::Persistent { bytes.max(aligned(fixed + self.persistent())) } else { bytes }
     }
 
+    /// Elements of a forward pass besides the matrices.
     fn forward(&self, standard: bool) -> usize {
         let Self { inside, width, gates, .. } = *self;
         let dropped = usize::from(self.has_dropout);
@@ -89,6 +100,7 @@ impl Sizes {
         self.steps * self.batch * (inside + each * width) + states * self.batch * width * self.cells()
     }
 
+    /// Elements of a backward pass besides the matrices.
     fn backward(&self, standard: bool) -> usize {
         let Self { inside, width, .. } = *self;
         let several = usize::from(self.layers > 1);
@@ -103,7 +115,7 @@ impl Sizes {
         self.steps * self.batch * (2 * inside + each) + (states * self.cells() + ahead) * self.batch * width
     }
 
-    /// Steps that layers of one direction compute at the same time.
+    /// Steps that layers of one direction compute at the same time; the fewer, the larger the batch.
     fn ahead(&self) -> usize {
         let (first, of_each) = match (self.steps, self.batch) {
             (_, ..=8) => (16, 16),
@@ -114,7 +126,7 @@ impl Sizes {
         self.steps.min(first + of_each * self.layers)
     }
 
-    /// Bytes that only the persistent algorithm takes.
+    /// Bytes that only the persistent algorithm takes. PyTorch chooses it for one layer in one direction.
     fn persistent(&self) -> usize {
         let Self { inside, width, steps, batch, .. } = *self;
         let each = 2 * inside + inside.max(width) + (self.gates + 3) * width;
@@ -130,11 +142,11 @@ mod tests {
     /// What cuDNN 9.19 answered on an H100.
     #[test]
     fn sizes_are_those_of_a_card() {
+        use Algorithm::{Persistent, Small, Standard};
         let base = Sizes {
             gates: 4,
             element: 4,
             is_bfloat16: false,
-            algorithm: Algorithm::Standard,
             layers: 1,
             directions: 1,
             has_dropout: false,
@@ -144,15 +156,15 @@ mod tests {
             batch: 20,
             matrices: 3_380_000,
         };
-        assert_eq!((base.workspace(true), base.reserve()), (33_401_024, 9_100_256));
-        let small = Sizes { algorithm: Algorithm::Small, layers: 2, directions: 2, has_dropout: true, ..base };
+        assert_eq!((base.workspace(Standard, true), base.reserve()), (33_401_024, 9_100_256));
+        let small = Sizes { layers: 2, directions: 2, has_dropout: true, ..base };
         let small = Sizes { inside: 64, width: 96, steps: 16, batch: 8, matrices: 344_064, ..small };
-        assert_eq!((small.workspace(true), small.reserve()), (36_548_928, 1_087_744));
-        let gru = Sizes { gates: 3, algorithm: Algorithm::Standard, width: 256, steps: 35, batch: 20, ..small };
-        assert_eq!((Sizes { matrices: 1_671_168, ..gru }.workspace(true), gru.reserve()), (49_772_960, 18_726_656));
-        let half = Sizes { element: 2, algorithm: Algorithm::Persistent, inside: 128, width: 256, ..base };
+        assert_eq!((small.workspace(Small, true), small.reserve()), (36_548_928, 1_087_744));
+        let gru = Sizes { gates: 3, width: 256, steps: 35, batch: 20, matrices: 1_671_168, ..small };
+        assert_eq!((gru.workspace(Standard, true), gru.reserve()), (49_772_960, 18_726_656));
+        let half = Sizes { element: 2, inside: 128, width: 256, ..base };
         let half = Sizes { steps: 16, batch: 8, matrices: 393_216, ..half };
-        assert_eq!((half.workspace(true), half.reserve()), (11_063_616, 327_936));
-        assert_eq!(Sizes { is_bfloat16: true, ..half }.workspace(true), 9_576_768);
+        assert_eq!((half.workspace(Persistent, true), half.reserve()), (11_063_616, 327_936));
+        assert_eq!(Sizes { is_bfloat16: true, ..half }.workspace(Persistent, true), 9_576_768);
     }
 }

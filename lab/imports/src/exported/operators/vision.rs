@@ -93,17 +93,20 @@ fn conv2d_padding(c: &Call<'_>) -> Result<Made> {
     let [_, _, kh, kw] = *c.tensor("weight")?.dims() else {
         return Err(c.error("a weight of other than four dimensions"));
     };
-    match c.text("padding")?.unwrap_or("valid") {
-        "valid" => convolution(c, [0, 0]),
-        "same" => {
-            let dilation = c.pair("dilation", [1, 1])?;
-            let total = [dilation[0] * kh.saturating_sub(1), dilation[1] * kw.saturating_sub(1)];
-            if total.iter().any(|total| total % 2 == 1) {
-                return Err(c.error("padding=\"same\" that differs between the two sides is not represented"));
-            }
-            convolution(c, total.map(|total| total / 2))
-        }
-        other => Err(c.error(format!("padding={other:?}"))),
+    let [dy, dx] = c.pair("dilation", [1, 1])?;
+    convolution(c, padding_by_name(c, [(kh, dy), (kw, dx)])?)
+}
+
+/// The padding that has this name, for windows with these sizes and dilations.
+fn padding_by_name<const N: usize>(c: &Call<'_>, windows: [(usize, usize); N]) -> Result<[usize; N]> {
+    let totals = match c.text("padding")?.unwrap_or("valid") {
+        "valid" => [0; N],
+        "same" => windows.map(|(size, dilation)| dilation * size.saturating_sub(1)),
+        other => return Err(c.error(format!("padding={other:?}"))),
+    };
+    match totals.iter().all(|total| total % 2 == 0) {
+        true => Ok(totals.map(|total| total / 2)),
+        false => Err(c.error("padding=\"same\" that differs between the two sides is not represented")),
     }
 }
 
@@ -136,15 +139,8 @@ fn conv1d(c: &Call<'_>) -> Result<Made> {
 fn conv1d_padding(c: &Call<'_>) -> Result<Made> {
     let (stride, dilation) = (single(c, "stride", 1)?, single(c, "dilation", 1)?);
     let window = c.tensor("weight")?.dims().last().copied().unwrap_or(1);
-    let total = match c.text("padding")?.unwrap_or("valid") {
-        "same" => dilation * window.saturating_sub(1),
-        "valid" => 0,
-        other => return Err(c.error(format!("padding={other:?}"))),
-    };
-    if total % 2 == 1 {
-        return Err(c.error("padding=\"same\" that differs between the two sides is not represented"));
-    }
-    let geometry = Conv1dGeometry { stride, padding: total / 2, dilation, groups: groups(c)? };
+    let [padding] = padding_by_name(c, [(window, dilation)])?;
+    let geometry = Conv1dGeometry { stride, padding, dilation, groups: groups(c)? };
     Ok(Made::tensor(ops::conv1d(c.tensor("input")?, c.tensor("weight")?, c.maybe_tensor("bias")?, geometry)?))
 }
 
