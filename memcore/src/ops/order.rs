@@ -2,15 +2,13 @@
 
 use std::cmp::Ordering;
 
-use smallvec::smallvec;
-
 use super::embedding_temporaries as temporaries;
 use super::on_host;
 use super::rearrange::{ChosenBackward, Places};
 use super::reduce::check_axis;
 use super::shape::{Dims, squeeze};
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Tensor, record};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
