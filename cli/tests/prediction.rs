@@ -28,7 +28,7 @@ fn it_says_what_sets_the_peak_and_what_comes_below() {
 
 #[test]
 fn a_long_run_says_that_it_looks_for_one_peak_only() {
-    let linear = |steps| run(&["predict", "--model", "linear", "--steps", steps]);
+    let linear = |steps| run(&["predict", "--model", "linear", "--full", "--steps", steps]);
     let (short, long) = (linear("256"), linear("257"));
     assert_eq!((short.code, long.code), (Some(0), Some(0)));
     assert!(!short.stderr.contains("are not looked for"), "{}", short.stderr);

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use lab::exported;
-use lab::training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
+use lab::training::{Continuation, Failed, OptimizerKind, OptimizerSettings, RunResult, RunSettings, Source};
 use memcore::Device;
 use proptest::prelude::*;
 use serde_json::Value;
@@ -40,22 +40,27 @@ fn survives(bytes: &[u8]) {
     std::fs::write(&path, bytes).unwrap();
     let start = Instant::now();
     match exported::load(&path, None) {
-        Ok(model) => train(&model),
+        Ok(model) => drop(train(&model)),
         Err(error) => assert!(!error.to_string().is_empty() && error.is_usage(), "{error}"),
     }
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
 }
 
 /// Makes a step on a device without values. It may fail, but not panic.
-fn train(model: &exported::Exported) {
+fn train(model: &exported::Exported) -> Result<RunResult, Failed> {
     let device = Device::meta("torch-2.11-sm90").unwrap();
     let settings = RunSettings::new(model.sizes().example, 1, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
     let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
-    let _ = exported::train_from(model, &device, &settings, source, &mut Continuation::default(), progress);
+    exported::train_from(model, &device, &settings, source, &mut Continuation::default(), progress)
 }
 
 /// The error of reading an export with a changed program.
 fn refused(name: &str, change: impl Fn(&mut Value)) -> String {
+    refused_archive(&with_program(name, change))
+}
+
+/// The export with a changed program.
+fn with_program(name: &str, change: impl Fn(&mut Value)) -> Vec<u8> {
     let mut entries = entries(name);
     for (entry, bytes) in &mut entries {
         if entry.ends_with("models/model.json") {
@@ -64,7 +69,7 @@ fn refused(name: &str, change: impl Fn(&mut Value)) -> String {
             *bytes = serde_json::to_vec(&program).unwrap();
         }
     }
-    refused_archive(&archives::archive(&entries))
+    archives::archive(&entries)
 }
 
 fn refused_archive(bytes: &[u8]) -> String {
@@ -99,6 +104,22 @@ fn operators_that_are_not_represented_are_listed_all_at_once() {
         "net.pt2: 2 operators are not represented: special.default (2 ×, first in networks.py:31); \
          mine.own.default (1 ×, first in fc, networks.py:33)"
     );
+}
+
+#[test]
+fn an_lstm_with_projections_is_refused_by_name() {
+    let bytes = with_program("lstm", |program| {
+        let lstm = nodes(program).iter_mut().find(|node| node["target"] == "torch.ops.aten.lstm.input").unwrap();
+        let weights = lstm["inputs"][2]["arg"]["as_tensors"].as_array_mut().unwrap();
+        // A further weight of each direction.
+        weights.insert(4, weights[1].clone());
+        weights.push(weights[1].clone());
+    });
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("net.pt2");
+    std::fs::write(&path, bytes).unwrap();
+    let error = train(&exported::load(&path, None).unwrap()).unwrap_err().error.to_string();
+    assert!(error.contains("an LSTM with proj_size is not represented"), "{error}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")
     })?;
-    let maximum = args.maximum.map_or_else(|| maximum(of, &spec, on_paper()), Ok)?;
+    let maximum = args.maximum.map_or_else(|| maximum(of, &spec, &on_paper()), Ok)?;
     let mut settings = session.in_force.fields();
     settings.insert("of".into(), of.name().into());
     settings.remove(of.name());

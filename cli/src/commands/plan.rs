@@ -45,7 +45,7 @@ pub(super) fn session(spec: &RunSpec, ui: &Ui) -> Result<Session> {
 
 /// Makes a dry run, until Ctrl-C.
 pub(super) fn on_paper() -> Paper<'static> {
-    Paper { backends: backends::all(), stop: &interrupt::asked }
+    Paper::new(backends::all(), &interrupt::asked)
 }
 
 impl Plan {

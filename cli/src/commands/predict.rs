@@ -19,8 +19,13 @@ const MAX_STEPS: usize = 256;
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::exit::Code> {
+    let paper = on_paper();
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
-    let plan = if is_short(&plan) || plan.writes_steps(&args.output) {
+    // What only the details show is not computed for an answer without them.
+    let in_full = ui.view.full || plan.writes_steps(&args.output);
+    let plan = if !in_full {
+        plan
+    } else if is_short(&plan) || plan.writes_steps(&args.output) {
         plan.with_history()
     } else {
         ui.tell_after(format!(
@@ -28,8 +33,13 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         ));
         plan
     };
-    let (report, techniques) =
-        beside(|| train::measured(&plan, &args.output, ui), || techniques(on_paper(), spec, &plan.session));
+    let (report, techniques) = beside(
+        || train::measured(&plan, &args.output, ui),
+        || match in_full {
+            true => techniques(&paper, spec, &plan.session),
+            false => Ok(Vec::new()),
+        },
+    );
     let (mut report, mut techniques) = (report?, techniques?);
     let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
     let needs = match rows.next() {
@@ -38,14 +48,14 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
             *row = of_run(*row, &report);
             *row
         }
-        _ => of_run(on_paper().figures(spec)?, &report),
+        _ => of_run(paper.figures(spec)?, &report),
     };
     let expandable = match needs.is_fragmented() {
-        true => on_paper().with_expandable_segments(spec)?,
+        true => paper.with_expandable_segments(spec)?,
         false => None,
     };
-    let needs_peak = report.failure.as_ref().map(|_| on_paper().peak(spec)).transpose()?;
-    report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
+    let needs_peak = report.failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
+    report.result.tries = tries::of_predicted(paper, spec, &plan.session, &needs)?;
     let in_words = |deviations| warnings::all(&[], deviations);
     report.result.prediction = Some(Prediction {
         card: cards::of_gpu(spec.device.gpu),

@@ -1,15 +1,20 @@
 //! Finds changes that make a run fit, or take less memory if nothing limits it.
 
 use lab::results::TIGHT;
-use lab::run::{Figures, RunSpec, Session, TrySearch};
+use lab::run::{Figures, Paper, RunSpec, Session, TrySearch};
 use lab::section::Tries;
 
 use super::plan::on_paper;
 use crate::exit::Result;
 
 /// Finds changes for a dry run; `None` where the answer is a plain yes.
-pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -> Result<Option<Tries>> {
-    let search = TrySearch { paper: on_paper(), spec, session, command: "predict", instead: None };
+pub(super) fn of_predicted(
+    paper: Paper<'_>,
+    spec: &RunSpec,
+    session: &Session,
+    needs: &Figures,
+) -> Result<Option<Tries>> {
+    let search = TrySearch { paper, spec, session, command: "predict", instead: None };
     let Some(room) = needs.room else { return Ok(Some(search.that_save(needs)?)) };
     let left = room.reserved_bytes.map(|reserved| room.budget_bytes.saturating_sub(reserved));
     match left {
@@ -20,8 +25,9 @@ pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -
 
 /// Finds changes for a dry run that does not fit into its budget.
 pub(super) fn that_fit(spec: &RunSpec, budget_bytes: u64) -> Result<Tries> {
-    let session = on_paper().session(spec)?;
-    let search = TrySearch { paper: on_paper(), spec, session: &session, command: "predict", instead: None };
+    let paper = on_paper();
+    let session = paper.session(spec)?;
+    let search = TrySearch { paper, spec, session: &session, command: "predict", instead: None };
     Ok(search.that_fit(budget_bytes)?)
 }
 

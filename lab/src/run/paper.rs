@@ -7,12 +7,10 @@ use memcore::memory::Needs;
 use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
-use super::resolve::resolve;
+use super::noted::{Known, Maker, Noted, Part};
+use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
 use super::spec::RunSpec;
-
-/// Steps, and micro-batches of each, after which everything that is kept from one to the next exists.
-const FILLED: usize = 2;
 
 /// The most steps of a run that confirms the result of a shorter one: more than a prediction makes by default.
 const CONFIRMED: usize = 16;
@@ -71,23 +69,40 @@ impl From<&Figures> for NeedsResult {
     }
 }
 
-/// Makes dry runs with the backends of this build, until a stop is requested.
-#[derive(Clone, Copy)]
+/// Makes dry runs with the backends of this build, until a stop is requested. Clones share what they found.
+#[derive(Clone)]
 pub struct Paper<'a> {
     /// Backends whose workspaces can be counted.
     pub backends: &'static [Entry],
     /// True if a stop was requested.
     pub stop: &'a (dyn Fn() -> bool + Sync),
+    noted: Noted,
 }
 
-impl Paper<'_> {
+/// What a dry run took within its memory.
+struct Taken {
+    /// `None` if memory ran out.
+    needs: Option<Needs>,
+    deviations: Deviations,
+    /// Number of allocations that were made for it.
+    work: u64,
+}
+
+/// Requests that an allocator serves in the time in which operators make one.
+const SERVED_FOR_ONE: usize = 16;
+
+impl<'a> Paper<'a> {
+    /// Makes dry runs with these backends until a stop is requested.
+    pub fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Self { backends, stop, noted: Noted::default() }
+    }
+
     /// Makes a dry run on an unlimited device and, if there is a limit, one on a device of that size.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
-        let session = self.settled(&spec.endless())?;
-        let device = session.target.open()?;
-        self.train(&session, &device)?;
-        let needs = taken(&device);
-        let room = match self.settled(spec)?.target.budget_bytes()? {
+        let endless = spec.endless();
+        let Taken { needs, deviations, .. } = self.taken_by(&endless, Part::Whole)?;
+        let needs = needs.ok_or_else(|| Error::usage("batch", "beyond what any device holds"))?;
+        let room = match target(spec, self.backends)?.0.budget_bytes()? {
             None => None,
             Some(budget_bytes) => {
                 let reserved_bytes = self.in_room(spec, needs)?;
@@ -97,24 +112,18 @@ impl Paper<'_> {
             }
         };
         let Needs { allocated_bytes, reserved_bytes } = needs;
-        Ok(Figures { allocated_bytes, reserved_bytes, room, deviations: device.deviations() })
+        Ok(Figures { allocated_bytes, reserved_bytes, room, deviations })
     }
 
     /// Peak of memory reserved within the limit; `None` if memory runs out.
     fn in_room(&self, spec: &RunSpec, needs: Needs) -> Result<Option<u64>> {
-        let session = self.settled(spec)?;
-        match session.target.budget_bytes()? {
+        match target(spec, self.backends)?.0.budget_bytes()? {
             Some(budget) if needs.allocated_bytes > budget => return Ok(None),
             Some(budget) if needs.reserved_bytes > budget => {}
             _ => return Ok(Some(needs.reserved_bytes)),
         }
-        // Memory reserved beyond need is freed before memory runs out, so only the run itself can tell.
-        let device = session.target.open()?;
-        match self.train(&session, &device) {
-            Ok(()) => Ok(Some(device.stats().reserved_bytes.all.peak)),
-            Err(Error::Core(error)) if error.is_out_of_memory() => Ok(None),
-            Err(error) => Err(error),
-        }
+        // Memory reserved beyond need is freed before memory runs out, so only the allocator itself can tell.
+        Ok(self.taken_by(spec, Part::Whole)?.needs.map(|needs| needs.reserved_bytes))
     }
 
     /// Figures with expandable segments, if the run has a cache and does not use them already.
@@ -129,45 +138,50 @@ impl Paper<'_> {
         self.figures(&variant).map(Some)
     }
 
-    /// Returns the peaks of allocated and reserved memory within the limit, `None` if memory runs out; and the number of allocations.
-    pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
-        let whole = self.settled(spec)?;
-        // A short run ends at the same allocation, whether its beginning is tried first or not.
-        if whole.run.accumulate <= FILLED {
-            return self.in_room_of(&whole);
-        }
-        let (first, first_work) = self.in_its_beginning(spec)?;
-        if first.is_none() {
-            return Ok((first, first_work));
-        }
-        let (taken, work) = self.in_room_of(&whole)?;
-        Ok((taken, first_work + work))
+    /// Returns the peaks of allocated and reserved memory within the limit, `None` if memory runs out; and the number of allocations made for it.
+    pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
+        let Taken { needs, work, .. } = self.taken_by(spec, Part::Whole)?;
+        Ok((needs, work))
     }
 
     /// The same for the first steps and their first micro-batches: the whole run takes no less.
-    pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<(u64, u64)>, u64)> {
-        let mut session = self.settled(spec)?.at_most(FILLED);
-        session.run.accumulate = session.run.accumulate.min(FILLED);
-        self.in_room_of(&session)
+    pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
+        let Taken { needs, work, .. } = self.taken_by(spec, Part::Beginning)?;
+        Ok((needs, work))
     }
 
     /// The same for all steps of the run's command.
-    pub(super) fn in_full(&self, spec: &RunSpec) -> Result<Option<(u64, u64)>> {
-        let session = self.session(spec)?;
-        let steps = CONFIRMED.max(session.settled_steps());
-        Ok(self.in_room_of(&session.at_most(steps))?.0)
+    pub(super) fn in_full(&self, spec: &RunSpec) -> Result<Option<Needs>> {
+        let steps = CONFIRMED.max(self.session(spec)?.settled_steps());
+        Ok(self.taken_by(spec, Part::Steps(steps))?.needs)
     }
 
-    fn in_room_of(&self, session: &Session) -> Result<(Option<(u64, u64)>, u64)> {
+    /// What a part of a run takes within the memory of its device.
+    fn taken_by(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
+        let (target, _) = target(spec, self.backends)?;
+        let room = target.budget_bytes()?;
+        let (known, work) = match target.is_on_paper() {
+            true => self.noted.requests(Maker { backends: self.backends, stop: self.stop }, spec, part, room)?,
+            false => (Known::Other, 0),
+        };
+        match known {
+            Known::All(requests, deviations) => {
+                let needs = requests.on(&mut *target.allocator()?)?;
+                Ok(Taken { needs, deviations, work: work + (requests.len() / SERVED_FOR_ONE) as u64 })
+            }
+            Known::MoreThan(_) => Ok(Taken { needs: None, deviations: Deviations::default(), work }),
+            Known::Other => self.trained(&part.of(self.session(spec)?)),
+        }
+    }
+
+    /// What a run takes within the memory of its device, from the run itself.
+    fn trained(&self, session: &Session) -> Result<Taken> {
         let device = session.target.open()?;
         let trained = self.train(session, &device);
-        let work = device.usage().n_alloc();
+        let (work, deviations) = (device.usage().n_alloc(), device.deviations());
         match trained {
-            Ok(()) => {
-                let Needs { allocated_bytes, reserved_bytes } = taken(&device);
-                Ok((Some((allocated_bytes, reserved_bytes)), work))
-            }
-            Err(Error::Core(error)) if error.is_out_of_memory() => Ok((None, work)),
+            Ok(()) => Ok(Taken { needs: Some(taken(&device)), deviations, work }),
+            Err(Error::Core(error)) if error.is_out_of_memory() => Ok(Taken { needs: None, deviations, work }),
             Err(error) => Err(error),
         }
     }
@@ -180,8 +194,8 @@ impl Paper<'_> {
         Ok(PeakResult::of_device(&device))
     }
 
-    /// The dry run, for as many steps as it takes until nothing grows.
-    fn settled(&self, spec: &RunSpec) -> Result<Session> {
+    /// The run, for as many steps as it takes until nothing grows.
+    pub(super) fn settled(&self, spec: &RunSpec) -> Result<Session> {
         Ok(self.session(spec)?.settled())
     }
 
@@ -207,5 +221,89 @@ impl Paper<'_> {
         let device = session.target.open()?;
         self.train(&session, &device)?;
         Ok(device.usage().n_alloc())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(fields: Value) -> RunSpec {
+        RunSpec::of_fields(fields.as_object().unwrap()).unwrap()
+    }
+
+    /// What a run takes is the same from its requests and from the run itself, to the byte. Returns what it is.
+    fn same_both_ways(paper: &Paper<'_>, spec: &RunSpec, part: Part) -> Option<Needs> {
+        let session = || paper.session(spec).unwrap();
+        let room = session().target.budget_bytes().unwrap();
+        let (known, _) = paper.noted.requests(Maker { backends: &[], stop: &|| false }, spec, part, room).unwrap();
+        // More steps of a loop whose steps differ are not known.
+        let differ = matches!(part, Part::Steps(_)) && session().run.period() > 1;
+        assert_eq!(matches!(known, Known::Other), differ, "{part:?} of {:?} {:?}", spec.training, spec.shape);
+        let quick = paper.taken_by(spec, part).unwrap();
+        let slow = paper.trained(&part.of(session())).unwrap();
+        assert_eq!(quick.needs, slow.needs, "{part:?} of {spec:?}");
+        if quick.needs.is_some() {
+            assert_eq!(quick.deviations, slow.deviations, "{spec:?}");
+        }
+        slow.needs
+    }
+
+    const PARTS: [Part; 3] = [Part::Whole, Part::Beginning, Part::Steps(9)];
+
+    #[test]
+    fn requests_take_what_their_run_takes() {
+        let mut runs = vec![
+            json!({"model": "simple-cnn", "optimizer": "adamw", "precision": "autocast-bf16"}),
+            json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "optimizer": "adam", "optimizer-impl": "loop", "checkpoint": "blocks"}),
+            json!({"model": "resnet18", "image": 32, "batch": 8, "like": "torch-2.11-sm90", "cudnn-workspace": "1MiB"}),
+            json!({"model": "mlp", "zero-grad": "zero", "ema": "model", "clip-grad-norm": 1.0}),
+            json!({"model": "mlp", "schedule": "input,forward,loss,zero_grad,backward,step"}),
+            json!({"model": "mlp", "batches": "3,8", "accumulate": 5}),
+            json!({"model": "simple-cnn", "eval-every": 2, "eval-batch": 100}),
+        ];
+        for form in ["loop", "foreach", "fused"] {
+            runs.push(json!({"model": "mlp", "optimizer": "sgd", "optimizer-impl": form}));
+            runs.push(json!({"model": "mlp", "optimizer": "sgd", "optimizer-impl": form, "weight-decay": 0.1}));
+            for precision in ["autocast-fp16", "fp16", "bf16"] {
+                runs.push(json!({"model": "mlp", "optimizer": "sgd", "optimizer-impl": form, "precision": precision}));
+            }
+        }
+        for accumulate in [2, 4, 5, 33] {
+            runs.push(json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "batch": 2, "accumulate": accumulate}));
+            runs.push(json!({"model": "mlp", "accumulate": accumulate, "optimizer": "momentum", "hold": "none"}));
+        }
+        let paper = Paper::new(&[], &|| false);
+        for run in runs {
+            for alloc in [
+                None,
+                Some("expandable_segments:True"),
+                Some("max_split_size_mb:32"),
+                Some("roundup_power2_divisions:4"),
+            ] {
+                let mut spec = spec(run.clone());
+                spec.allocator.alloc_conf = alloc.map(String::from);
+                let needs: Vec<_> = PARTS.iter().filter_map(|part| same_both_ways(&paper, &spec, *part)).collect();
+                assert_eq!(needs.len(), PARTS.len(), "memory is enough");
+            }
+        }
+    }
+
+    #[test]
+    fn requests_run_out_of_memory_where_their_run_does() {
+        let paper = Paper::new(&[], &|| false);
+        let of = |limit: u64, alloc: &str| {
+            let limit = format!("{limit}MiB");
+            let spec = spec(
+                json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "accumulate": 6, "memory-limit": limit, "alloc-conf": alloc}),
+            );
+            same_both_ways(&paper, &spec, Part::Whole).is_some()
+        };
+        for alloc in ["expandable_segments:False", "expandable_segments:True"] {
+            let fits: Vec<bool> = (1..24).map(|step| of(step * 8, alloc)).collect();
+            assert!(fits.contains(&true) && fits.contains(&false), "{fits:?}");
+        }
     }
 }

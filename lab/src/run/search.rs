@@ -107,7 +107,7 @@ impl RunSpec {
 ///
 /// # Errors
 /// Tokens for a network that takes none.
-pub fn maximum(of: Quantity, spec: &RunSpec, paper: Paper<'_>) -> Result<usize> {
+pub fn maximum(of: Quantity, spec: &RunSpec, paper: &Paper<'_>) -> Result<usize> {
     if of == Quantity::Batch {
         // An export may limit the batch.
         let exported = spec.model.model_file.as_deref().is_some_and(lab_imports::exported::is_export);

@@ -169,6 +169,30 @@ impl Target {
         Ok((self.endless()?.open_on(meta.clone())?, meta))
     }
 
+    /// The same for a dry run that notes what it requests, and ends when its requests exceed `bytes`: no allocator could serve it then.
+    ///
+    /// # Errors
+    /// The backend whose workspaces are counted does not open.
+    pub(super) fn noting(&self, bytes: Option<u64>) -> Result<Self> {
+        let endless = DeviceProfile::default();
+        let total_bytes = bytes.unwrap_or(endless.total_bytes);
+        let place = Place::Card(DeviceProfile { total_bytes, ..endless });
+        Ok(Self { place, caching: None, history: true, ..self.endless()? })
+    }
+
+    /// True for a dry run.
+    pub(super) fn is_on_paper(&self) -> bool {
+        matches!(self.place, Place::Card(_))
+    }
+
+    /// A fresh allocator on a fresh device.
+    ///
+    /// # Errors
+    /// The backend's; a fraction of a device that does not say how much memory it has.
+    pub(super) fn allocator(&self) -> memcore::Result<Box<dyn Allocator>> {
+        self.allocator_on(self.limited_to(self.backend()?))
+    }
+
     /// Name of the backend, as typed.
     pub fn backend_name(&self) -> &'static str {
         match &self.place {
@@ -182,7 +206,11 @@ impl Target {
     /// # Errors
     /// The backend's; a fraction of a device that does not say how much memory it has.
     pub fn open(&self) -> memcore::Result<Device> {
-        let backend: Arc<dyn Backend> = match &self.place {
+        self.open_on(self.backend()?)
+    }
+
+    fn backend(&self) -> memcore::Result<Arc<dyn Backend>> {
+        Ok(match &self.place {
             Place::Backend(entry, index) => entry.device(*index)?,
             Place::Card(profile) => {
                 let meta = Meta::new(profile.clone());
@@ -191,8 +219,16 @@ impl Target {
                     None => Arc::new(meta),
                 }
             }
-        };
-        self.open_on(backend)
+        })
+    }
+
+    /// The backend with no more memory than the run's limit. A limit above the device's memory has no effect.
+    fn limited_to(&self, backend: Arc<dyn Backend>) -> Arc<dyn Backend> {
+        let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
+        match self.memory_limit {
+            Some(bytes) if bytes < total => Arc::new(Limited::new(backend, bytes)),
+            _ => backend,
+        }
     }
 
     fn open_on(&self, backend: Arc<dyn Backend>) -> memcore::Result<Device> {
@@ -202,25 +238,25 @@ impl Target {
         if let Some(which) = self.tf32 {
             backend.allow_tf32(which)?;
         }
-        let total = backend.memory_info().map_or(u64::MAX, |memory| memory.total_bytes);
-        let backend = match self.memory_limit {
-            // A limit above the device's memory has no effect.
-            Some(bytes) if bytes < total => Arc::new(Limited::new(backend, bytes)),
-            _ => backend,
-        };
+        let backend = self.limited_to(backend);
+        let allocator = self.allocator_on(backend.clone())?;
+        let builder = Device::builder(backend).allocator(allocator).profile(self.profile.clone());
+        Ok(builder.seed(self.seed).history(self.history).build())
+    }
+
+    fn allocator_on(&self, backend: Arc<dyn Backend>) -> memcore::Result<Box<dyn Allocator>> {
         let mut allocator: Box<dyn Allocator> = match &self.caching {
             Some(config) => {
                 let version =
                     self.profile.release.map_or(config.version, |release| TorchVersion::of_release(release.minor));
-                Box::new(Caching::new(backend.clone(), AllocatorConfig { version, ..config.clone() })?)
+                Box::new(Caching::new(backend, AllocatorConfig { version, ..config.clone() })?)
             }
-            None => Box::new(Direct::new(backend.clone())),
+            None => Box::new(Direct::new(backend)),
         };
         if let Some(fraction) = self.memory_fraction {
             allocator.set_memory_fraction(fraction)?;
         }
-        let builder = Device::builder(backend).allocator(allocator).profile(self.profile.clone());
-        Ok(builder.seed(self.seed).history(self.history).build())
+        Ok(allocator)
     }
 
     /// Describes an opened device.

@@ -45,7 +45,7 @@ impl Technique {
 ///
 /// # Errors
 /// All errors except that a network cannot have a technique.
-pub fn all(paper: Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
+pub fn all(paper: &Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
     let mut options = Options::of(spec, session, paper.tensors(spec)?);
     // As many steps as the others have, so that they can be compared: reserved memory may grow a little with each step.
     let mut variants = vec![(AS_IT_IS.to_string(), spec.clone())];
@@ -58,7 +58,7 @@ pub fn all(paper: Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Te
 }
 
 /// Makes the runs in parallel. Runs of many parts take longest, and begin first.
-fn predicted(paper: Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
+fn predicted(paper: &Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<Technique>> {
     let mut order: Vec<usize> = (0..variants.len()).collect();
     order.sort_by_key(|&i| std::cmp::Reverse(variants[i].1.training.accumulate));
     let found = side_by_side(&order, paper.stop, |&i| (i, attempt(paper, &variants[i].0, &variants[i].1)));
@@ -67,7 +67,7 @@ fn predicted(paper: Paper<'_>, variants: Vec<(String, RunSpec)>) -> Result<Vec<T
     found.into_iter().map(|(_, technique)| technique).collect()
 }
 
-fn attempt(paper: Paper<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
+fn attempt(paper: &Paper<'_>, name: &str, variant: &RunSpec) -> Result<Technique> {
     let name = name.to_string();
     match paper.figures(variant) {
         Ok(figures) => Ok(Technique { name, figures: Ok(figures) }),

@@ -253,6 +253,11 @@ impl Schedule {
         }
     }
 
+    /// The phase with which each micro-batch begins.
+    pub fn begins_with(&self) -> Option<Phase> {
+        (0..self.order.len()).find(|place| self.turn(*place) == Turn::Every).map(|place| self.order[place])
+    }
+
     /// Whether the order names this phase.
     pub fn names(&self, phase: Phase) -> bool {
         self.order.contains(&phase)

@@ -14,6 +14,7 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::counted;
 use lab_base::section::{MOST, NOT_HERE, Tries, Try};
 use lab_results::{TIGHT, command};
+use memcore::memory::Needs;
 use serde_json::{Map, Value};
 
 use super::paper::{Figures, Paper};
@@ -46,7 +47,7 @@ pub struct TrySearch<'a> {
 }
 
 /// Results of runs that were already made.
-type Made = Mutex<HashMap<Vec<usize>, Option<(u64, u64)>>>;
+type Made = Mutex<HashMap<Vec<usize>, Option<Needs>>>;
 
 impl TrySearch<'_> {
     /// Returns the smallest changes with which the run fits with some memory left.
@@ -71,9 +72,9 @@ impl TrySearch<'_> {
             side_by_side(&chosen, self.paper.stop, |made| self.paper.in_full(&self.tried(self.with(&changes, made))));
         let mut entries = Vec::new();
         for (made, taken) in chosen.iter().zip(confirmed) {
-            if let Some((peak, reserved)) = taken.ok_or(Error::Interrupted)?? {
-                let left_bytes = Some(budget_bytes.saturating_sub(reserved));
-                let (peak_bytes, reserved_bytes) = (Some(peak), Some(reserved));
+            if let Some(Needs { allocated_bytes, reserved_bytes }) = taken.ok_or(Error::Interrupted)?? {
+                let left_bytes = Some(budget_bytes.saturating_sub(reserved_bytes));
+                let (peak_bytes, reserved_bytes) = (Some(allocated_bytes), Some(reserved_bytes));
                 entries.push(Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&changes, made) });
             }
         }
@@ -111,11 +112,11 @@ impl TrySearch<'_> {
                 },
             };
             books().insert(changed.to_vec(), taken);
-            let reaches = taken.is_some_and(|(_, reserved_bytes)| reserved_bytes <= room_bytes);
+            let reaches = taken.is_some_and(|needs| needs.reserved_bytes <= room_bytes);
             Ok((if reaches { Outcome::Reached(()) } else { Outcome::Missed }, work))
         };
         let may_reach = |changed: &[usize]| match self.paper.in_its_beginning(&run(changed)) {
-            Ok((taken, work)) => Ok((taken.is_some_and(|(_, reserved_bytes)| reserved_bytes <= room_bytes), work)),
+            Ok((taken, work)) => Ok((taken.is_some_and(|needs| needs.reserved_bytes <= room_bytes), work)),
             // If two changes cannot be combined, each may still help alone.
             Err(error) if error.is_usage() => Ok((true, 0)),
             Err(error) => Err(error),

@@ -26,15 +26,21 @@ pub(in super::super) fn is_of_layers(target: &str) -> bool {
     target.ends_with(".input") && ["lstm.", "gru.", "rnn_"].iter().any(|begin| target.starts_with(begin))
 }
 
+/// Returns the layers, and refuses those of an LSTM with `proj_size`: each has one weight more.
 fn structure(c: &Call<'_>) -> Result<Recurrent> {
-    c.ignore(&["has_biases"]);
-    Ok(Recurrent {
+    let structure = Recurrent {
         layers: usize::try_from(c.int("num_layers")?).map_err(|_| c.error("a negative number of layers"))?,
         bidirectional: c.flag("bidirectional", false)?,
         dropout: c.float("dropout")?,
         training: c.flag("train", false)?,
         batch_first: c.flag("batch_first", false)?,
-    })
+    };
+    let of_each = if c.flag("has_biases", true)? { 4 } else { 2 };
+    let each = structure.layers * if structure.bidirectional { 2 } else { 1 };
+    match c.tensors("params")?.len() == each * (of_each + 1) {
+        true => Err(c.error("an LSTM with proj_size is not represented")),
+        false => Ok(structure),
+    }
 }
 
 fn lstm(c: &Call<'_>) -> Result<Made> {
