@@ -41,7 +41,6 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
         results.newest(prefix).map_or_else(missing, |file| format!("{}{}", make(file), source(file)))
     };
     Ok(match name {
-        "peers" => results.newest_peers("cpu").map_or_else(String::new, peers::by_speed),
         "tuned" => results.newest_tuned(true).map_or_else(String::new, tuned::table),
         "tuned without bf16" => results.newest_tuned(false).map_or_else(String::new, tuned::table_of_f32),
         "tuned in short" => results.newest_tuned(true).map_or_else(String::new, tuned::in_short),

@@ -5,9 +5,8 @@ use serde_json::Value;
 use super::cells::{figure, markdown, or_dash, strings, time};
 use crate::bench::results::File;
 
-/// Programs in the order of the table: name in the files, name in the table.
-const PEERS: [(&str, &str); 4] =
-    [("candle", "candle"), ("burn-flex", "burn-flex"), ("torch", "PyTorch"), ("vramlab", "vramlab")];
+/// Programs in the order of the table.
+const PEERS: [&str; 4] = ["candle", "burn-flex", "torch", "vramlab"];
 
 /// A row's workload with its batch.
 fn workload(row: &Value) -> String {
@@ -36,35 +35,6 @@ fn workloads(file: &File) -> Vec<String> {
     names
 }
 
-pub(super) fn by_speed(file: &File) -> String {
-    let version = |peer: &str| {
-        let row = file.rows.iter().find(|row| row["peer"] == peer)?;
-        let version = row["version"].as_str()?;
-        Some(version.split('+').next().unwrap_or(version).to_string())
-    };
-    let name = |(peer, name): (&str, &str)| match version(peer).filter(|_| peer != "vramlab") {
-        Some(version) => format!("{name} {version}"),
-        None => name.to_string(),
-    };
-    let columns: Vec<String> =
-        ["workload".to_string()].into_iter().chain(PEERS.map(name)).chain(["speed ÷ PyTorch's".into()]).collect();
-    let row = |workload: &String| {
-        let figure_of = |peer: &str| of_peer(file, peer, workload).and_then(counted);
-        let cells = PEERS.map(|(peer, _)| or_dash(figure_of(peer).map(|(x, unit)| format!("{}{unit}", figure(x)))));
-        let ratio = figure_of("torch").zip(figure_of("vramlab")).map(|((torch, unit), (ours, _))| {
-            // Speed relative to PyTorch.
-            format!("{:.2}", if unit == " ms" { torch / ours } else { ours / torch })
-        });
-        [workload.clone()].into_iter().chain(cells).chain([or_dash(ratio)]).collect()
-    };
-    let rows: Vec<Vec<String>> = workloads(file).iter().map(row).collect();
-    let host = |key: &str| file.head[key].as_str().unwrap_or("–").to_string();
-    let cores = file.head["cores"].as_u64().unwrap_or(0);
-    let date = host("date").chars().take(10).collect::<String>();
-    let source = format!("\n[`{0}`](results/{0}): {1}, {cores} cores, {date}.\n", file.name, host("cpu"));
-    markdown(&columns, &rows) + &source
-}
-
 /// burn and this project on one adapter: a step, and all the time before the first timed step.
 pub(super) fn on_wgpu(file: &File) -> String {
     let columns = ["workload", "burn", "vramlab", "speed ÷ burn's", "burn's warm-up", "vramlab's warm-up"];
@@ -90,7 +60,7 @@ pub(super) fn by_memory(file: &File) -> String {
         or_dash(row.and_then(|row| row[key].as_f64()).map(|bytes| format!("{} MB", figure(bytes / 1e6))))
     };
     let row = |workload: &String| {
-        let [candle, burn, torch, ours] = PEERS.map(|(peer, _)| of_peer(file, peer, workload));
+        let [candle, burn, torch, ours] = PEERS.map(|peer| of_peer(file, peer, workload));
         let theirs = [candle, burn, torch].map(|row| megabytes(row, "peak_bytes"));
         let ours = ["peak_allocated_bytes", "peak_bytes"].map(|key| megabytes(ours, key));
         [workload.clone()].into_iter().chain(theirs).chain(ours).collect()

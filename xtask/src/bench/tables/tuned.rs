@@ -9,7 +9,9 @@ use crate::bench::results::File;
 fn workload(row: &Value) -> String {
     let name = row["workload"].as_str().unwrap_or_default();
     match (row["peer"].as_str(), row["batch"].as_u64()) {
-        (Some("vramlab"), Some(batch)) if matches!(name, "simplecnn" | "resnet18") => format!("{name}-b{batch}"),
+        (Some("vramlab" | "candle" | "burn-flex"), Some(batch)) if matches!(name, "simplecnn" | "resnet18") => {
+            format!("{name}-b{batch}")
+        }
         _ => name.to_string(),
     }
 }
@@ -56,14 +58,30 @@ pub(super) fn table(file: &File) -> String {
     markdown(&columns("workload"), &rows(file, workloads(file))) + &source(file)
 }
 
-/// The columns of float32, of a processor that has no others to show.
+/// Programs in Rust, which have no options: name in the files, name in the table.
+const OTHERS: [(&str, &str); 2] = [("candle", "candle"), ("burn-flex", "burn-flex")];
+
+/// The columns of float32, of a processor that has no others to show; with those of the other programs that ran.
 pub(super) fn table_of_f32(file: &File) -> String {
-    let only = |mut cells: Vec<String>| {
+    let others: Vec<(&str, &str)> =
+        OTHERS.into_iter().filter(|(peer, _)| file.rows.iter().any(|row| row["peer"] == *peer)).collect();
+    let with = |mut cells: Vec<String>, of_others: Vec<String>| {
         cells.truncate(4);
+        cells.splice(1..1, of_others);
         cells
     };
-    let rows: Vec<_> = rows(file, workloads(file)).into_iter().map(only).collect();
-    markdown(&only(columns("workload")), &rows) + &source(file)
+    let names: Vec<(String, String)> = workloads(file).collect();
+    let rows = rows(file, names.iter().cloned()).into_iter().zip(&names).map(|(cells, (name, _))| {
+        let time = |(peer, _): &(&str, &str)| or_dash(best(file, peer, name, false).map(figure));
+        with(cells, others.iter().map(time).collect())
+    });
+    let version = |(peer, shown): &(&str, &str)| {
+        let row = file.rows.iter().find(|row| row["peer"] == *peer);
+        let version = row.and_then(|row| row["version"].as_str()).unwrap_or_default();
+        format!("{shown} {version}").trim_end().to_string()
+    };
+    let columns = with(columns("workload"), others.iter().map(version).collect());
+    markdown(&columns, &rows.collect::<Vec<_>>()) + &source(file)
 }
 
 /// Every workload of this project, and how a table shows it.
