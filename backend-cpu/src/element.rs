@@ -2,6 +2,7 @@
 
 use std::mem::MaybeUninit;
 
+use crate::matmul::product::Multiplied;
 use crate::parallel::Plain;
 use crate::simd::Isa;
 use crate::view::Stored;
@@ -43,6 +44,7 @@ pub(crate) trait Real:
     + std::ops::Mul<Output = Self>
     + std::ops::Div<Output = Self>
     + std::ops::Neg<Output = Self>
+    + Multiplied
 {
     /// Vectors of the type in an instruction set.
     type Vector<S: Isa>: crate::vector::Vector<Self>;

@@ -1,6 +1,6 @@
 //! Matrices in memory, and the GEMM library's product of two of them.
 
-use crate::element::Real;
+use gemm_common::Parallelism;
 
 /// A matrix in memory: address of the first element, and the steps to the next row and column, in elements.
 pub(crate) struct Mat<T> {
@@ -59,15 +59,76 @@ impl<T> Mat<T> {
     }
 }
 
+impl<T> MatMut<T> {
+    /// Exchanges rows and columns.
+    fn transposed(self) -> Self {
+        Self { row: self.col, col: self.row, ..self }
+    }
+}
+
+/// The library's product of matrices of `T`: `m`, `n`, `k`; destination with its steps to the next column and row, and whether it is read; the two factors with
+/// theirs; the factors of the destination and of the product; whether each is conjugated; threads.
+pub(crate) type Gemm<T> = unsafe fn(
+    usize,
+    usize,
+    usize,
+    *mut T,
+    isize,
+    isize,
+    bool,
+    *const T,
+    isize,
+    isize,
+    *const T,
+    isize,
+    isize,
+    T,
+    T,
+    bool,
+    bool,
+    bool,
+    Parallelism,
+);
+
+/// A type of which the library multiplies matrices.
+pub(crate) trait Multiplied: Copy + Default + PartialEq {
+    /// The product for this processor.
+    fn gemm() -> Gemm<Self>;
+}
+
+impl Multiplied for f32 {
+    fn gemm() -> Gemm<Self> {
+        gemm_f32::gemm::f32::get_gemm_fn()
+    }
+}
+
+impl Multiplied for f64 {
+    fn gemm() -> Gemm<Self> {
+        gemm_f64::gemm::f64::get_gemm_fn()
+    }
+}
+
 /// Computes `out = alpha·(a @ b) + keep·out` on this thread, for `a` `[m, k]`, `b` `[k, n]`, `out` `[m, n]`. `out` is not read if `keep` is
 /// 0.
 ///
 /// # Safety
 /// All elements named by the sizes and steps are in bounds, those of `out` are this thread's alone.
-pub(crate) unsafe fn product<T: Real>([m, n, k]: [usize; 3], alpha: T, a: Mat<T>, b: Mat<T>, keep: T, out: MatMut<T>) {
+pub(crate) unsafe fn product<T: Multiplied>(
+    [m, n, k]: [usize; 3],
+    alpha: T,
+    a: Mat<T>,
+    b: Mat<T>,
+    keep: T,
+    out: MatMut<T>,
+) {
+    // The library's kernels write along columns.
+    let ([m, n], a, b, out) = match out.col < out.row {
+        true => ([n, m], b.transposed(), a.transposed(), out.transposed()),
+        false => ([m, n], a, b, out),
+    };
     // SAFETY: as the caller asserts. No stride exceeds isize::MAX elements: the operands lie in memory.
     unsafe {
-        gemm::gemm(
+        T::gemm()(
             m,
             n,
             k,
@@ -86,7 +147,7 @@ pub(crate) unsafe fn product<T: Real>([m, n, k]: [usize; 3], alpha: T, a: Mat<T>
             false,
             false,
             false,
-            gemm::Parallelism::None,
+            Parallelism::None,
         );
     }
 }
