@@ -2,8 +2,8 @@
 
 use std::mem::MaybeUninit;
 
-use crate::matmul::product::Multiplied;
 use crate::parallel::Plain;
+use crate::product::Multiplied;
 use crate::simd::Isa;
 use crate::view::Stored;
 

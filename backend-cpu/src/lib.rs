@@ -41,6 +41,7 @@ mod parallel;
 mod past_caches;
 mod plain;
 mod pool;
+mod product;
 mod quant;
 mod random;
 mod reduce;

@@ -27,7 +27,6 @@
 
 mod job;
 mod packed;
-pub(crate) mod product;
 mod skinny;
 mod tiles;
 
@@ -38,10 +37,10 @@ use memcore::error::Result;
 
 use crate::element::Real;
 use crate::panels::{Pair, has_bf16_products};
+use crate::product::{Mat, MatMut, product};
 use crate::refusal::unsupported;
 use crate::view::Context;
 use job::{Job, job};
-use product::{Mat, MatMut, product};
 use skinny::{Dots, combine_rows, dots, has_dots};
 use tiles::{INLINE_MACS, even, for_each_tile};
 

@@ -5,8 +5,8 @@ use memcore::error::Result;
 
 use crate::element::{Float, Number, Real, float_type};
 use crate::lanes::{LargestMagnitude, fold};
-use crate::matmul::product::{Mat, MatMut, product};
 use crate::parallel::SCRATCH_BYTES;
+use crate::product::{Mat, MatMut, product};
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 

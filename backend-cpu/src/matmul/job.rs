@@ -4,8 +4,8 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::Matmul;
 use memcore::error::Result;
 
-use super::product::{Mat, MatMut};
 use crate::element::{Float, Real};
+use crate::product::{Mat, MatMut};
 use crate::view::Context;
 
 /// Work of a product: sizes, typed addresses, and the steps between matrices of the batch.

@@ -2,12 +2,12 @@
 //! summed in f32, and rounded once.
 
 use super::job::Job;
-use super::product::{Mat, MatMut};
 use super::tiles::{even, for_each_tile};
 use crate::element::Float;
 use crate::panels::pack::{self, Packs, Part};
 use crate::panels::{Blocks, DEPTH, Kept, ROW, ROWS, Sums, WIDTH, Word, multiply, panel_len};
 use crate::parallel::SCRATCH_BYTES;
+use crate::product::{Mat, MatMut};
 use crate::simd::{Isa, simd};
 use crate::view::Context;
 

@@ -1,8 +1,8 @@
 //! Products with a short side, where packing panels for a GEMM costs more than the product: inner products of long rows
 //! ([`dots`]) and sums of a few scaled rows ([`combine_rows`]).
 
-use super::product::{Mat, MatMut};
 use crate::element::Real;
+use crate::product::{Mat, MatMut};
 use crate::simd::{Isa, simd};
 
 /// Elements of a row that [`dots`] processes before it goes to the next row, so that the short side stays in the cache.
@@ -107,7 +107,7 @@ dots!(f64, 4, _mm256_setzero_pd, _mm256_loadu_pd, _mm256_fmadd_pd, _mm256_storeu
 /// Computes `out (+)= alpha·(a @ bᵀ)` with `a` `[m, k]` and `b` `[n, k]`, both with contiguous rows.
 ///
 /// # Safety
-/// As for [`product`](super::product::product), and [`has_dots`].
+/// As for [`product`](crate::product::product), and [`has_dots`].
 pub(crate) unsafe fn dots<T: Dots>([m, n, k]: [usize; 3], alpha: T, a: Mat<T>, b: Mat<T>, add: bool, out: MatMut<T>) {
     let store = |i: usize, j: usize, add: bool, sum: T| {
         let to = out.at(i, j).ptr();
@@ -152,7 +152,7 @@ struct Combine<T> {
 /// sum of scaled rows of `b`, which are taken four at a time.
 ///
 /// # Safety
-/// As for [`product`](super::product::product).
+/// As for [`product`](crate::product::product).
 pub(crate) unsafe fn combine_rows<T: Real>(
     sizes: [usize; 3],
     alpha: T,

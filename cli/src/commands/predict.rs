@@ -55,7 +55,7 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         false => None,
     };
     let needs_peak = report.failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
-    report.result.tries = tries::of_predicted(paper, spec, &plan.session, &needs)?;
+    report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
     let in_words = |deviations| warnings::all(&[], deviations);
     report.result.prediction = Some(Prediction {
         card: cards::of_gpu(spec.device.gpu),

@@ -1,20 +1,16 @@
 //! Finds changes that make a run fit, or take less memory if nothing limits it.
 
 use lab::results::TIGHT;
-use lab::run::{Figures, Paper, RunSpec, Session, TrySearch};
+use lab::run::{Figures, RunSpec, Session, TrySearch};
 use lab::section::Tries;
 
 use super::plan::on_paper;
 use crate::exit::Result;
 
 /// Finds changes for a dry run; `None` where the answer is a plain yes.
-pub(super) fn of_predicted(
-    paper: Paper<'_>,
-    spec: &RunSpec,
-    session: &Session,
-    needs: &Figures,
-) -> Result<Option<Tries>> {
-    let search = TrySearch { paper, spec, session, command: "predict", instead: None };
+pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -> Result<Option<Tries>> {
+    // What other parts of the answer found is left out: how far the search comes does not depend on them.
+    let search = TrySearch { paper: on_paper(), spec, session, command: "predict", instead: None };
     let Some(room) = needs.room else { return Ok(Some(search.that_save(needs)?)) };
     let left = room.reserved_bytes.map(|reserved| room.budget_bytes.saturating_sub(reserved));
     match left {
