@@ -46,25 +46,15 @@ macro_rules! matrix {
             pub(crate) fn skip(self, elements: usize) -> Self {
                 Self { ptr: self.ptr.wrapping_add(elements), ..self }
             }
+            /// Exchanges rows and columns.
+            pub(crate) fn transposed(self) -> Self {
+                Self { row: self.col, col: self.row, ..self }
+            }
         }
     };
 }
 matrix!(Mat, *const);
 matrix!(MatMut, *mut);
-
-impl<T> Mat<T> {
-    /// Exchanges rows and columns.
-    pub(crate) fn transposed(self) -> Self {
-        Self { row: self.col, col: self.row, ..self }
-    }
-}
-
-impl<T> MatMut<T> {
-    /// Exchanges rows and columns.
-    fn transposed(self) -> Self {
-        Self { row: self.col, col: self.row, ..self }
-    }
-}
 
 /// The library's product of matrices of `T`: `m`, `n`, `k`; destination with its steps to the next column and row, and whether it is read; the two factors with
 /// theirs; the factors of the destination and of the product; whether each is conjugated; threads.

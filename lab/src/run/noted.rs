@@ -60,71 +60,7 @@ impl Known {
             Self::MoreThan(bytes) => room.is_some_and(|room| room <= *bytes),
         }
     }
-}
 
-/// Who makes the dry runs.
-#[derive(Clone, Copy)]
-pub(super) struct Maker<'a> {
-    /// Backends whose workspaces can be counted.
-    pub backends: &'static [Entry],
-    /// True if a stop was requested.
-    pub stop: &'a (dyn Fn() -> bool + Sync),
-}
-
-/// What is known of one run; whoever asks first finds it, and others wait.
-type Slot = Arc<Mutex<Option<Known>>>;
-
-/// What is known of runs, by all of their fields but the allocator's.
-#[derive(Clone, Default)]
-pub(super) struct Noted(Arc<Mutex<HashMap<(Part, String), Slot>>>);
-
-impl Noted {
-    /// Returns what is known of a part of the run's requests, which is found now if necessary; and the number of allocations made for that. `room`: bytes beyond
-    /// which nothing need be known.
-    ///
-    /// # Errors
-    /// Fields that cannot be combined; those of the run, other than that memory runs out.
-    pub(super) fn requests(
-        &self,
-        by: Maker<'_>,
-        spec: &RunSpec,
-        part: Part,
-        room: Option<u64>,
-    ) -> Result<(Known, u64)> {
-        let mut spec = RunSpec { allocator: AllocatorSpec::default(), ..spec.endless() };
-        if has_no_temporaries(&spec.training) {
-            spec.training.optimizer_impl = None;
-        }
-        self.noted(by, &spec, part, room)
-    }
-
-    fn noted(&self, by: Maker<'_>, spec: &RunSpec, part: Part, room: Option<u64>) -> Result<(Known, u64)> {
-        let text = serde_json::to_string(spec).map_err(|error| Error::usage("run", error.to_string()))?;
-        let slot = locked(&self.0).entry((part, text)).or_default().clone();
-        let mut slot = locked(&slot);
-        if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
-            return Ok((known.clone(), 0));
-        }
-        let session = resolve(spec, by.backends)?;
-        let whole = || self.noted(by, spec, Part::Whole, room);
-        let (known, work) = match part {
-            Part::Beginning if session.run.accumulate <= FILLED => {
-                let (whole, work) = whole()?;
-                (whole.edited(|requests| Some(requests.until_step(FILLED))), work)
-            }
-            Part::Steps(_) if session.run.period() > 1 => (Known::Other, 0),
-            Part::Steps(steps) => {
-                let (whole, work) = whole()?;
-                (whole.edited(|requests| requests.with_steps(steps.min(session.run.steps))), work)
-            }
-            Part::Whole | Part::Beginning => note(by, part.of(session), room)?,
-        };
-        *slot = Some(known.clone());
-        Ok((known, work))
-    }
-}
-
-impl Known {
     /// The same with other requests; [`Known::Other`] where there are none.
     fn edited(self, edit: impl FnOnce(&Requests) -> Option<Requests>) -> Self {
         match self {
@@ -133,6 +69,111 @@ impl Known {
             }
             other => other,
         }
+    }
+}
+
+/// What is known of one run; whoever asks first finds it, and others wait.
+type Slot = Arc<Mutex<Option<Known>>>;
+
+/// Makes dry runs with these backends until a stop is requested, and keeps what is known of them.
+pub(super) struct Noted<'a> {
+    backends: &'static [Entry],
+    stop: &'a (dyn Fn() -> bool + Sync),
+    /// By all fields of the run but the allocator's.
+    slots: Mutex<HashMap<(Part, String), Slot>>,
+}
+
+impl<'a> Noted<'a> {
+    pub(super) fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
+        Self { backends, stop, slots: Mutex::default() }
+    }
+
+    /// Returns what is known of a part of the run's requests, which is found now if necessary; and the number of allocations made for that. `room`: bytes beyond
+    /// which nothing need be known.
+    ///
+    /// # Errors
+    /// Fields that cannot be combined; those of the run, other than that memory runs out.
+    pub(super) fn requests(&self, spec: &RunSpec, part: Part, room: Option<u64>) -> Result<(Known, u64)> {
+        let mut spec = RunSpec { allocator: AllocatorSpec::default(), ..spec.endless() };
+        if has_no_temporaries(&spec.training) {
+            spec.training.optimizer_impl = None;
+        }
+        self.noted(&spec, part, room)
+    }
+
+    fn noted(&self, spec: &RunSpec, part: Part, room: Option<u64>) -> Result<(Known, u64)> {
+        let text = serde_json::to_string(spec).map_err(|error| Error::usage("run", error.to_string()))?;
+        let slot = locked(&self.slots).entry((part, text)).or_default().clone();
+        let mut slot = locked(&slot);
+        if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
+            return Ok((known.clone(), 0));
+        }
+        let session = resolve(spec, self.backends)?;
+        let whole = || self.noted(spec, Part::Whole, room);
+        let (known, work) = match part {
+            Part::Beginning if session.run.accumulate <= FILLED => {
+                let (whole, work) = whole()?;
+                (whole.edited(|requests| requests.until(FILLED)), work)
+            }
+            Part::Steps(_) if session.run.period() > 1 => (Known::Other, 0),
+            Part::Steps(steps) => {
+                let (whole, work) = whole()?;
+                (whole.edited(|requests| requests.with_steps(steps.min(session.run.steps))), work)
+            }
+            Part::Whole | Part::Beginning => self.note(part.of(session), room)?,
+        };
+        *slot = Some(known.clone());
+        Ok((known, work))
+    }
+
+    /// Finds the requests of a run: a dry run of a few steps and micro-batches shows the others, unless they differ.
+    fn note(&self, mut session: Session, room: Option<u64>) -> Result<(Known, u64)> {
+        let RunSettings { accumulate, steps, turns, schedule, .. } = &session.run;
+        let (accumulate, steps) = (*accumulate, *steps);
+        let more = [Phase::EmptyCache, Phase::ResetPeak].iter().any(|phase| schedule.names(*phase));
+        if more || !session.target.is_on_paper() {
+            return Ok((Known::Other, 0));
+        }
+        if turns.batches.is_empty() && turns.lengths.is_empty() {
+            session.run.accumulate = accumulate.min(MICRO_BATCHES);
+        }
+        if session.run.period() == 1 {
+            session.run.steps = steps.min(STEPS);
+        }
+        let (known, work) = self.note_as_it_is(&session, room)?;
+        if (session.run.accumulate, session.run.steps) == (accumulate, steps) {
+            return Ok((known, work));
+        }
+        let known = known.edited(|few| match session.run.accumulate < accumulate {
+            true => few.with_micro_batches(accumulate)?.with_steps(steps),
+            false => few.with_steps(steps),
+        });
+        if !matches!(known, Known::Other) {
+            return Ok((known, work));
+        }
+        (session.run.accumulate, session.run.steps) = (accumulate, steps);
+        let (known, more) = self.note_as_it_is(&session, room)?;
+        Ok((known, work + more))
+    }
+
+    fn note_as_it_is(&self, session: &Session, room: Option<u64>) -> Result<(Known, u64)> {
+        let device = session.target.noting(room)?.open()?;
+        let trained = session.train(&device, &mut |_| {
+            device.phase(STEP_ENDED);
+            flow(self.stop)
+        });
+        let work = device.usage().n_alloc();
+        match (trained.map_err(Error::from), room) {
+            (Ok(_), _) => {}
+            (Err(Error::Core(error)), Some(room)) if error.is_out_of_memory() => {
+                return Ok((Known::MoreThan(room), work));
+            }
+            (Err(error), _) => return Err(error),
+        }
+        let begins_with = session.run.schedule.begins_with().map_or("", Phase::name);
+        let requests = device.with_ledger(|ledger| Requests::of_history(ledger, begins_with));
+        let known = requests.filter(|requests| requests.steps() == session.run.steps);
+        Ok((known.map_or(Known::Other, |requests| Known::All(Arc::new(requests), device.deviations())), work))
     }
 }
 
@@ -145,54 +186,4 @@ fn has_no_temporaries(training: &TrainingSpec) -> bool {
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Finds the requests of a run: a dry run of a few steps and micro-batches shows the others, unless they differ.
-fn note(by: Maker<'_>, mut session: Session, room: Option<u64>) -> Result<(Known, u64)> {
-    let RunSettings { accumulate, steps, turns, schedule, .. } = &session.run;
-    let (accumulate, steps) = (*accumulate, *steps);
-    let more = [Phase::EmptyCache, Phase::ResetPeak].iter().any(|phase| schedule.names(*phase));
-    if more || !session.target.is_on_paper() {
-        return Ok((Known::Other, 0));
-    }
-    if turns.batches.is_empty() && turns.lengths.is_empty() {
-        session.run.accumulate = accumulate.min(MICRO_BATCHES);
-    }
-    if session.run.period() == 1 {
-        session.run.steps = steps.min(STEPS);
-    }
-    let (known, work) = note_as_it_is(by, &session, room)?;
-    let (has, had) = ((session.run.accumulate, session.run.steps), (accumulate, steps));
-    let known = match has.0 < accumulate {
-        true => known.edited(|requests| requests.with_micro_batches(accumulate)),
-        false => known,
-    };
-    let known = match has.1 < steps {
-        true => known.edited(|requests| requests.with_steps(steps)),
-        false => known,
-    };
-    if has == had || !matches!(known, Known::Other) {
-        return Ok((known, work));
-    }
-    (session.run.accumulate, session.run.steps) = had;
-    let (known, more) = note_as_it_is(by, &session, room)?;
-    Ok((known, work + more))
-}
-
-fn note_as_it_is(by: Maker<'_>, session: &Session, room: Option<u64>) -> Result<(Known, u64)> {
-    let device = session.target.noting(room)?.open()?;
-    let trained = session.train(&device, &mut |_| {
-        device.phase(STEP_ENDED);
-        flow(by.stop)
-    });
-    let work = device.usage().n_alloc();
-    match (trained.map_err(Error::from), room) {
-        (Ok(_), _) => {}
-        (Err(Error::Core(error)), Some(room)) if error.is_out_of_memory() => return Ok((Known::MoreThan(room), work)),
-        (Err(error), _) => return Err(error),
-    }
-    let begins_with = session.run.schedule.begins_with().map_or("", Phase::name);
-    let requests = device.with_ledger(|ledger| Requests::of_history(ledger, begins_with));
-    let known = requests.filter(|requests| requests.steps() == session.run.steps);
-    Ok((known.map_or(Known::Other, |requests| Known::All(Arc::new(requests), device.deviations())), work))
 }

@@ -7,7 +7,7 @@ use memcore::memory::Needs;
 use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
-use super::noted::{Known, Maker, Noted, Part};
+use super::noted::{Known, Noted, Part};
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
 use super::spec::RunSpec;
@@ -69,14 +69,13 @@ impl From<&Figures> for NeedsResult {
     }
 }
 
-/// Makes dry runs with the backends of this build, until a stop is requested. Clones share what they found.
-#[derive(Clone)]
+/// Makes dry runs with the backends of this build, until a stop is requested, and keeps what it found.
 pub struct Paper<'a> {
     /// Backends whose workspaces can be counted.
     pub backends: &'static [Entry],
     /// True if a stop was requested.
     pub stop: &'a (dyn Fn() -> bool + Sync),
-    noted: Noted,
+    noted: Noted<'a>,
 }
 
 /// What a dry run took within its memory.
@@ -94,7 +93,7 @@ const SERVED_FOR_ONE: usize = 16;
 impl<'a> Paper<'a> {
     /// Makes dry runs with these backends until a stop is requested.
     pub fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { backends, stop, noted: Noted::default() }
+        Self { backends, stop, noted: Noted::new(backends, stop) }
     }
 
     /// Makes a dry run on an unlimited device and, if there is a limit, one on a device of that size.
@@ -161,7 +160,7 @@ impl<'a> Paper<'a> {
         let (target, _) = target(spec, self.backends)?;
         let room = target.budget_bytes()?;
         let (known, work) = match target.is_on_paper() {
-            true => self.noted.requests(Maker { backends: self.backends, stop: self.stop }, spec, part, room)?,
+            true => self.noted.requests(spec, part, room)?,
             false => (Known::Other, 0),
         };
         match known {
@@ -195,7 +194,7 @@ impl<'a> Paper<'a> {
     }
 
     /// The run, for as many steps as it takes until nothing grows.
-    pub(super) fn settled(&self, spec: &RunSpec) -> Result<Session> {
+    fn settled(&self, spec: &RunSpec) -> Result<Session> {
         Ok(self.session(spec)?.settled())
     }
 
@@ -238,7 +237,7 @@ mod tests {
     fn same_both_ways(paper: &Paper<'_>, spec: &RunSpec, part: Part) -> Option<Needs> {
         let session = || paper.session(spec).unwrap();
         let room = session().target.budget_bytes().unwrap();
-        let (known, _) = paper.noted.requests(Maker { backends: &[], stop: &|| false }, spec, part, room).unwrap();
+        let (known, _) = paper.noted.requests(spec, part, room).unwrap();
         // More steps of a loop whose steps differ are not known.
         let differ = matches!(part, Part::Steps(_)) && session().run.period() > 1;
         assert_eq!(matches!(known, Known::Other), differ, "{part:?} of {:?} {:?}", spec.training, spec.shape);

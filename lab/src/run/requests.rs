@@ -5,10 +5,15 @@
 
 use std::ops::Range;
 
-use memcore::memory::{AllocId, Allocator, Block, BlockId, Event, Ledger, Needs, Stream};
+use lab_base::error::Result;
+use lab_traces::replay::{Observer, Operation, Settings, Trace, replay};
+use memcore::memory::{Allocator, Block, Event, Ledger, Needs, Stream};
 
 /// Name of the phase that begins when a step has ended.
 pub(super) const STEP_ENDED: &str = "step ended";
+
+/// Name of the traces.
+const NAME: &str = "run";
 
 /// Micro-batches of a step that show all others: the first, one between, and the last.
 pub(super) const MICRO_BATCHES: usize = 3;
@@ -16,58 +21,62 @@ pub(super) const MICRO_BATCHES: usize = 3;
 /// Steps that show all others.
 pub(super) const STEPS: usize = 2;
 
-/// A request of an allocator. An allocation's number counts from 0 in order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Request {
-    Allocate { bytes: u64 },
-    Free { number: u32 },
-}
-
 /// The requests of a run, in order.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 pub(super) struct Requests {
-    all: Vec<Request>,
+    trace: Trace,
     /// Number of requests until the end of each step.
     ends: Vec<usize>,
     /// Number of requests until the beginning of each micro-batch.
     begins: Vec<usize>,
 }
 
+/// Whether an allocator had no memory for a request.
+#[derive(Default)]
+struct Refused(bool);
+
+impl Observer for Refused {
+    fn allocated(&mut self, _operation: usize, block: Option<&Block>) {
+        self.0 |= block.is_none();
+    }
+}
+
 impl Requests {
     /// The requests in the history of a device, from its first allocation on. A micro-batch begins with the phase of this name. `None` if a history has more
     /// than allocations and frees on one stream.
     pub(super) fn of_history(ledger: &Ledger, begins_with: &str) -> Option<Self> {
-        let (mut all, mut ends, mut begins) = (Vec::new(), Vec::new(), Vec::new());
-        let mut made = 0;
+        let (mut made, mut ends, mut begins) = (0, Vec::new(), Vec::new());
         for event in ledger.history() {
             match *event {
-                Event::Alloc { id: AllocId(id), requested_bytes: bytes, stream: Stream::DEFAULT, .. } if id == made => {
-                    made += 1;
-                    all.push(Request::Allocate { bytes });
-                }
-                Event::Free { id: AllocId(id), .. } if id < made => {
-                    all.push(Request::Free { number: u32::try_from(id).ok()? });
-                }
+                Event::Alloc { stream: Stream::DEFAULT, .. } | Event::Free { .. } => made += 1,
                 Event::Phase { phase } => match ledger.phase_name(phase) {
-                    STEP_ENDED => ends.push(all.len()),
-                    name if name == begins_with => begins.push(all.len()),
+                    STEP_ENDED => ends.push(made),
+                    name if name == begins_with => begins.push(made),
                     _ => {}
                 },
-                Event::Alloc { .. } | Event::Free { .. } | Event::Oom { .. } | Event::ResetPeak => return None,
+                Event::Alloc { .. } | Event::Oom { .. } | Event::ResetPeak => return None,
                 _ => {}
             }
         }
+        let trace = Trace::of_history(NAME, ledger.history()).ok()?;
         // What ends with the program is in no peak.
-        all.truncate(*ends.last()?);
-        Some(Self { all, ends, begins })
+        Self { trace, ends, begins }.until(usize::MAX)
     }
 
-    /// Those of the first steps.
-    pub(super) fn until_step(&self, steps: usize) -> Self {
-        let ends: Vec<usize> = self.ends.iter().copied().take(steps).collect();
-        let all = self.all[..ends.last().copied().unwrap_or(0)].to_vec();
-        let begins = self.begins.iter().copied().filter(|at| *at < all.len()).collect();
-        Self { all, ends, begins }
+    fn new(operations: Vec<Operation>, ends: Vec<usize>, begins: Vec<usize>) -> Option<Self> {
+        Some(Self { trace: Trace::new(NAME, Settings::default(), operations).ok()?, ends, begins })
+    }
+
+    fn operations(&self) -> &[Operation] {
+        self.trace.operations()
+    }
+
+    /// Those until the end of this step, or of the last one. `None` without a step.
+    pub(super) fn until(&self, step: usize) -> Option<Self> {
+        let ends = &self.ends[..step.min(self.ends.len())];
+        let end = *ends.last()?;
+        let begins = self.begins.iter().copied().filter(|at| *at < end).collect();
+        Self::new(self.operations()[..end].to_vec(), ends.to_vec(), begins)
     }
 
     /// Number of steps.
@@ -77,7 +86,7 @@ impl Requests {
 
     /// Number of requests.
     pub(super) fn len(&self) -> usize {
-        self.all.len()
+        self.operations().len()
     }
 
     /// Those of a run with more micro-batches in each step, from a run with [`MICRO_BATCHES`]: the second is repeated. `None` unless the last one begins by
@@ -86,56 +95,40 @@ impl Requests {
         if self.begins.len() != self.ends.len() * MICRO_BATCHES {
             return None;
         }
-        let numbers = Numbers::of(&self.all);
+        let numbers = Numbers::of(self.operations());
         let mut longer = Longer::of(self, &numbers);
         for begins in self.begins.chunks(MICRO_BATCHES) {
             let second = begins[1]..begins[2];
             let third = begins[2]..begins[2] + second.len();
-            let pairs = numbers.repeated(&self.all, &second, &third)?;
+            let pairs = numbers.repeated(self.operations(), &second, &third)?;
             longer.repeat(&pairs, &third, wants.checked_sub(MICRO_BATCHES)?, Repeated::MicroBatches);
         }
-        Some(longer.end())
+        longer.end()
     }
 
     /// Those of a run with so many steps: the last one is repeated. `None` unless it left memory as it found it.
     pub(super) fn with_steps(&self, wants: usize) -> Option<Self> {
         if wants <= self.ends.len() {
-            return Some(self.until_step(wants));
+            return self.until(wants);
         }
         let &[.., before, end] = self.ends.as_slice() else { return None };
-        let numbers = Numbers::of(&self.all);
+        let numbers = Numbers::of(self.operations());
         let pairs = numbers.replaced(before, end)?;
         let mut longer = Longer::of(self, &numbers);
         longer.repeat(&pairs, &(before..end), wants - self.ends.len(), Repeated::Steps);
-        Some(longer.end())
+        longer.end()
     }
 
     /// Serves them; `None` if memory runs out.
     ///
     /// # Errors
     /// The driver's, other than that there is no memory.
-    pub(super) fn on(&self, allocator: &mut dyn Allocator) -> memcore::Result<Option<Needs>> {
-        let mut blocks: Vec<(BlockId, u64)> = Vec::with_capacity(self.all.len() / 2 + 1);
-        let (mut allocated, mut peak) = (0, 0);
-        for request in &self.all {
-            match *request {
-                Request::Allocate { bytes } => match allocator.allocate(bytes, Stream::DEFAULT, &mut |_| {}) {
-                    Ok(Block { id, bytes, .. }) => {
-                        blocks.push((id, bytes));
-                        allocated += bytes;
-                        peak = peak.max(allocated);
-                    }
-                    Err(error) if error.is_out_of_memory() => return Ok(None),
-                    Err(error) => return Err(error),
-                },
-                Request::Free { number } => {
-                    let (id, bytes) = blocks[number as usize];
-                    allocator.free(id, &mut |_| {});
-                    allocated -= bytes;
-                }
-            }
-        }
-        Ok(Some(Needs { allocated_bytes: peak, reserved_bytes: allocator.stats().reserved_bytes.all.peak }))
+    pub(super) fn on(&self, allocator: &mut dyn Allocator) -> Result<Option<Needs>> {
+        let mut refused = Refused::default();
+        replay(&self.trace, allocator, &mut refused)?;
+        let stats = allocator.stats();
+        let (allocated_bytes, reserved_bytes) = (stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak);
+        Ok((!refused.0).then_some(Needs { allocated_bytes, reserved_bytes }))
     }
 }
 
@@ -150,16 +143,17 @@ struct Numbers {
 }
 
 impl Numbers {
-    fn of(all: &[Request]) -> Self {
+    fn of(all: &[Operation]) -> Self {
         let mut numbers = Self { before: Vec::with_capacity(all.len() + 1), sizes: Vec::new(), freed: Vec::new() };
         for (at, request) in all.iter().enumerate() {
             numbers.before.push(numbers.sizes.len() as u32);
             match *request {
-                Request::Allocate { bytes } => {
+                Operation::Allocate { bytes, .. } => {
                     numbers.sizes.push(bytes);
                     numbers.freed.push(usize::MAX);
                 }
-                Request::Free { number } => numbers.freed[number as usize] = at,
+                Operation::Free { allocation } => numbers.freed[allocation as usize] = at,
+                _ => {}
             }
         }
         numbers.before.push(numbers.sizes.len() as u32);
@@ -173,15 +167,15 @@ impl Numbers {
 
     /// Pairs of allocations of `first` and `then`, which follows it. `None` unless `then` requests the same sizes in the same order, and frees of what it did not
     /// make itself only what `first` left; and nothing that `first` made outlives `then`. A program in whose state nothing else changes then goes on so.
-    fn repeated(&self, all: &[Request], first: &Range<usize>, then: &Range<usize>) -> Option<Vec<(u32, u32)>> {
+    fn repeated(&self, all: &[Operation], first: &Range<usize>, then: &Range<usize>) -> Option<Vec<(u32, u32)>> {
         let (earlier, later) = (self.made_in(first), self.made_in(then));
         let size = |number: u32| self.sizes[number as usize];
-        let same = |pair: (&Request, &Request)| match pair {
-            (Request::Allocate { bytes: a }, Request::Allocate { bytes: b }) => a == b,
-            (&Request::Free { number: a }, &Request::Free { number: b }) if later.contains(&b) => {
+        let same = |pair: (&Operation, &Operation)| match pair {
+            (Operation::Allocate { bytes: a, .. }, Operation::Allocate { bytes: b, .. }) => a == b,
+            (&Operation::Free { allocation: a }, &Operation::Free { allocation: b }) if later.contains(&b) => {
                 earlier.contains(&a) && a - earlier.start == b - later.start
             }
-            (&Request::Free { number: a }, &Request::Free { number: b }) => {
+            (&Operation::Free { allocation: a }, &Operation::Free { allocation: b }) => {
                 earlier.contains(&b) && a < earlier.start && size(a) == size(b)
             }
             _ => false,
@@ -215,27 +209,29 @@ struct Longer<'a> {
     /// The new number of each allocation of `from`.
     renamed: Vec<u32>,
     made: u32,
-    to: Requests,
+    operations: Vec<Operation>,
+    ends: Vec<usize>,
 }
 
 impl<'a> Longer<'a> {
     fn of(from: &'a Requests, numbers: &'a Numbers) -> Self {
-        let to = Requests { all: Vec::with_capacity(from.all.len()), ends: Vec::new(), begins: Vec::new() };
-        Self { from, numbers, written: 0, ended: 0, renamed: vec![0; numbers.sizes.len()], made: 0, to }
+        let (renamed, operations) = (vec![0; numbers.sizes.len()], Vec::with_capacity(from.len()));
+        Self { from, numbers, written: 0, ended: 0, renamed, made: 0, operations, ends: Vec::new() }
     }
 
     /// Writes a part.
     fn copy(&mut self, part: Range<usize>) {
         for at in part {
-            let request = match self.from.all[at] {
-                Request::Allocate { bytes } => {
+            let mut operation = self.from.operations()[at];
+            match &mut operation {
+                Operation::Allocate { .. } => {
                     self.renamed[self.numbers.before[at] as usize] = self.made;
                     self.made += 1;
-                    Request::Allocate { bytes }
                 }
-                Request::Free { number } => Request::Free { number: self.renamed[number as usize] },
-            };
-            self.to.all.push(request);
+                Operation::Free { allocation } => *allocation = self.renamed[*allocation as usize],
+                _ => {}
+            }
+            self.operations.push(operation);
         }
     }
 
@@ -244,7 +240,7 @@ impl<'a> Longer<'a> {
         self.until(part.end);
         for _ in 0..times {
             if what == Repeated::Steps {
-                self.to.ends.push(self.to.all.len());
+                self.ends.push(self.operations.len());
             }
             for (earlier, later) in pairs {
                 self.renamed[*earlier as usize] = self.renamed[*later as usize];
@@ -258,17 +254,17 @@ impl<'a> Longer<'a> {
         while let Some(at) = self.from.ends.get(self.ended).copied().filter(|at| *at < end) {
             self.copy(self.written..at);
             self.written = at;
-            self.to.ends.push(self.to.all.len());
+            self.ends.push(self.operations.len());
             self.ended += 1;
         }
         self.copy(self.written..end);
         self.written = end;
     }
 
-    fn end(mut self) -> Requests {
-        self.until(self.from.all.len());
-        self.to.ends.push(self.to.all.len());
-        self.to
+    fn end(mut self) -> Option<Requests> {
+        self.until(self.from.len());
+        self.ends.push(self.operations.len());
+        Requests::new(self.operations, self.ends, Vec::new())
     }
 }
 
@@ -286,19 +282,21 @@ mod tests {
     /// Writes requests as a program makes them.
     #[derive(Default)]
     struct Program {
-        requests: Requests,
+        operations: Vec<Operation>,
+        ends: Vec<usize>,
+        begins: Vec<usize>,
         made: u32,
     }
 
     impl Program {
         fn take(&mut self, bytes: u64) -> u32 {
-            self.requests.all.push(Request::Allocate { bytes });
+            self.operations.push(Operation::Allocate { bytes, stream: 0, pool: 0, served: true });
             self.made += 1;
             self.made - 1
         }
 
-        fn give(&mut self, number: u32) {
-            self.requests.all.push(Request::Free { number });
+        fn give(&mut self, allocation: u32) {
+            self.operations.push(Operation::Free { allocation });
         }
 
         fn give_back(&mut self, held: &mut Option<u32>) {
@@ -315,7 +313,7 @@ mod tests {
         for _ in 0..steps {
             program.give_back(&mut gradient);
             for _ in 0..micro_batches {
-                program.requests.begins.push(program.requests.all.len());
+                program.begins.push(program.operations.len());
                 let batch = program.take(64);
                 let output = program.take(640);
                 program.give_back(&mut loss);
@@ -337,11 +335,10 @@ mod tests {
             if leak == Some(Repeated::Steps) {
                 program.take(1);
             }
-            program.requests.ends.push(program.requests.all.len());
+            program.ends.push(program.operations.len());
         }
         program.give(parameter);
-        program.requests.all.truncate(program.requests.ends[steps - 1]);
-        program.requests
+        Requests::new(program.operations, program.ends, program.begins).unwrap().until(steps).unwrap()
     }
 
     #[test]
@@ -350,11 +347,11 @@ mod tests {
         for (steps, micro_batches) in [(2, 3), (2, 4), (3, 3), (7, 5), (16, 32)] {
             let more = few.with_micro_batches(micro_batches).unwrap().with_steps(steps).unwrap();
             let whole = training(steps, micro_batches, None);
-            assert_eq!((more.all, more.ends), (whole.all, whole.ends), "{steps} steps of {micro_batches}");
+            assert_eq!((more.trace, more.ends), (whole.trace, whole.ends), "{steps} steps of {micro_batches}");
         }
         let single = training(STEPS, 1, None).with_steps(9).unwrap();
-        assert_eq!(single.all, training(9, 1, None).all);
-        assert_eq!(single.until_step(4).all, training(4, 1, None).all);
+        assert_eq!(single.trace, training(9, 1, None).trace);
+        assert_eq!(single.until(4).unwrap().trace, training(4, 1, None).trace);
     }
 
     #[test]

@@ -58,13 +58,13 @@ pub(super) fn table(file: &File) -> String {
     markdown(&columns("workload"), &rows(file, workloads(file))) + &source(file)
 }
 
-/// Programs in Rust, which have no options: name in the files, name in the table.
-const OTHERS: [(&str, &str); 2] = [("candle", "candle"), ("burn-flex", "burn-flex")];
+/// Programs in Rust, which have no options.
+const OTHERS: [&str; 2] = ["candle", "burn-flex"];
 
 /// The columns of float32, of a processor that has no others to show; with those of the other programs that ran.
 pub(super) fn table_of_f32(file: &File) -> String {
-    let others: Vec<(&str, &str)> =
-        OTHERS.into_iter().filter(|(peer, _)| file.rows.iter().any(|row| row["peer"] == *peer)).collect();
+    let others: Vec<&str> =
+        OTHERS.into_iter().filter(|peer| file.rows.iter().any(|row| row["peer"] == *peer)).collect();
     let with = |mut cells: Vec<String>, of_others: Vec<String>| {
         cells.truncate(4);
         cells.splice(1..1, of_others);
@@ -72,13 +72,13 @@ pub(super) fn table_of_f32(file: &File) -> String {
     };
     let names: Vec<(String, String)> = workloads(file).collect();
     let rows = rows(file, names.iter().cloned()).into_iter().zip(&names).map(|(cells, (name, _))| {
-        let time = |(peer, _): &(&str, &str)| or_dash(best(file, peer, name, false).map(figure));
+        let time = |peer: &&str| or_dash(best(file, peer, name, false).map(figure));
         with(cells, others.iter().map(time).collect())
     });
-    let version = |(peer, shown): &(&str, &str)| {
+    let version = |peer: &&str| {
         let row = file.rows.iter().find(|row| row["peer"] == *peer);
         let version = row.and_then(|row| row["version"].as_str()).unwrap_or_default();
-        format!("{shown} {version}").trim_end().to_string()
+        format!("{peer} {version}").trim_end().to_string()
     };
     let columns = with(columns("workload"), others.iter().map(version).collect());
     markdown(&columns, &rows.collect::<Vec<_>>()) + &source(file)
