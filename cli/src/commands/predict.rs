@@ -2,7 +2,7 @@
 
 use lab::figures::short;
 use lab::results::{AS_IT_IS, NeedsResult, Prediction};
-use lab::run::{Figures, RunSpec, techniques};
+use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
 
 use super::outcome::Report;
 use super::plan::{Plan, on_paper};
@@ -33,28 +33,23 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         ));
         plan
     };
-    let (report, techniques) = beside(
-        || train::measured(&plan, &args.output, ui),
-        || match in_full {
-            true => techniques(&paper, spec, &plan.session),
-            false => Ok(Vec::new()),
+    let (ran, needs) = beside(
+        || -> Result<_> {
+            let report = train::measured(&plan, &args.output, ui)?;
+            let needs_peak = report.failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
+            Ok((report, needs_peak))
         },
+        || with_enough_memory(&paper, spec, &plan.session, in_full),
     );
-    let (mut report, mut techniques) = (report?, techniques?);
-    let mut rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS).map(|one| &mut one.figures);
-    let needs = match rows.next() {
-        // One run is one line: the table says the same as the verdict.
-        Some(Ok(row)) => {
-            *row = of_run(*row, &report);
-            *row
-        }
-        _ => of_run(paper.figures(spec)?, &report),
-    };
+    let ((mut report, needs_peak), (needs, mut techniques)) = (ran?, needs?);
+    let needs = of_run(needs, &report);
+    // One run is one line: the table says the same as the verdict.
+    let rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS);
+    rows.filter_map(|one| one.figures.as_mut().ok()).for_each(|row| *row = needs);
     let expandable = match needs.is_fragmented() {
         true => paper.with_expandable_segments(spec)?,
         false => None,
     };
-    let needs_peak = report.failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
     report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
     let in_words = |deviations| warnings::all(&[], deviations);
     report.result.prediction = Some(Prediction {
@@ -73,6 +68,22 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         failure.error = anyhow::anyhow!("out of memory: {} more than there is", short(missing));
     }
     train::deliver(&plan, report, &args.output, ui)
+}
+
+/// The run with enough memory, and in full the table of techniques, one of which it is.
+fn with_enough_memory(
+    paper: &Paper<'_>,
+    spec: &RunSpec,
+    session: &Session,
+    in_full: bool,
+) -> Result<(Figures, Vec<Technique>)> {
+    let techniques = if in_full { techniques(paper, spec, session)? } else { Vec::new() };
+    let known = techniques.iter().find(|one| one.name == AS_IT_IS).and_then(|one| one.figures.as_ref().ok().copied());
+    let figures = match known {
+        Some(figures) => figures,
+        None => paper.figures(spec)?,
+    };
+    Ok((figures, techniques))
 }
 
 /// Runs both closures, in parallel if another thread is available.

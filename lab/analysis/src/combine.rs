@@ -84,15 +84,15 @@ const WAVE: usize = 8;
 /// A result and its cost.
 pub type Costly<T, E> = Result<(T, u64), E>;
 
-/// Tries a combination.
-pub type Attempt<'a, T, E> = dyn Fn(&[usize]) -> Costly<Outcome<T>, E> + Sync + 'a;
+/// Answers a question about a combination.
+pub type Attempt<'a, T, E> = dyn Fn(&[usize]) -> Costly<T, E> + Sync + 'a;
 
 /// Goal of a search.
 pub struct Goal<'a, T, E> {
     /// Tries a combination.
-    pub attempt: &'a Attempt<'a, T, E>,
+    pub attempt: &'a Attempt<'a, Outcome<T>, E>,
     /// Whether a combination may reach the goal. Cheaper than trying, and false only if it certainly misses the goal.
-    pub may_reach: &'a dyn Fn(&[usize]) -> Costly<bool, E>,
+    pub may_reach: &'a Attempt<'a, bool, E>,
 }
 
 /// Returns the smallest combinations that reach the goal.
@@ -110,14 +110,15 @@ pub fn smallest<T: Clone + Send, E: Send>(
     let singles: Vec<Vec<usize>> = (0..moves.len()).map(|i| vec![i]).collect();
     search.try_all(&singles)?;
     let mut wave = Vec::new();
-    for combination in combinations(moves, limits.moves) {
+    let combinations = combinations(moves, limits.moves);
+    for (at, combination) in combinations.iter().enumerate() {
         if search.ended().is_some() {
             break;
         }
-        if !search.is_worth_it(&combination)? {
+        if !search.is_open(combination) || search.is_hopeless(&combinations[at..])? {
             continue;
         }
-        wave.push(combination);
+        wave.push(combination.clone());
         if wave.len() == WAVE {
             search.judge(&std::mem::take(&mut wave))?;
         }
@@ -200,35 +201,60 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         self.impossible.iter().any(|part| part.iter().all(|i| combination.contains(i)))
     }
 
-    fn is_worth_it(&mut self, combination: &[usize]) -> Result<bool, E> {
-        let known = self.known.get(combination);
-        if matches!(known, Some(Outcome::Missed | Outcome::Impossible))
-            || self.is_more_than_needed(combination)
-            || self.is_impossible(combination)
-        {
-            return Ok(false);
-        }
-        Ok(known.is_some() || !self.is_hopeless(combination)?)
+    /// Whether a combination may be one of the smallest, as far as that is known without another try.
+    fn is_open(&self, combination: &[usize]) -> bool {
+        let missed = matches!(self.known.get(combination), Some(Outcome::Missed | Outcome::Impossible));
+        !missed && !self.is_more_than_needed(combination) && !self.is_impossible(combination)
     }
 
-    /// Whether a combination misses the goal even with everything that helps.
-    fn is_hopeless(&mut self, combination: &[usize]) -> Result<bool, E> {
-        let kept = combination.iter().copied().filter(|i| self.moves[*i].helps == Helps::Unknown);
-        let mut without: Vec<usize> = kept.chain(self.furthest(Helps::Always)).collect();
-        let mut with: Vec<usize> = without.iter().copied().chain(self.furthest(Helps::Often)).collect();
-        without.sort_unstable();
-        with.sort_unstable();
-        for bound in [without, with] {
+    /// Whether the first of these combinations misses the goal even with everything that helps.
+    fn is_hopeless(&mut self, next: &[Vec<usize>]) -> Result<bool, E> {
+        if self.known.contains_key(&next[0]) {
+            return Ok(false);
+        }
+        let always = self.furthest(Helps::Always);
+        let often = [always.as_slice(), &self.furthest(Helps::Often)].concat();
+        for helpful in [&always, &often] {
+            let bound = self.bound(&next[0], helpful);
             if !self.bounds.contains_key(&bound) {
-                let (may, work) = (self.goal.may_reach)(&bound)?;
-                self.work += work;
-                self.bounds.insert(bound.clone(), may);
+                // What may reach the goal without the others needs no other bound.
+                let ask = |one: &&Vec<usize>| self.bounds.get(&self.bound(one, &always)) != Some(&true);
+                let bounds =
+                    next.iter().filter(|one| self.is_open(one)).filter(ask).map(|one| self.bound(one, helpful));
+                self.find_bounds(bounds.collect())?;
             }
             if self.bounds.get(&bound) == Some(&true) {
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// The moves of a combination that do not surely help, and everything helpful.
+    fn bound(&self, combination: &[usize], helpful: &[usize]) -> Vec<usize> {
+        let kept = combination.iter().filter(|i| self.moves[**i].helps == Helps::Unknown);
+        let mut bound: Vec<usize> = kept.chain(helpful).copied().collect();
+        bound.sort_unstable();
+        bound
+    }
+
+    /// Finds whether the first of these may reach the goal, and beside it the same for some others: one after the other, these would be most of a search's
+    /// time.
+    fn find_bounds(&mut self, bounds: Vec<Vec<usize>>) -> Result<(), E> {
+        let mut new: Vec<Vec<usize>> = Vec::new();
+        for bound in bounds {
+            if new.len() < WAVE && !self.bounds.contains_key(&bound) && !new.contains(&bound) {
+                new.push(bound);
+            }
+        }
+        let found = side_by_side(&new, self.limits.stop, |bound| (self.goal.may_reach)(bound));
+        for (bound, found) in new.into_iter().zip(found) {
+            let Some(found) = found else { continue };
+            let (may, work) = found?;
+            self.work += work;
+            self.bounds.insert(bound, may);
+        }
+        Ok(())
     }
 
     /// Returns the last possible move of each axis whose moves help in this way.

@@ -13,30 +13,21 @@ use super::resolve::resolve;
 use super::session::{Session, flow};
 use super::spec::{AllocatorSpec, RunSpec, TrainingSpec};
 
-/// Steps, and micro-batches of each, after which everything that is kept from one to the next exists.
-const FILLED: usize = 2;
-
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Part {
     /// As many steps as it takes until nothing grows.
     Whole,
-    /// The first steps and their first micro-batches.
-    Beginning,
-    /// This many steps.
+    /// At most so many steps.
     Steps(usize),
 }
 
 impl Part {
     /// The part as a run of its own.
-    pub(super) fn of(self, mut session: Session) -> Session {
+    pub(super) fn of(self, session: Session) -> Session {
         match self {
             Self::Whole => session.settled(),
             Self::Steps(steps) => session.at_most(steps),
-            Self::Beginning => {
-                session.run.accumulate = session.run.accumulate.min(FILLED);
-                session.settled().at_most(FILLED)
-            }
         }
     }
 }
@@ -109,18 +100,13 @@ impl<'a> Noted<'a> {
             return Ok((known.clone(), 0));
         }
         let session = resolve(spec, self.backends)?;
-        let whole = || self.noted(spec, Part::Whole, room);
         let (known, work) = match part {
-            Part::Beginning if session.run.accumulate <= FILLED => {
-                let (whole, work) = whole()?;
-                (whole.edited(|requests| requests.until(FILLED)), work)
-            }
             Part::Steps(_) if session.run.period() > 1 => (Known::Other, 0),
             Part::Steps(steps) => {
-                let (whole, work) = whole()?;
+                let (whole, work) = self.noted(spec, Part::Whole, room)?;
                 (whole.edited(|requests| requests.with_steps(steps.min(session.run.steps))), work)
             }
-            Part::Whole | Part::Beginning => self.note(part.of(session), room)?,
+            Part::Whole => self.note(part.of(session), room)?,
         };
         *slot = Some(known.clone());
         Ok((known, work))
@@ -178,7 +164,7 @@ impl<'a> Noted<'a> {
 }
 
 /// True for an optimizer that makes no temporaries in any form: SGD that only adds the gradients.
-fn has_no_temporaries(training: &TrainingSpec) -> bool {
+pub(super) fn has_no_temporaries(training: &TrainingSpec) -> bool {
     let TrainingSpec { optimizer, weight_decay, nesterov, maximize, capturable, .. } = training;
     let plain = weight_decay.is_none_or(|decay| decay == 0.0) && !nesterov && !maximize && !capturable;
     *optimizer == Some(OptimizerKind::Sgd) && plain

@@ -15,6 +15,9 @@ use super::spec::RunSpec;
 /// The most steps of a run that confirms the result of a shorter one: more than a prediction makes by default.
 const CONFIRMED: usize = 16;
 
+/// Steps after which everything that is kept from one to the next exists.
+const FILLED: usize = 2;
+
 /// Memory of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Figures {
@@ -143,9 +146,9 @@ impl<'a> Paper<'a> {
         Ok((needs, work))
     }
 
-    /// The same for the first steps and their first micro-batches: the whole run takes no less.
+    /// The same for the first steps: the whole run takes no less.
     pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
-        let Taken { needs, work, .. } = self.taken_by(spec, Part::Beginning)?;
+        let Taken { needs, work, .. } = self.taken_by(spec, Part::Steps(FILLED))?;
         Ok((needs, work))
     }
 
@@ -250,7 +253,7 @@ mod tests {
         slow.needs
     }
 
-    const PARTS: [Part; 3] = [Part::Whole, Part::Beginning, Part::Steps(9)];
+    const PARTS: [Part; 3] = [Part::Whole, Part::Steps(FILLED), Part::Steps(9)];
 
     #[test]
     fn requests_take_what_their_run_takes() {

@@ -14,7 +14,6 @@ use super::contents::Contents;
 use super::inputs::{Content, Input, Sizes};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
-use super::operators;
 use super::pieces::Pieces;
 use super::read::Read;
 use super::regions::Regions;
@@ -60,10 +59,7 @@ impl Exported {
     /// # Errors
     /// Modules that the network does not have, or whose operators do not follow one another.
     pub fn recomputing(self, recompute: &Recompute) -> Result<Self> {
-        let contents = &self.read.contents;
-        let is_state = |kind: &InputKind| matches!(kind, InputKind::State(_));
-        let is_state: Vec<bool> = contents.signature.inputs.iter().map(is_state).collect();
-        Ok(Self { again: Arc::new(Regions::of(&contents.program, &is_state, recompute)?), ..self })
+        Ok(Self { again: self.read.again(recompute)?, ..self })
     }
 
     /// The same network as a generator, which is trained in turns with this discriminator.
@@ -143,8 +139,7 @@ impl Exported {
                 in_words(self.again.modules.iter().map(String::as_str))
             )
         });
-        let is_in = |is: &fn(&str) -> bool| self.read.contents.program.first(is).is_some();
-        let of_operators = operators::NOTES.iter().filter(|(is, _)| is_in(is)).map(|(_, note)| (*note).to_string());
+        let of_operators = self.read.of_operators.iter().map(|note| (*note).to_string());
         let loss = match self.adversary {
             Some(_) => IN_TURNS.to_string(),
             None => self.loss.sentence(),

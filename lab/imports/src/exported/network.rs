@@ -14,7 +14,7 @@ use super::flat_weights;
 use super::operators;
 use super::program::Program;
 use super::regions::Regions;
-use super::run::Runner;
+use super::run::{Runner, Spare};
 use super::signature::{InputKind, StateKind, StateTensor};
 use super::transfer::transfer_order;
 use super::value::Value;
@@ -70,7 +70,13 @@ impl Network {
         };
         let typed = init.dtype() == model.dtype;
         Ok(Self {
-            runner: Runner { device: init.device().clone(), file: model.file.as_str().into(), typed, regions },
+            runner: Runner {
+                device: init.device().clone(),
+                file: model.file.as_str().into(),
+                typed,
+                regions,
+                spare: Spare::default(),
+            },
             program: model.program.clone(),
             inputs: model.signature.inputs.iter().map(held).collect::<Result<_>>()?,
             output,

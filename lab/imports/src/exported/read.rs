@@ -1,9 +1,10 @@
 //! Reading an export: its archive, checked, becomes what networks are built from.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lab_base::error::{Error, Result};
+use lab_models::Recompute;
 use memcore::MAX_RANK;
 
 use super::archive::Archive;
@@ -14,6 +15,7 @@ use super::lifetimes::Lifetimes;
 use super::network::parameter_type;
 use super::operators;
 use super::program::Program;
+use super::regions::Regions;
 use super::schema::ExportedProgram;
 use super::signature::{InputKind, Signature};
 
@@ -32,6 +34,28 @@ pub(super) struct Read {
     pub knows_lifetimes: bool,
     /// Release of PyTorch that wrote the file.
     pub torch: Option<String>,
+    /// What is taken for granted of its operators, or left out.
+    pub of_operators: Vec<&'static str>,
+    /// What each choice of modules to compute again comes to; a search asks for the same few many times.
+    again: Mutex<Vec<(Recompute, Arc<Regions>)>>,
+}
+
+impl Read {
+    /// The parts of the program that are computed again.
+    ///
+    /// # Errors
+    /// Modules that the network does not have, or whose operators do not follow one another.
+    pub(super) fn again(&self, recompute: &Recompute) -> Result<Arc<Regions>> {
+        let mut known = self.again.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, regions)) = known.iter().find(|(other, _)| other == recompute) {
+            return Ok(regions.clone());
+        }
+        let is_state = |kind: &InputKind| matches!(kind, InputKind::State(_));
+        let is_state: Vec<bool> = self.contents.signature.inputs.iter().map(is_state).collect();
+        let regions = Arc::new(Regions::of(&self.contents.program, &is_state, recompute)?);
+        known.push((recompute.clone(), regions.clone()));
+        Ok(regions)
+    }
 }
 
 /// Reads and checks a file.
@@ -75,9 +99,12 @@ pub(super) fn read(path: &Path) -> Result<Read> {
         ));
     }
     let name = path.file_stem().map_or_else(|| model.clone(), |stem| stem.display().to_string());
+    let of_operators = operators::NOTES.iter().filter(|(is, _)| program.first(is).is_some()).map(|(_, note)| *note);
+    let of_operators = of_operators.collect();
     let program = Arc::new(program);
     let contents = Contents { path: path.to_path_buf(), file, program, signature, dtype, flattens: knows_lifetimes };
-    Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch: exported.torch_version })
+    let (torch, again) = (exported.torch_version, Mutex::default());
+    Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch, of_operators, again })
 }
 
 /// Returns the network's inputs and their sizes.

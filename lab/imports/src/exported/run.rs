@@ -1,7 +1,7 @@
 //! Runs a graph on a device: the operator of each node, and after each node the values that die with it are freed.
 
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use memcore::autograd::{SavedHooksGuard, checkpoint_until_dropped, is_grad_enabled};
 use memcore::{Device, Error, Result, Tensor, context};
@@ -23,6 +23,36 @@ pub(super) struct Runner {
     pub typed: bool,
     /// Nodes that are computed again in the backward pass.
     pub regions: Arc<Regions>,
+    /// Empty slots for the next of them: a graph has thousands, and a region fills a few dozen.
+    pub spare: Spare,
+}
+
+/// Slots of a graph that hold nothing, kept for the next use.
+#[derive(Clone, Default)]
+pub(super) struct Spare(Arc<Mutex<Vec<Slots>>>);
+
+/// The values in the slots of a graph, and the views among them.
+struct Slots {
+    values: Vec<Value>,
+    views: Views,
+}
+
+impl Spare {
+    fn take(&self, len: usize) -> Slots {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = kept.iter().position(|slots| slots.values.len() == len);
+        known
+            .map(|at| kept.swap_remove(at))
+            .unwrap_or_else(|| Slots { values: vec![Value::None; len], views: Views::new(len) })
+    }
+
+    /// Keeps slots of which only `used` may hold something; what they hold is freed in order.
+    fn give_back(&self, mut slots: Slots, mut used: Vec<Slot>) {
+        used.sort_unstable();
+        slots.views.forget(&used);
+        used.iter().for_each(|slot| slots.values[*slot] = Value::None);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(slots);
+    }
 }
 
 impl Runner {
@@ -76,8 +106,6 @@ impl Runner {
         let (runner, program) = (self.clone(), program.clone());
         let (module, nodes) = (region.module.clone(), region.nodes.clone());
         checkpoint_until_dropped(&self.device, &tensors, move |tensors| {
-            let mut values = vec![Value::None; program.names.len()];
-            others.iter().for_each(|(slot, value)| values[*slot] = value.clone());
             for ((slot, tensor), version) in slots.iter().zip(tensors).zip(&versions) {
                 if tensor.array().storage().version() != *version {
                     let problem = format!(
@@ -86,11 +114,29 @@ impl Runner {
                     );
                     return Err(Error::invalid(format!("{}: checkpoint of {module}", runner.file), problem));
                 }
-                values[*slot] = Value::Tensor(tensor.clone());
             }
-            let mut views = Views::new(values.len());
-            runner.nodes(&program, nodes.clone(), &mut values, &mut views)
+            let entering = slots.iter().copied().zip(tensors.iter().cloned().map(Value::Tensor));
+            runner.again(&program, nodes.clone(), others.iter().cloned().chain(entering))
         })
+    }
+
+    /// Computes nodes again, from the values that enter them.
+    fn again(
+        &self,
+        program: &Program,
+        nodes: Range<usize>,
+        entering: impl Iterator<Item = (Slot, Value)>,
+    ) -> Result<()> {
+        let mut slots = self.spare.take(program.names.len());
+        let mut used: Vec<Slot> =
+            program.nodes[nodes.clone()].iter().flat_map(|node| &node.outputs).map(|o| o.slot).collect();
+        for (slot, value) in entering {
+            slots.values[slot] = value;
+            used.push(slot);
+        }
+        let done = self.nodes(program, nodes, &mut slots.values, &mut slots.views);
+        self.spare.give_back(slots, used);
+        done
     }
 
     fn node(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
@@ -101,7 +147,7 @@ impl Runner {
             if self.device.profile().channels_last && !operators::takes_channels_last(&node.target) {
                 call.refuse_channels_last()?;
             }
-            call.check_complex(operators::takes_complex(&node.target), operators::meet_complex(&node.target))?;
+            call.check_complex(operators::takes_complex, operators::meet_complex)?;
             let missing = || Error::invalid(node.target.clone(), "is not represented");
             let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
             call.check_all_read()?;

@@ -23,7 +23,7 @@ use super::inputs::Division;
 use super::model::Exported;
 use super::network::{is_number, made_in_order, make, number_of, refuse_predicted};
 use super::program::Slot;
-use super::run::{Runner, results};
+use super::run::{Runner, Spare, results};
 use super::signature::{InputKind, StateKind, StateTensor};
 use super::stages::{Part, Parts};
 use super::step::check_source;
@@ -111,7 +111,7 @@ fn build<'a>(
     let on_device = |(number, part): (usize, Part)| {
         let device = devices[number].clone();
         let file = contents.file.as_str().into();
-        let runner = Runner { device, file, typed, regions: model.again().clone() };
+        let runner = Runner { device, file, typed, regions: model.again().clone(), spare: Spare::default() };
         let state = used(contents, &parts.holders, &tensors, number, first.computes())?;
         Ok(OnDevice { part, runner, state })
     };

@@ -54,6 +54,11 @@ impl Views {
         self.bases[slot] = None;
     }
 
+    /// Forgets all that is known of these slots.
+    pub(super) fn forget(&mut self, slots: &[Slot]) {
+        slots.iter().for_each(|slot| (self.bases[*slot], self.same[*slot]) = (None, *slot));
+    }
+
     /// Records a write in place into the value of `slot`: every value that shares its memory gets the history of the result `written`.
     ///
     /// # Errors

@@ -73,6 +73,11 @@ impl Change {
         self.axis as usize
     }
 
+    /// True for another form of the optimizer, which saves its temporaries.
+    pub(super) fn saves_temporaries(&self) -> bool {
+        self.axis == Axis::Form
+    }
+
     /// Its form for the search.
     pub(super) fn as_move(&self) -> Move {
         let helps = match self.axis {

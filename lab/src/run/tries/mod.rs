@@ -17,6 +17,7 @@ use lab_results::{TIGHT, command};
 use memcore::memory::Needs;
 use serde_json::{Map, Value};
 
+use super::noted::has_no_temporaries;
 use super::paper::{Figures, Paper};
 use super::session::Session;
 use super::spec::RunSpec;
@@ -101,7 +102,13 @@ impl TrySearch<'_> {
         let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();
         let run = |changed: &[usize]| self.tried(self.with(changes, changed));
         let books = || made.lock().unwrap_or_else(PoisonError::into_inner);
+        let saves_nothing = |changed: &[usize]| {
+            changed.iter().any(|i| changes[*i].saves_temporaries()) && has_no_temporaries(&run(changed).training)
+        };
         let attempt = |changed: &[usize]| -> Result<(Outcome<()>, u64)> {
+            if saves_nothing(changed) {
+                return Ok((Outcome::Impossible, 0));
+            }
             let known = books().get(changed).copied();
             let (taken, work) = match known {
                 Some(taken) => (taken, 0),
