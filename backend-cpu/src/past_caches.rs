@@ -1,7 +1,5 @@
 //! Writing past the caches: lines that nobody reads soon are not read before they are written.
 
-use crate::parallel::Plain;
-
 /// True if the processor can write whole lines past its caches.
 pub(crate) fn has_streaming() -> bool {
     #[cfg(target_arch = "x86_64")]
@@ -10,11 +8,21 @@ pub(crate) fn has_streaming() -> bool {
     false
 }
 
+/// Size in bytes from which results are written past the caches. No cache holds so much, and a line that is written as a whole need not be read
+/// first.
+pub(crate) const STREAMED_BYTES: usize = 32 << 20;
+
+/// True if rows of `n` elements of a result are written past the caches: it is too large for them, and its rows begin at cache lines.
+pub(crate) fn streams_rows<C>(out: *const C, rows: usize, n: usize) -> bool {
+    let bytes = n * size_of::<C>();
+    has_streaming() && rows * bytes >= STREAMED_BYTES && bytes.is_multiple_of(64) && (out as usize).is_multiple_of(64)
+}
+
 /// Copies `values` to `to` past the caches. Other threads see these writes after the next fence: the loop over blocks makes one at the end of a task.
 ///
 /// # Safety
 /// There is room, `to` is aligned to a cache line, and [`has_streaming`].
-pub(crate) unsafe fn stream<C: Plain>(values: &[C], to: *mut C) {
+pub(crate) unsafe fn stream<C: Copy>(values: &[C], to: *mut C) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: AVX is there (`has_streaming`), and the caller asserts the rest.
     unsafe {

@@ -16,7 +16,7 @@ use memcore::{Layout, MAX_RANK};
 
 use crate::element::{Element, Float, Real};
 use crate::parallel::{INLINE_ELEMENTS, Plain};
-use crate::past_caches::{fence, has_streaming, stream};
+use crate::past_caches::{STREAMED_BYTES, fence, has_streaming, stream};
 use crate::simd::{Isa, simd};
 use crate::view::Context;
 
@@ -199,10 +199,6 @@ impl<C: Plain> Reader<C> {
         unsafe { &*(out as *const [MaybeUninit<C>] as *const [C]) }
     }
 }
-
-/// Size in bytes from which results are written past the caches. No cache holds so much, and a line that is written as a whole need not be read
-/// first.
-const STREAMED_BYTES: usize = 32 << 20;
 
 /// An operand that is written in blocks of `C`.
 pub(crate) struct Writer<C> {

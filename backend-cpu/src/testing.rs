@@ -11,16 +11,22 @@ use crate::Cpu;
 pub(crate) struct Bench {
     pub(crate) cpu: Cpu,
     segment: SegmentId,
+    len: u64,
     used: u64,
 }
 
 impl Bench {
     /// Makes a device with `threads` threads, and a segment of 32 MiB of garbage.
     pub(crate) fn new(threads: usize) -> Self {
+        Self::with_room(threads, 32 << 20)
+    }
+
+    /// The same with a segment of `len` bytes.
+    pub(crate) fn with_room(threads: usize, len: u64) -> Self {
         let cpu = Cpu::with_threads(threads).unwrap();
-        let segment = cpu.alloc_segment(SEGMENT).unwrap();
-        cpu.upload(&vec![0xff; SEGMENT as usize], Region { segment, offset: 0, len: SEGMENT }).unwrap();
-        Self { cpu, segment, used: 0 }
+        let segment = cpu.alloc_segment(len).unwrap();
+        cpu.upload(&vec![0xff; len as usize], Region { segment, offset: 0, len }).unwrap();
+        Self { cpu, segment, len, used: 0 }
     }
 
     /// Makes an operand of garbage (NaN in every float type).
@@ -28,7 +34,7 @@ impl Bench {
         let len = layout.span() as u64 * dtype.size();
         let region = Region { segment: self.segment, offset: self.used, len };
         self.used = (region.end() + 64).next_multiple_of(64);
-        assert!(self.used <= SEGMENT, "test segment is full");
+        assert!(self.used <= self.len, "test segment is full");
         Operand { region, dtype, layout }
     }
 
@@ -82,8 +88,6 @@ impl Bench {
         }
     }
 }
-
-const SEGMENT: u64 = 32 << 20;
 
 /// Returns reproducible values between −1 and 1 that are exact in the eight bits of every float type.
 pub(crate) fn noise(len: usize, seed: u64) -> Vec<f64> {

@@ -1,5 +1,6 @@
 //! Functions of two and three elements.
 
+use half::f16;
 use memcore::DType;
 use memcore::backend::kernel::{Binary, BinaryOp, Ternary, TernaryOp};
 use memcore::error::Result;
@@ -8,6 +9,7 @@ use crate::element::{Element, Float, Number, Real, larger, smaller};
 use crate::parallel::Plain;
 use crate::simd::{Isa, simd};
 use crate::stream::{Block, Reader, Writer, for_blocks};
+use crate::vector::Vector;
 use crate::view::Context;
 
 /// True if the function exists for the type: every function for floats; for integers only functions whose result is an integer.
@@ -20,7 +22,12 @@ pub(crate) fn binary(ctx: &Context<'_>, k: &Binary) -> Result<()> {
     match k.lhs.dtype {
         DType::F32 => run::<f32>(ctx, k, real_block::<f32>),
         DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
-        DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
+        DType::F16 if is_lane_by_lane(k.op) => {
+            let (lhs, rhs) = (Reader::<f16>::bits(ctx, &k.lhs, &k.out)?, Reader::bits(ctx, &k.rhs, &k.out)?);
+            each_block(ctx, k, [&lhs, &rhs], Writer::bits(ctx, &k.out)?, half_block);
+            Ok(())
+        }
+        DType::F16 => run::<f16>(ctx, k, real_block::<f32>),
         DType::BF16 if k.op.is_comparison() => run::<half::bf16>(ctx, k, real_block::<f32>),
         // bf16 is converted in registers.
         DType::BF16 => {
@@ -77,7 +84,13 @@ fn each_block<C: Plain + Default>(
     });
 }
 
+/// True for a function that [`half_block`] computes.
+fn is_lane_by_lane(op: BinaryOp) -> bool {
+    matches!(op, BinaryOp::Add { .. } | BinaryOp::Sub | BinaryOp::Mul)
+}
+
 simd! {
+    fn half_block(op: BinaryOp, a: &[f16], b: &[f16], out: &mut [f16]) = half_block_body;
     fn real_block<T: Float>(op: BinaryOp, a: &[T], b: &[T], out: &mut [T]) = real_block_body;
     fn compare<C: Number>(op: BinaryOp, a: &[C], b: &[C], out: &mut [u8]) = compare_body;
     fn ternary_block<R: Real>(op: TernaryOp, a: &[R], b: &[R], c: &[R], out: &mut [R]) = ternary_block_body;
@@ -115,6 +128,33 @@ fn real_block_body<S: Isa, T: Float>(op: BinaryOp, a: &[T], b: &[T], out: &mut [
         BinaryOp::SquaredDifference => each(a, b, out, |a, b| (a - b) * (a - b)),
         // `compare` handles comparisons, because they write another type.
         _ => {}
+    }
+}
+
+/// The functions of [`is_lane_by_lane`] for f16, which explicit vectors widen and round in registers: compilers do not.
+#[inline(always)]
+fn half_block_body<S: Isa>(op: BinaryOp, a: &[f16], b: &[f16], out: &mut [f16]) {
+    let (factor, is_product) = match op {
+        BinaryOp::Add { alpha } => (alpha as f32, false),
+        BinaryOp::Sub => (-1.0, false),
+        _ => (1.0, true),
+    };
+    let (n, lanes) = (out.len().min(a.len()).min(b.len()), <S::F32 as Vector<f32>>::N);
+    let mut at = 0;
+    while at + lanes <= n {
+        // SAFETY: `lanes` elements from `at` on lie in each slice.
+        let done = unsafe {
+            let (a, b) = (S::F32::load_f16(a.as_ptr().add(at)), S::F32::load_f16(b.as_ptr().add(at)));
+            let (Some(a), Some(b)) = (a, b) else { break };
+            let result = if is_product { a.mul(b) } else { b.fma(S::F32::splat(factor), a) };
+            result.store_f16(out.as_mut_ptr().add(at))
+        };
+        debug_assert!(done, "what can be loaded can be stored");
+        at += lanes;
+    }
+    for ((o, a), b) in out[at..n].iter_mut().zip(&a[at..n]).zip(&b[at..n]) {
+        let (a, b) = (a.get(), b.get());
+        *o = f16::put(if is_product { a * b } else { b.fma::<S>(factor, a) });
     }
 }
 

@@ -6,14 +6,14 @@ mod narrow;
 mod rows;
 mod rows_grad;
 mod strided;
+#[cfg(test)]
+mod tests;
+mod wide;
 
 pub(crate) use batch::batch_norm;
 pub(crate) use batch_grad::batch_norm_grad;
 pub(crate) use rows::{layer_norm, rms_norm};
 pub(crate) use rows_grad::{layer_norm_grad, rms_norm_grad};
-
-use std::mem::MaybeUninit;
-use std::ops::Range;
 
 use crate::element::{Element, Float, Number, Real};
 use crate::lanes::{CentredDot, Deviations, Dot, RUN, Sum, WeightedCentredDot, fold, fold2, fold3};
@@ -66,42 +66,6 @@ fn weighted_sums<S: Isa, T: Float>(grad: &[T], x: &[T], weight: &[T], mean: T::C
         totals.1 += fold3::<S, T>(WeightedCentredDot { mean }, grad, weight, x).to_f64();
     }
     totals
-}
-
-/// Elements of a row that are widened at one time: six such buffers fit the first-level cache.
-const STRETCH: usize = 512;
-
-/// A stretch of a row of 16-bit numbers, in the compute type. Arithmetic on numbers that are converted one by one would not be vectorised.
-struct Stretch<C>([MaybeUninit<C>; STRETCH]);
-
-impl<C: Real> Stretch<C> {
-    #[inline(always)]
-    fn new() -> Self {
-        Self([MaybeUninit::uninit(); STRETCH])
-    }
-
-    /// Widens at most [`STRETCH`] numbers.
-    #[inline(always)]
-    fn of<S: Isa, T: Float<Compute = C>>(&mut self, src: &[T]) -> &[C] {
-        let room = &mut self.0[..src.len()];
-        T::get_all::<S>(src, room);
-        // SAFETY: `get_all` wrote all of it.
-        unsafe { &*(room as *const [MaybeUninit<C>] as *const [C]) }
-    }
-
-    /// As [`of`](Self::of), for a part of a slice that may be absent.
-    #[inline(always)]
-    fn of_part<S: Isa, T: Float<Compute = C>>(&mut self, src: Option<&[T]>, span: &Range<usize>) -> Option<&[C]> {
-        match src {
-            Some(src) => Some(self.of::<S, T>(&src[span.clone()])),
-            None => None,
-        }
-    }
-}
-
-/// True if rows of this type are widened a stretch at a time.
-const fn is_widened<T>() -> bool {
-    size_of::<T>() == 2
 }
 
 /// Converts a scalar to the compute type.

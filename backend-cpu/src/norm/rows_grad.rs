@@ -4,9 +4,11 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{LayerNormGrad, RmsNormGrad};
 use memcore::error::Result;
 
-use super::{STRETCH, Stretch, TASK, is_widened, real};
+use super::wide::{Rooms, Writing, wide};
+use super::{TASK, real};
 use crate::element::{Element, Float, Real, float_type};
 use crate::parallel::SCRATCH_BYTES;
+use crate::past_caches::fence;
 use crate::simd::{Isa, simd};
 use crate::view::{Context, SharedMut};
 
@@ -60,6 +62,58 @@ struct Slices<'a, T: Element> {
     mean: Option<&'a [T::Compute]>,
     rstd: &'a [T::Compute],
     weight: Option<&'a [T]>,
+    /// How rows of `out_x` are written.
+    writing: Writing,
+}
+
+/// A row in the compute type.
+#[derive(Clone, Copy)]
+struct Row<'a, R> {
+    grad: &'a [R],
+    x: &'a [R],
+    /// 0 for RMS.
+    mean: R,
+    rstd: R,
+    /// False for RMS, which subtracts no mean of the gradient.
+    centred: bool,
+    weight: Option<&'a [R]>,
+}
+
+impl<T: Float> Slices<'_, T> {
+    /// Elements of the copies that [`Slices::row`] needs.
+    fn room(&self) -> usize {
+        4 * self.writing.room(self.n)
+    }
+
+    /// Copies of the weight, and those of a row: the gradient, `x` and the result.
+    fn rooms<'r>(&self, copies: &'r mut [T::Compute]) -> (Option<&'r [T::Compute]>, [&'r mut [T::Compute]; 3])
+    where
+        Self: 'r,
+    {
+        let room = self.writing.room(self.n);
+        let (weight, rest) = copies.split_at_mut(room);
+        let (grad, rest) = rest.split_at_mut(room);
+        let (x, out) = rest.split_at_mut(room);
+        (self.weight.map(|values| wide(values, weight)), [grad, x, out])
+    }
+
+    fn row<'r>(
+        &'r self,
+        row: usize,
+        weight: Option<&'r [T::Compute]>,
+        grad: &'r mut [T::Compute],
+        x: &'r mut [T::Compute],
+    ) -> Row<'r, T::Compute> {
+        let span = row * self.n..(row + 1) * self.n;
+        Row {
+            grad: wide(&self.grad[span.clone()], grad),
+            x: wide(&self.x[span], x),
+            mean: self.mean.map_or(T::Compute::default(), |mean| mean[row]),
+            rstd: self.rstd[row],
+            centred: self.mean.is_some(),
+            weight,
+        }
+    }
 }
 
 /// Rows that are summed in the compute type before the sums are added in f64.
@@ -81,7 +135,7 @@ struct Sums<'a, R> {
 fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
     let [rows, n] = *k.x.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one.
-    let s = unsafe {
+    let mut s = unsafe {
         Slices {
             n,
             grad: ctx.input::<T>(k.grad)?,
@@ -89,15 +143,17 @@ fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
             mean: ctx.input_option::<T::Compute>(&k.mean)?,
             rstd: ctx.input::<T::Compute>(k.rstd)?,
             weight: ctx.input_option::<T>(k.weight)?,
+            writing: Writing::Rounded,
         }
     };
     // SAFETY: as above, and each output is taken once.
     let (out_x, out_weight, out_bias) = unsafe {
         (ctx.output_option::<T>(k.out_x)?, ctx.output_option::<T>(k.out_weight)?, ctx.output_option::<T>(k.out_bias)?)
     };
+    s.writing = Writing::of(out_x.as_deref().map_or(std::ptr::null(), <[T]>::as_ptr), [rows, n]);
     let out_x = out_x.map(SharedMut::new);
     if (out_weight.is_none() && out_bias.is_none()) || n == 0 {
-        ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| input_rows(&s, start, end, out_x));
+        ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| input_rows(ctx, &s, start, end, out_x));
         return Ok(());
     }
     let (mut out_weight, mut out_bias) = (out_weight, out_bias);
@@ -136,21 +192,29 @@ fn columns<T: Float>(
         bias.fill(0.0);
         let (start, end) = ((piece * rows_each).min(rows), ((piece + 1) * rows_each).min(rows));
         // A few rows have sums in the compute type, which are then added in f64.
-        let mut scratch = ctx.scratch();
-        let (few_weight, few_bias) = scratch.slice_mut::<T::Compute>(2 * width).split_at_mut(width);
+        let mut rooms = Rooms::new(ctx);
+        let (few, copies) = rooms.of(2 * width + s.room()).split_at_mut(2 * width);
+        let (few_weight, few_bias) = few.split_at_mut(width);
+        let (own_weight, [copy_grad, copy_x, copy_out]) = s.rooms(copies);
         for start in (start..end).step_by(FEW_ROWS) {
             few_weight.fill(T::Compute::default());
             few_bias.fill(T::Compute::default());
             for row in start..(start + FEW_ROWS).min(end) {
-                // SAFETY: each row goes to one task.
-                let out = out_x.map(|out_x| unsafe { out_x.part(row * s.n, s.n) });
+                let row_in = s.row(row, own_weight, copy_grad, copy_x);
                 let sums = Sums { left: columns.start, weight: few_weight, bias: few_bias };
-                row_of(s, row, out, sums);
+                match out_x {
+                    // SAFETY: each row goes to one task.
+                    Some(out_x) => s.writing.row(unsafe { out_x.part(row * s.n, s.n) }, copy_out, |out| {
+                        row_of(row_in, Some(out), sums);
+                    }),
+                    None => row_of(row_in, None, sums),
+                }
             }
             for (total, few) in weight.iter_mut().chain(bias.iter_mut()).zip(few_weight.iter().chain(&*few_bias)) {
                 *total += Real::to_f64(*few);
             }
         }
+        fence();
     });
     for (out, side) in [(out_weight, 0), (out_bias, 1)] {
         let Some(out) = out else { continue };
@@ -163,127 +227,61 @@ fn columns<T: Float>(
 }
 
 /// Computes `out_x` of rows `start..end`, if required.
-fn input_rows<T: Float>(s: &Slices<'_, T>, start: usize, end: usize, out_x: Option<SharedMut<T>>) {
+fn input_rows<T: Float>(ctx: &Context<'_>, s: &Slices<'_, T>, start: usize, end: usize, out_x: Option<SharedMut<T>>) {
     let Some(out_x) = out_x else { return };
-    // SAFETY: the caller gives each row to one task.
-    let out = unsafe { out_x.part(start * s.n, (end - start) * s.n) };
-    input_block(s, start, out);
+    let mut rooms = Rooms::new(ctx);
+    let (weight, [copy_grad, copy_x, copy_out]) = s.rooms(rooms.of(s.room()));
+    for row in start..end {
+        let row_in = s.row(row, weight, copy_grad, copy_x);
+        // SAFETY: the caller gives each row to one task.
+        let out = unsafe { out_x.part(row * s.n, s.n) };
+        s.writing.row(out, copy_out, |out| input_row(row_in, out));
+    }
+    fence();
 }
 
 simd! {
-    fn input_block<T: Float>(s: &Slices<'_, T>, first: usize, out: &mut [T]) = input_block_body;
-    fn row_of<T: Float>(s: &Slices<'_, T>, row: usize, out: Option<&mut [T]>, sums: Sums<'_, T::Compute>) = row_of_body;
-}
-
-#[inline(always)]
-fn input_block_body<S: Isa, T: Float>(s: &Slices<'_, T>, first: usize, out: &mut [T]) {
-    if s.n == 0 {
-        return;
-    }
-    for (i, out) in out.chunks_exact_mut(s.n).enumerate() {
-        let row = first + i;
-        let span = row * s.n..(row + 1) * s.n;
-        let (grad, x, rstd) = (&s.grad[span.clone()], &s.x[span], s.rstd[row]);
-        let mean = s.mean.map_or(T::Compute::default(), |mean| mean[row]);
-        input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), s.weight, out);
-    }
+    fn input_row<R: Real>(row: Row<'_, R>, out: &mut [R]) = input_row_body;
+    fn row_of<R: Real>(row: Row<'_, R>, out: Option<&mut [R]>, sums: Sums<'_, R>) = row_of_body;
 }
 
 /// `out = rstd·(g − mean(g) − x̂·mean(g·x̂))`, without `mean(g)` for RMS.
 #[inline(always)]
-fn input_row<S: Isa, T: Float>(
-    grad: &[T],
-    x: &[T],
-    mean: T::Compute,
-    rstd: T::Compute,
-    centred: bool,
-    weight: Option<&[T]>,
-    out: &mut [T],
-) {
+fn input_row_body<S: Isa, R: Real>(row: Row<'_, R>, out: &mut [R]) {
+    let Row { grad, x, mean, rstd, centred, weight } = row;
     let n = x.len() as f64;
     let (plain, product) = match weight {
-        Some(weight) => super::weighted_sums::<S, T>(grad, x, weight, mean),
-        None => super::grad_sums::<S, T>(grad, x, mean),
+        Some(weight) => super::weighted_sums::<S, R>(grad, x, weight, mean),
+        None => super::grad_sums::<S, R>(grad, x, mean),
     };
-    let mean_g = real::<T>(if centred { plain / n } else { 0.0 });
+    let mean_g = real::<R>(if centred { plain / n } else { 0.0 });
     // x̂ = (x − mean)·rstd occurs in the sum and in the result.
-    let slope = real::<T>(product / n) * rstd * rstd;
-    let numbers = [mean, rstd, mean_g, slope];
-    if !is_widened::<T>() {
-        return combine::<S, T>(grad, x, weight, numbers, out);
-    }
-    let (mut a, mut b, mut c) = (Stretch::new(), Stretch::new(), Stretch::new());
-    let mut values = [T::Compute::default(); STRETCH];
-    for at in (0..x.len()).step_by(STRETCH) {
-        let span = at..(at + STRETCH).min(x.len());
-        let values = &mut values[..span.len()];
-        let weight = c.of_part::<S, T>(weight, &span);
-        let (grad, x) = (a.of::<S, T>(&grad[span.clone()]), b.of::<S, T>(&x[span.clone()]));
-        combine::<S, T::Compute>(grad, x, weight, numbers, values);
-        T::put_all::<S>(values, &mut out[span]);
-    }
-}
-
-/// `out = rstd·(grad·weight − mean_g − slope·(x − mean))`, number by number.
-#[inline(always)]
-fn combine<S: Isa, T: Float>(
-    grad: &[T],
-    x: &[T],
-    weight: Option<&[T]>,
-    [mean, rstd, mean_g, slope]: [T::Compute; 4],
-    out: &mut [T],
-) {
+    let slope = real::<R>(product / n) * rstd * rstd;
     match weight {
         Some(weight) => {
-            for (((o, g), x), w) in out.iter_mut().zip(grad).zip(x).zip(weight) {
-                let g = g.get().fma::<S>(w.get(), -mean_g);
-                *o = T::put(rstd * (-slope).fma::<S>(x.get() - mean, g));
+            for (((o, g), &x), &w) in out.iter_mut().zip(grad).zip(x).zip(weight) {
+                *o = rstd * (-slope).fma::<S>(x - mean, g.fma::<S>(w, -mean_g));
             }
         }
         None => {
-            for ((o, g), x) in out.iter_mut().zip(grad).zip(x) {
-                *o = T::put(rstd * (-slope).fma::<S>(x.get() - mean, g.get() - mean_g));
+            for ((o, &g), &x) in out.iter_mut().zip(grad).zip(x) {
+                *o = rstd * (-slope).fma::<S>(x - mean, g - mean_g);
             }
         }
     }
 }
 
-/// Handles one row: computes its part of `out_x` if required, and adds `grad·x̂` and `grad` to the parameters' sums. It works stretch by stretch, so
-/// that the second use of a number finds it in a register or in the first-level cache.
+/// Handles one row: computes its part of `out_x` if required, and adds `grad·x̂` and `grad` to the parameters' sums.
 #[inline(always)]
-fn row_of_body<S: Isa, T: Float>(s: &Slices<'_, T>, row: usize, out: Option<&mut [T]>, sums: Sums<'_, T::Compute>) {
-    let span = row * s.n..(row + 1) * s.n;
-    let (grad, x, rstd) = (&s.grad[span.clone()], &s.x[span], s.rstd[row]);
-    let mean = s.mean.map_or(T::Compute::default(), |mean| mean[row]);
+fn row_of_body<S: Isa, R: Real>(row: Row<'_, R>, out: Option<&mut [R]>, sums: Sums<'_, R>) {
     if let Some(out) = out {
-        input_row::<S, T>(grad, x, mean, rstd, s.mean.is_some(), s.weight, out);
+        input_row_body::<S, R>(row, out);
     }
+    let Row { grad, x, mean, rstd, .. } = row;
     let right = sums.left + sums.weight.len();
     let (grad, x) = (&grad[sums.left..right], &x[sums.left..right]);
-    if !is_widened::<T>() {
-        return row_terms::<S, T>(grad, x, mean, rstd, sums.weight, sums.bias);
-    }
-    let (mut wide_grad, mut wide_x) = (Stretch::new(), Stretch::new());
-    for at in (0..grad.len()).step_by(STRETCH) {
-        let span = at..(at + STRETCH).min(grad.len());
-        let (grad, x) = (wide_grad.of::<S, T>(&grad[span.clone()]), wide_x.of::<S, T>(&x[span.clone()]));
-        row_terms::<S, T::Compute>(grad, x, mean, rstd, &mut sums.weight[span.clone()], &mut sums.bias[span]);
-    }
-}
-
-/// Adds one row's `grad·x̂` and `grad` to the sums.
-#[inline(always)]
-fn row_terms<S: Isa, T: Float>(
-    grad: &[T],
-    x: &[T],
-    mean: T::Compute,
-    rstd: T::Compute,
-    weight: &mut [T::Compute],
-    bias: &mut [T::Compute],
-) {
-    for (((w, b), g), x) in weight.iter_mut().zip(bias).zip(grad).zip(x) {
-        let g = g.get();
-        *w = (g * rstd).fma::<S>(x.get() - mean, *w);
+    for (((w, b), &g), &x) in sums.weight.iter_mut().zip(sums.bias).zip(grad).zip(x) {
+        *w = (g * rstd).fma::<S>(x - mean, *w);
         *b = *b + g;
     }
 }

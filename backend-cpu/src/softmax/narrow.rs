@@ -13,6 +13,9 @@ use super::columns::TASK;
 /// Length of the longest row: two of them fit a scratch.
 const LONGEST: usize = SCRATCH_BYTES / size_of::<f32>() / 2;
 
+/// Elements that several loops go over in turn: of five slices they fit the first-level cache.
+const STRETCH: usize = 1024;
+
 /// True if rows of `n` elements are computed here.
 pub(super) fn fits(n: usize) -> bool {
     n <= LONGEST
@@ -119,14 +122,15 @@ fn finish_body<S: Isa, T: Half>(log: bool, [max, sum]: [f32; 2], wide: &mut [f32
     T::put_all::<S>(wide, out);
 }
 
-/// `Σ grad·y`; for the logarithm `Σ grad`.
+/// `Σ grad·y`; for the logarithm `Σ grad`. Both are widened a stretch at a time, which the sum finds in the first-level cache.
 #[inline(always)]
 fn total_body<S: Isa, T: Half>(log: bool, y: &[T], grad: &[T], wide_y: &mut [f32], wide_grad: &mut [f32]) -> f32 {
-    widen::<S, T>(y, wide_y);
-    widen::<S, T>(grad, wide_grad);
     let mut total = 0.0;
-    for (y, grad) in wide_y.chunks(RUN).zip(wide_grad.chunks(RUN)) {
-        total += f64::from(if log { fold::<S, f32>(Sum, grad) } else { fold2::<S, f32>(Dot, y, grad) });
+    let wide = wide_y.chunks_mut(STRETCH).zip(wide_grad.chunks_mut(STRETCH));
+    for ((y, grad), (wide_y, wide_grad)) in y.chunks(STRETCH).zip(grad.chunks(STRETCH)).zip(wide) {
+        widen::<S, T>(y, wide_y);
+        widen::<S, T>(grad, wide_grad);
+        total += f64::from(if log { fold::<S, f32>(Sum, wide_grad) } else { fold2::<S, f32>(Dot, wide_y, wide_grad) });
     }
     total as f32
 }
@@ -134,8 +138,10 @@ fn total_body<S: Isa, T: Half>(log: bool, y: &[T], grad: &[T], wide_y: &mut [f32
 /// `y·(grad − total)`; for the logarithm `grad − e^y·total`.
 #[inline(always)]
 fn gradient_body<S: Isa, T: Half>(log: bool, total: f32, y: &[f32], grad: &mut [f32], out: &mut [T]) {
-    for (g, &y) in grad.iter_mut().zip(y) {
-        *g = if log { *g - total * crate::element::Real::exp::<S>(y) } else { y * (*g - total) };
+    for ((y, grad), out) in y.chunks(STRETCH).zip(grad.chunks_mut(STRETCH)).zip(out.chunks_mut(STRETCH)) {
+        for (g, &y) in grad.iter_mut().zip(y) {
+            *g = if log { *g - total * crate::element::Real::exp::<S>(y) } else { y * (*g - total) };
+        }
+        T::put_all::<S>(grad, out);
     }
-    T::put_all::<S>(grad, out);
 }

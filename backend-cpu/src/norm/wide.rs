@@ -1,0 +1,109 @@
+//! Rows in the type in which they are computed: the memory itself, or a copy that is converted once.
+
+use std::any::TypeId;
+use std::mem::MaybeUninit;
+
+use crate::element::{Element, Float};
+use crate::parallel::{Plain, SCRATCH_BYTES, Scratch};
+use crate::past_caches::{stream, streams_rows};
+use crate::simd::{Isa, simd};
+use crate::view::Context;
+
+/// Memory for copies of rows: the thread's scratch, or memory of its own for rows that do not fit there.
+pub(super) struct Rooms<'a, R> {
+    scratch: Scratch<'a>,
+    own: Vec<R>,
+}
+
+impl<'a, R: Plain + Default> Rooms<'a, R> {
+    pub(super) fn new(ctx: &'a Context<'_>) -> Self {
+        Self { scratch: ctx.scratch(), own: Vec::new() }
+    }
+
+    /// Returns room for `len` numbers, which are garbage.
+    pub(super) fn of(&mut self, len: usize) -> &mut [R] {
+        if len * size_of::<R>() <= SCRATCH_BYTES {
+            return self.scratch.slice_mut(len);
+        }
+        self.own.resize(len, R::default());
+        &mut self.own
+    }
+}
+
+/// How the rows of a result are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Writing {
+    /// Computed where they lie.
+    InPlace,
+    /// Computed elsewhere, and written past the caches.
+    Streamed,
+    /// Computed in another type, and rounded.
+    Rounded,
+}
+
+impl Writing {
+    /// How rows of `n` elements are written to `out`; `rows` of them.
+    pub(super) fn of<T: Float>(out: *const T, [rows, n]: [usize; 2]) -> Self {
+        match TypeId::of::<T>() == TypeId::of::<T::Compute>() {
+            false => Self::Rounded,
+            true if streams_rows(out, rows, n) => Self::Streamed,
+            true => Self::InPlace,
+        }
+    }
+
+    /// Elements of a copy of `n` elements, if one is needed.
+    pub(super) fn room(self, n: usize) -> usize {
+        if self == Self::InPlace { 0 } else { n }
+    }
+
+    /// Cuts rows into those that are computed at once: all of them where they lie, each by itself otherwise.
+    pub(super) fn at_once(self, start: usize, end: usize) -> impl Iterator<Item = (usize, usize)> {
+        let step = if self == Self::InPlace { (end - start).max(1) } else { 1 };
+        (start..end).step_by(step).map(move |first| (first, (first + step).min(end)))
+    }
+
+    /// Lets `f` compute rows that are computed at once. It finds garbage there.
+    #[inline(always)]
+    pub(super) fn row<T: Float>(self, out: &mut [T], room: &mut [T::Compute], f: impl FnOnce(&mut [T::Compute])) {
+        match self {
+            Self::Rounded => {
+                f(room);
+                narrow(room, out);
+            }
+            Self::Streamed => {
+                f(room);
+                // SAFETY: the same type, so room for it; rows begin at cache lines, as `streams_rows` found.
+                unsafe { stream(room, out.as_mut_ptr().cast::<T::Compute>()) };
+            }
+            // SAFETY: the same type.
+            Self::InPlace => f(unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) }),
+        }
+    }
+}
+
+/// Returns `x` in the compute type: itself, or a copy in `room`.
+#[inline(always)]
+pub(super) fn wide<'a, T: Float>(x: &'a [T], room: &'a mut [T::Compute]) -> &'a [T::Compute] {
+    if TypeId::of::<T>() == TypeId::of::<T::Compute>() {
+        // SAFETY: the same type.
+        return unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), x.len()) };
+    }
+    // SAFETY: numbers may be written as if they were not there yet.
+    widen(x, unsafe { &mut *(room as *mut [T::Compute] as *mut [MaybeUninit<T::Compute>]) });
+    room
+}
+
+simd! {
+    fn widen<T: Element>(x: &[T], out: &mut [MaybeUninit<T::Compute>]) = widen_body;
+    fn narrow<T: Element>(values: &[T::Compute], out: &mut [T]) = narrow_body;
+}
+
+#[inline(always)]
+fn widen_body<S: Isa, T: Element>(x: &[T], out: &mut [MaybeUninit<T::Compute>]) {
+    T::get_all::<S>(x, out);
+}
+
+#[inline(always)]
+fn narrow_body<S: Isa, T: Element>(values: &[T::Compute], out: &mut [T]) {
+    T::put_all::<S>(values, out);
+}
