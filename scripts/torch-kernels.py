@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """PyTorch's kernels at the sizes of `bench-kernels`, and how much of PyTorch's speed vramlab has.
 
-    torch-kernels.py CRITERION OUT.json [DEVICE]
+    torch-kernels.py CRITERION OUT.json [DEVICE [BENCH [ROUNDS]]]
 
 CRITERION is the folder that a run of the benchmark left (CRITERION_HOME), of whose kernels those that PyTorch has as one call are
-measured here: calls are queued until 50 ms have passed, then waited for; the median of ten such rounds. OUT.json gets a row per kernel,
-type and size: microseconds of both, PyTorch's time as a multiple of vramlab's, and the bytes and operations that the call needs. PyTorch's defaults
-hold, for vramlab too: products in float32 are exact, convolutions may take TF32.
+measured here: calls are queued until 50 ms have passed, then waited for; the median of ten such rounds. With BENCH, the benchmark's
+program, both take turns ROUNDS times (3), and the median of the rounds counts. OUT.json is a file for benches/results with a row per
+kernel, type and size: nanoseconds of both, and the bytes and operations that the call needs. PyTorch's defaults
+hold, for vramlab too: products in float32 are exact, convolutions may take TF32. On a processor PyTorch gets its best: memory stays
+mapped between calls, and of a convolution's two layouts the faster one counts.
 """
 
+import ctypes
 import glob
 import json
 import os
+import statistics
+import subprocess
 import sys
 import time
 
@@ -43,12 +48,18 @@ def attention_grad(new, d):
 
 
 def convolution(new, d, which):
+    of_processor = new([1]).device.type == "cpu"
+    layouts = [torch.contiguous_format, torch.channels_last][: 2 if of_processor else 1]
+    return [in_layout(lambda s: new(s).to(memory_format=layout), new, d, which) for layout in layouts]
+
+
+def in_layout(image, new, d, which):
     batch, channels_in, channels_out, side = d
-    x, weight = new([batch, channels_in, side, side]), new([channels_out, channels_in, 3, 3])
+    x, weight = image([batch, channels_in, side, side]), image([channels_out, channels_in, 3, 3])
     if which is None:
         bias = new([channels_out])
         return lambda: F.conv2d(x, weight, bias, padding=1)
-    grad = new([batch, channels_out, side, side])
+    grad = image([batch, channels_out, side, side])
     rest = ([channels_out], [1, 1], [1, 1], [1, 1], False, [0, 0], 1, which)
     return lambda: aten.convolution_backward(grad, x, weight, *rest)
 
@@ -152,33 +163,78 @@ def benchmarks(folder):
         yield parts[1], parts[2], what["value_str"], nanoseconds / 1e3, what["throughput"]
 
 
+def ours(folder, bench):
+    """The benchmark's figures, measured now if its program is given."""
+    if bench:
+        wanted = f"/({'|'.join(KERNELS)})/"
+        env = {**os.environ, "CRITERION_HOME": os.path.abspath(folder)}
+        subprocess.run([bench, "--bench", wanted, "--backend", "cpu"], env=env, check=True)
+    return [row for row in benchmarks(folder) if row[0] in KERNELS and row[1] in DTYPES]
+
+
+def theirs(kernel, dtype, size, device, wait):
+    """Microseconds of PyTorch's fastest call."""
+    shape = [number(part) for part in size.split("x")]
+    calls = KERNELS[kernel](lambda s: torch.rand(s, device=device).to(DTYPES[dtype]), shape)
+    return min(measured(call, wait) for call in (calls if isinstance(calls, list) else [calls]))
+
+
+def amounts(throughput):
+    """Bytes and operations, as criterion writes them."""
+    both = throughput.get("ElementsAndBytes", {})
+    found = {"bytes": both.get("bytes", throughput.get("BytesDecimal")), "elements": both.get("elements")}
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def keep_heap():
+    """Tells glibc to keep freed memory mapped, as MALLOC_MMAP_MAX_=0 and MALLOC_TRIM_THRESHOLD_ do."""
+    trim_threshold, mmap_max = -1, -4
+    libc = ctypes.CDLL(None)
+    libc.mallopt(mmap_max, 0)
+    libc.mallopt(trim_threshold, (1 << 31) - 1)
+
+
 def main():
-    if len(sys.argv) not in (3, 4):
+    if len(sys.argv) not in (3, 4, 5, 6):
         sys.exit(__doc__)
-    device = sys.argv[3] if len(sys.argv) == 4 else "cuda"
+    device = sys.argv[3] if len(sys.argv) > 3 else "cuda"
+    bench = sys.argv[4] if len(sys.argv) > 4 else None
+    rounds = int(sys.argv[5]) if len(sys.argv) > 5 else 3 if bench else 1
+    if device == "cpu":
+        keep_heap()
     wait = torch.cuda.synchronize if device.startswith("cuda") else lambda: None
     name = torch.cuda.get_device_name() if device.startswith("cuda") else device
     print(f"PyTorch {torch.__version__} on {name}")
     torch.set_grad_enabled(False)
+    known = {}
+    for _ in range(rounds):
+        for kernel, dtype, size, micros, throughput in ours(sys.argv[1], bench):
+            key = (kernel, dtype, size)
+            row = known.setdefault(key, {"throughput": throughput, "vramlab": [], "torch": []})
+            row["vramlab"].append(micros)
+            try:
+                row["torch"].append(theirs(kernel, dtype, size, device, wait))
+            except (RuntimeError, TypeError) as error:
+                row["reason"] = str(error).splitlines()[0]
     rows = []
-    for kernel, dtype, size, ours, throughput in benchmarks(sys.argv[1]):
-        if kernel not in KERNELS or dtype not in DTYPES:
-            continue
-        row = {"kernel": kernel, "dtype": dtype, "size": size, "vramlab_us": ours, "throughput": throughput}
-        try:
-            shape = [number(part) for part in size.split("x")]
-            call = KERNELS[kernel](lambda s: torch.rand(s, device=device).to(DTYPES[dtype]), shape)
-            row["torch_us"] = measured(call, wait)
-            row["speed_over_torch"] = row["torch_us"] / ours
-            print(f"{kernel} {dtype} {size}: {ours:.1f} us, PyTorch {row['torch_us']:.1f} us: {row['speed_over_torch']:.2f} of its speed")
-        except (RuntimeError, TypeError) as error:
-            row["reason"] = str(error).splitlines()[0]
-            print(f"{kernel} {dtype} {size}: PyTorch says: {row['reason']}")
+    order = [list(KERNELS), list(DTYPES)]
+    by_size = lambda item: (*(names.index(name) for names, name in zip(order, item[0])), amounts(item[1]["throughput"])["bytes"])
+    for (kernel, dtype, size), found in sorted(known.items(), key=by_size):
+        nanos = round(statistics.median(found["vramlab"]) * 1e3)
+        row = {"bench": f"beside/{device}/{kernel}/{dtype}/{size}", "ns": nanos, **amounts(found["throughput"])}
+        if found["torch"]:
+            row["torch_ns"] = round(statistics.median(found["torch"]) * 1e3)
+            said = f"{nanos / 1e3:.1f} us, PyTorch {row['torch_ns'] / 1e3:.1f} us: {row['torch_ns'] / nanos:.2f} of its speed"
+        else:
+            row["reason"] = found["reason"]
+            said = f"PyTorch says: {row['reason']}"
+        print(f"{kernel} {dtype} {size}: {said}")
         rows.append(row)
     if not rows:
         sys.exit(f"{sys.argv[1]}: no kernels' measurements there")
+    head = {"date": time.strftime("%Y-%m-%d", time.gmtime()), "torch": torch.__version__, "device": name, "rounds": rounds}
     with open(sys.argv[2], "w") as out:
-        json.dump({"torch": torch.__version__, "device": name, "kernels": rows}, out)
+        out.write(json.dumps(head)[:-1] + ',\n"rows": [\n' + ",\n".join(json.dumps(row) for row in rows) + "\n]}\n")
 
 
 main()

@@ -31,6 +31,11 @@ pub(crate) fn unary(ctx: &Context<'_>, k: &Unary) -> Result<()> {
     match k.x.dtype {
         DType::F32 => run::<f32>(ctx, k, real_block::<f32>),
         DType::F64 => run::<f64>(ctx, k, real_block::<f64>),
+        DType::F16 if k.op == UnaryOp::Relu => {
+            let (x, out) = (Reader::<u16>::bits(ctx, &k.x, &k.out)?, Writer::bits(ctx, &k.out)?);
+            each_block(ctx, k, &x, out, relu_of_bits);
+            Ok(())
+        }
         DType::F16 => run::<half::f16>(ctx, k, real_block::<f32>),
         DType::BF16 if k.op == UnaryOp::IsZero => run::<half::bf16>(ctx, k, real_block::<f32>),
         // bf16 is converted in registers.
@@ -84,6 +89,7 @@ fn is_zero<C: Number>(ctx: &Context<'_>, k: &Unary, x: &Reader<C>) -> Result<()>
 }
 
 simd! {
+    fn relu_of_bits(op: UnaryOp, x: &[u16], out: &mut [u16]) = relu_of_bits_body;
     fn real_block<T: Float>(op: UnaryOp, x: &[T], out: &mut [T]) = real_block_body;
 }
 
@@ -99,6 +105,14 @@ pub(super) fn map<A: Copy, B>(x: &[A], out: &mut [B], f: impl Fn(A) -> B) {
 fn each<T: Float>(x: &[T], out: &mut [T], f: impl Fn(T::Compute) -> T::Compute) {
     for (o, x) in out.iter_mut().zip(x) {
         *o = T::put(f(x.get()));
+    }
+}
+
+/// ReLU of f16 without a conversion: what is from −0 to −∞ becomes 0, and NaN stays.
+#[inline(always)]
+fn relu_of_bits_body<S: Isa>(_: UnaryOp, x: &[u16], out: &mut [u16]) {
+    for (o, &x) in out.iter_mut().zip(x) {
+        *o = if x.wrapping_sub(0x8000) <= 0x7c00 { 0 } else { x };
     }
 }
 
@@ -242,5 +256,22 @@ fn integer_block(op: UnaryOp, x: &[i64], out: &mut [i64]) {
         UnaryOp::Clamp { min, max } => map(x, out, |x| clamp(min as i64, max as i64, x)),
         // `supports_unary` refuses all other functions.
         _ => out.copy_from_slice(x),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn relu_of_every_f16_is_that_of_its_number() {
+        let all: Vec<u16> = (0..=u16::MAX).collect();
+        let mut out = vec![1; all.len()];
+        relu_of_bits(UnaryOp::Relu, &all, &mut out);
+        for (x, out) in all.into_iter().zip(out) {
+            let (x, out) = (half::f16::from_bits(x), half::f16::from_bits(out));
+            let want = if x.to_f32() <= 0.0 { half::f16::ZERO } else { x };
+            assert_eq!(out.to_bits(), want.to_bits(), "{x}");
+        }
     }
 }

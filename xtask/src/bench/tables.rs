@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::results::{File, Results, per_operation};
 
+mod beside;
 mod cells;
 mod peers;
 mod tuned;
@@ -53,6 +54,7 @@ fn table(name: &str, results: &Results) -> anyhow::Result<String> {
         "training" => of("training/", training),
         "accounting" => of("accounting/pairs/", accounting),
         "kernels" => of("kernels/", kernels),
+        "kernels beside PyTorch" => of("beside/cpu/", beside::table),
         "allocators" => of("allocators/", allocators),
         "live blocks" => of("allocators/live/", live_blocks),
         "snapshots" => of("snapshots/", snapshots),
