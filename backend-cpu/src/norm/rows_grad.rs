@@ -85,16 +85,17 @@ impl<T: Float> Slices<'_, T> {
         4 * self.writing.room(self.n)
     }
 
-    /// Copies of the weight, and those of a row: the gradient, `x` and the result.
-    fn rooms<'r>(&self, copies: &'r mut [T::Compute]) -> (Option<&'r [T::Compute]>, [&'r mut [T::Compute]; 3])
-    where
-        Self: 'r,
-    {
+    /// Rooms of that many elements for the weight, the gradient, `x` and the result.
+    fn rooms<'r>(&self, copies: &'r mut [T::Compute]) -> [&'r mut [T::Compute]; 4] {
         let room = self.writing.room(self.n);
         let (weight, rest) = copies.split_at_mut(room);
         let (grad, rest) = rest.split_at_mut(room);
         let (x, out) = rest.split_at_mut(room);
-        (self.weight.map(|values| wide(values, weight)), [grad, x, out])
+        [weight, grad, x, out]
+    }
+
+    fn weight_in<'r>(&'r self, room: &'r mut [T::Compute]) -> Option<&'r [T::Compute]> {
+        self.weight.map(|weight| wide(weight, room))
     }
 
     fn row<'r>(
@@ -195,7 +196,8 @@ fn columns<T: Float>(
         let mut rooms = Rooms::new(ctx);
         let (few, copies) = rooms.of(2 * width + s.room()).split_at_mut(2 * width);
         let (few_weight, few_bias) = few.split_at_mut(width);
-        let (own_weight, [copy_grad, copy_x, copy_out]) = s.rooms(copies);
+        let [copy_weight, copy_grad, copy_x, copy_out] = s.rooms(copies);
+        let own_weight = s.weight_in(copy_weight);
         for start in (start..end).step_by(FEW_ROWS) {
             few_weight.fill(T::Compute::default());
             few_bias.fill(T::Compute::default());
@@ -230,7 +232,8 @@ fn columns<T: Float>(
 fn input_rows<T: Float>(ctx: &Context<'_>, s: &Slices<'_, T>, start: usize, end: usize, out_x: Option<SharedMut<T>>) {
     let Some(out_x) = out_x else { return };
     let mut rooms = Rooms::new(ctx);
-    let (weight, [copy_grad, copy_x, copy_out]) = s.rooms(rooms.of(s.room()));
+    let [copy_weight, copy_grad, copy_x, copy_out] = s.rooms(rooms.of(s.room()));
+    let weight = s.weight_in(copy_weight);
     for row in start..end {
         let row_in = s.row(row, weight, copy_grad, copy_x);
         // SAFETY: the caller gives each row to one task.
