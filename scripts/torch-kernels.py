@@ -163,12 +163,12 @@ def benchmarks(folder):
         yield parts[1], parts[2], what["value_str"], nanoseconds / 1e3, what["throughput"]
 
 
-def ours(folder, bench):
+def ours(folder, bench, device):
     """The benchmark's figures, measured now if its program is given."""
     if bench:
         wanted = f"/({'|'.join(KERNELS)})/"
         env = {**os.environ, "CRITERION_HOME": os.path.abspath(folder)}
-        subprocess.run([bench, "--bench", wanted, "--backend", "cpu"], env=env, check=True)
+        subprocess.run([bench, "--bench", wanted, "--backend", device.split(":")[0]], env=env, check=True)
     return [row for row in benchmarks(folder) if row[0] in KERNELS and row[1] in DTYPES]
 
 
@@ -208,7 +208,7 @@ def main():
     torch.set_grad_enabled(False)
     known = {}
     for _ in range(rounds):
-        for kernel, dtype, size, micros, throughput in ours(sys.argv[1], bench):
+        for kernel, dtype, size, micros, throughput in ours(sys.argv[1], bench, device):
             key = (kernel, dtype, size)
             row = known.setdefault(key, {"throughput": throughput, "vramlab": [], "torch": []})
             row["vramlab"].append(micros)

@@ -12,10 +12,11 @@ pub(crate) fn has_streaming() -> bool {
 /// first.
 pub(crate) const STREAMED_BYTES: usize = 32 << 20;
 
-/// True if rows of `n` elements of a result are written past the caches: it is too large for them, and its rows begin at cache lines.
-pub(crate) fn streams_rows<C>(out: *const C, rows: usize, n: usize) -> bool {
-    let bytes = n * size_of::<C>();
-    has_streaming() && rows * bytes >= STREAMED_BYTES && bytes.is_multiple_of(64) && (out as usize).is_multiple_of(64)
+/// True if a result of `numel` elements is written past the caches, `step` elements at a time: it is too large for them, and each step begins at a cache
+/// line.
+pub(crate) fn is_streamed<C>(out: *const C, numel: usize, step: usize) -> bool {
+    let aligned = (out as usize).is_multiple_of(64) && (step * size_of::<C>()).is_multiple_of(64);
+    has_streaming() && aligned && numel * size_of::<C>() >= STREAMED_BYTES
 }
 
 /// Copies `values` to `to` past the caches. Other threads see these writes after the next fence: the loop over blocks makes one at the end of a task.

@@ -16,7 +16,7 @@ use memcore::{Layout, MAX_RANK};
 
 use crate::element::{Element, Float, Real};
 use crate::parallel::{INLINE_ELEMENTS, Plain};
-use crate::past_caches::{STREAMED_BYTES, fence, has_streaming, stream};
+use crate::past_caches::{fence, is_streamed, stream};
 use crate::simd::{Isa, simd};
 use crate::view::Context;
 
@@ -241,10 +241,9 @@ impl<C: Plain + Default> Writer<C> {
     /// Returns the same writer, which writes past the caches if `out`, its operand, is too large for them and is not one of `inputs`, whose lines are
     /// in the caches already. Use it only in loops over [`for_blocks`], whose blocks begin at cache lines.
     pub(crate) fn streamed(self, inputs: &[&Operand], out: &Operand) -> Self {
-        let aligned = (self.base as usize).is_multiple_of(64) && (BLOCK * size_of::<C>()).is_multiple_of(64);
-        let large = out.numel() * size_of::<C>() >= STREAMED_BYTES;
         let apart = inputs.iter().all(|input| !Context::aliases(input, out));
-        Self { streamed: self.direct && aligned && large && apart && has_streaming(), ..self }
+        let streamed = self.direct && apart && is_streamed(self.base.cast::<C>(), out.numel(), BLOCK);
+        Self { streamed, ..self }
     }
 
     /// True if `f` in [`Writer::write`] writes the memory itself, and finds the earlier contents there.
@@ -307,8 +306,10 @@ impl<C: Plain + Default> Writer<C> {
 }
 
 simd! {
-    fn convert_in<T: Element>(src: &[T], out: &mut [MaybeUninit<T::Compute>]) = convert_in_body;
-    fn convert_out<T: Element>(values: &[T::Compute], out: &mut [T]) = convert_out_body;
+    /// Converts elements to the compute type.
+    pub(crate) fn convert_in<T: Element>(src: &[T], out: &mut [MaybeUninit<T::Compute>]) = convert_in_body;
+    /// Converts elements from the compute type, rounded.
+    pub(crate) fn convert_out<T: Element>(values: &[T::Compute], out: &mut [T]) = convert_out_body;
 }
 
 #[inline(always)]

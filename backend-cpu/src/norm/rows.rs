@@ -3,7 +3,7 @@
 use memcore::backend::kernel::{LayerNorm, RmsNorm};
 use memcore::error::Result;
 
-use super::wide::{Rooms, Writing, wide};
+use super::wide::{Rooms, Writing, cut, wide};
 use super::{TASK, real, sum, sum_squares};
 use crate::element::{Float, Real, float_type};
 use crate::past_caches::fence;
@@ -31,9 +31,7 @@ where
     ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| {
         let mut rooms = Rooms::new(ctx);
         let room = writing.room(n);
-        let (copy_x, rest) = rooms.of(4 * room).split_at_mut(room);
-        let (copy_out, rest) = rest.split_at_mut(room);
-        let (copy_weight, copy_bias) = rest.split_at_mut(room);
+        let [copy_x, copy_out, copy_weight, copy_bias] = cut(rooms.of(4 * room), room);
         let affine = (weight.map(|w| wide(w, copy_weight)), bias.map(|b| wide(b, copy_bias)));
         for (start, end) in writing.at_once(start, end) {
             // SAFETY: pieces are disjoint rows.
@@ -65,8 +63,7 @@ fn rms<T: Float>(ctx: &Context<'_>, k: &RmsNorm) -> Result<()> {
     ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| {
         let mut rooms = Rooms::new(ctx);
         let room = writing.room(n);
-        let (copy_x, rest) = rooms.of(3 * room).split_at_mut(room);
-        let (copy_out, copy_weight) = rest.split_at_mut(room);
+        let [copy_x, copy_out, copy_weight] = cut(rooms.of(3 * room), room);
         let weight = weight.map(|w| wide(w, copy_weight));
         for (start, end) in writing.at_once(start, end) {
             // SAFETY: pieces are disjoint rows.

@@ -4,7 +4,7 @@ use memcore::backend::Operand;
 use memcore::backend::kernel::{LayerNormGrad, RmsNormGrad};
 use memcore::error::Result;
 
-use super::wide::{Rooms, Writing, wide};
+use super::wide::{Rooms, Writing, cut, wide};
 use super::{TASK, real};
 use crate::element::{Element, Float, Real, float_type};
 use crate::parallel::SCRATCH_BYTES;
@@ -80,20 +80,6 @@ struct Row<'a, R> {
 }
 
 impl<T: Float> Slices<'_, T> {
-    /// Elements of the copies that [`Slices::row`] needs.
-    fn room(&self) -> usize {
-        4 * self.writing.room(self.n)
-    }
-
-    /// Rooms of that many elements for the weight, the gradient, `x` and the result.
-    fn rooms<'r>(&self, copies: &'r mut [T::Compute]) -> [&'r mut [T::Compute]; 4] {
-        let room = self.writing.room(self.n);
-        let (weight, rest) = copies.split_at_mut(room);
-        let (grad, rest) = rest.split_at_mut(room);
-        let (x, out) = rest.split_at_mut(room);
-        [weight, grad, x, out]
-    }
-
     fn weight_in<'r>(&'r self, room: &'r mut [T::Compute]) -> Option<&'r [T::Compute]> {
         self.weight.map(|weight| wide(weight, room))
     }
@@ -136,22 +122,21 @@ struct Sums<'a, R> {
 fn run<T: Float>(ctx: &Context<'_>, k: &Grad<'_>) -> Result<()> {
     let [rows, n] = *k.x.dims() else { return Ok(()) };
     // SAFETY: not an in-place kernel: no operand aliases a written one.
-    let mut s = unsafe {
-        Slices {
-            n,
-            grad: ctx.input::<T>(k.grad)?,
-            x: ctx.input::<T>(k.x)?,
-            mean: ctx.input_option::<T::Compute>(&k.mean)?,
-            rstd: ctx.input::<T::Compute>(k.rstd)?,
-            weight: ctx.input_option::<T>(k.weight)?,
-            writing: Writing::Rounded,
-        }
+    let (grad, x, mean, rstd, weight) = unsafe {
+        (
+            ctx.input::<T>(k.grad)?,
+            ctx.input::<T>(k.x)?,
+            ctx.input_option::<T::Compute>(&k.mean)?,
+            ctx.input::<T::Compute>(k.rstd)?,
+            ctx.input_option::<T>(k.weight)?,
+        )
     };
     // SAFETY: as above, and each output is taken once.
     let (out_x, out_weight, out_bias) = unsafe {
         (ctx.output_option::<T>(k.out_x)?, ctx.output_option::<T>(k.out_weight)?, ctx.output_option::<T>(k.out_bias)?)
     };
-    s.writing = Writing::of(out_x.as_deref().map_or(std::ptr::null(), <[T]>::as_ptr), [rows, n]);
+    let writing = Writing::of(out_x.as_deref().map_or(std::ptr::null(), <[T]>::as_ptr), [rows, n]);
+    let s = Slices { n, grad, x, mean, rstd, weight, writing };
     let out_x = out_x.map(SharedMut::new);
     if (out_weight.is_none() && out_bias.is_none()) || n == 0 {
         ctx.for_pieces(rows, TASK.div_ceil(n.max(1)), n, |start, end| input_rows(ctx, &s, start, end, out_x));
@@ -194,9 +179,10 @@ fn columns<T: Float>(
         let (start, end) = ((piece * rows_each).min(rows), ((piece + 1) * rows_each).min(rows));
         // A few rows have sums in the compute type, which are then added in f64.
         let mut rooms = Rooms::new(ctx);
-        let (few, copies) = rooms.of(2 * width + s.room()).split_at_mut(2 * width);
-        let (few_weight, few_bias) = few.split_at_mut(width);
-        let [copy_weight, copy_grad, copy_x, copy_out] = s.rooms(copies);
+        let room = s.writing.room(s.n);
+        let (few, copies) = rooms.of(2 * width + 4 * room).split_at_mut(2 * width);
+        let [few_weight, few_bias] = cut(few, width);
+        let [copy_weight, copy_grad, copy_x, copy_out] = cut(copies, room);
         let own_weight = s.weight_in(copy_weight);
         for start in (start..end).step_by(FEW_ROWS) {
             few_weight.fill(T::Compute::default());
@@ -232,7 +218,8 @@ fn columns<T: Float>(
 fn input_rows<T: Float>(ctx: &Context<'_>, s: &Slices<'_, T>, start: usize, end: usize, out_x: Option<SharedMut<T>>) {
     let Some(out_x) = out_x else { return };
     let mut rooms = Rooms::new(ctx);
-    let [copy_weight, copy_grad, copy_x, copy_out] = s.rooms(rooms.of(s.room()));
+    let room = s.writing.room(s.n);
+    let [copy_weight, copy_grad, copy_x, copy_out] = cut(rooms.of(4 * room), room);
     let weight = s.weight_in(copy_weight);
     for row in start..end {
         let row_in = s.row(row, weight, copy_grad, copy_x);

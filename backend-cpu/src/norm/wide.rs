@@ -3,10 +3,10 @@
 use std::any::TypeId;
 use std::mem::MaybeUninit;
 
-use crate::element::{Element, Float};
+use crate::element::Float;
 use crate::parallel::{Plain, SCRATCH_BYTES, Scratch};
-use crate::past_caches::{stream, streams_rows};
-use crate::simd::{Isa, simd};
+use crate::past_caches::{is_streamed, stream};
+use crate::stream::{convert_in, convert_out};
 use crate::view::Context;
 
 /// Memory for copies of rows: the thread's scratch, or memory of its own for rows that do not fit there.
@@ -25,10 +25,19 @@ impl<'a, R: Plain + Default> Rooms<'a, R> {
         if len * size_of::<R>() <= SCRATCH_BYTES {
             return self.scratch.slice_mut(len);
         }
-        self.own.resize(len, R::default());
+        self.own = vec![R::default(); len];
         &mut self.own
     }
 }
+
+/// Cuts a room into pieces of `len` numbers; they are empty if it is.
+pub(super) fn cut<R, const N: usize>(room: &mut [R], len: usize) -> [&mut [R]; N] {
+    let mut parts = room.chunks_mut(len.max(1));
+    std::array::from_fn(|_| parts.next().unwrap_or_default())
+}
+
+/// The most rooms of a row's size that a kernel needs.
+const MOST_COPIES: usize = 6;
 
 /// How the rows of a result are written.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -46,7 +55,10 @@ impl Writing {
     pub(super) fn of<T: Float>(out: *const T, [rows, n]: [usize; 2]) -> Self {
         match TypeId::of::<T>() == TypeId::of::<T::Compute>() {
             false => Self::Rounded,
-            true if streams_rows(out, rows, n) => Self::Streamed,
+            // A row lies in the scratch first.
+            true if n * MOST_COPIES * size_of::<T>() <= SCRATCH_BYTES && is_streamed(out, rows * n, n) => {
+                Self::Streamed
+            }
             true => Self::InPlace,
         }
     }
@@ -68,11 +80,11 @@ impl Writing {
         match self {
             Self::Rounded => {
                 f(room);
-                narrow(room, out);
+                convert_out(room, out);
             }
             Self::Streamed => {
                 f(room);
-                // SAFETY: the same type, so room for it; rows begin at cache lines, as `streams_rows` found.
+                // SAFETY: the same type, so room for it; rows begin at cache lines, as `is_streamed` found.
                 unsafe { stream(room, out.as_mut_ptr().cast::<T::Compute>()) };
             }
             // SAFETY: the same type.
@@ -89,21 +101,6 @@ pub(super) fn wide<'a, T: Float>(x: &'a [T], room: &'a mut [T::Compute]) -> &'a 
         return unsafe { std::slice::from_raw_parts(x.as_ptr().cast(), x.len()) };
     }
     // SAFETY: numbers may be written as if they were not there yet.
-    widen(x, unsafe { &mut *(room as *mut [T::Compute] as *mut [MaybeUninit<T::Compute>]) });
+    convert_in(x, unsafe { &mut *(room as *mut [T::Compute] as *mut [MaybeUninit<T::Compute>]) });
     room
-}
-
-simd! {
-    fn widen<T: Element>(x: &[T], out: &mut [MaybeUninit<T::Compute>]) = widen_body;
-    fn narrow<T: Element>(values: &[T::Compute], out: &mut [T]) = narrow_body;
-}
-
-#[inline(always)]
-fn widen_body<S: Isa, T: Element>(x: &[T], out: &mut [MaybeUninit<T::Compute>]) {
-    T::get_all::<S>(x, out);
-}
-
-#[inline(always)]
-fn narrow_body<S: Isa, T: Element>(values: &[T::Compute], out: &mut [T]) {
-    T::put_all::<S>(values, out);
 }

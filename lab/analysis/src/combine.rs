@@ -217,11 +217,7 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         for helpful in [&always, &often] {
             let bound = self.bound(&next[0], helpful);
             if !self.bounds.contains_key(&bound) {
-                // What may reach the goal without the others needs no other bound.
-                let ask = |one: &&Vec<usize>| self.bounds.get(&self.bound(one, &always)) != Some(&true);
-                let bounds =
-                    next.iter().filter(|one| self.is_open(one)).filter(ask).map(|one| self.bound(one, helpful));
-                self.find_bounds(bounds.collect())?;
+                self.find_bounds(next, &always, helpful)?;
             }
             if self.bounds.get(&bound) == Some(&true) {
                 return Ok(false);
@@ -238,13 +234,22 @@ impl<T: Clone + Send, E: Send> Search<'_, T, E> {
         bound
     }
 
-    /// Finds whether the first of these may reach the goal, and beside it the same for some others: one after the other, these would be most of a search's
-    /// time.
-    fn find_bounds(&mut self, bounds: Vec<Vec<usize>>) -> Result<(), E> {
+    /// Finds whether the first of these combinations may reach the goal together with everything helpful, and beside it the same for some that follow: one
+    /// after the other, these would be most of a search's time.
+    fn find_bounds(&mut self, next: &[Vec<usize>], always: &[usize], helpful: &[usize]) -> Result<(), E> {
         let mut new: Vec<Vec<usize>> = Vec::new();
-        for bound in bounds {
-            if new.len() < WAVE && !self.bounds.contains_key(&bound) && !new.contains(&bound) {
+        for one in next {
+            // What may reach the goal with what always helps needs no other bound.
+            let may = self.bounds.get(&self.bound(one, always)) == Some(&true);
+            if may || self.known.contains_key(one) || !self.is_open(one) {
+                continue;
+            }
+            let bound = self.bound(one, helpful);
+            if !self.bounds.contains_key(&bound) && !new.contains(&bound) {
                 new.push(bound);
+            }
+            if new.len() == WAVE {
+                break;
             }
         }
         let found = side_by_side(&new, self.limits.stop, |bound| (self.goal.may_reach)(bound));
