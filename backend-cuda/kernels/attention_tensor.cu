@@ -10,16 +10,6 @@
 #define LOG2_E 1.4426950408889634f
 #define LN_2 0.6931471805599453f
 
-#ifndef EMULATED
-DEVICE float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-#else
-DEVICE float power_of_two(float x) { return exp2f(x); }
-#endif
-
 // The shape of a kernel: columns of a head that there is room for, warps, pieces of 16 rows of a warp, rows of a tile; and whether the
 // next tile is read into registers while the current one is multiplied, for want of room in shared memory.
 template <typename Type, int Columns, int Warps, int Pieces, int TileRows, bool ReadsAhead>

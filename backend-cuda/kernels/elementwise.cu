@@ -19,6 +19,12 @@ DEVICE void fill(const FillArgs& a) {
     each_pack<V, 1, FillBody<T>>(a.walk, a);
 }
 
+// Elements that lie apart.
+template <typename T>
+DEVICE void fill_each(const FillEachArgs& a) {
+    for (u64 i = thread_index(); i < a.count; i += thread_count()) *static_cast<T*>(a.out[i]) = static_cast<T>(a.bits[i]);
+}
+
 template <typename T>
 struct CopyBody {
     template <int V>
@@ -111,7 +117,29 @@ enum Unary {
 };
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-DEVICE float normal_cdf(float x) { return 0.5f * erfcf(x * -0.70710678118654752f); }
+// The normal distribution: how much of it lies below x, and its density there times √(2π).
+struct Normal {
+    float below, bell;
+};
+template <typename T>
+DEVICE Normal normal(float x) {
+    if constexpr (sizeof(T) == 4) {
+        return Normal{0.5f * erfcf(x * -0.70710678118654752f), expf(-0.5f * x * x)};
+    } else {
+        // What is rounded to 16 bits needs five digits, and no more instructions than memory leaves time for. With z = |x|/√2 and
+        // t = 1/(1 + 0.55 z) the tail beyond |x| is exp(-z²)·t·Q(t); Q is the polynomial whose largest relative error is least, 4.3e-6.
+        const float bell = power_of_two(x * x * -0.72134752f), t = reciprocal(1.0f + 0.38890873f * fabsf(x));
+        float q = 0.049424984f;
+        q = q * t - 0.15092862f;
+        q = q * t + 0.08859328f;
+        q = q * t + 0.06930669f;
+        q = q * t + 0.1333599f;
+        q = q * t + 0.1550938f;
+        q = q * t + 0.15515208f;
+        const float tail = bell * t * q;
+        return Normal{x > 0.0f ? 1.0f - tail : tail, bell};
+    }
+}
 // √(2/π)·(x + 0.044715·x³): the argument of GELU's tanh approximation.
 DEVICE float gelu_inner(float x) { return 0.79788456080286536f * (x + 0.044715f * x * x * x); }
 
@@ -130,7 +158,7 @@ DEVICE float hard_gate(float x) {
     return (shifted < 0.0f ? 0.0f : shifted > 6.0f ? 6.0f : shifted) / 6.0f;
 }
 
-template <int V>
+template <typename T, int V>
 DEVICE void apply(const UnaryArgs& args, float* v) {
     typedef float C;
     const float a = static_cast<float>(args.scalars[0]), b = static_cast<float>(args.scalars[1]);
@@ -150,7 +178,7 @@ DEVICE void apply(const UnaryArgs& args, float* v) {
         case SIGMOID: EACH(sigmoid(x));
         case RELU: EACH(x <= 0.0f ? 0.0f : x);
         case LEAKY_RELU: EACH(x > 0.0f ? x : a * x);
-        case GELU: EACH(x * normal_cdf(x));
+        case GELU: EACH(x * normal<T>(x).below);
         case GELU_TANH: EACH(0.5f * x * (1.0f + tanhf(gelu_inner(x))));
         case SILU: EACH(x * sigmoid(x));
         case AFFINE: EACH(a * x + b);
@@ -166,7 +194,7 @@ DEVICE void apply(const UnaryArgs& args, float* v) {
     }
 }
 // Of integers: the functions that stay among them.
-template <int V, typename C>
+template <typename T, int V, typename C>
 DEVICE void apply(const UnaryArgs& args, C* v) {
     const double a = args.scalars[0], b = args.scalars[1];
     switch (args.op) {
@@ -187,7 +215,7 @@ struct UnaryBody {
         const Pack<T, V> x = fetch<V>(a.walk, 1, static_cast<const T*>(a.x), at);
         C v[V];
         UNROLL for (int j = 0; j < V; j++) v[j] = widen(x.e[j]);
-        apply<V>(a, v);
+        apply<T, V>(a, v);
         Pack<T, V> out;
         UNROLL for (int j = 0; j < V; j++) out.e[j] = narrow<T>(v[j]);
         store_pack(static_cast<T*>(a.out) + at[0], out);
@@ -204,9 +232,10 @@ enum UnaryGrad {
 };
 
 // The gradient's factor from `s`, what forward saved.
+template <typename T>
 DEVICE float gelu_slope(float s) {
-    const float density = 0.39894228040143268f * expf(-0.5f * s * s);
-    return normal_cdf(s) + s * density;
+    const Normal at = normal<T>(s);
+    return at.below + s * (0.39894228040143268f * at.bell);
 }
 DEVICE float gelu_tanh_slope(float s) {
     const float t = tanhf(gelu_inner(s));
@@ -234,14 +263,14 @@ DEVICE float hardswish_slope(float s) {
     break
 
 // x is what was saved, y the incoming gradient.
-template <int V>
+template <typename T, int V>
 DEVICE void apply_grad(const BinaryArgs& args, float* v, const float* w) {
     typedef float C;
     const float a = static_cast<float>(args.scalar), b = static_cast<float>(args.second);
     switch (args.op) {
         case GRAD_RELU: EACH_PAIR(x > 0.0f ? y : 0.0f);
         case GRAD_LEAKY_RELU: EACH_PAIR(x > 0.0f ? y : a * y);
-        case GRAD_GELU: EACH_PAIR(y * gelu_slope(x));
+        case GRAD_GELU: EACH_PAIR(y * gelu_slope<T>(x));
         case GRAD_GELU_TANH: EACH_PAIR(y * gelu_tanh_slope(x));
         case GRAD_SILU: EACH_PAIR(y * silu_slope(x));
         case GRAD_TANH: EACH_PAIR(y * (1.0f - x * x));
@@ -297,7 +326,7 @@ struct BinaryBody {
             v[j] = widen(lhs.e[j]);
             w[j] = widen(rhs.e[j]);
         }
-        if constexpr (Grad) apply_grad<V>(a, v, w);
+        if constexpr (Grad) apply_grad<T, V>(a, v, w);
         else apply_binary<V>(a, v, w);
         Pack<T, V> out;
         UNROLL for (int j = 0; j < V; j++) out.e[j] = narrow<T>(v[j]);
@@ -383,6 +412,7 @@ DEVICE void ternary(const TernaryArgs& a) {
 
 #define BITS(T, tag)                        \
     BOTH(fill, T, tag, FillArgs)            \
+    FLAT_KERNEL(fill_each_##tag, FillEachArgs, THREADS, fill_each<T>) \
     BOTH(copy, T, tag, CopyArgs)            \
     BOTH(select, T, tag, SelectArgs)        \
     BOTH(masked_fill, T, tag, MaskedFillArgs) \

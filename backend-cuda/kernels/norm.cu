@@ -113,12 +113,16 @@ DEVICE void parameter_grad(const ParameterGradArgs& a) {
     if (a.bias_sums != nullptr) a.bias_sums[at] = bias;
 }
 
+// Of the gradients of both parameters, those that are wanted.
 template <typename T>
 DEVICE void column_sums(const ColumnSumsArgs& a) {
-    for (u64 i = thread_index(); i < a.n; i += thread_count()) {
+    for (u64 i = thread_index(); i < 2 * a.n; i += thread_count()) {
+        const u32 which = i < a.n ? 0 : 1;
+        if (a.out[which] == nullptr) continue;
+        const u64 column = i - which * a.n;
         float sum = 0.0f;
-        for (u64 c = 0; c < a.chunks; c++) sum += a.partial[c * a.n + i];
-        static_cast<T*>(a.out)[i] = narrow<T>(sum);
+        for (u64 c = 0; c < a.chunks; c++) sum += a.partial[which][c * a.n + column];
+        static_cast<T*>(a.out[which])[column] = narrow<T>(sum);
     }
 }
 
@@ -213,19 +217,36 @@ DEVICE void move_running(void* running, u64 i, float momentum, float batch) {
     *at = narrow<T>((1.0f - momentum) * widen(*at) + momentum * batch);
 }
 
+// Calls `use` with the first Count of the three figures of each chunk of a channel, in order. Some are on their way before the first is waited
+// for: there are too few threads to hide that.
+template <int Count, typename Use>
+DEVICE void each_partial(const ChannelFinishArgs& a, u64 channel, Use use) {
+    static const int AHEAD = 4;
+    for (u64 first = 0; first < a.chunks; first += AHEAD) {
+        float read[AHEAD][Count];
+        UNROLL for (int k = 0; k < AHEAD; k++) {
+            if (first + k >= a.chunks) break;
+            UNROLL for (int i = 0; i < Count; i++) read[k][i] = a.partial[(channel * a.chunks + first + k) * 3 + i];
+        }
+        UNROLL for (int k = 0; k < AHEAD; k++) {
+            if (first + k >= a.chunks) break;
+            use(read[k]);
+        }
+    }
+}
+
 template <typename T>
 DEVICE void channel_finish(const ChannelFinishArgs& a) {
     for (u64 c = thread_index(); c < a.channels; c += thread_count()) {
         float count = 0.0f, mean = 0.0f, squares = 0.0f;
         if (a.training) {
-            for (u64 k = 0; k < a.chunks; k++) {
-                const float* p = a.partial + (c * a.chunks + k) * 3;
-                if (p[0] == 0.0f) continue;
+            each_partial<3>(a, c, [&](const float* p) {
+                if (p[0] == 0.0f) return;
                 const float all = count + p[0], delta = p[1] - mean;
                 mean += delta * (p[0] / all);
                 squares += p[2] + delta * delta * (count * (p[0] / all));
                 count = all;
-            }
+            });
         }
         const float var = a.training ? squares / a.count : parameter<T>(a.running_var, c, 1.0f);
         if (a.training) {
@@ -249,10 +270,10 @@ template <typename T>
 DEVICE void channel_finish_grad(const ChannelFinishArgs& a) {
     for (u64 c = thread_index(); c < a.channels; c += thread_count()) {
         float sum = 0.0f, product = 0.0f;
-        for (u64 k = 0; k < a.chunks; k++) {
-            sum += a.partial[(c * a.chunks + k) * 3];
-            product += a.partial[(c * a.chunks + k) * 3 + 1];
-        }
+        each_partial<2>(a, c, [&](const float* p) {
+            sum += p[0];
+            product += p[1];
+        });
         if (a.out_weight != nullptr) static_cast<T*>(a.out_weight)[c] = narrow<T>(product);
         if (a.out_bias != nullptr) static_cast<T*>(a.out_bias)[c] = narrow<T>(sum);
         a.factors[c * 3] = a.training ? sum / a.count : 0.0f;

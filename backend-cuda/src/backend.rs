@@ -13,6 +13,7 @@ use crate::compile::{Compiler, Nvrtc};
 use crate::cudnn::Cudnn;
 use crate::driver::{Driver, NAME, Properties};
 use crate::figures::{self, MemorySteps, NvmlFigures};
+use crate::fills::Fills;
 use crate::gemm::has_tensor_cores;
 use crate::graphs::{Graphs, Libraries};
 use crate::launch::{Context, Scratch};
@@ -20,7 +21,8 @@ use crate::memory::{ALIGNMENT, Table};
 use crate::modules::Modules;
 use crate::queue::Queue;
 use crate::{
-    attention, conv, elementwise, index, kernels, loss, matmul, norm, optim, pool, quant, random, reduce, softmax,
+    attention, conv, elementwise, fills, index, kernels, loss, matmul, norm, optim, pool, quant, random, reduce,
+    softmax,
 };
 
 /// Bytes for partial results between the launches of one call; allocated once, when the device is opened.
@@ -46,6 +48,8 @@ pub struct Cuda {
     blas: Result<BlasLt, String>,
     /// cuDNN, or the reason why it is not used.
     dnn: Result<Cudnn, String>,
+    /// Fills that wait for the next launch.
+    fills: Mutex<Fills>,
     /// Collected launches; `None` unless graphs are used.
     graphs: Mutex<Option<Graphs>>,
     /// Float32 products that may be computed in TF32.
@@ -110,6 +114,7 @@ impl Cuda {
             properties,
             table: Mutex::default(),
             scratch: Scratch { address, bytes: SCRATCH_BYTES },
+            fills: Mutex::default(),
             graphs: Mutex::default(),
             tf32: Mutex::default(),
             steps,
@@ -162,16 +167,37 @@ impl Cuda {
         Libraries { blas: self.blas(), dnn: self.dnn.as_ref().ok() }
     }
 
-    /// Launches the collected work: the host is about to wait, or to do something that must come after it.
-    fn flush(&self) -> Result<()> {
-        self.graphs().as_mut().map_or(Ok(()), |graphs| graphs.flush(&self.queue, self.libraries()))
+    /// What a family needs, with the locked table.
+    fn context<'a>(&'a self, table: MutexGuard<'a, Table>) -> Context<'a> {
+        Context {
+            queue: &self.queue,
+            properties: &self.properties,
+            modules: &self.modules,
+            table,
+            libraries: self.libraries(),
+            fills: &self.fills,
+            graphs: &self.graphs,
+            tf32: *self.tf32(),
+            scratch: self.scratch,
+        }
+    }
+
+    /// Launches what waits or was collected: the host is about to wait, or to do something that must come after it.
+    fn flush<'a>(&'a self, table: MutexGuard<'a, Table>) -> Result<MutexGuard<'a, Table>> {
+        let ctx = self.context(table);
+        fills::launch(&ctx)?;
+        ctx.hand_over()?;
+        Ok(ctx.table)
     }
 
     /// Like [`Cuda::flush`], for callers that cannot return an error: the next call returns it.
-    fn flush_quietly(&self) {
+    fn flush_quietly<'a>(&'a self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
+        let ctx = self.context(table);
+        fills::launch_quietly(&ctx);
         if let Some(graphs) = &mut *self.graphs() {
             graphs.flush_quietly(&self.queue, self.libraries());
         }
+        ctx.table
     }
 }
 
@@ -199,8 +225,7 @@ impl DeviceMemory for Cuda {
     }
 
     fn free_segment(&self, id: SegmentId) {
-        let mut table = self.table();
-        self.flush_quietly();
+        let mut table = self.flush_quietly(self.table());
         table.free(&self.queue, id);
     }
 
@@ -224,14 +249,12 @@ impl VirtualMemory for Cuda {
     }
 
     fn unmap(&self, id: SegmentId, offset: u64, bytes: u64) {
-        let mut table = self.table();
-        self.flush_quietly();
+        let mut table = self.flush_quietly(self.table());
         table.unmap(&self.queue, id, offset, bytes);
     }
 
     fn release(&self, id: SegmentId) {
-        let mut table = self.table();
-        self.flush_quietly();
+        let mut table = self.flush_quietly(self.table());
         table.free(&self.queue, id);
     }
 }
@@ -279,7 +302,7 @@ impl Backend for Cuda {
             return Ok(());
         }
         let to = table.address(dst)?;
-        self.flush()?;
+        let _table = self.flush(table)?;
         // SAFETY: `address` has checked that the region lies in a live segment, which the table keeps during the call.
         Ok(unsafe { self.queue.upload(src, to) }?)
     }
@@ -291,7 +314,7 @@ impl Backend for Cuda {
             return Ok(());
         }
         let from = table.address(src)?;
-        self.flush()?;
+        let _table = self.flush(table)?;
         // SAFETY: as in `upload`.
         Ok(unsafe { self.queue.download(from, dst) }?)
     }
@@ -299,23 +322,19 @@ impl Backend for Cuda {
     fn launch(&self, call: &KernelCall) -> Result<()> {
         let table = self.table();
         self.queue.bind()?;
-        let ctx = Context {
-            queue: &self.queue,
-            properties: &self.properties,
-            modules: &self.modules,
-            table,
-            libraries: self.libraries(),
-            graphs: &self.graphs,
-            tf32: *self.tf32(),
-            scratch: self.scratch,
-        };
+        let ctx = self.context(table);
+        if let KernelCall::Fill(k) = call
+            && fills::postpone(&ctx, k)?
+        {
+            return Ok(());
+        }
+        fills::launch(&ctx)?;
         dispatch(&ctx, call)
     }
 
     fn synchronize(&self) -> Result<()> {
         // No other thread may capture the queue while this one waits for it.
-        let _table = self.table();
-        self.flush()?;
+        let _table = self.flush(self.table())?;
         Ok(self.queue.synchronize()?)
     }
 

@@ -1,12 +1,14 @@
-//! Compiled kernels on disk: with a warm cache nothing is compiled. The algorithms of products that were chosen by their
-//! time lie beside them.
+//! Compiled kernels on disk: with a warm cache nothing is compiled. What was chosen by its time, for products and convolutions, lies
+//! beside them.
 //!
 //! The name of a file is computed from its inputs (source, headers, architecture, compiler; card, library, shape), and the
 //! file never changes: a new version of any input is another file. If the cache cannot be read or written, kernels are
 //! compiled again, and algorithms timed again.
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The environment variable that sets another folder; empty turns the cache off.
 pub(crate) const FOLDER_VARIABLE: &str = "VRAMLAB_KERNEL_CACHE";
@@ -58,6 +60,24 @@ pub(crate) fn store(key: &str, bytes: &[u8]) {
         // The next start compiles again; nothing else is lost.
         let _ = fs::remove_file(&partial);
     }
+}
+
+/// What was chosen by its time, by key: in this process, whether it can be stored on disk or not.
+fn choices() -> MutexGuard<'static, Option<HashMap<String, Vec<u8>>>> {
+    static CHOICES: Mutex<Option<HashMap<String, Vec<u8>>>> = Mutex::new(None);
+    CHOICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the choice that was made under this key, in this process or another.
+pub(crate) fn kept(key: &str) -> Option<Vec<u8>> {
+    let known = choices().as_ref().and_then(|choices| choices.get(key).cloned());
+    known.or_else(|| load(key))
+}
+
+/// Keeps a choice, for this process and for others.
+pub(crate) fn keep(key: String, choice: Vec<u8>) {
+    store(&key, &choice);
+    choices().get_or_insert_default().insert(key, choice);
 }
 
 #[cfg(test)]

@@ -3,9 +3,10 @@
 //! Of the algorithms that the library names for a shape, in the order of their expected time, the first is taken that adds
 //! up products as they are (no Fourier or Winograd transform), gives the same bits in every run, and needs no larger
 //! workspace than the call has: the one that core allocated, else the backend's scratch. The library is opened at the first
-//! convolution, since its handle alone takes memory. What it refuses, and convolutions of single channels, which PyTorch
-//! does not leave to it either, go to the backend's own kernels.
+//! convolution, since its handle alone takes memory. What it refuses, what the backend's own kernels compute faster, and
+//! convolutions of single channels, which PyTorch does not leave to it either, go to the own kernels.
 
+mod choice;
 mod library;
 mod plan;
 mod shape;
@@ -21,11 +22,13 @@ use crate::driver::NAME;
 use crate::figures;
 use crate::libraries::Version;
 use crate::queue::Queue;
+use choice::Choice;
 use library::{EXECUTION_FAILED, Functions, Handle, Status, library};
 use plan::Plan;
 pub(crate) use shape::{Shape, Which};
 
-/// Set to `0`, this environment variable leaves convolutions to the backend's own kernels.
+/// Set to `0`, this environment variable leaves convolutions to the backend's own kernels; set to `first`, to the library wherever it
+/// accepts them, whether it is faster or not.
 const SWITCH: &str = "VRAMLAB_CUDNN";
 
 /// A convolution that the library accepts, with all data for a call of it.
@@ -40,6 +43,8 @@ pub(crate) struct Convolution {
 /// The library on one device, and its plans so far.
 pub(crate) struct Cudnn {
     library: &'static Functions,
+    /// True if the library has to be faster than the own kernels.
+    times: bool,
     state: Mutex<State>,
 }
 
@@ -73,10 +78,12 @@ impl Cudnn {
     /// # Errors
     /// The reason why it is not used: it is missing, too old, too new, or switched off.
     pub(crate) fn find(newest: u32) -> std::result::Result<Self, String> {
-        if std::env::var_os(SWITCH).is_some_and(|value| value == "0") {
+        let switch = std::env::var_os(SWITCH);
+        if switch.as_ref().is_some_and(|value| value == "0") {
             return Err(format!("{SWITCH} is 0"));
         }
-        Ok(Self { library: library(newest)?, state: Mutex::default() })
+        let times = switch.is_none_or(|value| value != "first");
+        Ok(Self { library: library(newest)?, times, state: Mutex::default() })
     }
 
     /// Major and minor version.
@@ -93,11 +100,16 @@ impl Cudnn {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans a convolution; tells whether one like it ran before. `None` if the library does not accept it.
-    pub(crate) fn plan(&self, queue: &Queue, shape: &Shape) -> Option<bool> {
+    /// Plans a convolution; tells whether one like it ran before. `None` if the library does not accept it, or was slower than the own
+    /// kernels. `names` are of the card and of the own kernels.
+    pub(crate) fn plan(&self, queue: &Queue, names: [&str; 2], shape: &Shape) -> Option<bool> {
         let mut state = self.state();
         if let Some(plan) = state.plans.get(shape) {
             return plan.as_ref().map(|plan| plan.ran);
+        }
+        if self.times && Choice::of(names, self.version(), shape).is_own() {
+            state.plans.insert(*shape, None);
+            return None;
         }
         let handle = state.handle(self.library, queue)?;
         // The library loads its rules for choosing, which may take memory.
@@ -137,6 +149,24 @@ impl Cudnn {
                 Ok(false)
             }
         }
+    }
+
+    /// Decides, after the first convolution of a shape, who computes the next ones: the library or the own kernels, whose names are those of
+    /// [`plan`](Self::plan). Both calls overwrite the result, which has the bits of the chosen one in the end.
+    ///
+    /// # Errors
+    /// Those of the calls.
+    pub(crate) fn choose(
+        &self,
+        queue: &Queue,
+        names: [&str; 2],
+        shape: &Shape,
+        calls: [&dyn Fn() -> Result<()>; 2],
+    ) -> Result<()> {
+        if self.times && !Choice::of(names, self.version(), shape).is_library(queue, calls)? {
+            self.state().plans.insert(*shape, None);
+        }
+        Ok(())
     }
 
     fn call(&self, handle: Handle, plan: &Plan, convolution: &Convolution) -> std::result::Result<(), Status> {

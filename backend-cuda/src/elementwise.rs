@@ -14,11 +14,20 @@ use crate::kernel::{Kernel, ONE_FORM, ONE_WIDE, Tag, kernels};
 use crate::launch::{Context, ONE, WIDE};
 use crate::walk::{Dims, Walk};
 
+/// Single elements that one launch fills.
+pub(crate) const MOST_FILLS: usize = 120;
+
 arguments! { ARGUMENTS:
     struct FillArgs {
         walk: Walk<1>,
         out: *mut c_void,
         bits: u64,
+    }
+
+    struct FillEachArgs {
+        out: [*mut c_void; MOST_FILLS],
+        bits: [u64; MOST_FILLS],
+        count: u64,
     }
 
     /// Operand 0 is always the result.
@@ -90,6 +99,7 @@ arguments! { ARGUMENTS:
 
 kernels! { KERNELS in Elementwise:
     FILL: "fill" BITS ONE_WIDE => FillArgs;
+    FILL_EACH: "fill_each" BITS ONE_FORM => FillEachArgs;
     COPY: "copy" BITS ONE_WIDE => CopyArgs;
     CAST: "cast" ALL ONE_WIDE => CopyArgs;
     SELECT: "select" BITS ONE_WIDE => SelectArgs;
@@ -137,6 +147,15 @@ pub(crate) fn fill(ctx: &Context<'_>, k: &Fill) -> Result<()> {
         let args = FillArgs { walk, out, bits };
         ctx.launch(FILL, Tag::bits(k.out.dtype), form, ctx.grid(walk.packs), &args)
     })
+}
+
+/// Fills elements of one width, at most [`MOST_FILLS`]: their addresses, and what is to be there.
+pub(crate) fn fill_each(ctx: &Context<'_>, tag: Tag, elements: &[(u64, u64)]) -> Result<()> {
+    let mut args = FillEachArgs { out: [0; MOST_FILLS], bits: [0; MOST_FILLS], count: elements.len() as u64 };
+    for ((out, bits), element) in args.out.iter_mut().zip(&mut args.bits).zip(elements) {
+        (*out, *bits) = *element;
+    }
+    ctx.launch(FILL_EACH, tag, 0, ctx.grid(args.count), &args)
 }
 
 /// `out = src`.

@@ -8,6 +8,7 @@ use memcore::backend::{Operand, Tf32};
 use crate::call::start;
 pub(crate) use crate::call::{Argument, Function, Grid, Launch, Scratch, THREADS};
 use crate::driver::Properties;
+use crate::fills::Fills;
 use crate::graphs::{Graphs, Libraries, Work};
 use crate::kernel::{Kernel, Tag};
 use crate::memory::Table;
@@ -27,6 +28,8 @@ pub(crate) struct Context<'a> {
     pub(crate) table: MutexGuard<'a, Table>,
     /// The libraries that are used.
     pub(crate) libraries: Libraries<'a>,
+    /// Fills that wait for the next launch.
+    pub(crate) fills: &'a Mutex<Fills>,
     /// Collected launches, if they are collected.
     pub(crate) graphs: &'a Mutex<Option<Graphs>>,
     /// Float32 products that may be computed in TF32.

@@ -20,9 +20,11 @@
 //! | `compile.rs`, `cache.rs`, `modules.rs` | compiler, disk cache, loaded modules of the families |
 //! | `arguments.rs`, `kernel.rs`, `kernels.rs` | the arguments of kernels, in Rust and in C; a kernel; all kernels |
 //! | `figures.rs` | memory outside of segments, and NVML's figures |
+//! | `timer.rs` | the time that the device takes for calls |
 //! | `blaslt.rs`, `blaslt/` | matrix products by cuBLASLt, if it is present |
 //! | `cudnn.rs`, `cudnn/` | convolutions by cuDNN, if it is present |
 //! | `call.rs`, `launch.rs`, `walk.rs` | a launch; a family's tools for it; how elementwise kernels go over strided operands |
+//! | `fills.rs` | fills of single elements, several in one launch |
 //! | `graphs.rs` | launches collected into CUDA graphs, if that was turned on |
 //! | the rest | one file per kernel family, named as in `memcore::backend::kernel`; `kernels/*.cu` likewise |
 //!
@@ -40,6 +42,7 @@ mod cudnn;
 mod driver;
 mod elementwise;
 mod figures;
+mod fills;
 mod gemm;
 mod graphs;
 mod index;
@@ -61,6 +64,7 @@ mod reduce;
 mod rows;
 mod softmax;
 mod staging;
+mod timer;
 mod walk;
 
 pub use backend::Cuda;

@@ -54,8 +54,9 @@ arguments! { ARGUMENTS:
     }
 
     struct ColumnSumsArgs {
-        out: *mut c_void,
-        partial: *const f32,
+        /// Of weight and bias; null if not wanted.
+        out: [*mut c_void; 2],
+        partial: [*const f32; 2],
         n: u64,
         chunks: u64,
     }
@@ -254,13 +255,9 @@ fn parameter_grads(
     };
     let grid = Grid { blocks: [a.n.div_ceil(32) as u32, chunks as u32, 1], ..Grid::of(1) };
     ctx.launch(PARAMETER_GRAD, Tag::of(dtype), 0, grid, &args)?;
-    for (out, partial) in [out_weight, out_bias].into_iter().zip(partial) {
-        if let Some(out) = out {
-            let args = ColumnSumsArgs { out: ctx.at(out)?, partial, n: a.n, chunks };
-            ctx.launch(COLUMN_SUMS, Tag::of(dtype), 0, ctx.grid(a.n), &args)?;
-        }
-    }
-    Ok(())
+    let out = [ctx.at_optional(out_weight)?, ctx.at_optional(out_bias)?];
+    let args = ColumnSumsArgs { out, partial, n: a.n, chunks };
+    ctx.launch(COLUMN_SUMS, Tag::of(dtype), 0, ctx.grid(2 * a.n), &args)
 }
 
 /// True if both sums of one chunk fit the scratch.

@@ -21,6 +21,8 @@ use memcore::{DType, Device, Layout, Profile};
 #[path = "device/convolutions.rs"]
 mod convolutions;
 mod emulator;
+#[path = "device/fills.rs"]
+mod fills;
 #[path = "device/optimizers.rs"]
 mod optimizers;
 #[path = "device/products.rs"]
@@ -53,8 +55,10 @@ fn main() -> ExitCode {
         trial("products::the_first_algorithm_is_kept_on_request", products::first),
         trial("products::what_adds_to_its_result_runs_once", products::adding),
         trial("products::the_choice_is_kept_on_disk", products::stored),
+        trial("fills::single_elements_are_filled_together", fills::together),
         trial("optimizers::a_parameter_that_joins_later_counts_its_own_steps", optimizers::a_parameter_joins_later),
         trial("convolutions::the_library_takes_every_type", convolutions::types),
+        trial("convolutions::the_faster_one_is_kept", convolutions::faster),
         trial("convolutions::what_the_library_does_not_take_is_computed", convolutions::refused),
         trial("convolutions::a_graph_has_them_too", convolutions::graph),
         trial("tf32::convolutions_round_their_factors", tf32::convolutions),

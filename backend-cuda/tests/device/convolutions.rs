@@ -80,12 +80,15 @@ fn expect(what: &str, got: [usize; 3], want: [usize; 3]) -> Result<(), String> {
     if got == want { Ok(()) } else { Err(format!("{what}: cuDNN computed {got:?}, expected {want:?}")) }
 }
 
+/// Convolutions of the library until it is chosen for a shape: the first, two rounds of three that are timed, and the one whose result is kept.
+const UNTIL_CHOSEN: usize = 8;
+
 /// In 16 bits the library takes no bias and no gradients of groups. It is opened at the first convolution, and its memory is known from then on.
 pub(crate) fn types() -> Result<(), String> {
     let same = Conv2dGeometry { padding: [1, 1], ..Default::default() };
     for dtype in [DType::F32, DType::F16, DType::BF16] {
-        let in_full = usize::from(dtype == DType::F32);
-        expect("plain", compared(dtype, 8, same)?, [in_full, 1, 1])?;
+        let in_full = if dtype == DType::F32 { UNTIL_CHOSEN } else { 0 };
+        expect("plain", compared(dtype, 8, same)?, [in_full, UNTIL_CHOSEN, UNTIL_CHOSEN])?;
         let strided = Conv2dGeometry { stride: [2, 1], padding: [0, 2], groups: 2, ..same };
         expect("strided, in groups", compared(dtype, 8, strided)?, [in_full; 3])?;
     }
@@ -102,6 +105,16 @@ pub(crate) fn types() -> Result<(), String> {
     ops::conv2d(&Tensor::leaf(x), &Tensor::leaf(weight), None, same).map_err(text)?;
     let (known, taken) = (device.memory_steps().cudnn_bytes, emulator::part("dnn")?);
     if known == taken && taken > 0 { Ok(()) } else { Err(format!("{known} bytes are known, {taken} taken")) }
+}
+
+/// The library and the own kernels are timed once for a shape, and the faster ones compute it from then on, also on a device that is opened later.
+pub(crate) fn faster() -> Result<(), String> {
+    let same = Conv2dGeometry { padding: [1, 1], ..Default::default() };
+    let slow = 24;
+    expect("the slower library", compared(DType::F32, slow, same)?, [UNTIL_CHOSEN - 1; 3])?;
+    expect("the slower library, chosen before", compared(DType::F32, slow, same)?, [0; 3])?;
+    expect("the faster library", compared(DType::F32, 16, same)?, [UNTIL_CHOSEN; 3])?;
+    expect("the faster library, chosen before", compared(DType::F32, 16, same)?, [1; 3])
 }
 
 /// Single channels, small convolutions, and what the library refuses: at once, or when it runs.
