@@ -39,8 +39,8 @@ impl Chosen {
         }
     }
 
-    /// Opens the device, with fresh memory.
-    pub(crate) fn open(self) -> Result<Opened> {
+    /// Opens the device, with fresh memory; on an NVIDIA GPU the launches of a step may be one graph.
+    pub(crate) fn open(self, cuda_graph: bool) -> Result<Opened> {
         let threads = std::thread::available_parallelism().map_or(1, |n| n.get());
         Ok(match self {
             Chosen::Cpu => {
@@ -53,6 +53,9 @@ impl Chosen {
                 // PyTorch's default, which this is compared with. A card without TF32 computes in float32, in both
                 // programs.
                 let _ = cuda.allow_tf32(Tf32::Convolutions);
+                if cuda_graph {
+                    cuda.use_graphs()?;
+                }
                 Opened { device: Device::builder(Arc::new(cuda)).build(), name: "cuda", threads }
             }
             Chosen::Wgpu(index) => {

@@ -8,7 +8,7 @@ use memcore::backend::kernel::{BinaryOp, UnaryOp};
 use memcore::{Array, DType};
 use serde_json::{Value, json};
 
-use crate::device::{Chosen, Opened};
+use crate::device::Opened;
 use crate::measure::{Limits, measure};
 
 /// Every workload that the others have too.
@@ -27,8 +27,7 @@ pub(crate) const NAMES: [&str; 11] = [
 ];
 
 /// Runs one workload and gives its JSON line.
-pub(crate) fn run(name: &str, chosen: Chosen, precision: Precision, limits: &Limits) -> Result<Value> {
-    let opened = &chosen.open()?;
+pub(crate) fn run(name: &str, opened: &Opened, precision: Precision, limits: &Limits) -> Result<Value> {
     if let Some(workload) = training::named(name) {
         return train(opened, limits, workload, precision);
     }
