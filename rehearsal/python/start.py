@@ -4,6 +4,7 @@ The library returns all files of this folder as one text, in the order of their 
 
 import ctypes
 import functools
+import sys
 import types
 
 
@@ -54,6 +55,25 @@ def pause_while_compiled(torch, mode):
     torch.compile = compile
 
 
+def keep_fast_paths(torch, mode):
+    """Transformers in evaluation mode take fewer temporaries where no tensor has functions of its own. They ask for those of a mode as
+    well, and would take the slow path because of the layer's."""
+    has_torch_function = torch.overrides.has_torch_function
+    asking = ("torch.nn.modules.transformer", "torch.nn.modules.activation")
+
+    @functools.wraps(has_torch_function)
+    def without_own_mode(arguments):
+        if sys._getframe(1).f_globals.get("__name__") not in asking or torch.overrides._get_current_function_mode() is not mode:
+            return has_torch_function(arguments)
+        mode.__exit__(None, None, None)
+        try:
+            return has_torch_function(arguments)
+        finally:
+            mode.__enter__()
+
+    torch.overrides.has_torch_function = without_own_mode
+
+
 def install(torch, library=None):
     """Starts the layer, and returns the object from which a report is made."""
     import torch.multiprocessing.reductions
@@ -77,4 +97,5 @@ def install(torch, library=None):
     values.mode = Mode()
     values.mode.__enter__()
     pause_while_compiled(torch, values.mode)
+    keep_fast_paths(torch, values.mode)
     return values

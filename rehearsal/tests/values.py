@@ -257,8 +257,33 @@ UNKNOWN = [
 ]
 
 
+def transformers_in_evaluation():
+    """Allocations of transformers in evaluation mode, under the layer and without it: fast paths stay what they are."""
+    of_one = torch.nn.TransformerEncoderLayer(64, 4, 128, batch_first=True)
+    encoder = torch.nn.TransformerEncoder(of_one, 2).cuda().eval()
+    attention = torch.nn.MultiheadAttention(64, 4, batch_first=True).cuda().eval()
+    x = torch.zeros(4, 6, 64, device="cuda")
+
+    @torch.no_grad()
+    def allocations():
+        before = torch.cuda.memory_stats()["allocation.all.allocated"]
+        encoder(x), attention(x, x, x, need_weights=False), attention(x, x, x)
+        return torch.cuda.memory_stats()["allocation.all.allocated"] - before
+
+    allocations()
+    under_the_layer = allocations()
+    values.mode.__exit__(None, None, None)
+    without = allocations()
+    values.mode.__enter__()
+    return under_the_layer, without
+
+
 def main():
     failed = 0
+    under_the_layer, without = transformers_in_evaluation()
+    if under_the_layer != without:
+        failed += 1
+        print(f"transformers in evaluation mode: {under_the_layer} allocations under the layer, {without} without it")
     for name, function in CASES.items():
         try:
             on_cpu, on_card = function("cpu"), function("cuda")
