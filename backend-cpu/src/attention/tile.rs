@@ -6,7 +6,7 @@ use crate::simd::{Isa, simd};
 
 /// Tiles are padded to multiples of this: [`product`] works on as many columns together, or twice as many.
 pub(super) const COLUMNS: usize = 16;
-/// Rows are rounded up to multiples of this: [`product`] works on 8 together, or on 4.
+/// Rows are rounded up to multiples of this: [`product`] works on 4 together, or on 8.
 const ROWS: usize = 4;
 
 /// The left factor of a product: element `(i, e)` is at `i·row + e·column`.

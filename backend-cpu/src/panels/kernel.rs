@@ -142,9 +142,9 @@ pub(crate) struct Strided<R> {
     pub(crate) add: bool,
 }
 
-/// Computes a product in tiles of 8 rows and `V` vectors of columns. Smaller tiles cover the rest.
+/// Computes a product in tiles of `R` rows, at least 4, and `V` vectors of columns. Smaller tiles cover the rest.
 #[inline(always)]
-unsafe fn strided<L: Lanes<Sum = <L as Lanes>::Word>, const V: usize>(s: &Strided<L::Word>) {
+unsafe fn strided<L: Lanes<Sum = <L as Lanes>::Word>, const R: usize, const V: usize>(s: &Strided<L::Word>) {
     let [m, n, depth] = s.sizes;
     let mut column = 0;
     while column < n {
@@ -156,14 +156,14 @@ unsafe fn strided<L: Lanes<Sum = <L as Lanes>::Word>, const V: usize>(s: &Stride
             let to = s.to.wrapping_add(row * s.to_row + column);
             // SAFETY: these rows and columns exist, as the caller asserts: 16 columns are whole vectors of every instruction set.
             unsafe {
-                match (m - row >= 8, wide) {
-                    (true, true) => sums::<L, 8, V>(at, to, s.to_row, s.add),
-                    (true, false) => sums::<L, 8, 1>(at, to, s.to_row, s.add),
+                match (m - row >= R, wide) {
+                    (true, true) => sums::<L, R, V>(at, to, s.to_row, s.add),
+                    (true, false) => sums::<L, R, 1>(at, to, s.to_row, s.add),
                     (false, true) => sums::<L, 4, V>(at, to, s.to_row, s.add),
                     (false, false) => sums::<L, 4, 1>(at, to, s.to_row, s.add),
                 }
             }
-            row += if m - row >= 8 { 8 } else { 4 };
+            row += if m - row >= R { R } else { 4 };
         }
         column += if wide { V * L::N } else { L::N };
     }
@@ -187,13 +187,15 @@ macro_rules! word {
         #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
         unsafe fn $wide_strided(job: &Strided<$Word>) {
             // SAFETY: passed on to the caller.
-            unsafe { strided::<super::lanes::Wide<$Wide>, 2>(job) }
+            unsafe { strided::<super::lanes::Wide<$Wide>, 8, 2>(job) }
         }
         #[cfg(target_arch = "x86_64")]
         #[target_feature(enable = "avx2,fma,f16c")]
         unsafe fn $avx2_strided(job: &Strided<$Word>) {
+            // A word of the left operand needs a load and an address of its own, since the steps between rows are not known here. Few rows and two
+            // vectors need the fewest of them for eight sums, which is as many as keep the processor's multiplications busy.
             // SAFETY: passed on to the caller.
-            unsafe { strided::<Numbers<$Avx2>, 1>(job) }
+            unsafe { strided::<Numbers<$Avx2>, 4, 2>(job) }
         }
         impl StridedProduct for $Word {
             unsafe fn strided(job: &Strided<Self>) {
@@ -204,7 +206,7 @@ macro_rules! word {
                         Level::Avx512 => $wide_strided(job),
                         #[cfg(target_arch = "x86_64")]
                         Level::Avx2 => $avx2_strided(job),
-                        Level::Baseline => strided::<Numbers<Plain4<$Word>>, 1>(job),
+                        Level::Baseline => strided::<Numbers<Plain4<$Word>>, 8, 1>(job),
                     }
                 }
             }
