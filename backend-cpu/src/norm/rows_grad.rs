@@ -7,9 +7,11 @@ use memcore::error::Result;
 use super::wide::{Rooms, Writing, cut, wide};
 use super::{TASK, real};
 use crate::element::{Element, Float, Real, float_type};
+use crate::lanes::RUN;
 use crate::parallel::SCRATCH_BYTES;
 use crate::past_caches::fence;
 use crate::simd::{Isa, simd};
+use crate::vector::{MAX_N, Vector};
 use crate::view::{Context, SharedMut};
 
 /// Operands that both normalisations have.
@@ -238,12 +240,19 @@ simd! {
 /// `out = rstd·(g − mean(g) − x̂·mean(g·x̂))`, without `mean(g)` for RMS.
 #[inline(always)]
 fn input_row_body<S: Isa, R: Real>(row: Row<'_, R>, out: &mut [R]) {
-    let Row { grad, x, mean, rstd, centred, weight } = row;
-    let n = x.len() as f64;
-    let (plain, product) = match weight {
+    let Row { grad, x, mean, weight, .. } = row;
+    let totals = match weight {
         Some(weight) => super::weighted_sums::<S, R>(grad, x, weight, mean),
         None => super::grad_sums::<S, R>(grad, x, mean),
     };
+    input_of::<S, R>(row, totals, out);
+}
+
+/// Computes a row of `out_x` from `Σ g` and `Σ g·(x − mean)`.
+#[inline(always)]
+fn input_of<S: Isa, R: Real>(row: Row<'_, R>, (plain, product): (f64, f64), out: &mut [R]) {
+    let Row { grad, x, mean, rstd, centred, weight } = row;
+    let n = x.len() as f64;
     let mean_g = real::<R>(if centred { plain / n } else { 0.0 });
     // x̂ = (x − mean)·rstd occurs in the sum and in the result.
     let slope = real::<R>(product / n) * rstd * rstd;
@@ -264,14 +273,78 @@ fn input_row_body<S: Isa, R: Real>(row: Row<'_, R>, out: &mut [R]) {
 /// Handles one row: computes its part of `out_x` if required, and adds `grad·x̂` and `grad` to the parameters' sums.
 #[inline(always)]
 fn row_of_body<S: Isa, R: Real>(row: Row<'_, R>, out: Option<&mut [R]>, sums: Sums<'_, R>) {
-    if let Some(out) = out {
-        input_row_body::<S, R>(row, out);
+    let Row { grad, x, mean, rstd, weight, .. } = row;
+    match (weight, out) {
+        (Some(weight), Some(out)) if sums.weight.len() == x.len() => {
+            let mut totals = (0.0, 0.0);
+            for start in (0..x.len()).step_by(RUN) {
+                let run = start..x.len().min(start + RUN);
+                let inputs = [grad, x, weight].map(|all| &all[run.clone()]);
+                let outputs = [&mut sums.weight[run.clone()], &mut sums.bias[run]];
+                let [plain, product] = sums_of_run::<R, R::Vector<S>>(inputs, mean, rstd, outputs);
+                totals.0 += plain.to_f64();
+                totals.1 += product.to_f64();
+            }
+            return input_of::<S, R>(row, totals, out);
+        }
+        (_, Some(out)) => input_row_body::<S, R>(row, out),
+        (_, None) => {}
     }
-    let Row { grad, x, mean, rstd, .. } = row;
     let right = sums.left + sums.weight.len();
     let (grad, x) = (&grad[sums.left..right], &x[sums.left..right]);
     for (((w, b), &g), &x) in sums.weight.iter_mut().zip(sums.bias).zip(grad).zip(x) {
         *w = (g * rstd).fma::<S>(x - mean, *w);
         *b = *b + g;
     }
+}
+
+/// Returns `Σ grad·weight` and `Σ grad·weight·(x − mean)` of a run, and adds `grad·x̂` and `grad` to the parameters' sums on the way: a pass of its own
+/// would load all of it again.
+#[inline(always)]
+fn sums_of_run<R: Real, V: Vector<R>>(
+    [grad, x, weight]: [&[R]; 3],
+    mean: R,
+    rstd: R,
+    [to_weight, to_bias]: [&mut [R]; 2],
+) -> [R; 2] {
+    let n = x.len();
+    assert!([grad.len(), weight.len(), to_weight.len(), to_bias.len()] == [n; 4], "sums of a row's part");
+    let (means, rstds) = (V::splat(mean), V::splat(rstd));
+    // Two of each, because an addition takes longer than the rest of a step.
+    let mut partial = [[V::splat(R::default()); 2]; 2];
+    let mut at = 0;
+    while at + 2 * V::N <= n {
+        for [plain, product] in &mut partial {
+            // SAFETY: this vector ends before `n`, the length of all slices.
+            unsafe {
+                let (g, w) = (V::load(grad.as_ptr().add(at)), V::load(weight.as_ptr().add(at)));
+                let deviation = V::load(x.as_ptr().add(at)).sub(means);
+                let weighted = g.mul(w);
+                *plain = plain.add(weighted);
+                *product = weighted.fma(deviation, *product);
+                let (to_weight, to_bias) = (to_weight.as_mut_ptr().add(at), to_bias.as_mut_ptr().add(at));
+                g.mul(rstds).fma(deviation, V::load(to_weight)).store(to_weight);
+                V::load(to_bias).add(g).store(to_bias);
+            }
+            at += V::N;
+        }
+    }
+    let mut lanes = [[R::default(); MAX_N]; 2];
+    for (side, lanes) in lanes.iter_mut().enumerate() {
+        // SAFETY: there is room for `MAX_N` ≥ `V::N` numbers.
+        unsafe { partial[0][side].add(partial[1][side]).store(lanes.as_mut_ptr()) };
+    }
+    let mut totals = [R::default(); 2];
+    for (total, lanes) in totals.iter_mut().zip(&lanes) {
+        for &lane in &lanes[..V::N] {
+            *total = *total + lane;
+        }
+    }
+    for i in at..n {
+        let (deviation, weighted) = (x[i] - mean, grad[i] * weight[i]);
+        totals = [totals[0] + weighted, totals[1] + weighted * deviation];
+        to_weight[i] = to_weight[i] + grad[i] * rstd * deviation;
+        to_bias[i] = to_bias[i] + grad[i];
+    }
+    totals
 }
