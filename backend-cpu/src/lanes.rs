@@ -169,7 +169,9 @@ fn fold_vectors<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
     let mut lanes = [start; MAX_N];
     if at < n {
         // The last elements fill a vector. Only as many of its results count as there are elements.
-        let [x, y, z] = [tail::<T, V>(&xs[at..]), tail::<T, V>(&ys[at..]), tail::<T, V>(&zs[at..])];
+        let (x, y, z) = (xs[at..].as_ptr(), ys[at..].as_ptr(), zs[at..].as_ptr());
+        // SAFETY: the slices end after these elements.
+        let (x, y, z) = unsafe { (tail::<T, V>(x, n - at), tail::<T, V>(y, n - at), tail::<T, V>(z, n - at)) };
         let last = step.step::<V>(V::splat(start), x, y, z);
         // SAFETY: there is room for `MAX_N` ≥ `V::N` numbers.
         unsafe { last.store(lanes.as_mut_ptr()) };
@@ -212,12 +214,17 @@ unsafe fn one<T: Float, V: Vector<T::Compute>, F: Step<T::Compute>>(
 }
 
 /// Loads fewer than `V::N` elements, followed by zeros.
+///
+/// # Safety
+/// `n` elements lie at `src`.
 #[inline(always)]
-fn tail<T: Float, V: Vector<T::Compute>>(rest: &[T]) -> V {
+unsafe fn tail<T: Float, V: Vector<T::Compute>>(src: *const T, n: usize) -> V {
     let mut buffer = [T::put(T::Compute::default()); MAX_N];
-    buffer[..rest.len()].copy_from_slice(rest);
-    // SAFETY: the buffer holds `MAX_N` ≥ `V::N` elements.
-    unsafe { load::<T, V>(buffer.as_ptr()) }
+    // SAFETY: the caller asserts the elements; the buffer holds `MAX_N` ≥ `V::N` of them.
+    unsafe {
+        std::ptr::copy_nonoverlapping(src, buffer[..n].as_mut_ptr(), n);
+        load::<T, V>(buffer.as_ptr())
+    }
 }
 
 /// Loads a vector of a type's values, converted. (Its buffer has the largest size, because const generics cannot use associated constants.)
@@ -245,6 +252,96 @@ unsafe fn load<T: Float, V: Vector<T::Compute>>(src: *const T) -> V {
     unsafe { V::load(buffer.as_ptr()) }
 }
 
+/// Writes a vector of values, rounded to the type.
+///
+/// # Safety
+/// There is room for `V::N` elements.
+#[inline(always)]
+unsafe fn store<T: Float, V: Vector<T::Compute>>(values: V, out: *mut T) {
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<T::Compute>() {
+        // SAFETY: the same type; the caller asserts the rest.
+        return unsafe { values.store(out.cast()) };
+    }
+    // SAFETY: that type; the caller asserts the rest.
+    if std::any::TypeId::of::<T>() == std::any::TypeId::of::<f16>() && unsafe { values.store_f16(out.cast()) } {
+        return;
+    }
+    let mut buffer = [<T::Compute as Default>::default(); MAX_N];
+    // SAFETY: the buffer holds `MAX_N` ≥ `V::N` numbers.
+    unsafe { values.store(buffer.as_mut_ptr()) };
+    for (i, &value) in buffer[..V::N].iter().enumerate() {
+        // SAFETY: the caller asserts it.
+        unsafe { *out.add(i) = T::put(value) };
+    }
+}
+
+/// Function of each element (of up to three operands).
+pub(crate) trait Map<R: Real>: Copy {
+    /// Returns the results of one more vector of elements.
+    fn map<V: Vector<R>>(self, x: V, y: V, z: V) -> V;
+}
+
+/// Computes `out = f(x, y, z)` of `n` elements. They are widened and rounded in registers, which takes half as long as a copy in the compute type.
+///
+/// # Safety
+/// The elements exist. `out` is one of the operands or shares nothing with them.
+#[inline(always)]
+pub(crate) unsafe fn map3<S: Isa, T: Float>(f: impl Map<T::Compute>, inputs: [*const T; 3], out: *mut T, n: usize) {
+    // SAFETY: passed on to the caller.
+    unsafe { map_vectors::<T, <T::Compute as Real>::Vector<S>, _>(f, inputs, out, n) }
+}
+
+/// # Safety
+/// As [`map3`].
+#[inline(always)]
+unsafe fn map_vectors<T: Float, V: Vector<T::Compute>, F: Map<T::Compute>>(
+    f: F,
+    [x, y, z]: [*const T; 3],
+    out: *mut T,
+    n: usize,
+) {
+    let mut at = 0;
+    // SAFETY: only elements before `n`, which the caller asserts; the buffers hold `MAX_N` ≥ `V::N` elements.
+    unsafe {
+        while at + 4 * V::N <= n {
+            for i in 0..4 {
+                one_mapped::<T, V, F>(f, [x, y, z], out, at + i * V::N);
+            }
+            at += 4 * V::N;
+        }
+        while at + V::N <= n {
+            one_mapped::<T, V, F>(f, [x, y, z], out, at);
+            at += V::N;
+        }
+        if at < n {
+            let rest = n - at;
+            let (x, y, z) =
+                (tail::<T, V>(x.add(at), rest), tail::<T, V>(y.add(at), rest), tail::<T, V>(z.add(at), rest));
+            let mut buffer = [T::put(T::Compute::default()); MAX_N];
+            store::<T, V>(f.map(x, y, z), buffer.as_mut_ptr());
+            std::ptr::copy_nonoverlapping(buffer.as_ptr(), out.add(at), rest);
+        }
+    }
+}
+
+/// Computes the vector at `at`.
+///
+/// # Safety
+/// As [`map3`], for `V::N` elements from there on.
+#[inline(always)]
+unsafe fn one_mapped<T: Float, V: Vector<T::Compute>, F: Map<T::Compute>>(
+    f: F,
+    [x, y, z]: [*const T; 3],
+    out: *mut T,
+    at: usize,
+) {
+    // SAFETY: passed on to the caller.
+    unsafe {
+        let (x, y, z) = (load::<T, V>(x.add(at)), load::<T, V>(y.add(at)), load::<T, V>(z.add(at)));
+        store::<T, V>(f.map(x, y, z), out.add(at));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,6 +350,7 @@ mod tests {
     simd! {
         fn all_folds(xs: &[f32], ys: &[f32]) -> [f32; 7] = all_folds_body;
         fn half_sum(xs: &[half::bf16]) -> f32 = half_sum_body;
+        fn multiply_add<T: Float>(xs: &mut [T], ys: &[T]) = multiply_add_body;
     }
 
     #[inline(always)]
@@ -271,6 +369,43 @@ mod tests {
     #[inline(always)]
     fn half_sum_body<S: Isa>(xs: &[half::bf16]) -> f32 {
         fold::<S, half::bf16>(Sum, xs)
+    }
+
+    /// `x·y + y`
+    #[derive(Clone, Copy)]
+    struct MultiplyAdd;
+
+    impl<R: Real> Map<R> for MultiplyAdd {
+        #[inline(always)]
+        fn map<V: Vector<R>>(self, x: V, y: V, z: V) -> V {
+            x.fma(y, z)
+        }
+    }
+
+    #[inline(always)]
+    fn multiply_add_body<S: Isa, T: Float>(xs: &mut [T], ys: &[T]) {
+        let out = xs.as_mut_ptr();
+        // SAFETY: slices of one length; the result is one of the operands.
+        unsafe { map3::<S, T>(MultiplyAdd, [out.cast_const(), ys.as_ptr(), ys.as_ptr()], out, xs.len()) };
+    }
+
+    fn every_element_is_mapped<T: Float<Compute = f32>>() {
+        for n in [0usize, 1, 7, 8, 9, 31, 32, 33, 63, 64, 200] {
+            // Small integers, which 16 bits hold exactly.
+            let (x, y) = (|i: usize| (i * 7 % 11) as f32 - 5.0, |i: usize| (i * 5 % 7) as f32);
+            let (mut xs, ys): (Vec<T>, Vec<T>) = (0..n).map(|i| (T::put(x(i)), T::put(y(i)))).unzip();
+            xs.push(T::put(9.0));
+            multiply_add(&mut xs[..n], &ys);
+            let want: Vec<f32> = (0..n).map(|i| x(i) * y(i) + y(i)).chain([9.0]).collect();
+            assert_eq!(xs.iter().map(|x| x.get()).collect::<Vec<_>>(), want, "{n}");
+        }
+    }
+
+    #[test]
+    fn every_element_is_mapped_once_in_place() {
+        every_element_is_mapped::<f32>();
+        every_element_is_mapped::<f16>();
+        every_element_is_mapped::<half::bf16>();
     }
 
     #[test]

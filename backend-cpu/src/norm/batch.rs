@@ -6,8 +6,10 @@ use memcore::error::Result;
 use super::narrow::{self, NARROW};
 use super::{TASK, channel_types, real, sum, sum_squares};
 use crate::element::{Element, Float, Real};
+use crate::lanes::{Map, map3};
 use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
+use crate::vector::Vector;
 use crate::view::{Context, SharedMut};
 
 /// `out = (x − mean)·invstd·weight + bias` per channel, with the statistics of the batch or the running ones.
@@ -189,8 +191,23 @@ fn plane_affine_body<S: Isa, T: Float>(
     bias: T::Compute,
     out: &mut [T],
 ) {
-    let scale = invstd * weight;
-    for (o, x) in out.iter_mut().zip(x) {
-        *o = T::put((x.get() - mean).fma::<S>(scale, bias));
+    assert_eq!(x.len(), out.len());
+    let f = Affine { mean, scale: invstd * weight, shift: bias };
+    // SAFETY: slices of one length, which share nothing.
+    unsafe { map3::<S, T>(f, [x.as_ptr(); 3], out.as_mut_ptr(), x.len()) };
+}
+
+/// `(x − mean)·scale + shift`
+#[derive(Clone, Copy)]
+struct Affine<R> {
+    mean: R,
+    scale: R,
+    shift: R,
+}
+
+impl<R: Real> Map<R> for Affine<R> {
+    #[inline(always)]
+    fn map<V: Vector<R>>(self, x: V, _y: V, _z: V) -> V {
+        x.sub(V::splat(self.mean)).fma(V::splat(self.scale), V::splat(self.shift))
     }
 }

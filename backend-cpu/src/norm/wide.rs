@@ -51,15 +51,23 @@ pub(super) enum Writing {
 }
 
 impl Writing {
-    /// How rows of `n` elements are written to `out`; `rows` of them.
-    pub(super) fn of<T: Float>(out: *const T, [rows, n]: [usize; 2]) -> Self {
+    /// How rows of `n` elements, which are computed in the compute type, are written to `out`; `rows` of them.
+    pub(super) fn of<T: Float>(out: *const T, sizes: [usize; 2]) -> Self {
         match TypeId::of::<T>() == TypeId::of::<T::Compute>() {
             false => Self::Rounded,
-            // A row lies in the scratch first.
-            true if n * MOST_COPIES * size_of::<T>() <= SCRATCH_BYTES && is_streamed(out, rows * n, n) => {
-                Self::Streamed
-            }
-            true => Self::InPlace,
+            true => Self::in_type(out, sizes),
+        }
+    }
+
+    /// How rows that are computed in their own type are written. 16-bit rows always lie in place: it is the arithmetic that takes their time, and past
+    /// the caches they were slower.
+    pub(super) fn in_type<T: Float>(out: *const T, [rows, n]: [usize; 2]) -> Self {
+        let whole = TypeId::of::<T>() == TypeId::of::<T::Compute>();
+        // A row lies in the scratch first.
+        if whole && n * MOST_COPIES * size_of::<T>() <= SCRATCH_BYTES && is_streamed(out, rows * n, n) {
+            Self::Streamed
+        } else {
+            Self::InPlace
         }
     }
 
@@ -77,19 +85,24 @@ impl Writing {
     /// Lets `f` compute rows that are computed at once. It finds garbage there.
     #[inline(always)]
     pub(super) fn row<T: Float>(self, out: &mut [T], room: &mut [T::Compute], f: impl FnOnce(&mut [T::Compute])) {
-        match self {
-            Self::Rounded => {
-                f(room);
-                convert_out(room, out);
-            }
-            Self::Streamed => {
-                f(room);
-                // SAFETY: the same type, so room for it; rows begin at cache lines, as `is_streamed` found.
-                unsafe { stream(room, out.as_mut_ptr().cast::<T::Compute>()) };
-            }
-            // SAFETY: the same type.
-            Self::InPlace => f(unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast(), out.len()) }),
+        if self == Self::Rounded {
+            f(room);
+            return convert_out(room, out);
         }
+        // SAFETY: the same type.
+        let out = unsafe { std::slice::from_raw_parts_mut(out.as_mut_ptr().cast::<T::Compute>(), out.len()) };
+        self.row_in_type(out, room, f);
+    }
+
+    /// As [`Writing::row`], for rows that are computed in their own type.
+    #[inline(always)]
+    pub(super) fn row_in_type<C: Copy>(self, out: &mut [C], room: &mut [C], f: impl FnOnce(&mut [C])) {
+        if self != Self::Streamed {
+            return f(out);
+        }
+        f(room);
+        // SAFETY: as long; rows begin at cache lines, as `is_streamed` found.
+        unsafe { stream(room, out.as_mut_ptr()) };
     }
 }
 

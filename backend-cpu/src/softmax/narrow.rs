@@ -1,11 +1,13 @@
-//! Softmax over rows of 16-bit floats. A row is widened once, into the thread's scratch, and rounded once.
+//! Softmax over rows of 16-bit floats. Forward, a row is widened once, into the thread's scratch, and rounded once; gradients are computed in registers.
 
 use std::mem::MaybeUninit;
+use std::ops::Range;
 
-use crate::element::Float;
-use crate::lanes::{Dot, Largest, RUN, Sum, fold, fold2};
+use crate::element::{Float, Real};
+use crate::lanes::{Dot, Largest, Map, RUN, Sum, fold, fold2, map3};
 use crate::parallel::SCRATCH_BYTES;
 use crate::simd::{Isa, simd};
+use crate::vector::Vector;
 use crate::view::{Context, SharedMut};
 
 use super::columns::TASK;
@@ -13,7 +15,7 @@ use super::columns::TASK;
 /// Length of the longest row: two of them fit a scratch.
 const LONGEST: usize = SCRATCH_BYTES / size_of::<f32>() / 2;
 
-/// Elements that several loops go over in turn: of five slices they fit the first-level cache.
+/// Elements that several loops go over in turn, from the first-level cache.
 const STRETCH: usize = 1024;
 
 /// True if rows of `n` elements are computed here.
@@ -51,13 +53,14 @@ pub(super) fn backward<T: Float<Compute = f32>>(
     out: SharedMut<T>,
 ) {
     ctx.for_pieces(rows, TASK.div_ceil(n), n, |start, end| {
-        let mut scratch = ctx.scratch();
-        let (wide_y, wide_grad) = scratch.slice_mut::<f32>(2 * n).split_at_mut(n);
         for row in start..end {
-            // SAFETY: rows are disjoint and exist; these borrows end before the last begins.
-            let total = unsafe { total(log, y.view(row * n, n), grad.view(row * n, n), wide_y, wide_grad) };
-            // SAFETY: as above.
-            gradient(log, total, wide_y, wide_grad, unsafe { out.part(row * n, n) });
+            // SAFETY: rows are disjoint and exist; these borrows end before anything is written.
+            let total = unsafe { total(log, y.view(row * n, n), grad.view(row * n, n)) };
+            if log {
+                log_gradient(total, row * n..(row + 1) * n, [y, grad], out);
+            } else {
+                gradient(total, row * n..(row + 1) * n, [y, grad], out);
+            }
         }
     });
 }
@@ -69,8 +72,11 @@ impl<T: Float<Compute = f32>> Half for T {}
 simd! {
     fn exponentials<T: Half>(log: bool, x: &[T], wide: &mut [f32]) -> [f32; 2] = exponentials_body;
     fn finish<T: Half>(log: bool, sums: [f32; 2], wide: &mut [f32], out: &mut [T]) = finish_body;
-    fn total<T: Half>(log: bool, y: &[T], grad: &[T], wide_y: &mut [f32], wide_grad: &mut [f32]) -> f32 = total_body;
-    fn gradient<T: Half>(log: bool, total: f32, y: &[f32], grad: &mut [f32], out: &mut [T]) = gradient_body;
+    fn total<T: Half>(log: bool, y: &[T], grad: &[T]) -> f32 = total_body;
+    fn gradient<T: Half>(total: f32, row: Range<usize>, inputs: [SharedMut<T>; 2], out: SharedMut<T>) = gradient_body;
+    fn log_gradient<T: Half>(
+        total: f32, row: Range<usize>, inputs: [SharedMut<T>; 2], out: SharedMut<T>,
+    ) = log_gradient_body;
 }
 
 #[inline(always)]
@@ -122,26 +128,52 @@ fn finish_body<S: Isa, T: Half>(log: bool, [max, sum]: [f32; 2], wide: &mut [f32
     T::put_all::<S>(wide, out);
 }
 
-/// `Σ grad·y`; for the logarithm `Σ grad`. Both are widened a stretch at a time, which the sum finds in the first-level cache.
+/// `Σ grad·y`; for the logarithm `Σ grad`.
 #[inline(always)]
-fn total_body<S: Isa, T: Half>(log: bool, y: &[T], grad: &[T], wide_y: &mut [f32], wide_grad: &mut [f32]) -> f32 {
+fn total_body<S: Isa, T: Half>(log: bool, y: &[T], grad: &[T]) -> f32 {
     let mut total = 0.0;
-    let wide = wide_y.chunks_mut(STRETCH).zip(wide_grad.chunks_mut(STRETCH));
-    for ((y, grad), (wide_y, wide_grad)) in y.chunks(STRETCH).zip(grad.chunks(STRETCH)).zip(wide) {
-        widen::<S, T>(y, wide_y);
-        widen::<S, T>(grad, wide_grad);
-        total += f64::from(if log { fold::<S, f32>(Sum, wide_grad) } else { fold2::<S, f32>(Dot, wide_y, wide_grad) });
+    for (y, grad) in y.chunks(STRETCH).zip(grad.chunks(STRETCH)) {
+        total += f64::from(if log { fold::<S, T>(Sum, grad) } else { fold2::<S, T>(Dot, y, grad) });
     }
     total as f32
 }
 
-/// `y·(grad − total)`; for the logarithm `grad − e^y·total`.
+/// `y·(grad − total)`
 #[inline(always)]
-fn gradient_body<S: Isa, T: Half>(log: bool, total: f32, y: &[f32], grad: &mut [f32], out: &mut [T]) {
-    for ((y, grad), out) in y.chunks(STRETCH).zip(grad.chunks_mut(STRETCH)).zip(out.chunks_mut(STRETCH)) {
-        for (g, &y) in grad.iter_mut().zip(y) {
-            *g = if log { *g - total * crate::element::Real::exp::<S>(y) } else { y * (*g - total) };
+fn gradient_body<S: Isa, T: Half>(total: f32, row: Range<usize>, inputs: [SharedMut<T>; 2], out: SharedMut<T>) {
+    let [y, grad] = inputs.map(|input| input.get().wrapping_add(row.start).cast_const());
+    // SAFETY: the row exists and is the task's; `out` is one of the others or shares nothing with them.
+    unsafe { map3::<S, T>(Gradient { total }, [y, grad, y], out.get().add(row.start), row.len()) };
+}
+
+#[derive(Clone, Copy)]
+struct Gradient<R> {
+    total: R,
+}
+
+impl<R: Real> Map<R> for Gradient<R> {
+    #[inline(always)]
+    fn map<V: Vector<R>>(self, y: V, grad: V, _z: V) -> V {
+        y.mul(grad.sub(V::splat(self.total)))
+    }
+}
+
+/// `grad − e^y·total`. Vectors have no exponential, so that the compiler makes them of loops over a stretch.
+#[inline(always)]
+fn log_gradient_body<S: Isa, T: Half>(total: f32, row: Range<usize>, [y, grad]: [SharedMut<T>; 2], out: SharedMut<T>) {
+    let [mut wide_y, mut wide_grad] = [[0.0; STRETCH]; 2];
+    for at in row.clone().step_by(STRETCH) {
+        let len = STRETCH.min(row.end - at);
+        let (wide_y, wide_grad) = (&mut wide_y[..len], &mut wide_grad[..len]);
+        // SAFETY: the row exists and is the task's; these borrows end before the last begins.
+        unsafe {
+            widen::<S, T>(y.view(at, len), wide_y);
+            widen::<S, T>(grad.view(at, len), wide_grad);
         }
-        T::put_all::<S>(grad, out);
+        for (g, &y) in wide_grad.iter_mut().zip(&*wide_y) {
+            *g -= total * Real::exp::<S>(y);
+        }
+        // SAFETY: as above.
+        T::put_all::<S>(wide_grad, unsafe { out.part(at, len) });
     }
 }
