@@ -58,7 +58,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         family: "conv",
         name: "conv2d_input_grad",
         sizes: CONVOLUTIONS,
-        dtypes: F32,
+        dtypes: FLOATS,
         build: |o, d| {
             let [x, weight, out] = convolved(d);
             let (grad, weight, out) = (o.read(&out)?, o.read(&weight)?, o.write(&x)?);
@@ -69,7 +69,7 @@ pub(super) const KERNELS: &[Kernel] = &[
         family: "conv",
         name: "conv2d_weight_grad",
         sizes: CONVOLUTIONS,
-        dtypes: F32,
+        dtypes: FLOATS,
         build: |o, d| {
             let [x, weight, out] = convolved(d);
             let (x, grad, out) = (o.read(&x)?, o.read(&out)?, o.write(&weight)?);
