@@ -66,8 +66,11 @@ pub fn html(parts: &[Part<'_>]) -> Result<String> {
 fn frame(title: &str, body: &str) -> String {
     let title = escaped(title);
     let script = SCRIPTS.concat();
+    // A body has megabytes: it is copied once.
+    let mut page = String::with_capacity(body.len() + STYLE.len() + script.len() + 2048);
     // The page's policy forbids loading anything, whatever the data contain.
-    format!(
+    let _ = write!(
+        page,
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; \
          script-src 'unsafe-inline'; base-uri 'none'; form-action 'none'\">\n\
@@ -78,5 +81,6 @@ fn frame(title: &str, body: &str) -> String {
          <div id=\"tip\" class=\"tip\" hidden></div>\n\
          <script>\n(() => {{\n\"use strict\";\n{script}}})();\n</script>\n</body>\n</html>\n",
         env!("CARGO_PKG_VERSION")
-    )
+    );
+    page
 }

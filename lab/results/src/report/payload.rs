@@ -1,6 +1,7 @@
 //! Data for the page's script: columns of numbers, each as the difference to the previous one.
 
 use std::collections::BTreeMap;
+use std::io;
 
 use serde::Serialize;
 
@@ -154,9 +155,25 @@ impl<'a> Payload<'a> {
 
     /// Writes the text of a `<script type="application/json">`: nothing in it can end the script or begin a comment.
     pub(super) fn script(&self) -> serde_json::Result<String> {
-        let text = serde_json::to_string(self)?;
-        // JSON has these characters only inside strings.
-        Ok(text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026"))
+        let mut text = Vec::new();
+        self.serialize(&mut serde_json::Serializer::with_formatter(&mut text, InScript))?;
+        // Never wrong: JSON is UTF-8.
+        String::from_utf8(text).map_err(serde::ser::Error::custom)
+    }
+}
+
+/// Escapes the characters of markup. JSON has them only inside strings, so its numbers need no second look.
+struct InScript;
+
+impl serde_json::ser::Formatter for InScript {
+    fn write_string_fragment<W: ?Sized + io::Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some(at) = rest.find(['<', '>', '&']) {
+            to.write_all(&rest.as_bytes()[..at])?;
+            write!(to, "\\u{:04x}", rest.as_bytes()[at])?;
+            rest = &rest[at + 1..];
+        }
+        to.write_all(rest.as_bytes())
     }
 }
 
