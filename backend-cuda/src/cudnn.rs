@@ -163,7 +163,7 @@ impl Cudnn {
         shape: &Shape,
         calls: [&dyn Fn() -> Result<()>; 2],
     ) -> Result<()> {
-        if self.times && !Choice::of(names, self.version(), shape).is_library(queue, calls)? {
+        if self.times && !Choice::of(names, self.version(), shape).decide(queue, calls)? {
             self.state().plans.insert(*shape, None);
         }
         Ok(())

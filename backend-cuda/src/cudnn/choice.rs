@@ -34,12 +34,12 @@ impl Choice {
         cache::kept(&self.0).is_some_and(|kept| kept == OWN)
     }
 
-    /// Returns whether the library is to compute convolutions of this shape, one of which it has just computed. Both calls, of the library and of
+    /// Decides whether the library is to compute convolutions of this shape, one of which it has just computed. Both calls, of the library and of
     /// the own kernels, overwrite the result.
     ///
     /// # Errors
     /// Those of the calls.
-    pub(super) fn is_library(self, queue: &Queue, calls: [&dyn Fn() -> Result<()>; 2]) -> Result<bool> {
+    pub(super) fn decide(self, queue: &Queue, calls: [&dyn Fn() -> Result<()>; 2]) -> Result<bool> {
         let [library, own] = calls;
         let timer = match cache::kept(&self.0) {
             Some(kept) if kept == LIBRARY => return Ok(true),
