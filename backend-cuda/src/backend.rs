@@ -21,8 +21,7 @@ use crate::memory::{ALIGNMENT, Table};
 use crate::modules::Modules;
 use crate::queue::Queue;
 use crate::{
-    attention, conv, elementwise, fills, index, kernels, loss, matmul, norm, optim, pool, quant, random, reduce,
-    softmax,
+    attention, conv, elementwise, index, kernels, loss, matmul, norm, optim, pool, quant, random, reduce, softmax,
 };
 
 /// Bytes for partial results between the launches of one call; allocated once, when the device is opened.
@@ -185,7 +184,7 @@ impl Cuda {
     /// Launches what waits or was collected: the host is about to wait, or to do something that must come after it.
     fn flush<'a>(&'a self, table: MutexGuard<'a, Table>) -> Result<MutexGuard<'a, Table>> {
         let ctx = self.context(table);
-        fills::launch(&ctx)?;
+        elementwise::launch_fills(&ctx)?;
         ctx.hand_over()?;
         Ok(ctx.table)
     }
@@ -193,7 +192,7 @@ impl Cuda {
     /// Like [`Cuda::flush`], for callers that cannot return an error: the next call returns it.
     fn flush_quietly<'a>(&'a self, table: MutexGuard<'a, Table>) -> MutexGuard<'a, Table> {
         let ctx = self.context(table);
-        fills::launch_quietly(&ctx);
+        elementwise::launch_fills_quietly(&ctx);
         if let Some(graphs) = &mut *self.graphs() {
             graphs.flush_quietly(&self.queue, self.libraries());
         }
@@ -324,11 +323,11 @@ impl Backend for Cuda {
         self.queue.bind()?;
         let ctx = self.context(table);
         if let KernelCall::Fill(k) = call
-            && fills::postpone(&ctx, k)?
+            && elementwise::postpone_fill(&ctx, k)?
         {
             return Ok(());
         }
-        fills::launch(&ctx)?;
+        elementwise::launch_fills(&ctx)?;
         dispatch(&ctx, call)
     }
 

@@ -10,12 +10,10 @@ use memcore::backend::kernel::{
 use memcore::{DType, Result};
 
 use crate::arguments::{Bits, arguments};
+use crate::fills;
 use crate::kernel::{Kernel, ONE_FORM, ONE_WIDE, Tag, kernels};
 use crate::launch::{Context, ONE, WIDE};
 use crate::walk::{Dims, Walk};
-
-/// Single elements that one launch fills.
-pub(crate) const MOST_FILLS: usize = 120;
 
 arguments! { ARGUMENTS:
     struct FillArgs {
@@ -25,8 +23,8 @@ arguments! { ARGUMENTS:
     }
 
     struct FillEachArgs {
-        out: [*mut c_void; MOST_FILLS],
-        bits: [u64; MOST_FILLS],
+        out: [*mut c_void; fills::MOST],
+        bits: [u64; fills::MOST],
         count: u64,
     }
 
@@ -149,13 +147,40 @@ pub(crate) fn fill(ctx: &Context<'_>, k: &Fill) -> Result<()> {
     })
 }
 
-/// Fills elements of one width, at most [`MOST_FILLS`]: their addresses, and what is to be there.
-pub(crate) fn fill_each(ctx: &Context<'_>, tag: Tag, elements: &[(u64, u64)]) -> Result<()> {
-    let mut args = FillEachArgs { out: [0; MOST_FILLS], bits: [0; MOST_FILLS], count: elements.len() as u64 };
+/// Lets a fill of one element wait for others. Returns false if it has more or fewer elements.
+///
+/// # Errors
+/// A failure of fills that waited before.
+pub(crate) fn postpone_fill(ctx: &Context<'_>, k: &Fill) -> Result<bool> {
+    if k.out.numel() != 1 {
+        return Ok(false);
+    }
+    let (address, tag) = (ctx.at(&k.out)?, Tag::bits(k.out.dtype));
+    if !ctx.fills().has_room_for(tag, address) {
+        launch_fills(ctx)?;
+    }
+    ctx.fills().push(tag, address, scalar_bits(k.out.dtype, k.value));
+    Ok(true)
+}
+
+/// Queues the fills that wait.
+///
+/// # Errors
+/// [`Error::Backend`](memcore::Error::Backend), also of fills that waited before.
+pub(crate) fn launch_fills(ctx: &Context<'_>) -> Result<()> {
+    let Some((tag, elements)) = ctx.fills().take()? else { return Ok(()) };
+    let mut args = FillEachArgs { out: [0; fills::MOST], bits: [0; fills::MOST], count: elements.len() as u64 };
     for ((out, bits), element) in args.out.iter_mut().zip(&mut args.bits).zip(elements) {
-        (*out, *bits) = *element;
+        (*out, *bits) = element;
     }
     ctx.launch(FILL_EACH, tag, 0, ctx.grid(args.count), &args)
+}
+
+/// Like [`launch_fills`], for callers that cannot return an error: the next call returns it.
+pub(crate) fn launch_fills_quietly(ctx: &Context<'_>) {
+    if let Err(error) = launch_fills(ctx) {
+        ctx.fills().fail(error);
+    }
 }
 
 /// `out = src`.

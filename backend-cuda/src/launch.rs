@@ -49,6 +49,11 @@ impl Context<'_> {
         operand.as_ref().map_or(Ok(0), |operand| self.at(operand))
     }
 
+    /// Fills that wait.
+    pub(crate) fn fills(&self) -> MutexGuard<'_, Fills> {
+        self.fills.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// A grid for `items` independent pieces of work, one per thread. It has at most as many blocks as keep the device
     /// busy; kernels loop until all items are done.
     pub(crate) fn grid(&self, items: u64) -> Grid {
