@@ -316,7 +316,8 @@ fn full() -> Result<(), String> {
 /// are alike.
 fn graphs(model: &str, implementation: Implementation) -> Result<(), String> {
     // Algorithms that are timed are launches too, of whichever run is the first.
-    let [plain, graphs] = products::with_first(|| [false, true].map(|graphs| steps_of(model, implementation, graphs)));
+    let both = || [false, true].map(|graphs| steps_of(model, implementation, graphs));
+    let [plain, graphs] = products::with_first(|| convolutions::with_first(both));
     let (plain, graphs) = (plain?, graphs?);
     runs::same(("graphs", &graphs.events), ("launches", &plain.events))?;
     let bits = |losses: &[f64]| losses.iter().map(|loss| loss.to_bits()).collect::<Vec<_>>();

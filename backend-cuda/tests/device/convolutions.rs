@@ -15,8 +15,17 @@ const NAMES: [&str; 3] = ["convolution", "convolution of the input's gradient", 
 
 /// Runs `work` on a device without cuDNN.
 pub(crate) fn without_cudnn<T>(work: impl FnOnce() -> T) -> T {
+    with_cudnn("0", work)
+}
+
+/// Runs `work` on a device that takes cuDNN wherever it accepts a convolution, and times nothing.
+pub(crate) fn with_first<T>(work: impl FnOnce() -> T) -> T {
+    with_cudnn("first", work)
+}
+
+fn with_cudnn<T>(choice: &str, work: impl FnOnce() -> T) -> T {
     // SAFETY: one test runs at a time, and no other thread of this process looks at the environment.
-    unsafe { std::env::set_var("VRAMLAB_CUDNN", "0") };
+    unsafe { std::env::set_var("VRAMLAB_CUDNN", choice) };
     let outcome = work();
     // SAFETY: as above.
     unsafe { std::env::remove_var("VRAMLAB_CUDNN") };
