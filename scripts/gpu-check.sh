@@ -153,13 +153,16 @@ check_train() {
     run train-conv "$bin/vramlab" train $flags --json "$results/train-conv.out.json" || return
     # shellcheck disable=SC2086
     run train-conv-tf32 "$bin/vramlab" train $flags --tf32 conv --json "$results/train-conv-tf32.out.json" || return
-    # By the own kernels instead of cuDNN.
+    # By cuDNN alone, and by the own kernels alone.
+    # shellcheck disable=SC2086
+    run train-conv-cudnn env VRAMLAB_CUDNN=first "$bin/vramlab" train $flags --json "$results/train-conv-cudnn.out.json" || return
     # shellcheck disable=SC2086
     run train-conv-own env VRAMLAB_CUDNN=0 "$bin/vramlab" train $flags --json "$results/train-conv-own.out.json" || return
     # shellcheck disable=SC2086
     run train-conv-graph "$bin/vramlab" train $flags --cuda-graph --json "$results/train-conv-graph.out.json" || return
     [ "$(losses train-conv)" != "$(losses train-conv-tf32)" ] || { echo "train-conv: TF32 changes nothing"; failed="$failed train-conv-tf32-losses"; }
     are_near train-conv train-conv-tf32
+    are_near train-conv train-conv-cudnn
     are_near train-conv train-conv-own
     [ "$(losses train-conv)" = "$(losses train-conv-graph)" ] || { echo "train-conv-graph: losses differ"; failed="$failed train-conv-graph-losses"; }
 }
@@ -184,7 +187,8 @@ PYTHON
 check_conformance() {
     has conformance conformance-cuda && has_cuda conformance || return
     run conformance env REQUIRE_DEVICE=cuda "$bin/conformance-cuda" --quiet
-    # The own kernels, which the libraries hide.
+    # The own kernels, which the libraries hide; and cuDNN where own kernels are faster and hide it.
+    run conformance-cudnn env REQUIRE_DEVICE=cuda VRAMLAB_CUDNN=first "$bin/conformance-cuda" --quiet conv2d
     run conformance-own-matmul env REQUIRE_DEVICE=cuda VRAMLAB_CUBLASLT=0 "$bin/conformance-cuda" --quiet matmul
     run conformance-own-conv env REQUIRE_DEVICE=cuda VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet conv2d
 }

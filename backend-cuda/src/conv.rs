@@ -193,16 +193,15 @@ impl Problem<'_> {
         if ran {
             return again().map(|()| true);
         }
-        // As with products: whether the library accepts it shows only when it runs.
-        self.begin_with_bias(ctx)?;
-        ctx.hand_over()?;
-        if !dnn.try_first(ctx.queue, &convolution)? {
-            return Ok(false);
-        }
-        // Launched at once, even where launches are collected: the device is timed.
-        let launched = |call: &dyn Fn() -> Result<()>| call().and_then(|()| ctx.hand_over());
-        dnn.choose(ctx.queue, names, &shape, [&|| launched(&again), &|| launched(own)])?;
-        Ok(true)
+        // As with products: whether the library accepts it shows only when it runs. Then the device is timed.
+        ctx.at_once(|| {
+            self.begin_with_bias(ctx)?;
+            let accepted = dnn.try_first(ctx.queue, &convolution)?;
+            if accepted {
+                dnn.choose(ctx.queue, names, &shape, [&again, own])?;
+            }
+            Ok(accepted)
+        })
     }
 
     /// Writes the bias to the result, to which the library adds. In float32 that is before it rounds: an addition behind it would round twice.

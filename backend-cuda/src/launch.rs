@@ -88,6 +88,20 @@ impl Context<'_> {
         graphs.as_mut().map_or(Ok(()), |graphs| graphs.flush(self.queue, self.libraries))
     }
 
+    /// Runs `work`, whose launches go to the driver at once, behind those that were collected.
+    ///
+    /// # Errors
+    /// Those of `work`, and of work that was collected before.
+    pub(crate) fn at_once<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.hand_over()?;
+        let lock = || self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
+        // Nobody else launches meanwhile: this context holds the table's lock.
+        let collecting = lock().take();
+        let done = work();
+        *lock() = collecting;
+        done
+    }
+
     /// Adds the work to the collected launches. Returns false if launches are not collected.
     ///
     /// # Errors

@@ -2,6 +2,7 @@
 
 The library returns all files of this folder as one text, in the order of their use. This one is the last."""
 
+import contextlib
 import ctypes
 import functools
 import sys
@@ -18,6 +19,16 @@ def declare(library):
     library.vramlab_rehearsal_promised.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_size_t]
 
 
+@contextlib.contextmanager
+def without(mode):
+    """Leaves the mode, which is the innermost, for as long as something runs."""
+    mode.__exit__(None, None, None)
+    try:
+        yield
+    finally:
+        mode.__enter__()
+
+
 def pause_while_compiled(torch, mode):
     """Compiled functions run without the mode: `torch.compile` would trace it, and make other graphs than without."""
     compile_function = torch.compile
@@ -27,11 +38,8 @@ def pause_while_compiled(torch, mode):
         def outside(*args, **kwargs):
             if torch.compiler.is_compiling() or torch.overrides._get_current_function_mode() is not mode:
                 return run(*args, **kwargs)
-            mode.__exit__(None, None, None)
-            try:
+            with without(mode):
                 return run(*args, **kwargs)
-            finally:
-                mode.__enter__()
 
         return outside
 
@@ -65,11 +73,8 @@ def keep_fast_paths(torch, mode):
     def without_own_mode(arguments):
         if sys._getframe(1).f_globals.get("__name__") not in asking or torch.overrides._get_current_function_mode() is not mode:
             return has_torch_function(arguments)
-        mode.__exit__(None, None, None)
-        try:
+        with without(mode):
             return has_torch_function(arguments)
-        finally:
-            mode.__enter__()
 
     torch.overrides.has_torch_function = without_own_mode
 

@@ -136,12 +136,21 @@ pub(crate) fn refused() -> Result<(), String> {
     expect("refused when it runs", compared(DType::BF16, 8, apart)?, [0; 3])
 }
 
-/// With graphs, the results are the same.
+/// With graphs, the results are the same: also where a choice is made while launches are collected.
 pub(crate) fn graph() -> Result<(), String> {
     let same = Conv2dGeometry { padding: [1, 1], ..Default::default() };
+    let by_graphs = |channels, geometry| {
+        let cuda = emulator::open()?;
+        cuda.use_graphs().map_err(text)?;
+        convolve(cuda, DType::F32, channels, geometry)
+    };
     let plain = convolve(emulator::open()?, DType::F32, 8, same)?;
-    let cuda = emulator::open()?;
-    cuda.use_graphs().map_err(text)?;
-    let collected = convolve(cuda, DType::F32, 8, same)?;
-    if plain == collected { Ok(()) } else { Err("the results are others".into()) }
+    // No test has this shape, and the own kernels are faster.
+    let (slow, wider) = (24, Conv2dGeometry { padding: [1, 2], ..same });
+    let before = counts()?;
+    let chosen = by_graphs(slow, wider)?;
+    let after = counts()?;
+    expect("while collected", std::array::from_fn(|i| after[i] - before[i]), [UNTIL_CHOSEN - 1; 3])?;
+    let own = without_cudnn(|| by_graphs(slow, wider))?;
+    if plain == by_graphs(8, same)? && chosen == own { Ok(()) } else { Err("the results are others".into()) }
 }
