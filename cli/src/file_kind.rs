@@ -127,17 +127,21 @@ fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
 
 /// Tells the kind by a key that only this kind has. A long document is cut, so it is parsed as JSON only if it is whole.
 fn of_json(head: &[u8]) -> Option<Kind> {
-    let has = |key: &str| contains(head, format!("\"{key}\"").as_bytes());
     if let Ok(Value::Object(map)) = serde_json::from_slice(head)
         && let Some(schema) = map.get("schema").and_then(Value::as_str)
     {
         return of_schema(schema);
     }
-    let schema = String::from_utf8_lossy(head);
-    let schema = schema.split("\"schema\":\"").nth(1).and_then(|rest| rest.split('"').next());
+    let text = String::from_utf8_lossy(head);
+    // A key, not one of the values: a list of columns may name segments too.
+    let has = |key: &str| {
+        let quoted = format!("\"{key}\"");
+        text.match_indices(&quoted).any(|(at, _)| text[at + quoted.len()..].trim_start().starts_with(':'))
+    };
+    let schema = text.split("\"schema\":\"").nth(1).and_then(|rest| rest.split('"').next());
     match schema {
         Some(schema) => of_schema(schema),
-        None if has("oracle-trace-1") => Some(Kind::Trace),
+        None if text.contains("\"oracle-trace-1\"") => Some(Kind::Trace),
         None if has("device_traces") || has("segments") => Some(Kind::Snapshot),
         None if has("model_type") => Some(Kind::Config),
         None if has("per_device_train_batch_size") => Some(Kind::Arguments),
@@ -181,7 +185,7 @@ mod tests {
     fn files_are_named_for_what_they_are() {
         let directory = tempfile::tempdir().unwrap();
         let zip = b"PK\x03\x04\x00\x00archive/data.pkl".as_slice();
-        let cases: [(&str, &[u8], Option<Kind>); 19] = [
+        let cases: [(&str, &[u8], Option<Kind>); 20] = [
             ("weights.pt", zip, Some(Kind::Weights)),
             ("old.pth", b"\x80\x02\x8a\x0a", Some(Kind::Weights)),
             ("unet.pt2", zip, Some(Kind::Exported)),
@@ -190,6 +194,7 @@ mod tests {
             ("unet.py", b"import torch\n", Some(Kind::Script)),
             ("snapshot.pickle", b"\x80\x04\x95", Some(Kind::Snapshot)),
             ("snapshot.json", b"{\"segments\": [], \"device_traces\"", Some(Kind::Snapshot)),
+            ("columns.json", b"{\"columns\": [\"label\", \"segments\"], \"runs", None),
             ("config.json", b"{\"model_type\": \"llama\"}", Some(Kind::Config)),
             ("args.json", b"{\"per_device_train_batch_size\": 4}", Some(Kind::Arguments)),
             ("adapter_config.json", b"{\"peft_type\": \"LORA\", \"r\": 8}", Some(Kind::Adapter)),
