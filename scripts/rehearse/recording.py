@@ -4,8 +4,9 @@
     PYTHON scripts/rehearse/recording.py FILE.json SCRIPT [WORD ...]
 
 Used by `golden.py` and `proof.py`, which compare such lists. Under the library (`environment` below sets it up) the layer
-for values runs as well. FILE.json has the card, the peaks, events as [action, bytes, address], and the number of events
-before each step of an optimizer."""
+for values runs as well. FILE.json has the card, the peaks, events as [action, bytes, address], the number of allocations
+before each step of an optimizer, and at the end the bytes in use on the card and those of this process by NVML. With
+VRAMLAB_RECORDING_STEPS=N in the environment the script ends after N steps of one optimizer."""
 
 import bisect
 import json
@@ -31,13 +32,13 @@ def environment(library, folder, card):
 DECIDING = ("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING")
 
 
-def record(python, words, variables, folder):
-    """What a script did; the reason, in a list, where it came to no end."""
+def record(python, words, variables, folder, cwd=None):
+    """What a script did, run in `cwd` (`folder`, unless given); the reason, in a list, where it came to no end."""
     answer = pathlib.Path(folder) / "recording.json"
     answer.unlink(missing_ok=True)
     command = [python, os.path.abspath(__file__), str(answer), *words]
     own = {name: value for name, value in os.environ.items() if name not in DECIDING} | variables
-    run = subprocess.run(command, cwd=folder, env=own, stdin=subprocess.DEVNULL,
+    run = subprocess.run(command, cwd=cwd or folder, env=own, stdin=subprocess.DEVNULL,
                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if run.returncode or not answer.exists():
         return run.stdout.decode(errors="replace").strip().splitlines()[-1:] or [f"exit code {run.returncode}"]
@@ -84,6 +85,18 @@ def comparable(events):
     return made
 
 
+def process_bytes():
+    """Bytes of this process on the card by NVML, as nvidia-smi shows them; None where it does not say."""
+    try:
+        import pynvml
+
+        pynvml.nvmlInit()
+        running = pynvml.nvmlDeviceGetComputeRunningProcesses(pynvml.nvmlDeviceGetHandleByIndex(0))
+    except Exception:
+        return None
+    return next((process.usedGpuMemory for process in running if process.pid == os.getpid()), None)
+
+
 def main():
     import torch
     from torch.optim.optimizer import register_optimizer_step_post_hook
@@ -103,7 +116,17 @@ def main():
     def events():
         return torch.cuda.memory._snapshot()["device_traces"][0]
 
-    register_optimizer_step_post_hook(lambda *_: steps.append(torch.cuda.memory_stats()["allocation.all.allocated"]))
+    most, counts = int(os.environ.get("VRAMLAB_RECORDING_STEPS", 0)), {}
+
+    def after_step(optimizer, *_):
+        steps.append(torch.cuda.memory_stats()["allocation.all.allocated"])
+        counts[id(optimizer)] = counts.get(id(optimizer), 0) + 1
+        if counts[id(optimizer)] == most:
+            write(None)
+            sys.stdout.flush()
+            os._exit(0)
+
+    register_optimizer_step_post_hook(after_step)
     peaks, reset = [0, 0], torch._C._cuda_resetPeakMemoryStats
 
     def keep(*_):
@@ -111,6 +134,17 @@ def main():
         peaks[:] = [max(peak, figures[f"{name}_bytes.all.peak"]) for peak, name in zip(peaks, ("allocated", "reserved"))]
 
     torch._C._cuda_resetPeakMemoryStats = lambda index: (keep(), reset(index))[1]
+
+    def write(problem):
+        torch.cuda.synchronize()
+        keep()
+        properties = torch.cuda.get_device_properties(0)
+        card = {"name": properties.name, "memory": torch.cuda.mem_get_info()[1], "capability": f"{properties.major}.{properties.minor}",
+                "multiprocessors": properties.multi_processor_count}
+        trace = [[event["action"], event["size"], event.get("addr", 0)] for event in events()]
+        pathlib.Path(target).write_text(json.dumps({"torch": torch.__version__, "card": card, "peaks": peaks, "steps": steps, "ended_by": problem,
+                                                    "process_bytes": process_bytes(), "reserved_bytes": torch.cuda.memory_reserved(), "events": trace}))
+
     sys.argv = [script, *words]
     sys.path.insert(0, os.path.dirname(os.path.abspath(script)))
     try:
@@ -120,13 +154,7 @@ def main():
     except Exception as error:
         traceback.print_exc()
         problem = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-    keep()
-    properties = torch.cuda.get_device_properties(0)
-    card = {"name": properties.name, "memory": torch.cuda.mem_get_info()[1], "capability": f"{properties.major}.{properties.minor}",
-            "multiprocessors": properties.multi_processor_count}
-    trace = [[event["action"], event["size"], event.get("addr", 0)] for event in events()]
-    pathlib.Path(target).write_text(json.dumps({"torch": torch.__version__, "card": card, "peaks": peaks, "steps": steps, "ended_by": problem,
-                                                "events": trace}))
+    write(problem)
 
 
 if __name__ == "__main__":
