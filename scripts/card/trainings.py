@@ -22,14 +22,14 @@ import proof  # noqa: E402
 import recording  # noqa: E402
 
 OWN = HERE.parent / "rehearse" / "own"
-# The scripts of this repository: those of the proof, and networks of torchvision and transformers.
+# The scripts of this repository: those of the proof, and networks of torchvision and transformers (`networks/`) with their words.
 NETWORKS = [
-    "torchvision_network.py resnet50 64", "torchvision_network.py resnet50 64 channels_last autocast", "torchvision_network.py vgg16 32",
-    "torchvision_network.py mobilenet_v3_large 96", "torchvision_network.py densenet121 48 autocast", "torchvision_network.py efficientnet_b0 64 channels_last",
-    "torchvision_network.py convnext_tiny 48 autocast", "torchvision_network.py resnet18 33 benchmark", "torchvision_network.py googlenet 31",
-    "torchvision_network.py regnet_y_8gf 40 deterministic", "torchvision_network.py alexnet 256",
-    "transformers_network.py gpt2 8 512 autocast", "transformers_network.py gpt2 4 1024", "transformers_network.py llama 4 1024 bfloat16 checkpointed",
-    "transformers_network.py bert 16 128", "transformers_network.py t5 8 256", "transformers_network.py vit 32 1 autocast", "transformers_network.py whisper 4 64 autocast",
+    "torchvision_network resnet50 64", "torchvision_network resnet50 64 channels_last autocast", "torchvision_network vgg16 32",
+    "torchvision_network mobilenet_v3_large 96", "torchvision_network densenet121 48 autocast", "torchvision_network efficientnet_b0 64 channels_last",
+    "torchvision_network convnext_tiny 48 autocast", "torchvision_network resnet18 33 benchmark", "torchvision_network googlenet 31",
+    "torchvision_network regnet_y_8gf 40 deterministic", "torchvision_network alexnet 256",
+    "transformers_network gpt2 8 512 autocast", "transformers_network gpt2 4 1024", "transformers_network llama 4 1024 bfloat16 checkpointed",
+    "transformers_network bert 16 128", "transformers_network t5 8 256", "transformers_network vit 32 1 autocast", "transformers_network whisper 4 64 autocast",
 ]
 # Public scripts: the checkout, the script and its words.
 PUBLIC = [
@@ -82,12 +82,14 @@ def run(case, library, card, public):
     """What one script took, on the card (`card` is None) or rehearsed."""
     where, line = case
     script, *words = line.split()
+    if where is None:
+        script = str(HERE / "networks" / f"{script}.py" if words else OWN / script)
     with tempfile.TemporaryDirectory() as folder:
         variables = {"VRAMLAB_RECORDING_STEPS": "3", "PYTHONPATH": str(pathlib.Path(public or ".") / (where or ".")), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2"}
         if card:
             variables |= recording.environment(library, folder, card)
-        base = pathlib.Path(public) / where if where else OWN
-        return recording.record(sys.executable, [str(base / script), *words], variables, folder, str(base) if where else folder)
+        base = str(pathlib.Path(public) / where) if where else folder
+        return recording.record(sys.executable, [os.path.join(base, script), *words], variables, folder, base)
 
 
 def main():
