@@ -189,8 +189,10 @@ check_conformance() {
     run conformance env REQUIRE_DEVICE=cuda "$bin/conformance-cuda" --quiet
     # The own kernels, which the libraries hide; and cuDNN where own kernels are faster and hide it.
     run conformance-cudnn env REQUIRE_DEVICE=cuda VRAMLAB_CUDNN=first "$bin/conformance-cuda" --quiet conv2d
+    run conformance-cudnn-attention env REQUIRE_DEVICE=cuda VRAMLAB_CUDNN=first "$bin/conformance-cuda" --quiet attention
     run conformance-own-matmul env REQUIRE_DEVICE=cuda VRAMLAB_CUBLASLT=0 "$bin/conformance-cuda" --quiet matmul
     run conformance-own-conv env REQUIRE_DEVICE=cuda VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet conv2d
+    run conformance-own-attention env REQUIRE_DEVICE=cuda VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet attention
 }
 
 # The same card through Vulkan.
@@ -217,6 +219,7 @@ check_kernels() {
     has kernels bench-kernels && has_cuda kernels || return
     run kernels env CRITERION_HOME="$results/criterion" "$bin/bench-kernels" --bench --backend cuda --noplot
     run kernels-own-conv env VRAMLAB_CUDNN=0 CRITERION_HOME="$results/criterion-own" "$bin/bench-kernels" --bench --backend cuda --noplot conv
+    run kernels-own-attention env VRAMLAB_CUDNN=0 CRITERION_HOME="$results/criterion-own" "$bin/bench-kernels" --bench --backend cuda --noplot attention
 }
 
 # PyTorch's kernels at the sizes of the part before, and the ratio of each.

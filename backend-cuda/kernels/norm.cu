@@ -15,12 +15,12 @@ DEVICE void load_parameter(const void* parameter, u64 i, float missing, float* v
 }
 
 // The row is read once, where it fits into registers: mean, then the squares of what lies beside it.
-template <typename T, int Group, int V>
+template <typename T, int Group, int V, int Held = Rows<T, Group, V>::HELD>
 DEVICE void row_norm(const RowNormArgs& a) {
     SHARED(float, scratch, WARP);
     const float length = static_cast<float>(a.n);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
-        const Rows<T, Group, V> row(r, a.n, a.x);
+        const Rows<T, Group, V, 1, Held> row(r, a.n, a.x);
         float mean = 0.0f;
         if (a.mean != nullptr) {
             row.each([&](u64, const float* v) { UNROLL for (int j = 0; j < V; j++) mean += v[j]; });
@@ -47,7 +47,7 @@ DEVICE void row_norm(const RowNormArgs& a) {
 
 template <typename T, int Group, int V>
 DEVICE void row_norm_grad(const RowNormGradArgs& a) {
-    SHARED(float, scratch, WARP);
+    SHARED(float, scratch, 2 * WARP);
     const float length = static_cast<float>(a.n);
     for (u64 r = Team<Group>::index(); r < a.rows; r += Team<Group>::count()) {
         const float mean = a.mean != nullptr ? a.mean[r] : 0.0f, rstd = a.rstd[r];
@@ -71,8 +71,10 @@ DEVICE void row_norm_grad(const RowNormGradArgs& a) {
                 sum_gx += gs[j] * xs[j];
             }
         });
-        sum_g = a.mean != nullptr ? Team<Group>::sum(sum_g, scratch) / length : 0.0f;
-        sum_gx = Team<Group>::sum(sum_gx, scratch) / length;
+        Team<Group>::sums(sum_g, sum_gx, scratch);
+        // Without a mean nothing was subtracted from the input.
+        sum_g = a.mean != nullptr ? sum_g / length : 0.0f;
+        sum_gx = sum_gx / length;
         each([&](u64 i, const float* xs, const float* gs) {
             float y[V];
             UNROLL for (int j = 0; j < V; j++) y[j] = rstd * (gs[j] - sum_g - xs[j] * sum_gx);
@@ -81,36 +83,55 @@ DEVICE void row_norm_grad(const RowNormGradArgs& a) {
     }
 }
 
-// Gradients of the parameters: sums over rows. A block has 32 columns and 8 rows at a time of one chunk of rows; chunks
-// leave partial sums, which `column_sums` adds up in order.
+// Gradients of the parameters: sums over rows. A thread has V neighbouring columns, a block 32 times as many and 8 rows at a time of one
+// chunk of rows; chunks leave partial sums, which `column_sums` adds up in order.
 #define STRIPES (THREADS / WARP)
+// Rows that a thread has on their way at once.
+#define ROWS_AHEAD 4
 
-template <typename T>
+template <typename T, int V>
 DEVICE void parameter_grad(const ParameterGradArgs& a) {
-    SHARED(float, sums, 2 * THREADS);
-    const u64 column = static_cast<u64>(blockIdx.x) * WARP + lane();
+    SHARED(float, sums, 2 * V * THREADS);
+    const u64 column = (static_cast<u64>(blockIdx.x) * WARP + lane()) * V;
     const u64 end = least((blockIdx.y + 1) * a.chunk_rows, a.rows);
-    float weight = 0.0f, bias = 0.0f;
+    const T *x = static_cast<const T*>(a.x), *grad = static_cast<const T*>(a.grad);
+    float weight[V] = {}, bias[V] = {};
     if (column < a.n) {
-        for (u64 r = blockIdx.y * a.chunk_rows + threadIdx.x / WARP; r < end; r += STRIPES) {
-            const float g = widen(static_cast<const T*>(a.grad)[r * a.n + column]);
-            const float mean = a.mean != nullptr ? a.mean[r] : 0.0f;
-            weight += g * (widen(static_cast<const T*>(a.x)[r * a.n + column]) - mean) * a.rstd[r];
-            bias += g;
+        for (u64 first = blockIdx.y * a.chunk_rows + threadIdx.x / WARP; first < end; first += ROWS_AHEAD * STRIPES) {
+            float xs[ROWS_AHEAD][V], gs[ROWS_AHEAD][V], mean[ROWS_AHEAD], rstd[ROWS_AHEAD];
+            UNROLL for (int k = 0; k < ROWS_AHEAD; k++) {
+                const u64 r = first + k * STRIPES;
+                if (r >= end) break;
+                load_floats<V>(grad + r * a.n + column, gs[k]);
+                load_floats<V>(x + r * a.n + column, xs[k]);
+                mean[k] = a.mean != nullptr ? a.mean[r] : 0.0f;
+                rstd[k] = a.rstd[r];
+            }
+            UNROLL for (int k = 0; k < ROWS_AHEAD; k++) {
+                if (first + k * STRIPES >= end) break;
+                UNROLL for (int j = 0; j < V; j++) {
+                    weight[j] += gs[k][j] * (xs[k][j] - mean[k]) * rstd[k];
+                    bias[j] += gs[k][j];
+                }
+            }
         }
     }
-    sums[threadIdx.x] = weight;
-    sums[THREADS + threadIdx.x] = bias;
+    UNROLL for (int j = 0; j < V; j++) {
+        sums[j * THREADS + threadIdx.x] = weight[j];
+        sums[(V + j) * THREADS + threadIdx.x] = bias[j];
+    }
     __syncthreads();
     if (threadIdx.x >= WARP || column >= a.n) return;
-    weight = bias = 0.0f;
-    for (u32 s = 0; s < STRIPES; s++) {
-        weight += sums[s * WARP + lane()];
-        bias += sums[THREADS + s * WARP + lane()];
+    UNROLL for (int j = 0; j < V; j++) {
+        float of_weight = 0.0f, of_bias = 0.0f;
+        for (u32 s = 0; s < STRIPES; s++) {
+            of_weight += sums[j * THREADS + s * WARP + lane()];
+            of_bias += sums[(V + j) * THREADS + s * WARP + lane()];
+        }
+        const u64 at = blockIdx.y * a.n + column + j;
+        if (a.weight_sums != nullptr) a.weight_sums[at] = of_weight;
+        if (a.bias_sums != nullptr) a.bias_sums[at] = of_bias;
     }
-    const u64 at = blockIdx.y * a.n + column;
-    if (a.weight_sums != nullptr) a.weight_sums[at] = weight;
-    if (a.bias_sums != nullptr) a.bias_sums[at] = bias;
 }
 
 // Of the gradients of both parameters, those that are wanted.
@@ -328,10 +349,15 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
     BLOCK_KERNEL(function##_##tag##_warp, ChannelArgs, THREADS, function<T, WARP, 1>)    \
     BLOCK_KERNEL(function##_##tag##_block, ChannelArgs, THREADS, function<T, THREADS, 1>) \
     BLOCK_KERNEL(function##_##tag##_block_wide, ChannelArgs, THREADS, function<T, THREADS, Wide<T>::N>)
+// Columns of a thread in the wide form.
+#define PAIR 2
+// Packs of a row that a warp holds in the long form: rows four times as long as in the other one, without a barrier.
+#define LONG 16
 #define INSTANCES(T, tag)                                                                       \
     ROW_FORMS(row_norm, T, tag, RowNormArgs)                                                       \
     ROW_FORMS(row_norm_grad, T, tag, RowNormGradArgs)                                              \
-    BLOCK_KERNEL(parameter_grad_##tag, ParameterGradArgs, THREADS, parameter_grad<T>)           \
+    BLOCK_KERNEL(parameter_grad_##tag##_one, ParameterGradArgs, THREADS, parameter_grad<T, 1>)  \
+    BLOCK_KERNEL(parameter_grad_##tag##_wide, ParameterGradArgs, THREADS, parameter_grad<T, PAIR>) \
     FLAT_KERNEL(column_sums_##tag, ColumnSumsArgs, THREADS, column_sums<T>)                     \
     CHANNEL_FORMS(channel_moments, T, tag)                                                      \
     CHANNEL_FORMS(channel_sums, T, tag)                                                         \
@@ -342,3 +368,8 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
     FLAT_KERNEL(channel_apply_grad_##tag##_one, ChannelApplyArgs, THREADS, channel_apply_grad<T, 1>) \
     FLAT_KERNEL(channel_apply_grad_##tag##_wide, ChannelApplyArgs, THREADS, channel_apply_grad<T, Wide<T>::N>)
 FLOAT_TYPES(INSTANCES)
+
+#define LONG_INSTANCES(T, tag) \
+    BUSY_BLOCK_KERNEL(row_norm_long_##tag, RowNormArgs, THREADS, 2, row_norm<T, WARP, Wide<T>::N, LONG>)
+LONG_INSTANCES(f16, f16)
+LONG_INSTANCES(bf16, bf16)

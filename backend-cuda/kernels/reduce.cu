@@ -103,7 +103,7 @@ DEVICE typename Sum<T>::type sum_evenly(const ReduceArgs& a, const T* x, u64 fir
 // The same of `length` elements side by side that begin at 16 aligned bytes, which a team reads 16 bytes at a time.
 template <typename T>
 DEVICE float sum_side_by_side(const ReduceArgs& a, const T* x, u64 length, u64 rank, u64 step) {
-    static const int V = Wide<T>::N, PACKS = RUN / V / 2;
+    static const int V = Wide<T>::N, PACKS = RUN / V;
     const u64 packs = length / V;
     float value = 0.0f;
     auto add = [&](float& run, T e) {
@@ -168,6 +168,29 @@ DEVICE void gather(const ReduceArgs& a, i64 base, u64 begin, u64 end, u64 rank, 
     value += run;
 }
 
+// The best of a team's values, known to its first thread.
+template <typename C, int Group>
+DEVICE void choose(const ReduceArgs& a, C& value, i64& place) {
+    UNROLL for (int offset = WARP / 2; offset > 0; offset /= 2) {
+        const C other = __shfl_xor_sync(ALL_LANES, value, offset);
+        const i64 there = __shfl_xor_sync(ALL_LANES, place, offset);
+        merge(a.op, value, place, other, there);
+    }
+    if constexpr (Group > WARP) {
+        SHARED(C, values, Group / WARP);
+        SHARED(i64, spots, Group / WARP);
+        __syncthreads();
+        if (lane() == 0) {
+            values[threadIdx.x / WARP] = value;
+            spots[threadIdx.x / WARP] = place;
+        }
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            for (int w = 1; w < Group / WARP; w++) merge(a.op, value, place, values[w], spots[w]);
+        }
+    }
+}
+
 template <typename T, int Group>
 DEVICE void reduce(const ReduceArgs& a) {
     typedef typename Sum<T>::type C;
@@ -184,23 +207,12 @@ DEVICE void reduce(const ReduceArgs& a) {
         i64 place;
         gather<T, Group>(a, at[1], begin, end, rank, value, place);
         if constexpr (Group > 1) {
-            UNROLL for (int offset = WARP / 2; offset > 0; offset /= 2) {
-                const C other = __shfl_xor_sync(ALL_LANES, value, offset);
-                const i64 there = __shfl_xor_sync(ALL_LANES, place, offset);
-                merge(a.op, value, place, other, there);
-            }
-        }
-        if constexpr (Group > WARP) {
-            SHARED(C, values, Group / WARP);
-            SHARED(i64, spots, Group / WARP);
-            __syncthreads();
-            if (lane() == 0) {
-                values[threadIdx.x / WARP] = value;
-                spots[threadIdx.x / WARP] = place;
-            }
-            __syncthreads();
-            if (threadIdx.x == 0) {
-                for (int w = 1; w < Group / WARP; w++) merge(a.op, value, place, values[w], spots[w]);
+            // Sums have no place to tell each other.
+            if (a.op <= SUM_SQUARES) {
+                SHARED(C, sums, WARP);
+                value = Group == WARP ? warp_sum(value) : block_sum(value, sums);
+            } else {
+                choose<C, Group>(a, value, place);
             }
         }
         if (rank != 0) continue;

@@ -21,6 +21,24 @@ struct Team {
         else if constexpr (Group == WARP) return warp_sum(x);
         else return block_sum(x, scratch);
     }
+    // Two sums at once, which wait for each other only once. `scratch` has two slots per warp.
+    DEVICE static void sums(float& x, float& y, float* scratch) {
+        if constexpr (Group > 1) {
+            x = warp_sum(x);
+            y = warp_sum(y);
+        }
+        if constexpr (Group > WARP) {
+            __syncthreads();
+            if (lane() == 0) {
+                scratch[threadIdx.x / WARP] = x;
+                scratch[WARP + threadIdx.x / WARP] = y;
+            }
+            __syncthreads();
+            const bool is_warp = lane() < Group / WARP;
+            x = warp_sum(is_warp ? scratch[lane()] : 0.0f);
+            y = warp_sum(is_warp ? scratch[WARP + lane()] : 0.0f);
+        }
+    }
     DEVICE static float max(float x, float* scratch) {
         if constexpr (Group == 1) return x;
         else if constexpr (Group == WARP) return warp_max(x);
@@ -55,10 +73,10 @@ DEVICE void load_floats_of(u32 type, const void* base, u64 at, float* v) {
 // Rows of n elements, one of each of Count tensors, as a team of Group threads reads them, V elements at a time. Where there are
 // registers for all of a row, it is held as it lies in memory, so that nothing waits for one pack before all are on their way; a
 // longer one is read in every pass.
-template <typename T, int Group, int V, int Count = 1>
+template <typename T, int Group, int V, int Count = 1, int Most = V == 1 ? (Group == 1 ? 4 : 8) : 32 / V>
 struct Rows {
     // Packs of a row that are held, and packs of a longer one that are on their way at once.
-    static const int HELD = V == 1 ? (Group == 1 ? 4 : 8) : 32 / V;
+    static const int HELD = Most;
     static const int AHEAD = (V == 1 ? 8 : 4) / Count;
     typedef Pack<T, V> Packs[Count];
 
@@ -95,18 +113,18 @@ struct Rows {
     }
 
 private:
-    // Calls `use(i, p)` for those of Most packs from `from` on that the row has.
-    template <int Most, typename Use>
+    // Calls `use(i, p)` for those of Number packs from `from` on that the row has.
+    template <int Number, typename Use>
     DEVICE void each_of(u64 from, Use use) const {
-        UNROLL for (int p = 0; p < Most; p++) {
+        UNROLL for (int p = 0; p < Number; p++) {
             const u64 i = from + p * step();
             if (i < n) use(i, p);
         }
     }
-    template <int Most>
+    template <int Number>
     DEVICE void load(Packs* to, u64 from) const {
         UNROLL for (int k = 0; k < Count; k++) {
-            each_of<Most>(from, [&](u64 i, int p) { to[p][k] = load_pack<V>(at[k] + i); });
+            each_of<Number>(from, [&](u64 i, int p) { to[p][k] = load_pack<V>(at[k] + i); });
         }
     }
     template <typename Use>

@@ -1,5 +1,7 @@
 //! Fused attention, its gradients, and rotary embedding.
 
+mod library;
+
 use std::ffi::c_void;
 
 use memcore::backend::Operand;
@@ -7,9 +9,11 @@ use memcore::backend::kernel::{Attention, AttentionGrad, Rope};
 use memcore::{DType, Result};
 
 use crate::arguments::{Bits, arguments};
+use crate::by_cudnn;
 use crate::gemm::has_tensor_cores;
-use crate::kernel::{ONE_FORM, Tag, kernels};
+use crate::kernel::{Family, ONE_FORM, Tag, kernels};
 use crate::launch::{Context, Grid};
+pub(crate) use library::workspace_bytes;
 
 arguments! { ARGUMENTS:
     /// A matrix per batch and head; its columns are adjacent.
@@ -193,8 +197,16 @@ fn grid(args: &AttentionArgs, rows: u32, matrices: u32, warp_rows: u32, row_floa
     Grid { threads: warps * 32, shared_bytes: tile_bytes + warps * warp_bytes, ..Grid::of(blocks) }
 }
 
-/// `out = softmax(scale·q @ kᵀ + mask) @ v`.
+/// `out = softmax(scale·q @ kᵀ + mask) @ v`, by the library or the own kernels.
 pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
+    let own = || own_attention(ctx, k);
+    match library::forward(ctx, k)? {
+        Some(call) if by_cudnn::computes(ctx, Family::AttentionTensor, call, &|| Ok(()), &own)? => Ok(()),
+        _ => own(),
+    }
+}
+
+fn own_attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     let args = common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &k.logsumexp, k.scale, k.causal)?;
     if args.batches * args.heads * args.queries == 0 {
         return Ok(());
@@ -208,8 +220,16 @@ pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     ctx.launch(ATTENTION, tag, form, grid, &args)
 }
 
-/// The gradients of [`Attention`].
+/// The gradients of [`Attention`], by the library or the own kernels.
 pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
+    let own = || own_attention_grad(ctx, k);
+    match library::backward(ctx, k)? {
+        Some(call) if by_cudnn::computes(ctx, Family::AttentionTensor, call, &|| Ok(()), &own)? => Ok(()),
+        _ => own(),
+    }
+}
+
+fn own_attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
     let args = AttentionArgs {
         grad: heads(ctx, &k.grad)?,
         dq: heads(ctx, &k.dq)?,

@@ -343,6 +343,15 @@ impl Backend for Cuda {
         known && supports(call)
     }
 
+    fn workspace_bytes(&self, call: &KernelCall) -> u64 {
+        let KernelCall::AttentionGrad(k) = call else { return 0 };
+        let table = self.table();
+        if self.queue.bind().is_err() {
+            return 0;
+        }
+        attention::workspace_bytes(&self.context(table), k)
+    }
+
     fn scratch_bytes(&self) -> u64 {
         SCRATCH_BYTES
     }

@@ -8,13 +8,12 @@ use memcore::backend::{Operand, Tf32};
 use memcore::{DType, Layout, Result};
 
 use crate::arguments::arguments;
-use crate::cudnn::{Convolution, Shape, Which};
-use crate::elementwise;
+use crate::cudnn::{Call, OPERANDS, Shape, Task, Which};
 use crate::gemm::{self, Kernels, Sizes};
-use crate::graphs::Work;
 use crate::kernel::{Family, Kernel, PRODUCT, TENSOR_PRODUCT, kernels};
 use crate::launch::{Context, Scratch};
 use crate::walk::Divider;
+use crate::{by_cudnn, elementwise};
 
 arguments! { ARGUMENTS:
     struct ConvArgs {
@@ -177,31 +176,14 @@ impl Problem<'_> {
             Some(own) => Scratch { address: ctx.at(own)?, bytes: own.region.len },
             None => ctx.scratch,
         };
-        let Some(dnn) = ctx.libraries.dnn else { return Ok(false) };
-        if self.rounds_twice(which) {
+        if ctx.libraries.dnn.is_none() || self.rounds_twice(which) {
             return Ok(false);
         }
         let Some(shape) = self.shape(ctx, which, workspace) else { return Ok(false) };
-        let names = [ctx.properties.name.as_str(), Family::Conv.source().1];
-        let Some(ran) = dnn.plan(ctx.queue, names, &shape) else { return Ok(false) };
-        let places = [ctx.at(self.x)?, ctx.at(self.weight)?, ctx.at(self.y)?];
-        let convolution = Convolution { shape, places, workspace };
-        let again = || {
-            self.begin_with_bias(ctx)?;
-            if ctx.collected(Work::Convolution(convolution))? { Ok(()) } else { dnn.run(&convolution) }
-        };
-        if ran {
-            return again().map(|()| true);
-        }
-        // As with products: whether the library accepts it shows only when it runs. Then the device is timed.
-        ctx.at_once(|| {
-            self.begin_with_bias(ctx)?;
-            let accepted = dnn.try_first(ctx.queue, &convolution)?;
-            if accepted {
-                dnn.choose(ctx.queue, names, &shape, [&again, own])?;
-            }
-            Ok(accepted)
-        })
+        let mut places = [0; OPERANDS];
+        places[..3].copy_from_slice(&[ctx.at(self.x)?, ctx.at(self.weight)?, ctx.at(self.y)?]);
+        let call = Call { task: Task::Convolution(shape), places, workspace };
+        by_cudnn::computes(ctx, Family::Conv, call, &|| self.begin_with_bias(ctx), own)
     }
 
     /// Writes the bias to the result, to which the library adds. In float32 that is before it rounds: an addition behind it would round twice.

@@ -1,12 +1,16 @@
-//! Convolutions by cuDNN, if the library is present.
+//! Convolutions and attention by cuDNN, if the library is present.
 //!
-//! Of the algorithms that the library names for a shape, in the order of their expected time, the first is taken that adds
+//! Of the algorithms for convolutions that the library names for a shape, in the order of their expected time, the first is taken that adds
 //! up products as they are (no Fourier or Winograd transform), gives the same bits in every run, and needs no larger
 //! workspace than the call has: the one that core allocated, else the backend's scratch. The library is opened at the first
-//! convolution, since its handle alone takes memory. What it refuses, what the backend's own kernels compute faster, and
+//! convolution or attention, since its handle alone takes memory. What it refuses, what the backend's own kernels compute faster, and
 //! convolutions of single channels, which PyTorch does not leave to it either, go to the own kernels.
+//! Attention goes through the library's graphs of operations (`attention.rs`).
 
+mod attention;
 mod choice;
+mod description;
+mod graph;
 mod library;
 mod plan;
 mod shape;
@@ -22,22 +26,69 @@ use crate::driver::NAME;
 use crate::figures;
 use crate::libraries::Version;
 use crate::queue::Queue;
+pub(crate) use attention::{AttentionShape, Direction, OPERANDS, Operand};
 use choice::Choice;
 use library::{EXECUTION_FAILED, Functions, Handle, Status, library};
-use plan::Plan;
 pub(crate) use shape::{Shape, Which};
 
-/// Set to `0`, this environment variable leaves convolutions to the backend's own kernels; set to `first`, to the library wherever it
+/// Set to `0`, this environment variable leaves convolutions and attention to the backend's own kernels; set to `first`, to the library wherever it
 /// accepts them, whether it is faster or not.
 const SWITCH: &str = "VRAMLAB_CUDNN";
 
-/// A convolution that the library accepts, with all data for a call of it.
+/// What the library may compute: everything on which its choice depends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Task {
+    Convolution(Shape),
+    Attention(AttentionShape),
+}
+
+/// A task that the library accepts, with all data for a call of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Convolution {
-    pub(crate) shape: Shape,
-    /// Addresses of input, weight and result.
-    pub(crate) places: [u64; 3],
+pub(crate) struct Call {
+    pub(crate) task: Task,
+    /// Addresses: of a convolution's input, weight and result; of an attention's operands by [`Operand`].
+    pub(crate) places: [u64; OPERANDS],
     pub(crate) workspace: Scratch,
+}
+
+/// What the library prepared for a task.
+enum Prepared {
+    Convolution(plan::Plan),
+    Attention(attention::Plan),
+}
+
+impl Prepared {
+    fn new(library: &'static Functions, handle: Handle, task: &Task) -> Option<Self> {
+        match task {
+            Task::Convolution(shape) => plan::Plan::new(library, handle, shape).map(Self::Convolution),
+            Task::Attention(shape) => attention::Plan::new(library, handle, shape).map(Self::Attention),
+        }
+    }
+}
+
+struct Plan {
+    /// True if it ran: before that, the library may still have to load kernels for it.
+    ran: bool,
+    prepared: Prepared,
+}
+
+/// What is known of a task that the library takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Planned {
+    /// True if one like it ran before.
+    pub(crate) ran: bool,
+    /// Memory that a call needs: for convolutions at most as much as the shape says there is.
+    pub(crate) workspace_bytes: u64,
+}
+
+impl Plan {
+    fn known(&self) -> Planned {
+        let workspace_bytes = match &self.prepared {
+            Prepared::Convolution(_) => 0,
+            Prepared::Attention(plan) => plan.workspace_bytes(),
+        };
+        Planned { ran: self.ran, workspace_bytes }
+    }
 }
 
 /// The library on one device, and its plans so far.
@@ -48,12 +99,12 @@ pub(crate) struct Cudnn {
     state: Mutex<State>,
 }
 
-/// What exists from the first convolution on.
+/// What exists from the first convolution or attention on.
 #[derive(Default)]
 struct State {
-    /// `None` before the first convolution; an error if the library does not start.
+    /// `None` before it; an error if the library does not start.
     handle: Option<std::result::Result<Handle, Status>>,
-    plans: HashMap<Shape, Option<Plan>>,
+    plans: HashMap<Task, Option<Plan>>,
     /// Memory that the driver gave for it.
     held_bytes: u64,
 }
@@ -91,6 +142,11 @@ impl Cudnn {
         self.library.version()
     }
 
+    /// True if the library has to be faster than the own kernels to be taken.
+    pub(crate) fn is_timed(&self) -> bool {
+        self.times
+    }
+
     /// Memory that the driver gave for the library so far.
     pub(crate) fn held_bytes(&self) -> u64 {
         self.state().held_bytes
@@ -100,58 +156,59 @@ impl Cudnn {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans a convolution; tells whether one like it ran before. `None` if the library does not accept it, or was slower than the own
-    /// kernels. `names` are of the card and of the own kernels.
-    pub(crate) fn plan(&self, queue: &Queue, names: [&str; 2], shape: &Shape) -> Option<bool> {
+    /// Plans a task. `None` if the library does not accept it, or was slower than the own kernels. `names` are of the card and of the own
+    /// kernels.
+    pub(crate) fn plan(&self, queue: &Queue, names: [&str; 2], task: &Task) -> Option<Planned> {
         let mut state = self.state();
-        if let Some(plan) = state.plans.get(shape) {
-            return plan.as_ref().map(|plan| plan.ran);
+        if let Some(plan) = state.plans.get(task) {
+            return plan.as_ref().map(Plan::known);
         }
-        if self.times && Choice::of(names, self.version(), shape).is_own() {
-            state.plans.insert(*shape, None);
+        if self.times && Choice::of(names, self.version(), task).is_own() {
+            state.plans.insert(*task, None);
             return None;
         }
         let handle = state.handle(self.library, queue)?;
         // The library loads its rules for choosing, which may take memory.
-        let planned = figures::measured(queue, || Ok::<_, Status>(Plan::new(self.library, handle, shape)));
-        let (plan, taken) = planned.unwrap_or((None, 0));
+        let planned = figures::measured(queue, || Ok::<_, Status>(Prepared::new(self.library, handle, task)));
+        let (prepared, taken) = planned.unwrap_or((None, 0));
         state.held_bytes += taken;
-        state.plans.entry(*shape).insert_entry(plan).get().as_ref().map(|plan| plan.ran)
+        let plan = prepared.map(|prepared| Plan { ran: false, prepared });
+        state.plans.entry(*task).insert_entry(plan).get().as_ref().map(Plan::known)
     }
 
-    /// Passes a planned convolution to the driver.
+    /// Passes a planned task to the driver.
     ///
     /// # Errors
-    /// [`Error::Backend`] if the library fails at a convolution that it had accepted.
-    pub(crate) fn run(&self, convolution: &Convolution) -> Result<()> {
+    /// [`Error::Backend`] if the library fails at a task that it had accepted.
+    pub(crate) fn run(&self, call: &Call) -> Result<()> {
         let state = self.state();
-        let (Some(Ok(handle)), Some(Some(plan))) = (&state.handle, state.plans.get(&convolution.shape)) else {
-            return Err(Error::backend(NAME, format!("cuDNN has no plan for {:?}", convolution.shape)));
+        let (Some(Ok(handle)), Some(Some(plan))) = (&state.handle, state.plans.get(&call.task)) else {
+            return Err(Error::backend(NAME, format!("cuDNN has no plan for {:?}", call.task)));
         };
-        self.call(*handle, plan, convolution).map_err(|status| failed(status, convolution))
+        self.call(*handle, plan, call).map_err(|status| failed(status, call))
     }
 
-    /// Runs a convolution of a new shape. The library then loads its own kernels, and may refuse what it had accepted.
+    /// Runs a new task. The library then loads its own kernels, and may refuse what it had accepted.
     /// Returns false if it refuses, now and from then on; the result then holds anything.
-    pub(crate) fn try_first(&self, queue: &Queue, convolution: &Convolution) -> Result<bool> {
+    pub(crate) fn try_first(&self, queue: &Queue, call: &Call) -> Result<bool> {
         let mut state = self.state();
         let State { handle: Some(Ok(handle)), plans, held_bytes } = &mut *state else { return Ok(false) };
-        let Some(Some(plan)) = plans.get_mut(&convolution.shape) else { return Ok(false) };
-        match figures::measured(queue, || self.call(*handle, plan, convolution)) {
+        let Some(Some(plan)) = plans.get_mut(&call.task) else { return Ok(false) };
+        match figures::measured(queue, || self.call(*handle, plan, call)) {
             Ok(((), taken)) => {
                 plan.ran = true;
                 *held_bytes += taken;
                 Ok(true)
             }
-            Err(status) if status >= EXECUTION_FAILED => Err(failed(status, convolution)),
+            Err(status) if status >= EXECUTION_FAILED => Err(failed(status, call)),
             Err(_) => {
-                plans.insert(convolution.shape, None);
+                plans.insert(call.task, None);
                 Ok(false)
             }
         }
     }
 
-    /// Decides, after the first convolution of a shape, who computes the next ones: the library or the own kernels, whose names are those of
+    /// Decides, after the first run of a task, who computes the next ones: the library or the own kernels, whose names are those of
     /// [`plan`](Self::plan). Both calls overwrite the result, which has the bits of the chosen one in the end.
     ///
     /// # Errors
@@ -160,28 +217,45 @@ impl Cudnn {
         &self,
         queue: &Queue,
         names: [&str; 2],
-        shape: &Shape,
+        task: &Task,
         calls: [&dyn Fn() -> Result<()>; 2],
     ) -> Result<()> {
-        if self.times && !Choice::of(names, self.version(), shape).decide(queue, calls)? {
-            self.state().plans.insert(*shape, None);
+        if self.times && !Choice::of(names, self.version(), task).decide(queue, calls)? {
+            self.state().plans.insert(*task, None);
         }
         Ok(())
     }
 
-    fn call(&self, handle: Handle, plan: &Plan, convolution: &Convolution) -> std::result::Result<(), Status> {
-        let [x, weight, y] = convolution.places.map(|address| address as *mut c_void);
-        let Scratch { address, bytes } = convolution.workspace;
+    fn call(&self, handle: Handle, plan: &Plan, call: &Call) -> std::result::Result<(), Status> {
+        match (&plan.prepared, &call.task) {
+            (Prepared::Convolution(plan), Task::Convolution(shape)) => self.convolve(handle, plan, shape, call),
+            (Prepared::Attention(plan), Task::Attention(shape)) => {
+                // SAFETY: core has checked the bounds of the operands, whose shape this is; the caller has a workspace as the plan says.
+                unsafe { plan.run(self.library, handle, shape, &call.places, call.workspace.address) }
+            }
+            _ => Err(EXECUTION_FAILED),
+        }
+    }
+
+    fn convolve(
+        &self,
+        handle: Handle,
+        plan: &plan::Plan,
+        shape: &Shape,
+        call: &Call,
+    ) -> std::result::Result<(), Status> {
+        let [x, weight, y, ..] = call.places.map(|address| address as *mut c_void);
+        let Scratch { address, bytes } = call.workspace;
         let (workspace, bytes) = (address as *mut c_void, bytes as usize);
         // Scalars of convolutions are f32 for all types here.
-        let (one, old) = (1.0f32, if convolution.shape.adds { 1.0f32 } else { 0.0f32 });
+        let (one, old) = (1.0f32, if shape.adds { 1.0f32 } else { 0.0f32 });
         let (alpha, beta) = ((&raw const one).cast::<c_void>(), (&raw const old).cast::<c_void>());
         let (functions, algorithm, rules) = (self.library, plan.algorithm, plan.rules.0);
         let (x_is, weight_is, y_is) = (plan.x.0, plan.weight.0, plan.y.0);
         // SAFETY: the plan's descriptions are those of these operands, whose bounds core has checked; the workspace is as
         // large as the plan was told; scalars are read before the call returns.
         let status = unsafe {
-            match convolution.shape.which {
+            match shape.which {
                 Which::Forward => (functions.cudnnConvolutionForward)(
                     handle.0, alpha, x_is, x, weight_is, weight, rules, algorithm, workspace, bytes, beta, y_is, y,
                 ),
@@ -197,8 +271,8 @@ impl Cudnn {
     }
 }
 
-fn failed(status: Status, convolution: &Convolution) -> Error {
-    Error::backend(NAME, format!("cuDNN: status {status} for {:?}", convolution.shape))
+fn failed(status: Status, call: &Call) -> Error {
+    Error::backend(NAME, format!("cuDNN: status {status} for {:?}", call.task))
 }
 
 impl Drop for Cudnn {

@@ -27,7 +27,7 @@ pub struct MemorySteps {
     pub modules: Vec<(&'static str, u64)>,
     /// Memory that cuBLASLt took when it was opened, and at the first product of each shape; 0 without it.
     pub libraries_bytes: u64,
-    /// Memory that cuDNN took from the first convolution on; 0 without it.
+    /// Memory that cuDNN took from the first convolution or attention on; 0 without it.
     pub cudnn_bytes: u64,
     /// Graphs of kernels; 0 unless they are used.
     pub graphs_bytes: u64,

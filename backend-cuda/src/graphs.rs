@@ -19,7 +19,7 @@ use memcore::{Error, Result};
 
 use crate::blaslt::{BlasLt, Product, Shape};
 use crate::call::{Function, Grid, Launch};
-use crate::cudnn::{self, Convolution, Cudnn};
+use crate::cudnn::{self, Cudnn};
 use crate::driver::{Driven, NAME, driven, has_symbol};
 use crate::figures;
 use crate::queue::Queue;
@@ -50,7 +50,7 @@ const MAX_RENEWED: u32 = 8;
 pub(crate) struct Libraries<'a> {
     /// cuBLASLt, for products.
     pub(crate) blas: Option<&'a BlasLt>,
-    /// cuDNN, for convolutions.
+    /// cuDNN, for convolutions and attention.
     pub(crate) dnn: Option<&'a Cudnn>,
 }
 
@@ -60,8 +60,8 @@ pub(crate) enum Work {
     Kernel(Launch),
     /// A product of cuBLASLt.
     Product(Product),
-    /// A convolution of cuDNN.
-    Convolution(Convolution),
+    /// A convolution or an attention of cuDNN.
+    Dnn(cudnn::Call),
 }
 
 /// The part of a work item that must be equal for a graph to be reused.
@@ -69,7 +69,7 @@ pub(crate) enum Work {
 enum Step {
     Kernel(Function, Grid),
     Product(Shape),
-    Convolution(cudnn::Shape),
+    Dnn(cudnn::Task),
 }
 
 /// A sequence that was seen before.
@@ -199,7 +199,7 @@ impl Step {
         match work {
             Work::Kernel(launch) => Self::Kernel(launch.function, launch.grid),
             Work::Product(product) => Self::Product(product.shape),
-            Work::Convolution(convolution) => Self::Convolution(convolution.shape),
+            Work::Dnn(call) => Self::Dnn(call.task),
         }
     }
 }
@@ -210,7 +210,7 @@ impl Work {
         match self {
             Self::Kernel(launch) => launch.start(queue),
             Self::Product(product) => libraries.blas.ok_or_else(not_open)?.run(queue, product),
-            Self::Convolution(convolution) => libraries.dnn.ok_or_else(not_open)?.run(convolution),
+            Self::Dnn(call) => libraries.dnn.ok_or_else(not_open)?.run(call),
         }
     }
 }
@@ -277,7 +277,7 @@ impl Graph {
     fn has_calls_of(&self, work: &[Work]) -> bool {
         self.work.iter().zip(work).all(|(old, new)| match (old, new) {
             (Work::Product(old), Work::Product(new)) => old == new,
-            (Work::Convolution(old), Work::Convolution(new)) => old == new,
+            (Work::Dnn(old), Work::Dnn(new)) => old == new,
             _ => true,
         })
     }
@@ -311,7 +311,7 @@ fn write_down(queue: &Queue, libraries: Libraries<'_>, work: &Work) -> Result<Op
     work.start(queue, libraries)?;
     match work {
         Work::Kernel(_) => newest_node(queue).map(Some),
-        Work::Product(_) | Work::Convolution(_) => Ok(None),
+        Work::Product(_) | Work::Dnn(_) => Ok(None),
     }
 }
 

@@ -22,7 +22,7 @@
 //! | `figures.rs` | memory outside of segments, and NVML's figures |
 //! | `timer.rs` | the time that the device takes for calls |
 //! | `blaslt.rs`, `blaslt/` | matrix products by cuBLASLt, if it is present |
-//! | `cudnn.rs`, `cudnn/` | convolutions by cuDNN, if it is present |
+//! | `cudnn.rs`, `cudnn/`, `by_cudnn.rs` | convolutions and attention by cuDNN, if it is present |
 //! | `call.rs`, `launch.rs`, `walk.rs` | a launch; a family's tools for it; how elementwise kernels go over strided operands |
 //! | `fills.rs` | fills of single elements, several in one launch |
 //! | `graphs.rs` | launches collected into CUDA graphs, if that was turned on |
@@ -34,6 +34,7 @@ mod arguments;
 mod attention;
 mod backend;
 mod blaslt;
+mod by_cudnn;
 mod cache;
 mod call;
 mod compile;

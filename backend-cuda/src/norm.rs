@@ -38,7 +38,7 @@ arguments! { ARGUMENTS:
         n: u64,
     }
 
-    /// Gradients of the parameters: sums over rows. A block handles 32 columns, and 8 rows at a time of one chunk of
+    /// Gradients of the parameters: sums over rows. A block handles 32 columns or pairs of columns, and 8 rows at a time of one chunk of
     /// rows. Chunks write partial sums, which `column_sums` adds up in order.
     struct ParameterGradArgs {
         grad: *const c_void,
@@ -124,8 +124,9 @@ arguments! { ARGUMENTS:
 
 kernels! { KERNELS in Norm:
     ROW_NORM: "row_norm" FLOATS ROWS => RowNormArgs;
+    ROW_NORM_LONG: "row_norm_long" HALVES ONE_FORM => RowNormArgs;
     ROW_NORM_GRAD: "row_norm_grad" FLOATS ROWS => RowNormGradArgs;
-    PARAMETER_GRAD: "parameter_grad" FLOATS ONE_FORM => ParameterGradArgs;
+    PARAMETER_GRAD: "parameter_grad" FLOATS ONE_WIDE => ParameterGradArgs;
     COLUMN_SUMS: "column_sums" FLOATS ONE_FORM => ColumnSumsArgs;
     CHANNEL_MOMENTS: "channel_moments" FLOATS &["_thread", "_warp", "_block", "_block_wide"] => ChannelArgs;
     CHANNEL_SUMS: "channel_sums" FLOATS &["_thread", "_warp", "_block", "_block_wide"] => ChannelArgs;
@@ -177,6 +178,9 @@ fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
     }
     let size = dtype.size();
     let bases = [(a.out, size), (a.x, size), (a.weight, size), (a.bias, size)];
+    if let Some(grid) = rows::long_warps(ctx, a.rows, a.n, dtype, &bases) {
+        return ctx.launch(ROW_NORM_LONG, Tag::of(dtype), 0, grid, a);
+    }
     let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
     ctx.launch(ROW_NORM, Tag::of(dtype), form, grid, a)
 }
@@ -253,8 +257,11 @@ fn parameter_grads(
         n: a.n,
         chunk_rows: a.rows.div_ceil(chunks),
     };
-    let grid = Grid { blocks: [a.n.div_ceil(32) as u32, chunks as u32, 1], ..Grid::of(1) };
-    ctx.launch(PARAMETER_GRAD, Tag::of(dtype), 0, grid, &args)?;
+    // A thread reads two columns at once, if they are aligned.
+    let pairs = a.n.is_multiple_of(2) && [a.grad, a.x].iter().all(|base| base.is_multiple_of(2 * dtype.size()));
+    let (form, columns) = if pairs { (WIDE, 2) } else { (ONE, 1) };
+    let grid = Grid { blocks: [a.n.div_ceil(32 * columns) as u32, chunks as u32, 1], ..Grid::of(1) };
+    ctx.launch(PARAMETER_GRAD, Tag::of(dtype), form, grid, &args)?;
     let out = [ctx.at_optional(out_weight)?, ctx.at_optional(out_bias)?];
     let args = ColumnSumsArgs { out, partial, n: a.n, chunks };
     ctx.launch(COLUMN_SUMS, Tag::of(dtype), 0, ctx.grid(2 * a.n), &args)

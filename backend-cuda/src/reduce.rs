@@ -58,7 +58,11 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
     let (results, inner) = (Dims::ordered([&k.out.layout, &kept]), Dims::merged([&group]));
     let length = k.x.numel() as u64 / k.out.numel() as u64;
     let count = k.out.numel() as u64;
-    let plan = Plan::new(ctx, count, length, results.inner_stride(1), inner.inner_stride(0));
+    let strides = [results.inner_stride(1), inner.inner_stride(0)];
+    // Sums of 16-bit elements side by side are read 16 bytes at a time.
+    let wide =
+        k.x.dtype.is_half() && strides[1] == 1 && matches!(k.op, ReduceOp::Sum | ReduceOp::Mean | ReduceOp::SumSquares);
+    let plan = Plan::new(ctx, count, length, strides, wide);
     let mut args = ReduceArgs {
         out: ctx.at(&k.out)?,
         x: ctx.at(&k.x)?,
@@ -106,15 +110,21 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(ctx: &Context<'_>, count: u64, length: u64, across: u64, along: u64) -> Self {
+    fn new(ctx: &Context<'_>, count: u64, length: u64, [across, along]: [u64; 2], wide: bool) -> Self {
         /// Longer groups are cut so that no thread adds up more; shorter ones only to keep the device busy.
         const LONGEST_SHARE: u64 = 4096;
         const SHORTEST_SHARE: u64 = 32;
+        /// Results longer than this get a block each; in packs of 16 bytes, if there are warps enough for every processor, longer ones do.
+        const WARP_LENGTH: u64 = 1024;
+        const WARP_LENGTH_IN_PACKS: u64 = 8192;
+        const WARPS_PER_PROCESSOR: u64 = 16;
         // Neighbouring threads read adjacent elements: those of other results, or of the same one.
         let columns = across == 1 && along != 1;
+        let many = count >= u64::from(ctx.properties.processors) * WARPS_PER_PROCESSOR;
+        let most = if wide && many { WARP_LENGTH_IN_PACKS } else { WARP_LENGTH };
         let (form, team) = if columns || length < 16 {
             (THREAD, 1)
-        } else if length <= 1024 {
+        } else if length <= most {
             (WARP, 32)
         } else {
             (BLOCK, u64::from(THREADS))

@@ -22,11 +22,26 @@ pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bases: &[
     if n <= THREAD_ROW {
         return (0, ctx.grid(rows));
     }
-    let pack = PACK_BYTES / dtype.size();
-    let wide = n.is_multiple_of(pack) && bases.iter().all(|(base, size)| base.is_multiple_of(pack * size));
+    let wide = in_packs(n, dtype, bases);
     let block = n > WARP_ROW;
     let blocks = if block { rows } else { rows.div_ceil(u64::from(THREADS) / WARP) };
     (1 + 2 * usize::from(block) + usize::from(wide), Grid::of(blocks.min(most_blocks(ctx))))
+}
+
+/// True if rows are made of aligned groups of 16 bytes, in all operands.
+fn in_packs(n: u64, dtype: DType, bases: &[(u64, u64)]) -> bool {
+    let pack = PACK_BYTES / dtype.size();
+    n.is_multiple_of(pack) && bases.iter().all(|(base, size)| base.is_multiple_of(pack * size))
+}
+
+/// A grid of warps that hold rows of 16-bit elements of up to four times the usual length: a warp needs no barrier, and has more
+/// memory on its way than a block. `None` unless there are rows enough for every processor, in packs, and so long.
+pub(crate) fn long_warps(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bases: &[(u64, u64)]) -> Option<Grid> {
+    const WARPS_PER_PROCESSOR: u64 = 8;
+    let long = dtype.is_half() && n > WARP_ROW && n <= 4 * WARP_ROW;
+    let many = rows >= u64::from(ctx.properties.processors) * WARPS_PER_PROCESSOR;
+    let blocks = rows.div_ceil(u64::from(THREADS) / WARP);
+    (long && many && in_packs(n, dtype, bases)).then(|| Grid::of(blocks.min(most_blocks(ctx))))
 }
 
 /// Number of blocks that keeps the device busy many times over; kernels loop over the remaining rows.

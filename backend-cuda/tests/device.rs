@@ -18,6 +18,8 @@ use memcore::memory::{Category, Event};
 use memcore::optim::Implementation;
 use memcore::{DType, Device, Layout, Profile};
 
+#[path = "device/attention.rs"]
+mod attention;
 #[path = "device/convolutions.rs"]
 mod convolutions;
 mod emulator;
@@ -61,6 +63,11 @@ fn main() -> ExitCode {
         trial("convolutions::the_faster_one_is_kept", convolutions::faster),
         trial("convolutions::what_the_library_does_not_take_is_computed", convolutions::refused),
         trial("convolutions::a_graph_has_them_too", convolutions::graph),
+        trial("attention::the_library_takes_16_bits", attention::types),
+        trial("attention::the_faster_one_is_kept", attention::faster),
+        trial("attention::what_the_library_does_not_take_is_computed", attention::refused),
+        trial("attention::a_graph_has_it_too", attention::graph),
+        trial("attention::batches_have_what_workspace_there_is", attention::batches),
         trial("tf32::convolutions_round_their_factors", tf32::convolutions),
         trial("tf32::so_do_those_of_the_own_kernels", tf32::own_convolutions),
         trial("tf32::products_do_where_all_may", tf32::products),

@@ -4,9 +4,10 @@
 //! its first gradient of ResNet-18's weights in bfloat16 took 2.0 of the 4.1 ms of a step. The choice is kept in the process and on disk,
 //! because the two add up in different orders.
 
+use std::fmt::Debug;
+
 use memcore::Result;
 
-use super::shape::Shape;
 use crate::cache;
 use crate::libraries::Version;
 use crate::queue::Queue;
@@ -19,14 +20,14 @@ const ROUNDS: usize = 2;
 const LIBRARY: &[u8] = b"library";
 const OWN: &[u8] = b"own";
 
-/// The choice for one shape, made or not.
+/// The choice for one task, made or not.
 pub(super) struct Choice(String);
 
 impl Choice {
-    /// The times depend on the card, the library, the own kernels and the shape.
-    pub(super) fn of([card, kernels]: [&str; 2], (major, minor): Version, shape: &Shape) -> Self {
-        let parts = [card, &format!("cuDNN {major}.{minor}"), kernels, &format!("{shape:?}")];
-        Self(format!("convolution-{}.choice", cache::fingerprint(parts)))
+    /// The times depend on the card, the library, the own kernels and the task.
+    pub(super) fn of([card, kernels]: [&str; 2], (major, minor): Version, task: &impl Debug) -> Self {
+        let parts = [card, &format!("cuDNN {major}.{minor}"), kernels, &format!("{task:?}")];
+        Self(format!("cudnn-{}.choice", cache::fingerprint(parts)))
     }
 
     /// True if the own kernels were faster, in this process or another.
@@ -34,7 +35,7 @@ impl Choice {
         cache::kept(&self.0).is_some_and(|kept| kept == OWN)
     }
 
-    /// Decides whether the library is to compute convolutions of this shape, one of which it has just computed. Both calls, of the library and of
+    /// Decides whether the library is to compute tasks like this, one of which it has just computed. Both calls, of the library and of
     /// the own kernels, overwrite the result.
     ///
     /// # Errors

@@ -70,6 +70,13 @@ functions! {
         cudnnConvolutionBackwardData(handle: *mut c_void, alpha: *const c_void, w_is: Description, w: *const c_void,
             dy_is: Description, dy: *const c_void, rules: Description, algorithm: c_int, workspace: *mut c_void,
             workspace_bytes: usize, beta: *const c_void, dx_is: Description, dx: *mut c_void) -> Status;
+        cudnnBackendCreateDescriptor(kind: c_int, description: *mut Description) -> Status;
+        cudnnBackendDestroyDescriptor(description: Description) -> Status;
+        cudnnBackendSetAttribute(description: Description, name: c_int, kind: c_int, count: i64, values: *const c_void) -> Status;
+        cudnnBackendGetAttribute(description: Description, name: c_int, kind: c_int, wanted: i64, count: *mut i64,
+            values: *mut c_void) -> Status;
+        cudnnBackendFinalize(description: Description) -> Status;
+        cudnnBackendExecute(handle: *mut c_void, plan: Description, pack: Description) -> Status;
         cudnnConvolutionBackwardFilter(handle: *mut c_void, alpha: *const c_void, x_is: Description, x: *const c_void,
             dy_is: Description, dy: *const c_void, rules: Description, algorithm: c_int, workspace: *mut c_void,
             workspace_bytes: usize, beta: *const c_void, dw_is: Description, dw: *mut c_void) -> Status;

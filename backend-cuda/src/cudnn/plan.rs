@@ -30,8 +30,6 @@ fn allowed(which: Which) -> &'static [c_int] {
 
 /// The library's descriptions of a convolution, and its chosen algorithm.
 pub(super) struct Plan {
-    /// True if it ran: before that, the library may still have to load kernels for it.
-    pub(super) ran: bool,
     pub(super) x: Described,
     pub(super) weight: Described,
     pub(super) y: Described,
@@ -101,7 +99,7 @@ impl Plan {
         // SAFETY: the description is live.
         succeeded(unsafe { (library.cudnnSetFilter4dDescriptor)(weight.0, kind, NCHW, k, c, h, w) }).ok()?;
         let rules = rules(library, &shape.geometry)?;
-        let mut plan = Self { ran: false, x, weight, y, rules, algorithm: 0 };
+        let mut plan = Self { x, weight, y, rules, algorithm: 0 };
         plan.choose(library, handle, shape)?;
         Some(plan)
     }

@@ -105,7 +105,7 @@ pub(crate) fn types() -> Result<(), String> {
     if cuda.memory_steps().cudnn_bytes != 0 || emulator::part("dnn")? != 0 {
         return Err("the library is open before the first convolution".into());
     }
-    if !cuda.device_name().contains("cuDNN 9.5") {
+    if !cuda.device_name().contains("cuDNN 9.19") {
         return Err(format!("{} does not name the library", cuda.device_name()));
     }
     let device = Arc::new(cuda);

@@ -8,6 +8,9 @@ pub(crate) const FLOATS: [DType; 4] = [DType::F32, DType::F16, DType::BF16, DTyp
 /// More rows than the 65 535 groups that a GPU takes in one dimension of a launch.
 pub(crate) const MANY: usize = 65_600;
 
+/// Rows of whole packs, longer than a warp holds of f32, and enough of them for every processor of a large card to have several: name, sizes.
+pub(crate) const MANY_LONG_ROWS: (&str, [usize; 2]) = ("many_long_rows", [2120, 1032]);
+
 /// Shapes for row kernels: name, sizes, elements before the first one. [`MANY`] rows are tried only in f32: they test
 /// the launch, not the arithmetic.
 pub(crate) const ROWS: [(&str, [usize; 2], usize); 11] = [

@@ -3,7 +3,7 @@
 use memcore::DType;
 use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
 
-use super::common::{FLOATS, MANY, ROWS, is_for};
+use super::common::{FLOATS, MANY, MANY_LONG_ROWS, ROWS, is_for};
 use crate::case::{Bound, Case, CaseBuilder};
 use crate::data::Data::{self, Poison, Range};
 use crate::tolerance::Tolerance;
@@ -19,6 +19,11 @@ pub(super) fn cases() -> Vec<Case> {
             out.push(layer_norm_grad(dtype, name, dims, lead, [true; 4]));
             out.push(rms_norm(dtype, name, dims, lead, true));
             out.push(rms_norm_grad(dtype, name, dims, lead, [true; 3]));
+        }
+        if dtype.is_half() {
+            let (name, dims) = MANY_LONG_ROWS;
+            out.push(layer_norm(dtype, name, dims, 0, [true, true], Range(-2.0, 2.0)));
+            out.push(rms_norm(dtype, name, dims, 0, false));
         }
         for (name, affine) in [("plain", [false, false]), ("weight_only", [true, false])] {
             out.push(layer_norm(dtype, name, [5, 7], 0, affine, Range(-2.0, 2.0)));

@@ -3,7 +3,7 @@
 use memcore::DType::{self, F32, I32, I64};
 use memcore::backend::kernel::{Reduce, ReduceOp};
 
-use super::common::{FLOATS, MANY};
+use super::common::{FLOATS, MANY, MANY_LONG_ROWS};
 use crate::case::{Case, CaseBuilder};
 use crate::data::Data::{Ints, Range, Values};
 use crate::tolerance::Tolerance;
@@ -47,6 +47,11 @@ pub(super) fn cases() -> Vec<Case> {
         }
         if dtype.is_half() {
             out.extend(unrounded(dtype));
+            let (name, dims) = MANY_LONG_ROWS;
+            for (op_name, op) in [("sum", ReduceOp::Sum), ("max", ReduceOp::Max)] {
+                let case = Case::on(dtype, format!("{op_name}_{name}")).read("x", &dims, data(op));
+                out.push(reduce(case, op, &dims, 0b10, false));
+            }
         }
         out.extend(views(dtype));
         out.extend(extrema(dtype));

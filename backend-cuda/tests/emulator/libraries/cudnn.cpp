@@ -130,7 +130,9 @@ int run(void* handle, const float* alpha, const float* beta, int algorithm, void
 }
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) size_t cudnnGetVersion() { return 90501; }
+#include "cudnn_graph.h"
+
+extern "C" __attribute__((visibility("default"))) size_t cudnnGetVersion() { return 91900; }
 extern "C" __attribute__((visibility("default"))) size_t cudnnGetCudartVersion() { return 12080; }
 API cudnnCreate(void** handle) {
     if (!emulator_take("dnn", HANDLE_BYTES)) return ALLOC_FAILED;
