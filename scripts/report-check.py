@@ -23,7 +23,7 @@ import time
 SKIPPED = 77
 HOSTILE = "</script><img src=x onerror=\"window.hit=1\"><svg onload='window.hit=1'>"
 SIZES = {"light": (1180, 900, "light"), "dark": (1180, 900, "dark"), "narrow": (390, 844, "light")}
-GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "lab/tests/golden/snapshots"
+GOLDEN = pathlib.Path(__file__).resolve().parent.parent / "lab/traces/tests/golden/snapshots"
 # The rules of axe-core that are checked.
 LEVELS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
 # Seconds in which the page of a long recording is to be there.

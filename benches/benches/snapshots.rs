@@ -18,7 +18,7 @@ use memcore::{Device, Profile};
 mod common;
 
 /// A recorded snapshot of PyTorch.
-const RECORDED: &str = "lab/tests/golden/snapshots/gpt_untied_plain.pickle";
+const RECORDED: &str = "lab/traces/tests/golden/snapshots/gpt_untied_plain.pickle";
 
 /// Runs GPT-2 with its history: tens of thousands of events.
 fn run(steps: usize) -> Device {

@@ -40,9 +40,9 @@ def config(folder: Path, **changed: Any) -> Path:
 
 
 def unpacked(recording: str, folder: Path) -> Path:
-    """A recording of the repository, unpacked."""
+    """A recording of the repository, by its path there, unpacked."""
     path = folder / Path(recording).name
-    with gzip.open(ROOT / "lab/tests/golden" / f"{recording}.gz") as packed, path.open("wb") as out:
+    with gzip.open(ROOT / f"{recording}.gz") as packed, path.open("wb") as out:
         shutil.copyfileobj(packed, out)
     return path
 

@@ -56,7 +56,7 @@ class Predictions(InAFolder):
         self.assertLess(small.peak, large.peak)
 
     def test_an_export(self) -> None:
-        path = unpacked("exported/nanogpt.pt2", self.folder)
+        path = unpacked("lab/imports/tests/golden/exported/nanogpt.pt2", self.folder)
         found = vramlab.predict(path, batch=16, optimizer="adamw", gpu="24GiB")
         self.assertEqual(found.json["settings"]["batch"], 16)
 
@@ -129,7 +129,7 @@ class Explanations(InAFolder):
             vramlab.explain(ValueError("expected a tensor"))
 
     def test_a_watched_training_that_runs_out_leaves_a_snapshot_and_the_answer(self) -> None:
-        torch = torch_with(unpacked("recordings/unet_oom.pickle", self.folder))
+        torch = torch_with(unpacked("lab/traces/tests/golden/recordings/unet_oom.pickle", self.folder))
         said: list[str] = []
         path = self.folder / "oom.pickle"
         with mock.patch.dict(sys.modules, {"torch": torch}), self.assertRaisesRegex(OutOfMemoryError, "GiB"):

@@ -21,7 +21,7 @@ import libraries
 import networks
 import record
 
-COMMITTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lab", "tests", "golden", "exported")
+COMMITTED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "lab", "imports", "tests", "golden", "exported")
 
 # What an export says of the source: it changes when a line is added above.
 SOURCE = ("stack_trace", "nn_module_stack")

@@ -4,7 +4,7 @@
 
 As record.py, of the module itself instead of its exported program: a row after each phase of three steps with AdamW, at two batches other than
 the exported one. `entry` is what the package writes into the file beside the graph. Where that graph is not the one of
-lab/tests/golden/exported, it is written, too, as FOLDER/NAME.pt2.gz.
+lab/imports/tests/golden/exported, it is written, too, as FOLDER/NAME.pt2.gz.
 
 Some code asks tensors for their values: whether a mask hides anything. A stand-in for a card computes nothing, so the module is called on the
 CPU first, and its questions get the same answers on the card.
@@ -24,7 +24,7 @@ import networks
 import record
 from vramlab.export import export
 
-GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lab/tests/golden/exported")
+GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lab/imports/tests/golden/exported")
 ENTRY = "extra/vramlab.json"
 
 

@@ -2,7 +2,7 @@
 
     PYTHONPATH=python python scripts/export/recorded.py VRAMLAB [NAME...]
 
-Each network of lab/tests/golden/exported/eager is called once with a batch of 4, as `vramlab.export` does where `torch.export` fails, and
+Each network of lab/imports/tests/golden/exported/eager is called once with a batch of 4, as `vramlab.export` does where `torch.export` fails, and
 predicted from that file. A line for each: the eager program's peak over three steps, and how far the prediction lies from it.
 """
 import importlib
@@ -19,7 +19,7 @@ import networks
 # The package's function `export` hides the module of this name.
 package = importlib.import_module("vramlab.export")
 
-GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lab/tests/golden/exported/eager")
+GOLDEN = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../lab/imports/tests/golden/exported/eager")
 
 
 def cannot_be_followed(*_):

@@ -4,7 +4,7 @@
 
 A card is needed, or the stand-in of `vramlab rehearse`, which answers for cuDNN (`rehearsal/src/dnn`). A recording has the rows of record.py and of
 eager.py at two batches, in float32 and under autocast with bfloat16, or in the type that the name ends with. Where the graph is not the one of
-lab/tests/golden/exported, it is written, too, as FOLDER/NAME.pt2.gz.
+lab/imports/tests/golden/exported, it is written, too, as FOLDER/NAME.pt2.gz.
 """
 import os
 

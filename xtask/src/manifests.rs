@@ -59,13 +59,17 @@ const RULES: &[Rule] = &[
     Rule { package: "base", normal: &["memcore"], dev: &[] },
     Rule { package: "traces", normal: &["memcore", "base"], dev: &[] },
     Rule { package: "models", normal: &["memcore", "base"], dev: &[] },
-    Rule { package: "training", normal: &["memcore", "base", "models"], dev: &[] },
-    Rule { package: "imports", normal: &["memcore", "base", "traces", "models", "training"], dev: &["conformance"] },
-    Rule { package: "analysis", normal: &["memcore", "base", "traces", "models", "training"], dev: &[] },
+    Rule { package: "training", normal: &["memcore", "base", "models"], dev: &["backend-cpu", "conformance"] },
+    Rule {
+        package: "imports",
+        normal: &["memcore", "base", "traces", "models", "training"],
+        dev: &["backend-cpu", "conformance"],
+    },
+    Rule { package: "analysis", normal: &["memcore", "base", "traces", "models", "training"], dev: &["backend-cpu"] },
     Rule {
         package: "experiments",
         normal: &["memcore", "base", "traces", "models", "training", "imports", "analysis"],
-        dev: &[],
+        dev: &["backend-cpu"],
     },
     Rule {
         package: "results",

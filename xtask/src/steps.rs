@@ -76,7 +76,7 @@ const LONG: &[Step] = &[
     // Every run tries a few hundred of them.
     Step {
         name: "two thousand bad inputs",
-        args: &["test", "-p", "vramlab-cli", "--test", "cases", "--", "--ignored"],
+        args: &["test", "-p", "vramlab-cli", "--test", "it", "--", "--ignored", "cases::"],
         needs: None,
     },
     // A feature that no other step builds.
@@ -91,7 +91,7 @@ const LONG: &[Step] = &[
             "--lib",
             "--bins",
             "--test",
-            "mcp",
+            "it",
             "--",
             "-D",
             "warnings",
@@ -100,7 +100,7 @@ const LONG: &[Step] = &[
     },
     Step {
         name: "tools for assistants",
-        args: &["test", "-p", "vramlab-cli", "--features", "mcp", "--lib", "--test", "mcp", "--test", "help"],
+        args: &["test", "-p", "vramlab-cli", "--features", "mcp", "--lib", "--test", "it", "--", "mcp::", "help::"],
         needs: None,
     },
     // Separate workspace that no other step builds. Needs a C++ compiler for libFuzzer.
@@ -108,13 +108,13 @@ const LONG: &[Step] = &[
     // Finds data races between threads, and invalid uses of memory.
     Step {
         name: "threads under Miri",
-        args: &["miri", "test", "-p", "memcore", "--test", "caching_properties", "several_threads"],
+        args: &["miri", "test", "-p", "memcore", "--test", "it", "several_threads"],
         needs: Some(MIRI),
     },
     // Without a driver it prints a message and passes.
     Step {
         name: "ten thousand steps on an adapter",
-        args: &["test", "-p", "backend-wgpu", "--test", "endurance", "--", "--ignored"],
+        args: &["test", "-p", "backend-wgpu", "--test", "it", "--", "--ignored", "endurance::"],
         needs: None,
     },
 ];

@@ -10,7 +10,7 @@ use super::draw::draw;
 use super::{Screen, Theme};
 
 fn golden(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/tests/golden/snapshots").join(name)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../lab/traces/tests/golden/snapshots").join(name)
 }
 
 fn opened(name: &str) -> Screen {

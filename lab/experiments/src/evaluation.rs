@@ -1,7 +1,7 @@
 //! `evaluation`: why does evaluation after training run out of memory?
 //!
 //! PyTorch 2.11 took the same bytes in each of these programs (measured with `vramlab rehearse`; the figures are in
-//! `lab/tests/reported.rs`).
+//! `lab/experiments/tests/it/reported.rs`).
 
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};
 use lab_base::error::Result;

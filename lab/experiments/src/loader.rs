@@ -1,7 +1,7 @@
 //! `loader`: how much host memory do a loader's workers and pinned memory take?
 //!
 //! Runs the rules of PyTorch's `DataLoader` and of its cache of pinned memory, one batch after the other. They were measured with release
-//! 2.11 under `vramlab rehearse` (`torch.cuda.host_memory_stats()`; the figures are in `lab/tests/reported.rs`):
+//! 2.11 under `vramlab rehearse` (`torch.cuda.host_memory_stats()`; the figures are in `lab/experiments/tests/it/reported.rs`):
 //!
 //! - `num_workers × prefetch_factor` batches are prefetched before the first is taken. Each batch that is taken lets a worker begin another.
 //! - A thread of the main process pins batches as they arrive. A pageable batch is freed when its pinned copy exists.

@@ -1,7 +1,7 @@
 //! `resume`: how much memory does it take to continue from a checkpoint?
 //!
 //! The program is PyTorch's usual one: the network on the device, its optimizer, `torch.load`, and `load_state_dict` of both. PyTorch 2.11 was
-//! measured with `vramlab rehearse` (`resume_takes_what_pytorch_took` in `lab/tests/reported.rs` has the figures). A parameter is copied into
+//! measured with `vramlab rehearse` (`resume_takes_what_pytorch_took` in `lab/experiments/tests/it/reported.rs` has the figures). A parameter is copied into
 //! the network's own memory. A moment is taken over as it is. So is the step counter, which a string as `map_location` moves to the device too.
 
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, product_workspaces, rounded};

@@ -3,7 +3,7 @@
 //! A rank trains on a device that computes nothing, with the model divided as ZeRO's stage 3 and FSDP do. Then its state is gathered as PyTorch
 //! 2.11 gathers it (`get_model_state_dict` and `get_optimizer_state_dict` of `torch.distributed.checkpoint` after `fully_shard`): tensor by
 //! tensor, each padded to equal shards of its first dimension, on **every** rank. With `cpu_offload` each tensor is copied to the host before the
-//! next one is gathered. Measured with `vramlab rehearse` on four ranks; the figures are in `lab/tests/reported.rs`.
+//! next one is gathered. Measured with `vramlab rehearse` on four ranks; the figures are in `lab/experiments/tests/it/reported.rs`.
 
 use std::sync::Arc;
 

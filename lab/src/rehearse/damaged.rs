@@ -113,7 +113,7 @@ fn sections(answer: &[u8], log: &[u8], snapshot: &Path) -> usize {
 }
 
 fn snapshot() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/snapshots/cnn_b128_stacks.pickle")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("traces/tests/golden/snapshots/cnn_b128_stacks.pickle")
 }
 
 #[test]

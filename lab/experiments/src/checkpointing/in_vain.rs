@@ -1,7 +1,7 @@
 //! `checkpointing-in-vain`: checkpointing is on and saves nothing. Why?
 //!
 //! PyTorch 2.11 took the same bytes for the linear layers in each of the three ways (measured with `vramlab rehearse`; the figures are in
-//! `lab/tests/reported.rs`). Its reentrant kind runs a block under `no_grad` if no input requires a gradient, and leaves no node. The experiment does
+//! `lab/experiments/tests/it/reported.rs`). Its reentrant kind runs a block under `no_grad` if no input requires a gradient, and leaves no node. The experiment does
 //! the same.
 
 use lab_analysis::predict::{MAX_ROUNDED_BYTES, rounded};

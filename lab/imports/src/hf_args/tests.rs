@@ -205,7 +205,7 @@ fn reentrant_checkpointing_of_release_4_is_told() {
 
 #[test]
 fn files_of_all_kinds_say_the_same() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/hf_args");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hf_args");
     let around = Around::default();
     let of = |file: &str| read(&golden.join(file), &around).unwrap();
     let (json, bin) = (of("training_args.json"), of("training_args.bin"));
@@ -251,7 +251,7 @@ fn other_files_are_refused_with_a_reason() {
 /// No bytes make the reader panic: every file with each of its bytes changed, and cut at each.
 #[test]
 fn damaged_files_are_errors_or_arguments() {
-    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/hf_args");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/hf_args");
     let folder = tempfile::tempdir().unwrap();
     let mut read_whole = 0;
     for file in ["training_args.json", "training_args.bin", "recipe.yaml"] {

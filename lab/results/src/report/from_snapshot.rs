@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_page_has_the_peak_of_the_snapshot() {
-        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/snapshots");
+        let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/tests/golden/snapshots");
         for name in
             ["cnn_b128_stacks", "cnn_b128_then_b32_plain", "gpt_untied_plain", "mlp_expandable", "mlp_oom_plain"]
         {

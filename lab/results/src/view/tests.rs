@@ -194,7 +194,7 @@ fn what_was_there_before_the_recording_is_told_as_such() {
 /// Recordings of the real PyTorch: what lives at any event sums to the curve, and segments hold it.
 #[test]
 fn recordings_of_pytorch_agree_at_every_event() {
-    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/snapshots");
+    let golden = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/tests/golden/snapshots");
     for name in ["mlp_oom_plain", "mlp_expandable", "cnn_b128_stacks"] {
         let snapshot = lab_traces::snapshot::Snapshot::open(&golden.join(format!("{name}.pickle"))).unwrap();
         let history = History::of(Recording::of_snapshot(name, &snapshot, snapshot.main_device()));

@@ -1,0 +1,73 @@
+//! Runs the program as a user does.
+#![allow(dead_code)] // each test file uses its part
+
+#[cfg(target_os = "linux")]
+pub(crate) mod rehearsal;
+
+use std::fs::File;
+use std::path::Path;
+
+use assert_cmd::Command;
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+/// Result of a run.
+pub(crate) struct Ran {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// The program in 80 columns, without the caller's settings for colours.
+pub(crate) fn vramlab() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+    command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm");
+    command
+}
+
+pub(crate) fn run(args: &[&str]) -> Ran {
+    let output = vramlab().args(args).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    let ran = Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
+    assert!(!ran.stderr.contains("panicked"), "{args:?}: {}", ran.stderr);
+    ran
+}
+
+/// Runs the program, which must succeed. Returns its stdout.
+pub(crate) fn done(args: &[&str]) -> String {
+    let ran = run(args);
+    assert_eq!(ran.code, Some(0), "{args:?}: {}", ran.stderr);
+    ran.stdout
+}
+
+/// Runs the program, which must succeed and write only JSON to stdout.
+pub(crate) fn json(args: &[&str]) -> Value {
+    let args: Vec<&str> = args.iter().copied().chain(["--json", "-"]).collect();
+    serde_json::from_str(&done(&args)).unwrap()
+}
+
+/// Runs the program, which must end with this code, print nothing to stdout and one error to stderr. Returns the error's first line.
+pub(crate) fn refused(code: i32, args: &[&str]) -> String {
+    let ran = run(args);
+    assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
+    assert_eq!(ran.stdout, "", "{args:?}");
+    assert_eq!(ran.stderr.matches("error:").count(), 1, "{args:?}: {}", ran.stderr);
+    let line = ran.stderr.lines().find(|line| line.starts_with("error: ")).unwrap_or_default();
+    line.trim_start_matches("error: ").to_string()
+}
+
+/// Checks that no line is wider than 80 columns.
+pub(crate) fn fits(text: &str) {
+    for line in text.lines() {
+        assert!(line.chars().count() <= 80, "{} columns: {line}", line.chars().count());
+    }
+}
+
+/// Unpacks an export of lab's recordings into a folder, as `NAME.pt2`; returns its path.
+pub(crate) fn unpacked_export(name: &str, folder: &Path) -> String {
+    let gz = format!("{}/../lab/imports/tests/golden/exported/{name}.pt2.gz", env!("CARGO_MANIFEST_DIR"));
+    let path = folder.join(format!("{name}.pt2"));
+    let mut packed = GzDecoder::new(File::open(gz).unwrap());
+    std::io::copy(&mut packed, &mut File::create(&path).unwrap()).unwrap();
+    path.display().to_string()
+}

@@ -1,0 +1,101 @@
+//! `model.pt2` on the command line: output, refusals, exit codes.
+
+use crate::common::{done, json, refused, unpacked_export};
+
+fn unbroken(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn a_prediction_names_the_loss_and_the_line_of_the_peak() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("nanogpt", folder.path());
+    let said = unbroken(&done(&["predict", "--model-file", &path, "--batch", "16", "--gpu", "24GiB", "--full"]));
+    assert!(said.contains("nanogpt.pt2, batch 16 × 32 tokens, float32, adamw"), "{said}");
+    assert!(said.contains("runs in networks.py:168; "), "{said}");
+    let found = json(&["predict", "--model-file", &path, "--batch", "16", "--gpu", "24GiB"]);
+    assert_eq!(found["settings"]["batch"], 16);
+    // Without `--batch`, the batch of the example counts.
+    let found = json(&["predict", "--model-file", &path, "--gpu", "24GiB"]);
+    assert_eq!(found["settings"]["batch"], 2);
+}
+
+#[test]
+fn the_loss_that_is_said_is_in_force() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("unet-nearest", folder.path());
+    fn words<'a>(path: &'a str, loss: &'a str) -> [&'a str; 9] {
+        ["predict", "--model-file", path, "--batch", "4", "--gpu", "24GiB", "--loss", loss]
+    }
+    let peak = |loss: &str| json(&words(&path, loss))["peak"]["bytes"].as_u64().unwrap();
+    // A loss with targets needs more memory than one without.
+    assert!(peak("mse") > peak("sum"));
+    let said = unbroken(&refused(2, &words(&path, "cross-entropy")));
+    assert!(said.contains("cross-entropy does not fit the output"), "{said}");
+    let said = unbroken(&refused(2, &["predict", "--model", "mlp", "--loss", "sum"]));
+    assert!(said.contains("--loss: only a model.pt2 of torch.export has it"), "{said}");
+    let path = unpacked_export("vae", folder.path());
+    let said = unbroken(&refused(2, &words(&path, "mean")));
+    assert!(said.contains("--loss: mean has nothing to be computed from: the output"), "{said}");
+    assert!(said.ends_with("is the loss itself"), "{said}");
+}
+
+#[test]
+fn the_largest_batch_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("cnn", folder.path());
+    let found = json(&["fit", "--model-file", &path, "--gpu", "128MiB"]);
+    assert!(found.to_string().contains("\"largest\""), "{found}");
+}
+
+#[test]
+fn weights_of_the_file_are_trained_on_the_cpu_and_a_file_without_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("cnn-weights", folder.path());
+    let found = json(&["train", "--model-file", &path, "--batch", "4", "--steps", "3", "--backend", "cpu"]);
+    let losses: Vec<f64> = serde_json::from_value(found["losses"].clone()).unwrap();
+    assert!(losses.len() == 3 && losses[2] < losses[0], "{losses:?}");
+    let path = unpacked_export("cnn", folder.path());
+    let said =
+        unbroken(&refused(2, &["train", "--model-file", &path, "--batch", "4", "--steps", "3", "--backend", "cpu"]));
+    assert!(said.contains("the file has no values for it"), "{said}");
+}
+
+#[test]
+fn a_batch_and_flags_that_the_export_does_not_have_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("mlp", folder.path());
+    let said = unbroken(&refused(2, &["predict", "--model-file", &path, "--batch", "70000", "--gpu", "24GiB"]));
+    assert!(said.contains("--batch: 70000: the file was exported for batches from 1 to 65536"), "{said}");
+    for flag in [["--layers", "3"], ["--checkpoint", "blocks"], ["--head", "base"], ["--sequence", "8"]] {
+        let said = refused(2, &[&["predict", "--model-file", &path, "--gpu", "24GiB"][..], &flag].concat());
+        assert!(said.contains(flag[0]), "{said}");
+    }
+}
+
+#[test]
+fn a_split_names_the_modules_of_each_device_and_show_numbers_its_pieces() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("nanogpt", folder.path());
+    let split = ["predict", "--model-file", &path, "--batch", "8", "--micro-batches", "4", "--devices"];
+    let found = json(&[&split[..], &["meta:0,meta:1", "--cut", "2"]].concat());
+    assert_eq!(found["devices"][0]["modules"], "wte, wpe, drop, h.0");
+    assert_eq!(found["devices"][1]["pieces"], serde_json::json!([2, 4]));
+    let said = unbroken(&done(&[&split[..], &["meta:0,meta:1", "--cut", "2"]].concat()));
+    assert!(said.contains("meta:0: wte, wpe, drop, h.0; meta:1: h.1, ln_f, lm_head."), "{said}");
+    let said = unbroken(&refused(2, &[&split[..], &["meta:0,meta:1,meta:2,meta:3,meta:4"]].concat()));
+    assert!(said.contains("--devices: 5 devices for a network of 4 pieces"), "{said}");
+    let said = unbroken(&done(&["show", &path, "--full"]));
+    assert!(said.contains("Pieces (--devices, --cut): 0: wte, wpe, drop; 1–2: h.0–1; 3: ln_f, lm_head."), "{said}");
+}
+
+#[test]
+fn weights_of_the_file_are_trained_on_two_devices_as_on_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = unpacked_export("gpt-weights", folder.path());
+    let run = ["train", "--model-file", &path, "--batch", "4", "--steps", "3"];
+    let one = json(&[&run[..], &["--backend", "cpu"]].concat());
+    let two = json(&[&run[..], &["--devices", "cpu:0,cpu:1"]].concat());
+    assert_eq!(two["losses"], one["losses"]);
+    assert!(two["losses"][2].as_f64() < two["losses"][0].as_f64());
+}

@@ -1,0 +1,141 @@
+//! Help, completions and the manual describe the commands of this build and no others.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use crate::common::{done, run};
+
+const COMMANDS: &[(&str, &str)] = &[
+    ("devices", "vramlab devices --json -"),
+    ("list", "vramlab list --full"),
+    ("cards", "vramlab cards --full"),
+    ("show", "vramlab show gpt2 --batch 8"),
+    ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
+    ("train", "vramlab train --model mlp --data digits --backend cpu"),
+    ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),
+    ("fit", "vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090"),
+    ("rehearse", "vramlab rehearse --gpu rtx4090 -- python train.py --batch-size 16"),
+    ("replay", "vramlab replay run.json --compare caching,expandable,planned"),
+    ("snapshot", "vramlab snapshot show snapshot.pickle"),
+    ("tune", "vramlab tune snapshot.pickle"),
+    ("check", "vramlab check --baseline memory.lock.json"),
+    ("explain", "vramlab explain train.log"),
+    ("bench", "vramlab bench --html bench.html"),
+    ("monitor", "vramlab monitor --once --json -"),
+    ("report", "vramlab report run.json events.json -o run.html"),
+    ("view", "vramlab view snapshot.pickle"),
+    ("completions", "source <(vramlab completions bash)"),
+    ("man", "vramlab man | man -l -"),
+    ("mcp", "vramlab mcp --dir ."),
+];
+
+/// Commands of this build: scripts are rehearsed on Linux alone; the viewer and the tools of assistants are features.
+fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
+    COMMANDS.iter().copied().filter(|(command, _)| match *command {
+        "rehearse" => cfg!(target_os = "linux"),
+        "view" => cfg!(feature = "view"),
+        "mcp" => cfg!(feature = "mcp"),
+        _ => true,
+    })
+}
+
+#[test]
+fn every_command_shows_a_worked_example() {
+    for (command, example) in commands() {
+        let help = done(&[command, "--help"]);
+        assert!(help.contains(example), "{command}: {help}");
+        assert!(help.contains("Usage: vramlab"), "{command}: {help}");
+    }
+}
+
+#[test]
+fn what_is_offered_is_what_there_is() {
+    let help = done(&["--help"]);
+    let offered: Vec<&str> = help
+        .lines()
+        .skip_while(|line| *line != "Commands:")
+        .take_while(|line| !line.is_empty())
+        // A line with a deeper indent continues the line before it.
+        .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    let commands: Vec<&str> = commands().map(|(command, _)| command).chain(["help"]).collect();
+    assert_eq!(offered, commands);
+    let train = done(&["train", "--help"]);
+    assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
+    assert!(train.contains("--html") && train.contains("--export-trace"), "{train}");
+    // Only commands whose results have a drawing have this flag.
+    assert!(!done(&["devices", "--help"]).contains("--html"));
+}
+
+#[test]
+fn completions_and_manual_know_every_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = done(&["completions", shell]);
+        assert!(commands().all(|(command, _)| script.contains(command)), "{shell}");
+        assert!(script.contains("memory-limit"), "{shell}");
+    }
+    for shell in ["bash", "zsh", "fish"] {
+        let script = done(&["completions", shell]);
+        assert!(script.contains("sequence-length") && script.contains("rtx4090"), "{shell}");
+    }
+}
+
+/// Returns bash's completions after these words.
+fn offered_by_bash(words: &[&str]) -> Option<Vec<String>> {
+    let script = format!(
+        "source <(cat); COMP_WORDS=(vramlab {}); COMP_CWORD={}; COMP_LINE=\"${{COMP_WORDS[*]}}\"; COMP_POINT=${{#COMP_LINE}}; \
+         _vramlab vramlab \"${{COMP_WORDS[COMP_CWORD]}}\" \"${{COMP_WORDS[COMP_CWORD-1]}}\"; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        words.iter().map(|word| format!("'{word}'")).collect::<Vec<_>>().join(" "),
+        words.len()
+    );
+    let bash =
+        Command::new("bash").args(["--norc", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+    let mut bash = bash.ok()?;
+    bash.stdin.take()?.write_all(done(&["completions", "bash"]).as_bytes()).ok()?;
+    let output = bash.wait_with_output().ok()?;
+    Some(String::from_utf8_lossy(&output.stdout).lines().map(String::from).collect())
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn bash_offers_experiments_models_and_cards() {
+    for (words, offer) in [
+        (&["run", "batch"][..], "batch-size"),
+        (&["predict", "--gpu", "rtx4"], "rtx4090"),
+        (&["fit", "--gpu", ""], "h200"),
+        (&["train", "--model", "gp"], "gpt2"),
+    ] {
+        let Some(offered) = offered_by_bash(words) else { return };
+        assert!(offered.iter().any(|one| one == offer), "{words:?}: {offered:?}");
+    }
+}
+
+#[test]
+fn there_is_a_page_of_the_manual_for_every_command() {
+    let manual = done(&["man"]);
+    assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{}", &manual[..40]);
+    for (command, _) in commands() {
+        assert!(manual.contains(&format!("vramlab\\-{command}")), "{command}");
+    }
+    assert!(done(&["man", "snapshot", "show"]).contains("vramlab\\-snapshot"));
+    let unknown = run(&["man", "predikt"]);
+    assert_eq!(unknown.code, Some(2));
+    assert!(unknown.stderr.contains("no command \"predikt\" of vramlab; known: devices, list"), "{}", unknown.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("man1");
+    done(&["man", "--write", folder.to_str().unwrap()]);
+    for page in ["vramlab.1", "vramlab-predict.1", "vramlab-snapshot-show.1"] {
+        let text = std::fs::read_to_string(folder.join(page)).unwrap();
+        assert!(text.contains(".SH \"EXIT STATUS\""), "{page}");
+    }
+}
+
+#[test]
+fn version_and_no_arguments() {
+    assert!(done(&["--version"]).starts_with("vramlab "));
+    let nothing = run(&[]);
+    assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(2), ""));
+    assert!(nothing.stderr.contains("Usage: vramlab"));
+    assert!(!nothing.stderr.contains("error:"), "the help is not an error: {}", nothing.stderr);
+}

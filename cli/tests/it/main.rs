@@ -1,0 +1,41 @@
+//! The program run as users run it: the tests of all commands, as one program.
+
+mod bench;
+mod cases;
+mod check;
+mod common;
+mod data_parallel;
+mod devices;
+mod documents;
+mod experiments;
+mod exported;
+mod fit;
+mod help;
+mod hf_args;
+mod hostile;
+mod interrupt;
+mod markdown;
+#[cfg(feature = "mcp")]
+mod mcp;
+mod monitor;
+mod own_backend;
+mod parallel;
+mod prediction;
+mod premises;
+mod profiles;
+mod refusals;
+mod rehearse;
+mod rehearse_scan;
+mod replay;
+mod report;
+mod scan;
+mod screens;
+mod shard;
+mod show;
+mod snapshots;
+mod training;
+mod tries;
+mod view;
+mod viewer;
+mod warnings;
+mod weights;

@@ -1,0 +1,441 @@
+//! `vramlab rehearse` on scripts with a stand-in for PyTorch: the launcher and its part inside the script, for all
+//! ways to end. With `VRAMLAB_REHEARSAL_PYTHON` also with the PyTorch of that Python.
+#![cfg(target_os = "linux")]
+
+use crate::common;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::common::rehearsal::{FOLDER, command};
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// Result of a rehearsal in a temporary folder.
+struct Rehearsed {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+    folder: TempDir,
+}
+
+impl Rehearsed {
+    fn json(&self) -> Value {
+        let text = fs::read_to_string(self.folder.path().join("answer.json"));
+        let text = text.unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr));
+        serde_json::from_str(&text).unwrap()
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+}
+
+fn rehearse(flags: &[&str], words: &[&str]) -> Rehearsed {
+    rehearse_in(tempfile::tempdir().unwrap(), flags, words)
+}
+
+fn rehearse_in(folder: TempDir, flags: &[&str], words: &[&str]) -> Rehearsed {
+    let mut command = command(folder.path(), flags);
+    let output = command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args(words).output().unwrap();
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(!stderr.contains("panicked"), "{stderr}");
+    Rehearsed { code: output.status.code(), stdout, stderr, folder }
+}
+
+#[test]
+fn it_ends_after_three_steps_and_says_what_was_taken() {
+    let ran = rehearse(&["--gpu", "rtx4090"], &["steps=1", "allocate=1000000", "steps=5", "exit=7"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let found = ran.json();
+    assert_eq!(found["schema"], "vramlab-rehearsal-1");
+    assert_eq!((&found["fits"], &found["stopped"]), (&true.into(), &"steps".into()));
+    assert_eq!(found["gpu"]["name"], "NVIDIA GeForce RTX 4090");
+    assert_eq!(found["torch"], "0.0+stand-in");
+    let rank = &found["ranks"][0];
+    assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&3.into(), &2_048_576.into()));
+    assert_eq!(rank["by_category"]["parameter"], 1_048_576);
+    assert_eq!(rank["at_peak"][0]["category"], "parameter");
+    assert!(rank["at_peak"][0]["where"].as_str().unwrap().ends_with("script.py:12"), "{rank}");
+    assert!(ran.stdout.starts_with("Yes: python3 "), "{}", ran.stdout);
+    assert!(ran.stdout.contains("Fits on NVIDIA GeForce RTX 4090: 3 steps take"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("step 3 of 3: "), "{}", ran.stderr);
+    common::fits(&ran.stdout);
+    assert!(found["not_reached"].as_array().unwrap().contains(&"evaluation".into()));
+}
+
+#[test]
+fn a_script_that_ends_by_itself_reached_everything() {
+    let ran = rehearse(&[], &["evaluate", "steps=2", "save=weights.pt"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["stopped"], &found["script_exit"]), (Some(0), &"end".into(), &0.into()));
+    assert_eq!(found["not_reached"], serde_json::json!([]));
+    assert_eq!(found["withheld"], serde_json::json!(["weights.pt"]));
+    assert!(!ran.file("weights.pt").exists(), "it was withheld");
+}
+
+#[test]
+fn what_the_script_writes_is_kept_where_that_is_asked_for() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("weights.pt"), "before").unwrap();
+    let kept = folder.path().join("kept");
+    let ran = rehearse_in(folder, &["--keep-outputs", kept.to_str().unwrap()], &["save=weights.pt", "steps=1"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!(fs::read_to_string(ran.file("weights.pt")).unwrap(), "before");
+    assert!(fs::metadata(kept.join("weights.pt")).unwrap().len() > 10);
+    let again = rehearse_in(ran.folder, &["--keep-outputs", kept.to_str().unwrap()], &[]);
+    assert_eq!(again.code, Some(2), "{}", again.stderr);
+    assert!(again.stderr.contains("--keep-outputs") && again.stderr.contains("is not empty"), "{}", again.stderr);
+}
+
+#[test]
+fn the_end_may_wait_for_what_is_to_be_seen() {
+    let ran = rehearse(&["--until-seen", "eval,save"], &["steps=5", "evaluate", "save=a", "steps=9", "exit=7"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["stopped"]), (Some(0), &"seen".into()));
+    assert_eq!(found["ranks"][0]["steps"], 6);
+    assert_eq!(found["not_reached"], serde_json::json!(["generation", "batches of other shapes"]));
+}
+
+#[test]
+fn running_out_of_memory_is_the_answer() {
+    let ran = rehearse(&[], &["steps=1", "allocate=5000", "full"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
+    assert_eq!(found["ranks"][0]["oom"]["requested"], 8);
+    assert_eq!(found["with_memory_enough"]["fits"], false, "nothing is enough for it");
+    assert!(ran.stdout.contains("Even a card of"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("Does not fit on") && ran.stdout.contains("in step 2"), "{}", ran.stdout);
+    // A script that searches for its batch itself continues.
+    let ran = rehearse(&[], &["full-caught", "steps=4"]);
+    assert_eq!((ran.code, &ran.json()["fits"]), (Some(0), &true.into()), "{}", ran.stderr);
+}
+
+#[test]
+fn what_does_not_fit_is_run_again_with_memory_enough() {
+    let words = ["allocate=5000000", "need=2000000000", "steps=4"];
+    let ran = rehearse(&["--gpu", "1GiB", "--events", "events.json"], &words);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
+    let oom = &found["ranks"][0]["oom"];
+    assert_eq!((&oom["requested"], &oom["verdict"]), (&2_000_000_000u64.into(), &"full".into()));
+    assert_eq!(oom["free_on_device"], (1u64 << 30) - (1 << 20) - 5_000_000);
+    let needs = &found["with_memory_enough"];
+    let peak = 2_000_000_000 + 5_000_000 + (1 << 20);
+    assert_eq!((&needs["fits"], &needs["steps"], &needs["peak_reserved"]), (&true.into(), &3.into(), &peak.into()));
+    assert_eq!(needs["missing"], peak - (1u64 << 30));
+    assert!(ran.stdout.contains("Full: ") && ran.stdout.contains("more than there is"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("running it again on a card with enough memory"), "{}", ran.stderr);
+    common::fits(&ran.stdout);
+    let events: Value = serde_json::from_str(&fs::read_to_string(ran.file("events.json")).unwrap()).unwrap();
+    assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aa".into()));
+    assert_eq!(events["ev_size"], serde_json::json!([1 << 20, 5_000_000]));
+    // `--no-needs` skips the second run.
+    let found = rehearse(&["--gpu", "1GiB", "--no-needs"], &words).json();
+    assert_eq!((&found["fits"], &found["with_memory_enough"]), (&false.into(), &Value::Null));
+}
+
+#[test]
+fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
+    // A parameter of 1 MiB, and 10 MB for each of the batch, on 100 MiB: 24 and 12 do not fit, 6 does.
+    let ran = rehearse(&["--gpu", "100MiB"], &["batch_size=24", "steps=3"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
+    let entries = found["tries"]["entries"].as_array().unwrap();
+    let [entry] = &entries[..] else { panic!("{entries:?}") };
+    assert_eq!((&entry["change"], &entry["checked"]), (&"batch_size=6 instead of 24".into(), &true.into()));
+    let (peak, left) = (61_048_576_u64, (100_u64 << 20) - 61_048_576);
+    assert_eq!((&entry["peak_bytes"], &entry["left_bytes"]), (&peak.into(), &left.into()));
+    let command = entry["command"].as_str().unwrap();
+    assert!(
+        command.starts_with("vramlab rehearse --gpu 104857600B") && command.ends_with("batch_size=6 steps=3"),
+        "{command}"
+    );
+    assert!(ran.stdout.contains("batch_size=12 does not fit either."), "{}", ran.stdout);
+    assert!(ran.stderr.contains("it does not fit: running it again with batch_size=12"), "{}", ran.stderr);
+    assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
+    common::fits(&ran.stdout);
+    // Without a known name for the batch, the answer explains how to find one that fits.
+    let ran = rehearse(&["--gpu", "1GiB"], &["need=2000000000", "steps=3"]);
+    assert!(
+        ran.json()["tries"]["search"].as_str().unwrap().contains("with {batch} in place of the batch"),
+        "{}",
+        ran.stdout
+    );
+    assert_eq!(
+        rehearse(&["--gpu", "100MiB", "--no-needs"], &["batch_size=24", "steps=3"]).json()["tries"],
+        Value::Null
+    );
+}
+
+#[test]
+fn peaks_that_the_script_resets_count() {
+    let found = rehearse(&[], &["allocate=5000000", "forget", "reset", "steps=3"]).json();
+    assert_eq!(found["ranks"][0]["peak_allocated"], 6_048_576);
+}
+
+#[test]
+fn a_script_that_fails_is_not_an_answer() {
+    let ran = rehearse(&[], &["steps=1", "exit=7"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["fits"], &found["script_exit"]), (Some(3), &Value::Null, &7.into()));
+    let ran = rehearse(&[], &["steps=2", "kill"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["script_exit"]), (Some(3), &137.into()), "{}", ran.stderr);
+    assert_eq!(found["ranks"][0]["steps"], 2, "what was written before the crash counts");
+    assert!(ran.stderr.contains("without a final report"), "{}", ran.stderr);
+}
+
+#[test]
+fn a_script_that_hangs_is_ended_in_time() {
+    let start = Instant::now();
+    let ran = rehearse(&["--seconds", "2"], &["steps=1", "sleep=600"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["stopped"], &found["fits"]), (Some(0), &"time".into(), &true.into()));
+    assert_eq!(found["script_exit"], Value::Null);
+    let ran = rehearse(&["--seconds", "2"], &["sleep=600"]);
+    assert_eq!((ran.code, &ran.json()["fits"]), (Some(3), &Value::Null), "{}", ran.stdout);
+    assert!(start.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn an_interruption_keeps_what_there_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path(), &[]);
+    command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args(["steps=2", "sleep=600"]);
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(Duration::from_secs(4));
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(kill.success());
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    let found: Value = serde_json::from_str(&fs::read_to_string(folder.path().join("answer.json")).unwrap()).unwrap();
+    assert_eq!((&found["stopped"], &found["ranks"][0]["steps"]), (&"interrupted".into(), &2.into()));
+}
+
+#[test]
+fn much_output_and_a_fork_lose_nothing() {
+    let ran = rehearse(&["-q", "--snapshot", "run.pickle"], &["print=20000", "fork", "steps=3"]);
+    let found = ran.json();
+    assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""));
+    let ranks = found["ranks"].as_array().unwrap();
+    assert!(ranks.iter().any(|rank| rank["steps"] == 3 && rank["peak_allocated"] == 1 << 20), "{ranks:?}");
+    assert!(fs::metadata(ran.file("run.pickle")).is_ok() || fs::metadata(ran.file("run.pickle.0")).is_ok());
+}
+
+#[test]
+fn a_crash_loses_nothing_of_the_steps_before_it() {
+    let ran = rehearse(&[], &["steps=1", "allocate=5000000", "steps=1", "crash"]);
+    let found = ran.json();
+    assert_eq!(
+        (ran.code, &found["script_exit"], &found["fits"]),
+        (Some(3), &139.into(), &Value::Null),
+        "{}",
+        ran.stderr
+    );
+    let rank = &found["ranks"][0];
+    assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&2.into(), &6_048_576.into()));
+    assert!(ran.stderr.contains("without a final report, after step 2"), "{}", ran.stderr);
+}
+
+#[test]
+fn no_process_outlives_its_rehearsal() {
+    let folder = tempfile::tempdir().unwrap();
+    let kept = folder.path().join("kept");
+    let flags = ["--keep-outputs", kept.to_str().unwrap()];
+    for words in [&["outlive=pid", "steps=3"][..], &["outlive=pid", "steps=1", "exit=7"]] {
+        let ran = rehearse(&flags, words);
+        assert_eq!(ran.json()["ranks"][0]["steps"], if words.len() == 2 { 3 } else { 1 }, "{}", ran.stderr);
+        let pid = fs::read_to_string(kept.join("pid")).unwrap();
+        // The process id may remain for a moment, until init has collected the exit status.
+        let state = fs::read_to_string(Path::new("/proc").join(pid.trim()).join("stat")).unwrap_or_default();
+        assert!(state.is_empty() || state.contains(") Z "), "process {pid} still runs: {state}");
+        fs::remove_dir_all(&kept).unwrap();
+    }
+}
+
+#[test]
+fn what_a_script_prints_is_passed_on_and_kept_nowhere() {
+    // 200 MB of lines; the program forwards them without storing them.
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = command(folder.path(), &[]);
+    command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([
+        "print=200000",
+        "steps=3",
+        "sleep=3",
+    ]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let (mut printed, mut most_kib, mut text) = (0, 0, vec![0; 1 << 16]);
+    while let Ok(count @ 1..) = child.stderr.as_mut().unwrap().read(&mut text) {
+        printed += count;
+        let most = fs::read_to_string(&status).unwrap_or_default();
+        let kib = most.lines().find_map(|line| line.strip_prefix("VmHWM:")?.split_whitespace().next()?.parse().ok());
+        most_kib = most_kib.max(kib.unwrap_or(0_u64));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(printed > 200_000_000, "{printed}");
+    assert!(most_kib > 0 && most_kib < 100_000, "{most_kib} KiB");
+}
+
+#[test]
+fn what_the_script_writes_among_the_answers_is_only_read() {
+    let ran = rehearse(&[], &["garbage", "steps=3"]);
+    assert!(matches!(ran.code, Some(0)), "{}", ran.stderr);
+    assert!(!ran.file("executed").exists(), "a pickle is read, not run");
+    assert!(ran.stderr.contains("cannot be read"), "{}", ran.stderr);
+    assert!(!ran.stdout.contains('\u{1b}') && !ran.stdout.contains('\u{7}'), "{:?}", ran.stdout);
+}
+
+#[test]
+fn the_users_own_start_still_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("sitecustomize.py"), "import os\nos.environ['USERS_OWN'] = 'ran'\n").unwrap();
+    let path = format!("{FOLDER}:{}", folder.path().display());
+    let mut command = command(folder.path(), &[]);
+    command.env("PYTHONPATH", path).args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py"));
+    let output = command.args(["user", "steps=3"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
+fn what_cannot_be_rehearsed_is_refused() {
+    let refused = |args: &[&str]| common::refused(2, &[&["rehearse"], args].concat());
+    assert!(refused(&["--", "python3", "-I", "train.py"]).starts_with("python -I: "));
+    assert!(refused(&["--", "no-such-program-anywhere"]).contains("cannot be started"));
+    assert!(refused(&["--gpu", "rtx4091", "--", "python3"]).contains("rtx4090"));
+    assert!(refused(&["--gpus", "17", "--", "python3"]).contains("16"));
+    let mut command = common::vramlab();
+    command.env("VRAMLAB_REHEARSAL_LIBRARY", "/no/such/library.so").args(["rehearse", "--", "true"]);
+    command.assert().code(2);
+}
+
+#[test]
+fn a_command_that_uses_no_card_is_told_so() {
+    let ran = rehearse(&[], &["without-card", "steps=1"]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("does the script choose device cuda"), "{}", ran.stderr);
+    let folder = tempfile::tempdir().unwrap();
+    let output = command(folder.path(), &[]).args(["--", "true"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3));
+    assert!(String::from_utf8_lossy(&output.stderr).contains("imported PyTorch"));
+}
+
+/// In a complete training the report's figures match the sizes of the network's tensors.
+#[test]
+fn what_memory_was_for_under_pytorch_itself() {
+    let Some(python) = std::env::var_os("VRAMLAB_REHEARSAL_PYTHON") else {
+        eprintln!("skipped: VRAMLAB_REHEARSAL_PYTHON names no Python with PyTorch");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    fs::copy(Path::new(FOLDER).join("roles.py"), folder.path().join("roles.py")).unwrap();
+    let run = |flags: &[&str], words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+        command.current_dir(folder.path()).args(["rehearse", "--json", "answer.json"]).args(flags).arg("--");
+        let output = command.arg(&python).arg("roles.py").args(words).output().unwrap();
+        let text = fs::read_to_string(folder.path().join("answer.json")).unwrap();
+        (serde_json::from_str::<Value>(&text).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    // Eight layers of 512 x 512 on 4096 rows; each keeps its input, and each tanh its output, which is the next one's
+    // input. The last output is held by the script as well: when the backward pass is over, it is still there.
+    let (weights, rows) = (8u64 * 512 * 512 * 4, 4096u64 * 512 * 4);
+    for words in [&["optimizer"][..], &["by-hand"]] {
+        let (found, errors) = run(&["--seconds", "60"], words);
+        let by = &found["ranks"][0]["by_category"];
+        assert_eq!(by["parameter"], weights, "{words:?} {found} {errors}");
+        assert_eq!(by["input"], rows, "{words:?} {found}");
+        assert_eq!(by["activation"], 7 * rows, "{words:?} {found}");
+        assert_eq!(by["optimizer"], if words[0] == "optimizer" { weights } else { 0 }, "{words:?} {found}");
+    }
+    // The failure is in the first forward pass, when nothing has been freed. The run with enough memory shows what the memory was for.
+    let (found, errors) = run(&["--gpu", "100MiB"], &["optimizer"]);
+    assert_eq!(found["fits"], false, "{errors}");
+    let by = &found["ranks"][0]["by_category"];
+    assert_eq!((&by["parameter"], &by["input"]), (&weights.into(), &rows.into()), "{found}");
+    assert!(by["activation"].as_u64() >= Some(rows), "{found}");
+    assert!(found["with_memory_enough"]["missing"].as_u64() > Some(0), "{found}");
+}
+
+/// A training that saves, evaluates and loads, with a PyTorch built for CUDA.
+#[test]
+fn a_training_under_pytorch_itself() {
+    let Some(python) = std::env::var_os("VRAMLAB_REHEARSAL_PYTHON") else {
+        eprintln!("skipped: VRAMLAB_REHEARSAL_PYTHON names no Python with PyTorch");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("model.pt"), "before").unwrap();
+    // In the folder of the stand-in, the stand-in would be imported.
+    fs::copy(Path::new(FOLDER).join("training.py"), folder.path().join("training.py")).unwrap();
+    let run = |flags: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+        command
+            .current_dir(folder.path())
+            .args(["rehearse", "--json", "answer.json"])
+            .args(flags)
+            .arg("--")
+            .arg(&python);
+        let output = command.arg("training.py").output().unwrap();
+        let text = fs::read_to_string(folder.path().join("answer.json")).unwrap();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), serde_json::from_str::<Value>(&text).unwrap(), errors)
+    };
+    let (code, found, errors) = run(&["--gpu", "rtx4090", "--steps", "100"]);
+    assert_eq!((code, &found["fits"], &found["stopped"]), (Some(0), &true.into(), &"end".into()), "{errors}");
+    let rank = &found["ranks"][0];
+    // Two layers of 1024 x 1024 and 1024 x 10 with their biases, in single precision.
+    assert_eq!(rank["by_category"]["parameter"], 4 * (1024 * 1024 + 1024 + 1024 * 10 + 10), "{rank}");
+    // At the peak, in the backward pass, not all gradients need be there yet.
+    let [gradient, parameter] = ["gradient", "parameter"].map(|kind| rank["by_category"][kind].as_u64().unwrap());
+    assert!(gradient <= parameter && gradient > parameter / 2, "{rank}");
+    assert_eq!(found["withheld"], serde_json::json!(["model.pt"]));
+    assert_eq!(fs::read_to_string(folder.path().join("model.pt")).unwrap(), "before");
+    assert_eq!(rank["by_category"]["optimizer"], 2 * parameter, "{rank}");
+    assert_eq!(found["what_if"]["self_check"]["exact"], true, "{}", found["what_if"]);
+    let (code, found, errors) = run(&["--gpu", "16MiB"]);
+    assert_eq!((code, &found["fits"]), (Some(1), &false.into()), "{errors}");
+    assert_eq!(found["with_memory_enough"]["fits"], true, "{found}");
+    let by = &found["with_memory_enough"]["by_category"];
+    assert!(by["input"].as_u64() == Some(0) && by["parameter"] == parameter, "{by}");
+}
+
+#[test]
+fn some_ranks_of_many_are_started_alone() {
+    let ran = rehearse(&["--world", "8", "--ranks", "0,3,7"], &["allocate=1000000", "steps=9"]);
+    assert_eq!(ran.code, Some(0), "{}{}", ran.stdout, ran.stderr);
+    let found = ran.json();
+    assert_eq!(found["world"], serde_json::json!({"size": 8, "started": [0, 3, 7]}));
+    assert_eq!(found["gpu"]["count"], 8);
+    let ranks: Vec<u64> =
+        found["ranks"].as_array().unwrap().iter().map(|rank| rank["rank"].as_u64().unwrap()).collect();
+    assert_eq!((ranks, &found["stopped"]), (vec![0, 3, 7], &"steps".into()));
+    assert!(ran.stdout.contains("Of 8 ranks, 5 were not started: 1, 2, 4 to 6."), "{}", ran.stdout);
+    common::fits(&ran.stdout);
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_others_and_no_verdict_is_given() {
+    // Rank 1 fails while rank 0 has made its steps and waits.
+    let ran = rehearse(&["--world", "2"], &["steps=9", "fail-of-rank=1"]);
+    assert_eq!(ran.code, Some(0), "it ends with its steps: {}{}", ran.stdout, ran.stderr);
+    let ran = rehearse(&["--world", "2"], &["fail-of-rank=1", "steps=9"]);
+    assert_eq!(ran.code, Some(3), "{}{}", ran.stdout, ran.stderr);
+    assert_eq!(ran.json()["fits"], Value::Null);
+}
+
+#[test]
+fn ranks_that_there_are_not_are_refused() {
+    for (flags, problem) in [
+        (["--world", "8", "--ranks", "8"], "no rank 8 among 8"),
+        (["--world", "8", "--ranks", "1,1"], "names a rank twice"),
+        (["--world", "64", "--gpus", "8"], "64 are to be started"),
+        (["--world", "70000", "--ranks", "1"], "from 1 to 65536"),
+    ] {
+        let ran = rehearse(&flags, &[]);
+        assert_eq!(ran.code, Some(2), "{flags:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(problem), "{flags:?}: {}", ran.stderr);
+    }
+    assert_eq!(rehearse(&["--ranks", "1"], &[]).code, Some(2), "--ranks is of --world");
+}

@@ -1,0 +1,349 @@
+//! `vramlab snapshot`, `tune`, `explain`, and the snapshots of our own runs.
+
+use crate::common::{done, fits, json, refused, vramlab};
+use crate::viewer;
+use serde_json::Value;
+
+/// From this package's folder, where tests run: the program prints paths, and lines of text have a width to keep.
+const GOLDEN: &str = "../lab/traces/tests/golden/snapshots";
+const NAMES: [&str; 6] = [
+    "cnn_b128_plain",
+    "cnn_b128_stacks",
+    "cnn_b128_then_b32_plain",
+    "gpt_untied_plain",
+    "mlp_expandable",
+    "mlp_oom_plain",
+];
+
+fn golden(name: &str) -> String {
+    format!("{GOLDEN}/{name}.pickle")
+}
+
+fn loaded(path: &str) -> Value {
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn what_is_converted_to_standard_output_is_what_a_file_gets() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("s.json").display().to_string();
+    done(&["snapshot", "convert", &golden("cnn_b128_stacks"), &path]);
+    let file = std::fs::read_to_string(&path).unwrap();
+    assert!(file.len() > 1 << 16, "more than one piece: {}", file.len());
+    assert_eq!(done(&["snapshot", "convert", &golden("cnn_b128_stacks"), "-"]), file);
+}
+
+#[test]
+fn what_is_converted_opens_in_the_viewer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    for name in NAMES {
+        done(&["snapshot", "convert", &golden(name), &path("s.json")]);
+        viewer::opens(&loaded(&path("s.json")));
+        done(&["snapshot", "convert", &path("s.json"), &path("s.pickle")]);
+        viewer::pickle_opens(&std::fs::read(path("s.pickle")).unwrap());
+        done(&["snapshot", "convert", &path("s.pickle"), &path("again.json")]);
+        assert_eq!(loaded(&path("s.json")), loaded(&path("again.json")), "{name}");
+    }
+}
+
+#[test]
+fn our_own_runs_open_in_the_viewer() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let (pickle, text) = (path("own.pickle"), path("own.json"));
+    for (flags, code) in [
+        (&["--memory-limit", "16MiB"][..], 1),
+        (&["--allocator", "caching"], 0),
+        (&["--alloc-conf", "expandable_segments:True"], 0),
+        (&["--allocator", "direct"], 0),
+    ] {
+        for file in [&pickle, &text] {
+            let base = [
+                "train",
+                "--model",
+                "simple-cnn",
+                "--batch",
+                "64",
+                "--backend",
+                "meta",
+                "--steps",
+                "3",
+                "--snapshot",
+                file,
+            ];
+            let ran = vramlab().args(base).args(flags).output().unwrap();
+            assert_eq!(ran.status.code(), Some(code), "{flags:?}: {}", String::from_utf8_lossy(&ran.stderr));
+        }
+        viewer::pickle_opens(&std::fs::read(&pickle).unwrap());
+        let own = loaded(&text);
+        viewer::opens(&own);
+        let of = |action: &str| {
+            let trace = own["device_traces"][0].as_array().unwrap();
+            trace.iter().filter(|entry| entry["action"] == action).count()
+        };
+        assert!(code == 1 || of("alloc") > 50 && of("free_completed") > 20, "{flags:?}");
+        assert_eq!(of("oom"), usize::from(code == 1), "{flags:?}");
+        if flags[1] != "direct" {
+            // Read back, the program gives its own segments again.
+            let replayed = json(&["snapshot", "replay", &pickle]);
+            assert_eq!(replayed["self_check"]["exact"], true, "{flags:?}: {}", replayed["self_check"]);
+        }
+    }
+    let shown = json(&["snapshot", "show", &pickle]);
+    let stacks = shown["peak"]["by_stack"].to_string();
+    assert!(stacks.contains("module:0") && stacks.contains("phase:0 forward"), "{stacks}");
+}
+
+#[test]
+fn figures_are_those_of_the_file() {
+    let shown = json(&["snapshot", "show", &golden("mlp_oom_plain")]);
+    assert_eq!(shown["schema"], "vramlab-snapshot-1");
+    // 246.0 MiB, 107.2 MiB, 138.8 MiB by `_memory_viz.py stats`.
+    assert_eq!(shown["totals"]["reserved"], 246 << 20);
+    assert_eq!(shown["totals"]["segments"], 14);
+    let requested = shown["totals"]["requested"].as_f64().unwrap() / f64::from(1 << 20);
+    assert_eq!(format!("{requested:.1}"), "107.2");
+    let held: u64 = shown["held"].as_array().unwrap().iter().map(|held| held["bytes"].as_u64().unwrap()).sum();
+    assert!(held > 0 && held <= shown["totals"]["requested"].as_u64().unwrap());
+    for name in NAMES {
+        fits(&done(&["snapshot", "show", &golden(name)]));
+    }
+}
+
+#[test]
+fn a_snapshot_is_replayed_and_checked() {
+    for name in NAMES {
+        for command in [&["snapshot", "replay"][..], &["replay"]] {
+            let replayed = json(&[command, &[&golden(name)]].concat());
+            let check = &replayed["self_check"];
+            assert_eq!(check["exact"], true, "{name}: {check}");
+            assert_eq!(check["segments"], check["equal_segments"]);
+            assert_eq!(replayed["policies"][0]["peak"]["reserved"], check["peak_reserved"]["recorded"]);
+        }
+    }
+    let text = done(&["snapshot", "replay", &golden("cnn_b128_plain"), "--compare", "caching,expandable,planned"]);
+    assert!(text.contains("Self-check") && text.contains("exactly."), "{text}");
+    fits(&text);
+    // As JSON, packed and from standard input.
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.json");
+    done(&["snapshot", "convert", &golden("cnn_b128_plain"), path.to_str().unwrap()]);
+    assert_eq!(json(&["replay", path.to_str().unwrap()])["self_check"]["exact"], true);
+    let piped =
+        vramlab().args(["replay", "-", "--json", "-"]).write_stdin(std::fs::read(path).unwrap()).output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&piped.stdout).unwrap()["self_check"]["exact"], true);
+}
+
+#[test]
+fn a_difference_is_a_difference() {
+    let same = json(&["snapshot", "diff", &golden("cnn_b128_stacks"), &golden("cnn_b128_stacks")]);
+    assert_eq!((&same["changes"], &same["segments_only_in"]), (&serde_json::json!([]), &serde_json::json!([0, 0])));
+    let other = json(&["snapshot", "diff", &golden("cnn_b128_plain"), &golden("cnn_b128_then_b32_plain")]);
+    let sum = |at: usize| -> i64 {
+        other["changes"].as_array().unwrap().iter().map(|change| change["bytes"][at].as_i64().unwrap()).sum()
+    };
+    let requested = |at: usize| other["totals"][at]["requested"].as_i64().unwrap();
+    assert_eq!(sum(1) - sum(0), requested(1) - requested(0));
+    assert_ne!(requested(0), requested(1));
+}
+
+#[test]
+fn tuning_is_checked_on_what_it_did_not_see() {
+    for name in ["mlp_oom_plain", "gpt_untied_plain", "mlp_expandable"] {
+        let tuned = json(&["tune", &golden(name)]);
+        let cost = |of: &Value| {
+            let number = |key: &str| of[key].as_u64().unwrap();
+            (number("failed"), number("peak_reserved"), number("driver_calls"))
+        };
+        let (recorded, best) = (&tuned["recorded"], &tuned["best"]);
+        assert!(cost(&best["searched"]) <= cost(&recorded["searched"]), "{name}");
+        assert!(cost(&best["held_out"]) <= cost(&recorded["held_out"]), "{name}");
+        assert!(tuned["tried"].as_array().unwrap().len() > 15, "{name}");
+        assert_eq!(tuned["self_check"]["exact"], true);
+        // What is printed is what a replay of the whole accepts.
+        let conf = best["alloc_conf"].as_str().unwrap();
+        done(&["replay", &golden(name), "--alloc-conf", conf]);
+        fits(&done(&["tune", &golden(name)]));
+    }
+}
+
+#[test]
+fn nothing_is_proposed_for_a_recording_that_is_not_reproduced() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("s.json");
+    done(&["snapshot", "convert", &golden("mlp_expandable"), path.to_str().unwrap()]);
+    // As if it had been recorded under other settings.
+    let mut snapshot = loaded(path.to_str().unwrap());
+    snapshot["allocator_settings"]["expandable_segments"] = false.into();
+    snapshot["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = "".into();
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let output = vramlab().args(["tune", path.to_str().unwrap()]).output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("nothing is proposed") && text.contains("not exact") && !text.contains("_CONF="), "{text}");
+    let output = vramlab().args(["tune", path.to_str().unwrap(), "--json", "-"]).output().unwrap();
+    let tuned: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&tuned["best"], &tuned["self_check"]["exact"]), (&Value::Null, &false.into()));
+}
+
+/// Recordings of whole programs.
+fn recording(name: &str) -> String {
+    format!("../lab/traces/tests/golden/recordings/{name}.pickle.gz")
+}
+
+#[test]
+fn what_waits_is_not_called_allocated() {
+    let text = done(&["snapshot", "show", "--full", &recording("streams_pending")]);
+    assert!(text.contains("(8392704) allocated") && text.contains("waiting for another stream"), "{text}");
+    let shown = json(&["snapshot", "show", &recording("streams_pending")]);
+    let held: u64 = shown["held"].as_array().unwrap().iter().map(|held| held["bytes"].as_u64().unwrap()).sum();
+    assert!(held <= shown["peak"]["requested_bytes"].as_u64().unwrap(), "{shown}");
+    let shown = json(&["snapshot", "show", &recording("mlp_oom_expandable")]);
+    assert_eq!(shown["growing"], serde_json::json!([]), "three steps, of which one rose");
+}
+
+#[test]
+fn a_failed_request_counts_in_no_figure() {
+    for policy in json(&["replay", &golden("mlp_oom_plain"), "--compare", "all"])["policies"].as_array().unwrap() {
+        let drawn = policy["samples"].as_array().unwrap().iter().map(|sample| sample[2].as_u64().unwrap()).max();
+        assert_eq!(policy["peak"]["reserved"].as_u64(), drawn, "{}", policy["policy"]);
+        if let Some(plan) = policy["plan"]["bytes"].as_u64() {
+            assert_eq!(policy["peak"]["reserved"], plan);
+        }
+    }
+}
+
+#[test]
+fn a_message_is_explained() {
+    let message = "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.76 GiB total capacity; 9.60 GiB already \
+                   allocated; 7.44 MiB free; 9.64 GiB reserved in total by PyTorch)";
+    let explained = json(&["explain", message]);
+    assert_eq!((&explained["verdict"], &explained["device"]), (&"fragmented".into(), &0.into()));
+    // Of a release that has no expandable segments: none are proposed.
+    let text = done(&["explain", message]);
+    assert!(text.contains("Update PyTorch") && !text.contains("expandable_segments:True"), "{text}");
+    fits(&text);
+    let text = vramlab().args(["explain", "-"]).write_stdin(MESSAGE_2_2).output().unwrap();
+    let text = String::from_utf8(text.stdout).unwrap();
+    assert!(text.contains("PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"), "{text}");
+    assert!(text.contains("vramlab snapshot replay"), "{text}");
+    fits(&text);
+    assert!(refused(2, &["explain", "hello"]).contains("not an out-of-memory message"));
+}
+
+const MESSAGE_2_2: &str = "CUDA out of memory. Tried to allocate 496.00 MiB. GPU 0 has a total capacity of 14.75 GiB of which \
+                           235.06 MiB is free. Of the allocated memory 13.06 GiB is allocated by PyTorch, and 330.42 MiB is \
+                           reserved by PyTorch but unallocated. If reserved but unallocated memory is large try setting \
+                           PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.";
+
+#[test]
+fn a_message_in_a_file_is_explained() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name).to_str().unwrap().to_string();
+    let explained = json(&["explain", MESSAGE_2_2]);
+    // A log of several MiB, with bytes that are not text: its end is read.
+    let mut log = vec![0xff; 3 << 20];
+    log.extend_from_slice(b"\nTraceback (most recent call last):\n");
+    log.extend_from_slice(MESSAGE_2_2.as_bytes());
+    std::fs::write(path("train.log"), &log).unwrap();
+    assert_eq!(json(&["explain", &path("train.log")]), explained);
+    let piped = vramlab().args(["explain", "-", "--json", "-"]).write_stdin(log).output().unwrap();
+    assert_eq!(serde_json::from_slice::<Value>(&piped.stdout).unwrap(), explained);
+    // As PowerShell redirects it.
+    let units = MESSAGE_2_2.encode_utf16().flat_map(u16::to_le_bytes);
+    std::fs::write(path("windows log.txt"), [0xff, 0xfe].into_iter().chain(units).collect::<Vec<u8>>()).unwrap();
+    assert_eq!(json(&["explain", &path("windows log.txt")]), explained);
+    assert!(refused(2, &["explain", "nosuch.log"]).contains("nosuch.log: there is no such file"));
+    assert!(refused(2, &["explain", &path("missing")]).contains("there is no such file"));
+    assert!(refused(2, &["explain", directory.path().to_str().unwrap()]).contains("a directory"));
+}
+
+#[test]
+fn bad_input_is_refused_by_its_byte() {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let evil = write("evil.pickle", b"\x80\x04cos\nsystem\n(X\x02\x00\x00\x00lstR.");
+    let cut = write("cut.pickle", &std::fs::read(golden("gpt_untied_plain")).unwrap()[..5000]);
+    for file in [&evil, &cut] {
+        for command in [&["snapshot", "show"][..], &["snapshot", "replay"], &["replay"], &["tune"]] {
+            let error = refused(2, &[command, &[file.as_str()]].concat());
+            assert!(error.contains(file) && error.contains(": byte "), "{error}");
+        }
+    }
+    assert!(refused(2, &["snapshot", "show", &evil]).contains("byte 2: GLOBAL is refused"));
+    let out = directory.path().join("out.json");
+    refused(2, &["snapshot", "convert", &evil, out.to_str().unwrap()]);
+    assert!(!out.exists(), "nothing is written");
+    assert!(refused(2, &["snapshot", "convert", &golden("mlp_expandable"), "out.txt"]).contains("must end in"));
+    assert!(refused(2, &["snapshot", "show", &golden("mlp_expandable"), "--device", "3"]).contains("--device 3"));
+    let empty = write("empty.json", b"{\"segments\": [], \"device_traces\": []}");
+    assert!(refused(2, &["snapshot", "replay", &empty]).contains("nothing was recorded"));
+}
+
+#[test]
+fn the_snapshot_of_a_network_of_ones_own_is_told_on_one_screen() {
+    let unet = recording("unet_oom");
+    let text = done(&["snapshot", "show", &unet]);
+    assert!(text.lines().count() <= 22, "{text}");
+    fits(&text);
+    assert!(text.contains("Out of memory at entry 413 of 416, in the forward pass: 3 GiB asked for by"), "{text}");
+    assert!(text.contains("train.py:7 forward (conv2d") && text.contains("activation?"), "{text}");
+    assert!(!text.contains("unwind"), "{text}");
+    let text = done(&["snapshot", "show", "--full", &unet]);
+    assert!(text.contains("train.py:19 forward") && text.contains("Segments"), "{text}");
+    let shown = json(&["snapshot", "show", &unet, "--match", "conv2d"]);
+    assert!(shown["moment"]["by_line"].as_array().unwrap().iter().all(|line| line["where"] == "train.py:7"), "{shown}");
+    let early = json(&["snapshot", "show", &unet, "--range", "..200"]);
+    assert_eq!((&early["out_of_memory"], &early["moment"]["what"]), (&serde_json::Value::Null, &"peak".into()));
+    assert!(refused(2, &["snapshot", "show", &unet, "--match", "conv4d"]).contains("no stack"));
+    assert!(refused(2, &["snapshot", "show", &unet, "--range", "900..1000"]).contains("the trace has 416 entries"));
+    let folder = tempfile::tempdir().unwrap();
+    let page = folder.path().join("unet.html");
+    done(&["snapshot", "show", &unet, "--html", page.to_str().unwrap()]);
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("train.py:7 forward") && page.contains("guessed from stacks"));
+}
+
+#[test]
+fn ranges_that_the_program_named_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ranges.json").display().to_string();
+    done(&["snapshot", "convert", &recording("unet_oom"), &path]);
+    let mut snapshot = loaded(&path);
+    let begin = snapshot["device_traces"][0][0]["time_us"].as_i64().unwrap();
+    let mark = |name: &str, stage: &str, time: i64| serde_json::json!({ "name": name, "stage": stage, "device": 0, "time_us": begin + time });
+    let marks = [
+        mark("epoch", "START", 0),
+        mark("load", "START", 1),
+        mark("load", "END", 2),
+        mark("step\u{1b}[2J", "START", 3),
+    ];
+    snapshot["external_annotations"].as_array_mut().unwrap().extend(marks);
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let shown = json(&["snapshot", "show", &path]);
+    assert_eq!(shown["moment"]["ranges"], serde_json::json!(["epoch", "step\u{1b}[2J"]));
+    assert_eq!(shown["ranges"][1], serde_json::json!({ "name": "load", "count": 1 }));
+    let text = done(&["snapshot", "show", &path]);
+    assert!(text.contains("in the forward pass, in epoch > step") && !text.contains('\u{1b}'), "{text}");
+}
+
+#[test]
+fn a_recording_without_times_takes_no_time_for_a_range() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("older.json").display().to_string();
+    done(&["snapshot", "convert", &recording("unet_oom"), &path]);
+    let mut snapshot = loaded(&path);
+    for entry in snapshot["device_traces"][0].as_array_mut().unwrap() {
+        entry.as_object_mut().unwrap().remove("time_us");
+    }
+    snapshot.as_object_mut().unwrap().remove("allocator_settings");
+    std::fs::write(&path, snapshot.to_string()).unwrap();
+    let problem = refused(2, &["snapshot", "show", &path, "--range", "..200ms"]);
+    assert!(problem.contains("has no times") && problem.contains("416"), "{problem}");
+    done(&["snapshot", "show", &path, "--range", "..200"]);
+}

@@ -1,0 +1,5 @@
+//! The tests of the analyses, as one program.
+
+mod fit;
+mod forensics;
+mod predictions;

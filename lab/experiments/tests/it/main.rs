@@ -1,0 +1,6 @@
+//! The tests of the experiments, as one program.
+
+mod claims;
+mod experiments;
+mod reported;
+mod verdicts;

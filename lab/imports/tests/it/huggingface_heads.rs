@@ -1,0 +1,229 @@
+//! Heads of transformers' networks: the class of a configuration, refusals, and runs that equal their predictions.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use crate::transformers::{read, small, typed};
+use conformance::Reference;
+use lab_base::Error;
+use lab_imports::huggingface::{
+    Attention, AttentionMask, Head, Keep, MODEL_TYPES, Options, Pretrained, Script, parse, train, trainer,
+};
+use lab_models::Architecture;
+use lab_training::{OptimizerKind, OptimizerSettings, RunResult, RunSettings, Source};
+use memcore::backend::{Backend, DeviceProfile, Meta};
+use memcore::{Device, Profile};
+use serde_json::{Value, json};
+
+/// Another batch in each step.
+const SOURCE: Source = Source::Renewed { seed: 7 };
+
+fn settings(batch: usize, steps: usize) -> RunSettings {
+    RunSettings { seed: 7, ..RunSettings::new(batch, steps, OptimizerSettings::new(OptimizerKind::AdamW, 3e-3)) }
+}
+
+fn run(backend: Arc<dyn Backend>, model: &Pretrained, settings: &RunSettings) -> RunResult {
+    let device = Device::builder(backend).profile(Profile::torch_2_11(90)).build();
+    train(model, &device, settings, SOURCE, Keep::Output, &mut |_| ControlFlow::Continue(())).unwrap()
+}
+
+fn meta() -> Arc<dyn Backend> {
+    Arc::new(Meta::new(DeviceProfile::default()))
+}
+
+/// A small configuration with a padding token.
+fn config(model_type: &str) -> Value {
+    let mut config = typed(model_type, small(model_type));
+    config["pad_token_id"] = json!(1);
+    config
+}
+
+fn refusal(config: &Value, options: &Options) -> String {
+    match parse("config.json", &config.to_string(), options) {
+        Err(error @ Error::Usage { .. }) => error.to_string(),
+        Err(error) => panic!("{error}"),
+        Ok(_) => panic!("{config} was accepted"),
+    }
+}
+
+/// A device that computes needs the same memory as one that does not; if a head has a loss, it falls.
+#[test]
+fn every_head_of_every_family_takes_what_was_predicted() {
+    let mut heads = 0;
+    for model_type in MODEL_TYPES {
+        for head in Head::ALL {
+            let options = Options { head: Some(head), ..Options::default() };
+            let Ok(model) = parse("config.json", &config(model_type).to_string(), &options) else { continue };
+            heads += 1;
+            let settings = settings(3, 8);
+            let computed = run(Arc::new(Reference::default()), &model, &settings);
+            let predicted = run(meta(), &model, &settings);
+            assert_eq!(computed.rows, predicted.rows, "{model_type} {head:?}");
+            assert_eq!(computed.parameters, predicted.parameters);
+            let [first, last] = [computed.losses[0], computed.losses[7]];
+            assert!(
+                computed.losses.iter().all(|loss| loss.is_finite()),
+                "{model_type} {head:?}: {:?}",
+                computed.losses
+            );
+            assert!(last < first + 0.5, "{model_type} {head:?}: {first} to {last}");
+        }
+    }
+    assert_eq!(heads, 71);
+}
+
+/// The file selects the head, an option overrides it, and the description names the network.
+#[test]
+fn the_class_that_a_file_names_is_the_network() {
+    let with = |key: &str, value: Value| {
+        let mut config = config("bert");
+        config[key] = value;
+        config
+    };
+    let described = |config: &Value, options: &Options| read(config, options).description();
+    let (as_said, sizes, end) = (Options::default(), "2 layers, 32 wide, 4 heads", ", by transformers 5.23");
+    let assumed = format!("BertForMaskedLM (assumed: the file names no architectures) of {sizes}{end}");
+    assert_eq!(described(&config("bert"), &as_said), assumed);
+    let classifier = with("architectures", json!(["BertForSequenceClassification"]));
+    assert_eq!(described(&classifier, &as_said), format!("BertForSequenceClassification of {sizes}, 2 labels{end}"));
+    let choice = Options { head: Some(Head::MultipleChoice), choices: Some(5), ..Options::default() };
+    assert_eq!(
+        described(&classifier, &choice),
+        format!("BertForMultipleChoice of {sizes}, 5 choices per example{end}")
+    );
+    let base = with("architectures", json!(["BertModel"]));
+    assert!(described(&base, &as_said).contains("has no loss: loss = out.last_hidden_state.mean()"));
+    let mut one = classifier.clone();
+    one["id2label"] = json!({ "0": "score" });
+    assert!(described(&one, &as_said).contains("1 value: the loss is the squared error"));
+    one["num_labels"] = json!(7);
+    one["problem_type"] = json!("multi_label_classification");
+    assert!(described(&one, &as_said).contains("7 labels: the loss is binary cross entropy"));
+    let renamed = json!({ "architectures": ["T5WithLMHeadModel"] });
+    let mut old = config("t5");
+    old["architectures"] = renamed["architectures"].clone();
+    assert!(described(&old, &as_said).starts_with("T5ForConditionalGeneration of"));
+}
+
+#[test]
+fn what_is_no_head_of_the_family_is_refused_by_name() {
+    let with = |model_type: &str, class: &str, key: &str, value: Value| {
+        let mut config = config(model_type);
+        config["architectures"] = json!([class]);
+        config[key] = value;
+        config
+    };
+    let named = |model_type: &str, class: &str| with(model_type, class, "seed", json!(1));
+    for (config, words) in [
+        (
+            named("bert", "BertLMHeadModel"),
+            "\"BertLMHeadModel\" is not represented for bert; known: BertForMaskedLM (masked-lm)",
+        ),
+        (named("bert", "BertForPreTraining"), "\"BertForPreTraining\" is not represented for bert"),
+        (named("roberta", "BertForMaskedLM"), "is not represented for roberta"),
+        (named("gpt2", "GPT2DoubleHeadsModel"), "GPT2LMHeadModel (causal-lm)"),
+        (named("opt", "OPTForTokenClassification"), "OPTForQuestionAnswering"),
+        (named("llama", "LlamaForRewardModel"), "LlamaForSequenceClassification (sequence-classification)"),
+        (named("t5", "T5ForSequenceClassification"), "T5ForTokenClassification"),
+        (named("vit", "ViTForMaskedImageModeling"), "ViTForImageClassification"),
+        (with("bert", "BertModel", "architectures", json!(["BertModel", "BertForMaskedLM"])), "choose a head"),
+        (with("bert", "BertModel", "architectures", json!("BertModel")), "architectures"),
+        (with("bert", "BertForSequenceClassification", "problem_type", json!("ranking")), "problem_type"),
+        (with("bert", "BertForQuestionAnswering", "num_labels", json!(3)), "num_labels"),
+        (with("bert", "BertForSequenceClassification", "num_labels", json!("two")), "num_labels"),
+        (with("vit", "ViTModel", "pooler_output_size", json!(8)), "pooler_output_size"),
+    ] {
+        let said = refusal(&config, &Options::default());
+        assert!(said.contains(words), "{said:?} does not say {words:?}");
+    }
+    let head = |head| Options { head: Some(head), ..Options::default() };
+    assert!(
+        refusal(&config("phi3"), &head(Head::QuestionAnswering))
+            .contains("question-answering is not represented for phi3")
+    );
+    let choices = Options { choices: Some(3), ..Options::default() };
+    assert!(refusal(&config("bert"), &choices).contains("choices"));
+}
+
+/// The library searches for the last token that is not padding; a batch above one needs this.
+#[test]
+fn a_decoder_that_classifies_needs_a_token_that_pads() {
+    let options = Options { head: Some(Head::SequenceClassification), ..Options::default() };
+    let mut without = config("llama");
+    without["pad_token_id"] = Value::Null;
+    let new = |config: &Value, batch| {
+        let device = Device::builder(meta()).build();
+        trainer(&read(config, &options), &device, &settings(batch, 1), SOURCE, Keep::Output)
+            .err()
+            .map(|e| e.to_string())
+    };
+    assert!(new(&without, 2).unwrap().contains("pad_token_id"));
+    assert_eq!(new(&without, 1), None);
+    assert_eq!(new(&config("llama"), 2), None);
+    assert!(new(&config("llama"), 2049).unwrap().contains("2048"));
+}
+
+/// A release without its own rules is predicted with those of another, and the answer gives the deviation of its recorded peaks.
+#[test]
+fn the_release_that_a_network_is_meant_for_is_said() {
+    let warnings = |model_type: &str, version: &str, option: Option<&str>| {
+        let mut config = config(model_type);
+        config["transformers_version"] = json!(version);
+        let options = Options { transformers: option.map(|text| text.parse().unwrap()), ..Options::default() };
+        read(&config, &options).warnings
+    };
+    assert_eq!(warnings("llama", "5.23.0", None), Vec::<String>::new());
+    assert_eq!(warnings("gpt2", "4.51.3", Some("5.23")), Vec::<String>::new());
+    assert_eq!(warnings("llama", "4.51.3", None), Vec::<String>::new());
+    let said = warnings("gpt2", "4.51.3", None);
+    assert!(said[0].starts_with("config.json: transformers_version: 4.51: predicted by the rules of 5.23"), "{said:?}");
+    assert!(said[0].contains("recorded peaks of 4.51 lie +0.6 to +1.8 %"), "{said:?}");
+    let said = warnings("llama", "4.46.2", None);
+    assert!(said[0].contains("4.46: predicted by the rules of 4.51; recorded peaks of 4.45"), "{said:?}");
+    let said = warnings("t5", "5.23.0", Some("4.40"));
+    assert!(said[0].starts_with("transformers: 4.40: ") && said[0].contains("recorded peaks of 4.45"), "{said:?}");
+    assert!(said[0].contains("with written-out attention"), "{said:?}");
+    assert!(warnings("vit", "5.2.0.dev0", None)[0].contains("not measured"));
+    let mut wrong = config("bert");
+    wrong["transformers_version"] = json!("newest");
+    assert!(refusal(&wrong, &Options::default()).contains("transformers_version"));
+    assert!("4".parse::<lab_imports::huggingface::Release>().is_err());
+}
+
+/// With the rules of an earlier release a network computes the same values and needs the predicted memory.
+#[test]
+fn an_earlier_release_computes_the_same() {
+    for model_type in ["gemma", "llama", "mistral", "qwen2", "qwen3"] {
+        for attention in [Attention::Sdpa, Attention::Eager] {
+            let of = |release: &str| {
+                let transformers = Some(release.parse().unwrap());
+                read(&config(model_type), &Options { transformers, attention, ..Options::default() })
+            };
+            assert!(of("4.51").description().ends_with("by transformers 4.51"));
+            let computed = |release| run(Arc::new(Reference::default()), &of(release), &settings(2, 2));
+            let (earlier, newest) = (computed("4.51"), computed("5.23"));
+            assert_eq!(earlier.rows, run(meta(), &of("4.51"), &settings(2, 2)).rows, "{model_type} {attention:?}");
+            assert_ne!(earlier.rows, newest.rows, "{model_type} {attention:?}");
+            for (a, b) in earlier.losses.iter().zip(&newest.losses) {
+                assert!((a - b).abs() < 1e-4, "{model_type} {attention:?}: {a} and {b}");
+            }
+        }
+    }
+    let with = |key: &str, value: Value| {
+        let mut config = config("mistral");
+        config["transformers_version"] = json!("4.51.3");
+        config[key] = value;
+        config
+    };
+    assert!(refusal(&with("sliding_window", json!(8)), &Options::default()).contains("sliding_window"));
+    let masked = |attention_mask, attention| Options { attention_mask, attention, ..Options::default() };
+    let unwindowed = with("sliding_window", Value::Null);
+    assert!(read(&unwindowed, &masked(AttentionMask::Full, Attention::Sdpa)).warnings.is_empty());
+    for options in [masked(AttentionMask::Padded, Attention::Sdpa), masked(AttentionMask::Full, Attention::Eager)] {
+        assert!(refusal(&unwindowed, &options).contains("masks of transformers before 4.53"));
+    }
+    let looped = refusal(&unwindowed, &Options { script: Script::Trainer, ..Options::default() });
+    assert!(looped.contains("the Trainer of transformers 4.51 is not represented; that of 5.23 is"), "{looped}");
+    let dynamic = json!({ "rope_type": "dynamic", "factor": 2.0 });
+    assert!(refusal(&with("rope_scaling", dynamic), &Options::default()).contains("4.51"));
+}

@@ -1,0 +1,4 @@
+//! The tests of results, as one program.
+
+mod report;
+mod stacks;

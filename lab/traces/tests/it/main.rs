@@ -1,0 +1,7 @@
+//! The tests of recordings, snapshots and messages, as one program.
+
+mod explain;
+mod recordings;
+mod releases;
+mod replay;
+mod snapshots;

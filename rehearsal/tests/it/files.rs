@@ -1,0 +1,137 @@
+//! Tests of scripts under `VRAMLAB_REHEARSAL_FILES`: they read back what they write, and the original files stay unchanged.
+
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use crate::common::library;
+
+/// Project of a script, with a folder for the copies, and one that is not protected.
+struct Project {
+    root: PathBuf,
+}
+
+impl Project {
+    fn make() -> Self {
+        static COUNT: AtomicUsize = AtomicUsize::new(0);
+        let name = format!("rehearsal-files-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let project = Self { root };
+        for folder in ["project/data", "project/out/checkpoint-1", "copies", "open"] {
+            fs::create_dir_all(project.root.join(folder)).expect("a folder");
+        }
+        for (name, contents) in [
+            ("old.txt", "old"),
+            ("untouched.txt", "untouched"),
+            ("data/a.bin", "aaaa"),
+            ("data/b.bin", "bbbb"),
+            ("out/checkpoint-1/model.bin", "one"),
+        ] {
+            fs::write(project.folder().join(name), contents).expect("a file");
+        }
+        symlink("data", project.folder().join("link")).expect("a link");
+        project
+    }
+
+    fn folder(&self) -> PathBuf {
+        self.root.join("project")
+    }
+
+    /// Runs a command in the project, with its files protected.
+    fn run(&self, command: &mut Command) -> Output {
+        command.current_dir(self.folder()).env("LD_PRELOAD", library());
+        command.env("VRAMLAB_REHEARSAL_FILES", self.root.join("copies"));
+        command.env("VRAMLAB_REHEARSAL_FILES_OPEN", self.root.join("open")).env("OPEN_FOLDER", self.root.join("open"));
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command.output().expect("it starts")
+    }
+
+    /// Returns the path of the copy of a file of the project.
+    fn copy(&self, name: &str) -> PathBuf {
+        let copies = self.root.join("copies/copies");
+        copies.join(self.folder().strip_prefix("/").expect("an absolute path")).join(name)
+    }
+
+    /// Returns everything below the project, by path: kind and contents, mode, and time of the last change.
+    fn state(&self) -> BTreeMap<PathBuf, (String, u32, std::time::SystemTime)> {
+        let mut found = BTreeMap::new();
+        let mut folders = vec![self.folder()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).expect("a folder") {
+                let path = entry.expect("an entry").path();
+                let metadata = fs::symlink_metadata(&path).expect("a file");
+                let contents = if metadata.is_dir() {
+                    folders.push(path.clone());
+                    "folder".to_string()
+                } else if metadata.is_symlink() {
+                    format!("link to {}", fs::read_link(&path).expect("a link").display())
+                } else {
+                    fs::read_to_string(&path).expect("a text")
+                };
+                let state = (contents, metadata.permissions().mode(), metadata.modified().expect("a time"));
+                found.insert(path, state);
+            }
+        }
+        found
+    }
+}
+
+impl Drop for Project {
+    fn drop(&mut self) {
+        // Anything that cannot be removed stays in cargo's folder for temporary files.
+        let _left_over = fs::remove_dir_all(&self.root);
+    }
+}
+
+fn succeeded(output: &Output) -> String {
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{text}{errors}");
+    text.into_owned()
+}
+
+#[test]
+fn a_script_reads_back_what_it_writes_and_changes_nothing() {
+    let project = Project::make();
+    let before = project.state();
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files.py");
+    let text = succeeded(&project.run(Command::new("python3").arg(script)));
+    assert_eq!(text.matches("passed").count(), 14, "{text}");
+    assert_eq!(project.state(), before, "what existed is unchanged");
+    let copied = |name: &str| fs::read_to_string(project.copy(name)).expect("a copy");
+    assert_eq!(copied("old.txt"), "new");
+    assert_eq!(copied("out/best/model.bin"), "two");
+    assert_eq!(copied("result.json"), "{\"done\": true}");
+    assert_eq!(fs::read_to_string(project.root.join("open/cached")).expect("not protected"), "kept");
+    let listings = fs::read_dir(project.root.join("copies/listings")).expect("a folder").count();
+    assert!(listings < 8, "{listings} listings are left over");
+}
+
+#[test]
+fn without_the_variable_files_are_written() {
+    let project = Project::make();
+    let mut command = Command::new("sh");
+    command.args(["-c", "echo new > old.txt && mv old.txt moved.txt && mkdir made && rm data/a.bin"]);
+    let output = command.current_dir(project.folder()).env("LD_PRELOAD", library()).output().expect("it starts");
+    succeeded(&output);
+    assert_eq!(fs::read_to_string(project.folder().join("moved.txt")).expect("it was moved"), "new\n");
+    assert!(project.folder().join("made").is_dir() && !project.folder().join("data/a.bin").exists());
+}
+
+#[test]
+fn programs_in_c_are_held_back_as_well() {
+    let project = Project::make();
+    let before = project.state();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/files.c");
+    let program = project.root.join("program");
+    let mut command = Command::new("cc");
+    let output = command.args(["-O0", "-w", "-o"]).arg(&program).arg(source).output().expect("cc is there");
+    succeeded(&output);
+    succeeded(&project.run(&mut Command::new(&program)));
+    assert_eq!(project.state(), before, "what existed is unchanged");
+    assert_eq!(fs::read_to_string(project.copy("stream.txt")).expect("a copy"), "stream");
+}

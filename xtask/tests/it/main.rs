@@ -1,0 +1,8 @@
+//! The rules of the house, each held by a test, as one program.
+
+mod alike;
+mod bench_tables;
+mod circles;
+mod json;
+mod layering;
+mod style;
