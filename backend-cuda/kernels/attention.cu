@@ -344,6 +344,34 @@ DEVICE void rope(const RopeArgs& a) {
 }
 
 // Up to 64, 128 and 256 columns of a head; room for two blocks: one reads while the other computes.
+// Of a row whose keys are all hidden a library may make anything: it becomes 0, and its statistic -inf. A warp looks at the mask of each row
+// whose statistic is not finite, which others are only where an operand was not.
+template <typename T>
+DEVICE void attention_hidden(const AttentionArgs& a) {
+    const u64 rows = static_cast<u64>(a.batches) * a.heads * a.queries;
+    for (u64 r = thread_index() / WARP; r < rows; r += thread_count() / WARP) {
+        if (is_finite(a.logsumexp[r])) continue;
+        const u32 query = r % a.queries, head = r / a.queries % a.heads, batch = r / a.queries / a.heads;
+        const u32 keys = a.causal ? least(a.keys, query + 1) : a.keys;
+        float seen = 0.0f;
+        for (u32 j = lane(); j < keys; j += WARP) {
+            if (widen(*mask_at<T>(a, batch, head, query, j)) != -infinity()) seen = 1.0f;
+        }
+        if (warp_max(seen) > 0.0f) continue;
+        T* out = row_of<T>(a.out, batch, head, query);
+        for (u32 c = lane(); c < a.value_depth; c += WARP) out[c] = narrow<T>(0.0f);
+        if (lane() == 0) a.logsumexp[r] = -infinity();
+    }
+}
+
+// The statistics in the memory of `delta`: infinite for rows whose gradients are zero.
+DEVICE void denominators(const AttentionArgs& a) {
+    const u64 rows = static_cast<u64>(a.batches) * a.heads * a.queries;
+    for (u64 r = thread_index(); r < rows; r += thread_count()) {
+        a.delta[r] = a.logsumexp[r] < LOWEST_LOGSUMEXP ? infinity() : a.logsumexp[r];
+    }
+}
+
 #define INSTANCES(T, tag)                                                                          \
     BUSY_BLOCK_KERNEL(attention_##tag##_64, AttentionArgs, THREADS, 2, attention<T, 4, 2>)         \
     BUSY_BLOCK_KERNEL(attention_##tag##_128, AttentionArgs, THREADS, 2, attention<T, 4, 4>)        \
@@ -357,3 +385,6 @@ DEVICE void rope(const RopeArgs& a) {
     BUSY_BLOCK_KERNEL(attention_dkv_##tag##_256, AttentionArgs, THREADS, 2, attention_dkv<T, 1, 8>) \
     FLAT_KERNEL(rope_##tag, RopeArgs, THREADS, rope<T>)
 FLOAT_TYPES(INSTANCES)
+BLOCK_KERNEL(attention_hidden_f16, AttentionArgs, THREADS, attention_hidden<f16>)
+BLOCK_KERNEL(attention_hidden_bf16, AttentionArgs, THREADS, attention_hidden<bf16>)
+FLAT_KERNEL(attention_denominators, AttentionArgs, THREADS, denominators)

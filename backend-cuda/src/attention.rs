@@ -73,6 +73,8 @@ arguments! { ARGUMENTS:
 
 kernels! { KERNELS in Attention:
     ATTENTION: "attention" FLOATS &["_64", "_128", "_256"] => AttentionArgs;
+    ATTENTION_HIDDEN: "attention_hidden" HALVES ONE_FORM => AttentionArgs;
+    ATTENTION_DENOMINATORS: "attention_denominators" ONLY ONE_FORM => AttentionArgs;
     ATTENTION_DELTA: "attention_delta" FLOATS ONE_FORM => AttentionArgs;
     ATTENTION_DQ: "attention_dq" FLOATS &["_64", "_128", "_256"] => AttentionArgs;
     ATTENTION_DKV: "attention_dkv" FLOATS &["_64", "_128", "_256"] => AttentionArgs;
@@ -200,10 +202,20 @@ fn grid(args: &AttentionArgs, rows: u32, matrices: u32, warp_rows: u32, row_floa
 /// `out = softmax(scale·q @ kᵀ + mask) @ v`, by the library or the own kernels.
 pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     let own = || own_attention(ctx, k);
-    match library::forward(ctx, k)? {
-        Some(call) if by_cudnn::computes(ctx, Family::AttentionTensor, call, &|| Ok(()), &own)? => Ok(()),
-        _ => own(),
-    }
+    let Some(asked) = library::forward(ctx, k)? else { return own() };
+    let end = || {
+        if k.mask.is_some() { rows_that_see_nothing(ctx, k, asked.statistics) } else { Ok(()) }
+    };
+    let done = by_cudnn::computes(ctx, Family::AttentionTensor, asked.call, [&|| Ok(()), &end], &own)?;
+    if done { Ok(()) } else { own() }
+}
+
+/// Of a row whose keys are all hidden the library may make anything: it gets what the own kernels give it.
+fn rows_that_see_nothing(ctx: &Context<'_>, k: &Attention, statistics: u64) -> Result<()> {
+    let args = common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &None, k.scale, k.causal)?;
+    let args = AttentionArgs { logsumexp: statistics, ..args };
+    let rows = u64::from(args.batches) * u64::from(args.heads) * u64::from(args.queries);
+    ctx.launch(ATTENTION_HIDDEN, Tag::of(k.q.dtype), 0, ctx.grid(rows * 32), &args)
 }
 
 fn own_attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
@@ -223,10 +235,19 @@ fn own_attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
 /// The gradients of [`Attention`], by the library or the own kernels.
 pub(crate) fn attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
     let own = || own_attention_grad(ctx, k);
-    match library::backward(ctx, k)? {
-        Some(call) if by_cudnn::computes(ctx, Family::AttentionTensor, call, &|| Ok(()), &own)? => Ok(()),
-        _ => own(),
-    }
+    let Some(asked) = library::backward(ctx, k)? else { return own() };
+    let begin = || {
+        if k.mask.is_some() { denominators(ctx, k, asked.statistics) } else { Ok(()) }
+    };
+    let done = by_cudnn::computes(ctx, Family::AttentionTensor, asked.call, [&begin, &|| Ok(())], &own)?;
+    if done { Ok(()) } else { own() }
+}
+
+/// Writes the statistics as the library takes them: infinite for rows whose gradients are zero.
+fn denominators(ctx: &Context<'_>, k: &AttentionGrad, to: u64) -> Result<()> {
+    let args = common(ctx, [&k.q, &k.k, &k.v, &k.out], &None, &Some(k.logsumexp), k.scale, k.causal)?;
+    let args = AttentionArgs { delta: to, ..args };
+    ctx.launch(ATTENTION_DENOMINATORS, Tag::Only, 0, ctx.grid(k.logsumexp.numel() as u64), &args)
 }
 
 fn own_attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {

@@ -13,7 +13,7 @@ pub(crate) fn names<'a>(ctx: &'a Context<'_>, family: Family) -> [&'a str; 2] {
 }
 
 /// Queues the call, by the library or, where they are faster, by the `own` kernels, which are of this family. `begin` queues what must
-/// lie in the result before the library adds to it. Returns false if the library does not accept the call; the result is still to be
+/// lie in memory before the library runs, `end` what mends its result. Returns false if the library does not accept the call; the result is still to be
 /// written then.
 ///
 /// # Errors
@@ -22,7 +22,7 @@ pub(crate) fn computes(
     ctx: &Context<'_>,
     family: Family,
     call: Call,
-    begin: &dyn Fn() -> Result<()>,
+    [begin, end]: [&dyn Fn() -> Result<()>; 2],
     own: &dyn Fn() -> Result<()>,
 ) -> Result<bool> {
     let Some(dnn) = ctx.libraries.dnn else { return Ok(false) };
@@ -30,7 +30,10 @@ pub(crate) fn computes(
     let Some(planned) = dnn.plan(ctx.queue, names, &call.task) else { return Ok(false) };
     let again = || {
         begin()?;
-        if ctx.collected(Work::Dnn(call))? { Ok(()) } else { dnn.run(&call) }
+        if !ctx.collected(Work::Dnn(call))? {
+            dnn.run(&call)?;
+        }
+        end()
     };
     if planned.ran {
         return again().map(|()| true);
@@ -40,6 +43,7 @@ pub(crate) fn computes(
         begin()?;
         let accepted = dnn.try_first(ctx.queue, &call)?;
         if accepted {
+            end()?;
             dnn.choose(ctx.queue, names, &call.task, [&again, own])?;
         }
         Ok(accepted)

@@ -183,7 +183,7 @@ impl Problem<'_> {
         let mut places = [0; OPERANDS];
         places[..3].copy_from_slice(&[ctx.at(self.x)?, ctx.at(self.weight)?, ctx.at(self.y)?]);
         let call = Call { task: Task::Convolution(shape), places, workspace };
-        by_cudnn::computes(ctx, Family::Conv, call, &|| self.begin_with_bias(ctx), own)
+        by_cudnn::computes(ctx, Family::Conv, call, [&|| self.begin_with_bias(ctx), &|| Ok(())], own)
     }
 
     /// Writes the bias to the result, to which the library adds. In float32 that is before it rounds: an addition behind it would round twice.

@@ -64,6 +64,7 @@ fn main() -> ExitCode {
         trial("convolutions::what_the_library_does_not_take_is_computed", convolutions::refused),
         trial("convolutions::a_graph_has_them_too", convolutions::graph),
         trial("attention::the_library_takes_16_bits", attention::types),
+        trial("attention::masks_are_added", attention::masks),
         trial("attention::the_faster_one_is_kept", attention::faster),
         trial("attention::what_the_library_does_not_take_is_computed", attention::refused),
         trial("attention::a_graph_has_it_too", attention::graph),

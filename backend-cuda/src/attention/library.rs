@@ -1,4 +1,4 @@
-//! Attention as cuDNN is asked for it: of 16 bits, without a mask.
+//! Attention as cuDNN is asked for it: of 16 bits, without a gradient of the mask.
 
 use memcore::backend::Operand;
 use memcore::backend::kernel::{Attention, AttentionGrad};
@@ -16,14 +16,27 @@ const MOST_WORKSPACE: u64 = (256 << 20) + (1 << 20);
 /// Attentions of fewer multiplications are not worth the seconds in which the library compiles a kernel for their shape.
 const FEW_PRODUCTS: u64 = 1 << 22;
 
+/// Every address is a multiple of this.
+const ALIGNMENT: u64 = 16;
+
+/// So is the library's workspace of this.
+const WORKSPACE_ALIGNMENT: u64 = 256;
+
 /// Operands by the library's names.
 type Placed<'a> = [(Place, &'a Operand)];
+
+/// A call, and where its rows' statistics lie.
+pub(super) struct Asked {
+    pub(super) call: Call,
+    pub(super) statistics: u64,
+}
 
 /// What both directions are told.
 fn shape(
     direction: Direction,
     (scale, causal): (f64, bool),
     [q, k, v]: [&Operand; 3],
+    mask: Option<&Operand>,
     placed: &Placed<'_>,
 ) -> AttentionShape {
     let (qd, kd) = (q.dims(), k.dims());
@@ -45,7 +58,16 @@ fn shape(
         depth: qd[3],
         value_depth: v.dims()[3],
         strides,
+        mask: mask.map(mask_axes),
     }
+}
+
+/// Sizes and strides of a mask: what is repeated has a stride of 0, which the library does not know.
+fn mask_axes(mask: &Operand) -> [(usize, i64); 4] {
+    std::array::from_fn(|axis| match mask.layout.strides()[axis] as i64 {
+        0 => (1, 1),
+        stride => (mask.dims()[axis], stride),
+    })
 }
 
 /// The stride of an axis; of a single matrix or row one that fits all.
@@ -55,7 +77,6 @@ fn stride(operand: &Operand, axis: usize) -> i64 {
 
 /// The addresses of operands, if they are aligned as the library wants them.
 fn places(ctx: &Context<'_>, placed: &Placed<'_>) -> Result<Option<[u64; OPERANDS]>> {
-    const ALIGNMENT: u64 = 16;
     let mut places = [0; OPERANDS];
     for (place, operand) in placed {
         places[*place as usize] = ctx.at(operand)?;
@@ -63,24 +84,33 @@ fn places(ctx: &Context<'_>, placed: &Placed<'_>) -> Result<Option<[u64; OPERAND
     Ok(places.iter().all(|place| place.is_multiple_of(ALIGNMENT)).then_some(places))
 }
 
+/// Memory for a float of each row, at the end of the workspace; and the workspace before it. `None` if there is too little.
+fn rows_behind(workspace: Scratch, bytes: u64) -> Option<(u64, Scratch)> {
+    let before = workspace.bytes.checked_sub(bytes)? & !(WORKSPACE_ALIGNMENT - 1);
+    Some((workspace.address + before, Scratch { bytes: before, ..workspace }))
+}
+
 /// The call for forward, unless the library is not asked.
 ///
 /// # Errors
 /// An operand in no segment.
-pub(super) fn forward(ctx: &Context<'_>, k: &Attention) -> Result<Option<Call>> {
+pub(super) fn forward(ctx: &Context<'_>, k: &Attention) -> Result<Option<Asked>> {
     let mut placed = vec![(Place::Query, &k.q), (Place::Key, &k.k), (Place::Value, &k.v), (Place::Out, &k.out)];
-    let direction = Direction::Forward { statistics: k.logsumexp.is_some() };
-    let shape = shape(direction, (k.scale, k.causal), [&k.q, &k.k, &k.v], &placed);
-    placed.extend(k.logsumexp.as_ref().map(|logsumexp| (Place::Statistics, logsumexp)));
-    if k.mask.is_some() {
-        return Ok(None);
-    }
-    let Some(shape) = fitting(ctx, shape, ctx.scratch.bytes) else { return Ok(None) };
-    let Some(places) = places(ctx, &placed)? else { return Ok(None) };
-    Ok(Some(Call { task: Task::Attention(shape), places, workspace: ctx.scratch }))
+    // Which rows a mask hides is seen by their statistics.
+    let direction = Direction::Forward { statistics: k.logsumexp.is_some() || k.mask.is_some() };
+    let shape = shape(direction, (k.scale, k.causal), [&k.q, &k.k, &k.v], k.mask.as_ref(), &placed);
+    placed.extend(k.mask.as_ref().map(|mask| (Place::Mask, mask)));
+    let behind = if k.logsumexp.is_none() && k.mask.is_some() { shape.rows_bytes() } else { 0 };
+    let Some((behind, workspace)) = rows_behind(ctx.scratch, behind) else { return Ok(None) };
+    let Some(shape) = fitting(ctx, shape, workspace.bytes) else { return Ok(None) };
+    let Some(mut places) = places(ctx, &placed)? else { return Ok(None) };
+    let statistics = k.logsumexp.as_ref().map_or(Ok(behind), |logsumexp| ctx.at(logsumexp))?;
+    places[Place::Statistics as usize] = statistics;
+    let call = Call { task: Task::Attention(shape), places, workspace };
+    Ok(statistics.is_multiple_of(ALIGNMENT).then_some(Asked { call, statistics }))
 }
 
-/// The operands of backward whose layouts matter, and its shape in one call.
+/// The operands of backward, and its shape in one call.
 fn of_backward(k: &AttentionGrad) -> (Vec<(Place, &Operand)>, AttentionShape) {
     let mut placed = vec![(Place::Query, &k.q), (Place::Key, &k.k), (Place::Value, &k.v), (Place::Out, &k.out)];
     placed.extend([
@@ -89,17 +119,23 @@ fn of_backward(k: &AttentionGrad) -> (Vec<(Place, &Operand)>, AttentionShape) {
         (Place::KeyGrad, &k.dk),
         (Place::ValueGrad, &k.dv),
     ]);
-    let shape = shape(Direction::Backward, (k.scale, k.causal), [&k.q, &k.k, &k.v], &placed);
+    let shape = shape(Direction::Backward, (k.scale, k.causal), [&k.q, &k.k, &k.v], k.mask.as_ref(), &placed);
     placed.extend([(Place::Statistics, &k.logsumexp), (Place::Sums, &k.delta)]);
+    placed.extend(k.mask.as_ref().map(|mask| (Place::Mask, mask)));
     (placed, shape)
+}
+
+/// Bytes for the statistics that backward with a mask changes for the library.
+fn changed_bytes(k: &AttentionGrad, shape: &AttentionShape) -> u64 {
+    if k.mask.is_some() { shape.rows_bytes() } else { 0 }
 }
 
 /// The call for backward, unless the library is not asked.
 ///
 /// # Errors
 /// An operand in no segment.
-pub(super) fn backward(ctx: &Context<'_>, k: &AttentionGrad) -> Result<Option<Call>> {
-    if k.mask.is_some() || k.dmask.is_some() {
+pub(super) fn backward(ctx: &Context<'_>, k: &AttentionGrad) -> Result<Option<Asked>> {
+    if k.dmask.is_some() {
         return Ok(None);
     }
     let (placed, shape) = of_backward(k);
@@ -109,26 +145,30 @@ pub(super) fn backward(ctx: &Context<'_>, k: &AttentionGrad) -> Result<Option<Ca
         }
         _ => ctx.scratch,
     };
+    let Some((behind, workspace)) = rows_behind(workspace, changed_bytes(k, &shape)) else { return Ok(None) };
     let Some(shape) = fitting(ctx, shape, workspace.bytes) else { return Ok(None) };
-    let Some(places) = places(ctx, &placed)? else { return Ok(None) };
-    Ok(Some(Call { task: Task::Attention(shape), places, workspace }))
+    let Some(mut places) = places(ctx, &placed)? else { return Ok(None) };
+    if k.mask.is_some() {
+        places[Place::Statistics as usize] = behind;
+    }
+    let call = Call { task: Task::Attention(shape), places, workspace };
+    Ok(Some(Asked { call, statistics: places[Place::Statistics as usize] }))
 }
 
-/// Bytes of workspace that the library wants for backward, besides the backend's scratch. The context is current.
+/// Bytes of workspace that the library wants for backward, if the backend's scratch is too small. The context is current.
 pub(crate) fn workspace_bytes(ctx: &Context<'_>, k: &AttentionGrad) -> u64 {
-    if k.mask.is_some() || k.dmask.is_some() {
-        return 0;
-    }
     let (placed, shape) = of_backward(k);
-    if places(ctx, &placed).ok().flatten().is_none() {
+    if k.dmask.is_some() || places(ctx, &placed).ok().flatten().is_none() {
         return 0;
     }
     let Some(dnn) = ctx.libraries.dnn else { return 0 };
+    let changed = changed_bytes(k, &shape);
     let Some(shape) = fitting(ctx, shape, MOST_WORKSPACE) else { return 0 };
     let names = by_cudnn::names(ctx, Family::AttentionTensor);
     let wanted = dnn.plan(ctx.queue, names, &Task::Attention(shape)).map_or(0, |planned| planned.workspace_bytes);
-    // As much as was guessed, so that the same number of batches fits again.
-    let wanted = wanted.max(shape.scores_bytes());
+    // As much as was guessed, so that the same number of batches fits again; and what is cut off for the alignment.
+    let changed = if changed > 0 { changed + WORKSPACE_ALIGNMENT } else { 0 };
+    let wanted = wanted.max(shape.scores_bytes()).next_multiple_of(WORKSPACE_ALIGNMENT) + changed;
     if wanted <= ctx.scratch.bytes { 0 } else { wanted }
 }
 

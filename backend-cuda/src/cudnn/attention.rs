@@ -40,10 +40,12 @@ pub(crate) enum Operand {
     ValueGrad,
     /// Memory for a sum of each row.
     Sums,
+    /// What is added to the scores.
+    Mask,
 }
 
 /// Number of operands.
-pub(crate) const OPERANDS: usize = 10;
+pub(crate) const OPERANDS: usize = 11;
 
 /// Sizes and strides of the operands: 0 of one that there is not.
 type Strides = [[i64; 3]; OPERANDS];
@@ -67,6 +69,8 @@ pub(crate) struct AttentionShape {
     pub(crate) value_depth: usize,
     /// Of batch, head and row, in elements. Those of the sums are made here.
     pub(crate) strides: Strides,
+    /// Size and stride of each axis of the mask, for all batches: a size of 1 is repeated.
+    pub(crate) mask: Option<[(usize, i64); 4]>,
 }
 
 /// The library's oldest release whose attention has no errors that are known to matter here: before it, lengths of keys that are no multiple
@@ -87,6 +91,7 @@ impl AttentionShape {
         let strides = self.operands().all(|operand| {
             self.strides[operand as usize].iter().all(|stride| *stride > 0 && stride % PACK as i64 == 0)
         });
+        let mask = self.mask.is_none_or(|axes| axes.iter().all(|(_, stride)| *stride > 0) && axes[3].1 == 1);
         let types = matches!(self.dtype, DType::F16 | DType::BF16) && (8..=12).contains(&major);
         // The form of backward that is the same in every run is another one from 10.0 on.
         let direction = match self.direction {
@@ -101,6 +106,7 @@ impl AttentionShape {
             && in_packs(self.depth)
             && in_packs(self.value_depth)
             && strides
+            && mask
     }
 
     /// The operands in 16 bits.
@@ -111,11 +117,20 @@ impl AttentionShape {
         all.into_iter().take(count)
     }
 
+    /// Bytes of a float for each row of all calls.
+    pub(crate) fn rows_bytes(&self) -> u64 {
+        (self.batches * self.calls * self.heads * self.queries * size_of::<f32>()) as u64
+    }
+
     /// Bytes that the addresses of an operand's batches of one call lie behind those of the call before.
     fn step_bytes(&self, operand: Operand) -> u64 {
         let rows = (self.heads * self.queries * size_of::<f32>()) as u64;
         match operand {
             Operand::Statistics | Operand::Sums => self.batches as u64 * rows,
+            Operand::Mask => match self.mask {
+                Some([(batches, stride), ..]) if batches > 1 => self.batches as u64 * stride as u64 * self.dtype.size(),
+                _ => 0,
+            },
             _ => self.batches as u64 * self.strides[operand as usize][0] as u64 * self.dtype.size(),
         }
     }
@@ -151,6 +166,7 @@ impl AttentionShape {
             Operand::Value | Operand::ValueGrad => (self.key_heads, self.keys, self.value_depth),
             Operand::Out | Operand::Grad => (self.heads, self.queries, self.value_depth),
             Operand::Statistics | Operand::Sums => (self.heads, self.queries, 1),
+            Operand::Mask => return self.mask_axes(),
         };
         let sizes = [self.batches, heads, rows, columns].map(|size| size as i64);
         if matches!(operand, Operand::Statistics | Operand::Sums) {
@@ -158,6 +174,13 @@ impl AttentionShape {
         }
         let [batch, head, row] = self.strides[operand as usize];
         Axes { sizes, strides: [batch, head, row, 1] }
+    }
+
+    fn mask_axes(&self) -> Axes {
+        let axes = self.mask.unwrap_or([(1, 1); 4]);
+        let mut sizes = axes.map(|(size, _)| size as i64);
+        sizes[0] = sizes[0].min(self.batches as i64);
+        Axes { sizes, strides: axes.map(|(_, stride)| stride) }
     }
 
     fn scores(&self) -> Axes {
@@ -194,10 +217,15 @@ impl<'a> Drawn<'a> {
         self.builder.memory(operand as i64 + 1, kind, axes)
     }
 
-    /// `scale·q @ kᵀ`.
+    /// `scale·q @ kᵀ + mask`.
     fn scores(&mut self, query: Tensor, keys: Tensor) -> Result<Tensor, Status> {
         let product = self.builder.product(query, keys, types::F32, self.shape.scores())?;
-        self.builder.apply(Function::Multiply, product, Some(self.scale))
+        let scores = self.builder.apply(Function::Multiply, product, Some(self.scale))?;
+        if self.shape.mask.is_none() {
+            return Ok(scores);
+        }
+        let mask = self.memory(Operand::Mask)?;
+        self.builder.apply(Function::Add, scores, Some(mask))
     }
 
     /// Hides the scores of later keys from a query, if that is wanted.
@@ -210,7 +238,7 @@ impl<'a> Drawn<'a> {
     }
 }
 
-/// `out = softmax(scale·q @ kᵀ) @ v`, and the logarithms of the denominators.
+/// `out = softmax(scale·q @ kᵀ + mask) @ v`, and the logarithms of the denominators.
 fn forward(
     library: &'static Functions,
     handle: Handle,
@@ -331,6 +359,7 @@ impl Plan {
                     tensors.push(by_value(ONE, &one));
                 }
             }
+            tensors.extend(shape.mask.map(|_| addresses(&[Operand::Mask])).into_iter().flatten());
             tensors.push(by_value(SCALE, &scale));
             tensors.extend(shape.causal.then(|| by_value(HIDDEN, &hidden)));
             // SAFETY: the caller's promise; values on the host live during the call, which reads them.

@@ -21,10 +21,23 @@ struct Problem {
     dtype: DType,
     sizes: [usize; 7],
     causal: bool,
-    masked: bool,
+    mask: Mask,
 }
 
-const PLAIN: Problem = Problem { dtype: DType::BF16, sizes: [2, 4, 4, 9, 17, 16, 8], causal: false, masked: false };
+/// What is added to the scores, of all batches and heads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mask {
+    None,
+    Numbers,
+    /// Of the first query every key is hidden, of the others every third one.
+    Hides,
+    /// As `Hides`, by the lowest number of the type.
+    Lowest,
+    /// One row for all queries, which hides every third key.
+    Row,
+}
+
+const PLAIN: Problem = Problem { dtype: DType::BF16, sizes: [2, 4, 4, 9, 17, 16, 8], causal: false, mask: Mask::None };
 
 /// Calls of the library until it is chosen for a shape: the first, two rounds of three that are timed, and the one whose result is kept.
 const UNTIL_CHOSEN: usize = 8;
@@ -49,6 +62,20 @@ fn floats(array: &Array) -> memcore::Result<Vec<f32>> {
     array.cast(DType::F32)?.to_vec::<f32>()
 }
 
+fn mask(device: &Device, problem: Problem) -> memcore::Result<Option<Array>> {
+    let [_, _, _, t, s, ..] = problem.sizes;
+    let hidden = match problem.mask {
+        Mask::None => return Ok(None),
+        Mask::Numbers => return numbers(device, problem.dtype, &[1, 1, t, s], 4).map(Some),
+        Mask::Lowest => -3e38,
+        Mask::Hides | Mask::Row => f32::NEG_INFINITY,
+    };
+    let rows = if problem.mask == Mask::Row { 1 } else { t };
+    let value = |i: usize| if (i < s && rows > 1) || i % 3 == 1 { hidden } else { 0.5 };
+    let values: Vec<f32> = (0..rows * s).map(value).collect();
+    Array::from_slice(device, &[1, 1, rows, s], &values)?.cast(problem.dtype).map(Some)
+}
+
 /// The attention and its gradients; all results in order.
 fn attend(cuda: Cuda, problem: Problem) -> Result<Vec<f32>, String> {
     let device = Device::builder(Arc::new(cuda)).build();
@@ -58,8 +85,7 @@ fn attend(cuda: Cuda, problem: Problem) -> Result<Vec<f32>, String> {
             Ok::<_, memcore::Error>(Tensor::leaf(numbers(&device, problem.dtype, &dims, seed)?))
         };
         let (q, k, v) = (leaf([b, h, t, d], 1)?, leaf([b, hk, s, d], 2)?, leaf([b, hk, s, dv], 3)?);
-        let mask = problem.masked.then(|| numbers(&device, problem.dtype, &[1, 1, t, s], 4)).transpose()?;
-        let mask = mask.map(Tensor::from_array);
+        let mask = mask(&device, problem)?.map(Tensor::from_array);
         let options = AttentionOptions { causal: problem.causal, ..Default::default() };
         let out = ops::scaled_dot_product_attention(&q, &k, &v, mask.as_ref(), options)?;
         let mut results = floats(out.array())?;
@@ -142,9 +168,18 @@ pub(crate) fn faster() -> Result<(), String> {
     expect_timed("a small one", PLAIN, [0; 2])
 }
 
-/// Masks, odd and wide heads, and what the library refuses when it runs.
+/// Masks are added by the library too; rows that see nothing are zero, and so are their gradients.
+pub(crate) fn masks() -> Result<(), String> {
+    for (name, mask) in
+        [("numbers", Mask::Numbers), ("hidden keys", Mask::Hides), ("a row", Mask::Row), ("lowest", Mask::Lowest)]
+    {
+        expect_first(name, Problem { mask, ..PLAIN }, [1; 2])?;
+    }
+    expect_first("of float16", Problem { mask: Mask::Hides, dtype: DType::F16, ..PLAIN }, [1; 2])
+}
+
+/// Odd and wide heads, and what the library refuses when it runs.
 pub(crate) fn refused() -> Result<(), String> {
-    expect_first("a mask", Problem { masked: true, ..PLAIN }, [0; 2])?;
     expect_first("odd heads", Problem { sizes: [1, 2, 2, 5, 6, 12, 8], ..PLAIN }, [0; 2])?;
     expect_first("wide heads", Problem { sizes: [1, 1, 1, 4, 5, 136, 136], ..PLAIN }, [0; 2])?;
     expect_first("refused when it runs", Problem { sizes: [1, 2, 2, 23, 9, 8, 8], ..PLAIN }, [0; 2])
