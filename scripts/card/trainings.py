@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains each of a list of scripts on the card of this machine and rehearsed, under the same PyTorch, and compares what they took.
 
-    python trainings.py LIBRARY FILE.json [--public FOLDER] [--jobs N] [--only WORD]
+    python trainings.py LIBRARY FILE.json [--public FOLDER] [--public-only] [--jobs N] [--only WORD]
 
 LIBRARY is libvramlab_rehearsal.so; the rehearsed card gets the name, the memory, the capability and the multiprocessors of the real one.
 A script ends after three steps of one optimizer. FILE.json has for each script PyTorch's peaks (allocated, reserved) on both sides, the
@@ -99,10 +99,11 @@ def main():
     parser.add_argument("--public")
     parser.add_argument("--jobs", type=int, default=4)
     parser.add_argument("--only", default="")
+    parser.add_argument("--public-only", action="store_true")
     parser.add_argument("--without-card", action="store_true", help="rehearse both sides, to try the list")
     given = parser.parse_args()
     given.public = given.public and os.path.abspath(given.public)
-    cases = [(None, f"{name}.py") for name in proof.SCRIPTS] + [(None, line) for line in NETWORKS]
+    cases = [] if given.public_only else [(None, f"{name}.py") for name in proof.SCRIPTS] + [(None, line) for line in NETWORKS]
     if given.public:
         prepare(pathlib.Path(given.public))
         cases += PUBLIC
