@@ -93,10 +93,11 @@ impl AttentionShape {
         });
         let mask = self.mask.is_none_or(|axes| axes.iter().all(|(_, stride)| *stride > 0) && axes[3].1 == 1);
         let types = matches!(self.dtype, DType::F16 | DType::BF16) && (8..=12).contains(&major);
-        // The form of backward that is the same in every run is another one from 10.0 on.
+        // The form of backward that is the same in every run is another one from 10.0 on. With heads that share keys its gradient of the keys was
+        // wrong on an H200 (cuDNN 9.19): the own kernels compute it.
         let direction = match self.direction {
             Direction::Forward { .. } => true,
-            Direction::Backward => major < 10 && self.queries * self.keys > 1,
+            Direction::Backward => major < 10 && self.queries * self.keys > 1 && self.heads == self.key_heads,
         };
         let counted = sizes.iter().all(|size| (1..1 << 31).contains(size));
         version >= OLDEST
@@ -282,34 +283,21 @@ fn backward(library: &'static Functions, handle: Handle, shape: &AttentionShape)
     let below = drawn.seen(below)?;
     let weights = drawn.builder.apply(Function::Exponential, below, None)?;
     let transposed = drawn.builder.transpose(weights, kind)?;
-    let rows_of_keys = |operand| shape.axes(operand).sizes;
-    drawn.into_heads(transposed, grad, Operand::ValueGrad, rows_of_keys(Operand::ValueGrad))?;
+    let value_grad = drawn.memory(Operand::ValueGrad)?;
+    drawn.builder.product_into(transposed, grad, value_grad)?;
 
     let weighed = drawn.builder.product(grad, values, types::F32, shape.scores())?;
     let centred = drawn.builder.apply(Function::Subtract, weighed, Some(sums))?;
     let changes = drawn.builder.apply(Function::Multiply, centred, Some(weights))?;
     let changes = drawn.builder.apply(Function::Multiply, changes, Some(drawn.scale))?;
     let transposed = drawn.builder.transpose(changes, kind)?;
-    drawn.into_heads(transposed, query, Operand::KeyGrad, rows_of_keys(Operand::KeyGrad))?;
+    let key_grad = drawn.memory(Operand::KeyGrad)?;
+    drawn.builder.product_into(transposed, query, key_grad)?;
 
     let keys = drawn.builder.transpose(keys, kind)?;
     let query_grad = drawn.memory(Operand::QueryGrad)?;
     drawn.builder.product_into(changes, keys, query_grad)?;
     drawn.builder.finish(handle)
-}
-
-impl Drawn<'_> {
-    /// `a @ b` for every query head, added up in float32 over the heads that share a key head.
-    fn into_heads(&mut self, a: Tensor, b: Tensor, to: Operand, sizes: [i64; 4]) -> Result<(), Status> {
-        let out = self.memory(to)?;
-        if self.shape.heads == self.shape.key_heads {
-            return self.builder.product_into(a, b, out);
-        }
-        let [batches, _, rows, columns] = sizes;
-        let axes = Axes::dense([batches, self.shape.heads as i64, rows, columns]);
-        let of_all_heads = self.builder.product(a, b, types::F32, axes)?;
-        self.builder.reduce_into(Over::Sum, of_all_heads, out)
-    }
 }
 
 /// An attention's graph with its engine.

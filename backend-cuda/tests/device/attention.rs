@@ -140,7 +140,7 @@ fn expect_timed(what: &str, problem: Problem, want: [usize; 2]) -> Result<(), St
     expect(what, problem, want, |problem| attend(emulator::open()?, problem))
 }
 
-/// In 16 bits the library computes both directions: with as many heads, with fewer key heads, with keys hidden behind the queries.
+/// In 16 bits the library computes both directions, with keys hidden behind the queries too; with fewer key heads forward alone.
 pub(crate) fn types() -> Result<(), String> {
     for dtype in [DType::F16, DType::BF16] {
         let plain = Problem { dtype, ..PLAIN };
@@ -151,8 +151,8 @@ pub(crate) fn types() -> Result<(), String> {
             Problem { causal: true, sizes: [1, 2, 2, 33, 16, 8, 8], ..plain },
             [1; 2],
         )?;
-        expect_first("grouped heads", Problem { sizes: [2, 6, 2, 7, 10, 8, 24], causal: true, ..plain }, [1; 2])?;
-        expect_first("one key head", Problem { sizes: [1, 3, 1, 5, 12, 32, 16], ..plain }, [1; 2])?;
+        expect_first("grouped heads", Problem { sizes: [2, 6, 2, 7, 10, 8, 24], causal: true, ..plain }, [1, 0])?;
+        expect_first("one key head", Problem { sizes: [1, 3, 1, 5, 12, 32, 16], ..plain }, [1, 0])?;
     }
     expect_first("float32", Problem { dtype: DType::F32, ..PLAIN }, [0; 2])
 }
