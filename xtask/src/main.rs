@@ -11,6 +11,7 @@ mod environment;
 mod licences;
 mod measure;
 mod python;
+mod quick;
 mod software_gpu;
 mod stamp;
 mod steps;
@@ -47,6 +48,8 @@ enum Chore {
     },
     /// Run only the checks that run no test: formatting, lints, the contents of packages.
     Lint,
+    /// Run the tests of the packages that differ from branch main, and of those that stand on them.
+    Quick,
     /// Run only the tests of the package for Python.
     Python {
         /// Also run the tests that need PyTorch, with the Python of VRAMLAB_REHEARSAL_PYTHON.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
             repository_root().and_then(|root| steps::run_all(&root, steps::Asked { full, lint: !no_lint }))
         }
         Chore::Lint => repository_root().and_then(|root| steps::lint(&root)),
+        Chore::Quick => repository_root().and_then(|root| quick::run(&root)),
         Chore::Python { full } => repository_root().and_then(|root| python::alone(&root, full)),
         Chore::Bench(args) => repository_root().and_then(|root| measure::run(&root, &args)),
         Chore::Dist(args) => repository_root().and_then(|root| dist::archive(&root, &args)),
