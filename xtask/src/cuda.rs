@@ -4,13 +4,14 @@
 //! impossible, the step is skipped with a message.
 
 use std::ffi::OsString;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-use crate::artifact;
+use crate::artifact::{self, Built};
+use crate::stamp::Inputs;
+use crate::suites;
 
 /// The compiler's package on PyPI.
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
@@ -32,8 +33,8 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         Err(error) => return Ok(Some(format!("the kernels' compiler ({WHEEL}) cannot be had: {error:#}"))),
     };
     let architectures = if full { ALL_ARCHITECTURES } else { ARCHITECTURES };
-    let program =
-        artifact::build(root, &["build", "--example", "compile_kernels"], ("backend-cuda", "compile_kernels"))?;
+    let built = artifact::build(root, &["build", "--workspace", "--example", "compile_kernels"])?;
+    let program = built.program("example", "backend-cuda", "compile_kernels")?;
     let mut path = OsString::from(&folder);
     if let Some(rest) = std::env::var_os("LD_LIBRARY_PATH") {
         path.push(":");
@@ -43,8 +44,10 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
         // The portable kernels as CUDA C: the backend uses its own kernels, so nothing else would compile this text.
         run(Command::new(&program).args(["portable", "90"]).env("LD_LIBRARY_PATH", &path))?;
     }
-    let stamp = folder.join(format!("checked-{:016x}", fingerprint(&program, architectures)?));
-    if stamp.exists() {
+    // The program knows what it would compile.
+    let known = output(Command::new(&program).arg("fingerprint"))?;
+    let stamp = Inputs::default().value(WHEEL).value(architectures).value(known).stamp(root, "cuda-kernels");
+    if !full && stamp.is_set() {
         println!("==> CUDA kernels: unchanged since they compiled for sm_{}", architectures.join(", sm_"));
         return Ok(None);
     }
@@ -60,44 +63,28 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
     if let Some(status) = ended.iter().find(|status| !status.success()) {
         bail!("step `CUDA kernels` failed ({status})");
     }
-    std::fs::write(&stamp, "").with_context(|| format!("{}", stamp.display()))?;
+    stamp.set()?;
     Ok(None)
-}
-
-/// A checksum of everything on which the check depends, so that minutes of compiling are spent once per change. The
-/// program knows what it would compile.
-fn fingerprint(program: &Path, architectures: &[&str]) -> anyhow::Result<u64> {
-    let output = Command::new(program).arg("fingerprint").output().with_context(|| format!("{}", program.display()))?;
-    if !output.status.success() {
-        bail!("{} fingerprint: {}", program.display(), output.status);
-    }
-    let mut hasher = DefaultHasher::new();
-    (WHEEL, architectures, output.stdout).hash(&mut hasher);
-    Ok(hasher.finish())
 }
 
 /// Runs the conformance suite on the emulator in the ways that the ordinary run does not: products and convolutions by the
 /// stand-ins for cuBLASLt and cuDNN, every kernel as on a card whose tensor cores take only f16, every kernel with a search for
-/// data races and, if `full`, everything under AddressSanitizer.
+/// data races and, if `full`, everything under AddressSanitizer. What passed with the same kernels and the same emulator is run
+/// again only if `full`.
 ///
 /// # Errors
 /// A case fails.
-pub(crate) fn emulated(root: &Path, full: bool) -> anyhow::Result<()> {
+pub(crate) fn emulated(root: &Path, built: &Built, full: bool) -> anyhow::Result<()> {
     // A race is found in whatever order threads run, so the suites that repeat the kernels would find nothing more.
     let mut runs = vec![("blas", "matmul"), ("blas", "conv2d"), ("turing", "kernels::"), ("races", "kernels::")];
     if full {
         runs.push(("address", ""));
     }
-    let suite = artifact::build(root, &["test", "--no-run", "--test", "conformance"], ("backend-cuda", "conformance"))?;
+    let suite = built.find("test", "backend-cuda", "conformance")?;
     for (mode, filter) in runs {
-        println!("==> CUDA emulator, {mode}: conformance {filter}");
-        let mut command = Command::new(&suite);
-        command.arg("--quiet");
-        if !filter.is_empty() {
-            command.arg(filter);
-        }
-        command.env("CUDA_EMULATOR", mode).current_dir(root.join("backend-cuda"));
-        run(&mut command).context("step `CUDA emulator` failed")?;
+        let args: &[&str] = if filter.is_empty() { &[] } else { &[filter] };
+        let what = format!("CUDA emulator, {mode}: conformance {filter}");
+        suites::run(root, &suite, &what, args, &[("CUDA_EMULATOR", mode.into())], full)?;
     }
     Ok(())
 }
@@ -121,6 +108,14 @@ fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
     // The package is no longer needed: a hundred megabytes.
     std::fs::remove_file(&wheel)?;
     Ok(libraries)
+}
+
+fn output(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let output = command.output().with_context(|| format!("{command:?}"))?;
+    if !output.status.success() {
+        bail!("{command:?}: {}", output.status);
+    }
+    Ok(output.stdout)
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {

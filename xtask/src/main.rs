@@ -4,14 +4,18 @@
 
 mod artifact;
 mod checks;
+mod clock;
 mod cuda;
 mod dist;
 mod environment;
 mod licences;
 mod measure;
 mod python;
+mod quick;
 mod software_gpu;
+mod stamp;
 mod steps;
+mod suites;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -29,14 +33,23 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Run all checks: formatting, lints, doc tests, all tests.
+    /// Run all checks: formatting, lints, doc tests, all tests. Says what each step took.
+    ///
+    /// A step that takes minutes and passed with the same inputs is not run again.
     ///
     /// Example: cargo xtask test --full
     Test {
-        /// Also run the slow tests: kernels in release mode, reports in a browser, rehearsals.
+        /// Also run the slow tests: kernels in release mode, reports in a browser, rehearsals. Every step is run again.
         #[arg(long)]
         full: bool,
+        /// Leave out what `lint` runs.
+        #[arg(long)]
+        no_lint: bool,
     },
+    /// Run only the checks that run no test: formatting, lints, the contents of packages.
+    Lint,
+    /// Run the tests of the packages that differ from branch main, and of those that stand on them.
+    Quick,
     /// Run only the tests of the package for Python.
     Python {
         /// Also run the tests that need PyTorch, with the Python of VRAMLAB_REHEARSAL_PYTHON.
@@ -64,7 +77,11 @@ enum Chore {
 fn main() -> ExitCode {
     let args = Args::parse();
     let outcome = match args.chore {
-        Chore::Test { full } => repository_root().and_then(|root| steps::run_all(&root, full)),
+        Chore::Test { full, no_lint } => {
+            repository_root().and_then(|root| steps::run_all(&root, steps::Asked { full, lint: !no_lint }))
+        }
+        Chore::Lint => repository_root().and_then(|root| steps::lint(&root)),
+        Chore::Quick => repository_root().and_then(|root| quick::run(&root)),
         Chore::Python { full } => repository_root().and_then(|root| python::alone(&root, full)),
         Chore::Bench(args) => repository_root().and_then(|root| measure::run(&root, &args)),
         Chore::Dist(args) => repository_root().and_then(|root| dist::archive(&root, &args)),

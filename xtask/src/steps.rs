@@ -9,8 +9,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
+use crate::artifact::{self, Built};
 use crate::checks::cargo;
-use crate::software_gpu;
+use crate::clock::Clock;
+use crate::{software_gpu, suites};
 
 /// One command that must succeed.
 struct Step {
@@ -63,6 +65,9 @@ const DOC_TESTS: Step = Step { name: "doc tests", args: &["test", "--doc", "--wo
 /// Packages every crate as it would be published.
 const PACKAGE: Step =
     Step { name: "package", args: &["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"], needs: None };
+
+/// What [`lint`] runs, and [`run_all`] before everything else.
+const LINT: [&Step; 3] = [&FMT, &LINTS, &PACKAGE];
 
 /// Steps that only `--full` runs.
 const LONG: &[Step] = &[
@@ -119,26 +124,10 @@ const LONG: &[Step] = &[
     },
 ];
 
-/// The conformance suites: thousands of small trials. One process runs them in seconds; one process per trial would
-/// take minutes.
-const SUITES: Step = Step {
-    name: "conformance",
-    args: &["test", "--workspace", "--test", "reference", "--test", "meta", "--test", "conformance", "--", "--quiet"],
-    needs: None,
-};
 // Neither command runs the benches: run as tests they would measure nothing and take minutes.
 const NEXTEST: Step = Step {
     name: "tests",
-    args: &[
-        "nextest",
-        "run",
-        "--workspace",
-        "--lib",
-        "--bins",
-        "--tests",
-        "-E",
-        "not (binary(reference) or binary(meta) or binary(conformance))",
-    ],
+    args: &["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "-E", suites::OTHERS],
     needs: None,
 };
 const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--lib", "--bins", "--tests"], needs: None };
@@ -168,22 +157,40 @@ const INTERPRETED: Step = Step {
     needs: None,
 };
 
-/// Runs every step and stops at the first that fails.
+/// What `cargo xtask test` was asked for.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// Also the slow tests, and again what passed before.
+    pub(crate) full: bool,
+    /// The steps of [`lint`] too.
+    pub(crate) lint: bool,
+}
+
+/// Runs the steps that read the sources and run nothing of them.
 ///
 /// # Errors
 /// Names the step that failed, or that could not be started.
-pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
-    let mut skipped = Vec::new();
-    let long = if full { LONG } else { &[] };
-    for step in [FMT, LINTS, DOC_TESTS, PACKAGE].iter().chain(long) {
-        match missing_tool(root, step) {
-            Some(tool) => {
-                let what = format!("step `{}`: {} is missing and could not be installed", step.name, tool.name);
-                println!("==> SKIPPED {what}");
-                skipped.push(what);
-            }
-            None => run(root, step)?,
-        }
+pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
+    let (mut clock, mut skipped) = (Clock::default(), Vec::new());
+    LINT.iter().try_for_each(|step| run_if_possible(root, step, &mut clock, &mut skipped))
+}
+
+/// Runs every step and stops at the first that fails. All tests are built once; what starts one of their programs takes it from there.
+///
+/// # Errors
+/// Names the step that failed, or that could not be started.
+pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
+    let (mut clock, mut skipped) = (Clock::default(), Vec::new());
+    if asked.lint {
+        LINT.iter().try_for_each(|step| run_if_possible(root, step, &mut clock, &mut skipped))?;
+    }
+    println!("==> build of all tests");
+    let built = clock.step("build of all tests", || artifact::tests(root))?;
+    run_if_possible(root, &DOC_TESTS, &mut clock, &mut skipped)?;
+    if asked.full {
+        LONG.iter().try_for_each(|step| run_if_possible(root, step, &mut clock, &mut skipped))?;
+    } else {
+        skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
     }
     // If a driver is installed, a backend's suites may not be skipped.
     let mut required = Vec::new();
@@ -193,35 +200,43 @@ pub(crate) fn run_all(root: &Path, full: bool) -> anyhow::Result<()> {
             Err(reason) => skipped.push(format!("the {backend} backend's suites: {reason}")),
         }
     }
-    let environment = [("REQUIRE_DEVICE", require(required))];
-    if full {
-        match software_gpu::swiftshader(&root.join("target")) {
-            Ok(driver) => run_with(root, &SECOND_ADAPTER, &[("VK_DRIVER_FILES", driver.into())])?,
-            Err(reason) => skipped.push(reason),
-        }
-        match software_gpu::oclgrind(&root.join("target")) {
-            Ok(vendors) => interpreted(root, vendors)?,
-            Err(reason) => skipped.push(reason),
-        }
-        skipped.extend(crate::checks::reports(root, cargo(None))?);
-        skipped.extend(crate::checks::rehearsals(root, cargo(None))?);
+    let vramlab = built.vramlab()?;
+    let (variable, library) = vramlab.variable();
+    let environment = [("REQUIRE_DEVICE", require(required)), (variable, library.into())];
+    if asked.full {
+        clock.step("other drivers, a browser and scripts", || beyond(root, &built, &mut skipped))?;
     } else {
-        skipped.extend(LONG.iter().map(|step| format!("step `{}`: takes long, --full runs it", step.name)));
         skipped.push("reports in a browser: --full looks at them".into());
         skipped.push("rehearsals of whole scripts: --full runs them".into());
     }
-    skipped.extend(crate::python::package(root, cargo(None), full)?);
-    skipped.extend(crate::cuda::compile_kernels(root, full)?);
-    crate::cuda::emulated(root, full)?;
+    skipped.extend(clock.step("package for Python", || crate::python::package(root, &vramlab, asked.full))?);
+    skipped.extend(clock.step("CUDA kernels", || crate::cuda::compile_kernels(root, asked.full))?);
+    clock.step("CUDA emulator", || crate::cuda::emulated(root, &built, asked.full))?;
+    let nextest = succeeds(root, None, &["nextest", "--version"]);
+    if nextest {
+        clock.step("conformance", || suites::run_all(root, &built, &environment, asked.full))?;
+    }
     for what in &skipped {
         println!("==> skipped: {what}");
     }
-    let nextest = succeeds(root, None, &["nextest", "--version"]);
-    if !nextest {
-        return run_with(root, &LIBTEST, &environment);
+    print!("{}", clock.table());
+    run_with(root, if nextest { &NEXTEST } else { &LIBTEST }, &environment)
+}
+
+/// What only `--full` does, beside its steps: suites on other implementations, and the checks by scripts.
+fn beyond(root: &Path, built: &Built, skipped: &mut Vec<String>) -> anyhow::Result<()> {
+    match software_gpu::swiftshader(&root.join("target")) {
+        Ok(driver) => run_with(root, &SECOND_ADAPTER, &[("VK_DRIVER_FILES", driver.into())])?,
+        Err(reason) => skipped.push(reason),
     }
-    run_with(root, &SUITES, &environment)?;
-    run_with(root, &NEXTEST, &environment)
+    match software_gpu::oclgrind(&root.join("target")) {
+        Ok(vendors) => interpreted(root, vendors)?,
+        Err(reason) => skipped.push(reason),
+    }
+    let vramlab = built.vramlab()?;
+    skipped.extend(crate::checks::reports(root, &vramlab)?);
+    skipped.extend(crate::checks::rehearsals(root, &vramlab)?);
+    Ok(())
 }
 
 /// The devices whose absence is a failure: those in the environment, and `devices`.
@@ -231,8 +246,13 @@ fn require(devices: Vec<&str>) -> OsString {
     all.join(",").into()
 }
 
-fn run(root: &Path, step: &Step) -> anyhow::Result<()> {
-    run_with(root, step, &[])
+/// Runs a step, unless its tool is missing and cannot be installed.
+fn run_if_possible(root: &Path, step: &Step, clock: &mut Clock, skipped: &mut Vec<String>) -> anyhow::Result<()> {
+    let Some(tool) = missing_tool(root, step) else { return clock.step(step.name, || run_with(root, step, &[])) };
+    let what = format!("step `{}`: {} is missing and could not be installed", step.name, tool.name);
+    println!("==> SKIPPED {what}");
+    skipped.push(what);
+    Ok(())
 }
 
 /// Runs a step with additional environment variables.

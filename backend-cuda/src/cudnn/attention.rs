@@ -73,8 +73,8 @@ pub(crate) struct AttentionShape {
     pub(crate) mask: Option<[(usize, i64); 4]>,
 }
 
-/// The library's oldest release whose attention has no errors that are known to matter here: before it, lengths of keys that are no multiple
-/// of 128 needed help in backward.
+/// The library's oldest release whose attention has no errors that are known to matter here: before it, lengths of keys that are not a
+/// multiple of 128 needed help in backward.
 const OLDEST: Version = (9, 16);
 
 /// The number of a tensor in memory is its operand's and one; these are given by value.

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::rehearsal::{FOLDER, command};
+use crate::common::rehearsal::{FOLDER, SCRIPT, command};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ fn rehearse(flags: &[&str], words: &[&str]) -> Rehearsed {
 
 fn rehearse_in(folder: TempDir, flags: &[&str], words: &[&str]) -> Rehearsed {
     let mut command = command(folder.path(), flags);
-    let output = command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args(words).output().unwrap();
+    let output = command.args(["--", "python3"]).arg(SCRIPT).args(words).output().unwrap();
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(!stderr.contains("panicked"), "{stderr}");
     Rehearsed { code: output.status.code(), stdout, stderr, folder }
@@ -204,7 +204,7 @@ fn a_script_that_hangs_is_ended_in_time() {
 fn an_interruption_keeps_what_there_is() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = command(folder.path(), &[]);
-    command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args(["steps=2", "sleep=600"]);
+    command.args(["--", "python3"]).arg(SCRIPT).args(["steps=2", "sleep=600"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_secs(4));
     let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
@@ -260,11 +260,7 @@ fn what_a_script_prints_is_passed_on_and_kept_nowhere() {
     // 200 MB of lines; the program forwards them without storing them.
     let folder = tempfile::tempdir().unwrap();
     let mut command = command(folder.path(), &[]);
-    command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([
-        "print=200000",
-        "steps=3",
-        "sleep=3",
-    ]);
+    command.args(["--", "python3"]).arg(SCRIPT).args(["print=200000", "steps=3", "sleep=3"]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let status = format!("/proc/{}/status", child.id());
     let (mut printed, mut most_kib, mut text) = (0, 0, vec![0; 1 << 16]);
@@ -294,7 +290,7 @@ fn the_users_own_start_still_runs() {
     fs::write(folder.path().join("sitecustomize.py"), "import os\nos.environ['USERS_OWN'] = 'ran'\n").unwrap();
     let path = format!("{FOLDER}:{}", folder.path().display());
     let mut command = command(folder.path(), &[]);
-    command.env("PYTHONPATH", path).args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py"));
+    command.env("PYTHONPATH", path).args(["--", "python3"]).arg(SCRIPT);
     let output = command.args(["user", "steps=3"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
 }

@@ -5,13 +5,13 @@ use crate::common;
 use std::fs;
 use std::path::Path;
 
-use crate::common::rehearsal::{FOLDER, command};
+use crate::common::rehearsal::{SCRIPT, command};
 use serde_json::Value;
 
 /// Rehearses the script with this argument and three steps. Returns the exit code, result, stdout and stderr.
 fn scan(folder: &Path, flags: &[&str], word: &str) -> (Option<i32>, Value, String, String) {
     let mut command = command(folder, flags);
-    let output = command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args([word, "steps=3"]);
+    let output = command.args(["--", "python3"]).arg(SCRIPT).args([word, "steps=3"]);
     let output = output.output().unwrap();
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
     assert!(!stderr.contains("panicked"), "{stderr}");
@@ -77,7 +77,7 @@ fn a_value_that_does_not_fit_is_answered_by_one_that_does() {
     let words = entry["command"].as_str().unwrap();
     assert!(words.starts_with("vramlab rehearse --gpu 104857600B --no-values -- python3 "), "{words}");
     let words = words.split_once(" -- python3 ").unwrap().1;
-    assert!(words.ends_with("/script.py need=100000000 steps=3"), "{words}");
+    assert_eq!(words, "script.py need=100000000 steps=3");
     let again = folder.path().join("again");
     fs::create_dir(&again).unwrap();
     let output = command(&again, &["--gpu", "104857600B", "--", "python3"]).args(words.split(' ')).output().unwrap();
@@ -145,9 +145,8 @@ fn a_scheduler_says_which_rehearsals() {
             command.env_remove(format!("SLURM_ARRAY_TASK_{name}"));
         }
         command.env_remove("JOB_COMPLETION_INDEX").envs(variables.iter().copied());
-        let script = Path::new(FOLDER).join("script.py");
         let output =
-            command.args(["--", "python3"]).arg(script).args(["need={batch}0000000", "steps=3"]).output().unwrap();
+            command.args(["--", "python3"]).arg(SCRIPT).args(["need={batch}0000000", "steps=3"]).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         let found: Value =
             serde_json::from_str(&fs::read_to_string(folder.path().join("answer.json")).unwrap()).unwrap();

@@ -1,5 +1,6 @@
 //! The tests of the stand-in libraries, as one program.
 
+#[cfg(target_os = "linux")]
 mod common;
 mod files;
 mod names;

@@ -5,4 +5,5 @@ mod bench_tables;
 mod circles;
 mod json;
 mod layering;
+mod programs;
 mod style;
