@@ -56,15 +56,55 @@ fn it_ends_after_three_steps_and_says_what_was_taken() {
     assert_eq!(found["gpu"]["name"], "NVIDIA GeForce RTX 4090");
     assert_eq!(found["torch"], "0.0+stand-in");
     let rank = &found["ranks"][0];
-    assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&3.into(), &2_048_576.into()));
+    // The second step allocates; the fourth is the first that repeats the one before it.
+    assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&4.into(), &2_048_576.into()));
+    assert_eq!(rank["growth"]["trend"], "flat");
     assert_eq!(rank["by_category"]["parameter"], 1_048_576);
     assert_eq!(rank["at_peak"][0]["category"], "parameter");
     assert!(rank["at_peak"][0]["where"].as_str().unwrap().ends_with("script.py:12"), "{rank}");
     assert!(ran.stdout.starts_with("Yes: python3 "), "{}", ran.stdout);
-    assert!(ran.stdout.contains("Fits on NVIDIA GeForce RTX 4090: 3 steps take"), "{}", ran.stdout);
-    assert!(ran.stderr.contains("step 3 of 3: "), "{}", ran.stderr);
+    assert!(ran.stdout.contains("Fits on NVIDIA GeForce RTX 4090: 4 steps take"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("step 4 of 20 at most: "), "{}", ran.stderr);
     common::fits(&ran.stdout);
     assert!(found["not_reached"].as_array().unwrap().contains(&"evaluation".into()));
+}
+
+#[test]
+fn a_leak_is_told_with_its_line_its_holder_and_the_step_that_fills_the_card() {
+    let ran = rehearse(&["--gpu", "1GiB"], &["steps=1", "leak=100"]);
+    let found = ran.json();
+    assert_eq!((ran.code, &found["fits"], &found["stopped"]), (Some(1), &Value::Null, &"steps".into()), "{}", ran.stderr);
+    let growth = &found["ranks"][0]["growth"];
+    assert_eq!((&growth["trend"], &growth["steps"]), (&"leak".into(), &20.into()), "{growth}");
+    // A parameter of 1 MiB, and 3 MiB a step: 341 of these fit into 1 GiB, and the first step made none.
+    assert_eq!((&growth["bytes_per_step"], &growth["full_at_step"]), (&(3 << 20).into(), &343.into()), "{growth}");
+    let line = &growth["lines"][0];
+    assert_eq!((&line["holder"], &line["kind"]), (&"list kept".into(), &"leak".into()), "{line}");
+    for key in ["where", "held_at"] {
+        assert!(line[key].as_str().unwrap().contains("script.py:"), "{line}");
+    }
+    assert!(ran.stdout.starts_with("Leaks: ") && ran.stdout.contains("held by list kept"), "{}", ran.stdout);
+    common::fits(&ran.stdout);
+    // What may fill is no leak, and what differs from step to step does not grow.
+    let filled = rehearse(&["--gpu", "1GiB"], &["fills=40"]);
+    assert_eq!((filled.code, &filled.json()["ranks"][0]["growth"]["trend"]), (Some(1), &"may_fill".into()), "{}", filled.stderr);
+    assert!(filled.stdout.starts_with("Perhaps: ") && filled.stdout.contains("dict cache"), "{}", filled.stdout);
+    let steady = rehearse(&[], &["lengths=40"]);
+    assert_eq!((steady.code, &steady.json()["ranks"][0]["growth"]["trend"]), (Some(0), &"bounded".into()), "{}", steady.stderr);
+    // A number of steps that tells nothing is no promise.
+    let short = rehearse(&["--steps", "1"], &["steps=9"]);
+    assert_eq!((short.code, &short.json()["ranks"][0]["growth"]["trend"]), (Some(1), &"unseen".into()), "{}", short.stderr);
+    assert!(short.stdout.starts_with("Perhaps: "), "{}", short.stdout);
+}
+
+#[test]
+fn a_run_that_failed_is_never_exact_and_proposes_nothing() {
+    let ran = rehearse(&[], &["steps=3", "exit=7"]);
+    assert_eq!(ran.json()["exact"], true, "it ended with its steps");
+    let ran = rehearse(&["--steps", "9"], &["steps=2", "exit=7"]);
+    let found = ran.json();
+    assert_eq!((&found["exact"], &found["what_if"]), (&false.into(), &Value::Null), "{found}");
+    assert!(!ran.stdout.contains("xact") && !ran.stdout.contains("Try"), "{}", ran.stdout);
 }
 
 #[test]
@@ -194,7 +234,8 @@ fn a_script_that_hangs_is_ended_in_time() {
     let start = Instant::now();
     let ran = rehearse(&["--seconds", "2"], &["steps=1", "sleep=600"]);
     let found = ran.json();
-    assert_eq!((ran.code, &found["stopped"], &found["fits"]), (Some(0), &"time".into(), &true.into()));
+    // One step does not tell whether memory grows.
+    assert_eq!((ran.code, &found["stopped"], &found["fits"]), (Some(1), &"time".into(), &Value::Null));
     assert_eq!(found["script_exit"], Value::Null);
     let ran = rehearse(&["--seconds", "2"], &["sleep=600"]);
     assert_eq!((ran.code, &ran.json()["fits"]), (Some(3), &Value::Null), "{}", ran.stdout);

@@ -29,10 +29,9 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     let snapshot = args.snapshot.clone().map(Destination::File);
     output::check(args.output.destinations().chain(&args.page.html).chain(&args.events).chain(&snapshot))?;
     let request = request(args, ui);
-    let steps = request.stop.steps;
     let mut rehearsed = rehearse(&request, &mut |progress| {
         if let Some(progress) = progress {
-            ui.tell(told(progress, steps));
+            ui.tell(told(progress, &request.stop));
         }
         interrupt::flow()
     })?;
@@ -68,7 +67,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         card,
         cards: args.gpus(),
         world: args.world(),
-        stop: Stop { steps: args.steps(), time: args.time(), until: args.until_seen.iter().map(seen).collect() },
+        stop: Stop { settled: args.until_settled(), steps: args.steps, time: args.time(), until: args.until_seen.iter().map(seen).collect() },
         late_events: args.late_events,
         stacks: !args.no_stacks,
         values: !args.no_values,
@@ -122,6 +121,8 @@ fn code(rehearsed: &Rehearsed) -> Result<Code> {
         _ if rehearsed.interrupted => Ok(Code::Interrupted),
         (Some(true), _) => Ok(Code::Done),
         (Some(false), _) => Ok(Code::Check),
+        // Memory grows: it did not run out so far.
+        (None, _) if found.fits_so_far() == Some(true) => Ok(Code::Check),
         (None, Some(code)) if code != 0 => {
             Err(Failure::new(Code::Device, anyhow::anyhow!("the script failed with exit code {code}")))
         }

@@ -1,12 +1,12 @@
 //! How far a rehearsal is, in words.
 
-use lab::rehearse::Progress;
+use lab::rehearse::{Progress, Stop};
 
 /// Returns the progress in words.
-pub(super) fn told(progress: Progress, steps: Option<u64>) -> String {
+pub(super) fn told(progress: Progress, stop: &Stop) -> String {
     match progress {
         Progress::Step { steps: done, peak_allocated_bytes } => {
-            let of = steps.map_or(String::new(), |steps| format!(" of {steps}"));
+            let of = stop.of_steps();
             format!("step {done}{of}: {} allocated at most", lab::figures::short(peak_allocated_bytes))
         }
         Progress::Enough => {

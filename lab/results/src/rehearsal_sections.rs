@@ -5,6 +5,7 @@ use lab_base::section::{Cell, Section, Table};
 
 use super::command::quoted;
 use super::findings::Findings;
+use super::rehearsal_growth_words as growth;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
 
 /// Maximum number of rows.
@@ -14,6 +15,8 @@ const FIRST: usize = 5;
 const MOST: usize = 100;
 /// Lines with a smaller share of the memory are left to the details.
 const WORTH: f64 = 0.01;
+/// Reasons that the answer names at once why it is not exact.
+const REASONS: usize = 2;
 /// Characters of a line of an exception that are shown; the JSON has all of it.
 const LONGEST: usize = 300;
 
@@ -21,12 +24,7 @@ impl Findings for RehearsalResult {
     const SCHEMA: &'static str = "vramlab-rehearsal-1";
 
     fn title(&self) -> String {
-        let answer = match self.fits {
-            Some(true) => "Yes",
-            Some(false) => "No",
-            None => "Not known",
-        };
-        format!("{answer}: {}", self.command.join(" "))
+        format!("{}: {}", self.verdict(), self.command.join(" "))
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -38,13 +36,29 @@ impl Findings for RehearsalResult {
     }
 }
 
+impl RehearsalResult {
+    /// Returns the answer in a word or two.
+    pub(super) fn verdict(&self) -> &'static str {
+        let leaks = growth::open(self).is_some_and(|(_, growth)| growth.trend == "leak");
+        match (self.fits, self.fits_so_far()) {
+            (Some(true), _) => "Yes",
+            (Some(false), _) => "No",
+            (None, Some(true)) if leaks => "Leaks",
+            (None, Some(true)) => "Perhaps",
+            (None, _) => "Not known",
+        }
+    }
+}
+
 fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
     out.extend(post_mortem(found));
-    out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
-    if !found.ranks.is_empty() {
-        out.push(Section::Note(exactness(found)));
+    if !found.ranks.is_empty() && found.fits_so_far().is_some() {
+        out.extend(growth::in_words(found).map(Section::Note));
+        out.extend(growth::lines(found));
     }
+    out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
+    out.extend(exactness(found).map(Section::Note));
     if !found.not_reached.is_empty() {
         out.push(Section::Note(format!("Not reached: {}.", found.not_reached.join(", "))));
     }
@@ -84,6 +98,9 @@ fn answer(found: &RehearsalResult) -> String {
     match found.fits {
         Some(true) => format!("Fits on {}: {what} take {figures}{each}.", gpu.name),
         Some(false) => format!("Does not fit on {}: {}.", gpu.name, why_not(found)),
+        None if found.fits_so_far() == Some(true) => {
+            format!("Fits on {} so far: {what} take {figures}{each}.", gpu.name)
+        }
         None => format!(
             "Whether it fits on {} is not known: {}. Until then it took {figures}{each}.",
             gpu.name,
@@ -232,19 +249,28 @@ fn ended(found: &RehearsalResult) -> String {
     }
 }
 
-fn exactness(found: &RehearsalResult) -> String {
+/// Says how exact the figures are; `None` if no whole step was seen: then there is nothing to judge.
+fn exactness(found: &RehearsalResult) -> Option<String> {
+    let assumed = found.unknown_reads.iter().any(UnknownRead::is_sound);
     let numbers = found.unknown_reads.iter().any(UnknownRead::is_number);
-    let how = match (found.exact, numbers) {
-        (true, false) => "Exact: nothing unknown, and nothing that differs from a card, can have changed a size.",
-        (true, true) => {
-            "Exact, if the unknown numbers that the script read (losses, say) only go to a log: --full lists them."
+    let first: Vec<&str> = found.inexact.iter().take(REASONS).map(|reason| reason.what.as_str()).collect();
+    let more = found.inexact.len().saturating_sub(REASONS);
+    let more = if more > 0 { format!("; {more} more: --full") } else { String::new() };
+    let reasons = format!("{}{more}", first.join("; "));
+    let how = match (found.exact, found.exact_to) {
+        (true, _) if numbers || assumed => {
+            "Exact, if the unknown numbers that the script read (losses, say) are finite and only go to a log: --full lists them."
+                .to_string()
         }
-        (false, _) => "Not exact: what is listed below may have changed sizes.",
+        (true, _) => "Exact: nothing unknown, and nothing that differs from a card, can have changed a size.".to_string(),
+        (false, Some(bytes)) => format!("Exact to {}, because {reasons}.", short(bytes)),
+        (false, None) if !found.inexact.is_empty() => format!("Not exact, because {reasons}."),
+        (false, None) => return None,
     };
-    match found.runs {
+    Some(match found.runs {
         2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
-        _ => how.into(),
-    }
+        _ => how,
+    })
 }
 
 /// Returns the process that took most.
@@ -332,7 +358,7 @@ fn shares(by: PeakShares) -> Section {
 }
 
 fn reads(found: &RehearsalResult) -> Vec<Section> {
-    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) = found.unknown_reads.iter().partition(|read| read.is_number());
+    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) = found.unknown_reads.iter().partition(|read| read.is_number() || read.is_sound());
     let row = |read: &&UnknownRead| {
         vec![
             Cell::Text(if read.event == "unknown_read" { read.kind.clone() } else { read.event.clone() }),
@@ -350,7 +376,7 @@ fn reads(found: &RehearsalResult) -> Vec<Section> {
         out.push(table("Unknown values that the script read: sizes or branches may differ", &others));
     }
     if !numbers.is_empty() {
-        let title = "Unknown numbers that the script read: it got zeros".to_string();
+        let title = "Unknown numbers that the script read, and checks that were taken to pass: it got zeros".to_string();
         out.push(Section::Details { title, sections: vec![table("", &numbers)] });
     }
     out
@@ -360,6 +386,26 @@ impl UnknownRead {
     /// True for a single number such as a loss, which changes a size only if the script makes a size of it.
     pub fn is_number(&self) -> bool {
         self.event == "unknown_read" && self.kind == "number"
+    }
+
+    /// True for an assumption that numbers are finite, or that a check does not fail: otherwise the training itself would fail.
+    pub fn is_sound(&self) -> bool {
+        let asks = matches!(self.operator.as_str(), "isfinite" | "isnan" | "isinf" | "_is_all_true");
+        let passes = self.answer.as_ref().is_some_and(|answer| answer.ends_with("or an error would be raised"));
+        self.event == "assumed" && (asks && self.answer.as_deref().is_some_and(|answer| answer == "True" || answer == "False") || passes)
+    }
+
+    /// Says why the figures are not exact because of it.
+    pub fn as_a_reason(&self) -> String {
+        let at = format!("at {} ({})", self.place, self.operator);
+        match (self.event.as_str(), self.kind.as_str()) {
+            ("unknown_read", "size") => format!("a size depends on data that is not known {at}"),
+            ("unknown_read", "branch") => format!("a branch depends on data that is not known {at}"),
+            ("unknown_read", "contents") => format!("the script read data that is not known {at}"),
+            ("unknown_read", _) => format!("an operator read data that is not known {at}"),
+            ("wrong_size", _) => format!("a size is wrong {at}"),
+            _ => format!("data is assumed {at}"),
+        }
     }
 }
 
@@ -396,7 +442,8 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
         match &found.tries {
             Some(tries) if tries.entries.is_empty() => out.push(Section::Note(format!("Try: {}", tries.search))),
             Some(tries) => out.push(Section::Try(tries.clone())),
-            None if what_if.best().is_some() || found.fits == Some(false) => out.push(what_if.section(None)),
+            // Where nothing is lacking, nothing is proposed.
+            None if found.fits == Some(false) => out.push(what_if.section(None, largest(found).map(|rank| rank.peak_allocated))),
             None => {}
         }
         out.push(what_if.details());

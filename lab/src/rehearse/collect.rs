@@ -10,9 +10,10 @@ use lab_traces::snapshot::Snapshot;
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
 use super::folder::Folder;
-use super::request::Request;
+use super::places::{within, working_folder};
+use super::request::{Request, RequestedCard};
 use super::run::{Ending, Followed};
-use super::{log, outputs, peak, verdict};
+use super::{growth, log, outputs, peak, verdict};
 
 /// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
@@ -74,13 +75,15 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
     let mut problems = problems(&folder, &answers, &started);
     let mut ranks = Vec::new();
     for answer in &answers {
-        ranks.extend(ranks_of(&folder, answer, &mut problems));
+        ranks.extend(ranks_of(&folder, answer, card, &mut problems));
     }
     let log = log::read(&folder, request.values);
     let unknown_reads: Vec<UnknownRead> = answers.iter().flat_map(reads).collect();
     let files = outputs::collect(&folder, request.keep_outputs.as_deref())?;
     let sent: Vec<String> = answers.iter().flat_map(|answer| answer.withheld.iter().cloned()).collect();
     let exception = answers.iter().find_map(|answer| answer.exception.as_ref());
+    let is_whole = verdict::is_whole(&followed, &answers, &log);
+    let inexact = if is_whole { verdict::inexact(&unknown_reads, &log, &problems, &ranks) } else { Vec::new() };
     let result = RehearsalResult {
         command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         gpu: RehearsedGpu {
@@ -92,8 +95,10 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         },
         world: request.world.as_ref().map(|world| RehearsedWorld { size: world.size, started: world.ranks.clone() }),
         torch: started.first().map(|started| started.torch.clone()),
-        fits: verdict::fits(&followed, &answers, &log),
-        exact: verdict::is_exact(&unknown_reads, &log, &problems),
+        fits: verdict::fits(&followed, &answers, &log, &ranks),
+        exact: is_whole && inexact.is_empty(),
+        exact_to: if is_whole { inexact.iter().map(|reason| reason.bytes).sum() } else { None },
+        inexact,
         stopped: stopped(followed.ending).into(),
         script_exit: followed.exit_code(),
         exception: exception.map(|exception| format!("{}: {}", exception.r#type, exception.message)),
@@ -167,7 +172,12 @@ fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -
 }
 
 /// Returns the figures of a process, one entry for each card that it used. Adds to `problems` if its snapshot is unreadable or incomplete.
-fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec<RehearsedRank> {
+fn ranks_of(
+    folder: &Folder,
+    answer: &Answer,
+    requested: &RequestedCard,
+    problems: &mut Vec<String>,
+) -> Vec<RehearsedRank> {
     let snapshot = match answers::snapshot(folder, answer.pid).map(|path| open(&path)) {
         Some(Ok(snapshot)) => Some(snapshot),
         Some(Err(error)) => {
@@ -195,6 +205,7 @@ fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec
             oom: oom.map(|oom| ran_out(oom, snapshot.as_ref(), &working)),
             at_peak: held.lines,
             by_category: held.by_category,
+            growth: growth::growth(answer, card, snapshot.as_ref(), requested, &working),
         }
     };
     let ranks: Vec<RehearsedRank> = answer.cards.iter().map(of_card).collect();
@@ -227,23 +238,12 @@ fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> Re
     }
 }
 
-/// Returns the folder in which the command was started; empty if unknown.
-pub(super) fn working_folder() -> String {
-    std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from)).unwrap_or_default()
-}
-
 pub(super) fn open(path: &Path) -> Result<Snapshot> {
     let bytes = path.metadata().map_or(0, |metadata| metadata.len());
     if bytes > MAX_SNAPSHOT_BYTES {
         return Err(Error::usage("it", format!("has {bytes} bytes; at most {MAX_SNAPSHOT_BYTES} are read")));
     }
     Snapshot::open(path)
-}
-
-/// Returns a place relative to `folder` if it lies there, otherwise unchanged.
-fn within(place: &str, folder: &str) -> String {
-    let inside = (!folder.is_empty()).then(|| place.strip_prefix(folder)?.strip_prefix('/')).flatten();
-    inside.unwrap_or(place).into()
 }
 
 fn reads(answer: &Answer) -> Vec<UnknownRead> {

@@ -4,8 +4,9 @@ use lab_base::error::Result;
 use lab_results::RehearsedNeeds;
 use lab_traces::snapshot::{Action, Snapshot};
 
-use super::collect::{Rehearsed, open, working_folder};
+use super::collect::{Rehearsed, open};
 use super::peak;
+use super::places::working_folder;
 use super::request::{Request, RequestedCard};
 
 /// Memory of the larger card: a multiple of the requested card's, and at least this many bytes.

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::library::NAME;
 use super::processes::ASK;
-use super::request::Request;
+use super::request::{Request, Stop};
 
 /// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
 /// of a rehearsal must never find them.
@@ -20,6 +20,8 @@ const LINKS: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 const BOOT: &str = concat!(
     include_str!("boot/start.py"),
     include_str!("boot/roles.py"),
+    include_str!("boot/growth.py"),
+    include_str!("boot/lines.py"),
     include_str!("boot/answer.py"),
     include_str!("boot/world.py"),
     include_str!("boot/watch.py"),
@@ -75,6 +77,7 @@ impl Folder {
             "answers": self.answers(),
             "steps": request.stop.steps,
             "until": request.stop.until,
+            "settled": request.stop.settled.then(Stop::settled),
             "stacks": request.stacks,
             "values": request.values,
             "entries": ENTRIES,

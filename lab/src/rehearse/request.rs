@@ -80,15 +80,38 @@ impl RequestedCard {
     }
 }
 
+/// Steps of a run that ends as soon as memory is flat: least, most, and the seconds from the first step on after which it ends anyway.
+const LEAST_STEPS: u64 = 3;
+const MOST_STEPS: u64 = 20;
+const MOST_SECONDS: u64 = 60;
+
 /// Conditions that end the script. The first that holds ends it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
+    /// True if the script ends once a step repeats the one before it, or when that was waited for long enough.
+    pub settled: bool,
     /// Number of an optimizer's steps.
     pub steps: Option<u64>,
     /// Time since the start.
     pub time: Option<Duration>,
     /// Uses of the network: the script ends after the step by which all of them were seen.
     pub until: Vec<Use>,
+}
+
+impl Stop {
+    /// Returns the settings of a run that ends as soon as memory is flat.
+    pub(super) fn settled() -> serde_json::Value {
+        serde_json::json!({ "least": LEAST_STEPS, "most": MOST_STEPS, "seconds": MOST_SECONDS })
+    }
+
+    /// Says of how many steps one is: ` of 3`, ` of 20 at most`; empty if only something else ends the script.
+    pub fn of_steps(&self) -> String {
+        match self.steps {
+            Some(steps) => format!(" of {steps}"),
+            None if self.settled => format!(" of {MOST_STEPS} at most"),
+            None => String::new(),
+        }
+    }
 }
 
 /// Use of the network besides training steps.

@@ -37,7 +37,7 @@ mod what_if;
 
 pub use agreement::{Agreement, agreement};
 pub use compare::{Change, Comparison, compare};
-pub use growth::{Growth, Leftovers, MIN_STEPS};
+pub use growth::{Course, Growth, Leftovers, MIN_STEPS, Trend};
 pub use held::{Held, Peak, Totals};
 pub use json_write::{MAX_JSON_BYTES, write_json};
 pub use model::{
