@@ -21,6 +21,7 @@ mod monitor;
 mod network;
 mod premise;
 mod rehearsal;
+mod rehearsal_exactness;
 mod rehearsal_growth;
 mod rehearsal_growth_words;
 mod rehearsal_scan;
@@ -53,8 +54,8 @@ pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
-    AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
-    RehearsedWorld, UnknownRead,
+    AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
+    RehearsedRank, RehearsedWorld, UnknownRead,
 };
 pub use rehearsal_growth::{GrowingLine, RehearsedGrowth};
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};

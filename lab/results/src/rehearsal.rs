@@ -184,13 +184,12 @@ pub struct AtPeak {
     /// PyTorch's function there that requested most.
     #[serde(default)]
     pub operator: Option<String>,
-    /// Purpose: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`,
-    /// `other`; null if nothing said.
+    /// Purpose: `parameter`, `gradient`, `optimizer`, `buffer`, `activation` (saved for the backward pass), `input`, `temporary`,
+    /// `workspace`, `other`; null if nothing said.
     pub category: Option<String>,
 }
 
-/// Requested bytes at the peak, by purpose. `other`: temporaries of operators, workspaces, buffers, and what the script
-/// itself holds, not told apart.
+/// Requested bytes at the peak, by purpose. `other`: what the script itself holds, and whatever no object of PyTorch names.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct PeakShares {
     /// Parameters.
@@ -199,12 +198,21 @@ pub struct PeakShares {
     pub gradient: u64,
     /// What an optimizer keeps for them.
     pub optimizer: u64,
+    /// Buffers of modules.
+    #[serde(default)]
+    pub buffer: u64,
     /// Saved for the backward pass, which freed it.
     #[serde(default)]
     pub activation: u64,
     /// Moved from the host.
     #[serde(default)]
     pub input: u64,
+    /// Freed in the step that made it, before the end of the step: temporaries of operators.
+    #[serde(default)]
+    pub temporary: u64,
+    /// Scratch that PyTorch keeps for cuBLAS.
+    #[serde(default)]
+    pub workspace: u64,
     /// Everything else.
     pub other: u64,
 }
@@ -253,13 +261,16 @@ pub struct NotAsOnACard {
 
 impl PeakShares {
     /// Returns each share with its name.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
+    pub fn named(&self) -> [(&'static str, u64); 9] {
         [
             ("parameters", self.parameter),
             ("gradients", self.gradient),
             ("optimizer", self.optimizer),
+            ("buffers", self.buffer),
             ("saved for backward", self.activation),
             ("inputs", self.input),
+            ("temporaries", self.temporary),
+            ("workspaces", self.workspace),
             ("other", self.other),
         ]
     }

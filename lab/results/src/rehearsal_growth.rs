@@ -70,7 +70,8 @@ impl GrowingLine {
             true => short(self.largest_bytes),
             false => format!("{} to {}", short(self.smallest_bytes), short(self.largest_bytes)),
         };
-        let mut place = self.place.clone().or_else(|| self.inside.clone()).unwrap_or_else(|| "no line of Python".into());
+        let mut place =
+            self.place.clone().or_else(|| self.inside.clone()).unwrap_or_else(|| "no line of Python".into());
         if let Some(operator) = &self.operator {
             place += &format!(" {operator}");
         }

@@ -19,7 +19,9 @@ pub(super) fn open(found: &RehearsalResult) -> Option<(&RehearsedRank, &Rehearse
 pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
     let growth = match open(found) {
         Some((_, growth)) => growth,
-        None => found.ranks.iter().filter_map(|rank| rank.growth.as_ref()).max_by_key(|growth| growth.bytes_per_step)?,
+        None => {
+            found.ranks.iter().filter_map(|rank| rank.growth.as_ref()).max_by_key(|growth| growth.bytes_per_step)?
+        }
     };
     let steps = counted(growth.steps, "step");
     let full = growth.full_at_step.map_or(String::new(), |step| {
@@ -28,12 +30,18 @@ pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
     let per = short(growth.bytes_per_step);
     let holder = || growth.lines.first().map_or(String::new(), |line| format!(", held by {}", line.held_in_words()));
     Some(match growth.trend.as_str() {
-        "flat" => format!("Memory is flat: step {} requested what step {} did, and left the same.", growth.steps, growth.steps - 1),
+        "flat" => format!(
+            "Memory is flat: step {} requested what step {} did, and left the same.",
+            growth.steps,
+            growth.steps - 1
+        ),
         "bounded" => format!("Memory is bounded: in {steps} that differ, nothing kept growing."),
         "slow" => format!("Memory grows by {per} a step, {}.", slowly(growth)),
         "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}", holder()),
         "may_fill" => format!("Perhaps: memory grew {per} a step over {steps}{}.{full}", holder()),
-        "cycles" => format!("Perhaps: memory grew {per} a step over {steps} in reference cycles, which only Python's garbage collector frees.{full}"),
+        "cycles" => format!(
+            "Perhaps: memory grew {per} a step over {steps} in reference cycles, which only Python's garbage collector frees.{full}"
+        ),
         _ => format!("Whether memory grows is not known: {steps} are too few to tell."),
     })
 }
@@ -59,7 +67,11 @@ impl RehearsalResult {
     /// True if memory did not run out so far, whether it grows or not; `None` if that is not known.
     pub fn fits_so_far(&self) -> Option<bool> {
         let open = self.fits.is_none() && self.stopped != "interrupted" && open(self).is_some();
-        if open && self.exception.is_none() && self.script_exit.is_none_or(|code| code == 0) { Some(true) } else { self.fits }
+        if open && self.exception.is_none() && self.script_exit.is_none_or(|code| code == 0) {
+            Some(true)
+        } else {
+            self.fits
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use lab_base::section::{Cell, Section, Table};
 
 use super::command::quoted;
 use super::findings::Findings;
-use super::rehearsal_growth_words as growth;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
+use super::rehearsal_exactness::exactness;
+use super::rehearsal_growth_words as growth;
 
 /// Maximum number of rows.
 const TOP: usize = 10;
@@ -15,8 +16,6 @@ const FIRST: usize = 5;
 const MOST: usize = 100;
 /// Lines with a smaller share of the memory are left to the details.
 const WORTH: f64 = 0.01;
-/// Reasons that the answer names at once why it is not exact.
-const REASONS: usize = 2;
 /// Characters of a line of an exception that are shown; the JSON has all of it.
 const LONGEST: usize = 300;
 
@@ -67,7 +66,18 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(found.world.as_ref().and_then(not_started));
     if let Some(rank) = largest(found) {
-        out.extend(at_peak(rank));
+        let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak of requested bytes" };
+        // What is drawn is what is told: the run with enough memory, if there was one.
+        match found.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true) && !needs.at_peak.is_empty()) {
+            Some(needs) => {
+                out.extend(at_peak("At the peak, with enough memory", &needs.at_peak, needs.by_category));
+                out.push(Section::Details {
+                    title: "When memory ran out".into(),
+                    sections: at_peak("", &rank.at_peak, rank.by_category),
+                });
+            }
+            None => out.extend(at_peak(when, &rank.at_peak, rank.by_category)),
+        }
     }
     out.extend(reads(found));
     out.extend(not_as_on_a_card(found));
@@ -249,30 +259,6 @@ fn ended(found: &RehearsalResult) -> String {
     }
 }
 
-/// Says how exact the figures are; `None` if no whole step was seen: then there is nothing to judge.
-fn exactness(found: &RehearsalResult) -> Option<String> {
-    let assumed = found.unknown_reads.iter().any(UnknownRead::is_sound);
-    let numbers = found.unknown_reads.iter().any(UnknownRead::is_number);
-    let first: Vec<&str> = found.inexact.iter().take(REASONS).map(|reason| reason.what.as_str()).collect();
-    let more = found.inexact.len().saturating_sub(REASONS);
-    let more = if more > 0 { format!("; {more} more: --full") } else { String::new() };
-    let reasons = format!("{}{more}", first.join("; "));
-    let how = match (found.exact, found.exact_to) {
-        (true, _) if numbers || assumed => {
-            "Exact, if the unknown numbers that the script read (losses, say) are finite and only go to a log: --full lists them."
-                .to_string()
-        }
-        (true, _) => "Exact: nothing unknown, and nothing that differs from a card, can have changed a size.".to_string(),
-        (false, Some(bytes)) => format!("Exact to {}, because {reasons}.", short(bytes)),
-        (false, None) if !found.inexact.is_empty() => format!("Not exact, because {reasons}."),
-        (false, None) => return None,
-    };
-    Some(match found.runs {
-        2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
-        _ => how,
-    })
-}
-
 /// Returns the process that took most.
 fn largest(found: &RehearsalResult) -> Option<&RehearsedRank> {
     let failed = found.ranks.iter().find(|rank| found.fits == Some(false) && rank.oom.is_some());
@@ -295,11 +281,11 @@ fn ranks(found: &RehearsalResult) -> Table {
     Table::new("Processes", &columns, found.ranks.iter().map(row).collect())
 }
 
-fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
-    if rank.at_peak.is_empty() {
+fn at_peak(when: &str, rows: &[AtPeak], by: Option<PeakShares>) -> Vec<Section> {
+    if rows.is_empty() {
         return Vec::new();
     }
-    let recorded = rank.at_peak.iter().any(|held| held.place.is_some());
+    let recorded = rows.iter().any(|held| held.place.is_some());
     let row = |held: &AtPeak| {
         let place = match &held.place {
             None if !recorded => "no line was recorded".into(),
@@ -315,17 +301,16 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
         ]
     };
     let columns = ["bytes", "allocations", "for", "allocated at"];
-    let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak of requested bytes" };
     let table = |title: &str, count: usize| {
-        Section::Table(Table::new(title, &columns, rank.at_peak.iter().take(count).map(row).collect()))
+        Section::Table(Table::new(title, &columns, rows.iter().take(count).map(row).collect()))
     };
-    let all: u64 = rank.at_peak.iter().map(|held| held.requested_bytes).sum();
+    let all: u64 = rows.iter().map(|held| held.requested_bytes).sum();
     let counts = |held: &&AtPeak| held.requested_bytes as f64 >= WORTH * all as f64;
-    let shown = rank.at_peak.iter().take(FIRST).take_while(counts).count().max(1);
-    let rest = rank.at_peak.len() - shown;
+    let shown = rows.iter().take(FIRST).take_while(counts).count().max(1);
+    let rest = rows.len() - shown;
     let title = if rest > 0 { format!("{when} ({rest} more: --full)") } else { when.into() };
     let mut out = vec![table(&title, shown)];
-    out.extend(rank.by_category.map(shares));
+    out.extend(by.map(shares));
     if rest > 0 {
         out.push(Section::Details { title: "All lines".into(), sections: vec![table("", MOST)] });
     }
@@ -358,7 +343,8 @@ fn shares(by: PeakShares) -> Section {
 }
 
 fn reads(found: &RehearsalResult) -> Vec<Section> {
-    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) = found.unknown_reads.iter().partition(|read| read.is_number() || read.is_sound());
+    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) =
+        found.unknown_reads.iter().partition(|read| read.is_number() || read.is_sound());
     let row = |read: &&UnknownRead| {
         vec![
             Cell::Text(if read.event == "unknown_read" { read.kind.clone() } else { read.event.clone() }),
@@ -376,37 +362,11 @@ fn reads(found: &RehearsalResult) -> Vec<Section> {
         out.push(table("Unknown values that the script read: sizes or branches may differ", &others));
     }
     if !numbers.is_empty() {
-        let title = "Unknown numbers that the script read, and checks that were taken to pass: it got zeros".to_string();
+        let title =
+            "Unknown numbers that the script read, and checks that were taken to pass: it got zeros".to_string();
         out.push(Section::Details { title, sections: vec![table("", &numbers)] });
     }
     out
-}
-
-impl UnknownRead {
-    /// True for a single number such as a loss, which changes a size only if the script makes a size of it.
-    pub fn is_number(&self) -> bool {
-        self.event == "unknown_read" && self.kind == "number"
-    }
-
-    /// True for an assumption that numbers are finite, or that a check does not fail: otherwise the training itself would fail.
-    pub fn is_sound(&self) -> bool {
-        let asks = matches!(self.operator.as_str(), "isfinite" | "isnan" | "isinf" | "_is_all_true");
-        let passes = self.answer.as_ref().is_some_and(|answer| answer.ends_with("or an error would be raised"));
-        self.event == "assumed" && (asks && self.answer.as_deref().is_some_and(|answer| answer == "True" || answer == "False") || passes)
-    }
-
-    /// Says why the figures are not exact because of it.
-    pub fn as_a_reason(&self) -> String {
-        let at = format!("at {} ({})", self.place, self.operator);
-        match (self.event.as_str(), self.kind.as_str()) {
-            ("unknown_read", "size") => format!("a size depends on data that is not known {at}"),
-            ("unknown_read", "branch") => format!("a branch depends on data that is not known {at}"),
-            ("unknown_read", "contents") => format!("the script read data that is not known {at}"),
-            ("unknown_read", _) => format!("an operator read data that is not known {at}"),
-            ("wrong_size", _) => format!("a size is wrong {at}"),
-            _ => format!("data is assumed {at}"),
-        }
-    }
 }
 
 fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
@@ -443,7 +403,9 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
             Some(tries) if tries.entries.is_empty() => out.push(Section::Note(format!("Try: {}", tries.search))),
             Some(tries) => out.push(Section::Try(tries.clone())),
             // Where nothing is lacking, nothing is proposed.
-            None if found.fits == Some(false) => out.push(what_if.section(None, largest(found).map(|rank| rank.peak_allocated))),
+            None if found.fits == Some(false) => {
+                out.push(what_if.section(None, largest(found).map(|rank| rank.peak_allocated)))
+            }
             None => {}
         }
         out.push(what_if.details());

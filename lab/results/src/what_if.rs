@@ -68,7 +68,8 @@ impl WhatIfResult {
             change,
             script: format!("PYTORCH_CUDA_ALLOC_CONF={}", best.alloc_conf),
             flags: String::new(),
-            command: file.map(|file| format!("vramlab replay {file} --alloc-conf {}", super::command::quoted(&best.alloc_conf))),
+            command: file
+                .map(|file| format!("vramlab replay {file} --alloc-conf {}", super::command::quoted(&best.alloc_conf))),
             checked: true,
             peak_bytes: peak,
             reserved_bytes: Some(reserved),

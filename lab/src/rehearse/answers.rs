@@ -45,14 +45,19 @@ pub(super) struct Answer {
     /// Maximum number of events that the snapshot may have.
     pub(super) entries: u64,
     pub(super) growth: Growth,
+    pub(super) lines: Lines,
+    /// Cards, and addresses of workspaces that PyTorch keeps there for libraries.
+    pub(super) workspaces: Vec<(usize, u64)>,
 }
 
 impl Answer {
     /// True if no figure exceeds [`MAX_FIGURE`].
     fn is_plausible(&self) -> bool {
         let own = [self.pid, self.rank, self.world, self.steps, self.entries, self.compiled.new];
-        let cards =
-            self.cards.iter().flat_map(|card| [card.index as u64, card.peak_allocated, card.peak_reserved, card.ooms, card.made]);
+        let cards = self
+            .cards
+            .iter()
+            .flat_map(|card| [card.index as u64, card.peak_allocated, card.peak_reserved, card.ooms, card.made]);
         let oom = self.oom.iter().flat_map(|oom| {
             [oom.card as u64, oom.requested, oom.free, oom.allocated, oom.reserved, oom.count, oom.step]
         });
@@ -64,8 +69,16 @@ impl Answer {
         let times =
             backward.chain(self.held.iter().map(|held| held.time_us)).chain(self.inputs.iter().map(|input| input.1));
         let marks = self.growth.marks.iter().flatten().flat_map(|(card, made, freed)| [*card as u64, *made, *freed]);
-        let holders = self.growth.holders.iter().flat_map(|holder| [holder.limit.unwrap_or(0), holder.length.unwrap_or(0)]);
-        let figures = own.into_iter().chain(marks).chain(holders).chain(cards).chain(oom).chain(values).chain(times.map(i64::unsigned_abs));
+        let holders =
+            self.growth.holders.iter().flat_map(|holder| [holder.limit.unwrap_or(0), holder.length.unwrap_or(0)]);
+        let figures = own
+            .into_iter()
+            .chain(marks)
+            .chain(holders)
+            .chain(cards)
+            .chain(oom)
+            .chain(values)
+            .chain(times.map(i64::unsigned_abs));
         figures.max().is_none_or(|most| most <= MAX_FIGURE)
     }
 }
@@ -99,6 +112,7 @@ pub(super) struct Held {
     pub(super) parameter: Vec<u64>,
     pub(super) gradient: Vec<u64>,
     pub(super) optimizer: Vec<u64>,
+    pub(super) buffer: Vec<u64>,
 }
 
 /// First failed allocation. Sizes are in bytes.
@@ -114,6 +128,16 @@ pub(super) struct Oom {
     pub(super) r#where: String,
     /// Number of steps done until then.
     pub(super) step: u64,
+}
+
+/// Starts of nodes of the backward pass, and the lines of the forward pass that made them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Lines {
+    /// Frames (file, line, function), innermost first.
+    pub(super) places: Vec<Vec<(String, i64, String)>>,
+    /// Card, number of allocations on it until then, place, name of the node.
+    pub(super) marks: Vec<(usize, u64, usize, String)>,
 }
 
 /// Marks of the ends of steps, and who holds what grew.

@@ -13,7 +13,7 @@ use super::folder::Folder;
 use super::places::{within, working_folder};
 use super::request::{Request, RequestedCard};
 use super::run::{Ending, Followed};
-use super::{growth, log, outputs, peak, verdict};
+use super::{growth, lines, log, outputs, peak, verdict};
 
 /// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
@@ -26,6 +26,8 @@ pub struct Rehearsed {
     pub interrupted: bool,
     /// Processes that wrote a snapshot, sorted by rank and process.
     pub(super) processes: Vec<Process>,
+    /// The same script on a card with enough memory, if this run ran out and that one was made.
+    pub(super) with_enough: Option<Box<Rehearsed>>,
     _folder: Folder,
 }
 
@@ -37,6 +39,25 @@ pub(super) struct Process {
     pub(super) path: PathBuf,
     /// Purposes of addresses that the process reported.
     pub(super) told: Told,
+    /// Lines of the backward pass, and the numbers of allocations until the snapshot, by card.
+    lines: answers::Lines,
+    made: Vec<(usize, u64)>,
+}
+
+impl Process {
+    fn of(answer: &Answer, path: PathBuf) -> Self {
+        let made = answer.cards.iter().map(|card| (card.index, card.made)).collect();
+        Self { rank: answer.rank, pid: answer.pid, path, told: Told::of(answer), lines: answer.lines.clone(), made }
+    }
+
+    /// Reads the snapshot, and adds the lines of the backward pass.
+    pub(super) fn open(&self) -> Result<Snapshot> {
+        let mut snapshot = open(&self.path)?;
+        for (card, made) in &self.made {
+            lines::add(&mut snapshot, *card, &self.lines, *made);
+        }
+        Ok(snapshot)
+    }
 }
 
 impl Rehearsed {
@@ -45,13 +66,15 @@ impl Rehearsed {
         self.processes.iter().map(|process| (process.rank, process.path.as_path()))
     }
 
-    /// Returns the memory history of one process, with the purpose of each allocation: that of [`Rehearsed::largest`].
+    /// Returns the memory history of one process, with the purpose of each allocation: that of [`Rehearsed::largest`]. Of a script that ran out
+    /// of memory it is that of the run with enough memory, if there was one; the limit is that of the requested card.
     ///
     /// # Errors
     /// A snapshot that cannot be read.
     pub fn recording(&self) -> Result<Option<Recording>> {
-        let Some((process, rank)) = self.largest() else { return Ok(None) };
-        let snapshot = open(&process.path)?;
+        let drawn = self.with_enough.as_deref().filter(|more| more.result.fits_so_far() == Some(true)).unwrap_or(self);
+        let Some((process, rank)) = drawn.largest() else { return Ok(None) };
+        let snapshot = process.open()?;
         let (lives, roles) = process.told.roles(&snapshot, rank.gpu);
         let name = self.result.command.join(" ");
         let gpu = &self.result.gpu;
@@ -72,7 +95,12 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
     let answers = answers::read(&folder);
     let started = answers::started(&folder);
     let card = &request.card;
-    let mut problems = problems(&folder, &answers, &started);
+    // An interrupted script may not have come so far.
+    let mut problems = if followed.ending == Ending::Interrupted && answers.is_empty() {
+        answers::faults(&folder)
+    } else {
+        problems(&folder, &answers, &started)
+    };
     let mut ranks = Vec::new();
     for answer in &answers {
         ranks.extend(ranks_of(&folder, answer, card, &mut problems));
@@ -118,11 +146,11 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
     };
     let process = |answer: &Answer| {
         let path = answers::snapshot(&folder, answer.pid)?;
-        Some(Process { rank: answer.rank, pid: answer.pid, path, told: Told::of(answer) })
+        Some(Process::of(answer, path))
     };
     let processes = answers.iter().filter_map(process).collect();
     let interrupted = followed.ending == Ending::Interrupted;
-    Ok(Rehearsed { result, interrupted, processes, _folder: folder })
+    Ok(Rehearsed { result, interrupted, processes, with_enough: None, _folder: folder })
 }
 
 fn stopped(ending: Ending) -> &'static str {
@@ -178,7 +206,7 @@ fn ranks_of(
     requested: &RequestedCard,
     problems: &mut Vec<String>,
 ) -> Vec<RehearsedRank> {
-    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| open(&path)) {
+    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| Process::of(answer, path).open()) {
         Some(Ok(snapshot)) => Some(snapshot),
         Some(Err(error)) => {
             problems.push(format!("the snapshot of rank {} cannot be read: {error}", answer.rank));
@@ -252,7 +280,7 @@ fn reads(answer: &Answer) -> Vec<UnknownRead> {
         rank: answer.rank,
         event: place.event.clone(),
         place: within(&place.r#where, &working),
-        inside: place.inside.clone(),
+        inside: within(&place.inside, &working),
         operator: place.operator.clone(),
         kind: place.kind.clone(),
         bytes: place.bytes,

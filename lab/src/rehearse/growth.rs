@@ -36,9 +36,12 @@ pub(super) fn growth(
     };
     let ends = snapshot.ends_at(card.index, &marks, card.made);
     let course = snapshot.course(card.index, &ends);
-    let growing: Vec<&Growth> = course.growing.iter().filter(|growth| growth.more_bytes > 0 && growth.more > 0).collect();
+    let growing: Vec<&Growth> =
+        course.growing.iter().filter(|growth| growth.more > 0 || !growth.freed_together).collect();
     let lines = lines(snapshot, answer, card.index, &growing, folder);
-    let added: u64 = total(growing.iter().map(|growth| growth.more_bytes.max(growth.more.saturating_mul(BLOCK)) / growth.steps.max(1)));
+    let added: u64 = total(
+        growing.iter().map(|growth| growth.more_bytes.max(growth.more.saturating_mul(BLOCK)) / growth.steps.max(1)),
+    );
     let room = requested.total_bytes.saturating_sub(requested.context_bytes).saturating_sub(card.peak_allocated);
     let full = (added > 0).then(|| answer.steps.saturating_add(room / added.max(1)).saturating_add(1));
     let trend = trend(&course, &lines, full, answer);
@@ -74,10 +77,12 @@ fn lines(snapshot: &Snapshot, answer: &Answer, device: usize, growing: &[&Growth
     let same = |one: &Place, other: &Place| one.own == other.own && one.library == other.library;
     let holder_of = |place: &Place| {
         let holders = answer.growth.holders.iter().filter(|holder| holder.card == device);
-        holders.max_by_key(|holder| {
-            let here = holder.addresses.iter().any(|at| stacks.get(at).is_some_and(|other| same(place, other)));
-            (here && holder.holder.is_some(), here)
-        }).filter(|holder| holder.addresses.iter().any(|at| stacks.get(at).is_some_and(|other| same(place, other))))
+        holders
+            .max_by_key(|holder| {
+                let here = holder.addresses.iter().any(|at| stacks.get(at).is_some_and(|other| same(place, other)));
+                (here && holder.holder.is_some(), here)
+            })
+            .filter(|holder| holder.addresses.iter().any(|at| stacks.get(at).is_some_and(|other| same(place, other))))
     };
     let mut lines: Vec<(Place, GrowingLine)> = Vec::new();
     for growth in growing {
@@ -99,7 +104,7 @@ fn lines(snapshot: &Snapshot, answer: &Answer, device: usize, growing: &[&Growth
 }
 
 fn line(growth: &Growth, place: &Place, holder: Option<&Holder>, folder: &str) -> GrowingLine {
-    let shown = |line: &Line| line.within(folder);
+    let shown = |line: &Line| within(&line.within(""), folder);
     let own = place.own.as_ref().map(shown);
     let library = place.library.as_ref().map(shown);
     let text = |line: &Option<String>| line.as_ref().map(|line| within(line, folder));

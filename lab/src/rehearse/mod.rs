@@ -19,6 +19,7 @@ mod environment;
 mod folder;
 mod growth;
 mod library;
+mod lines;
 mod log;
 mod outputs;
 mod peak;
@@ -34,7 +35,7 @@ mod world;
 
 pub use batch::BatchWord;
 pub use collect::Rehearsed;
-pub use progress::Progress;
+pub use progress::{Progress, Stage};
 pub use request::{Request, RequestedCard, Stop, Use};
 pub use scan::{Next, Tried, VARIABLE, at_point, next};
 pub use world::World;
@@ -66,6 +67,7 @@ pub fn rehearse(request: &Request, watch: &mut dyn FnMut(Option<Progress>) -> Co
     if found.result.fits_so_far().is_some() {
         found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);
     }
+    found.with_enough = with_enough.map(Box::new);
     Ok(found)
 }
 

@@ -138,6 +138,10 @@ impl Request {
         if self.command.is_empty() {
             return Err(Error::usage("COMMAND", "name what to run: vramlab rehearse -- python train.py"));
         }
+        let script = self.command[0].to_str().filter(|word| word.ends_with(".py"));
+        if let Some(script) = script.filter(|word| Path::new(word).is_file() && !is_executable(Path::new(word))) {
+            return Err(Error::usage("COMMAND", format!("{script} is a script of Python: python {script}")));
+        }
         if self.cards == 0 || self.cards > MAX_CARDS {
             return Err(Error::usage("--gpus", format!("from 1 to {MAX_CARDS}, not {}", self.cards)));
         }
@@ -155,6 +159,12 @@ impl Request {
             )),
         }
     }
+}
+
+/// True if a file may be executed.
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// Checks that outputs can be kept in a folder: it is new, and is made here, or it is empty.

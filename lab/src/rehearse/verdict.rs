@@ -70,7 +70,9 @@ pub(super) fn inexact(
     for one in log.iter().filter(|one| !HARMLESS.contains(&one.event.as_str())) {
         match one.event.as_str() {
             "unknown_size" => {
-                let what = format!("cuDNN's workspaces are not known: where they were measured, they took {WORKSPACES} % of the peak at most");
+                let what = format!(
+                    "cuDNN's workspaces are not known: where they were measured, they took {WORKSPACES} % of the peak at most"
+                );
                 add(what, Some(peak / 100 * WORKSPACES));
             }
             "unknown_read" => add(format!("the host read {} bytes that are not known", one.name), None),

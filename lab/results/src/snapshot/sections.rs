@@ -181,8 +181,12 @@ impl SnapshotResult {
         };
         let columns = ["per step", "each", "more", "by"];
         let table = |title: &str, together: bool| {
-            let rows: Vec<_> =
-                self.growing.iter().filter(|growth| growth.freed_together == together).map(|growth| row(&growth)).collect();
+            let rows: Vec<_> = self
+                .growing
+                .iter()
+                .filter(|growth| growth.freed_together == together)
+                .map(|growth| row(&growth))
+                .collect();
             (!rows.is_empty()).then(|| Section::List(Table::new(title, &columns, rows)))
         };
         let cycles = "Grows until several steps' blocks are freed at once: reference cycles, or a list that is emptied";

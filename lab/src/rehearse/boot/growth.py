@@ -229,7 +229,7 @@ class Holders:
                 if id(holder) in seen or id(holder) in self.own or type(holder) is Step or self.is_own(holder):
                     continue
                 seen.add(id(holder))
-                end = self.named(holder, step.thing)
+                end = self.named(holder, step)
                 if end and (end[0] not in ("attribute", "frame") or any(map(is_container, step.parts()))):
                     return step.parts(), end
                 found = found or end and (step.parts(), end)
@@ -241,34 +241,36 @@ class Holders:
         code = getattr(holder, "f_code", None)
         return type(holder) is type(sys._getframe()) and code is not None and code.co_filename == "<vramlab>"
 
-    def named(self, holder, thing):
+    def named(self, holder, step):
         """Returns what a holder is called, if it ends the search: a module's variable, an attribute, a closure."""
         import types
+
+        # Between an object, or a class, and what it holds there may be the dictionary of its attributes.
+        held = [step.thing] if step.before is None else [step.thing, step.before.thing]
+
+        def name_in(variables):
+            return next((name for name, value in list(variables.items()) if any(value is one for one in held)), None)
 
         kind = type(holder)
         if kind is dict:
             module = sys.modules.get(holder.get("__name__")) if isinstance(holder.get("__name__"), str) else None
             if module is not None and getattr(module, "__dict__", None) is holder:
-                name = next((name for name, value in holder.items() if value is thing), None)
+                name = name_in(holder)
                 return name and ("global", name, holder.get("__file__"))
             return None
         if kind is types.CellType:
             return self.closure(holder)
         if kind is types.FrameType:
-            # A frame that an exception keeps: who keeps the exception is not looked for.
-            name = next((name for name, value in holder.f_locals.items() if value is thing), "?")
-            return ("frame", name, holder.f_code)
+            # A frame that an exception keeps.
+            return ("frame", name_in(holder.f_locals) or "?", holder.f_code)
         if kind.__name__ == "_lru_cache_wrapper":
             return ("cache", getattr(holder, "__qualname__", "?"), holder)
+        if isinstance(holder, (self.torch.Tensor, types.ModuleType)):
+            return None
         attributes = getattr(holder, "__dict__", None)
-        if isinstance(attributes, dict) and not isinstance(holder, (type, types.ModuleType, types.FunctionType)):
-            name = next((name for name, value in attributes.items() if value is thing), None)
-            if name is not None and not isinstance(holder, self.torch.Tensor):
-                return ("attribute", name, type(holder))
-        if isinstance(holder, (type, types.FunctionType)):
-            name = next((name for name, value in vars(holder).items() if value is thing), None)
-            return name and ("attribute", name, holder)
-        return None
+        name = name_in(attributes) if isinstance(attributes, (dict, types.MappingProxyType)) else None
+        owner = holder if isinstance(holder, (type, types.FunctionType)) else kind
+        return name and ("attribute", name, owner)
 
     def closure(self, cell):
         import gc
@@ -323,10 +325,31 @@ class Step:
 
 
 def is_attributes(thing):
-    """True for the dictionary of a module or an object."""
+    """True for the dictionary of a module, a class or an object."""
     import gc
 
-    return type(thing) is dict and any(getattr(holder, "__dict__", None) is thing for holder in gc.get_referrers(thing))
+    if type(thing) is not dict:
+        return False
+    if "__name__" in thing or "__module__" in thing:
+        return True
+    return any(getattr(holder, "__dict__", None) is thing for holder in gc.get_referrers(thing))
+
+
+class Step:
+    """A thing on the way from a tensor to a name, and the one before it."""
+
+    __slots__ = ("thing", "before", "depth")
+
+    def __init__(self, thing, before):
+        self.thing, self.before = thing, before
+        self.depth = before.depth + 1 if before else 0
+
+    def parts(self):
+        found, step = [], self
+        while step.before is not None:
+            found.append(step.thing)
+            step = step.before
+        return found[::-1]
 
 
 def is_container(thing):

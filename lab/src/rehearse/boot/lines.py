@@ -31,10 +31,14 @@ class BackwardLines:
 
     def made(self, out):
         """Called with the result of an operator: marks the nodes that it made."""
-        for one in out if type(out) in (tuple, list) else (out,):
-            node = getattr(one, "grad_fn", None) if isinstance(one, self.torch.Tensor) else None
-            if node is not None and "vramlab" not in node.metadata:
-                self.mark_nodes(node)
+        try:
+            for one in out if type(out) in (tuple, list) else (out,):
+                node = getattr(one, "grad_fn", None) if isinstance(one, self.torch.Tensor) else None
+                if node is not None and "vramlab" not in node.metadata:
+                    self.mark_nodes(node)
+        except Exception:
+            # A node that takes no hooks: allocations of the backward pass stay without lines.
+            self.after_step(STEPS_WITH_LINES)
 
     def mark_nodes(self, node):
         place, nodes = self.place(), [node]

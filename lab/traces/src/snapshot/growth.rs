@@ -106,7 +106,10 @@ impl Snapshot {
             }
         }
         ends.extend(times.map(|_| trace.len()));
-        Leftovers { live: by_stack(live.map(|(_, _, stack, bytes)| (stack, bytes))), course: self.course(device, &ends) }
+        Leftovers {
+            live: by_stack(live.map(|(_, _, stack, bytes)| (stack, bytes))),
+            course: self.course(device, &ends),
+        }
     }
 
     /// Finds ends of steps by how many allocations and frees a process had made until each: numbers of entries before the end. `made` is the number of
@@ -228,8 +231,7 @@ fn trend(course: &Course, lives: &[Lived]) -> Trend {
         bytes
     };
     let asked = |life: &&Lived, step: usize| life.made == step && !life.before;
-    let requests =
-        |step: usize| sorted(lives.iter().filter(|life| asked(life, step)).map(|life| life.bytes).collect());
+    let requests = |step: usize| sorted(lives.iter().filter(|life| asked(life, step)).map(|life| life.bytes).collect());
     let blocks = |step: usize| {
         sorted(lives.iter().filter(|life| life.ends(count).contains(&step)).map(|life| life.bytes).collect())
     };
@@ -259,7 +261,8 @@ fn growth(stack: StackId, lives: &[Lived], count: usize) -> Option<Growth> {
     let grows = if count < MANY {
         live[SETTLING - 1..].windows(2).all(|pair| pair[1] > pair[0])
     } else {
-        keeps_adding(lives, count) && (!loses(lives, count) || live[count - 1] > live[..=2 * (count - 1) / 3].iter().copied().max()?)
+        keeps_adding(lives, count)
+            && (!loses(lives, count) || live[count - 1] > live[..=2 * (count - 1) / 3].iter().copied().max()?)
     };
     if !grows && !together {
         return None;
