@@ -10,41 +10,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::rehearsal::{FOLDER, command};
+use common::rehearsal::{FOLDER, command, rehearse, rehearse_in, unknown_at_the_peak};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// Result of a rehearsal in a temporary folder.
-struct Rehearsed {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-    folder: TempDir,
-}
-
-impl Rehearsed {
-    fn json(&self) -> Value {
-        let text = fs::read_to_string(self.folder.path().join("answer.json"));
-        let text = text.unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr));
-        serde_json::from_str(&text).unwrap()
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-}
-
-fn rehearse(flags: &[&str], words: &[&str]) -> Rehearsed {
-    rehearse_in(tempfile::tempdir().unwrap(), flags, words)
-}
-
-fn rehearse_in(folder: TempDir, flags: &[&str], words: &[&str]) -> Rehearsed {
-    let mut command = command(folder.path(), flags);
-    let output = command.args(["--", "python3"]).arg(Path::new(FOLDER).join("script.py")).args(words).output().unwrap();
-    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    Rehearsed { code: output.status.code(), stdout, stderr, folder }
-}
 
 #[test]
 fn it_ends_after_three_steps_and_says_what_was_taken() {
@@ -67,44 +34,6 @@ fn it_ends_after_three_steps_and_says_what_was_taken() {
     assert!(ran.stderr.contains("step 4 of 20 at most: "), "{}", ran.stderr);
     common::fits(&ran.stdout);
     assert!(found["not_reached"].as_array().unwrap().contains(&"evaluation".into()));
-}
-
-#[test]
-fn a_leak_is_told_with_its_line_its_holder_and_the_step_that_fills_the_card() {
-    let ran = rehearse(&["--gpu", "1GiB"], &["steps=1", "leak=100"]);
-    let found = ran.json();
-    assert_eq!((ran.code, &found["fits"], &found["stopped"]), (Some(1), &Value::Null, &"steps".into()), "{}", ran.stderr);
-    let growth = &found["ranks"][0]["growth"];
-    assert_eq!((&growth["trend"], &growth["steps"]), (&"leak".into(), &20.into()), "{growth}");
-    // A parameter of 1 MiB, and 3 MiB a step: 341 of these fit into 1 GiB, and the first step made none.
-    assert_eq!((&growth["bytes_per_step"], &growth["full_at_step"]), (&(3 << 20).into(), &343.into()), "{growth}");
-    let line = &growth["lines"][0];
-    assert_eq!((&line["holder"], &line["kind"]), (&"list kept".into(), &"leak".into()), "{line}");
-    for key in ["where", "held_at"] {
-        assert!(line[key].as_str().unwrap().contains("script.py:"), "{line}");
-    }
-    assert!(ran.stdout.starts_with("Leaks: ") && ran.stdout.contains("held by list kept"), "{}", ran.stdout);
-    common::fits(&ran.stdout);
-    // What may fill is no leak, and what differs from step to step does not grow.
-    let filled = rehearse(&["--gpu", "1GiB"], &["fills=40"]);
-    assert_eq!((filled.code, &filled.json()["ranks"][0]["growth"]["trend"]), (Some(1), &"may_fill".into()), "{}", filled.stderr);
-    assert!(filled.stdout.starts_with("Perhaps: ") && filled.stdout.contains("dict cache"), "{}", filled.stdout);
-    let steady = rehearse(&[], &["lengths=40"]);
-    assert_eq!((steady.code, &steady.json()["ranks"][0]["growth"]["trend"]), (Some(0), &"bounded".into()), "{}", steady.stderr);
-    // A number of steps that tells nothing is no promise.
-    let short = rehearse(&["--steps", "1"], &["steps=9"]);
-    assert_eq!((short.code, &short.json()["ranks"][0]["growth"]["trend"]), (Some(1), &"unseen".into()), "{}", short.stderr);
-    assert!(short.stdout.starts_with("Perhaps: "), "{}", short.stdout);
-}
-
-#[test]
-fn a_run_that_failed_is_never_exact_and_proposes_nothing() {
-    let ran = rehearse(&[], &["steps=3", "exit=7"]);
-    assert_eq!(ran.json()["exact"], true, "it ended with its steps");
-    let ran = rehearse(&["--steps", "9"], &["steps=2", "exit=7"]);
-    let found = ran.json();
-    assert_eq!((&found["exact"], &found["what_if"]), (&false.into(), &Value::Null), "{found}");
-    assert!(!ran.stdout.contains("xact") && !ran.stdout.contains("Try"), "{}", ran.stdout);
 }
 
 #[test]
@@ -171,8 +100,11 @@ fn what_does_not_fit_is_run_again_with_memory_enough() {
     assert!(ran.stderr.contains("running it again on a card with enough memory"), "{}", ran.stderr);
     common::fits(&ran.stdout);
     let events: Value = serde_json::from_str(&fs::read_to_string(ran.file("events.json")).unwrap()).unwrap();
-    assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aa".into()));
-    assert_eq!(events["ev_size"], serde_json::json!([1 << 20, 5_000_000]));
+    // The run with enough memory: its categories are those of the answer.
+    assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aaa".into()));
+    assert_eq!(events["ev_size"], serde_json::json!([1 << 20, 5_000_000, 2_000_000_000]));
+    assert_eq!(unknown_at_the_peak(&events), needs["by_category"]["other"].as_u64().unwrap());
+    assert!(ran.stdout.contains("At the peak, with enough memory"), "{}", ran.stdout);
     // `--no-needs` skips the second run.
     let found = rehearse(&["--gpu", "1GiB", "--no-needs"], &words).json();
     assert_eq!((&found["fits"], &found["with_memory_enough"]), (&false.into(), &Value::Null));

@@ -82,8 +82,8 @@ pub(crate) struct RehearseArgs {
     pub output: OutputArgs,
     #[command(flatten)]
     pub scan: ScanArgs,
-    /// The command, after `--`: python, torchrun, accelerate launch …, with its arguments; in a scan, {NAME} is replaced by the value.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command, after the flags: python, torchrun, accelerate launch …, with its arguments; in a scan, {NAME} is replaced by the value.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 

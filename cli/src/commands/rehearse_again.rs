@@ -108,7 +108,7 @@ impl Again<'_> {
         let ui = self.ui;
         let rehearsed = rehearse(&request, &mut |progress| {
             if let Some(progress) = progress {
-                ui.tell(format!("  {}", told(progress, &request.stop)));
+                ui.tell_apart(format!("  {}", told(progress, &request.stop)));
             }
             interrupt::flow()
         })?;

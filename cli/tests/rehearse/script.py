@@ -33,6 +33,10 @@ for word in sys.argv[1:]:
             size = 1000 * (step * 7 % 5 + 1)
             torch.cuda.memory.free(torch.cuda.memory.allocate(size), size)
             optimizer.step()
+    elif what == "smi":
+        os.system("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits")
+    elif what == "raise":
+        torch.save(lambda: "cannot be pickled", "nowhere.pt")
     elif what == "need":
         torch.cuda.memory.allocate(int(value), limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
     elif what == "batch_size":
