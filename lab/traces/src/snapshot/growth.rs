@@ -258,12 +258,10 @@ fn growth(stack: StackId, lives: &[Lived], count: usize) -> Option<Growth> {
     }
     let from = (SETTLING - 1).max(count / 3 * usize::from(count >= MANY));
     let together = freed_together(lives, count);
-    let grows = if count < MANY {
-        live[SETTLING - 1..].windows(2).all(|pair| pair[1] > pair[0])
-    } else {
-        keeps_adding(lives, count)
-            && (!loses(lives, count) || live[count - 1] > live[..=2 * (count - 1) / 3].iter().copied().max()?)
-    };
+    // A tensor that is made anew and larger in every step leaves nothing behind, and grows.
+    let rises = live[from..].windows(2).all(|pair| pair[1] > pair[0]);
+    let is_new_most = || live[..=2 * (count - 1) / 3].iter().all(|earlier| *earlier < live[count - 1]);
+    let grows = rises || count >= MANY && keeps_adding(lives, count) && (!loses(lives, count) || is_new_most());
     if !grows && !together {
         return None;
     }
@@ -272,9 +270,15 @@ fn growth(stack: StackId, lives: &[Lived], count: usize) -> Option<Growth> {
     } else {
         live[count - 1].saturating_sub(live[from])
     };
-    let sizes = || lives.iter().filter(|life| life.made >= SETTLING - 1).map(|life| life.bytes);
+    // What the last step holds may be replaced in the next.
+    let stay: Vec<u64> = lives
+        .iter()
+        .filter(|life| life.made >= SETTLING - 1 && life.made + 1 < count && life.stays(count))
+        .map(|life| life.bytes)
+        .collect();
+    let sizes: Vec<u64> = if stay.is_empty() { lives.iter().map(|life| life.bytes).collect() } else { stay };
     let more = if grows { blocks[count - 1].saturating_sub(blocks[from]) } else { 0 };
-    let (smallest, largest) = (sizes().min()?, sizes().max()?);
+    let (smallest, largest) = (*sizes.iter().min()?, *sizes.iter().max()?);
     let steps = (count - 1 - from) as u64;
     Some(Growth { stack, largest, smallest, more, more_bytes, steps, freed_together: together })
 }
