@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 static ASKED: AtomicBool = AtomicBool::new(false);
 /// True while Ctrl-C is the usual way to leave a command: then no message is printed.
 static SILENT: AtomicBool = AtomicBool::new(false);
+/// What the first press is answered with, if not that the step ends.
+static ANSWER: OnceLock<&str> = OnceLock::new();
 /// What is done before a second press ends the process.
 static BEFORE_THE_END: OnceLock<fn()> = OnceLock::new();
 
@@ -22,9 +24,15 @@ pub(crate) fn install() {
         }
         if !SILENT.load(SeqCst) {
             // On a line of its own: the current line may hold a progress bar, or the terminal's `^C`.
-            let _ = writeln!(std::io::stderr(), "\nstopping after this step; Ctrl-C again to stop now");
+            let answer = ANSWER.get().copied().unwrap_or("stopping after this step");
+            let _ = writeln!(std::io::stderr(), "\n{answer}; Ctrl-C again to stop now");
         }
     });
+}
+
+/// Sets what the first press is answered with; the first that is set stays.
+pub(crate) fn answer(text: &'static str) {
+    let _ = ANSWER.set(text);
 }
 
 /// Turns off the message.

@@ -101,6 +101,17 @@ impl Ui {
         }
     }
 
+    /// Prints what [`tell`](Self::tell) would, on a line of its own on a terminal, where another program may have left a part of a line.
+    pub(crate) fn tell_apart(&self, text: impl Display) {
+        let errors = io::stderr();
+        let width = errors.is_terminal().then(|| terminal_size::terminal_size_of(&errors)).flatten();
+        if let Some((terminal_size::Width(columns), _)) = width.filter(|_| !self.quiet) {
+            // At the start of a line the spaces stay on it; elsewhere they go on to the next one. A terminal that is gone gets neither.
+            let _ = write!(&errors, "{}\r", " ".repeat(usize::from(columns).saturating_sub(1)));
+        }
+        self.tell(text);
+    }
+
     /// Prints what [`tell`](Self::tell) would, but after the answer, whose first line is the first on a terminal.
     pub(crate) fn tell_after(&self, text: impl Display) {
         if !self.quiet {

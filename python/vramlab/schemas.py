@@ -150,6 +150,8 @@ class RehearsalV1(TypedDict, total=False):
     torch: Optional[str]
     fits: Optional[bool]
     exact: bool
+    exact_to: Optional[int]
+    inexact: list[Inexact]
     stopped: str
     script_exit: Optional[int]
     exception: Optional[str]
@@ -583,12 +585,32 @@ class Fragmentation(TypedDict, total=False):
     final_largest_free_bytes: int
 
 
+class GrowingLine(TypedDict, total=False):
+    """Memory of one line that grows from step to step."""
+
+    bytes_per_step: int
+    smallest_bytes: int
+    largest_bytes: int
+    count: int
+    where: Optional[str]
+    inside: Optional[str]
+    operator: Optional[str]
+    holder: Optional[str]
+    held_at: Optional[str]
+    kind: str
+    emptied_at: Optional[str]
+    limit: Optional[int]
+
+
 class GrowingStack(TypedDict, total=False):
-    """A stack that holds more after every step."""
+    """A stack that holds ever more as steps go on."""
 
     bytes: int
+    smallest_bytes: int
     more: int
+    more_bytes: int
     steps: int
+    freed_together: bool
     stack: list[str]
 
 
@@ -613,6 +635,13 @@ class HeldSum(TypedDict, total=False):
     stacks: int
     bytes: int
     allocations: int
+
+
+class Inexact(TypedDict, total=False):
+    """Something that may have changed a size."""
+
+    what: str
+    bytes: Optional[int]
 
 
 class Judged(TypedDict, total=False):
@@ -888,13 +917,16 @@ class PeakResult(TypedDict, total=False):
 
 
 class PeakShares(TypedDict, total=False):
-    """Requested bytes at the peak, by purpose. `other`: temporaries of operators, workspaces, buffers, and what the script itself holds, not told apart."""
+    """Requested bytes at the peak, by purpose. `other`: what the script itself holds, and whatever no object of PyTorch names."""
 
     parameter: int
     gradient: int
     optimizer: int
+    buffer: int
     activation: int
     input: int
+    temporary: int
+    workspace: int
     other: int
 
 
@@ -988,6 +1020,16 @@ class RehearsedGpu(TypedDict, total=False):
     capability: str
 
 
+class RehearsedGrowth(TypedDict, total=False):
+    """Growth of memory from step to step."""
+
+    trend: str
+    steps: int
+    bytes_per_step: int
+    full_at_step: Optional[int]
+    lines: list[GrowingLine]
+
+
 class RehearsedNeeds(TypedDict, total=False):
     """What a script takes with enough memory. Bytes."""
 
@@ -1029,6 +1071,7 @@ class RehearsedRank(TypedDict, total=False):
     oom: Optional[RehearsedOom]
     at_peak: list[AtPeak]
     by_category: Optional[PeakShares]
+    growth: Optional[RehearsedGrowth]
 
 
 class RehearsedWorld(TypedDict, total=False):

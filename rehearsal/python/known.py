@@ -9,9 +9,10 @@ AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
 
 class Twin:
     """The contents of one storage, and the reason if they are doubtful. A promise stands for contents that other ranks have yet
-    to send. `seen` is the CPU tensor over the contents that was asked for last."""
+    to send. `seen` is the CPU tensor over the contents that was asked for last. `source` is the script's own tensor of the host where the
+    contents were too large for a copy, with its version."""
 
-    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen")
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source")
 
     def touches(self, ranges):
         start, end = self.address, self.address + self.bytes
@@ -48,6 +49,8 @@ class Known:
     def __init__(self, torch, library):
         self.torch, self.library = torch, library
         self.twins = {}
+        # Bytes of large contents, which stay in the script's own tensors, by storage.
+        self.large = {}
         self.seen_writes = 0
         self.sweep_at = 256
         self.cpu = torch.device("cpu")
@@ -83,7 +86,7 @@ class Known:
     def find(self, tensor):
         """Returns the twin of a tensor's storage, if the tensor's contents are known."""
         # An expanded tensor may have more elements, and is not computed.
-        storage = self.storage(tensor) if self.twins and tensor.numel() <= MAX_WHOLE else None
+        storage = self.storage(tensor) if self.twins and (self.large or tensor.numel() <= MAX_WHOLE) else None
         twin = self.twins.get(storage._cdata) if storage is not None else None
         return self.current(tensor, twin, storage) if twin is not None else None
 
@@ -91,6 +94,8 @@ class Known:
         """Returns the twin of this storage, if it still has the tensor's contents."""
         is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
         if not is_same or twin.version != self.version(tensor) or tensor.is_conj() or tensor.is_neg():
+            return None
+        if twin.source is not None and twin.source[0]._version != twin.source[1]:
             return None
         if twin.promise:
             promise, twin.promise = twin.promise, 0
@@ -120,12 +125,32 @@ class Known:
         twin = Twin()
         twin.weak, twin.version = self.weak_storage(storage), self.version(tensor)
         twin.address, twin.bytes, twin.doubtful, twin.promise, twin.seen = storage.data_ptr(), storage.nbytes(), "", 0, contents
+        twin.source = None
         twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu") if contents is None else contents.untyped_storage()
         self.twins[storage._cdata] = twin
         if len(self.twins) > self.sweep_at:
             self.twins = {key: twin for key, twin in self.twins.items() if not twin.weak.expired()}
             self.sweep_at = 2 * len(self.twins) + 256
         return twin if contents is not None else self.view(tensor, twin)
+
+    def keep_large(self, host, out):
+        """Notes where the contents of a large tensor came from: slices of them are computed when they are asked for. Parameters are left
+        out, and of the others the largest, if they are too many."""
+        if type(out) is not self.torch.Tensor or type(host) is not self.torch.Tensor or not out.is_cuda or host.is_cuda:
+            return
+        if self.is_small(out) or out.requires_grad or host.is_inference() or host.shape != out.shape:
+            return
+        if host.dtype is not out.dtype or not self.is_whole(out, host):
+            return
+        key, size = out.untyped_storage()._cdata, host.untyped_storage().nbytes()
+        self.large = {key: size for key, size in self.large.items() if key in self.twins and not self.twins[key].weak.expired()}
+        self.large[key] = size
+        while sum(self.large.values()) > MAX_LARGE:
+            largest = max(self.large, key=self.large.get)
+            del self.large[largest]
+            self.twins.pop(largest, None)
+        if key in self.large:
+            self.register(out, host.detach()).source = (host, host._version)
 
     def is_whole(self, tensor, contents):
         """True if a CPU tensor may become a twin as it is: same layout, and as many bytes in its storage."""

@@ -4,6 +4,8 @@
 MAX_WHOLE, MAX_OTHER = 1 << 18, 1 << 16
 # Contents up to this many bytes are shown to every operator that takes the tensor, not only to those that read it.
 MAX_SHOWN = 4096
+# Most bytes of larger contents that are known together, because the script's tensors on the host have them.
+MAX_LARGE = 1 << 30
 # A tensor with more elements shares no storage with a computed tensor, unless it is expanded: storages of computed tensors
 # have at most this many bytes.
 LARGE = 8 * MAX_WHOLE

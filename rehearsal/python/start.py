@@ -86,7 +86,7 @@ def install(torch, library=None):
     library = library or ctypes.CDLL(None)
     declare(library)
     values = Values(torch, library)
-    values.callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64)(values.reads.on_read)
+    values.callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint64)(values.reads.on_read)
     library.vramlab_rehearsal_listen(values.callback)
     replace_nonzero(torch, values)
     hear_ranks(torch, values)

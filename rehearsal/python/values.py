@@ -28,6 +28,8 @@ class Values(Known):
         self.computed = 0
         # Called with a tensor of the host and the result of `to` or `cuda` on it.
         self.moved = None
+        # Called with the result of each operator.
+        self.made = None
         # Types of values that contain no tensors.
         self.scalars = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(...)))
 
@@ -73,6 +75,14 @@ class Values(Known):
         return sum(generator.get_offset() for generator in cuda.default_generators)
 
     def call(self, function, name, args, kwargs):
+        if self.made is None or self.doing.now.busy:
+            return self.run(function, name, args, kwargs)
+        out = self.run(function, name, args, kwargs)
+        with self.torch._C.DisableTorchFunction():
+            self.made(out)
+        return out
+
+    def run(self, function, name, args, kwargs):
         doing = self.doing.now
         # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
         if doing.busy or self.transforms() is not None or self.modes():
@@ -100,6 +110,10 @@ class Values(Known):
                     are_known = False
                 else:
                     twins[id(tensor)] = twin
+            if self.reads.carried and hosts:
+                copy = self.reads.on_host(name, hosts)
+                if copy:
+                    return self.passed(function, name, args, kwargs, copy)
             if not are_known:
                 return self.unknown(function, name, args, kwargs, on_card, twins)
             if hosts and not on_card and not kwargs and name not in MOVING:
@@ -113,6 +127,16 @@ class Values(Known):
                 self.library.vramlab_rehearsal_withdraw()
                 doing.told = False
             doing.busy, doing.operator, doing.quiet = False, "", False
+
+    def passed(self, function, name, args, kwargs, copy):
+        """Runs an operator on a copy of unknown contents: its results are not known either, on the host or on a card."""
+        out = function(*args, **kwargs)
+        for tensor in self.tensors((out,), []):
+            if tensor.is_cuda:
+                self.forget(tensor)
+            elif tensor.layout is self.torch.strided and tensor.data_ptr() not in self.reads.carried:
+                self.reads.carry(tensor.data_ptr(), tensor.numel() * tensor.element_size(), copy[1], copy[2])
+        return out
 
     def unknown(self, function, name, args, kwargs, on_card, twins):
         """Runs an operator whose operands are not all known."""
@@ -134,6 +158,8 @@ class Values(Known):
                 self.forget(tensor)
         if self.writes.value != self.seen_writes:
             self.forget_written()
+        if name == "copy_" and len(args) > 1 and isinstance(args[1], self.torch.Tensor):
+            self.keep_large(args[1], out)
         is_told = decided is not None or name in FILLING or name in SOUND
         is_tensor = is_told and type(out) in self.plain_types and out.is_cuda
         if is_tensor and self.is_small(out) and self.covers(out) and self.random_offset() is not None:
@@ -249,6 +275,8 @@ class Values(Known):
             self.forget_written()
         inputs = {self.storage(tensor)._cdata for tensor in on_card}
         fresh = [tensor for tensor in made if tensor.is_cuda and self.is_fresh(tensor, inputs)]
+        # What the script's own tensor of the host stands for must not be written.
+        is_small = is_small and not any(twins[id(tensor)].source is not None for tensor in changed)
         is_computed = is_small and (is_plain or name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset())
         if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
             # The result is nothing, or a view of known contents.
@@ -257,6 +285,8 @@ class Values(Known):
             for tensor in changed:
                 self.forget(tensor)
             self.tell_missed(name)
+            if len(hosts) == 1 and (name in ("to", "cuda") and not on_card or name == "copy_"):
+                self.keep_large(hosts[0], out)
             return out
         return self.compute(function, name, args, kwargs, on_card, twins, out, made, fresh, changed)
 

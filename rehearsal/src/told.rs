@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// Called at a read of unknown contents, with address and bytes.
-pub(crate) type OnRead = extern "C" fn(u64, u64);
+/// Called at a read of unknown contents, with the address on the card, the address on the host where zeros lie now, and bytes.
+pub(crate) type OnRead = extern "C" fn(u64, u64, u64);
 
 /// Most ranges that are kept. With more, anything may have been written.
 const MAX_RANGES: usize = 4096;
@@ -42,9 +42,9 @@ pub(crate) fn listen(on_read: Option<OnRead>) {
 
 /// Reports a read of unknown contents. Returns `false` if there is no listener. No lock is held meanwhile: the listener
 /// may take others.
-pub(crate) fn unknown_read(address: usize, bytes: usize) -> bool {
+pub(crate) fn unknown_read(from: usize, to: usize, bytes: usize) -> bool {
     let listener = *ON_READ.lock().unwrap_or_else(PoisonError::into_inner);
-    listener.inspect(|tell| tell(address as u64, bytes as u64)).is_some()
+    listener.inspect(|tell| tell(from as u64, to as u64, bytes as u64)).is_some()
 }
 
 /// Shows contents to this thread's reads, until [`withdraw`].

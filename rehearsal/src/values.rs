@@ -158,7 +158,7 @@ fn read(to: usize, from: usize, bytes: usize) {
             READS_UNKNOWN.fetch_add(1, Ordering::Relaxed);
             // SAFETY: the caller of a copy vouches for the host range that it copies to.
             unsafe { std::ptr::write_bytes(to as *mut u8, 0, bytes) };
-            if !told::unknown_read(from, bytes) {
+            if !told::unknown_read(from, to, bytes) {
                 crate::log::once("unknown_read", &bytes.to_string());
             }
         }

@@ -195,6 +195,43 @@ def same(a, b):
     return a == b
 
 
+@case
+def large_constants_are_asked(device):
+    table = torch.arange(1 << 20, dtype=torch.float32).reshape(4096, 256).to(device)
+    module = torch.nn.Module()
+    module.register_buffer("table", torch.arange(1 << 20).reshape(256, 4096))
+    module.to(device)
+    head = bool(table[0, 0] == 0), bool(module.table[0, 1] == 0)
+    return *head, table[5, :4].tolist(), table[-1].sum().item(), module.table[7, 9].item(), table[:2, :3] + 1
+
+
+@case
+def a_constant_of_the_host_is_not_changed_by_the_card(device):
+    source = torch.arange(1 << 20, dtype=torch.float32)
+    table = source.to(device)
+    first = table[:3].tolist()
+    if device != "cpu":
+        table[:3] = 9
+        assert source[:3].tolist() == [0, 1, 2], "the script's own tensor"
+    return first
+
+
+# What copies unknown contents to the host, where nobody reads them: nothing is told.
+def offloaded(x):
+    with torch.autograd.graph.save_on_cpu():
+        made = (x.requires_grad_() * x.detach()).tanh()
+    made.sum().backward()
+
+
+def kept_and_returned(x):
+    kept = torch.empty(8, 8)
+    kept.copy_(x)
+    return kept.to("cuda"), x.cpu().half().to("cuda"), x.sum().cpu()
+
+
+UNREAD = [offloaded, kept_and_returned]
+
+
 # Reads of unknown values, and what is reported of each.
 def random_mask(x):
     return x[x > 0.5]
@@ -254,6 +291,10 @@ UNKNOWN = [
     (written_by_the_backward_pass, "number"),
     (written_by_a_graph, "values"),
     (freed_and_taken_again, "number"),
+    (lambda x: x.cpu().numpy(), "contents"),
+    (lambda x: (x.cpu() * 2).tolist(), "contents"),
+    (lambda x: x.sum().cpu().item(), "number"),
+    (lambda x: x[0].cpu()[x[0].cpu() > 0.5], "size"),
 ]
 
 
@@ -297,6 +338,13 @@ def main():
     if told:
         failed += 1
         print("told of what is known:", told)
+    for function in UNREAD:
+        values.reads.places.clear()
+        function(torch.rand(8, 8, device="cuda"))
+        told = values.report()["places"]
+        if told:
+            failed += 1
+            print(f"{function.__name__}: nobody reads it, and it is told: {told}")
     for number, (function, kind) in enumerate(UNKNOWN):
         values.reads.places.clear()
         line = function.__code__.co_firstlineno

@@ -37,7 +37,8 @@ def main():
         run = subprocess.run(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         if run.returncode not in (0, 1):
             sys.exit(run.stdout.decode(errors="replace")[-4000:])
-        return run.returncode == 0
+        # `Perhaps`: it fits so far, but its memory grows.
+        return b"No: " not in run.stdout
 
     print("| script | card | command | `-P` | seconds | by trial | rehearsals |\n|---|---|---|---|---|---|---|", flush=True)
     wrong = 0

@@ -29,7 +29,8 @@ def rehearse(vramlab, python, flags, command, snapshot):
     for path in snapshot.parent.glob(snapshot.name + "*"):
         trace = [event for device in pickle.loads(path.read_bytes())["device_traces"] for event in device]
         found[int(path.suffix[1:])] = [event["size"] for event in trace if event["action"] == "alloc"]
-    if run.returncode or not found:
+    # 1: three steps may be too few to tell whether memory grows.
+    if run.returncode not in (0, 1) or not found:
         print(run.stdout.decode(errors="replace")[-4000:])
         return {}
     return found

@@ -48,7 +48,8 @@ pub(crate) struct RehearseArgs {
     /// Let events complete only when something waits for them, not immediately: the other bound for memory that waits for a stream.
     #[arg(long, help_heading = "Device")]
     pub late_events: bool,
-    /// End after this many steps of an optimizer [default: 3; no end if --seconds or --until-seen is given].
+    /// End after this many steps of an optimizer [default: as soon as a step repeats the one before it, after 3 to 20 steps, or 60
+    /// seconds after the first; no end if --seconds or --until-seen is given].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "End")]
     pub steps: Option<u64>,
     /// End after this many seconds.
@@ -81,8 +82,8 @@ pub(crate) struct RehearseArgs {
     pub output: OutputArgs,
     #[command(flatten)]
     pub scan: ScanArgs,
-    /// The command, after `--`: python, torchrun, accelerate launch …, with its arguments; in a scan, {NAME} is replaced by the value.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// The command, after the flags: python, torchrun, accelerate launch …, with its arguments; in a scan, {NAME} is replaced by the value.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -100,14 +101,10 @@ pub(crate) enum UseName {
 /// Default number of cards of a machine.
 const GPUS_OF_MACHINE: u32 = 8;
 
-/// Default number of steps, if nothing else ends the script.
-const STEPS: u64 = 3;
-
 impl RehearseArgs {
-    /// Returns the number of steps after which the script ends; `None` if only something else ends it.
-    pub(crate) fn steps(&self) -> Option<u64> {
-        let other_end = self.seconds.is_some() || !self.until_seen.is_empty();
-        self.steps.or((!other_end).then_some(STEPS))
+    /// True if the script ends as soon as memory is flat: no other end was asked for.
+    pub(crate) fn until_settled(&self) -> bool {
+        self.steps.is_none() && self.seconds.is_none() && self.until_seen.is_empty()
     }
 
     /// Returns the ranks, and which of them are started; `None` if the command starts its ranks itself.

@@ -28,11 +28,11 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     }
     let snapshot = args.snapshot.clone().map(Destination::File);
     output::check(args.output.destinations().chain(&args.page.html).chain(&args.events).chain(&snapshot))?;
+    interrupt::answer("stopping the script");
     let request = request(args, ui);
-    let steps = request.stop.steps;
     let mut rehearsed = rehearse(&request, &mut |progress| {
         if let Some(progress) = progress {
-            ui.tell(told(progress, steps));
+            ui.tell_apart(told(progress, &request.stop));
         }
         interrupt::flow()
     })?;
@@ -68,7 +68,12 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         card,
         cards: args.gpus(),
         world: args.world(),
-        stop: Stop { steps: args.steps(), time: args.time(), until: args.until_seen.iter().map(seen).collect() },
+        stop: Stop {
+            settled: args.until_settled(),
+            steps: args.steps,
+            time: args.time(),
+            until: args.until_seen.iter().map(seen).collect(),
+        },
         late_events: args.late_events,
         stacks: !args.no_stacks,
         values: !args.no_values,
@@ -119,9 +124,14 @@ fn draw(rehearsed: &Rehearsed, page: &Destination, ui: &Ui) -> Result<()> {
 fn code(rehearsed: &Rehearsed) -> Result<Code> {
     let found = &rehearsed.result;
     match (found.fits, found.script_exit) {
+        _ if rehearsed.interrupted && found.ranks.is_empty() => {
+            Err(Failure::new(Code::Interrupted, anyhow::anyhow!("interrupted before anything was allocated on a card")))
+        }
         _ if rehearsed.interrupted => Ok(Code::Interrupted),
         (Some(true), _) => Ok(Code::Done),
         (Some(false), _) => Ok(Code::Check),
+        // Memory grows: it did not run out so far.
+        (None, _) if found.fits_so_far() == Some(true) => Ok(Code::Check),
         (None, Some(code)) if code != 0 => {
             Err(Failure::new(Code::Device, anyhow::anyhow!("the script failed with exit code {code}")))
         }

@@ -55,7 +55,8 @@ impl Again<'_> {
         let Some(what_if) = &found.what_if else { return Ok(None) };
         let mut ooms = found.ranks.iter().filter_map(|rank| rank.oom.as_ref());
         let fragmented = ooms.any(|oom| oom.verdict == "fragmented");
-        let best = what_if.tried.first().filter(|_| fragmented || what_if.best().is_some());
+        let best = what_if.first().filter(|setting| !setting.alloc_conf.is_empty());
+        let best = best.filter(|_| fragmented || what_if.best().is_some());
         let Some(conf) = best.map(|best| &best.alloc_conf) else {
             self.said.push(what_if.why_nothing());
             return Ok(None);
@@ -104,10 +105,10 @@ impl Again<'_> {
         }
         self.ui.tell(format!("it does not fit: running it again with {change}"));
         let request = Request { needs: false, keep_outputs: None, silent: true, ..request.clone() };
-        let (ui, steps) = (self.ui, request.stop.steps);
+        let ui = self.ui;
         let rehearsed = rehearse(&request, &mut |progress| {
             if let Some(progress) = progress {
-                ui.tell(format!("  {}", told(progress, steps)));
+                ui.tell_apart(format!("  {}", told(progress, &request.stop)));
             }
             interrupt::flow()
         })?;

@@ -60,7 +60,7 @@ fn asked(args: &RehearseArgs) -> Map<String, Value> {
         ("gpus", args.gpus().into()),
         ("world", args.world.into()),
         ("ranks", args.ranks.clone().into()),
-        ("steps", args.steps().into()),
+        ("steps", args.steps.into()),
         ("seconds", args.seconds.into()),
         ("until-seen", format!("{:?}", args.until_seen).into()),
         ("late-events", args.late_events.into()),
@@ -104,10 +104,10 @@ impl Scan<'_> {
     fn once(&mut self, point: &[(String, String)]) -> Result<Rehearsed> {
         self.ui.tell(shard::named(point));
         let request = at_point(&self.request, point)?;
-        let (ui, steps) = (self.ui, request.stop.steps);
+        let ui = self.ui;
         let rehearsed = rehearse(&request, &mut |progress| {
             if let Some(progress) = progress {
-                ui.tell(format!("  {}", told(progress, steps)));
+                ui.tell_apart(format!("  {}", told(progress, &request.stop)));
             }
             interrupt::flow()
         })?;
@@ -146,7 +146,7 @@ impl Scan<'_> {
 
 fn of_point(point: &RehearsalPoint) -> Option<Tried> {
     let value = point.values.first()?.parse().ok()?;
-    Some(Tried { value, fits: point.rehearsal.fits, taken_bytes: point.taken_bytes() })
+    Some(Tried { value, fits: point.rehearsal.fits_so_far(), taken_bytes: point.taken_bytes() })
 }
 
 fn in_words(name: &str, end: Next) -> LargestValue {
@@ -181,7 +181,7 @@ fn code(found: &RehearsalScanResult) -> Code {
     let asked = || found.points.iter().filter(|point| !point.searched);
     if found.interrupted {
         Code::Interrupted
-    } else if asked().any(|point| point.rehearsal.fits.is_none()) {
+    } else if asked().any(|point| point.rehearsal.fits_so_far().is_none()) {
         Code::Device
     } else if asked().all(|point| point.rehearsal.fits == Some(true)) {
         Code::Done

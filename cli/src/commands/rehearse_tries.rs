@@ -19,7 +19,7 @@ pub(super) type Point = [(String, String)];
 pub(super) fn setting(found: &RehearsalScanResult) -> Option<Vec<(String, String)>> {
     let point = failing(found).min_by_key(|point| number(point))?;
     let what_if = point.rehearsal.what_if.as_ref()?;
-    let best = what_if.tried.first()?;
+    let best = what_if.first().filter(|setting| !setting.alloc_conf.is_empty())?;
     let ooms = || point.rehearsal.ranks.iter().filter_map(|rank| rank.oom.as_ref());
     let fragmented = ooms().any(|oom| oom.verdict == "fragmented");
     if !fragmented {

@@ -26,6 +26,7 @@ mod profiles;
 mod refusals;
 mod rehearse;
 mod rehearse_scan;
+mod rehearse_truth;
 mod replay;
 mod report;
 mod scan;

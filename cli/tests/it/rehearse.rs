@@ -9,41 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::rehearsal::{FOLDER, SCRIPT, command};
+use crate::common::rehearsal::{FOLDER, command, rehearse, rehearse_in, unknown_at_the_peak};
 use serde_json::Value;
-use tempfile::TempDir;
-
-/// Result of a rehearsal in a temporary folder.
-struct Rehearsed {
-    code: Option<i32>,
-    stdout: String,
-    stderr: String,
-    folder: TempDir,
-}
-
-impl Rehearsed {
-    fn json(&self) -> Value {
-        let text = fs::read_to_string(self.folder.path().join("answer.json"));
-        let text = text.unwrap_or_else(|error| panic!("{error}: {}{}", self.stdout, self.stderr));
-        serde_json::from_str(&text).unwrap()
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-}
-
-fn rehearse(flags: &[&str], words: &[&str]) -> Rehearsed {
-    rehearse_in(tempfile::tempdir().unwrap(), flags, words)
-}
-
-fn rehearse_in(folder: TempDir, flags: &[&str], words: &[&str]) -> Rehearsed {
-    let mut command = command(folder.path(), flags);
-    let output = command.args(["--", "python3"]).arg(SCRIPT).args(words).output().unwrap();
-    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
-    assert!(!stderr.contains("panicked"), "{stderr}");
-    Rehearsed { code: output.status.code(), stdout, stderr, folder }
-}
 
 #[test]
 fn it_ends_after_three_steps_and_says_what_was_taken() {
@@ -55,13 +22,15 @@ fn it_ends_after_three_steps_and_says_what_was_taken() {
     assert_eq!(found["gpu"]["name"], "NVIDIA GeForce RTX 4090");
     assert_eq!(found["torch"], "0.0+stand-in");
     let rank = &found["ranks"][0];
-    assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&3.into(), &2_048_576.into()));
+    // The second step allocates; the fourth is the first that repeats the one before it.
+    assert_eq!((&rank["steps"], &rank["peak_allocated"]), (&4.into(), &2_048_576.into()));
+    assert_eq!(rank["growth"]["trend"], "flat");
     assert_eq!(rank["by_category"]["parameter"], 1_048_576);
     assert_eq!(rank["at_peak"][0]["category"], "parameter");
     assert!(rank["at_peak"][0]["where"].as_str().unwrap().ends_with("script.py:12"), "{rank}");
     assert!(ran.stdout.starts_with("Yes: python3 "), "{}", ran.stdout);
-    assert!(ran.stdout.contains("Fits on NVIDIA GeForce RTX 4090: 3 steps take"), "{}", ran.stdout);
-    assert!(ran.stderr.contains("step 3 of 3: "), "{}", ran.stderr);
+    assert!(ran.stdout.contains("Fits on NVIDIA GeForce RTX 4090: 4 steps take"), "{}", ran.stdout);
+    assert!(ran.stderr.contains("step 4 of 20 at most: "), "{}", ran.stderr);
     common::fits(&ran.stdout);
     assert!(found["not_reached"].as_array().unwrap().contains(&"evaluation".into()));
 }
@@ -130,8 +99,11 @@ fn what_does_not_fit_is_run_again_with_memory_enough() {
     assert!(ran.stderr.contains("running it again on a card with enough memory"), "{}", ran.stderr);
     common::fits(&ran.stdout);
     let events: Value = serde_json::from_str(&fs::read_to_string(ran.file("events.json")).unwrap()).unwrap();
-    assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aa".into()));
-    assert_eq!(events["ev_size"], serde_json::json!([1 << 20, 5_000_000]));
+    // The run with enough memory: its categories are those of the answer.
+    assert_eq!((&events["format"], &events["ev"]), (&"vramlab-events-1".into(), &"aaa".into()));
+    assert_eq!(events["ev_size"], serde_json::json!([1 << 20, 5_000_000, 2_000_000_000]));
+    assert_eq!(unknown_at_the_peak(&events), needs["by_category"]["other"].as_u64().unwrap());
+    assert!(ran.stdout.contains("At the peak, with enough memory"), "{}", ran.stdout);
     // `--no-needs` skips the second run.
     let found = rehearse(&["--gpu", "1GiB", "--no-needs"], &words).json();
     assert_eq!((&found["fits"], &found["with_memory_enough"]), (&false.into(), &Value::Null));
@@ -193,7 +165,8 @@ fn a_script_that_hangs_is_ended_in_time() {
     let start = Instant::now();
     let ran = rehearse(&["--seconds", "2"], &["steps=1", "sleep=600"]);
     let found = ran.json();
-    assert_eq!((ran.code, &found["stopped"], &found["fits"]), (Some(0), &"time".into(), &true.into()));
+    // One step does not tell whether memory grows.
+    assert_eq!((ran.code, &found["stopped"], &found["fits"]), (Some(1), &"time".into(), &Value::Null));
     assert_eq!(found["script_exit"], Value::Null);
     let ran = rehearse(&["--seconds", "2"], &["sleep=600"]);
     assert_eq!((ran.code, &ran.json()["fits"]), (Some(3), &Value::Null), "{}", ran.stdout);

@@ -11,6 +11,7 @@ import torch  # noqa: E402
 
 parameter = torch.Tensor(torch.cuda.memory.allocate(1 << 20)) if "without-card" not in sys.argv else torch.Tensor()
 optimizer = torch.optim.Optimizer([parameter])
+kept = []
 for word in sys.argv[1:]:
     what, _, value = word.partition("=")
     if what == "steps":
@@ -18,6 +19,24 @@ for word in sys.argv[1:]:
             optimizer.step()
     elif what == "allocate":
         torch.cuda.memory.allocate(int(value))
+    elif what == "leak":
+        for _ in range(int(value)):
+            kept.append(torch.Tensor(torch.cuda.memory.allocate(3 << 20)))
+            optimizer.step()
+    elif what == "fills":
+        cache = {}
+        for step in range(int(value)):
+            cache[step] = torch.Tensor(torch.cuda.memory.allocate((1 << 20) + 512 * step))
+            optimizer.step()
+    elif what == "lengths":
+        for step in range(int(value)):
+            size = 1000 * (step * 7 % 5 + 1)
+            torch.cuda.memory.free(torch.cuda.memory.allocate(size), size)
+            optimizer.step()
+    elif what == "smi":
+        os.system("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits")
+    elif what == "raise":
+        torch.save(lambda: "cannot be pickled", "nowhere.pt")
     elif what == "need":
         torch.cuda.memory.allocate(int(value), limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
     elif what == "batch_size":

@@ -21,6 +21,9 @@ mod monitor;
 mod network;
 mod premise;
 mod rehearsal;
+mod rehearsal_exactness;
+mod rehearsal_growth;
+mod rehearsal_growth_words;
 mod rehearsal_scan;
 mod rehearsal_sections;
 mod replay;
@@ -51,9 +54,10 @@ pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
-    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
-    RehearsedWorld, UnknownRead,
+    AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
+    RehearsedRank, RehearsedWorld, UnknownRead,
 };
+pub use rehearsal_growth::{GrowingLine, RehearsedGrowth};
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{

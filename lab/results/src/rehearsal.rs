@@ -3,6 +3,7 @@
 use lab_base::section::Tries;
 use serde::{Deserialize, Serialize};
 
+use super::rehearsal_growth::RehearsedGrowth;
 use super::what_if::WhatIfResult;
 
 /// A rehearsal.
@@ -17,10 +18,17 @@ pub struct RehearsalResult {
     pub world: Option<RehearsedWorld>,
     /// The release of PyTorch; null if the script did not import it.
     pub torch: Option<String>,
-    /// True if it fits; null if the run ended before that was known.
+    /// True if it fits; null if the run ended before that was known, or if memory grows and did not run out (`growth` of the ranks).
     pub fits: Option<bool>,
-    /// True if nothing unknown, and nothing that differs from a card, can have changed a size.
+    /// True if a whole step was seen, the script did not fail, and nothing unknown, and nothing that differs from a card, can have changed a
+    /// size.
     pub exact: bool,
+    /// Bytes by which the peak may be off; 0 if exact, null if nothing bounds it, or if no whole step was seen.
+    #[serde(default)]
+    pub exact_to: Option<u64>,
+    /// What may have changed a size; empty if no whole step was seen.
+    #[serde(default)]
+    pub inexact: Vec<Inexact>,
     /// Why the run ended: `steps`, `seen`, `time`, `end` (the script's own), `interrupted`.
     pub stopped: String,
     /// The script's exit code if it ended by itself; 128 plus the signal if a signal ended it.
@@ -105,6 +113,9 @@ pub struct RehearsedRank {
     pub at_peak: Vec<AtPeak>,
     /// The same by purpose; null if nothing said.
     pub by_category: Option<PeakShares>,
+    /// Whether memory grows from step to step; null without steps or without a recording.
+    #[serde(default)]
+    pub growth: Option<RehearsedGrowth>,
 }
 
 /// The first time that memory ran out. Bytes.
@@ -173,13 +184,12 @@ pub struct AtPeak {
     /// PyTorch's function there that requested most.
     #[serde(default)]
     pub operator: Option<String>,
-    /// Purpose: `parameter`, `gradient`, `optimizer`, `activation` (saved for the backward pass), `input`,
-    /// `other`; null if nothing said.
+    /// Purpose: `parameter`, `gradient`, `optimizer`, `buffer`, `activation` (saved for the backward pass), `input`, `temporary`,
+    /// `workspace`, `other`; null if nothing said.
     pub category: Option<String>,
 }
 
-/// Requested bytes at the peak, by purpose. `other`: temporaries of operators, workspaces, buffers, and what the script
-/// itself holds, not told apart.
+/// Requested bytes at the peak, by purpose. `other`: what the script itself holds, and whatever no object of PyTorch names.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct PeakShares {
     /// Parameters.
@@ -188,12 +198,21 @@ pub struct PeakShares {
     pub gradient: u64,
     /// What an optimizer keeps for them.
     pub optimizer: u64,
+    /// Buffers of modules.
+    #[serde(default)]
+    pub buffer: u64,
     /// Saved for the backward pass, which freed it.
     #[serde(default)]
     pub activation: u64,
     /// Moved from the host.
     #[serde(default)]
     pub input: u64,
+    /// Freed in the step that made it, before the end of the step: temporaries of operators.
+    #[serde(default)]
+    pub temporary: u64,
+    /// Scratch that PyTorch keeps for cuBLAS.
+    #[serde(default)]
+    pub workspace: u64,
     /// Everything else.
     pub other: u64,
 }
@@ -222,6 +241,15 @@ pub struct UnknownRead {
     pub count: u64,
 }
 
+/// Something that may have changed a size.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Inexact {
+    /// What is unknown, in words.
+    pub what: String,
+    /// Bytes of the peak that it can move; null without a bound.
+    pub bytes: Option<u64>,
+}
+
 /// A way in which the library differed from a card; `docs/rehearse.md` says what each event means.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NotAsOnACard {
@@ -233,13 +261,16 @@ pub struct NotAsOnACard {
 
 impl PeakShares {
     /// Returns each share with its name.
-    pub fn named(&self) -> [(&'static str, u64); 6] {
+    pub fn named(&self) -> [(&'static str, u64); 9] {
         [
             ("parameters", self.parameter),
             ("gradients", self.gradient),
             ("optimizer", self.optimizer),
+            ("buffers", self.buffer),
             ("saved for backward", self.activation),
             ("inputs", self.input),
+            ("temporaries", self.temporary),
+            ("workspaces", self.workspace),
             ("other", self.other),
         ]
     }

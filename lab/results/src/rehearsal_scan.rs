@@ -93,7 +93,7 @@ impl RehearsalPoint {
 
     /// Returns the peak of allocated bytes, if the script fits.
     fn allocated(&self) -> Option<u64> {
-        self.largest().filter(|_| self.rehearsal.fits == Some(true)).map(|rank| rank.peak_allocated)
+        self.largest().filter(|_| self.rehearsal.fits_so_far() == Some(true)).map(|rank| rank.peak_allocated)
     }
 }
 
@@ -130,12 +130,13 @@ impl RehearsalScanResult {
             let fits = match found.fits {
                 Some(true) => "yes",
                 Some(false) => "no",
+                None if found.fits_so_far() == Some(true) => "perhaps: it grows",
                 None => "?",
             };
             row.push(Cell::Text(fits.into()));
             let whole = |bytes: fn(&RehearsedRank) -> u64| {
                 // If the script failed, this is where it stopped, not what it needs.
-                Cell::bytes(point.largest().filter(|_| found.fits == Some(true)).map(bytes))
+                Cell::bytes(point.largest().filter(|_| found.fits_so_far() == Some(true)).map(bytes))
             };
             row.extend([whole(|rank| rank.peak_allocated), whole(|rank| rank.peak_reserved)]);
             let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false));
@@ -155,7 +156,7 @@ impl RehearsalScanResult {
 
     fn chart(&self) -> Option<Chart> {
         let of = |bytes: fn(&RehearsedRank) -> u64| -> Vec<(f64, f64)> {
-            let fits = self.points.iter().filter(|point| point.rehearsal.fits == Some(true));
+            let fits = self.points.iter().filter(|point| point.rehearsal.fits_so_far() == Some(true));
             let known = fits.filter_map(|point| Some((self.number(point)? as f64, bytes(point.largest()?) as f64)));
             let mut points: Vec<(f64, f64)> = known.collect();
             points.sort_by(|a, b| a.0.total_cmp(&b.0));

@@ -6,6 +6,8 @@ use lab_base::section::{Cell, Section, Table};
 use super::command::quoted;
 use super::findings::Findings;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
+use super::rehearsal_exactness::exactness;
+use super::rehearsal_growth_words as growth;
 
 /// Maximum number of rows.
 const TOP: usize = 10;
@@ -21,12 +23,7 @@ impl Findings for RehearsalResult {
     const SCHEMA: &'static str = "vramlab-rehearsal-1";
 
     fn title(&self) -> String {
-        let answer = match self.fits {
-            Some(true) => "Yes",
-            Some(false) => "No",
-            None => "Not known",
-        };
-        format!("{answer}: {}", self.command.join(" "))
+        format!("{}: {}", self.verdict(), self.command.join(" "))
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -38,13 +35,29 @@ impl Findings for RehearsalResult {
     }
 }
 
+impl RehearsalResult {
+    /// Returns the answer in a word or two.
+    pub(super) fn verdict(&self) -> &'static str {
+        let leaks = growth::open(self).is_some_and(|(_, growth)| growth.trend == "leak");
+        match (self.fits, self.fits_so_far()) {
+            (Some(true), _) => "Yes",
+            (Some(false), _) => "No",
+            (None, Some(true)) if leaks => "Leaks",
+            (None, Some(true)) => "Perhaps",
+            (None, _) => "Not known",
+        }
+    }
+}
+
 fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
     out.extend(post_mortem(found));
-    out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
-    if !found.ranks.is_empty() {
-        out.push(Section::Note(exactness(found)));
+    if !found.ranks.is_empty() && found.fits_so_far().is_some() {
+        out.extend(growth::in_words(found).map(Section::Note));
+        out.extend(growth::lines(found));
     }
+    out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
+    out.extend(exactness(found).map(Section::Note));
     if !found.not_reached.is_empty() {
         out.push(Section::Note(format!("Not reached: {}.", found.not_reached.join(", "))));
     }
@@ -53,7 +66,18 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(found.world.as_ref().and_then(not_started));
     if let Some(rank) = largest(found) {
-        out.extend(at_peak(rank));
+        let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak of requested bytes" };
+        // What is drawn is what is told: the run with enough memory, if there was one.
+        match found.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true) && !needs.at_peak.is_empty()) {
+            Some(needs) => {
+                out.extend(at_peak("At the peak, with enough memory", &needs.at_peak, needs.by_category));
+                out.push(Section::Details {
+                    title: "When memory ran out".into(),
+                    sections: at_peak("", &rank.at_peak, rank.by_category),
+                });
+            }
+            None => out.extend(at_peak(when, &rank.at_peak, rank.by_category)),
+        }
     }
     out.extend(reads(found));
     out.extend(not_as_on_a_card(found));
@@ -84,6 +108,9 @@ fn answer(found: &RehearsalResult) -> String {
     match found.fits {
         Some(true) => format!("Fits on {}: {what} take {figures}{each}.", gpu.name),
         Some(false) => format!("Does not fit on {}: {}.", gpu.name, why_not(found)),
+        None if found.fits_so_far() == Some(true) => {
+            format!("Fits on {} so far: {what} take {figures}{each}.", gpu.name)
+        }
         None => format!(
             "Whether it fits on {} is not known: {}. Until then it took {figures}{each}.",
             gpu.name,
@@ -232,21 +259,6 @@ fn ended(found: &RehearsalResult) -> String {
     }
 }
 
-fn exactness(found: &RehearsalResult) -> String {
-    let numbers = found.unknown_reads.iter().any(UnknownRead::is_number);
-    let how = match (found.exact, numbers) {
-        (true, false) => "Exact: nothing unknown, and nothing that differs from a card, can have changed a size.",
-        (true, true) => {
-            "Exact, if the unknown numbers that the script read (losses, say) only go to a log: --full lists them."
-        }
-        (false, _) => "Not exact: what is listed below may have changed sizes.",
-    };
-    match found.runs {
-        2 => format!("{how} The script compiles, so it was run twice; the second run, with warm caches, counts."),
-        _ => how.into(),
-    }
-}
-
 /// Returns the process that took most.
 fn largest(found: &RehearsalResult) -> Option<&RehearsedRank> {
     let failed = found.ranks.iter().find(|rank| found.fits == Some(false) && rank.oom.is_some());
@@ -269,11 +281,11 @@ fn ranks(found: &RehearsalResult) -> Table {
     Table::new("Processes", &columns, found.ranks.iter().map(row).collect())
 }
 
-fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
-    if rank.at_peak.is_empty() {
+fn at_peak(when: &str, rows: &[AtPeak], by: Option<PeakShares>) -> Vec<Section> {
+    if rows.is_empty() {
         return Vec::new();
     }
-    let recorded = rank.at_peak.iter().any(|held| held.place.is_some());
+    let recorded = rows.iter().any(|held| held.place.is_some());
     let row = |held: &AtPeak| {
         let place = match &held.place {
             None if !recorded => "no line was recorded".into(),
@@ -289,17 +301,16 @@ fn at_peak(rank: &RehearsedRank) -> Vec<Section> {
         ]
     };
     let columns = ["bytes", "allocations", "for", "allocated at"];
-    let when = if rank.oom.is_some() { "When memory ran out" } else { "At the peak of requested bytes" };
     let table = |title: &str, count: usize| {
-        Section::Table(Table::new(title, &columns, rank.at_peak.iter().take(count).map(row).collect()))
+        Section::Table(Table::new(title, &columns, rows.iter().take(count).map(row).collect()))
     };
-    let all: u64 = rank.at_peak.iter().map(|held| held.requested_bytes).sum();
+    let all: u64 = rows.iter().map(|held| held.requested_bytes).sum();
     let counts = |held: &&AtPeak| held.requested_bytes as f64 >= WORTH * all as f64;
-    let shown = rank.at_peak.iter().take(FIRST).take_while(counts).count().max(1);
-    let rest = rank.at_peak.len() - shown;
+    let shown = rows.iter().take(FIRST).take_while(counts).count().max(1);
+    let rest = rows.len() - shown;
     let title = if rest > 0 { format!("{when} ({rest} more: --full)") } else { when.into() };
     let mut out = vec![table(&title, shown)];
-    out.extend(rank.by_category.map(shares));
+    out.extend(by.map(shares));
     if rest > 0 {
         out.push(Section::Details { title: "All lines".into(), sections: vec![table("", MOST)] });
     }
@@ -332,7 +343,8 @@ fn shares(by: PeakShares) -> Section {
 }
 
 fn reads(found: &RehearsalResult) -> Vec<Section> {
-    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) = found.unknown_reads.iter().partition(|read| read.is_number());
+    let (numbers, others): (Vec<&UnknownRead>, Vec<_>) =
+        found.unknown_reads.iter().partition(|read| read.is_number() || read.is_sound());
     let row = |read: &&UnknownRead| {
         vec![
             Cell::Text(if read.event == "unknown_read" { read.kind.clone() } else { read.event.clone() }),
@@ -350,17 +362,11 @@ fn reads(found: &RehearsalResult) -> Vec<Section> {
         out.push(table("Unknown values that the script read: sizes or branches may differ", &others));
     }
     if !numbers.is_empty() {
-        let title = "Unknown numbers that the script read: it got zeros".to_string();
+        let title =
+            "Unknown numbers that the script read, and checks that were taken to pass: it got zeros".to_string();
         out.push(Section::Details { title, sections: vec![table("", &numbers)] });
     }
     out
-}
-
-impl UnknownRead {
-    /// True for a single number such as a loss, which changes a size only if the script makes a size of it.
-    pub fn is_number(&self) -> bool {
-        self.event == "unknown_read" && self.kind == "number"
-    }
 }
 
 fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
@@ -396,7 +402,10 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
         match &found.tries {
             Some(tries) if tries.entries.is_empty() => out.push(Section::Note(format!("Try: {}", tries.search))),
             Some(tries) => out.push(Section::Try(tries.clone())),
-            None if what_if.best().is_some() || found.fits == Some(false) => out.push(what_if.section(None)),
+            // Where nothing is lacking, nothing is proposed.
+            None if found.fits == Some(false) => {
+                out.push(what_if.section(None, largest(found).map(|rank| rank.peak_allocated)))
+            }
             None => {}
         }
         out.push(what_if.details());

@@ -21,7 +21,7 @@ pub struct WhatIfResult {
 }
 
 /// Savings below this share of reserved memory are not worth a setting.
-const WORTH: f64 = 0.01;
+const WORTH: f64 = 0.02;
 
 impl WhatIfResult {
     /// Of a replay.
@@ -29,9 +29,19 @@ impl WhatIfResult {
         Self { self_check: (&found.check).into(), capacity_bytes, recorded: found.recorded, tried: found.tried }
     }
 
+    /// Returns the setting to try first: the one that reserves least, or the defaults if they do as well.
+    pub fn first(&self) -> Option<&Setting> {
+        let best = self.tried.first()?;
+        let most = best.cost.peak_reserved as f64 * (1.0 + WORTH);
+        let as_well = |setting: &&Setting| {
+            setting.is_plain() && setting.cost.failed == best.cost.failed && setting.cost.peak_reserved as f64 <= most
+        };
+        self.tried.iter().find(as_well).or(Some(best))
+    }
+
     /// The best setting, if it helps: nothing fails any more, or clearly less is reserved.
     pub fn best(&self) -> Option<(&Setting, &Setting)> {
-        let (recorded, best) = (self.recorded.as_ref()?, self.tried.first()?);
+        let (recorded, best) = (self.recorded.as_ref()?, self.first()?);
         let less = recorded.cost.peak_reserved.saturating_sub(best.cost.peak_reserved) as f64;
         let helps = match (recorded.cost.failed, best.cost.failed) {
             (0, 0) => less >= WORTH * recorded.cost.peak_reserved as f64,
@@ -40,22 +50,28 @@ impl WhatIfResult {
         helps.then_some((recorded, best))
     }
 
-    /// The best setting, checked by replay; a sentence where none helps. `file`: the recording, where a command can repeat that.
-    pub(super) fn section(&self, file: Option<&str>) -> Section {
+    /// The best setting, checked by replay; a sentence where none helps. `file`: the recording, where a command can repeat that. `peak`: the
+    /// peak of what is allocated, which a setting hardly changes.
+    pub(super) fn section(&self, file: Option<&str>, peak: Option<u64>) -> Section {
         let Some((recorded, best)) = self.best() else { return Section::Note(self.why_nothing()) };
         let reserved = best.cost.peak_reserved;
+        let name = match best.alloc_conf.as_str() {
+            "" => format!("without {}", recorded.alloc_conf),
+            name => name.to_string(),
+        };
         let change = match recorded.cost.failed {
-            0 => format!("{} ({} reserved before)", best.alloc_conf, short(recorded.cost.peak_reserved)),
-            _ => format!("{}: nothing fails as far as the recording goes", best.alloc_conf),
+            0 => format!("{name} ({} reserved before)", short(recorded.cost.peak_reserved)),
+            _ => format!("{name}: nothing fails as far as the recording goes"),
         };
         let file = file.map(super::command::quoted);
         let entry = Try {
             change,
             script: format!("PYTORCH_CUDA_ALLOC_CONF={}", best.alloc_conf),
             flags: String::new(),
-            command: file.map(|file| format!("vramlab replay {file} --alloc-conf {}", best.alloc_conf)),
+            command: file
+                .map(|file| format!("vramlab replay {file} --alloc-conf {}", super::command::quoted(&best.alloc_conf))),
             checked: true,
-            peak_bytes: None,
+            peak_bytes: peak,
             reserved_bytes: Some(reserved),
             left_bytes: self.capacity_bytes.map(|capacity| capacity.saturating_sub(reserved)),
         };

@@ -44,14 +44,20 @@ pub(super) struct Answer {
     pub(super) withheld: Vec<String>,
     /// Maximum number of events that the snapshot may have.
     pub(super) entries: u64,
+    pub(super) growth: Growth,
+    pub(super) lines: Lines,
+    /// Cards, and addresses of workspaces that PyTorch keeps there for libraries.
+    pub(super) workspaces: Vec<(usize, u64)>,
 }
 
 impl Answer {
     /// True if no figure exceeds [`MAX_FIGURE`].
     fn is_plausible(&self) -> bool {
         let own = [self.pid, self.rank, self.world, self.steps, self.entries, self.compiled.new];
-        let cards =
-            self.cards.iter().flat_map(|card| [card.index as u64, card.peak_allocated, card.peak_reserved, card.ooms]);
+        let cards = self
+            .cards
+            .iter()
+            .flat_map(|card| [card.index as u64, card.peak_allocated, card.peak_reserved, card.ooms, card.made]);
         let oom = self.oom.iter().flat_map(|oom| {
             [oom.card as u64, oom.requested, oom.free, oom.allocated, oom.reserved, oom.count, oom.step]
         });
@@ -62,7 +68,17 @@ impl Answer {
         let backward = self.backward.iter().flat_map(|(from, to)| [*from, to.unwrap_or(0)]);
         let times =
             backward.chain(self.held.iter().map(|held| held.time_us)).chain(self.inputs.iter().map(|input| input.1));
-        let figures = own.into_iter().chain(cards).chain(oom).chain(values).chain(times.map(i64::unsigned_abs));
+        let marks = self.growth.marks.iter().flatten().flat_map(|(card, made, freed)| [*card as u64, *made, *freed]);
+        let holders =
+            self.growth.holders.iter().flat_map(|holder| [holder.limit.unwrap_or(0), holder.length.unwrap_or(0)]);
+        let figures = own
+            .into_iter()
+            .chain(marks)
+            .chain(holders)
+            .chain(cards)
+            .chain(oom)
+            .chain(values)
+            .chain(times.map(i64::unsigned_abs));
         figures.max().is_none_or(|most| most <= MAX_FIGURE)
     }
 }
@@ -75,6 +91,8 @@ pub(super) struct Card {
     pub(super) peak_allocated: u64,
     pub(super) peak_reserved: u64,
     pub(super) ooms: u64,
+    /// Number of allocations until the answer was written.
+    pub(super) made: u64,
 }
 
 /// Uses of the network, besides steps, that were seen.
@@ -94,6 +112,7 @@ pub(super) struct Held {
     pub(super) parameter: Vec<u64>,
     pub(super) gradient: Vec<u64>,
     pub(super) optimizer: Vec<u64>,
+    pub(super) buffer: Vec<u64>,
 }
 
 /// First failed allocation. Sizes are in bytes.
@@ -109,6 +128,50 @@ pub(super) struct Oom {
     pub(super) r#where: String,
     /// Number of steps done until then.
     pub(super) step: u64,
+}
+
+/// Starts of nodes of the backward pass, and the lines of the forward pass that made them.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Lines {
+    /// Frames (file, line, function), innermost first.
+    pub(super) places: Vec<Vec<(String, i64, String)>>,
+    /// Card, number of allocations on it until then, place, name of the node.
+    pub(super) marks: Vec<(usize, u64, usize, String)>,
+}
+
+/// Marks of the ends of steps, and who holds what grew.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Growth {
+    /// True if the last step requested what the one before it did, and left the same blocks.
+    pub(super) flat: bool,
+    /// For each of the last steps: cards, with the number of allocations and of frees until its end.
+    pub(super) marks: Vec<Vec<(usize, u64, u64)>>,
+    pub(super) holders: Vec<Holder>,
+}
+
+/// What holds some blocks, as Python's garbage collector knows it.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Holder {
+    pub(super) card: usize,
+    /// Addresses of some of the blocks.
+    pub(super) addresses: Vec<u64>,
+    /// True if a collection of garbage freed all of these.
+    pub(super) cycle: bool,
+    /// A few words; `None` if no holder was found.
+    pub(super) holder: Option<String>,
+    /// Line at which the program puts something there.
+    pub(super) r#where: Option<String>,
+    /// True if the holder may fill: it replaces entries, its length is limited, or the program empties it.
+    pub(super) fills: bool,
+    /// Line at which the program empties it or limits its length.
+    pub(super) emptied: Option<String>,
+    /// Number of entries at most.
+    pub(super) limit: Option<u64>,
+    /// Number of entries.
+    pub(super) length: Option<u64>,
 }
 
 /// Exception that ended a process.

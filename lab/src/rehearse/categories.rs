@@ -19,6 +19,11 @@ pub(super) struct Told {
     at: HashMap<u64, Vec<(i64, Role)>>,
     /// Start and end of each backward pass.
     backward: Vec<(i64, i64)>,
+    /// Workspaces that PyTorch keeps for libraries: cards and addresses.
+    workspaces: Vec<(usize, u64)>,
+    /// For each step, cards with the numbers of allocations and of frees until its end; and the number of allocations until the snapshot, by card.
+    marks: Vec<Vec<(usize, u64, u64)>>,
+    made: Vec<(usize, u64)>,
     /// True if the process reported the addresses of an optimizer's tensors at least once.
     pub(super) anything: bool,
 }
@@ -31,6 +36,7 @@ impl Told {
                 (&held.parameter, Role::Parameter),
                 (&held.gradient, Role::Gradient),
                 (&held.optimizer, Role::Optimizer),
+                (&held.buffer, Role::Buffer),
             ];
             for (addresses, role) in kinds {
                 addresses.iter().for_each(|address| at.entry(*address).or_default().push((held.time_us, role)));
@@ -40,7 +46,14 @@ impl Told {
             at.entry(*address).or_default().push((*time_us, Role::Input));
         }
         let backward = answer.backward.iter().map(|(from, to)| (*from, to.unwrap_or(i64::MAX))).collect();
-        Self { at, backward, anything: !answer.held.is_empty() }
+        Self {
+            at,
+            backward,
+            workspaces: answer.workspaces.clone(),
+            marks: answer.growth.marks.clone(),
+            made: answer.cards.iter().map(|card| (card.index, card.made)).collect(),
+            anything: !answer.held.is_empty(),
+        }
     }
 
     /// True if the allocation was saved for a backward pass: it was made before the pass began, and freed during it.
@@ -62,8 +75,29 @@ impl Told {
             |life: &Life| Span { made_us: life.made.map_or(0, time), freed_us: life.freed.map_or(i64::MAX, time) };
         let spans: Vec<Span> = lives.iter().map(span).collect();
         let addresses: Vec<u64> = lives.iter().map(|life| life.address).collect();
-        let roles = self.roles_of(&addresses, &spans);
+        let mut roles = self.roles_of(&addresses, &spans);
+        self.name_the_rest(snapshot, device, &lives, &mut roles);
         (lives, roles)
+    }
+
+    /// Names what no object of PyTorch holds: workspaces, and what lives at no end of a step.
+    fn name_the_rest(&self, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &mut [Role]) {
+        let of_card =
+            |marks: &Vec<(usize, u64, u64)>| marks.iter().find(|mark| mark.0 == device).map(|mark| (mark.1, mark.2));
+        let marks: Vec<(u64, u64)> = self.marks.iter().filter_map(of_card).collect();
+        let made = self.made.iter().find(|(card, _)| *card == device).map_or(0, |(_, made)| *made);
+        let ends = snapshot.ends_at(device, &marks, made);
+        for (life, role) in lives.iter().zip(roles).filter(|(_, role)| **role == Role::Other) {
+            if life.freed.is_none() && self.workspaces.contains(&(device, life.address)) {
+                *role = Role::Workspace;
+                continue;
+            }
+            // The end of the next step, if there is one: in steps that were not seen to the end nothing is said.
+            let next = ends.get(ends.partition_point(|end| *end <= life.made.unwrap_or(0)));
+            if next.is_some_and(|end| life.freed.is_some_and(|freed| freed < *end)) {
+                *role = Role::Temporary;
+            }
+        }
     }
 
     /// Returns the purposes of allocations, given by address and span in the order in which they were made.

@@ -10,9 +10,10 @@ use lab_traces::snapshot::Snapshot;
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
 use super::folder::Folder;
-use super::request::Request;
+use super::places::{within, working_folder};
+use super::request::{Request, RequestedCard};
 use super::run::{Ending, Followed};
-use super::{log, outputs, peak, verdict};
+use super::{growth, lines, log, outputs, peak, verdict};
 
 /// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
@@ -25,6 +26,8 @@ pub struct Rehearsed {
     pub interrupted: bool,
     /// Processes that wrote a snapshot, sorted by rank and process.
     pub(super) processes: Vec<Process>,
+    /// The same script on a card with enough memory, if this run ran out and that one was made.
+    pub(super) with_enough: Option<Box<Rehearsed>>,
     _folder: Folder,
 }
 
@@ -36,6 +39,25 @@ pub(super) struct Process {
     pub(super) path: PathBuf,
     /// Purposes of addresses that the process reported.
     pub(super) told: Told,
+    /// Lines of the backward pass, and the numbers of allocations until the snapshot, by card.
+    lines: answers::Lines,
+    made: Vec<(usize, u64)>,
+}
+
+impl Process {
+    fn of(answer: &Answer, path: PathBuf) -> Self {
+        let made = answer.cards.iter().map(|card| (card.index, card.made)).collect();
+        Self { rank: answer.rank, pid: answer.pid, path, told: Told::of(answer), lines: answer.lines.clone(), made }
+    }
+
+    /// Reads the snapshot, and adds the lines of the backward pass.
+    pub(super) fn open(&self) -> Result<Snapshot> {
+        let mut snapshot = open(&self.path)?;
+        for (card, made) in &self.made {
+            lines::add(&mut snapshot, *card, &self.lines, *made);
+        }
+        Ok(snapshot)
+    }
 }
 
 impl Rehearsed {
@@ -44,13 +66,15 @@ impl Rehearsed {
         self.processes.iter().map(|process| (process.rank, process.path.as_path()))
     }
 
-    /// Returns the memory history of one process, with the purpose of each allocation: that of [`Rehearsed::largest`].
+    /// Returns the memory history of one process, with the purpose of each allocation: that of [`Rehearsed::largest`]. Of a script that ran out
+    /// of memory it is that of the run with enough memory, if there was one; the limit is that of the requested card.
     ///
     /// # Errors
     /// A snapshot that cannot be read.
     pub fn recording(&self) -> Result<Option<Recording>> {
-        let Some((process, rank)) = self.largest() else { return Ok(None) };
-        let snapshot = open(&process.path)?;
+        let drawn = self.with_enough.as_deref().filter(|more| more.result.fits_so_far() == Some(true)).unwrap_or(self);
+        let Some((process, rank)) = drawn.largest() else { return Ok(None) };
+        let snapshot = process.open()?;
         let (lives, roles) = process.told.roles(&snapshot, rank.gpu);
         let name = self.result.command.join(" ");
         let gpu = &self.result.gpu;
@@ -71,16 +95,23 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
     let answers = answers::read(&folder);
     let started = answers::started(&folder);
     let card = &request.card;
-    let mut problems = problems(&folder, &answers, &started);
+    // An interrupted script may not have come so far.
+    let mut problems = if followed.ending == Ending::Interrupted && answers.is_empty() {
+        answers::faults(&folder)
+    } else {
+        problems(&folder, &answers, &started)
+    };
     let mut ranks = Vec::new();
     for answer in &answers {
-        ranks.extend(ranks_of(&folder, answer, &mut problems));
+        ranks.extend(ranks_of(&folder, answer, card, &mut problems));
     }
     let log = log::read(&folder, request.values);
     let unknown_reads: Vec<UnknownRead> = answers.iter().flat_map(reads).collect();
     let files = outputs::collect(&folder, request.keep_outputs.as_deref())?;
     let sent: Vec<String> = answers.iter().flat_map(|answer| answer.withheld.iter().cloned()).collect();
     let exception = answers.iter().find_map(|answer| answer.exception.as_ref());
+    let is_whole = verdict::is_whole(&followed, &answers, &log);
+    let inexact = if is_whole { verdict::inexact(&unknown_reads, &log, &problems, &ranks) } else { Vec::new() };
     let result = RehearsalResult {
         command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         gpu: RehearsedGpu {
@@ -92,8 +123,10 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         },
         world: request.world.as_ref().map(|world| RehearsedWorld { size: world.size, started: world.ranks.clone() }),
         torch: started.first().map(|started| started.torch.clone()),
-        fits: verdict::fits(&followed, &answers, &log),
-        exact: verdict::is_exact(&unknown_reads, &log, &problems),
+        fits: verdict::fits(&followed, &answers, &log, &ranks),
+        exact: is_whole && inexact.is_empty(),
+        exact_to: if is_whole { inexact.iter().map(|reason| reason.bytes).sum() } else { None },
+        inexact,
         stopped: stopped(followed.ending).into(),
         script_exit: followed.exit_code(),
         exception: exception.map(|exception| format!("{}: {}", exception.r#type, exception.message)),
@@ -113,11 +146,11 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
     };
     let process = |answer: &Answer| {
         let path = answers::snapshot(&folder, answer.pid)?;
-        Some(Process { rank: answer.rank, pid: answer.pid, path, told: Told::of(answer) })
+        Some(Process::of(answer, path))
     };
     let processes = answers.iter().filter_map(process).collect();
     let interrupted = followed.ending == Ending::Interrupted;
-    Ok(Rehearsed { result, interrupted, processes, _folder: folder })
+    Ok(Rehearsed { result, interrupted, processes, with_enough: None, _folder: folder })
 }
 
 fn stopped(ending: Ending) -> &'static str {
@@ -167,8 +200,13 @@ fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -
 }
 
 /// Returns the figures of a process, one entry for each card that it used. Adds to `problems` if its snapshot is unreadable or incomplete.
-fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec<RehearsedRank> {
-    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| open(&path)) {
+fn ranks_of(
+    folder: &Folder,
+    answer: &Answer,
+    requested: &RequestedCard,
+    problems: &mut Vec<String>,
+) -> Vec<RehearsedRank> {
+    let snapshot = match answers::snapshot(folder, answer.pid).map(|path| Process::of(answer, path).open()) {
         Some(Ok(snapshot)) => Some(snapshot),
         Some(Err(error)) => {
             problems.push(format!("the snapshot of rank {} cannot be read: {error}", answer.rank));
@@ -195,6 +233,7 @@ fn ranks_of(folder: &Folder, answer: &Answer, problems: &mut Vec<String>) -> Vec
             oom: oom.map(|oom| ran_out(oom, snapshot.as_ref(), &working)),
             at_peak: held.lines,
             by_category: held.by_category,
+            growth: growth::growth(answer, card, snapshot.as_ref(), requested, &working),
         }
     };
     let ranks: Vec<RehearsedRank> = answer.cards.iter().map(of_card).collect();
@@ -227,11 +266,6 @@ fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> Re
     }
 }
 
-/// Returns the folder in which the command was started; empty if unknown.
-pub(super) fn working_folder() -> String {
-    std::env::current_dir().ok().and_then(|folder| folder.to_str().map(String::from)).unwrap_or_default()
-}
-
 pub(super) fn open(path: &Path) -> Result<Snapshot> {
     let bytes = path.metadata().map_or(0, |metadata| metadata.len());
     if bytes > MAX_SNAPSHOT_BYTES {
@@ -240,19 +274,13 @@ pub(super) fn open(path: &Path) -> Result<Snapshot> {
     Snapshot::open(path)
 }
 
-/// Returns a place relative to `folder` if it lies there, otherwise unchanged.
-fn within(place: &str, folder: &str) -> String {
-    let inside = (!folder.is_empty()).then(|| place.strip_prefix(folder)?.strip_prefix('/')).flatten();
-    inside.unwrap_or(place).into()
-}
-
 fn reads(answer: &Answer) -> Vec<UnknownRead> {
     let working = working_folder();
     let read = |place: &Place| UnknownRead {
         rank: answer.rank,
         event: place.event.clone(),
         place: within(&place.r#where, &working),
-        inside: place.inside.clone(),
+        inside: within(&place.inside, &working),
         operator: place.operator.clone(),
         kind: place.kind.clone(),
         bytes: place.bytes,

@@ -4,8 +4,9 @@ use lab_base::error::Result;
 use lab_results::RehearsedNeeds;
 use lab_traces::snapshot::{Action, Snapshot};
 
-use super::collect::{Rehearsed, open, working_folder};
+use super::collect::Rehearsed;
 use super::peak;
+use super::places::working_folder;
 use super::request::{Request, RequestedCard};
 
 /// Memory of the larger card: a multiple of the requested card's, and at least this many bytes.
@@ -26,7 +27,8 @@ pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
     let taken = largest.peak_reserved.saturating_add(gpu.context_bytes);
     found.result.with_memory_enough = Some(RehearsedNeeds {
         total_bytes: more.result.gpu.total_bytes,
-        fits: more.result.fits,
+        // Of a script that grows, too, it is known what it took.
+        fits: more.result.fits_so_far(),
         stopped: more.result.stopped.clone(),
         steps: largest.steps,
         peak_allocated: largest.peak_allocated,
@@ -38,7 +40,7 @@ pub(super) fn add(found: &mut Rehearsed, more: &Rehearsed) -> Result<()> {
     let Some((process, rank)) = found.largest() else { return Ok(()) };
     let Some(other) = more.processes.iter().find(|other| other.rank == process.rank) else { return Ok(()) };
     let (device, pid) = (rank.gpu, rank.pid);
-    let (short, long) = (open(&process.path)?, open(&other.path)?);
+    let (short, long) = (process.open()?, other.open()?);
     if !went_the_same_way(&short, &long, device) {
         return Ok(());
     }

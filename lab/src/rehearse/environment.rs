@@ -26,6 +26,7 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
         ("LD_PRELOAD", before(folder.library(), "LD_PRELOAD")),
         ("LD_LIBRARY_PATH", before(folder.path().into(), "LD_LIBRARY_PATH")),
         ("TRITON_LIBCUDA_PATH", folder.path().into()),
+        ("PATH", before(folder.programs(), "PATH")),
         ("PYTHONPATH", before(folder.python(), "PYTHONPATH")),
     ];
     variables.extend(LOGGERS.iter().map(|(name, value)| (*name, OsString::from(value))));

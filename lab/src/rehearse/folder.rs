@@ -1,7 +1,7 @@
 //! Temporary folder of a run: links to the library, the code that Python loads, and the files that the script's processes write.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
@@ -10,7 +10,7 @@ use tempfile::TempDir;
 
 use super::library::NAME;
 use super::processes::ASK;
-use super::request::Request;
+use super::request::{Request, Stop};
 
 /// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
 /// of a rehearsal must never find them.
@@ -20,12 +20,18 @@ const LINKS: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 const BOOT: &str = concat!(
     include_str!("boot/start.py"),
     include_str!("boot/roles.py"),
+    include_str!("boot/growth.py"),
+    include_str!("boot/lines.py"),
     include_str!("boot/answer.py"),
     include_str!("boot/world.py"),
     include_str!("boot/watch.py"),
     include_str!("boot/withhold.py"),
+    include_str!("boot/script.py"),
     include_str!("boot/end.py"),
 );
+
+/// Program that answers like the driver's, from NVML.
+const NVIDIA_SMI: &str = include_str!("boot/nvidia_smi.py");
 
 /// Contents of `sitecustomize.py`, which Python imports at its start. The boot code is compiled without a file name, like the
 /// interpreter's own code, so that a search for the script's lines skips it.
@@ -66,15 +72,19 @@ impl Folder {
         for name in LINKS {
             symlink(NAME, self.path().join(name))?;
         }
-        for folder in [self.python(), self.answers(), self.files(), self.meeting()] {
+        for folder in [self.python(), self.answers(), self.files(), self.meeting(), self.programs()] {
             fs::create_dir(folder)?;
         }
+        let program = self.programs().join("nvidia-smi");
+        fs::write(&program, NVIDIA_SMI)?;
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
         fs::write(self.python().join("sitecustomize.py"), START)?;
         fs::write(self.python().join("boot.py"), BOOT)?;
         let settings = json!({
             "answers": self.answers(),
             "steps": request.stop.steps,
             "until": request.stop.until,
+            "settled": request.stop.settled.then(Stop::settled),
             "stacks": request.stacks,
             "values": request.values,
             "entries": ENTRIES,
@@ -97,6 +107,11 @@ impl Folder {
     /// Returns the folder that Python searches first for modules.
     pub(super) fn python(&self) -> PathBuf {
         self.path().join("python")
+    }
+
+    /// Returns the folder of programs that stand in for those of the driver.
+    pub(super) fn programs(&self) -> PathBuf {
+        self.path().join("bin")
     }
 
     /// Returns the folder into which processes write their answers.

@@ -17,10 +17,13 @@ mod damaged;
 mod enough;
 mod environment;
 mod folder;
+mod growth;
 mod library;
+mod lines;
 mod log;
 mod outputs;
 mod peak;
+mod places;
 mod processes;
 mod progress;
 mod request;
@@ -32,7 +35,7 @@ mod world;
 
 pub use batch::BatchWord;
 pub use collect::Rehearsed;
-pub use progress::Progress;
+pub use progress::{Progress, Stage};
 pub use request::{Request, RequestedCard, Stop, Use};
 pub use scan::{Next, Tried, VARIABLE, at_point, next};
 pub use world::World;
@@ -60,8 +63,11 @@ pub fn rehearse(request: &Request, watch: &mut dyn FnMut(Option<Progress>) -> Co
     if let Some(more) = &with_enough {
         enough::add(&mut found, more)?;
     }
-    // The longer run shows more than the one that ran out of memory.
-    found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);
+    // The longer run shows more than the one that ran out of memory. A run that failed or was interrupted proposes nothing.
+    if found.result.fits_so_far().is_some() {
+        found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);
+    }
+    found.with_enough = with_enough.map(Box::new);
     Ok(found)
 }
 

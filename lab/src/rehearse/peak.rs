@@ -5,6 +5,7 @@ use lab_traces::snapshot::{Action, Snapshot};
 use lab_traces::stacks::{HeldRow, Life, Line, Role, held_at};
 
 use super::categories::Told;
+use super::places::within;
 
 /// Maximum number of lines that are kept.
 const MAX_LINES: usize = 200;
@@ -49,23 +50,26 @@ pub(super) fn held_as(
         parameter: sum(Role::Parameter),
         gradient: sum(Role::Gradient),
         optimizer: sum(Role::Optimizer),
+        buffer: sum(Role::Buffer),
         activation: sum(Role::Activation),
         input: sum(Role::Input),
+        temporary: sum(Role::Temporary),
+        workspace: sum(Role::Workspace),
         other: sum(Role::Other),
     };
     Held { lines, by_category: told.then(shares) }
 }
 
 fn line(row: &HeldRow, told: bool, folder: &str) -> AtPeak {
-    let within = |line: &Line| line.within(folder);
-    let own = row.place.own.as_ref().map(within);
-    let library = row.place.library.as_ref().map(within);
+    let shown = |line: &Line| within(&line.within(""), folder);
+    let own = row.place.own.as_ref().map(shown);
+    let library = row.place.library.as_ref().map(shown);
     AtPeak {
         requested_bytes: row.bytes,
         count: row.allocations,
         place: own.clone().or_else(|| library.clone()),
         inside: library.or(own),
-        operator: row.operators.first().map(|(operator, _)| operator.clone()),
+        operator: row.place.node.clone().or_else(|| row.operators.first().map(|(operator, _)| operator.clone())),
         category: told.then(|| row.role.name().into()),
     }
 }

@@ -3,6 +3,13 @@
 /// Progress of a rehearsal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
+    /// No step was done so far.
+    Before {
+        /// What the script does.
+        stage: Stage,
+        /// Seconds since the command was started.
+        seconds: u64,
+    },
     /// Steps of an optimizer were done.
     Step {
         /// Number of steps done.
@@ -14,4 +21,18 @@ pub enum Progress {
     Again,
     /// Memory ran out; the script runs again on a card with enough memory.
     Enough,
+}
+
+/// What a script does before its first step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Stage {
+    /// The command starts.
+    #[default]
+    Starting,
+    /// Python runs.
+    Python,
+    /// PyTorch is being imported.
+    Importing,
+    /// PyTorch was imported: the script makes its network and loads its data.
+    Building,
 }

@@ -80,15 +80,38 @@ impl RequestedCard {
     }
 }
 
+/// Steps of a run that ends as soon as memory is flat: least, most, and the seconds from the first step on after which it ends anyway.
+const LEAST_STEPS: u64 = 3;
+const MOST_STEPS: u64 = 20;
+const MOST_SECONDS: u64 = 60;
+
 /// Conditions that end the script. The first that holds ends it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
+    /// True if the script ends once a step repeats the one before it, or when that was waited for long enough.
+    pub settled: bool,
     /// Number of an optimizer's steps.
     pub steps: Option<u64>,
     /// Time since the start.
     pub time: Option<Duration>,
     /// Uses of the network: the script ends after the step by which all of them were seen.
     pub until: Vec<Use>,
+}
+
+impl Stop {
+    /// Returns the settings of a run that ends as soon as memory is flat.
+    pub(super) fn settled() -> serde_json::Value {
+        serde_json::json!({ "least": LEAST_STEPS, "most": MOST_STEPS, "seconds": MOST_SECONDS })
+    }
+
+    /// Says of how many steps one is: ` of 3`, ` of 20 at most`; empty if only something else ends the script.
+    pub fn of_steps(&self) -> String {
+        match self.steps {
+            Some(steps) => format!(" of {steps}"),
+            None if self.settled => format!(" of {MOST_STEPS} at most"),
+            None => String::new(),
+        }
+    }
 }
 
 /// Use of the network besides training steps.
@@ -115,6 +138,10 @@ impl Request {
         if self.command.is_empty() {
             return Err(Error::usage("COMMAND", "name what to run: vramlab rehearse -- python train.py"));
         }
+        let script = self.command[0].to_str().filter(|word| word.ends_with(".py"));
+        if let Some(script) = script.filter(|word| Path::new(word).is_file() && !is_executable(Path::new(word))) {
+            return Err(Error::usage("COMMAND", format!("{script} is a script of Python: python {script}")));
+        }
         if self.cards == 0 || self.cards > MAX_CARDS {
             return Err(Error::usage("--gpus", format!("from 1 to {MAX_CARDS}, not {}", self.cards)));
         }
@@ -132,6 +159,12 @@ impl Request {
             )),
         }
     }
+}
+
+/// True if a file may be executed.
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
 }
 
 /// Checks that outputs can be kept in a folder: it is new, and is made here, or it is empty.

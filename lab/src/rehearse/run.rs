@@ -12,11 +12,19 @@ use super::answers::{self, Answer};
 use super::commands::Commands;
 use super::folder::Folder;
 use super::processes::{Processes, adopt_orphans};
-use super::progress::Progress;
+use super::progress::{Progress, Stage};
 use super::request::Request;
 
 /// Time between two looks at the files.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// Time after which the first line of progress is shown, and between two lines before the first step.
+const FIRST_LINE: Duration = Duration::from_millis(150);
+const NEXT_LINE: Duration = Duration::from_secs(10);
+
+/// Endings of the files by which a process tells that it reached a stage, the last stage first.
+const STAGES: [(&str, Stage); 3] =
+    [(".started", Stage::Building), (".imports", Stage::Importing), (".python", Stage::Python)];
 
 /// Maximum time that the first rank that is done waits for the others.
 const RANKS_TIME: Duration = Duration::from_secs(60);
@@ -115,7 +123,7 @@ fn follow(
             let _ended = watch(seen.look(folder));
             return (None, Some(exit));
         }
-        let progress = seen.look(folder);
+        let progress = seen.look(folder).or_else(|| seen.before_the_first_step(folder, start));
         if watch(progress).is_break() {
             return (Some(Ending::Interrupted), None);
         }
@@ -137,6 +145,8 @@ struct Seen {
     files: HashMap<std::ffi::OsString, (SystemTime, Answer)>,
     steps: u64,
     done_since: Option<Instant>,
+    /// The stage that was told last, and when.
+    told: Option<(Stage, Instant)>,
 }
 
 impl Seen {
@@ -160,6 +170,21 @@ impl Seen {
         let peak_allocated_bytes = all().flat_map(|answer| &answer.cards).map(|card| card.peak_allocated).max();
         self.steps = steps;
         Some(Progress::Step { steps, peak_allocated_bytes: peak_allocated_bytes.unwrap_or(0) })
+    }
+
+    /// Returns what the script does before its first step, if that has changed or was told some time ago.
+    fn before_the_first_step(&mut self, folder: &Folder, start: Instant) -> Option<Progress> {
+        if self.steps > 0 || start.elapsed() < FIRST_LINE {
+            return None;
+        }
+        let reached = |(ending, _): &&(&str, Stage)| !answers::files(folder, ending).is_empty();
+        let stage = STAGES.iter().find(reached).map_or(Stage::Starting, |(_, stage)| *stage);
+        let is_known = self.told.is_some_and(|(told, at)| told == stage && at.elapsed() < NEXT_LINE);
+        if is_known {
+            return None;
+        }
+        self.told = Some((stage, Instant::now()));
+        Some(Progress::Before { stage, seconds: start.elapsed().as_secs() })
     }
 
     /// True if every rank is done, or if the first was done more than [`RANKS_TIME`] ago.

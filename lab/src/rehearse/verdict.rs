@@ -1,16 +1,31 @@
-//! Verdict of a rehearsal: whether the script fits, whether the figures are exact, and what was not seen.
+//! Verdict of a rehearsal: whether the script fits, how exact the figures are, and what was not seen.
 
-use lab_results::{NotAsOnACard, UnknownRead};
+use lab_results::{Inexact, NotAsOnACard, RehearsedGrowth, RehearsedRank, UnknownRead};
 
 use super::answers::Answer;
 use super::run::{Ending, Followed};
 
 /// Events of the library's log that do not affect the figures (`docs/rehearse.md`).
-const HARMLESS: [&str; 5] =
-    ["collective", "no_kernel_image", "addresses_not_reserved", "context_does_not_fit", "no_such_function"];
+const HARMLESS: [&str; 6] =
+    ["collective", "no_kernel_image", "addresses_not_reserved", "context_does_not_fit", "no_such_function", "profiler"];
 
-/// Returns whether the script fits; `None` if that is unknown.
-pub(super) fn fits(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) -> Option<bool> {
+/// Percents of the peak that cuDNN's workspaces took where they were measured, at most: those of the detector in `docs/rehearse.md`.
+const WORKSPACES: u64 = 11;
+
+/// Returns whether the script fits; `None` if that is unknown. A script that was stopped fits only if its memory does not grow.
+pub(super) fn fits(
+    followed: &Followed,
+    answers: &[Answer],
+    log: &[NotAsOnACard],
+    ranks: &[RehearsedRank],
+) -> Option<bool> {
+    let grows = ranks.iter().any(|rank| rank.growth.as_ref().is_some_and(RehearsedGrowth::is_open));
+    let was_stopped = followed.ending != Ending::Ended;
+    fits_so_far(followed, answers, log).filter(|fits| !(*fits && was_stopped && grows))
+}
+
+/// Returns whether what the script did fits.
+fn fits_so_far(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) -> Option<bool> {
     let failed = followed.ending == Ending::Ended && !followed.exit.is_some_and(|exit| exit.success());
     let ended_by_memory = answers.iter().any(|answer| answer.exception.as_ref().is_some_and(|e| e.out_of_memory));
     let ran_out = answers.iter().any(|answer| answer.oom.is_some());
@@ -29,10 +44,45 @@ pub(super) fn fits(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]
     }
 }
 
-/// True if nothing that differs from a real card can have changed a size.
-pub(super) fn is_exact(reads: &[UnknownRead], log: &[NotAsOnACard], problems: &[String]) -> bool {
-    let harmless = |one: &NotAsOnACard| HARMLESS.contains(&one.event.as_str());
-    problems.is_empty() && reads.iter().all(UnknownRead::is_number) && log.iter().all(harmless)
+/// True if the figures are those of a whole step, or of a whole script, that did not fail: only these can be exact.
+pub(super) fn is_whole(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) -> bool {
+    let steps = answers.iter().map(|answer| answer.steps).max().unwrap_or(0);
+    fits_so_far(followed, answers, log) == Some(true) && (steps > 0 || followed.ending == Ending::Ended)
+}
+
+/// Returns what may have changed a size, each with the bytes that it can move, if they have a bound.
+pub(super) fn inexact(
+    reads: &[UnknownRead],
+    log: &[NotAsOnACard],
+    problems: &[String],
+    ranks: &[RehearsedRank],
+) -> Vec<Inexact> {
+    let mut found: Vec<Inexact> = Vec::new();
+    let mut add = |what: String, bytes: Option<u64>| {
+        if !found.iter().any(|known| known.what == what) {
+            found.push(Inexact { what, bytes });
+        }
+    };
+    for read in reads.iter().filter(|read| !read.is_number() && !read.is_sound()) {
+        add(read.as_a_reason(), None);
+    }
+    let peak = ranks.iter().map(|rank| rank.peak_allocated).max().unwrap_or(0);
+    for one in log.iter().filter(|one| !HARMLESS.contains(&one.event.as_str())) {
+        match one.event.as_str() {
+            "unknown_size" => {
+                let what = format!(
+                    "cuDNN's workspaces are not known: where they were measured, they took {WORKSPACES} % of the peak at most"
+                );
+                add(what, Some(peak / 100 * WORKSPACES));
+            }
+            "unknown_read" => add(format!("the host read {} bytes that are not known", one.name), None),
+            event => add(format!("{} ({})", one.name, event.replace('_', " ")), None),
+        }
+    }
+    for problem in problems {
+        add(problem.clone(), None);
+    }
+    found
 }
 
 /// Returns the uses of the network that were not seen, and may take more memory than those that were.

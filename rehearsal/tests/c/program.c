@@ -101,8 +101,8 @@ static void copies(void) {
     IS(21, cudaMemcpy(to, p, 1, 9)); IS(1, cudaMemcpy(NULL, p, 1, 2)); IS(0, cudaMemcpy(NULL, p, 0, 2));
 }
 
-static uint64_t heard[2]; static int times;
-static void hear(uint64_t address, uint64_t bytes) { heard[0] = address; heard[1] = bytes; times++; }
+static uint64_t heard[3]; static int times;
+static void hear(uint64_t from, uint64_t to, uint64_t bytes) { heard[0] = from; heard[1] = bytes; heard[2] = to; times++; }
 
 // A layer inside the program shows values, queues numbers, and hears of reads.
 static void layer(void) {
@@ -114,7 +114,7 @@ static void layer(void) {
     // After a kernel, only shown values are known. This thread reads them until they are withdrawn.
     IS(0, cudaLaunchKernel(kernel, one, one, NULL, 0, NULL)); IS(0, vramlab_rehearsal_show(p, shown, 16));
     IS(0, cudaMemcpy(to, p + 3, 4, 2)); IS(0, memcmp(to, "teen", 4)); IS(0, times);
-    IS(0, cudaMemcpy(to, p + 10, 8, 2)); IS(1, times); IS((uint64_t)p + 10, heard[0]); IS(8, heard[1]);
+    IS(0, cudaMemcpy(to, p + 10, 8, 2)); IS(1, times); IS((uint64_t)p + 10, heard[0]); IS(8, heard[1]); IS((uint64_t)to, heard[2]);
     vramlab_rehearsal_withdraw(); IS(0, cudaMemcpy(to, p + 3, 4, 2)); IS(2, times); IS(0, to[0]);
     // Queued numbers answer small reads in their order.
     vramlab_rehearsal_queue(7); vramlab_rehearsal_queue(-1); vramlab_rehearsal_queue(9);

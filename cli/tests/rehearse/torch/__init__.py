@@ -14,6 +14,7 @@ class OutOfMemoryError(RuntimeError):
 class Tensor:
     def __init__(self, address=0):
         self.address, self.is_cuda, self.grad, self.requires_grad = address, True, None, True
+        self.is_leaf, self.grad_fn = True, None
 
     def untyped_storage(self):
         return types.SimpleNamespace(data_ptr=lambda: self.address)

@@ -77,7 +77,7 @@ pub struct SnapshotResult {
     pub left_over_in_all: HeldSum,
     /// Bytes live when each step ended, if the recording marks steps.
     pub live_at_step_ends: Vec<u64>,
-    /// Stacks that hold more after every step.
+    /// Stacks that hold ever more as steps go on, most bytes first.
     pub growing: Vec<GrowingStack>,
     /// The selection that was looked at.
     #[serde(skip)]
@@ -182,15 +182,24 @@ pub struct PeakOfTrace {
     pub made_by: Vec<String>,
 }
 
-/// A stack that holds more after every step.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A stack that holds ever more as steps go on.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct GrowingStack {
-    /// Bytes of each block.
+    /// Bytes of each block; of the largest, if they differ.
     pub bytes: u64,
-    /// Additional blocks at the end of the trace.
+    /// Bytes of the smallest block.
+    #[serde(default)]
+    pub smallest_bytes: u64,
+    /// Additional blocks at the end of the last step.
     pub more: u64,
+    /// Bytes that were added over the steps.
+    #[serde(default)]
+    pub more_bytes: u64,
     /// Number of steps.
     pub steps: u64,
+    /// True if blocks of several steps were freed in one step, as Python's garbage collector frees reference cycles.
+    #[serde(default)]
+    pub freed_together: bool,
     /// Stack with the innermost frame first.
     pub stack: Vec<String>,
 }
@@ -232,9 +241,12 @@ impl SnapshotResult {
         };
         let first = |held: &[Held]| held.iter().take(top).map(lines).collect::<Vec<_>>();
         let growing = |growth: &Growth| GrowingStack {
-            bytes: growth.bytes,
+            bytes: growth.largest,
+            smallest_bytes: growth.smallest,
             more: growth.more,
+            more_bytes: growth.more_bytes,
             steps: growth.steps,
+            freed_together: growth.freed_together,
             stack: snapshot.stack_lines(growth.stack),
         };
         let (trace, held, leftovers) = (snapshot.trace(device), snapshot.held(device), snapshot.leftovers(device));
@@ -269,8 +281,8 @@ impl SnapshotResult {
             peak,
             left_over: first(&leftovers.live),
             left_over_in_all: HeldSum::of(&leftovers.live),
-            growing: leftovers.growing.iter().take(top).map(growing).collect(),
-            live_at_step_ends: leftovers.steps,
+            growing: leftovers.course.growing.iter().take(top).map(growing).collect(),
+            live_at_step_ends: leftovers.course.steps,
             looked: looked.clone(),
         }
     }

@@ -51,9 +51,7 @@ impl Findings for SnapshotResult {
             let end = format!("At the end: {} reserved, {} allocated.", short(reserved), short(allocated));
             sections.push(Section::Note(format!("{end} Stacks, segments, steps: --full.")));
         }
-        if !self.growing.is_empty() {
-            sections.push(Section::List(self.growth()));
-        }
+        sections.extend(self.growth());
         if self.peak.is_none() {
             sections.push(Section::Note(self.left()));
         }
@@ -73,7 +71,7 @@ impl SnapshotResult {
             None => Section::Note(
                 "The recording is long, or cannot be replayed: `vramlab tune` tries settings of the allocator.".into(),
             ),
-            Some(what_if) => what_if.section(Some(&self.file)),
+            Some(what_if) => what_if.section(Some(&self.file), self.peak.as_ref().map(|peak| peak.requested_bytes)),
         }
     }
 
@@ -167,17 +165,32 @@ impl SnapshotResult {
         Table::new(title, &columns, all.iter().take(self.top()).map(row).collect())
     }
 
-    fn growth(&self) -> Table {
-        let row = |growth: &GrowingStack| {
+    /// Lists what grows: leaks, and apart from them what is freed at once now and then.
+    fn growth(&self) -> Vec<Section> {
+        let row = |growth: &&GrowingStack| {
+            let size = match growth.smallest_bytes == growth.bytes {
+                true => short(growth.bytes),
+                false => format!("{} to {}", short(growth.smallest_bytes), short(growth.bytes)),
+            };
             vec![
-                Cell::Bytes(growth.bytes.saturating_mul(growth.more) / growth.steps.max(1)),
-                Cell::Bytes(growth.bytes),
+                Cell::Bytes(growth.more_bytes / growth.steps.max(1)),
+                Cell::Text(size),
                 Cell::Count(growth.more),
                 Cell::Text(brief(&growth.stack)),
             ]
         };
         let columns = ["per step", "each", "more", "by"];
-        Table::new("More after every step: a leak", &columns, self.growing.iter().map(row).collect())
+        let table = |title: &str, together: bool| {
+            let rows: Vec<_> = self
+                .growing
+                .iter()
+                .filter(|growth| growth.freed_together == together)
+                .map(|growth| row(&growth))
+                .collect();
+            (!rows.is_empty()).then(|| Section::List(Table::new(title, &columns, rows)))
+        };
+        let cycles = "Grows until several steps' blocks are freed at once: reference cycles, or a list that is emptied";
+        table("More as steps go on: a leak", false).into_iter().chain(table(cycles, true)).collect()
     }
 
     /// Formats the peak in a sentence.

@@ -1,6 +1,10 @@
 import contextlib
 
 
+# A trace with more entries is not read a second time for the workspaces.
+MAX_ENTRIES_TWICE = 200000
+
+
 class Answer:
     """The figures that this process reports to the launcher. They are written after each step, so that a crash loses little."""
 
@@ -14,6 +18,12 @@ class Answer:
         self.steps = 0
         self.seen = {"evaluation": False, "saving": False, "generation": False}
         self.roles = Roles(torch)
+        self.growth = Growth(torch)
+        self.lines = BackwardLines(torch)
+        # Addresses of workspaces that PyTorch keeps for libraries, with their cards.
+        self.workspaces = []
+        # Number of allocations until the snapshot was written, by card.
+        self.made = {}
         self.oom = None
         self.withheld = []
         # The highest peaks before the script reset them, by card.
@@ -24,6 +34,8 @@ class Answer:
         """Starts anew in a forked child: its parent's figures are not its own."""
         self.counts, self.steps, self.oom, self.before_reset = {}, 0, None, {}
         self.roles.clear()
+        self.growth.clear()
+        self.lines.clear()
         self.ended = False
 
     def cards(self):
@@ -44,6 +56,7 @@ class Answer:
                 "allocated": figures["allocated_bytes.all.current"],
                 "reserved": figures["reserved_bytes.all.current"],
                 "ooms": figures["num_ooms"],
+                "made": self.made.get(index, figures["allocation.all.allocated"]),
                 "retries": figures["num_alloc_retries"],
             })
         return found
@@ -111,18 +124,36 @@ class Answer:
             "exception": self.exception() if why == "exit" else None, "compiled": self.compiled(),
             "values": self.values.report() if self.values else None, "withheld": self.withheld[:1000],
             "entries": SETTINGS["entries"], "backward": list(self.roles.backward), "inputs": list(self.roles.inputs),
+            "growth": self.growth.report(), "lines": self.lines.report(), "workspaces": self.workspaces,
         }
         write_whole("%d.json" % os.getpid(), json.dumps(answer, default=str))
         return True
 
-    def write_snapshot(self):
-        """Writes PyTorch's snapshot."""
+    def write_snapshot(self, collect=True):
+        """Writes PyTorch's snapshot, and finds who holds what grows."""
         import pickle
 
         path = os.path.join(ANSWERS, "%d.pickle" % os.getpid())
+        snapshot = self.torch.cuda.memory._snapshot()
+        self.made = {}
+        self.made = {card["index"]: card["made"] for card in self.cards()}
         with open(path + ".part", "wb") as file:
-            pickle.dump(self.torch.cuda.memory._snapshot(), file)
+            pickle.dump(snapshot, file)
         os.replace(path + ".part", path)
+        guarded(self.growth.find_holders)(snapshot["device_traces"], collect)
+        if collect:
+            guarded(self.find_workspaces)()
+
+    def find_workspaces(self):
+        """Finds the workspaces that PyTorch keeps for cuBLAS: it frees them on demand."""
+        free = getattr(self.torch._C, "_cuda_clearCublasWorkspaces", None)
+        traces = self.torch.cuda.memory._snapshot()["device_traces"] if free else []
+        if not traces or sum(map(len, traces)) > MAX_ENTRIES_TWICE:
+            return
+        free()
+        for card, trace in enumerate(self.torch.cuda.memory._snapshot()["device_traces"]):
+            freed = (entry for entry in trace[len(traces[card]):] if entry["action"] == "free_requested")
+            self.workspaces += [[card, entry["addr"]] for entry in freed]
 
     def end(self, why):
         """Writes everything, once."""

@@ -1,5 +1,6 @@
 AFTER = {
     "torch": after_torch,
+    "torch.cuda._utils": after_cuda_utilities,
     "safetensors._safetensors_rust": after_safetensors_core,
     "safetensors.torch": after_safetensors,
     "transformers.generation.utils": after_generation,
@@ -10,4 +11,6 @@ AFTER = {
 if SETTINGS["world"]:
     AFTER["torch.distributed.launcher.api"] = after_launcher
 sys.meta_path.insert(0, Finder(AFTER))
+sys.excepthook = without_own_frames(sys.excepthook)
+guarded(write_whole)("%d.python" % os.getpid(), "")
 users_own()

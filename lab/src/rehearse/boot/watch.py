@@ -6,6 +6,8 @@ class Watch:
         self.torch = answer.torch
         # Optimizers that the script made. These references do not keep them alive.
         self.optimizers = []
+        # When the first step was over; and whether other ranks make no steps that this one could wait for.
+        self.first_step, self.alone = None, False
 
     def install(self):
         torch, answer = self.torch, self.answer
@@ -26,6 +28,7 @@ class Watch:
         if SETTINGS["values"]:
             answer.values = start_values(torch)
             answer.roles.watch_inputs(answer.values)
+            guarded(answer.lines.install)(answer.values)
         import atexit
 
         atexit.register(guarded(answer.end), "exit")
@@ -69,7 +72,8 @@ class Watch:
                 answer.roles.hold(None)
             for made in self.optimizers:
                 answer.roles.hold(made(), everything=True)
-            answer.write_snapshot()
+            # What a collection of garbage frees here would be free for the script's next try.
+            answer.write_snapshot(collect=False)
             answer.write("running")
 
     def after_step(self, optimizer, _args, _kwargs):
@@ -80,15 +84,58 @@ class Watch:
         steps = max(answer.counts.values())
         with self.torch._C.DisableTorchFunction():
             answer.roles.hold(optimizer)
-            if steps > answer.steps:
+            is_new = steps > answer.steps
+            if is_new:
                 answer.steps = steps
+                guarded(answer.growth.mark)()
+                answer.lines.after_step(steps)
                 if steps <= 8 or steps % 16 == 0:
                     answer.write("running")
         until = SETTINGS["until"]
-        if SETTINGS["steps"] and steps >= SETTINGS["steps"]:
+        if SETTINGS["steps"] and steps >= SETTINGS["steps"] or is_new and self.is_settled(steps):
             self.stop("steps")
         elif until and all(answer.seen[what] for what in until):
             self.stop("seen")
+
+    def is_settled(self, steps):
+        """True if memory is flat, or if it was looked at for long enough."""
+        import time
+
+        settled = SETTINGS["settled"]
+        if not settled:
+            return False
+        if self.first_step is None:
+            self.first_step = time.monotonic()
+        if steps < settled["least"] or steps >= settled["most"]:
+            return steps >= settled["most"]
+        is_over = time.monotonic() - self.first_step >= settled["seconds"]
+        world = SETTINGS["world"]
+        started = len(world["started"]) if world else self.answer.rank()[1]
+        if started < 2:
+            return self.answer.growth.flat or is_over
+        return self.agreed(steps, started, "over" if is_over else "flat" if self.answer.growth.flat else "differs")
+
+    def agreed(self, steps, started, own):
+        """Ends all ranks after the same step: as soon as memory is flat in all of them, or the time of one is over. A rank that does
+        not come within some seconds makes no such steps; then the greatest number of steps decides."""
+        import time
+
+        if self.alone:
+            return False
+        name = "step-%d" % steps
+        write_whole("%s.%d" % (name, self.answer.rank()[0]), own)
+        until = time.monotonic() + 20
+        while time.monotonic() < until:
+            votes = [entry for entry in os.listdir(ANSWERS) if entry.startswith(name + ".") and not entry.endswith(".part")]
+            if len(votes) >= started:
+                said = []
+                for vote in votes:
+                    with open(os.path.join(ANSWERS, vote), encoding="utf-8") as file:
+                        said.append(file.read())
+                return "over" in said or all(one == "flat" for one in said)
+            time.sleep(0.002)
+        self.alone = True
+        return False
 
     def stop(self, why):
         answer = self.answer

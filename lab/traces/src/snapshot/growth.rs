@@ -10,24 +10,59 @@ use super::model::{Action, Snapshot, StackId};
 pub struct Leftovers {
     /// Allocated within the trace and live at its end, by stack, largest first.
     pub live: Vec<Held>,
+    /// How memory went from step to step.
+    pub course: Course,
+}
+
+/// How memory went from step to step.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Course {
     /// Bytes live at the end of each step; empty if the recording has no steps.
     pub steps: Vec<u64>,
-    /// Memory that grows, by stack and size of the allocation, largest first: from the second step on, its allocations are more at the end of every step
-    /// than at the end of the one before, at least twice. Empty if all live memory together shrank since the second step.
+    /// What the steps say together.
+    pub trend: Trend,
+    /// Memory that grows, by stack, most bytes first; and memory that grew until much of it was freed at once.
     pub growing: Vec<Growth>,
 }
 
-/// Memory that grows with the steps.
+/// What the ends of steps say together.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Trend {
+    /// There are too few steps to tell.
+    #[default]
+    Unseen,
+    /// The last step requested what the step before it did, and left the same blocks.
+    Flat,
+    /// Steps differ, and nothing keeps growing.
+    Bounded,
+    /// Something grows.
+    Grows,
+}
+
+/// Memory of one stack that grows with the steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Growth {
     /// Stack that allocates it.
     pub stack: StackId,
-    /// Bytes of each allocation.
-    pub bytes: u64,
-    /// Allocations after the last step less those after the first step that counts.
+    /// Bytes of the largest allocation.
+    pub largest: u64,
+    /// Bytes of the smallest.
+    pub smallest: u64,
+    /// Allocations that were added and are live at the last end.
     pub more: u64,
+    /// Bytes that were added over these steps; of memory that is freed at once now and then, what was added in all.
+    pub more_bytes: u64,
     /// Number of steps over which it grew.
     pub steps: u64,
+    /// True if the allocations of several steps were freed in one step: what Python's garbage collector does with reference cycles.
+    pub freed_together: bool,
+}
+
+impl Growth {
+    /// Returns the bytes that a step adds, on average.
+    pub fn bytes_per_step(&self) -> u64 {
+        self.more_bytes / self.steps.max(1)
+    }
 }
 
 /// Number of first steps in which memory that stays may be allocated: optimizer states, workspaces.
@@ -38,6 +73,12 @@ const MIN_RISES: usize = 2;
 
 /// Least number of steps at which growth can be told.
 pub const MIN_STEPS: usize = SETTLING + MIN_RISES;
+
+/// From this number of steps on, memory need not rise in every step: a leak may be in a branch.
+const MANY: usize = 7;
+
+/// Least number of those steps that must have added something, then.
+const ADDED: usize = 3;
 
 impl Snapshot {
     /// Returns the end of each training step, if ranges name them: ranges of optimizers' steps or of the profiler.
@@ -56,71 +97,222 @@ impl Snapshot {
     /// Returns what was allocated and not freed, and what grows.
     pub fn leftovers(&self, device: usize) -> Leftovers {
         let trace = self.trace(device);
-        let last = trace.len().checked_sub(1);
-        let live = self.live_after(device, last).into_iter().filter(|(_, event, ..)| event.is_some());
-        let live = by_stack(live.map(|(_, _, stack, bytes)| (stack, bytes)));
-        let (steps, counts) = self.at_step_ends(device);
-        let mut growing = Vec::new();
-        let falls = steps.len() >= SETTLING && steps.last() < steps.get(SETTLING - 1);
-        if counts.len() >= MIN_STEPS && !falls {
-            let counts = &counts[SETTLING - 1..];
-            for (&(stack, bytes), &most) in &counts[counts.len() - 1] {
-                let rises = |pair: &[Counts]| count(&pair[1], stack, bytes) > count(&pair[0], stack, bytes);
-                if counts.windows(2).all(rises) {
-                    let more = most - count(&counts[0], stack, bytes);
-                    growing.push(Growth { stack, bytes, more, steps: counts.len() as u64 - 1 });
-                }
+        let live = self.live_after(device, trace.len().checked_sub(1)).into_iter();
+        let live = live.filter(|(_, event, ..)| event.is_some());
+        let (mut ends, mut times) = (Vec::new(), self.step_ends(device).into_iter().peekable());
+        for (at, event) in trace.iter().enumerate() {
+            while times.next_if(|end| *end < event.time_us).is_some() {
+                ends.push(at);
             }
         }
-        growing
-            .sort_unstable_by_key(|growth| (std::cmp::Reverse(growth.bytes.saturating_mul(growth.more)), growth.stack));
-        Leftovers { live, steps, growing }
+        ends.extend(times.map(|_| trace.len()));
+        Leftovers {
+            live: by_stack(live.map(|(_, _, stack, bytes)| (stack, bytes))),
+            course: self.course(device, &ends),
+        }
     }
 
-    /// Returns, for the end of each step, the live bytes and the number of allocations of each stack and size.
-    fn at_step_ends(&self, device: usize) -> (Vec<u64>, Vec<Counts>) {
-        let ends = self.step_ends(device);
-        let (mut bytes, mut counts) = (Vec::new(), Vec::new());
-        let (mut sum, mut now): (u64, Counts) = (0, FxHashMap::default());
-        let mut live: FxHashMap<u64, (StackId, u64)> = FxHashMap::default();
-        for (address, bytes, _) in self.before(device) {
-            live.insert(address, (StackId(0), bytes));
-            sum = sum.saturating_add(bytes);
+    /// Finds ends of steps by how many allocations and frees a process had made until each: numbers of entries before the end. `made` is the number of
+    /// allocations until the end of the trace. Ends from before the trace are left out.
+    pub fn ends_at(&self, device: usize, counts: &[(u64, u64)], made: u64) -> Vec<usize> {
+        let trace = self.trace(device);
+        let of = |action: Action| trace.iter().filter(|event| event.action == action).count() as u64;
+        let (before, last) = (made.saturating_sub(of(Action::Alloc)), counts.last().copied().unwrap_or_default());
+        let (mut ends, mut allocations, mut frees) = (Vec::new(), before, 0);
+        // Frees from before the trace are as many as are missing; where nothing is missing there are none.
+        frees += if before == 0 { 0 } else { last.1.saturating_sub(of(Action::FreeRequested)) };
+        let mut wanted = counts.iter().skip_while(|(made, _)| *made < before).peekable();
+        for (at, event) in trace.iter().enumerate() {
+            while wanted.next_if(|(made, freed)| allocations >= *made && frees >= *freed).is_some() {
+                ends.push(at);
+            }
+            match event.action {
+                Action::Alloc => allocations += 1,
+                Action::FreeRequested => frees += 1,
+                _ => {}
+            }
         }
-        let mut ends = ends.into_iter().peekable();
-        for event in self.trace(device) {
-            while ends.next_if(|end| *end < event.time_us).is_some() {
-                bytes.push(sum);
-                counts.push(now.clone());
+        ends.extend(wanted.filter(|(made, freed)| allocations >= *made && frees >= *freed).map(|_| trace.len()));
+        ends
+    }
+
+    /// Returns how memory went over steps that ended after these numbers of entries.
+    pub fn course(&self, device: usize, ends: &[usize]) -> Course {
+        let lives = self.lived(device, ends);
+        let count = ends.len();
+        let mut steps = vec![0_u64; count];
+        let mut groups: FxHashMap<StackId, Vec<Lived>> = FxHashMap::default();
+        for life in &lives {
+            for step in life.ends(count) {
+                steps[step] = steps[step].saturating_add(life.bytes);
+            }
+            // What existed before the trace does not grow.
+            if life.crosses(count) && !life.before {
+                groups.entry(life.stack).or_default().push(*life);
+            }
+        }
+        let mut course = Course { trend: Trend::Unseen, growing: Vec::new(), steps };
+        let falls = count >= SETTLING && course.steps.last() < course.steps.get(SETTLING - 1);
+        if count >= MIN_STEPS && !falls {
+            course.growing = groups.iter().filter_map(|(stack, lives)| growth(*stack, lives, count)).collect();
+            course.growing.sort_unstable_by_key(|growth| (std::cmp::Reverse(growth.more_bytes), growth.stack));
+        }
+        course.trend = trend(&course, &lives);
+        course
+    }
+
+    /// Returns all allocations, with the steps in which they were made and freed.
+    fn lived(&self, device: usize, ends: &[usize]) -> Vec<Lived> {
+        let (mut lives, mut at): (Vec<Lived>, FxHashMap<u64, usize>) = (Vec::new(), FxHashMap::default());
+        for (address, bytes, _) in self.before(device) {
+            at.insert(address, lives.len());
+            lives.push(Lived { stack: StackId(0), bytes, made: 0, freed: None, before: true });
+        }
+        let mut step = 0;
+        for (entry, event) in self.trace(device).iter().enumerate() {
+            while ends.get(step).is_some_and(|end| *end <= entry) {
+                step += 1;
             }
             match event.action {
                 Action::Alloc => {
-                    live.insert(event.address, (event.stack, event.bytes));
-                    *now.entry((event.stack, event.bytes)).or_default() += 1;
-                    sum = sum.saturating_add(event.bytes);
+                    at.insert(event.address, lives.len());
+                    let life = Lived { stack: event.stack, bytes: event.bytes, made: step, freed: None, before: false };
+                    lives.push(life);
                 }
                 Action::FreeRequested | Action::FreeCompleted => {
-                    if let Some((stack, bytes)) = live.remove(&event.address) {
-                        sum = sum.saturating_sub(bytes);
-                        if let Some(count) = now.get_mut(&(stack, bytes)) {
-                            *count = count.saturating_sub(1);
-                        }
+                    if let Some(life) = at.remove(&event.address) {
+                        lives[life].freed = Some(step);
                     }
                 }
                 _ => {}
             }
         }
-        for _ in ends {
-            bytes.push(sum);
-            counts.push(now.clone());
-        }
-        (bytes, counts)
+        lives
     }
 }
 
-/// Number of live allocations of each stack and size.
-type Counts = FxHashMap<(StackId, u64), u64>;
+/// Allocation, with the steps in which it was made and freed. The step after the last end has the number of ends.
+#[derive(Clone, Copy, Debug)]
+struct Lived {
+    stack: StackId,
+    bytes: u64,
+    made: usize,
+    freed: Option<usize>,
+    /// True if it existed before the trace.
+    before: bool,
+}
 
-fn count(counts: &Counts, stack: StackId, bytes: u64) -> u64 {
-    counts.get(&(stack, bytes)).copied().unwrap_or(0)
+impl Lived {
+    /// Returns the steps at whose ends it lives.
+    fn ends(&self, count: usize) -> std::ops::Range<usize> {
+        let end = self.freed.unwrap_or(count).min(count);
+        self.made.min(end)..end
+    }
+
+    /// True if it lives at the end of a step.
+    fn crosses(&self, count: usize) -> bool {
+        !self.ends(count).is_empty()
+    }
+
+    /// True if it lives at the end of the last step.
+    fn stays(&self, count: usize) -> bool {
+        self.ends(count).end == count && self.made < count
+    }
+}
+
+fn trend(course: &Course, lives: &[Lived]) -> Trend {
+    let count = course.steps.len();
+    if count < SETTLING + 1 {
+        return Trend::Unseen;
+    }
+    let same = |of: &dyn Fn(usize) -> Vec<u64>| of(count - 1) == of(count - 2);
+    let sorted = |mut bytes: Vec<u64>| {
+        bytes.sort_unstable();
+        bytes
+    };
+    let asked = |life: &&Lived, step: usize| life.made == step && !life.before;
+    let requests = |step: usize| sorted(lives.iter().filter(|life| asked(life, step)).map(|life| life.bytes).collect());
+    let blocks = |step: usize| {
+        sorted(lives.iter().filter(|life| life.ends(count).contains(&step)).map(|life| life.bytes).collect())
+    };
+    let rose = course.steps[count - 1] > course.steps[SETTLING - 1];
+    if same(&requests) && same(&blocks) {
+        Trend::Flat
+    } else if course.growing.iter().any(|growth| !growth.freed_together || growth.more > 0) {
+        Trend::Grows
+    } else if count < MANY && rose {
+        Trend::Unseen
+    } else {
+        Trend::Bounded
+    }
+}
+
+/// Returns the growth of one stack's memory, if it grows.
+fn growth(stack: StackId, lives: &[Lived], count: usize) -> Option<Growth> {
+    let (mut live, mut blocks) = (vec![0_u64; count], vec![0_u64; count]);
+    for life in lives {
+        for step in life.ends(count) {
+            live[step] = live[step].saturating_add(life.bytes);
+            blocks[step] += 1;
+        }
+    }
+    let from = (SETTLING - 1).max(count / 3 * usize::from(count >= MANY));
+    let together = freed_together(lives, count);
+    // A tensor that is made anew and larger in every step leaves nothing behind, and grows.
+    let rises = live[from..].windows(2).all(|pair| pair[1] > pair[0]);
+    let is_new_most = || live[..=2 * (count - 1) / 3].iter().all(|earlier| *earlier < live[count - 1]);
+    let grows = rises || count >= MANY && keeps_adding(lives, count) && (!loses(lives, count) || is_new_most());
+    if !grows && !together {
+        return None;
+    }
+    let more_bytes = if together {
+        live[from..].windows(2).map(|pair| pair[1].saturating_sub(pair[0])).sum()
+    } else {
+        live[count - 1].saturating_sub(live[from])
+    };
+    // What the last step holds may be replaced in the next.
+    let stay: Vec<u64> = lives
+        .iter()
+        .filter(|life| life.made >= SETTLING - 1 && life.made + 1 < count && life.stays(count))
+        .map(|life| life.bytes)
+        .collect();
+    let sizes: Vec<u64> = if stay.is_empty() { lives.iter().map(|life| life.bytes).collect() } else { stay };
+    let more = if grows { blocks[count - 1].saturating_sub(blocks[from]) } else { 0 };
+    let (smallest, largest) = (*sizes.iter().min()?, *sizes.iter().max()?);
+    let steps = (count - 1 - from) as u64;
+    Some(Growth { stack, largest, smallest, more, more_bytes, steps, freed_together: together })
+}
+
+/// True if what several steps added stays, and the last third of the steps still adds. The last two steps do not count: what they hold may be replaced in the next.
+fn keeps_adding(lives: &[Lived], count: usize) -> bool {
+    let window = SETTLING..count - 2;
+    let late = window.end - window.len().div_ceil(3);
+    let stays = |step: usize| lives.iter().any(|life| life.made == step && life.stays(count));
+    let added: Vec<usize> = window.filter(|step| stays(*step)).collect();
+    added.len() >= ADDED && added.iter().any(|step| *step >= late)
+}
+
+/// True if something that lived at the ends of several steps was freed: a buffer that is full replaces its oldest.
+fn loses(lives: &[Lived], count: usize) -> bool {
+    lives.iter().any(|life| is_old(life, count))
+}
+
+/// True if an allocation lived at the ends of several steps, after the first ones, and was freed before the last.
+fn is_old(life: &Lived, count: usize) -> bool {
+    life.made >= SETTLING - 1 && life.freed.is_some_and(|freed| freed < count && freed >= life.made + 2)
+}
+
+/// True if, once at least, what [`ADDED`] or more steps had added was freed in one step.
+fn freed_together(lives: &[Lived], count: usize) -> bool {
+    let mut freed: FxHashMap<usize, Vec<usize>> = FxHashMap::default();
+    for life in lives.iter().filter(|life| life.made >= SETTLING - 1) {
+        if let Some(step) = life.freed.filter(|step| *step < count && *step > life.made) {
+            freed.entry(step).or_default().push(life.made);
+        }
+    }
+    freed.into_values().any(|mut made| {
+        made.sort_unstable();
+        made.dedup();
+        made.len() >= ADDED
+    })
 }

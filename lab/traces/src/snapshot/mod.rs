@@ -9,6 +9,7 @@
 //! A [`Document`] holds everything in a file, known or not: converting loses nothing. A [`Snapshot`] is the decoded part, with texts and stacks kept
 //! once. Reading executes nothing, and takes time and memory in proportion to the file whatever lengths the file claims. Errors name the byte.
 
+mod added;
 mod agreement;
 mod compare;
 mod decode;
@@ -35,9 +36,10 @@ mod unpickle;
 mod value;
 mod what_if;
 
+pub use added::AddedFrame;
 pub use agreement::{Agreement, agreement};
 pub use compare::{Change, Comparison, compare};
-pub use growth::{Growth, Leftovers, MIN_STEPS};
+pub use growth::{Course, Growth, Leftovers, MIN_STEPS, Trend};
 pub use held::{Held, Peak, Totals};
 pub use json_write::{MAX_JSON_BYTES, write_json};
 pub use model::{

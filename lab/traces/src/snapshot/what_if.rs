@@ -19,6 +19,16 @@ pub struct Setting {
     pub cost: Cost,
 }
 
+/// What undoes expandable segments.
+const NOT_EXPANDABLE: &str = "expandable_segments:False";
+
+impl Setting {
+    /// True for the defaults of the allocator.
+    pub fn is_plain(&self) -> bool {
+        self.alloc_conf.is_empty() || self.alloc_conf == NOT_EXPANDABLE
+    }
+}
+
 /// Costs under other settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WhatIf {
@@ -49,7 +59,9 @@ pub fn what_if(snapshot: &Snapshot, device: usize, capacity_bytes: Option<u64>) 
     let now = Setting { alloc_conf: recorded.last_settings.clone(), cost: cost(&program.trace, &recorded, &machine)? };
     let options = [&EXPANDABLE[..], &SPLIT, &ROUNDUP, &SEGMENT].concat();
     let mut tried = Vec::new();
-    for option in options.into_iter().chain([""]) {
+    // The defaults; from outside, what the script sets by itself is only undone by name.
+    let plain = if now.alloc_conf.contains("expandable_segments:True") { NOT_EXPANDABLE } else { "" };
+    for option in options.into_iter().chain([plain]) {
         let reads = option.is_empty() || since(option) <= snapshot.releases.oldest;
         if !reads || option == now.alloc_conf {
             continue;
@@ -58,6 +70,7 @@ pub fn what_if(snapshot: &Snapshot, device: usize, capacity_bytes: Option<u64>) 
         let Ok(config) = config(settings.version, option) else { continue };
         tried.push(Setting { alloc_conf: option.into(), cost: cost(&program.trace, &config, &machine)? });
     }
-    tried.sort_by_key(|setting| setting.cost);
+    // The plainest of equals comes first.
+    tried.sort_by_key(|setting| (setting.cost, !setting.is_plain()));
     Ok(WhatIf { check, recorded: Some(now), tried })
 }

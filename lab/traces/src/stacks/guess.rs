@@ -19,12 +19,16 @@ pub enum Role {
     Gradient,
     /// Optimizer state of a weight.
     Optimizer,
+    /// A buffer of a module.
+    Buffer,
     /// Saved for the backward pass.
     Activation,
     /// A batch, or its labels.
     Input,
     /// Freed in the part of the step that made it.
     Temporary,
+    /// Scratch that is kept for a library.
+    Workspace,
     /// Something else, or not known.
     #[default]
     Other,
@@ -32,8 +36,17 @@ pub enum Role {
 
 impl Role {
     /// All.
-    pub const ALL: [Role; 7] =
-        [Role::Parameter, Role::Gradient, Role::Optimizer, Role::Activation, Role::Input, Role::Temporary, Role::Other];
+    pub const ALL: [Role; 9] = [
+        Role::Parameter,
+        Role::Gradient,
+        Role::Optimizer,
+        Role::Buffer,
+        Role::Activation,
+        Role::Input,
+        Role::Temporary,
+        Role::Workspace,
+        Role::Other,
+    ];
 
     /// Returns the name used in results.
     pub fn name(self) -> &'static str {
@@ -41,9 +54,11 @@ impl Role {
             Role::Parameter => "parameter",
             Role::Gradient => "gradient",
             Role::Optimizer => "optimizer",
+            Role::Buffer => "buffer",
             Role::Activation => "activation",
             Role::Input => "input",
             Role::Temporary => "temporary",
+            Role::Workspace => "workspace",
             Role::Other => "other",
         }
     }
@@ -55,9 +70,11 @@ impl Role {
             Role::Parameter => Category::Parameter,
             Role::Gradient => Category::Gradient,
             Role::Optimizer => Category::OptimizerState,
+            Role::Buffer => Category::Buffer,
             Role::Activation => Category::Activation,
             Role::Input => Category::Input,
             Role::Temporary => Category::Temporary,
+            Role::Workspace => Category::Workspace,
             Role::Other => return None,
         })
     }
@@ -224,8 +241,7 @@ fn last_failure(snapshot: &Snapshot, device: usize) -> Option<usize> {
 fn told_role(snapshot: &Snapshot, device: usize, life: &Life) -> Option<Role> {
     let event = snapshot.trace(device).get(life.made?)?;
     let name = snapshot.text(event.category);
-    let role = Role::ALL.into_iter().find(|role| role.category().is_some_and(|known| known.name() == name));
-    role.or_else(|| matches!(name, "buffer" | "workspace").then_some(Role::Other))
+    Role::ALL.into_iter().find(|role| role.category().is_some_and(|known| known.name() == name))
 }
 
 /// Guesses the purpose of an allocation.

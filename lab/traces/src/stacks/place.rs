@@ -52,6 +52,9 @@ pub struct Place {
 const LEADING: [&str; 8] =
     ["forward", "_conv_forward", "_call_impl", "_wrapped_call_impl", "__call__", "<lambda>", "wrapper", "inner"];
 
+/// Functions through which every operator passes while a mode watches them, as under activation checkpointing.
+const DISPATCHING: [&str; 3] = ["__torch_dispatch__", "__torch_function__", "_fn"];
+
 impl Place {
     /// Returns the place of a stack.
     pub fn of(snapshot: &Snapshot, stack: StackId) -> Self {
@@ -110,6 +113,9 @@ fn called(frames: &[(Origin, FrameText<'_>)]) -> Option<String> {
     let inner = frames.iter().take_while(|frame| !outside(frame)).filter(|(origin, _)| *origin == Origin::Torch);
     let mut names = inner.map(|(_, frame)| {
         let file = frame.filename.rsplit(['/', '\\']).next().unwrap_or_default().trim_end_matches(".py");
+        if DISPATCHING.contains(&frame.name) {
+            return None;
+        }
         if file == "module" || file.len() >= 40 || LEADING.contains(&frame.name) && file.starts_with('_') {
             return None;
         }

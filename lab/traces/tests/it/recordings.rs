@@ -132,7 +132,7 @@ fn releases_are_told_by_their_keys() {
 #[test]
 fn one_rise_is_no_leak() {
     // 121.74, 123.3 and 121.74 MiB at the ends of three steps: some tensors are held over the end of one.
-    let leftovers = recorded("mlp_oom_expandable").leftovers(0);
+    let leftovers = recorded("mlp_oom_expandable").leftovers(0).course;
     assert_eq!(leftovers.steps.len(), 3);
     assert!(leftovers.steps[2] < leftovers.steps[1] && leftovers.growing.is_empty(), "{leftovers:?}");
 }
@@ -178,11 +178,11 @@ fn steps(counts: &[(u64, u64)]) -> Snapshot {
 
 #[test]
 fn a_leak_rises_at_every_step_and_in_sum() {
-    let growing = |counts: &[(u64, u64)]| steps(counts).leftovers(0).growing;
+    let growing = |counts: &[(u64, u64)]| steps(counts).leftovers(0).course.growing;
     // The first step settles what stays; then there must be two rises.
     assert_eq!(growing(&[(1, 0), (2, 0), (3, 0)]), []);
     let leak = growing(&[(1, 0), (2, 0), (3, 0), (4, 0)]);
-    assert_eq!((leak.len(), leak[0].bytes, leak[0].more, leak[0].steps), (1, 1000, 2, 2));
+    assert_eq!((leak.len(), leak[0].largest, leak[0].more, leak[0].more_bytes, leak[0].steps), (1, 1000, 2, 2000, 2));
     assert_eq!(growing(&[(1, 0), (2, 0), (3, 0), (3, 0)]), []);
     // One site's memory replaces another's: their sum is smaller.
     assert_eq!(growing(&[(1, 9), (2, 9), (3, 7), (4, 5)]), []);

@@ -27,7 +27,7 @@ def device_count():
 
 def memory_stats(_card=0):
     return {
-        "allocation.all.allocated": len(memory.EVENTS), "allocated_bytes.all.peak": memory.PEAK,
+        "allocation.all.allocated": len([e for e in memory.EVENTS if e["action"] == "alloc"]), "allocated_bytes.all.peak": memory.PEAK,
         "allocated_bytes.all.current": memory.NOW, "reserved_bytes.all.peak": memory.PEAK,
         "reserved_bytes.all.current": memory.NOW, "num_ooms": memory.OOMS, "num_alloc_retries": 0,
     }

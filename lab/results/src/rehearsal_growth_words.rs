@@ -1,0 +1,119 @@
+//! Growth of a rehearsed script's memory, in words.
+
+use lab_base::figures::{counted, grouped, short};
+use lab_base::section::{Section, Table};
+
+use super::rehearsal::{RehearsalResult, RehearsedRank};
+use super::rehearsal_growth::{GrowingLine, RehearsedGrowth};
+
+/// Most lines that the answer shows.
+const TOP: usize = 8;
+
+/// Returns the rank whose memory grows most, or of which too little was seen, if there is one.
+pub(super) fn open(found: &RehearsalResult) -> Option<(&RehearsedRank, &RehearsedGrowth)> {
+    let all = found.ranks.iter().filter_map(|rank| Some((rank, rank.growth.as_ref()?)));
+    all.filter(|(_, growth)| growth.is_open()).max_by_key(|(_, growth)| growth.bytes_per_step)
+}
+
+/// Says in one sentence how memory went from step to step.
+pub(super) fn in_words(found: &RehearsalResult) -> Option<String> {
+    let growth = match open(found) {
+        Some((_, growth)) => growth,
+        None => {
+            found.ranks.iter().filter_map(|rank| rank.growth.as_ref()).max_by_key(|growth| growth.bytes_per_step)?
+        }
+    };
+    let steps = counted(growth.steps, "step");
+    let full = growth.full_at_step.map_or(String::new(), |step| {
+        format!(" The card is full at about step {} if it goes on so.", grouped(step, ' '))
+    });
+    let per = short(growth.bytes_per_step);
+    let holder = || growth.lines.first().map_or(String::new(), |line| format!(", held by {}", line.held_in_words()));
+    Some(match growth.trend.as_str() {
+        "flat" => format!(
+            "Memory is flat: step {} requested what step {} did, and left the same.",
+            growth.steps,
+            growth.steps - 1
+        ),
+        "bounded" => format!("Memory is bounded: in {steps} that differ, nothing kept growing."),
+        "slow" => format!("Memory grows by {per} a step, {}.", slowly(growth)),
+        "leak" => format!("It leaks: memory grew {per} a step over {steps}{}.{full}", holder()),
+        "may_fill" => format!("Perhaps: memory grew {per} a step over {steps}{}.{full}", holder()),
+        "cycles" => format!(
+            "Perhaps: memory grew {per} a step over {steps} in reference cycles, which only Python's garbage collector frees.{full}"
+        ),
+        _ => format!("Whether memory grows is not known: {steps} are too few to tell."),
+    })
+}
+
+fn slowly(growth: &RehearsedGrowth) -> String {
+    match growth.full_at_step {
+        Some(step) => format!("so slowly that the card is full at about step {}", grouped(step, ' ')),
+        None => "very slowly".into(),
+    }
+}
+
+/// Lists what grows.
+pub(super) fn lines(found: &RehearsalResult) -> Option<Section> {
+    let (_, growth) = open(found)?;
+    if growth.lines.is_empty() {
+        return None;
+    }
+    let rows = growth.lines.iter().take(TOP).map(GrowingLine::row).collect();
+    Some(Section::Table(Table::new("Grows from step to step", &["per step", "each", "allocated at", "held by"], rows)))
+}
+
+impl RehearsalResult {
+    /// True if memory did not run out so far, whether it grows or not; `None` if that is not known.
+    pub fn fits_so_far(&self) -> Option<bool> {
+        let open = self.fits.is_none() && self.stopped != "interrupted" && open(self).is_some();
+        if open && self.exception.is_none() && self.script_exit.is_none_or(|code| code == 0) {
+            Some(true)
+        } else {
+            self.fits
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rehearsal(growth: RehearsedGrowth) -> RehearsalResult {
+        let rank = RehearsedRank { growth: Some(growth), ..RehearsedRank::default() };
+        RehearsalResult { ranks: vec![rank], stopped: "steps".into(), ..RehearsalResult::default() }
+    }
+
+    #[test]
+    fn a_leak_is_told_with_who_holds_it_and_when_the_card_is_full() {
+        let line = GrowingLine {
+            holder: Some("list preds".into()),
+            held_at: Some("train.py:12".into()),
+            kind: "leak".into(),
+            ..GrowingLine::default()
+        };
+        let growth = RehearsedGrowth {
+            trend: "leak".into(),
+            steps: 20,
+            bytes_per_step: 5 << 20,
+            full_at_step: Some(4912),
+            lines: vec![line],
+        };
+        let found = rehearsal(growth);
+        let expected = "It leaks: memory grew 5 MiB a step over 20 steps, held by list preds, train.py:12. The card is full at \
+                        about step 4 912 if it goes on so.";
+        assert_eq!(in_words(&found).as_deref(), Some(expected));
+        assert_eq!((found.fits, found.fits_so_far()), (None, Some(true)));
+        assert!(lines(&found).is_some());
+    }
+
+    #[test]
+    fn what_is_flat_or_slow_is_not_open() {
+        for trend in ["flat", "bounded", "slow"] {
+            let found = rehearsal(RehearsedGrowth { trend: trend.into(), steps: 3, ..RehearsedGrowth::default() });
+            assert!(open(&found).is_none() && lines(&found).is_none() && found.fits_so_far().is_none(), "{trend}");
+        }
+        let found = rehearsal(RehearsedGrowth { trend: "unseen".into(), steps: 1, ..RehearsedGrowth::default() });
+        assert_eq!(in_words(&found).as_deref(), Some("Whether memory grows is not known: 1 step are too few to tell."));
+    }
+}

@@ -1,0 +1,52 @@
+//! Stacks that another source gives to allocations without one.
+
+use rustc_hash::FxHashMap;
+
+use super::model::{Action, Frame, FrameId, Snapshot, StackId};
+
+/// A frame as text: file, line, function.
+pub type AddedFrame = (String, i64, String);
+
+impl Snapshot {
+    /// Gives allocations without a stack one. `stack_of` is asked with the number of each such allocation of the device, counted from the first of the
+    /// trace, and returns a key; `frames` are the frames of a key, innermost first.
+    pub fn add_stacks(
+        &mut self,
+        device: usize,
+        mut stack_of: impl FnMut(u64) -> Option<u64>,
+        frames: impl Fn(u64) -> Vec<AddedFrame>,
+    ) {
+        let Some(mut trace) = self.traces.get_mut(device).map(std::mem::take) else { return };
+        let (mut known, mut number): (FxHashMap<u64, StackId>, u64) = (FxHashMap::default(), 0);
+        for event in &mut trace {
+            if event.action != Action::Alloc {
+                continue;
+            }
+            if !self.has_stack(event.stack)
+                && let Some(key) = stack_of(number)
+            {
+                event.stack = match known.get(&key) {
+                    Some(stack) => *stack,
+                    None => {
+                        let stack = self.added_stack(&frames(key));
+                        known.insert(key, stack);
+                        stack
+                    }
+                };
+            }
+            number += 1;
+        }
+        self.traces[device] = trace;
+    }
+
+    fn added_stack(&mut self, frames: &[AddedFrame]) -> StackId {
+        let mut ids = Vec::with_capacity(frames.len());
+        for (file, line, name) in frames {
+            let frame = Frame { filename: self.texts.intern(file), line: *line, name: self.texts.intern(name) };
+            ids.push(FrameId(self.frames.len() as u32));
+            self.frames.push(frame);
+        }
+        self.stacks.push(ids.into());
+        StackId(self.stacks.len() as u32 - 1)
+    }
+}

@@ -1,0 +1,140 @@
+//! Growth of memory from step to step, in recordings made for it.
+
+use lab_traces::snapshot::{Course, Snapshot, Trend};
+
+/// Makes a recording of steps. Each step allocates blocks (a number, bytes) at line 1 and frees blocks by their numbers.
+#[derive(Default)]
+struct Program {
+    entries: Vec<String>,
+    ends: Vec<String>,
+    time: u64,
+}
+
+impl Program {
+    fn entry(&mut self, action: &str, block: u64, bytes: u64) {
+        self.time += 1;
+        let (address, time) = ((block + 1) << 32, self.time);
+        self.entries.push(format!(
+            "{{\"action\": \"{action}\", \"addr\": {address}, \"size\": {bytes}, \"stream\": 0, \"time_us\": {time}, \
+             \"frames\": [{{\"filename\": \"train.py\", \"line\": 1, \"name\": \"step\"}}]}}"
+        ));
+    }
+
+    fn step(&mut self, made: &[(u64, u64)], freed: &[u64]) {
+        made.iter().for_each(|(block, bytes)| self.entry("alloc", *block, *bytes));
+        for block in freed {
+            self.entry("free_requested", *block, 0);
+            self.entry("free_completed", *block, 0);
+        }
+        self.time += 1;
+        let time = self.time;
+        self.ends.push(format!(
+            "{{\"stage\": \"END\", \"name\": \"Optimizer.step#SGD.step\", \"device\": 0, \"time_us\": {time}}}"
+        ));
+    }
+
+    fn course(&self) -> Course {
+        let text = format!(
+            "{{\"segments\": [], \"device_traces\": [[{}]], \"external_annotations\": [{}]}}",
+            self.entries.join(", "),
+            self.ends.join(", ")
+        );
+        Snapshot::read("steps.json", text.as_bytes()).unwrap().leftovers(0).course
+    }
+}
+
+/// Returns the course of 20 steps: `made` says what a step allocates, `freed` what it frees.
+fn course(made: impl Fn(u64) -> Vec<(u64, u64)>, freed: impl Fn(u64) -> Vec<u64>) -> Course {
+    let mut program = Program::default();
+    for step in 0..20 {
+        program.step(&made(step), &freed(step));
+    }
+    program.course()
+}
+
+/// Sizes that differ from step to step.
+fn length(step: u64) -> u64 {
+    4096 * (step * 7 % 11 + 1)
+}
+
+#[test]
+fn a_leak_of_varying_sizes_is_found_with_its_bytes_a_step() {
+    let found = course(|step| vec![(step, length(step))], |_| vec![]);
+    assert_eq!(found.trend, Trend::Grows);
+    let [growth] = &found.growing[..] else { panic!("{found:?}") };
+    assert!(growth.smallest < growth.largest && !growth.freed_together, "{growth:?}");
+    let added: u64 = (7..20).map(length).sum();
+    assert_eq!((growth.more_bytes, growth.steps), (added, 13));
+    // A leak in a branch that is taken every third time.
+    let found = course(|step| if step % 3 == 0 { vec![(step, 512)] } else { vec![] }, |_| vec![]);
+    assert_eq!((found.trend, found.growing.len()), (Trend::Grows, 1), "{found:?}");
+}
+
+#[test]
+fn one_tensor_that_is_made_anew_and_larger_grows() {
+    let found = course(|step| vec![(step, 4096 * (step + 1))], |step| step.checked_sub(1).into_iter().collect());
+    assert_eq!(found.trend, Trend::Grows);
+    assert_eq!(found.growing[0].bytes_per_step(), 4096, "{found:?}");
+}
+
+#[test]
+fn cycles_are_told_from_leaks() {
+    // The collector runs in every sixth step.
+    let freed = |step: u64| if step % 6 == 5 { (step - 5..step).collect() } else { vec![] };
+    let found = course(|step| vec![(step, 1 << 20)], freed);
+    let [growth] = &found.growing[..] else { panic!("{found:?}") };
+    assert!(growth.freed_together, "{growth:?}");
+    assert_eq!(course(|step| vec![(step, length(step))], |_| vec![]).growing[0].freed_together, false);
+}
+
+#[test]
+fn what_fills_or_is_replaced_does_not_grow() {
+    let bounded: [(&str, Course); 5] = [
+        (
+            "a cache of eight lengths",
+            course(|step| if step < 8 { vec![(step, length(step))] } else { vec![] }, |_| vec![]),
+        ),
+        (
+            "the last five outputs",
+            course(|step| vec![(step, length(step))], |step| step.checked_sub(5).into_iter().collect()),
+        ),
+        (
+            "the last output",
+            course(|step| vec![(step, length(step))], |step| step.checked_sub(1).into_iter().collect()),
+        ),
+        (
+            "an average from the fifth step on",
+            course(
+                |step| if step == 5 { vec![(1, 1 << 20)] } else { vec![(100 + step, length(step))] },
+                |step| if step == 5 { vec![] } else { vec![100 + step] },
+            ),
+        ),
+        (
+            "an evaluation in every fourth step",
+            course(
+                |step| if step % 4 == 3 { vec![(step, 1 << 20)] } else { vec![] },
+                |step| if step % 4 == 3 && step > 4 { vec![step - 4] } else { vec![] },
+            ),
+        ),
+    ];
+    for (what, found) in bounded {
+        assert_ne!(found.trend, Trend::Grows, "{what}: {found:?}");
+        assert!(found.growing.is_empty(), "{what}: {found:?}");
+    }
+}
+
+#[test]
+fn a_step_that_repeats_the_one_before_it_is_flat() {
+    let mut program = Program::default();
+    program.step(&[(0, 1 << 20)], &[]);
+    for step in 1..4 {
+        program.step(&[(step, 4096), (100 + step, 512)], &[step, 100 + step]);
+    }
+    assert_eq!(program.course().trend, Trend::Flat);
+    program.step(&[(9, 8192)], &[9]);
+    assert_eq!(program.course().trend, Trend::Bounded, "another size");
+    let mut short = Program::default();
+    short.step(&[(0, 512)], &[]);
+    short.step(&[(1, 512)], &[]);
+    assert_eq!(short.course().trend, Trend::Unseen);
+}
