@@ -3,11 +3,16 @@
 use std::fmt::Write;
 
 use lab_base::figures::{self, short};
+use lab_base::hidden::is_hidden;
 
-/// Escapes text between tags or in a quoted attribute: nothing in it is markup.
+/// Characters of one text that a page shows: a page stays small whatever a message holds.
+const MOST: usize = 20_000;
+
+/// Escapes text between tags or in a quoted attribute: nothing in it is markup. Of a very long one the beginning is shown, and how much is left out.
 pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    let cut = text.char_indices().nth(MOST).map_or(text.len(), |(at, _)| at);
+    let mut out = String::with_capacity(cut);
+    for c in text[..cut].chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -15,9 +20,12 @@ pub(super) fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             // Control characters are not allowed in a page, however they are written.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c if is_hidden(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
+    }
+    if cut < text.len() {
+        let _ = write!(out, "… ({} more bytes are not shown)", grouped((text.len() - cut) as u64));
     }
     out
 }
