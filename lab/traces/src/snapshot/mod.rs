@@ -12,6 +12,7 @@
 mod agreement;
 mod compare;
 mod decode;
+mod devices;
 mod equal;
 mod growth;
 mod held;
@@ -28,6 +29,7 @@ mod program;
 mod ranges;
 mod record;
 mod release;
+mod rewind;
 mod sound;
 mod source;
 mod tune;
@@ -37,6 +39,7 @@ mod what_if;
 
 pub use agreement::{Agreement, agreement};
 pub use compare::{Change, Comparison, compare};
+pub use devices::DeviceUse;
 pub use growth::{Growth, Leftovers, MIN_STEPS};
 pub use held::{Held, Peak, Totals};
 pub use json_write::{MAX_JSON_BYTES, write_json};
