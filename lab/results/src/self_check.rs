@@ -111,8 +111,11 @@ impl SelfCheck {
             (false, false) => ": not exact.",
         };
         if self.allocations_before > 0 {
-            let begun =
-                if self.resumed { "the replay begins with them where they were" } else { "they are placed anew" };
+            let begun = if self.resumed {
+                "PyTorch's allocator begins with them where they were (others place them anew)"
+            } else {
+                "they are placed anew"
+            };
             text += &format!(
                 " The trace begins in the middle of the run: {} lived before, and {begun}.",
                 counted(self.allocations_before, "allocation")

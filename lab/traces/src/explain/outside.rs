@@ -4,9 +4,13 @@ use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
 
 /// Statuses that mean a failed allocation, and statuses that often do.
-const STATUSES: [(&str, Failure); 10] = [
+const STATUSES: [(&str, Failure); 13] = [
     ("CUBLAS_STATUS_ALLOC_FAILED", Failure::Library("cuBLAS")),
     ("CUDNN_STATUS_ALLOC_FAILED", Failure::Library("cuDNN")),
+    // Of cuDNN 9.
+    ("CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", Failure::Library("cuDNN")),
+    ("HIPBLAS_STATUS_ALLOC_FAILED", Failure::Library("hipBLAS")),
+    ("miopenStatusAllocFailed", Failure::Library("MIOpen")),
     ("CUSOLVER_STATUS_ALLOC_FAILED", Failure::Library("cuSOLVER")),
     ("CUSPARSE_STATUS_ALLOC_FAILED", Failure::Library("cuSPARSE")),
     ("CUFFT_ALLOC_FAILED", Failure::Library("cuFFT")),
@@ -79,7 +83,11 @@ fn library(text: &str, lower: &str) -> Option<Message> {
         .into_iter()
         .filter_map(|(status, failure)| Some((text.rfind(status)?, failure)))
         .max_by_key(|(at, _)| *at)?;
-    let backend = if text[at..].starts_with("UR_") { Backend::Xpu } else { Backend::Cuda };
+    let backend = match &text[at..] {
+        status if status.starts_with("UR_") => Backend::Xpu,
+        status if status.starts_with("HIP") || status.starts_with("miopen") => Backend::Hip,
+        _ => Backend::Cuda,
+    };
     let wording = if failure == Failure::Driver { Wording::Driver } else { Wording::Library };
     Some(failed(wording, backend, failure))
 }
@@ -98,6 +106,8 @@ fn driver(lower: &str) -> Option<Message> {
         ("cuda error: out of memory", Backend::Cuda),
         ("cuda driver error: out of memory", Backend::Cuda),
         ("cuda failed with error 2 out of memory", Backend::Cuda),
+        ("triton error [cuda]: out of memory", Backend::Cuda),
+        ("triton error [hip]: out of memory", Backend::Hip),
         ("hip error: out of memory", Backend::Hip),
     ];
     let (_, backend) = errors.into_iter().find(|(error, _)| lower.contains(error))?;

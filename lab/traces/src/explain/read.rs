@@ -36,7 +36,7 @@ pub(super) fn read(text: &str) -> Result<Message> {
     }
     match foreign::named(&text, &lower) {
         Some(named) => Err(Error::usage("message", named)),
-        None => outside::read(&text, &lower).ok_or_else(unknown),
+        None => outside::read(&text, &lower).or_else(|| first_words(&lower)).ok_or_else(unknown),
     }
 }
 
@@ -63,6 +63,12 @@ fn without_figures(text: &str) -> Option<Message> {
     }
     let first_line = text.contains("OutOfMemoryError") && text.contains("Allocation on device");
     first_line.then(|| Message::new(Wording::Async, Backend::Cuda))
+}
+
+/// Reads a message of which only the first words are there: `CUDA out of memory.`
+fn first_words(lower: &str) -> Option<Message> {
+    let backends = lower.match_indices(MARKER).filter_map(|(at, _)| backend(&lower[..at]));
+    Some(Message::new(Wording::Request, backends.last()?))
 }
 
 /// Reads the last table of `torch.cuda.memory_summary()`.

@@ -58,7 +58,7 @@ pub fn agreement(
     machine: &Machine,
 ) -> Result<Agreement> {
     let found = Agreement { resumed: program.trace.start.is_some(), ..Agreement::default() };
-    let reserved = snapshot.reserved_after(device);
+    let reserved: Vec<u64> = snapshot.reserved_after(device).collect();
     let peak_reserved = reserved.iter().copied().max().unwrap_or(0).max(snapshot.reserved_before(device));
     let mut watch = Watch { program, reserved, ranges: BTreeMap::new(), next: 0, served: false, found };
     let mut opened = policy.open(&program.trace, machine, &mut |event| watch.driver(0, event))?;

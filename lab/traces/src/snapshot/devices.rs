@@ -38,7 +38,7 @@ impl Snapshot {
     fn device_use(&self, device: usize) -> DeviceUse {
         let trace = self.trace(device);
         let failures = || trace.iter().filter(|event| event.action == Action::Oom);
-        let reserved = self.reserved_after(device).into_iter().max().unwrap_or(0);
+        let reserved = self.reserved_after(device).max().unwrap_or(0);
         DeviceUse {
             device,
             peak_reserved: reserved.max(self.reserved_before(device)),
@@ -63,16 +63,15 @@ impl Snapshot {
     }
 
     /// Returns the bytes of segments after each entry.
-    pub fn reserved_after(&self, device: usize) -> Vec<u64> {
+    pub fn reserved_after(&self, device: usize) -> impl Iterator<Item = u64> + '_ {
         let mut reserved = self.reserved_before(device);
-        let after = |event: &super::model::TraceEvent| {
+        self.trace(device).iter().map(move |event| {
             match event.action {
                 Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(event.bytes),
                 Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(event.bytes),
                 _ => {}
             }
             reserved
-        };
-        self.trace(device).iter().map(after).collect()
+        })
     }
 }
