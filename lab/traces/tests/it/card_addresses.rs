@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use lab::replay::{Machine, Policy};
-use lab::snapshot::{Agreement, Snapshot, agreement, tune, what_if};
+use lab_traces::replay::{Machine, Policy};
+use lab_traces::snapshot::{Agreement, Snapshot, agreement, tune, what_if};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -137,7 +137,7 @@ impl Card {
         let whole: Vec<u64> = self
             .segments
             .iter()
-            .filter(|(at, (size, ..))| self.blocks.get(at).is_some_and(|block| !block.used && block.bytes == *size))
+            .filter(|(at, (size, ..))| self.blocks.get(*at).is_some_and(|block| !block.used && block.bytes == *size))
             .map(|(&at, _)| at)
             .collect();
         for address in whole {
@@ -212,7 +212,7 @@ fn another_order_of_addresses_is_told_from_an_equal_one() {
     let program = snapshot.program("card", 0).unwrap();
     let policy = Policy::Caching(Box::new(snapshot.allocator_config().unwrap()));
     // Without the recorded addresses the segments lie in order of their creation, and free blocks of one size are taken in another order.
-    let anew = lab::snapshot::Program { trace: program.trace.clone().starting(None), ..program };
+    let anew = lab_traces::snapshot::Program { trace: program.trace.clone().starting(None), ..program };
     let found = agreement(&snapshot, 0, &anew, &policy, &Machine::default()).unwrap();
     assert!(!found.is_exact() && !found.resumed && found.placed < found.allocations, "{found:?}");
 }
@@ -240,10 +240,11 @@ fn a_device_that_is_too_small_for_the_beginning_begins_empty() {
     let mut card = Card::new(2, true);
     card.run(300);
     let snapshot = card.snapshot(200);
+    assert!(snapshot.reserved_before(0) > 20 * MIB);
     let program = snapshot.program("card", 0).unwrap();
     let policy = Policy::Caching(Box::new(snapshot.allocator_config().unwrap()));
-    let machine = Machine { capacity_bytes: Some(snapshot.reserved_before(0) / 2), memory_fraction: None };
-    let figures = lab::replay::run_once(&program.trace, &policy, &machine).unwrap();
+    let machine = Machine { capacity_bytes: Some(20 * MIB), memory_fraction: None };
+    let figures = lab_traces::replay::run_once(&program.trace, &policy, &machine).unwrap();
     assert!(figures.newly_failed > 0 && figures.peak_reserved <= machine.capacity_bytes.unwrap(), "{figures:?}");
 }
 

@@ -1,9 +1,9 @@
 //! Lines and purposes that a snapshot's stacks tell: the program's line before a library's, parameters by their optimizer states, an evaluation that keeps
 //! a graph.
 
-use lab::results::{Findings, Looked, SnapshotResult};
-use lab::section::Section;
-use lab::snapshot::Snapshot;
+use lab_base::section::Section;
+use lab_results::{Findings, Looked, SnapshotResult};
+use lab_traces::snapshot::Snapshot;
 use serde_json::{Value, json};
 
 /// Entries of a trace, and where each allocation is.

@@ -1,9 +1,9 @@
 //! Snapshots of several devices: which one is shown, and that the others are named. And snapshots of Intel's devices.
 
-use lab::replay::{Machine, Policy};
-use lab::results::{ChosenDevice, Findings, Looked, SnapshotResult};
-use lab::section::Section;
-use lab::snapshot::{Release, Snapshot, agreement};
+use lab_base::section::Section;
+use lab_results::{ChosenDevice, Findings, Looked, SnapshotResult};
+use lab_traces::replay::{Machine, Policy};
+use lab_traces::snapshot::{Release, Snapshot, agreement};
 use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
@@ -80,7 +80,7 @@ fn the_other_devices_are_named_in_one_line() {
     let one = self::snapshot(&[(1, false), (0, false)]);
     let found = SnapshotResult::of("one.pickle".into(), &one, 0, &Looked::default());
     assert!(found.other_devices.is_empty() && ChosenDevice::of(&one, 0).others.is_empty());
-    let recording = lab::report::Recording::of_snapshot("devices.pickle", &snapshot, 1);
+    let recording = lab_results::report::Recording::of_snapshot("devices.pickle", &snapshot, 1);
     assert_eq!(recording.name, "devices.pickle, device 1 (others: 0, 3)");
 }
 

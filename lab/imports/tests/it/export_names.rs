@@ -1,10 +1,9 @@
 //! An export is read whatever its file's name: PyTorch puts that name before every entry of the archive.
 
-mod archives;
+use lab_imports::exported;
 
-use lab::exported;
-
-use archives::{entries, unpacked};
+use crate::EXPORTS;
+use crate::archives::{entries, unpacked};
 
 /// An archive as PyTorch writes it: entries as they are, then the directory, and a record of 64 bits at the end even of a small file.
 fn as_pytorch_writes(entries: &[(String, Vec<u8>)]) -> Vec<u8> {
@@ -64,7 +63,7 @@ fn crc32(bytes: &[u8]) -> u32 {
 #[test]
 fn a_name_of_any_length_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let gz = std::fs::read("tests/golden/exported/mlp.pt2.gz").unwrap();
+    let gz = std::fs::read(format!("{EXPORTS}/mlp.pt2.gz")).unwrap();
     let original = std::fs::read(unpacked(&gz, folder.path(), "original")).unwrap();
     let mut inside = entries(&original);
     let root = inside[0].0.split_once('/').unwrap().0.to_string();

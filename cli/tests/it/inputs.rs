@@ -1,5 +1,4 @@
 //! What commands read: pipes are waited for and can be interrupted, and what a file says is shown safely.
-#![cfg(unix)]
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -36,7 +35,7 @@ fn a_reader_that_waits_for_a_pipe_ends_when_asked() {
     let pipe = folder.path().join("pipe");
     fifo(&pipe);
     let pipe = pipe.to_str().unwrap();
-    let snapshot = "../lab/tests/golden/snapshots/mlp_oom_plain.pickle";
+    let snapshot = "../lab/traces/tests/golden/snapshots/mlp_oom_plain.pickle";
     let out = folder.path().join("out.json");
     for words in [
         &["snapshot", "show", pipe][..],
@@ -65,7 +64,7 @@ fn a_pipe_with_a_writer_is_read_to_its_end() {
     let folder = tempfile::tempdir().unwrap();
     let pipe = folder.path().join("pipe");
     fifo(&pipe);
-    let bytes = std::fs::read("../lab/tests/golden/snapshots/mlp_oom_plain.pickle").unwrap();
+    let bytes = std::fs::read("../lab/traces/tests/golden/snapshots/mlp_oom_plain.pickle").unwrap();
     for words in [&["snapshot", "show"][..], &["snapshot", "replay"], &["replay"]] {
         let child = vramlab(&[words, &[pipe.to_str().unwrap()]].concat()).spawn().unwrap();
         std::fs::write(&pipe, &bytes).unwrap();
@@ -97,7 +96,7 @@ fn what_a_file_says_is_no_formula_no_markup_and_not_invisible() {
     let file = folder.path().join("s.json");
     let shown = |name: &str, flags: &[&str]| {
         std::fs::write(&file, of_file(name)).unwrap();
-        let output = vramlab(&[&["snapshot", "show", file.to_str().unwrap()], flags].concat()).output().unwrap();
+        let output = vramlab(&[&["snapshot", "show", file.to_str().unwrap()][..], flags].concat()).output().unwrap();
         assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
         String::from_utf8(output.stdout).unwrap()
     };
