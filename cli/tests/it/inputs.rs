@@ -102,8 +102,8 @@ fn what_a_file_says_is_no_formula_no_markup_and_not_invisible() {
     };
     let csv = shown("=HYPERLINK(A1).py", &["--export-csv", "-"]);
     assert!(csv.contains("'=HYPERLINK(A1).py:3") && !csv.contains(",=") && !csv.contains("\n="), "{csv}");
-    let markdown = shown("<img src=x onerror=y>[a](javascript:z).py", &["--export-markdown", "-"]);
-    assert!(!markdown.contains("<img") && !markdown.contains("[a]("), "{markdown}");
+    let markdown = shown("a<img src=x onerror=y>[a](javascript:z).py", &["--export-markdown", "-"]);
+    assert!(markdown.contains("a&lt;img") && !markdown.contains("<img") && !markdown.contains("[a]("), "{markdown}");
     let text = shown("a\u{200b}b\u{2028}c\u{feff}d\u{e0041}.py", &[]);
     assert!(text.contains("a\\u{200b}b\\u{2028}c\\u{feff}d\\u{e0041}.py"), "{text}");
     let json = shown("a\u{e0041}.py", &["--json", "-"]);

@@ -10,7 +10,7 @@ const MOST: usize = 20_000;
 
 /// Escapes text between tags or in a quoted attribute: nothing in it is markup. Of a very long one the beginning is shown, and how much is left out.
 pub(super) fn escaped(text: &str) -> String {
-    let cut = text.char_indices().nth(MOST).map_or(text.len(), |(at, _)| at);
+    let cut = beginning(text, MOST).len();
     let mut out = String::with_capacity(cut);
     for c in text[..cut].chars() {
         match c {
@@ -28,6 +28,11 @@ pub(super) fn escaped(text: &str) -> String {
         let _ = write!(out, "… ({} more bytes are not shown)", grouped((text.len() - cut) as u64));
     }
     out
+}
+
+/// Returns the first characters of a text.
+pub(super) fn beginning(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
 }
 
 /// Formats bytes, with the exact number on hover and for screen readers.
