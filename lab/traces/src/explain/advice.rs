@@ -34,7 +34,8 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
         Some(Verdict::Fragmented) => {
             // The setting first, then what else could have been the cause; a search of all settings takes a recording.
             let mut settings = settings(message).into_iter();
-            let first = limit(message).into_iter().chain(settings.by_ref().take(1)).chain(others(message, holders));
+            let setting = settings.next();
+            let first = limit(message).into_iter().chain(setting).chain(others(message, holders));
             let rest = settings.chain(rehearse(message)).chain(need_less(message)).chain(who_holds(message));
             first.chain(rest).collect()
         }
