@@ -35,6 +35,7 @@ mod file_kind;
 mod file_lock;
 mod host_memory;
 mod interrupt;
+mod mapped_file;
 mod output;
 mod progress;
 mod render;
@@ -63,6 +64,7 @@ pub fn main_with(backends: &'static [Entry]) -> ExitCode {
     ui::show_panics();
     backends::prepare();
     interrupt::install();
+    lab::input::ends_when(interrupt::asked);
     run(std::env::args_os().collect(), backends)
 }
 
@@ -85,6 +87,8 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
                     Code::Interrupted
                 }
                 Ok(code) => code,
+                // What was waited for did not come before the user stopped waiting.
+                Err(_) if lab::input::gave_up() => Code::Interrupted,
                 Err(failure) => ui.fail(&invocation.at_its_source(failure)),
             }
         }

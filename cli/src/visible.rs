@@ -1,11 +1,13 @@
 //! Makes text from outside (files, paths, other processes) safe to show on a terminal.
 //!
-//! A control character can set a terminal's title, clear it, or hide its contents; a bidirectional one can show text in another order. None is
-//! printed: each is shown as its escape, `\u{1b}`. Our own colours carry a mark that input cannot know.
+//! A control character can set a terminal's title, clear it, or hide its contents; a bidirectional one can show text in another order, and others are
+//! not seen at all. None is printed: each is shown as its escape, `\u{1b}`. Our own colours carry a mark that input cannot know.
 
 use std::borrow::Cow;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::LazyLock;
+
+use lab::hidden::is_hidden;
 
 /// Follows the escape character in our own sequences until they are printed; it differs in each process.
 static MARK: LazyLock<String> = LazyLock::new(|| format!("{:016x}", RandomState::new().build_hasher().finish()));
@@ -17,13 +19,6 @@ pub(crate) fn sequence(code: &str) -> String {
     format!("{ESCAPE}{}[{code}", *MARK)
 }
 
-/// True if a terminal would act on it: control characters except line ends and tabs, and Unicode's `Bidi_Control`.
-fn is_hidden(c: char) -> bool {
-    let bidirectional =
-        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    bidirectional || (c.is_control() && !matches!(c, '\n' | '\t'))
-}
-
 /// Escapes everything hidden in a text.
 pub(crate) fn visible(text: &str) -> Cow<'_, str> {
     replaced(text, |c, out| out.extend(c.escape_unicode()))
@@ -31,7 +26,7 @@ pub(crate) fn visible(text: &str) -> Cow<'_, str> {
 
 /// Escapes everything hidden in JSON by JSON's own escapes: the values stay the same.
 pub(crate) fn json(text: &str) -> Cow<'_, str> {
-    replaced(text, |c, out| out.push_str(&format!("\\u{:04x}", u32::from(c))))
+    replaced(text, |c, out| c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}"))))
 }
 
 fn replaced(text: &str, replace: impl Fn(char, &mut String)) -> Cow<'_, str> {

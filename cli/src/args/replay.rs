@@ -20,7 +20,7 @@ pub(crate) struct ReplayArgs {
     /// Write the trace's own columns under this policy: the place of each allocation, the change of each statistic.
     #[arg(long, value_name = "FILE")]
     pub columns: Option<Destination>,
-    /// Device of a snapshot [default: the one with the longest trace].
+    /// Device of a snapshot [default: the one that ran out of memory, else the one with most reserved].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     #[command(flatten)]

@@ -42,7 +42,7 @@ pub(crate) struct ShowArgs {
     /// A snapshot from torch.cuda.memory._dump_snapshot or `train --snapshot`: a pickle or JSON, gzip-compressed or not.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
-    /// Number of the device [default: the one with the longest trace].
+    /// Number of the device [default: the one that ran out of memory, else the one with most reserved].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     /// Number of lines, stacks and segments to list [default: 6 lines, 10 of the others].
@@ -109,7 +109,7 @@ pub(crate) struct DiffArgs {
     /// The second snapshot.
     #[arg(value_name = "AFTER")]
     pub after: PathBuf,
-    /// Number of the device [default: the one with the longest trace in AFTER].
+    /// Number of the device [default: the one that ran out of memory in AFTER, else the one with most reserved there].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     /// Number of stacks to list.
@@ -148,7 +148,7 @@ pub(crate) struct TuneArgs {
     /// A snapshot with a trace, or any recording that `replay` reads.
     #[arg(value_name = "SNAPSHOT")]
     pub file: PathBuf,
-    /// Device of a snapshot [default: the one with the longest trace].
+    /// Device of a snapshot [default: the one that ran out of memory, else the one with most reserved].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
     /// Memory of the device (8GiB, 512MiB, bytes) [default: as recorded].

@@ -9,7 +9,7 @@ pub(crate) struct ViewArgs {
     /// the limit is drawn, too.
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
-    /// Number of the device of a snapshot [default: the one with the longest trace].
+    /// Number of the device of a snapshot [default: the one that ran out of memory, else the one with most reserved].
     #[arg(long, value_name = "N")]
     pub device: Option<usize>,
 }

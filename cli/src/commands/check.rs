@@ -1,9 +1,9 @@
 //! `vramlab check`: a memory lock file for continuous integration.
 
-use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
 
+use lab::input;
 use lab::lock::{Comparison, Lock, Locked};
 use lab::results::{CheckResult, CheckedRun};
 use lab::run::RunSpec;
@@ -140,7 +140,7 @@ fn in_file(args: &CheckArgs, failure: Failure) -> Failure {
 /// Reads the file, if it exists.
 fn read(path: &Path) -> Result<Option<Lock>> {
     let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
-    let file = match File::open(path) {
+    let file = match input::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(failed(error.to_string())),

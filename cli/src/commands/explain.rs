@@ -1,10 +1,10 @@
 //! `vramlab explain`: explains PyTorch's message when memory ran out.
 
-use std::fs::File;
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
+use std::io::{self, ErrorKind, Read};
 use std::path::Path;
 
 use lab::explain::explain;
+use lab::input;
 use lab::results::ExplainResult;
 
 use crate::args::ExplainArgs;
@@ -36,7 +36,7 @@ pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
 }
 
 fn stdin() -> Result<String> {
-    let text = last(io::stdin().lock().take(MAX_STREAM));
+    let text = input::stdin().and_then(|input| last(input.take(MAX_STREAM)));
     Ok(decoded(&text.map_err(|error| Failure::usage(format!("standard input: {error}")))?))
 }
 
@@ -56,11 +56,8 @@ fn file(name: &str) -> Result<Option<String>> {
     if metadata.is_dir() {
         return Err(Failure::usage(format!("{name}: a directory; name a log")));
     }
-    let mut file = File::open(name).map_err(unreadable)?;
-    let start = if metadata.is_file() { metadata.len().saturating_sub(MAX_READ as u64) } else { 0 };
-    if start > 0 {
-        file.seek(SeekFrom::Start(start)).map_err(unreadable)?;
-    }
+    let mut file = input::open(Path::new(name)).map_err(unreadable)?;
+    file.to_last(MAX_READ as u64).map_err(unreadable)?;
     Ok(Some(decoded(&last(file.take(MAX_STREAM)).map_err(unreadable)?)))
 }
 

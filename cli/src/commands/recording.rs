@@ -1,10 +1,12 @@
 //! Opens recordings: traces of their own format, and PyTorch's snapshots.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::Path;
 
+use lab::input::{self, Input};
 use lab::replay::{Machine, Policy, Trace};
+use lab::results::ChosenDevice;
 use lab::snapshot::{Agreement, Program, Releases, Snapshot, agreement};
 use memcore::memory::AllocatorConfig;
 
@@ -33,8 +35,12 @@ impl Recording {
             Some("-") => "standard input".to_string(),
             _ => file.display().to_string(),
         };
+        // A pipe can be read once.
         let kept = match file.to_str() {
-            Some("-") => Some(stdin()?),
+            Some("-") => Some(all_of(&name, input::stdin())?),
+            _ if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) => {
+                Some(all_of(&name, input::open(file))?)
+            }
             _ => None,
         };
         let trace = || match &kept {
@@ -79,6 +85,11 @@ impl Recording {
         self.source.as_ref().map_or_else(Releases::default, |(snapshot, ..)| snapshot.releases)
     }
 
+    /// Returns the device of a snapshot that was chosen, with the others.
+    pub(super) fn device(&self) -> Option<ChosenDevice> {
+        self.source.as_ref().map(|(snapshot, device, _)| ChosenDevice::of(snapshot, *device))
+    }
+
     /// Checks whether a snapshot's own settings reproduce its segments.
     pub(super) fn self_check(&self) -> Result<Option<Agreement>> {
         let Some((snapshot, device, program)) = &self.source else { return Ok(None) };
@@ -116,12 +127,13 @@ fn head(file: &Path, kept: Option<&[u8]>) -> Option<[u8; 1]> {
     Some(head)
 }
 
-fn stdin() -> Result<Vec<u8>> {
+/// Reads a pipe to its end.
+fn all_of(name: &str, input: std::io::Result<Input>) -> Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let read = io::stdin().lock().take(MAX_STDIN + 1).read_to_end(&mut bytes);
-    read.map_err(|error| Failure::usage(format!("standard input: {error}")))?;
+    let read = input.and_then(|input| input.take(MAX_STDIN + 1).read_to_end(&mut bytes));
+    read.map_err(|error| Failure::usage(format!("{name}: {error}")))?;
     if bytes.len() as u64 > MAX_STDIN {
-        return Err(Failure::usage(format!("standard input: at most {MAX_STDIN} bytes are read; name a file")));
+        return Err(Failure::usage(format!("{name}: at most {MAX_STDIN} bytes are read of a pipe; name a file")));
     }
     Ok(bytes)
 }

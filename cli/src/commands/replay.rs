@@ -1,6 +1,6 @@
 //! `vramlab replay`: a recording through any allocation policy.
 
-use lab::replay::{Machine, Observer, Policy, Recorder, Trace, measure, replay};
+use lab::replay::{Machine, Observer, Policy, Recorder, Trace, measure};
 use lab::results::{PolicyResult, ReplayResult, Settings};
 use memcore::memory::AllocatorConfig;
 use serde_json::json;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.columns).chain(&args.page.html))?;
     let config = given_config(args)?;
     let recording = Recording::open(&args.file, args.device)?;
-    let self_check = recording.self_check()?;
+    let (self_check, device) = (recording.self_check()?, recording.device());
     let config = config.unwrap_or_else(|| recording.config.clone());
     let trace = recording.trace;
     let machine = Machine {
@@ -47,6 +47,7 @@ pub(super) fn run(args: &ReplayArgs, ui: &Ui) -> Result<Code> {
         policies.push((name, measure(&trace, &Policy::by_name(name, &config)?, &machine)?));
     }
     let found = ReplayResult::of(&trace, &trace.lower_bound(), settings, &policies, self_check.as_ref());
+    let found = ReplayResult { device, ..found };
     deliver(&found, args, ui)
 }
 
@@ -90,8 +91,10 @@ fn chosen(args: &ReplayArgs) -> Vec<&'static str> {
 
 fn columns(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Vec<u8>> {
     let mut recorder = Recorder::default();
-    let mut opened = policy.open(trace, machine, &mut |event| recorder.driver(0, event))?;
-    replay(trace, &mut *opened.allocator, &mut recorder)?;
+    // The columns number segments from the first one on: a recording that begins in mid-run is placed anew.
+    let trace = trace.clone().starting(None);
+    let mut opened = policy.open(&trace, machine, &mut |event| recorder.driver(0, event))?;
+    opened.replay(&trace, &mut recorder)?;
     Ok(recorder.finish(&*opened.allocator))
 }
 

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 
 use lab::report::{Part, Recording};
-use lab::results::{Findings, Looked, SnapshotDiff, SnapshotResult};
+use lab::results::{Findings, Looked, OtherDevice, SnapshotDiff, SnapshotResult};
 use lab::snapshot::{Document, Snapshot, StackId, compare, write_json, write_pickle};
 use lab::stacks::matches;
 
@@ -90,7 +90,8 @@ fn diff(args: &DiffArgs, ui: &Ui) -> Result<Code> {
     let device = chosen_device(&after, &args.after.display().to_string(), args.device)?;
     let comparison = compare(&before, &after, device);
     let names = [&args.before, &args.after].map(|path| path.display().to_string());
-    output::deliver_findings(ui, &args.output, None, &SnapshotDiff::of(names, device, &comparison, args.top))?;
+    let found = SnapshotDiff::of(names, device, OtherDevice::of(&after, device), &comparison, args.top);
+    output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
 }
 

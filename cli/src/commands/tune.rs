@@ -21,8 +21,9 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     let recording = Recording::open(&args.file, args.device)?;
     let check = recording.self_check()?.as_ref().map(SelfCheck::from);
     let file = args.file.display().to_string();
-    if let Some(failed) = check.clone().filter(|check| !check.exact) {
+    if let Some(failed) = check.clone().filter(|check| !check.repeats()) {
         let found = TuneResult::not_reproduced(&file, recording.trace.lower_bound().bytes, failed);
+        let found = TuneResult { device: recording.device(), ..found };
         output::deliver_findings(ui, &args.output, None, &found)?;
         let problem = anyhow::anyhow!("{file}: the recorded settings do not reproduce the recording");
         return Err(Failure::new(Code::Check, problem));
@@ -33,6 +34,7 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     };
     let releases = recording.releases();
     let tuned = tune(&recording.trace, &recording.config, &machine, releases, &mut interrupt::asked)?;
-    output::deliver_findings(ui, &args.output, None, &TuneResult::of(&file, tuned, releases, check))?;
+    let found = TuneResult { device: recording.device(), ..TuneResult::of(&file, tuned, releases, check) };
+    output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
 }

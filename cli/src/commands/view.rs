@@ -75,10 +75,12 @@ fn of_device(file: &Path, device: usize) -> Result<Recording> {
 
 /// Names a recording by its file alone, without folders: a screen has little room. A name that the file itself gives stays.
 fn named(mut recording: Recording, file: &Path) -> Recording {
-    if recording.name.starts_with(&file.display().to_string())
+    if let Some(rest) = recording.name.strip_prefix(&file.display().to_string())
         && let Some(name) = file.file_name()
     {
-        recording.name = name.display().to_string();
+        // Which device it is stays.
+        let device = rest.split(" (categories").next().unwrap_or_default();
+        recording.name = format!("{}{device}", name.display());
     }
     recording
 }

@@ -1,16 +1,13 @@
 //! `--load`, `--resume` and `--save`: files in the safetensors format.
 
-use std::fs::File;
-use std::path::Path;
-
 use lab::run::{BeginSpec, RunSpec};
 use lab::training::{Begin, Continuation, PROFILE_KEY, StateFile, TrainingState};
-use memmap2::Mmap;
 
 use super::profile;
 use crate::args::WeightsArgs;
 use crate::destination::Destination;
 use crate::exit::{Failure, Result};
+use crate::mapped_file;
 use crate::output;
 
 /// Refuses destinations that are not files.
@@ -40,7 +37,7 @@ pub(super) fn train<T>(
 ) -> Result<(T, Option<TrainingState>)> {
     let WeightsArgs { load, resume, save } = args;
     let path = resume.as_deref().or(load.as_deref());
-    let mapped = path.map(mapped).transpose()?;
+    let mapped = path.map(mapped_file::map).transpose()?;
     let file = match (path, &mapped) {
         (Some(path), Some(bytes)) => Some(StateFile::read(path.display().to_string(), bytes)?),
         _ => None,
@@ -61,26 +58,12 @@ pub(super) fn train<T>(
 /// A file that is not a state, or is damaged.
 pub(super) fn under_its_profile(mut spec: RunSpec) -> Result<(RunSpec, Option<String>)> {
     let (Some(path), None) = (&spec.begin.resume, &spec.profile.like) else { return Ok((spec, None)) };
-    let bytes = mapped(path)?;
+    let bytes = mapped_file::map(path)?;
     let file = StateFile::read(path.display().to_string(), &bytes)?;
     let recorded = file.metadata.get(PROFILE_KEY).cloned();
     let note = profile::taken_from(&file.name, recorded.as_deref());
     spec.profile.like = Some(recorded.unwrap_or_else(|| profile::FORMER_DEFAULT.into()));
     Ok((spec, note))
-}
-
-/// Maps a file's bytes into memory.
-fn mapped(path: &Path) -> Result<Mmap> {
-    let failed = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
-    let file = File::open(path).map_err(|error| failed(error.to_string()))?;
-    let metadata = file.metadata().map_err(|error| failed(error.to_string()))?;
-    if !metadata.is_file() {
-        return Err(failed("not a regular file".into()));
-    }
-    // SAFETY: the bytes are only ever read, and as bytes: whatever another program writes to the file meanwhile is another value, not another
-    // type. We ourselves replace files by renaming, which leaves this mapping as it is. A file that another program cuts off under us ends the
-    // process, as it does for every reader that maps.
-    unsafe { Mmap::map(&file) }.map_err(|error| failed(error.to_string()))
 }
 
 /// Writes a state, whole or not at all.

@@ -1,5 +1,7 @@
 //! Formats tables as Markdown and CSV.
 
+use std::borrow::Cow;
+
 use lab::section::{Cell, Table};
 
 use super::bytes;
@@ -26,20 +28,45 @@ pub(crate) fn markdown(table: &Table) -> String {
     out
 }
 
-/// Escapes text so that it does not end a cell or a line.
+/// Escapes text so that it does not end a cell or a line, and is no markup: no tag, link or image.
 pub(crate) fn escaped(text: &str) -> String {
-    visible(text).replace('\\', "\\\\").replace('|', "\\|").replace('\n', " ")
+    let mut out = String::with_capacity(text.len() + 8);
+    for c in visible(text).chars() {
+        match c {
+            '\n' | '\r' => out.push(' '),
+            '<' => out.push_str("&lt;"),
+            '\\' | '|' | '[' | ']' => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Guards text that a spreadsheet would take for a formula. Figures with a sign stay as they are.
+fn no_formula(text: &str) -> Cow<'_, str> {
+    let begins = text.starts_with(['=', '@', '\t', '\r']) || text.starts_with(['+', '-']) && !is_figure(text);
+    if begins { Cow::Owned(format!("'{text}")) } else { Cow::Borrowed(text) }
+}
+
+/// True for a sign, a number, and at most one word after it: `-1.5 %`, `+20 MiB`.
+fn is_figure(text: &str) -> bool {
+    let number = text[1..].split(' ').next().unwrap_or_default();
+    let digits = |c: char| c.is_ascii_digit() || matches!(c, '.' | '%');
+    let unit = text[1..].strip_prefix(number).unwrap_or_default().trim_start();
+    number.contains(|c: char| c.is_ascii_digit())
+        && number.chars().all(digits)
+        && unit.chars().all(|c| c.is_ascii_alphabetic() || c == '%')
 }
 
 /// Formats a table as CSV, with a header line; bytes are plain numbers.
 pub(crate) fn csv(table: &Table) -> Result<Vec<u8>, csv::Error> {
     let mut writer = csv::Writer::from_writer(Vec::new());
-    writer.write_record(&table.columns)?;
+    writer.write_record(table.columns.iter().map(|name| no_formula(&visible(name)).into_owned()))?;
     for row in &table.rows {
         writer.write_record(row.iter().map(|cell| match cell {
             // Unknown values are empty.
             Cell::Text(text) if text == "–" => String::new(),
-            Cell::Text(text) => visible(text).into_owned(),
+            Cell::Text(text) => no_formula(&visible(text)).into_owned(),
             Cell::Bytes(n) | Cell::Count(n) => n.to_string(),
             Cell::Difference(d) => d.to_string(),
             Cell::Number(x) => x.to_string(),
@@ -72,6 +99,17 @@ mod tests {
         let gap =
             Table { rows: vec![vec![Cell::Text("a".into()), Cell::Text("–".into()), Cell::Count(1)]], ..table() };
         assert_eq!(String::from_utf8(csv(&gap).unwrap()).unwrap(), "phase,allocated,change\na,,1\n");
+    }
+
+    #[test]
+    fn nothing_in_a_cell_is_a_formula_or_markup() {
+        let row = |text: &str| vec![Cell::Text(text.into())];
+        let texts = ["=HYPERLINK(A1).py:3", "@SUM(A1)", "+1+cmd|x", "-2+3", "-1.5 %", "+20 MiB", "plain"];
+        let table = |rows| Table { title: String::new(), columns: vec!["n".into()], rows };
+        let csv = String::from_utf8(csv(&table(texts.map(row).to_vec())).unwrap()).unwrap();
+        assert_eq!(csv, "n\n'=HYPERLINK(A1).py:3\n'@SUM(A1)\n'+1+cmd|x\n'-2+3\n-1.5 %\n+20 MiB\nplain\n");
+        let shown = markdown(&table(vec![row("<img src=x onerror=y>[a](javascript:z)")]));
+        assert!(shown.ends_with("| &lt;img src=x onerror=y>\\[a\\](javascript:z) |\n"), "{shown}");
     }
 
     #[test]

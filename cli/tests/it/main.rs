@@ -13,6 +13,8 @@ mod fit;
 mod help;
 mod hf_args;
 mod hostile;
+#[cfg(unix)]
+mod inputs;
 mod interrupt;
 mod markdown;
 #[cfg(feature = "mcp")]

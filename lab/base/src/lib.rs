@@ -13,6 +13,8 @@ pub mod cards;
 pub mod error;
 pub mod figures;
 pub mod files;
+pub mod hidden;
+pub mod input;
 mod named;
 pub mod section;
 pub mod similar;

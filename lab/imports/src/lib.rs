@@ -8,3 +8,4 @@ pub mod exported;
 pub mod hf_args;
 pub mod huggingface;
 pub mod model_file;
+mod zipped;

@@ -75,7 +75,7 @@ impl From<&Explanation> for ExplainResult {
         let advice = explanation.advice.iter();
         let advice = advice.map(|one| ExplainedAdvice { what: one.what.clone(), command: one.command.clone() });
         Self {
-            wording: explanation.wording.name().into(),
+            wording: explanation.origin.into(),
             device: explanation.device,
             verdict: explanation.verdict.map(|verdict| verdict.to_string()),
             reason: explanation.reason.clone(),

@@ -19,6 +19,7 @@ mod list;
 mod merge;
 mod monitor;
 mod network;
+mod other_devices;
 mod premise;
 mod rehearsal;
 mod rehearsal_exactness;
@@ -52,6 +53,7 @@ pub use list::{ListResult, ListedClaim, ListedExperiment};
 pub use merge::{Merged, Whole, merge};
 pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
+pub use other_devices::{ChosenDevice, OtherDevice};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,

@@ -317,11 +317,11 @@ fn at_peak(when: &str, rows: &[AtPeak], by: Option<PeakShares>) -> Vec<Section> 
     out
 }
 
-/// Formats the script's line; if it calls a library, the library's line comes first.
+/// Formats the script's line; if it calls a library, the library's line follows.
 fn with_inside(place: &str, inside: Option<&str>) -> String {
     let name = |line: &str| line.rsplit('/').next().unwrap_or(line).to_string();
     match inside.map(name) {
-        Some(inside) if inside != name(place) && inside != "?" => format!("{inside} (from {place})"),
+        Some(inside) if inside != name(place) && inside != "?" => format!("{place}, in {inside}"),
         _ => place.into(),
     }
 }

@@ -7,6 +7,7 @@ use lab_traces::snapshot::Agreement;
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Findings, Settings, again};
+use super::other_devices::ChosenDevice;
 use super::self_check::SelfCheck;
 
 /// A recording, and the memory of each policy. Bytes unless a name says otherwise.
@@ -20,6 +21,9 @@ pub struct ReplayResult {
     pub lower_bound: BoundResult,
     /// For a snapshot: whether a replay under its own settings reproduces it.
     pub self_check: Option<SelfCheck>,
+    /// For a snapshot: the device, and the others of the file that have memory or a trace.
+    #[serde(default)]
+    pub device: Option<ChosenDevice>,
     /// Figures of each policy; the first is the main one.
     pub policies: Vec<PolicyResult>,
 }
@@ -318,6 +322,7 @@ impl ReplayResult {
                 allocations: bound.allocations,
             },
             self_check: self_check.map(SelfCheck::from),
+            device: None,
             policies: policies.iter().map(|(name, figures)| PolicyResult::of(name, figures, trace)).collect(),
         }
     }
@@ -446,6 +451,7 @@ impl Findings for ReplayResult {
         let remarks = self.policies.iter().flat_map(|policy| policy.remarks(alone));
         let mut sections = vec![Section::Answer(self.answer()), Section::List(self.in_short())];
         sections.extend(self.self_check.as_ref().map(|check| Section::Note(check.in_short())));
+        sections.extend(self.device.as_ref().and_then(ChosenDevice::in_words).map(Section::Note));
         let failing = self.policies.iter().filter(|policy| policy.newly_failed > 0).count() as u64;
         if failing > 0 {
             let policies = match failing {

@@ -16,8 +16,11 @@ pub struct Both {
 /// Result of comparing a replay under the recorded settings with the recording.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SelfCheck {
-    /// True if nothing differs.
+    /// True if nothing differs: every address is equal.
     pub exact: bool,
+    /// True if as much memory is reserved as in the recording, all along. What other settings take can be told then.
+    #[serde(default)]
+    pub reserved_equal: bool,
     /// Number of segments in the recording at the end.
     pub segments: u64,
     /// Number of them that the replay has too, block by block.
@@ -32,8 +35,11 @@ pub struct SelfCheck {
     pub final_reserved: Both,
     /// Requests that failed.
     pub failed: Both,
-    /// Number of allocations from before the recording, which are placed anew.
+    /// Number of allocations from before the recording.
     pub allocations_before: u64,
+    /// True if the replay begins with these where they were; false if they are placed anew.
+    #[serde(default)]
+    pub resumed: bool,
 }
 
 impl From<&Agreement> for SelfCheck {
@@ -41,6 +47,7 @@ impl From<&Agreement> for SelfCheck {
         let both = |(recorded, replayed): (u64, u64)| Both { recorded, replayed };
         Self {
             exact: found.is_exact(),
+            reserved_equal: found.reserved_is_equal(),
             segments: found.segments as u64,
             equal_segments: found.equal_segments as u64,
             allocations: found.allocations as u64,
@@ -49,15 +56,31 @@ impl From<&Agreement> for SelfCheck {
             final_reserved: both(found.final_reserved),
             failed: both((found.failed.0 as u64, found.failed.1 as u64)),
             allocations_before: found.before as u64,
+            resumed: found.resumed,
         }
     }
 }
 
 impl SelfCheck {
+    /// True if what other settings take can be told from a replay.
+    pub fn repeats(&self) -> bool {
+        self.exact || self.reserved_equal
+    }
+
+    /// Formats it in two words, for answers that stand on it.
+    pub(super) fn in_a_word(&self) -> &'static str {
+        if self.exact { "its self-check is exact" } else { "its self-check: reserved memory is equal" }
+    }
+
     /// Formats it in a line.
     pub fn in_short(&self) -> String {
         match self.exact {
             true => "Self-check: the recorded settings repeat the recording exactly.".into(),
+            false if self.reserved_equal => format!(
+                "Self-check: the recorded settings reserve as much as the recording, all along; {} of {} allocations lie elsewhere.",
+                grouped(self.allocations.saturating_sub(self.placed), ' '),
+                grouped(self.allocations, ' ')
+            ),
             false => format!(
                 "Self-check: the recorded settings repeat {} of {} segments; peak reserved {} recorded, {} here: not exact.",
                 self.equal_segments,
@@ -82,10 +105,19 @@ impl SelfCheck {
             both(self.final_reserved.recorded),
             both(self.final_reserved.replayed),
         );
-        text += if self.exact { ": exact." } else { ": not exact." };
+        text += match (self.exact, self.reserved_equal) {
+            (true, _) => ": exact, every address is equal.",
+            (false, true) => ": reserved memory is equal after every allocation, not every address is.",
+            (false, false) => ": not exact.",
+        };
         if self.allocations_before > 0 {
+            let begun = if self.resumed {
+                "PyTorch's allocator begins with them where they were (others place them anew)"
+            } else {
+                "they are placed anew"
+            };
             text += &format!(
-                " The trace begins in the middle of the run: {} lived before and were placed anew.",
+                " The trace begins in the middle of the run: {} lived before, and {begun}.",
                 counted(self.allocations_before, "allocation")
             );
         }

@@ -6,6 +6,7 @@ use lab_traces::snapshot::Comparison;
 use serde::{Deserialize, Serialize};
 
 use super::findings::{Findings, file_name};
+use super::other_devices::OtherDevice;
 use super::snapshot::{TotalsResult, brief};
 
 /// Changes from one snapshot to another. The first of each pair is the earlier one. Bytes.
@@ -15,6 +16,9 @@ pub struct SnapshotDiff {
     pub files: [String; 2],
     /// Index of the device.
     pub device: usize,
+    /// The other devices that have memory or a trace, in the second file.
+    #[serde(default)]
+    pub other_devices: Vec<OtherDevice>,
     /// Its sums.
     pub totals: [TotalsResult; 2],
     /// Stacks that hold more or less than before, those that changed most first.
@@ -41,7 +45,13 @@ pub struct ChangedStack {
 
 impl SnapshotDiff {
     /// Converts a comparison.
-    pub fn of(files: [String; 2], device: usize, comparison: &Comparison, top: usize) -> Self {
+    pub fn of(
+        files: [String; 2],
+        device: usize,
+        other_devices: Vec<OtherDevice>,
+        comparison: &Comparison,
+        top: usize,
+    ) -> Self {
         let change = |change: &lab_traces::snapshot::Change| ChangedStack {
             stack: change.stack.clone(),
             bytes: change.bytes.into(),
@@ -50,6 +60,7 @@ impl SnapshotDiff {
         Self {
             files,
             device,
+            other_devices,
             totals: [(&comparison.totals.0).into(), (&comparison.totals.1).into()],
             changes: comparison.changes.iter().map(change).collect(),
             segments_only_in: comparison.segments.into(),
@@ -96,6 +107,7 @@ impl Findings for SnapshotDiff {
             Section::Note(format!("{what}: {} → {} ({difference})", both(one), both(two)))
         };
         let mut sections: Vec<Section> = sums.into_iter().map(line).collect();
+        sections.extend(OtherDevice::in_words(self.device, &self.other_devices).map(Section::Note));
         let ([first, second], [one, two]) = (self.segments_only_in, self.segment_bytes_only_in);
         sections.push(Section::Note(format!(
             "Segments only in the first: {first} ({}); only in the second: {second} ({}).",

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::command::quoted;
 use super::findings::{Findings, file_name};
+use super::other_devices::ChosenDevice;
 use super::self_check::SelfCheck;
 
 /// Result of a search for settings. Its findings are null if the recorded settings do not reproduce the recording.
@@ -28,6 +29,9 @@ pub struct TuneResult {
     pub lower_bound_bytes: u64,
     /// For a snapshot: whether a replay under its own settings reproduces it.
     pub self_check: Option<SelfCheck>,
+    /// Index of the device, and the others of the file that have memory or a trace; null without a snapshot.
+    #[serde(default)]
+    pub device: Option<ChosenDevice>,
     /// The file.
     #[serde(skip)]
     pub file: String,
@@ -63,6 +67,7 @@ impl TuneResult {
             operations: Some(SearchedOperations { searched, held_out }),
             lower_bound_bytes: tuned.lower_bound,
             self_check,
+            device: None,
             file: file.into(),
             releases: Some(releases),
         }
@@ -79,6 +84,7 @@ impl TuneResult {
             operations: None,
             lower_bound_bytes,
             self_check: Some(self_check),
+            device: None,
             file: file.into(),
             releases: None,
         }
@@ -103,10 +109,10 @@ impl TuneResult {
             ..Try::default()
         };
         let order = match &self.self_check {
-            Some(_) => "Try (checked by replay; its self-check is exact)",
-            None => "Try (checked by replay)",
+            Some(check) => format!("Try (checked by replay; {})", check.in_a_word()),
+            None => "Try (checked by replay)".into(),
         };
-        Some(Tries { order: order.into(), entries: vec![entry], ..Tries::default() })
+        Some(Tries { order, entries: vec![entry], ..Tries::default() })
     }
 
     /// What it saves, on all of the recording and on its parts.
@@ -198,6 +204,7 @@ impl Findings for TuneResult {
         let mut savings = self.savings().into_iter().map(Section::Note);
         sections.extend(savings.next());
         sections.push(Section::Rest(savings.collect()));
+        sections.extend(self.device.as_ref().and_then(ChosenDevice::in_words).map(Section::Note));
         if let Some(SearchedOperations { searched, held_out }) = self.operations {
             sections.push(Section::Note(format!(
                 "Searched on the first {} operations, checked on the last {}. No setting takes less than {}, which live at once.",

@@ -75,17 +75,18 @@ impl WhatIfResult {
             reserved_bytes: Some(reserved),
             left_bytes: self.capacity_bytes.map(|capacity| capacity.saturating_sub(reserved)),
         };
-        let order = "Try (checked by replay; its self-check is exact)".into();
+        let order = format!("Try (checked by replay; {})", self.self_check.in_a_word());
         Section::Try(Tries { order, entries: vec![entry], ..Tries::default() })
     }
 
     /// Why nothing is proposed.
     pub fn why_nothing(&self) -> String {
         match &self.recorded {
-            None => "What other settings do is not known: the replay is not exact.".into(),
+            None => "What other settings do is not known: the replay does not repeat the recording.".into(),
             Some(_) => format!(
-                "No setting of the allocator helps ({} tried by replay; its self-check is exact).",
-                grouped(self.tried.len() as u64, ' ')
+                "No setting of the allocator helps ({} tried by replay; {}).",
+                grouped(self.tried.len() as u64, ' '),
+                self.self_check.in_a_word()
             ),
         }
     }

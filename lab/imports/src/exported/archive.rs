@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 use lab_base::error::{Error, Result};
 use zip::ZipArchive;
 
+use crate::zipped;
+
 /// Maximum bytes of a JSON entry. The program of a network of thousands of layers has less.
 const MAX_JSON_BYTES: u64 = 256 << 20;
 
@@ -50,7 +52,7 @@ impl Archive {
             return Err(wrong("not a regular file".into()));
         }
         let file = File::open(path).map_err(|error| wrong(error.to_string()))?;
-        let zip = ZipArchive::new(BufReader::new(file)).map_err(|error| wrong(error.to_string()))?;
+        let zip = zipped::open(BufReader::new(file)).map_err(|error| wrong(error.to_string()))?;
         let names = zip.file_names().enumerate();
         let entries = names.filter_map(|(index, name)| Some((name.ok()?.into_owned(), index))).collect();
         let mut archive = Self { path: path.to_path_buf(), zip, entries, root: String::new() };

@@ -31,7 +31,7 @@ pub(super) fn read(path: &Path) -> Result<Map<String, Value>> {
 /// Extracts the pickle of `torch.save`: `data.pkl` in an archive without compression.
 fn pickle(name: &str, bytes: &[u8]) -> Result<Vec<u8>> {
     let damaged = |error: zip::result::ZipError| Error::usage(name, error.to_string());
-    let mut archive = zip::ZipArchive::new(Cursor::new(bytes)).map_err(damaged)?;
+    let mut archive = crate::zipped::open(Cursor::new(bytes)).map_err(damaged)?;
     let place = (0..archive.len()).find(|&place| match archive.name_for_index(place) {
         Some(Ok(name)) => name == "data.pkl" || name.ends_with("/data.pkl"),
         _ => false,

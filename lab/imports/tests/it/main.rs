@@ -1,6 +1,7 @@
 //! The tests of networks from files, as one program.
 
 mod archives;
+mod export_names;
 mod exported;
 mod exported_checkpointed;
 mod exported_eager;

@@ -9,11 +9,13 @@ use memcore::memory::{BLOCK_BYTES, BlockState};
 use rustc_hash::FxHashMap;
 
 use super::recording::{CategoryId, Event, NameId, Recording, UNKNOWN};
+use crate::other_devices::OtherDevice;
 
 impl Recording {
     /// Recording of a device. Categories are guessed if the snapshot does not tell them, and the name says so.
     pub fn of_snapshot(name: &str, snapshot: &Snapshot, device: usize) -> Self {
         let guesses = Guesses::of(snapshot, device);
+        let name = &format!("{name}{}", OtherDevice::after_name(snapshot, device));
         if guesses.roles_are_told {
             return of_snapshot(name, snapshot, device, Roles::default(), &guesses);
         }

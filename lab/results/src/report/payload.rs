@@ -6,6 +6,7 @@ use std::io;
 use serde::Serialize;
 
 use super::recording::{Event, NameId};
+use super::text::beginning;
 use super::timeline::{Moment, Timeline};
 
 /// A column: the first value, then differences. Small numbers keep the page small.
@@ -25,6 +26,9 @@ impl FromIterator<u64> for Deltas {
         Self(values.into_iter().map(delta).collect())
     }
 }
+
+/// Characters of one name that a page holds: it stays small whatever a file names.
+const MAX_NAME: usize = 20_000;
 
 /// A run for the script. Bytes are exact; `at`, `from`, `to` are indices of events.
 #[derive(Serialize)]
@@ -149,7 +153,7 @@ impl<'a> Payload<'a> {
             opening: timeline.opening.map(|opening| [opening.end, opening.steps, opening.of]),
             limit,
             stacks: recording.scopes_are_stacks,
-            names: used.order.iter().map(|&name| recording.text(name)).collect(),
+            names: used.order.iter().map(|&name| beginning(recording.text(name), MAX_NAME)).collect(),
         }
     }
 

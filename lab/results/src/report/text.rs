@@ -3,11 +3,16 @@
 use std::fmt::Write;
 
 use lab_base::figures::{self, short};
+use lab_base::hidden::is_hidden;
 
-/// Escapes text between tags or in a quoted attribute: nothing in it is markup.
+/// Characters of one text that a page shows: a page stays small whatever a message holds.
+const MOST: usize = 20_000;
+
+/// Escapes text between tags or in a quoted attribute: nothing in it is markup. Of a very long one the beginning is shown, and how much is left out.
 pub(super) fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    let cut = beginning(text, MOST).len();
+    let mut out = String::with_capacity(cut);
+    for c in text[..cut].chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
@@ -15,11 +20,19 @@ pub(super) fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
             // Control characters are not allowed in a page, however they are written.
-            c if c.is_control() && !matches!(c, '\n' | '\t') => out.push('\u{fffd}'),
+            c if is_hidden(c) => out.push('\u{fffd}'),
             c => out.push(c),
         }
     }
+    if cut < text.len() {
+        let _ = write!(out, "… ({} more bytes are not shown)", grouped((text.len() - cut) as u64));
+    }
     out
+}
+
+/// Returns the first characters of a text.
+pub(super) fn beginning(text: &str, most: usize) -> &str {
+    text.char_indices().nth(most).map_or(text, |(at, _)| &text[..at])
 }
 
 /// Formats bytes, with the exact number on hover and for screen readers.

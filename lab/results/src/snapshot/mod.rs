@@ -12,7 +12,7 @@ pub use out_of_memory::SnapshotOom;
 use lab_traces::snapshot::{Growth, Held, Segment, Snapshot, Totals, total, what_if};
 use lab_traces::stacks::{Guesses, matches};
 
-use super::WhatIfResult;
+use super::{OtherDevice, WhatIfResult};
 
 pub(super) use sections::brief;
 
@@ -42,6 +42,9 @@ pub struct SnapshotResult {
     pub device: usize,
     /// Number of devices.
     pub devices: usize,
+    /// The other devices that have memory or a trace.
+    #[serde(default)]
+    pub other_devices: Vec<OtherDevice>,
     /// Number of entries in its trace.
     pub events: usize,
     /// Its memory at the end.
@@ -268,6 +271,7 @@ impl SnapshotResult {
             file,
             device,
             devices: snapshot.devices(),
+            other_devices: OtherDevice::of(snapshot, device),
             events: trace.len(),
             totals: (&snapshot.totals(device)).into(),
             moment: Some(moment),

@@ -3,7 +3,7 @@
 use lab_base::figures::{percent, short};
 use lab_base::section::{Cell, Table};
 use lab_traces::snapshot::{Snapshot, StackId};
-use lab_traces::stacks::{Guesses, HeldRow, Life, Line, Role, callers, held_at};
+use lab_traces::stacks::{Guesses, HeldRow, Life, Line, Role, callers, held_at, kept_in_vain};
 use serde::{Deserialize, Serialize};
 
 /// A moment, and the holders of memory then. Bytes are requested bytes.
@@ -28,6 +28,9 @@ pub struct MomentResult {
     pub lines: usize,
     /// Bytes held, by category.
     pub by_category: Vec<CategoryResult>,
+    /// Bytes that a forward pass kept for a backward pass which does not come: an evaluation without `no_grad`.
+    #[serde(default)]
+    pub kept_in_vain: u64,
 }
 
 /// Memory that a line of the program held for one purpose.
@@ -40,7 +43,7 @@ pub struct LineResult {
     /// File and line of the program; null if the stack has none (the backward pass).
     #[serde(rename = "where")]
     pub place: Option<String>,
-    /// The same in a few words, or the library's line that it called; without a line, what else is known: a node of the backward pass, an operator.
+    /// The same in a few words, with the library's line that it called; without a line, what else is known: a node of the backward pass, an operator.
     pub name: String,
     /// The innermost line outside of PyTorch, if it is a library's; null otherwise.
     pub inside: Option<String>,
@@ -113,6 +116,7 @@ impl MomentResult {
             by_line: rows.iter().take(top).map(line).collect(),
             lines: rows.len(),
             by_category,
+            kept_in_vain: entry.map_or(0, |entry| kept_in_vain(guesses, entry)),
         }
     }
 
@@ -150,6 +154,17 @@ impl MomentResult {
         Table::new(title, &["bytes", "share", "blocks", "for", "allocated at"], rows)
     }
 
+    /// Names an evaluation that keeps a graph; `None` where none does.
+    pub(super) fn in_vain(&self) -> Option<String> {
+        (self.kept_in_vain > 0).then(|| {
+            format!(
+                "{} of it is kept by a forward pass that no backward pass follows: an evaluation without torch.no_grad() keeps what a backward pass \
+                 would need.",
+                short(self.kept_in_vain)
+            )
+        })
+    }
+
     /// Formats the sums by purpose in a sentence.
     pub(super) fn shares(&self) -> String {
         let share = |found: &CategoryResult| {
@@ -170,10 +185,7 @@ impl LineResult {
             requested_bytes: row.bytes,
             count: row.allocations,
             place: row.place.own.as_ref().map(line),
-            name: match (&row.place.own, &row.place.library) {
-                (Some(_), Some(library)) => format!("{} {}", library.short(), library.function),
-                _ => row.place.in_words(),
-            },
+            name: row.place.in_words(),
             inside: row.place.library.as_ref().map(line),
             operators: row
                 .operators

@@ -8,8 +8,8 @@ use lab_traces::stacks::Place;
 use super::{
     GrowingStack, HeldResult, HeldSum, NamedRange, PeakOfTrace, SegmentResult, SnapshotResult, TOP, TotalsResult,
 };
-use crate::Findings;
 use crate::findings::file_name;
+use crate::{Findings, OtherDevice};
 
 /// Characters of a stack in a table.
 const STACK_WIDTH: usize = 90;
@@ -33,12 +33,14 @@ impl Findings for SnapshotResult {
 
     fn sections(&self) -> Vec<Section> {
         let mut sections = vec![Section::Answer(self.answer())];
+        sections.extend(OtherDevice::in_words(self.device, &self.other_devices).map(Section::Note));
         if self.peak.is_none() {
             sections.push(Section::Note(sums(&self.totals)));
         }
         if let Some(moment) = &self.moment {
             sections.push(Section::List(moment.table(&self.table_title(), self.looked.top.unwrap_or(LINES))));
             sections.push(Section::Note(moment.shares()));
+            sections.extend(moment.in_vain().map(Section::Note));
             if moment.has_no_lines() && self.peak.is_some() {
                 let how = "torch.cuda.memory._record_memory_history(), with its defaults, records them";
                 sections.push(Section::Note(format!("No stacks were recorded of these: {how}.")));

@@ -1,4 +1,6 @@
 //! The tests of results, as one program.
 
+mod lines;
 mod report;
+mod several_devices;
 mod stacks;

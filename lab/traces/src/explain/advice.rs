@@ -26,13 +26,18 @@ fn checked(what: impl Into<String>, command: impl Into<String>) -> Advice {
 pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdict>) -> Vec<Advice> {
     match verdict {
         _ if message.wording == Wording::Mps => mps(message),
-        Some(Verdict::Hopeless) => hopeless(message),
+        Some(Verdict::Hopeless) => [hopeless(message), rehearse(message)].concat(),
         Some(Verdict::Full) => {
-            [limit(message), others(message, holders), need_less(message), who_holds(message)].concat()
+            [limit(message), others(message, holders), rehearse(message), need_less(message), who_holds(message)]
+                .concat()
         }
         Some(Verdict::Fragmented) => {
-            [limit(message), others(message, holders), settings(message), need_less(message), who_holds(message)]
-                .concat()
+            // The setting first, then what else could have been the cause; a search of all settings takes a recording.
+            let mut settings = settings(message).into_iter();
+            let setting = settings.next();
+            let first = limit(message).into_iter().chain(setting).chain(others(message, holders));
+            let rest = settings.chain(rehearse(message)).chain(need_less(message)).chain(who_holds(message));
+            first.chain(rest).collect()
         }
         Some(Verdict::Refused) => refused(message, holders),
         Some(Verdict::Outside) => outside(message),
@@ -76,11 +81,7 @@ fn others(message: &Message, holders: &Holders) -> Vec<Advice> {
         )));
     }
     if let Some(unexplained) = holders.unexplained().filter(|size| enough(size.bytes)) {
-        let tool = match message.backend {
-            Backend::Hip => "rocm-smi",
-            Backend::Xpu => "xpu-smi",
-            _ => "nvidia-smi",
-        };
+        let tool = message.backend.tool();
         advice.push(plain(format!(
             "Find out who holds {unexplained} of this device that are not this process's segments: that is more than a \
              context takes. {tool} lists the processes."
@@ -102,7 +103,7 @@ fn need_less(message: &Message) -> Vec<Advice> {
     if message.wording == Wording::Own {
         return vec![plain(what), plain("`vramlab fit` with the flags of this run finds the largest batch that fits.")];
     }
-    let Some(limit) = message.limit() else { return vec![plain(what)] };
+    let Some(limit) = message.limit().filter(|_| message.backend.package().is_none()) else { return vec![plain(what)] };
     let gpu = limit.as_flag();
     vec![
         plain(what),
@@ -113,11 +114,25 @@ fn need_less(message: &Message) -> Vec<Advice> {
     ]
 }
 
+/// Advice to run the script of a traceback on a stand-in for the card.
+fn rehearse(message: &Message) -> Vec<Advice> {
+    let (Some(script), Some(total), Backend::Cuda) = (&message.script, message.total, message.backend) else {
+        return Vec::new();
+    };
+    vec![checked(
+        "See what this script needs, with its own arguments after its name, on a stand-in for such a card (Linux; no card is needed):",
+        format!("vramlab rehearse --gpu {} -- python {script}", total.as_flag()),
+    )]
+}
+
 /// Advice to record a memory snapshot, which shows who holds the memory. Releases from 2.1 on can record one; releases for Apple's GPUs and older
 /// ones for Intel's cannot.
 fn who_holds(message: &Message) -> Vec<Advice> {
     let records = matches!(message.wording, Wording::Sentences | Wording::Preemptive)
         && matches!(message.backend, Backend::Cuda | Backend::Hip);
+    if message.backend.package().is_some() {
+        return vec![holders_command(message, "See who else holds the device's memory.")];
+    }
     if !records {
         return Vec::new();
     }
@@ -143,6 +158,7 @@ fn settings(message: &Message) -> Vec<Advice> {
         (Wording::Own, _) => {
             vec![plain(format!("Set expandable_segments:True in the allocator's settings{most}."))]
         }
+        (_, backend) if backend.package().is_some() => own_setting(message, &most),
         (_, Backend::Xpu | Backend::Mps) => Vec::new(),
         (Wording::Sentences, Backend::Cuda) if message.expandable => vec![checked(
             "expandable_segments is on already: record a snapshot and search the other settings.",
@@ -173,6 +189,16 @@ fn settings(message: &Message) -> Vec<Advice> {
             "Update PyTorch: {expandable}, and comes with 2.1. Releases before 1.10 have no settings of the allocator."
         ))],
     }
+}
+
+/// Advice for an allocator in a package of its own, which has PyTorch's settings under another name.
+fn own_setting(message: &Message, most: &str) -> Vec<Advice> {
+    let Some(variable) = message.backend.own_variable() else { return Vec::new() };
+    let reads = match message.backend {
+        Backend::Npu => String::new(),
+        _ => " Whether the installed release reads it, its documentation says.".into(),
+    };
+    vec![plain(format!("Set {variable}=expandable_segments:True before the program starts{most}.{reads}"))]
 }
 
 /// Advice to limit splitting to blocks smaller than the request, so that larger blocks stay whole.
@@ -224,7 +250,7 @@ fn refused(message: &Message, holders: &Holders) -> Vec<Advice> {
 }
 
 fn outside(message: &Message) -> Vec<Advice> {
-    let mut advice = vec![checked("See who holds the device's memory.", "vramlab devices")];
+    let mut advice = vec![holders_command(message, "See who holds the device's memory.")];
     advice.push(plain(
         "Leave the driver more room: a smaller batch, or torch.cuda.set_per_process_memory_fraction(0.9), so that \
          PyTorch's cache gives back instead of taking the last of it.",
@@ -247,6 +273,13 @@ fn outside(message: &Message) -> Vec<Advice> {
 
 fn host(message: &Message) -> Vec<Advice> {
     match message.failure {
+        Some(Failure::Killed) if message.wording == Wording::Launcher => vec![
+            plain("See whether it was for memory: dmesg has \"Out of memory: Killed process\", and a job its own log."),
+            plain(
+                "Every rank holds its own copy on the host: load weights once (low_cpu_mem_usage, device_map, memory-mapped files), offload less to the \
+                 host, take fewer workers of the data loader.",
+            ),
+        ],
         Some(Failure::SharedMemory) => vec![
             plain(
                 "Give the container more shared memory (docker run --shm-size=8g, or --ipc=host); df -h /dev/shm shows it.",
@@ -289,14 +322,67 @@ fn mps(message: &Message) -> Vec<Advice> {
     advice
 }
 
+/// Advice to look who holds memory, with the program that tells it on such a device.
+fn holders_command(message: &Message, what: &str) -> Advice {
+    match message.backend.package() {
+        Some(_) => plain(format!("{what} {} lists the processes.", message.backend.tool())),
+        None => checked(what, "vramlab devices"),
+    }
+}
+
 fn unknown(message: &Message) -> Vec<Advice> {
     match message.wording {
+        Wording::Request if message.backend == Backend::Hpu => {
+            let look = holders_command(message, "See who holds the device's memory.");
+            vec![look, plain("Need less: a smaller batch or a shorter sequence, recomputation, 16-bit types.")]
+        }
+        Wording::Library => vec![
+            holders_command(message, "See whether the device is full."),
+            plain(
+                "If it is: a smaller batch, or torch.cuda.set_per_process_memory_fraction(0.9), so that cuDNN has room for its workspace.",
+            ),
+            plain(
+                "If it is not, look at the installation (the driver, CUDA and cuDNN must fit together), and try another type or size of the input.",
+            ),
+        ],
+        Wording::Assert => vec![
+            holders_command(message, "See how full the device is, and who holds its memory."),
+            plain(
+                "Need less: a smaller batch or a shorter sequence, recomputation (gradient checkpointing), 16-bit types, accumulation.",
+            ),
+            checked(
+                "A recorded memory snapshot has the figures that this message lacks:",
+                "vramlab snapshot show snapshot.pickle",
+            ),
+        ],
+        Wording::Summary => vec![
+            plain(
+                "Pass the message of the request that failed: it says how much was asked for, and how much was free.",
+            ),
+            checked(
+                "To see who held the memory: torch.cuda.memory._record_memory_history() at the start, \
+                 torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") at the end, and",
+                "vramlab snapshot show snapshot.pickle",
+            ),
+        ],
+        Wording::Async => vec![
+            plain(
+                "Pass the lines that follow: \"Currently allocated\", \"Requested\", \"Device limit\", \"Free (according to CUDA)\".",
+            ),
+            plain("Need less: a smaller image, batch or model, 16-bit or smaller types; offload parts to the host."),
+        ],
+        Wording::Parentheses | Wording::Sentences if message.requested.is_some() => {
+            vec![
+                plain("Pass the whole message: its end says how much PyTorch had reserved."),
+                holders_command(message, "See who holds the device's memory."),
+            ]
+        }
         Wording::Request => vec![plain("Pass the whole message: up to \"reserved by PyTorch but unallocated\".")],
         Wording::Thc => vec![
             checked("See who holds the device's memory before the program starts.", "vramlab devices"),
             plain("Need less: a smaller batch, first of all."),
             plain("Update PyTorch: from 1.0 on the message has figures."),
         ],
-        _ => vec![checked("See who holds the device's memory.", "vramlab devices")],
+        _ => vec![holders_command(message, "See who holds the device's memory.")],
     }
 }

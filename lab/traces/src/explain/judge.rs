@@ -21,10 +21,36 @@ pub(super) fn judge(message: &Message, holders: &Holders) -> (Option<Verdict>, S
              fragmented, and by how much, is not known."
                 .into(),
         ),
+        Wording::Assert => (None, ASSERT.into()),
+        Wording::Summary => (None, summary(message)),
+        Wording::Library if message.failure == Some(Failure::NoPlan) => (None, NO_PLAN.into()),
         Wording::Driver | Wording::Library | Wording::Thc => (Some(Verdict::Outside), outside(message)),
-        Wording::HostAllocator | Wording::Loader => (Some(Verdict::Host), host(message)),
+        Wording::HostAllocator | Wording::Loader | Wording::Launcher => (Some(Verdict::Host), host(message)),
         _ => device(message, holders),
     }
+}
+
+const ASSERT: &str = "This is PyTorch's out-of-memory message, whose text could not be written: for the figures PyTorch asks NVML, which failed (on \
+    a part of a divided GPU, on Jetson, in some containers). The device's memory ran out, and by how much is not said.";
+
+const NO_PLAN: &str = "cuDNN found no way to compute a convolution. Often the device is full, so that there is no room for any workspace; a type or a \
+    size that the installed cuDNN does not support, or libraries that do not fit together, show the same. The message has no figures.";
+
+/// Says what a table of statistics tells.
+fn summary(message: &Message) -> String {
+    let said = |size: Option<Size>| size.map_or("not said".to_string(), |size| size.to_string());
+    let count =
+        |count: Option<u64>, what: &str| count.map_or(format!("{what}: not said"), |count| format!("{what}: {count}"));
+    format!(
+        "A table of statistics, not a message. PyTorch's segments take {}, and tensors hold {} of that; at most {} and {}. {}; {}. How much was asked \
+         for, and how much the device has, is not said.",
+        said(message.reserved),
+        said(message.allocated),
+        said(message.peaks.1),
+        said(message.peaks.0),
+        count(message.failed, "Requests that ran out of memory"),
+        count(message.retries, "refusals of the driver after which the cache was given back")
+    )
 }
 
 fn outside(message: &Message) -> String {
@@ -65,6 +91,11 @@ fn host(message: &Message) -> String {
         (Some(Failure::SharedMemory), _) => {
             "A worker of the DataLoader found no room in shared memory (/dev/shm), through \
              which workers hand over batches. The device is not concerned."
+                .into()
+        }
+        (Some(Failure::Killed), _) if message.wording == Wording::Launcher => {
+            "A process was killed from outside (signal 9): on Linux nearly always by the kernel, or by the limit of a container or a job, because the \
+             host's memory (RAM) ran out. The device is not concerned."
                 .into()
         }
         (Some(Failure::Killed), _) => {
@@ -108,8 +139,11 @@ fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
         return (Some(Verdict::Full), reason);
     }
     if message.wording == Wording::Request {
-        let reason = format!("{requested} were asked for. The rest of the message, which has the figures, is missing.");
-        return (None, reason);
+        let rest = match message.backend {
+            Backend::Hpu => "Its message has no other figures.",
+            _ => "The rest of the message, which has the figures, is missing.",
+        };
+        return (None, format!("{requested} were asked for. {rest}"));
     }
     let Some(limit) = message.limit() else {
         return (None, "The message does not say how large the device is.".into());
@@ -125,6 +159,13 @@ fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
     let Some(obtainable) = message.obtainable() else {
         return (None, "The message does not say how much the driver had left.".into());
     };
+    if !is_complete(message, requested, limit, obtainable) {
+        let reason = format!(
+            "{obtainable} were to be had from the driver, and {requested} were needed. How much of PyTorch's own segments was free is not said: the \
+             message is cut off before that."
+        );
+        return (None, reason);
+    }
     let (verdict, reason) = from_figures(message, requested, limit, obtainable);
     match message.stated {
         Some(stated) if stated != verdict => (
@@ -135,11 +176,22 @@ fn device(message: &Message, holders: &Holders) -> (Option<Verdict>, String) {
     }
 }
 
+/// False if a verdict would rest on a figure that the message does not print: the free part of PyTorch's segments. Without it the request is known to be
+/// too large only where the driver had enough, or where even all that is not allocated would be too little.
+fn is_complete(message: &Message, requested: Size, limit: Size, obtainable: Size) -> bool {
+    let most = message.allocated.map(|allocated| limit.minus(allocated));
+    message.wording == Wording::Async
+        || message.all_unallocated().is_some()
+        || obtainable.bytes >= requested.bytes
+        || most.is_some_and(|most| requested.surely_exceeds(most))
+}
+
 const BORROWED: &str = "Windows lends the host's memory where the card's is full, which is many times slower, and now \
     that is used up as well";
 
 fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Size) -> (Verdict, String) {
-    let cached = message.all_unallocated().unwrap_or(Size::of(0));
+    let cached = message.all_unallocated().or_else(|| Some(limit.minus(message.allocated?).minus(obtainable)));
+    let cached = cached.unwrap_or(Size::of(0));
     let percent = |size: Size| format!("{:.1} %", size.bytes as f64 / limit.bytes.max(1) as f64 * 100.0);
     let little = |size: Size| size.bytes.saturating_mul(100) < limit.bytes.saturating_mul(DRIVER_PERCENT);
     let left = if message.is_limited() { "left of the limit" } else { "free" };
@@ -164,8 +216,9 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
         return (Verdict::Full, format!("{obtainable} were {left}, and {requested} were needed."));
     }
     let sum = cached.plus(obtainable);
+    let most = if message.all_unallocated().is_none() { "at most " } else { "" };
     let arithmetic = format!(
-        "{cached} unallocated in PyTorch's segments + {obtainable} to be had from the driver = {sum}, and {requested} \
+        "{most}{cached} unallocated in PyTorch's segments + {obtainable} to be had from the driver = {sum}, and {requested} \
          were needed"
     );
     if sum.bytes < requested.bytes {

@@ -26,10 +26,16 @@ pub enum Wording {
     Driver,
     /// From a library: cuBLAS, cuDNN, NCCL and others.
     Library,
+    /// `NVML_SUCCESS == r INTERNAL ASSERT FAILED`: PyTorch's own message, whose text could not be written.
+    Assert,
+    /// `torch.cuda.memory_summary()`: a table, not a message.
+    Summary,
     /// `DefaultCPUAllocator: can't allocate memory`.
     HostAllocator,
     /// `DataLoader worker (pid 1) is killed by signal: …`.
     Loader,
+    /// From a launcher, a scheduler or the kernel: a process was killed.
+    Launcher,
     /// From this program.
     Own,
 }
@@ -48,8 +54,11 @@ impl Wording {
             Wording::Thc => "PyTorch up to 0.4",
             Wording::Driver => "the driver's own error",
             Wording::Library => "a library's own error",
+            Wording::Assert => "PyTorch, which could not ask NVML for the figures",
+            Wording::Summary => "a table of torch.cuda.memory_summary()",
             Wording::HostAllocator => "PyTorch's allocator for the host's memory",
             Wording::Loader => "a worker of PyTorch's DataLoader",
+            Wording::Launcher => "a process that was killed",
             Wording::Own => "vramlab's own message",
         }
     }
@@ -63,6 +72,50 @@ pub(super) enum Backend {
     Hip,
     Xpu,
     Mps,
+    /// Ascend's devices.
+    Npu,
+    /// Those of Moore Threads.
+    Musa,
+    /// Those of Cambricon.
+    Mlu,
+    /// Gaudi.
+    Hpu,
+}
+
+impl Backend {
+    /// The program that shows who holds memory of such a device.
+    pub(super) fn tool(self) -> &'static str {
+        match self {
+            Backend::Cuda | Backend::Mps => "nvidia-smi",
+            Backend::Hip => "rocm-smi",
+            Backend::Xpu => "xpu-smi",
+            Backend::Npu => "npu-smi info",
+            Backend::Musa => "mthreads-gmi",
+            Backend::Mlu => "cnmon",
+            Backend::Hpu => "hl-smi",
+        }
+    }
+
+    /// For a backend in a package of its own, whose releases the wording does not tell: where the message is from.
+    pub(super) fn package(self) -> Option<&'static str> {
+        match self {
+            Backend::Npu => Some("torch_npu, for Ascend NPUs"),
+            Backend::Musa => Some("torch_musa, for GPUs of Moore Threads"),
+            Backend::Mlu => Some("torch_mlu, for Cambricon's MLUs"),
+            Backend::Hpu => Some("Gaudi's backend (HPU)"),
+            Backend::Cuda | Backend::Hip | Backend::Xpu | Backend::Mps => None,
+        }
+    }
+
+    /// The variable with the settings of the allocator of such a package.
+    pub(super) fn own_variable(self) -> Option<&'static str> {
+        match self {
+            Backend::Npu => Some("PYTORCH_NPU_ALLOC_CONF"),
+            Backend::Musa => Some("PYTORCH_MUSA_ALLOC_CONF"),
+            Backend::Mlu => Some("PYTORCH_MLU_ALLOC_CONF"),
+            _ => None,
+        }
+    }
 }
 
 /// Component that failed outside of PyTorch's device allocator.
@@ -80,6 +133,8 @@ pub(super) enum Failure {
     Killed,
     /// A worker that found no room in shared memory.
     SharedMemory,
+    /// cuDNN found no way to compute a convolution.
+    NoPlan,
 }
 
 /// Contents of an out-of-memory message.
@@ -109,6 +164,14 @@ pub(super) struct Message {
     pub(super) failure: Option<Failure>,
     /// Verdict that the message states itself.
     pub(super) stated: Option<Verdict>,
+    /// A figure that the message prints and that cannot be: its name and the figure.
+    pub(super) impossible: Option<(&'static str, Size)>,
+    /// Of a table: most that was allocated and reserved, requests that failed, and refusals of the driver.
+    pub(super) peaks: (Option<Size>, Option<Size>),
+    pub(super) failed: Option<u64>,
+    pub(super) retries: Option<u64>,
+    /// The script that a traceback in the text begins with.
+    pub(super) script: Option<String>,
 }
 
 impl Message {
@@ -133,7 +196,42 @@ impl Message {
             expandable: false,
             failure: None,
             stated: None,
+            impossible: None,
+            peaks: (None, None),
+            failed: None,
+            retries: None,
+            script: None,
         }
+    }
+
+    /// Says where the message is from.
+    pub(super) fn origin(&self) -> &'static str {
+        self.backend.package().unwrap_or(self.wording.name())
+    }
+
+    /// Takes out a figure that contradicts the others beyond rounding: in a container NVML sees no process and says 0 bytes, and lines of a log that
+    /// are mixed with others hold anything.
+    pub(super) fn without_impossible(mut self) -> Self {
+        let reserved = self.all_reserved().or(self.allocated);
+        if let (Some(process), Some(reserved)) = (self.process, reserved)
+            && reserved.surely_exceeds(process)
+        {
+            self.process = None;
+            self.impossible = Some(("this process", process));
+        }
+        if let (Some(free), Some(total)) = (self.free, self.total)
+            && free.surely_exceeds(total)
+        {
+            self.free = None;
+            self.impossible = Some(("free", free));
+        }
+        if let (Some(allocated), Some(reserved)) = (self.allocated, self.reserved)
+            && allocated.surely_exceeds(reserved)
+        {
+            self.reserved = None;
+            self.impossible = Some(("reserved", reserved));
+        }
+        self
     }
 
     /// Bytes of all segments: as printed, or the sum of their parts.

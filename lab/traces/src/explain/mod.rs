@@ -5,11 +5,13 @@
 //! tolerance.
 
 mod advice;
+mod foreign;
 mod holders;
 mod judge;
 mod message;
 mod outside;
 mod read;
+mod script;
 mod size;
 mod verdict;
 
@@ -48,6 +50,8 @@ pub struct Sum {
 pub struct Explanation {
     /// Kind of message.
     pub wording: Wording,
+    /// Where the message is from: the releases that word it so, or the package.
+    pub origin: &'static str,
     /// Index of the device, if the message names it.
     pub device: Option<u32>,
     /// Figures, in the order in which to read them.
@@ -67,11 +71,15 @@ pub struct Explanation {
 /// # Errors
 /// [`Error::Usage`](lab_base::Error::Usage) for a text without a message.
 pub fn explain(text: &str) -> Result<Explanation> {
-    let message = read::read(text)?;
+    let message = read::read(text)?.without_impossible();
     let holders = Holders::of(&message);
-    let (verdict, reason) = judge::judge(&message, &holders);
+    let (verdict, mut reason) = judge::judge(&message, &holders);
+    if let Some((name, size)) = message.impossible {
+        reason += &format!(" The message also says {size} of {name}, which cannot be: not counted.");
+    }
     Ok(Explanation {
         wording: message.wording,
+        origin: message.origin(),
         device: message.device,
         figures: figures(&message, &holders),
         sums: sums(&message, &holders),
@@ -117,6 +125,8 @@ fn figures(message: &Message, holders: &Holders) -> Vec<Figure> {
         "free blocks in segments that are partly in use, which cannot be given back",
     );
     push("reserved", message.reserved, "PyTorch's segments: the blocks in use and the free ones");
+    push("peak allocated", message.peaks.0, "the most that tensors held at one time since the statistics were reset");
+    push("peak reserved", message.peaks.1, "the most that PyTorch's segments took at one time since then");
     let not_recognized = holders.own_pid.map_or(String::new(), |pid| {
         format!("; the message calls it process {pid}, as in a container PyTorch does not know its own number outside")
     });

@@ -4,9 +4,13 @@ use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
 
 /// Statuses that mean a failed allocation, and statuses that often do.
-const STATUSES: [(&str, Failure); 10] = [
+const STATUSES: [(&str, Failure); 13] = [
     ("CUBLAS_STATUS_ALLOC_FAILED", Failure::Library("cuBLAS")),
     ("CUDNN_STATUS_ALLOC_FAILED", Failure::Library("cuDNN")),
+    // Of cuDNN 9.
+    ("CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", Failure::Library("cuDNN")),
+    ("HIPBLAS_STATUS_ALLOC_FAILED", Failure::Library("hipBLAS")),
+    ("miopenStatusAllocFailed", Failure::Library("MIOpen")),
     ("CUSOLVER_STATUS_ALLOC_FAILED", Failure::Library("cuSOLVER")),
     ("CUSPARSE_STATUS_ALLOC_FAILED", Failure::Library("cuSPARSE")),
     ("CUFFT_ALLOC_FAILED", Failure::Library("cuFFT")),
@@ -17,15 +21,9 @@ const STATUSES: [(&str, Failure); 10] = [
     ("UR_RESULT_ERROR_OUT_OF_RESOURCES", Failure::Driver),
 ];
 
-/// Marks of TensorFlow, which creates handles of the same libraries.
-const FOREIGN: [&str; 3] = ["stream_executor", "failed to create cublas handle", "Could not create cudnn handle"];
-
 /// Finds such an error in a text with single blanks.
 pub(super) fn read(text: &str, lower: &str) -> Option<Message> {
-    if FOREIGN.iter().any(|foreign| text.contains(foreign)) {
-        return None;
-    }
-    host(text).or_else(|| library(text, lower)).or_else(|| driver(lower))
+    host(text).or_else(|| killed(lower)).or_else(|| library(text, lower)).or_else(|| driver(lower))
 }
 
 fn failed(wording: Wording, backend: Backend, failure: Failure) -> Message {
@@ -53,15 +51,43 @@ fn host(text: &str) -> Option<Message> {
     Some(Message { requested: Some(Size::of(bytes)), ..Message::new(Wording::HostAllocator, Backend::default()) })
 }
 
+/// Finds what a launcher, a scheduler or the kernel says of a process that it killed for memory, or that was killed by signal 9.
+fn killed(lower: &str) -> Option<Message> {
+    let said = [
+        "signal 9 (sigkill) received by pid",
+        "died with <signals.sigkill: 9>",
+        "exits with return code = -9",
+        "exitcode : -9 ",
+        "out of memory: killed process",
+        "oom-kill event",
+        "oom_kill event",
+    ];
+    let found = said.iter().any(|words| lower.contains(words));
+    found.then(|| failed(Wording::Launcher, Backend::default(), Failure::Killed))
+}
+
 fn library(text: &str, lower: &str) -> Option<Message> {
-    if text.contains("NCCL") && lower.contains("cuda failure") && lower.contains("out of memory") {
-        return Some(failed(Wording::Library, Backend::Cuda, Failure::Library("NCCL")));
+    let refused = |words: &str| lower.contains(words) && lower.contains("out of memory");
+    let nccl = refused("cuda failure") || refused("hip failure") || lower.contains("failed to cuda calloc");
+    if (text.contains("NCCL") || lower.contains("nccl")) && nccl {
+        let backend = if lower.contains("hip failure") { Backend::Hip } else { Backend::Cuda };
+        return Some(failed(Wording::Library, backend, Failure::Library("NCCL")));
+    }
+    if text.contains("unable to find an engine to execute this computation")
+        || text.contains("Unable to find a valid cuDNN algorithm to run convolution")
+        || text.contains("no valid convolution algorithms available in CuDNN")
+    {
+        return Some(failed(Wording::Library, Backend::Cuda, Failure::NoPlan));
     }
     let (at, failure) = STATUSES
         .into_iter()
         .filter_map(|(status, failure)| Some((text.rfind(status)?, failure)))
         .max_by_key(|(at, _)| *at)?;
-    let backend = if text[at..].starts_with("UR_") { Backend::Xpu } else { Backend::Cuda };
+    let backend = match &text[at..] {
+        status if status.starts_with("UR_") => Backend::Xpu,
+        status if status.starts_with("HIP") || status.starts_with("miopen") => Backend::Hip,
+        _ => Backend::Cuda,
+    };
     let wording = if failure == Failure::Driver { Wording::Driver } else { Wording::Library };
     Some(failed(wording, backend, failure))
 }
@@ -73,10 +99,15 @@ fn driver(lower: &str) -> Option<Message> {
         let failure = generator.then_some(Failure::Generator);
         return Some(Message { failure, ..Message::new(Wording::Thc, Backend::Cuda) });
     }
+    if lower.contains("el0004") && lower.contains("failed to allocate memory") {
+        return Some(failed(Wording::Driver, Backend::Npu, Failure::Driver));
+    }
     let errors = [
         ("cuda error: out of memory", Backend::Cuda),
         ("cuda driver error: out of memory", Backend::Cuda),
         ("cuda failed with error 2 out of memory", Backend::Cuda),
+        ("triton error [cuda]: out of memory", Backend::Cuda),
+        ("triton error [hip]: out of memory", Backend::Hip),
         ("hip error: out of memory", Backend::Hip),
     ];
     let (_, backend) = errors.into_iter().find(|(error, _)| lower.contains(error))?;

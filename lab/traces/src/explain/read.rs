@@ -3,9 +3,9 @@
 use lab_base::error::{Error, Result};
 
 use super::message::{Backend, Message, Wording};
-use super::outside;
 use super::size::Size;
 use super::verdict::Verdict;
+use super::{foreign, outside, script};
 
 /// Longest text that is read. Bytes.
 const MAX_TEXT: usize = 1 << 20;
@@ -25,11 +25,19 @@ pub(super) fn read(text: &str) -> Result<Message> {
     let mut end = text.len();
     for (at, _) in lower.rmatch_indices(MARKER) {
         if let Some(message) = allocator_message(&lower[..at], &text[..at], &text[at..end]) {
-            return Ok(message);
+            return Ok(Message { script: script::of(&text[..at]), ..message });
         }
         end = at;
     }
-    oversized_block(&text).or_else(|| outside::read(&text, &lower)).ok_or_else(unknown)
+    let found =
+        oversized_block(&text).or_else(|| gaudi(&text)).or_else(|| without_figures(&text)).or_else(|| summary(&text));
+    if let Some(message) = found {
+        return Ok(Message { script: script::of(&text), ..message });
+    }
+    match foreign::named(&text, &lower) {
+        Some(named) => Err(Error::usage("message", named)),
+        None => outside::read(&text, &lower).or_else(|| first_words(&lower)).ok_or_else(unknown),
+    }
 }
 
 fn unknown() -> Error {
@@ -39,12 +47,67 @@ fn unknown() -> Error {
     )
 }
 
+/// Reads the message of Gaudi's backend: `PT_DEVMEM Allocation failed for size::268435456 (256)MB`.
+fn gaudi(text: &str) -> Option<Message> {
+    let marker = "PT_DEVMEM Allocation failed for size::";
+    let at = text.rfind(marker)? + marker.len();
+    let digits: String = text[at..].chars().take_while(char::is_ascii_digit).collect();
+    let requested = digits.parse().ok().filter(|bytes| *bytes < 1 << 60).map(Size::of);
+    Some(Message { requested, ..Message::new(Wording::Request, Backend::Hpu) })
+}
+
+/// Reads messages of PyTorch whose figures are missing: NVML could not be asked, or only the first line of cudaMallocAsync's message is there.
+fn without_figures(text: &str) -> Option<Message> {
+    if text.contains("NVML_SUCCESS ==") && text.contains("CUDACachingAllocator") {
+        return Some(Message::new(Wording::Assert, Backend::Cuda));
+    }
+    let first_line = text.contains("OutOfMemoryError") && text.contains("Allocation on device");
+    first_line.then(|| Message::new(Wording::Async, Backend::Cuda))
+}
+
+/// Reads a message of which only the first words are there: `CUDA out of memory.`
+fn first_words(lower: &str) -> Option<Message> {
+    let backends = lower.match_indices(MARKER).filter_map(|(at, _)| backend(&lower[..at]));
+    Some(Message::new(Wording::Request, backends.last()?))
+}
+
+/// Reads the last table of `torch.cuda.memory_summary()`.
+fn summary(text: &str) -> Option<Message> {
+    let table = &text[text.rfind("PyTorch CUDA memory summary")?..];
+    let number = |marker: &str| {
+        let digits: String =
+            table.split_once(marker)?.1.trim_start().chars().take_while(char::is_ascii_digit).collect();
+        digits.parse().ok()
+    };
+    // Columns: now, peak, and two sums.
+    let row = |name: &str| {
+        let mut cells = table.split_once(name).map_or("", |(_, row)| row).split('|').skip(1).map(Size::at_start);
+        (cells.next().flatten(), cells.next().flatten())
+    };
+    let (allocated, reserved) = (row("| Allocated memory "), row("| GPU reserved memory "));
+    Some(Message {
+        device: number("device ID ").and_then(|id: u64| u32::try_from(id).ok()),
+        allocated: allocated.0,
+        reserved: reserved.0,
+        peaks: (allocated.1, reserved.1),
+        failed: number("CUDA OOMs:"),
+        retries: number("cudaMalloc retries:"),
+        ..Message::new(Wording::Summary, Backend::Cuda)
+    })
+}
+
 /// Returns the backend whose name stands right before the marker.
 fn backend(lower_head: &str) -> Option<Backend> {
-    [("cuda ", Backend::Cuda), ("hip ", Backend::Hip), ("xpu ", Backend::Xpu), ("mps backend ", Backend::Mps)]
-        .into_iter()
-        .find(|(name, _)| lower_head.ends_with(name))
-        .map(|(_, backend)| backend)
+    let names = [
+        ("cuda ", Backend::Cuda),
+        ("hip ", Backend::Hip),
+        ("xpu ", Backend::Xpu),
+        ("mps backend ", Backend::Mps),
+        ("npu ", Backend::Npu),
+        ("musa ", Backend::Musa),
+        ("mlu ", Backend::Mlu),
+    ];
+    names.into_iter().find(|(name, _)| lower_head.ends_with(name)).map(|(_, backend)| backend)
 }
 
 /// Reads an allocator's message from its marker on; `None` if the text is not one or has no figures.
@@ -93,13 +156,15 @@ fn before(text: &str, marker: &str) -> Option<Size> {
 }
 
 fn figures(wording: Wording, backend: Backend, text: &str) -> Message {
-    let device = text.find("GPU ").and_then(|at| {
-        let digits: String = text[at + 4..].chars().take_while(char::is_ascii_digit).collect();
+    let device = ["GPU ", "(NPU ", "(MLU ", "(MUSA ", "(XPU "].into_iter().find_map(|name| {
+        let digits: String = text[text.find(name)? + name.len()..].chars().take_while(char::is_ascii_digit).collect();
         digits.parse().ok()
     });
     Message {
         device,
-        requested: after(text, "Tried to allocate ").or_else(|| after(text, "Requested size: ")),
+        requested: ["Tried to allocate ", "tried to allocate ", "Requested size: "]
+            .into_iter()
+            .find_map(|marker| after(text, marker)),
         // 2.1 prints a misspelt form.
         total: before(text, " total capacity;")
             .or_else(|| after(text, "total capacity of "))
@@ -113,7 +178,7 @@ fn figures(wording: Wording, backend: Backend, text: &str) -> Message {
         reserved: before(text, " reserved in total by PyTorch"),
         process: after(text, "this process has "),
         processes: processes(text),
-        variable: ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF"]
+        variable: ["PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NPU_ALLOC_CONF"]
             .into_iter()
             .find(|name| text.contains(name)),
         expandable: text.contains("expandable_segments is enabled"),

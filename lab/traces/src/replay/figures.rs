@@ -8,7 +8,7 @@ use memcore::backend::Meta;
 use memcore::memory::{Allocator, AllocatorConfig, Block, DriverEvent, Ledger, OutOfMemory};
 
 use super::policy::{Certificate, Machine, Policy};
-use super::run::{Observer, Silent, replay};
+use super::run::{Observer, Silent};
 use super::trace::{Operation, Trace};
 
 /// Largest number of samples over the run.
@@ -123,7 +123,7 @@ pub fn run_once(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Fig
     if let Policy::Caching(config) = policy {
         watch.messages = Some((opened.device.clone(), config));
     }
-    replay(trace, &mut *opened.allocator, &mut watch)?;
+    opened.replay(trace, &mut watch)?;
     let mut figures = watch.finish(&*opened.allocator);
     figures.certificate = opened.certificate;
     Ok(figures)
@@ -139,7 +139,7 @@ fn time(trace: &Trace, policy: &Policy, machine: &Machine) -> Result<Duration> {
     for _ in 0..MAX_RUNS {
         let mut fresh = policy.open(trace, machine, &mut |_| {})?;
         let start = Instant::now();
-        replay(trace, &mut *fresh.allocator, &mut Silent)?;
+        fresh.replay(trace, &mut Silent)?;
         let elapsed = start.elapsed();
         fastest = fastest.min(elapsed);
         all += elapsed;

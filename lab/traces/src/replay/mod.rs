@@ -23,4 +23,4 @@ pub use figures::{DriverCalls, Figures, Sample, measure, run_once};
 pub use policy::{Certificate, Machine, Opened, POLICY_NAMES, Policy};
 pub use read::{MAX_BYTES, MAX_OPERATIONS};
 pub use run::{Observer, Silent, replay};
-pub use trace::{LowerBound, Operation, Settings, Trace};
+pub use trace::{LowerBound, Operation, Settings, Start, Trace};

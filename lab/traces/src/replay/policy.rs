@@ -5,8 +5,9 @@ use std::sync::Arc;
 use lab_base::error::{Error, Result};
 use memcore::backend::{DeviceMemory, DeviceProfile, Meta};
 use memcore::memory::planned::{Bound, pack};
-use memcore::memory::{Allocator, AllocatorConfig, Bfc, Buddy, Caching, Direct, DriverEvent, Planned, Tlsf};
+use memcore::memory::{Allocator, AllocatorConfig, Bfc, Block, Buddy, Caching, Direct, DriverEvent, Planned, Tlsf};
 
+use super::run::{Observer, resume};
 use super::trace::Trace;
 
 /// Names of all policies, in the order in which they are compared.
@@ -70,6 +71,18 @@ pub struct Opened {
     pub allocator: Box<dyn Allocator>,
     /// Certificate of a plan; `None` for other policies.
     pub certificate: Option<Certificate>,
+    /// Results of the trace's first allocations, if the allocator began with them.
+    held: Vec<Block>,
+}
+
+impl Opened {
+    /// Runs the trace for which it was opened, as [`replay`](super::replay) does.
+    ///
+    /// # Errors
+    /// Those of the device, other than that memory ran out.
+    pub fn replay<O: Observer>(&mut self, trace: &Trace, observer: &mut O) -> Result<()> {
+        resume(trace, &mut *self.allocator, &self.held, observer)
+    }
 }
 
 impl Policy {
@@ -94,7 +107,8 @@ impl Policy {
         })
     }
 
-    /// Opens an allocator of this policy for a run of `trace`.
+    /// Opens an allocator of this policy for a run of `trace`. PyTorch's allocator begins where the recording's did, if that is known; others begin
+    /// empty.
     ///
     /// # Errors
     /// Settings that the device does not support.
@@ -110,9 +124,13 @@ impl Policy {
         };
         let device = Arc::new(Meta::new(DeviceProfile { total_bytes, ..DeviceProfile::default() }));
         let memory: Arc<dyn DeviceMemory> = device.clone();
-        let mut certificate = None;
+        let (mut certificate, mut held) = (None, Vec::new());
         let mut allocator: Box<dyn Allocator> = match self {
-            Policy::Caching(config) => Box::new(Caching::new(memory, (**config).clone())?),
+            Policy::Caching(config) => {
+                let (caching, began) = resumed(trace, memory, config)?;
+                held = began;
+                Box::new(caching)
+            }
             Policy::Direct => Box::new(Direct::new(memory)),
             Policy::Bfc => Box::new(Bfc::new(memory)),
             Policy::Buddy => Box::new(Buddy::new(memory)),
@@ -126,8 +144,22 @@ impl Policy {
         if let (Some(fraction), true) = (machine.memory_fraction, caching) {
             allocator.set_memory_fraction(fraction)?;
         }
-        Ok(Opened { device, allocator, certificate })
+        Ok(Opened { device, allocator, certificate, held })
     }
+}
+
+/// Makes PyTorch's allocator, and the blocks that it begins with. It begins empty on a device without room for the recorded state.
+fn resumed(trace: &Trace, memory: Arc<dyn DeviceMemory>, config: &AllocatorConfig) -> Result<(Caching, Vec<Block>)> {
+    let restored = trace
+        .start
+        .as_ref()
+        .map(|start| Caching::restored(memory.clone(), config.clone(), &start.memory, &start.later));
+    match restored {
+        Some(Err(error)) if error.is_out_of_memory() => {}
+        Some(restored) => return Ok(restored?),
+        None => {}
+    }
+    Ok((Caching::new(memory, config.clone())?, Vec::new()))
 }
 
 fn plan(

@@ -2,12 +2,12 @@
 //!
 //! Columns of the program's requests are kept; everything else in the file is skipped.
 
-use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use lab_base::error::{Error, Result};
+use lab_base::input;
 use memcore::memory::TorchVersion;
 use struson::reader::{JsonReader, JsonStreamReader, ReaderError, ReaderSettings, ValueType};
 
@@ -37,13 +37,9 @@ impl Trace {
     pub fn open(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let cannot = |error: io::Error| Error::usage(&name, error.to_string());
-        let file = File::open(path).map_err(cannot)?;
-        let metadata = file.metadata().map_err(cannot)?;
-        if metadata.is_dir() {
-            return Err(Error::usage(&name, "is a directory"));
-        }
-        if metadata.len() > MAX_BYTES {
-            let problem = format!("is {} bytes long; {}", metadata.len(), beyond());
+        let file = input::open(path).map_err(cannot)?;
+        if let Some(bytes) = file.length().filter(|bytes| *bytes > MAX_BYTES) {
+            let problem = format!("is {bytes} bytes long; {}", beyond());
             return Err(Error::usage(&name, problem));
         }
         Self::read(&name, file)

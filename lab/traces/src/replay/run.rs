@@ -32,7 +32,7 @@ impl Observer for Silent {}
 /// No block: not served, or freed.
 const NONE: u32 = u32::MAX;
 
-/// Runs all operations through an allocator. Requests that fail for lack of memory are part of a replay: the program continues without them. A
+/// Runs all operations through an empty allocator. Requests that fail for lack of memory are part of a replay: the program continues without them. A
 /// request that failed in the recording and that the policy serves is freed at once and is in no peak; the peaks of the allocator's statistics then
 /// begin anew.
 ///
@@ -42,11 +42,25 @@ where
     A: Allocator + ?Sized,
     O: Observer,
 {
+    resume(trace, allocator, &[], observer)
+}
+
+/// Like [`replay`], through an allocator that holds the results of the first allocations already.
+pub(super) fn resume<A, O>(trace: &Trace, allocator: &mut A, held: &[Block], observer: &mut O) -> Result<()>
+where
+    A: Allocator + ?Sized,
+    O: Observer,
+{
     let mut blocks: Vec<u32> = Vec::with_capacity(trace.allocations());
     let keeps = allocator.name() == "planned";
     for (at, operation) in trace.operations().iter().enumerate() {
         let driver = &mut |event| observer.driver(at, event);
         match *operation {
+            Operation::Allocate { .. } if blocks.len() < held.len() => {
+                let block = &held[blocks.len()];
+                observer.allocated(at, Some(block));
+                blocks.push(block.id.0);
+            }
             Operation::Allocate { bytes: 0, .. } => {
                 blocks.push(NONE);
                 observer.allocated(at, None);

@@ -1,10 +1,11 @@
 //! Trace: a program's operations on memory.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
 use memcore::memory::planned::{ALIGNMENT_BYTES, Lifetime};
-use memcore::memory::{AllocId, Event, TorchVersion};
+use memcore::memory::{AllocId, Event, Snapshot, TorchVersion};
 
 /// One operation of a program. Allocations are named by their number: the k-th [`Allocate`](Self::Allocate), from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +57,15 @@ pub struct Settings {
     pub version: TorchVersion,
 }
 
+/// Memory of the recording's allocator when the recording began, and where its driver put what came later.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Start {
+    /// Segments and blocks. The first allocations of the program are its blocks that are in use, in order of address.
+    pub memory: Snapshot,
+    /// Address and bytes of each segment that the driver gave later, in order.
+    pub later: Vec<(u64, u64)>,
+}
+
 /// A recorded program, with its allocator and device.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trace {
@@ -65,6 +75,8 @@ pub struct Trace {
     pub format: &'static str,
     /// Allocator and device.
     pub settings: Settings,
+    /// Where the recording's allocator began; `None` for an empty one, and if it is not known.
+    pub start: Option<Arc<Start>>,
     operations: Vec<Operation>,
     allocations: usize,
 }
@@ -88,7 +100,7 @@ impl Trace {
     pub fn new(name: impl Into<String>, settings: Settings, operations: Vec<Operation>) -> Result<Self> {
         let (name, format) = (name.into(), "program");
         let allocations = check(&operations).map_err(|fault| fault.error(&name))?;
-        Ok(Self { name, format, settings, operations, allocations })
+        Ok(Self { name, format, settings, start: None, operations, allocations })
     }
 
     /// Makes a trace from a device's history, as a new program from its first event on.
@@ -123,6 +135,11 @@ impl Trace {
     /// Replaces the name by the one that the recording gives itself, and sets its format.
     pub(super) fn said_to_be(self, name: String, format: &'static str) -> Self {
         Self { name, format, ..self }
+    }
+
+    /// Returns the trace with the state in which PyTorch's allocator begins it.
+    pub fn starting(self, start: Option<Arc<Start>>) -> Self {
+        Self { start, ..self }
     }
 
     /// Operations, in order.

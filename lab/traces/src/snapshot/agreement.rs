@@ -5,16 +5,16 @@ use std::collections::{BTreeMap, HashMap};
 use lab_base::error::Result;
 use memcore::memory::{Allocator, Block, BlockState, DriverEvent};
 
-use super::model::{Action, Snapshot, total};
+use super::model::{Snapshot, total};
 use super::program::Program;
-use crate::replay::{Machine, Observer, Operation, Policy, replay};
+use crate::replay::{Machine, Observer, Operation, Policy};
 
 /// Agreement of a replay under the recorded settings with the recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreement {
     /// Allocations of the trace, except those that failed and those that lived before it.
     pub allocations: usize,
-    /// Allocations placed as recorded: at the same offset of the same segment.
+    /// Allocations placed as recorded: at the same address; where segments can grow, at the same offset of the same segment.
     pub placed: usize,
     /// Segments in the recording at the end.
     pub segments: usize,
@@ -24,20 +24,28 @@ pub struct Agreement {
     pub peak_reserved: (u64, u64),
     /// Reserved bytes at the end: recorded, replayed.
     pub final_reserved: (u64, u64),
-    /// Allocations that lived before the trace began; they are placed anew.
+    /// Allocations that lived before the trace began.
     pub before: usize,
+    /// True if the replay began with these where they were; false if they were placed anew.
+    pub resumed: bool,
+    /// Allocations after which as much was reserved as in the recording.
+    pub reserved_alike: usize,
     /// Requests that failed: in the recording, in the replay.
     pub failed: (usize, usize),
 }
 
 impl Agreement {
-    /// True if nothing differs.
-    pub fn is_exact(&self) -> bool {
-        self.placed == self.allocations
-            && self.equal_segments == self.segments
+    /// True if as much is reserved as in the recording, all along.
+    pub fn reserved_is_equal(&self) -> bool {
+        self.reserved_alike == self.allocations
             && self.peak_reserved.0 == self.peak_reserved.1
             && self.final_reserved.0 == self.final_reserved.1
             && self.failed.0 == self.failed.1
+    }
+
+    /// True if nothing differs.
+    pub fn is_exact(&self) -> bool {
+        self.placed == self.allocations && self.equal_segments == self.segments && self.reserved_is_equal()
     }
 }
 
@@ -49,13 +57,16 @@ pub fn agreement(
     policy: &Policy,
     machine: &Machine,
 ) -> Result<Agreement> {
-    let mut watch = Watch { program, ranges: BTreeMap::new(), next: 0, found: Agreement::default() };
+    let found = Agreement { resumed: program.trace.start.is_some(), ..Agreement::default() };
+    let reserved: Vec<u64> = snapshot.reserved_after(device).collect();
+    let peak_reserved = reserved.iter().copied().max().unwrap_or(0).max(snapshot.reserved_before(device));
+    let mut watch = Watch { program, reserved, ranges: BTreeMap::new(), next: 0, served: false, found };
     let mut opened = policy.open(&program.trace, machine, &mut |event| watch.driver(0, event))?;
-    replay(&program.trace, &mut *opened.allocator, &mut watch)?;
+    opened.replay(&program.trace, &mut watch)?;
     let mut found = watch.found;
     let ours = opened.allocator.snapshot();
     found.final_reserved = (total(snapshot.segments_of(device).map(|s| s.bytes)), ours.reserved_bytes());
-    found.peak_reserved.0 = peak_reserved(snapshot, device);
+    found.peak_reserved.0 = peak_reserved;
     found.before = program.before;
     let mut shapes: HashMap<Shape, usize> = HashMap::new();
     for segment in &ours.segments {
@@ -83,26 +94,16 @@ fn part(bytes: u64, requested_bytes: u64, state: BlockState) -> (u64, u64, &'sta
     (bytes, if state == BlockState::Inactive { 0 } else { requested_bytes }, state.name())
 }
 
-fn peak_reserved(snapshot: &Snapshot, device: usize) -> u64 {
-    let mut reserved = snapshot.reserved_before(device);
-    let mut peak = reserved;
-    for event in snapshot.trace(device) {
-        match event.action {
-            Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(event.bytes),
-            Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(event.bytes),
-            _ => {}
-        }
-        peak = peak.max(reserved);
-    }
-    peak
-}
-
 struct Watch<'a> {
     program: &'a Program,
+    /// Recorded bytes of segments after each entry.
+    reserved: Vec<u64>,
     /// Segments and reserved ranges of the replay, by address: their distance from the recording's addresses, once known.
     ranges: BTreeMap<u64, Option<u64>>,
     /// Index of the next allocation.
     next: usize,
+    /// True if the operation is an allocation that the recording counts.
+    served: bool,
     found: Agreement,
 }
 
@@ -125,19 +126,19 @@ impl Observer for Watch<'_> {
             self.found.failed.1 += usize::from(block.is_none());
             return;
         };
+        self.served = !before;
         self.found.allocations += usize::from(!before);
         let Some(block) = block else {
             self.found.failed.1 += 1;
             return;
         };
         let distance = recorded.wrapping_sub(block.address);
-        let range = self.ranges.range_mut(..=block.address).next_back();
-        if let Some((_, known)) = range
-            && *known.get_or_insert(distance) == distance
-            && !before
-        {
-            self.found.placed += 1;
-        }
+        let alike = match self.ranges.range_mut(..=block.address).next_back() {
+            _ if self.found.resumed => distance == 0,
+            Some((_, known)) => *known.get_or_insert(distance) == distance,
+            None => false,
+        };
+        self.found.placed += usize::from(alike && !before);
     }
 
     fn after<A: Allocator + ?Sized>(&mut self, operation: usize, allocator: &A) {
@@ -147,5 +148,9 @@ impl Observer for Watch<'_> {
             _ => stats.reserved_bytes.all.peak,
         };
         self.found.peak_reserved.1 = self.found.peak_reserved.1.max(peak);
+        if std::mem::take(&mut self.served) {
+            let recorded = self.reserved[self.program.events[operation] as usize];
+            self.found.reserved_alike += usize::from(stats.reserved_bytes.all.current == recorded);
+        }
     }
 }

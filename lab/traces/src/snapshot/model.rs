@@ -290,15 +290,6 @@ impl Snapshot {
         segments.max(self.traces.len())
     }
 
-    /// Returns the device with the longest trace, as the viewer chooses; without a trace, the first with a segment.
-    pub fn main_device(&self) -> usize {
-        let longest = self.traces.iter().enumerate().rev().max_by_key(|(_, trace)| trace.len());
-        match longest {
-            Some((device, trace)) if !trace.is_empty() => device,
-            _ => self.segments.first().map_or(0, |segment| segment.device as usize),
-        }
-    }
-
     /// Returns the segments of a device.
     pub fn segments_of(&self, device: usize) -> impl Iterator<Item = &Segment> {
         self.segments.iter().filter(move |segment| segment.device as usize == device)

@@ -1,11 +1,11 @@
 //! Opens files of snapshots.
 
-use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
 use flate2::read::MultiGzDecoder;
 use lab_base::error::{Error, Result};
+use lab_base::input;
 
 use super::model::Snapshot;
 use super::parse_error::{self, ParseError};
@@ -33,11 +33,7 @@ impl Document {
     pub fn open(path: &Path) -> Result<(Self, Format)> {
         let name = path.display().to_string();
         let cannot = |error: std::io::Error| Error::usage(&name, error.to_string());
-        let file = File::open(path).map_err(cannot)?;
-        if file.metadata().map_err(cannot)?.is_dir() {
-            return Err(Error::usage(&name, "is a directory"));
-        }
-        Self::read(&name, file)
+        Self::read(&name, input::open(path).map_err(cannot)?)
     }
 
     /// Reads a pickle or JSON; errors call it `name`.

@@ -1,15 +1,16 @@
 //! Program behind a trace: its requests, in order, for a replay under other settings.
 //!
-//! A trace holds the results of calls, not the calls. Allocations that lived before the trace are made first, in order of address. Memory returned to
-//! the driver may have been requested by the program or decided by the allocator; the entries that follow tell them apart.
+//! A trace holds the results of calls, not the calls. Allocations that lived before the trace are made first, in order of address; PyTorch's allocator
+//! begins with them in the places where they were, if these are known (`rewind.rs`). Memory returned to the driver may have been requested by the program or decided by the allocator; the entries that follow tell them apart.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
 use memcore::memory::{AllocatorConfig, BlockState, TorchVersion};
 use rustc_hash::FxHashMap;
 
-use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent, total};
+use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent};
 use super::pools::Homes;
 use crate::replay::{Operation, Settings, Trace};
 
@@ -22,7 +23,7 @@ pub struct Program {
     pub addresses: Vec<Option<u64>>,
     /// Entry of the trace from which each operation is; 0 for allocations that lived before.
     pub events: Vec<u32>,
-    /// Number of allocations that lived before the trace began: their placement is not known to be repeated.
+    /// Number of allocations that lived before the trace began.
     pub before: usize,
     /// Number of entries that contradict those before them.
     pub gaps: usize,
@@ -87,7 +88,8 @@ impl Snapshot {
             version: self.version(),
         };
         let (addresses, events, gaps) = (maker.addresses, maker.events, maker.gaps);
-        let trace = Trace::new(name, settings, maker.operations)?;
+        let start = self.start(device, &before, &self.allocator_config()?);
+        let trace = Trace::new(name, settings, maker.operations)?.starting(start.map(Arc::new));
         Ok(Program { trace, addresses, events, before: before.len(), gaps })
     }
 
@@ -112,20 +114,6 @@ impl Snapshot {
             }
         }
         before.into_iter().map(|(address, (bytes, stream))| (address, bytes, stream)).collect()
-    }
-
-    /// Returns the bytes of segments when the trace began.
-    pub fn reserved_before(&self, device: usize) -> u64 {
-        let end = total(self.segments_of(device).map(|segment| segment.bytes));
-        let (mut taken, mut given) = (0u64, 0u64);
-        for event in self.trace(device) {
-            match event.action {
-                Action::SegmentAlloc | Action::SegmentMap => taken = taken.saturating_add(event.bytes),
-                Action::SegmentFree | Action::SegmentUnmap => given = given.saturating_add(event.bytes),
-                _ => {}
-            }
-        }
-        end.saturating_add(given).saturating_sub(taken)
     }
 }
 

@@ -43,10 +43,13 @@ pub(super) struct Keys<'a> {
 }
 
 impl Releases {
-    /// Tells the releases by the keys: entries have times from 2.2 on (pytorch#112266), a snapshot names the settings from 2.3 on (pytorch#119404).
+    /// Tells the releases by the keys: snapshots of Intel's devices, from 2.11 on, name their settings by `PYTORCH_ALLOC_CONF` and do not say how large
+    /// split blocks may be; of CUDA's, entries have times from 2.2 on (pytorch#112266), a snapshot names the settings from 2.3 on (pytorch#119404).
     pub(super) fn of_keys(keys: &Keys<'_>) -> Self {
         let (oldest, newest) = if keys.host {
             (Release(2, 12), Release(2, 15))
+        } else if (keys.settings)("PYTORCH_ALLOC_CONF") && !(keys.settings)("max_split_size") {
+            (Release(2, 11), Release(2, 15))
         } else if keys.alloc_conf.contains("large_segment_size_mb") {
             (Release(2, 10), Release(2, 11))
         } else if (keys.settings)("graph_capture_record_stream_reuse") {

@@ -1,7 +1,7 @@
 //! Finds the best allocator settings for a recorded run, by replay.
 //!
-//! The search replays the first part of the trace; its result is checked on the rest. Both parts start with an empty allocator: allocations that live
-//! across the split are made first.
+//! The search replays the first part of the trace, from where the recording's allocator began; its result is checked on the rest. That starts with an
+//! empty allocator: allocations that live across the split are made first.
 
 use lab_base::error::Result;
 use memcore::memory::{AllocatorConfig, TorchVersion};
@@ -257,5 +257,6 @@ fn split(trace: &Trace) -> Result<(Trace, Trace)> {
     }
     let settings = trace.settings.clone();
     let first = Trace::new(trace.name.clone(), settings.clone(), operations[..seam].to_vec())?;
+    let first = first.starting(trace.start.clone());
     Ok((first, Trace::new(trace.name.clone(), settings, rest)?))
 }

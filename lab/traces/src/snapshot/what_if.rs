@@ -1,6 +1,6 @@
 //! Replays a whole recorded run under other allocator settings.
 //!
-//! There is no answer if a replay under the recorded settings does not repeat the recording.
+//! There is no answer if a replay under the recorded settings does not reserve what the recording did, all along.
 
 use lab_base::error::Result;
 
@@ -52,7 +52,7 @@ pub fn what_if(snapshot: &Snapshot, device: usize, capacity_bytes: Option<u64>) 
     let as_recorded = Machine { capacity_bytes: settings.capacity_bytes, memory_fraction: settings.memory_fraction };
     let policy = Policy::Caching(Box::new(recorded.clone()));
     let check = agreement(snapshot, device, &program, &policy, &as_recorded)?;
-    if !check.is_exact() {
+    if !check.reserved_is_equal() {
         return Ok(WhatIf { check, recorded: None, tried: Vec::new() });
     }
     let machine = Machine { capacity_bytes: capacity_bytes.or(as_recorded.capacity_bytes), ..as_recorded };

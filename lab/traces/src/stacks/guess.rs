@@ -118,6 +118,7 @@ impl Guesses {
         };
         let mut roles: Vec<Role> = lives.iter().map(of_life).collect();
         if !roles_are_told {
+            older_parameters(snapshot, &lives, &mut roles);
             only_gradients_of_parameters(snapshot, &lives, &mut roles);
         }
         Self { lives, roles, roles_are_told, phases, step_ends, steps_are_told }
@@ -212,6 +213,38 @@ fn step_ends(phases: &[Option<Phase>]) -> Vec<usize> {
     // The last step may be incomplete.
     ends(|p| matches!(p, Phase::Backward | Phase::Recompute), |p| matches!(p, Phase::Forward | Phase::Input)).0
 }
+
+/// Calls memory from before the recording parameters if an optimizer makes a state of the same size for each: so many states (one to three) for every
+/// one of nearly all sizes.
+fn older_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut [Role]) {
+    let mut older: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+    let mut states: FxHashMap<u64, usize> = FxHashMap::default();
+    for (at, (life, role)) in lives.iter().zip(roles.iter()).enumerate() {
+        match (life.made, *role) {
+            (None, Role::Other) if !snapshot.has_stack(life.stack) => older.entry(life.bytes).or_default().push(at),
+            // Counters of steps are no parameter's size.
+            (Some(_), Role::Optimizer) if life.bytes > COUNTER_BYTES => *states.entry(life.bytes).or_default() += 1,
+            _ => {}
+        }
+    }
+    let fitting = |each: usize| {
+        let fits = |(bytes, count): (&u64, &usize)| older.get(bytes).is_some_and(|older| older.len() * each == *count);
+        states.iter().filter(|state| fits(*state)).count()
+    };
+    let Some(each) = (1..=3).max_by_key(|each| (fitting(*each), std::cmp::Reverse(*each))) else { return };
+    if states.is_empty() || fitting(each) * 2 < states.len() {
+        return;
+    }
+    for (bytes, count) in &states {
+        // Of more than there are states for, those that live longest.
+        let mut candidates = older.get(bytes).cloned().unwrap_or_default();
+        candidates.sort_by_key(|at| std::cmp::Reverse(lives[*at].freed.unwrap_or(usize::MAX)));
+        candidates.into_iter().take(count / each).for_each(|at| roles[at] = Role::Parameter);
+    }
+}
+
+/// Largest size of an optimizer's counter of steps. Bytes.
+const COUNTER_BYTES: u64 = 8;
 
 /// Keeps as gradients only memory of the backward pass that has the size of a parameter: the rest is a workspace or a buffer.
 fn only_gradients_of_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut [Role]) {

@@ -11,6 +11,7 @@
 mod frame;
 mod guess;
 mod held;
+mod in_vain;
 mod lives;
 mod native;
 mod phase;
@@ -19,6 +20,7 @@ mod place;
 pub use frame::{Origin, origin};
 pub use guess::{Guesses, Role};
 pub use held::{HeldRow, held_at};
+pub use in_vain::kept_in_vain;
 pub use lives::{Life, lives};
 pub use phase::Phase;
 pub use place::{Line, Place, callers, matches};

@@ -86,11 +86,12 @@ impl Place {
         }
     }
 
-    /// Returns the line, or whatever else is known, in a few words.
+    /// Returns the program's line and the library's line that it called, or whatever else is known, in a few words.
     pub fn in_words(&self) -> String {
         let operator = self.operator.as_deref();
         match (&self.own, &self.library, &self.node) {
             (Some(own), ..) if own.line == 0 => format!("{} {}", own.file, own.function),
+            (Some(own), Some(library), _) => format!("{} {}, in {}", own.short(), own.function, library.short()),
             (Some(own), ..) => format!("{} {}", own.short(), own.function),
             (None, _, Some(node)) => operator.map_or(node.clone(), |operator| format!("{node} > {operator}")),
             (None, Some(library), None) => format!("{} {}", library.short(), library.function),

@@ -37,6 +37,7 @@ mod oom;
 mod pool;
 mod private;
 mod release;
+mod restore;
 mod scopes;
 mod search;
 mod sizes;

@@ -52,6 +52,7 @@ impl Caching {
         let pool = &self.pools[node.pool as usize];
         let (small, owner, bytes) = (pool.small, pool.owner, node.bytes);
         self.memory.free_segment(segment.id);
+        self.addresses.give_back(segment.base);
         driver(DriverEvent::SegmentFree { address: segment.base, bytes, stream: node.stream, segment: segment.id });
         self.taken_bytes -= bytes;
         self.private.unreserve(&mut self.stats, owner, bytes);

@@ -134,6 +134,11 @@ impl AllocatorConfig {
         Self { version, ..Self::default() }
     }
 
+    /// Size of the block that a request of `bytes` gets, before any rest that is too small to split off. Bytes.
+    pub fn block_bytes(&self, bytes: u64) -> u64 {
+        super::sizes::round(bytes.min(super::sizes::TENSOR_LIMIT_BYTES - 1), &self.roundup_power2_divisions)
+    }
+
     /// Parses settings such as `max_split_size_mb:64,garbage_collection_threshold:0.8`; others have their defaults.
     ///
     /// # Errors

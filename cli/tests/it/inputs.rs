@@ -1,0 +1,114 @@
+//! What commands read: pipes are waited for and can be interrupted, and what a file says is shown safely.
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// The program, with nothing on its standard input.
+fn vramlab(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+    command.args(words).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn fifo(path: &Path) {
+    assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
+}
+
+/// Asks a process to end, and returns its exit code.
+fn ended(mut child: Child) -> Option<i32> {
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(20) {
+        if let Some(status) = child.try_wait().unwrap() {
+            return status.code();
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.kill().unwrap();
+    panic!("it did not end");
+}
+
+#[test]
+fn a_reader_that_waits_for_a_pipe_ends_when_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    fifo(&pipe);
+    let pipe = pipe.to_str().unwrap();
+    let snapshot = "../lab/traces/tests/golden/snapshots/mlp_oom_plain.pickle";
+    let out = folder.path().join("out.json");
+    for words in [
+        &["snapshot", "show", pipe][..],
+        &["snapshot", "diff", snapshot, pipe],
+        &["snapshot", "convert", pipe, out.to_str().unwrap()],
+        &["snapshot", "replay", pipe],
+        &["replay", pipe],
+        &["tune", pipe],
+        &["explain", pipe],
+    ] {
+        let child = vramlab(words).spawn().unwrap();
+        // Long enough to be waiting in most runs; wherever it is, it ends.
+        std::thread::sleep(Duration::from_millis(500));
+        assert_eq!(ended(child), Some(130), "{words:?}");
+        assert!(!out.exists());
+    }
+    // What cannot wait for a pipe refuses it.
+    for words in [&["train", "--backend", "meta", "--load", pipe][..], &["report", pipe]] {
+        let output = vramlab(words).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn a_pipe_with_a_writer_is_read_to_its_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    fifo(&pipe);
+    let bytes = std::fs::read("../lab/traces/tests/golden/snapshots/mlp_oom_plain.pickle").unwrap();
+    for words in [&["snapshot", "show"][..], &["snapshot", "replay"], &["replay"]] {
+        let child = vramlab(&[words, &[pipe.to_str().unwrap()]].concat()).spawn().unwrap();
+        std::fs::write(&pipe, &bytes).unwrap();
+        let output = child.wait_with_output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("MiB"), "{words:?}: {text}");
+    }
+}
+
+/// A snapshot with one allocation, made by a line of a file of this name.
+fn of_file(name: &str) -> String {
+    let size = 2u64 << 20;
+    serde_json::json!({
+        "segments": [{ "address": 1u64 << 40, "total_size": size, "segment_type": "small",
+            "blocks": [{ "size": size, "requested_size": size, "state": "active_allocated" }] }],
+        "device_traces": [[
+            { "action": "segment_alloc", "addr": 1u64 << 40, "size": size, "stream": 0 },
+            { "action": "alloc", "addr": 1u64 << 40, "size": size, "stream": 0,
+                "frames": [{ "filename": name, "line": 3, "name": "step" }] }
+        ]]
+    })
+    .to_string()
+}
+
+#[test]
+fn what_a_file_says_is_no_formula_no_markup_and_not_invisible() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.json");
+    let shown = |name: &str, flags: &[&str]| {
+        std::fs::write(&file, of_file(name)).unwrap();
+        let output = vramlab(&[&["snapshot", "show", file.to_str().unwrap()][..], flags].concat()).output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let csv = shown("=HYPERLINK(A1).py", &["--export-csv", "-"]);
+    assert!(csv.contains("'=HYPERLINK(A1).py:3") && !csv.contains(",=") && !csv.contains("\n="), "{csv}");
+    let markdown = shown("a<img src=x onerror=y>[a](javascript:z).py", &["--export-markdown", "-"]);
+    assert!(markdown.contains("a&lt;img") && !markdown.contains("<img") && !markdown.contains("[a]("), "{markdown}");
+    let text = shown("a\u{200b}b\u{2028}c\u{feff}d\u{e0041}.py", &[]);
+    assert!(text.contains("a\\u{200b}b\\u{2028}c\\u{feff}d\\u{e0041}.py"), "{text}");
+    let json = shown("a\u{e0041}.py", &["--json", "-"]);
+    assert!(json.contains("\\udb40\\udc41") && serde_json::from_str::<serde_json::Value>(&json).is_ok(), "{json}");
+    let page = folder.path().join("page.html");
+    shown(&"x".repeat(3 << 20), &["--html", page.to_str().unwrap()]);
+    assert!(page.metadata().unwrap().len() < 2 << 20, "{}", page.metadata().unwrap().len());
+}

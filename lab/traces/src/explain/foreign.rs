@@ -1,0 +1,93 @@
+//! Errors about memory that other programs word: they are refused, with the program's name and what they say.
+
+use super::size::Size;
+
+/// Returns what a text is instead of PyTorch's message; `None` if no known program words its errors so.
+pub(super) fn named(text: &str, lower: &str) -> Option<String> {
+    vllm(text)
+        .or_else(|| llama_cpp(text, lower))
+        .or_else(|| bitsandbytes(text))
+        .or_else(|| jax(text, lower))
+        .or_else(|| tensorflow(text, lower))
+        .or_else(|| accelerate(lower))
+}
+
+fn vllm(text: &str) -> Option<String> {
+    if text.contains("less than desired GPU memory utilization") {
+        return Some(vllm_start(text).unwrap_or_else(|| {
+            "vLLM's check at its start, not a message of PyTorch: less of the device is free than --gpu-memory-utilization asks for".into()
+        }));
+    }
+    let cache = text.contains("No available memory for the cache blocks")
+        || text.contains("can be stored in KV cache")
+        || text.contains("larger than the available KV cache memory");
+    cache.then(|| {
+        "vLLM's check of its cache, not a message of PyTorch: beside weights and activations too little is left for the cache of keys and values. Raise \
+         --gpu-memory-utilization, or lower --max-model-len"
+            .into()
+    })
+}
+
+/// Reads `Free memory on device cuda:0 (18.90/23.52 GiB) on startup is less than desired GPU memory utilization (0.9, 21.17 GiB).`
+fn vllm_start(text: &str) -> Option<String> {
+    let at = text.rfind("Free memory on device")?;
+    let (free, rest) = text[at..].split_once('(')?.1.split_once('/')?;
+    let (total, rest) = rest.split_once(')')?;
+    let wanted = rest.split_once("utilization (")?.1.split_once(", ")?.1.split_once(')')?.0;
+    let (total, wanted) = (Size::at_start(total)?, Size::at_start(wanted)?);
+    let free = Size::at_start(&format!("{free} GiB"))?;
+    Some(format!(
+        "vLLM's check at its start, not a message of PyTorch: {} of the device's {total} are taken already, and vLLM wants {wanted} of the {free} that are \
+         free. `vramlab devices` shows who holds them; a smaller --gpu-memory-utilization asks for less",
+        total.minus(free)
+    ))
+}
+
+fn llama_cpp(text: &str, lower: &str) -> Option<String> {
+    let is_its = text.contains("ggml_") || text.contains("llama_model_load") || lower.contains("llama runner");
+    let memory =
+        ["out of memory", "failed to allocate", "unable to allocate"].iter().any(|words| lower.contains(words));
+    if !is_its || !memory {
+        return None;
+    }
+    let size = |marker: &str| text.rfind(marker).and_then(|at| Size::at_start(&text[at + marker.len()..]));
+    let asked = size("allocating ").map_or(String::new(), |size| format!(" {size} were asked for in one piece."));
+    Some(format!(
+        "a message of llama.cpp (ggml), not of PyTorch.{asked} Offload fewer layers (-ngl), take a shorter context (-c) or a smaller -ub"
+    ))
+}
+
+fn bitsandbytes(text: &str) -> Option<String> {
+    let its_files = ["bitsandbytes", "csrc/ops.cu", "csrc\\ops.cu", "pythonInterface"];
+    let is_its = text.contains("Error out of memory at line") && its_files.iter().any(|file| text.contains(file));
+    is_its.then(|| {
+        "a message of bitsandbytes, not of PyTorch: its optimizer or its 8-bit product found no room on the device, or on the host for a paged optimizer's \
+         managed memory. It prints no figures; `vramlab devices` shows who holds the device's memory"
+            .into()
+    })
+}
+
+fn tensorflow(text: &str, lower: &str) -> Option<String> {
+    let marks = ["stream_executor", "failed to create cublas handle", "Could not create cudnn handle", "tensorflow/"];
+    let is_its = marks.iter().any(|mark| text.contains(mark)) || lower.contains("oom when allocating tensor");
+    let memory = ["alloc", "out_of_memory", "out of memory", "oom"].iter().any(|words| lower.contains(words));
+    (is_its && memory).then(|| "a message of TensorFlow, not of PyTorch".into())
+}
+
+fn jax(text: &str, lower: &str) -> Option<String> {
+    let exhausted = lower.contains("resource_exhausted") || lower.contains("resource exhausted");
+    let at = lower.rfind("out of memory").filter(|_| exhausted)?;
+    let rest = text[at..].split_once("allocat")?.1.split_once(' ')?.1;
+    let asked = Size::at_start(rest).map_or(String::new(), |size| format!(" {size} were asked for."));
+    Some(format!(
+        "a message of JAX (XLA), not of PyTorch.{asked} JAX takes most of the device at its start: XLA_PYTHON_CLIENT_PREALLOCATE=false shows what it needs"
+    ))
+}
+
+fn accelerate(lower: &str) -> Option<String> {
+    lower.contains("modules are dispatched on the cpu or the disk").then(|| {
+        "a message of transformers and accelerate, not of PyTorch: the weights do not fit on the devices, so device_map put some on the host, which the \
+         quantization does not allow"
+            .into()
+    })
+}
