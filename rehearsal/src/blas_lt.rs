@@ -36,6 +36,7 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     found: Out<Found>,
     count: Out<c_int>,
 ) -> c_int {
+    crate::planning::ask_product();
     if requested < 1 {
         return INVALID_VALUE;
     }

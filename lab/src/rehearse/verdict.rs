@@ -6,8 +6,8 @@ use super::answers::Answer;
 use super::run::{Ending, Followed};
 
 /// Events of the library's log that do not affect the figures (`docs/rehearse.md`).
-const HARMLESS: [&str; 5] =
-    ["collective", "no_kernel_image", "addresses_not_reserved", "context_does_not_fit", "no_such_function"];
+const HARMLESS: [&str; 6] =
+    ["collective", "no_kernel_image", "addresses_not_reserved", "context_does_not_fit", "no_such_function", "asked_size"];
 
 /// Returns whether the script fits; `None` if that is unknown.
 pub(super) fn fits(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) -> Option<bool> {
