@@ -81,6 +81,18 @@ fn there_is_a_plan_where_the_library_refuses_all() {
 }
 
 #[test]
+fn an_engine_of_one_capability_alone_is_answered_in_a_range() {
+    let card = [("VRAMLAB_REHEARSAL_CAPABILITY", "9.0"), ("VRAMLAB_REHEARSAL_MULTIPROCESSORS", "132")];
+    let (lines, log) = asked("elsewhere", Some(&[]), &card);
+    assert_eq!(lines[0], "2 12345 from 1");
+    assert!(!log.contains("range"), "{log}");
+    let (lines, log) = asked("alone", Some(&["-DALONE"]), &card);
+    assert_eq!(lines[0], "2 12345 from 3");
+    // 128 KiB for each multiprocessor, and alignment.
+    assert!(log.contains("\"asked_in_a_range\",\"name\":\"17302016\""), "{log}");
+}
+
+#[test]
 fn an_answer_that_is_not_known_ends_the_process() {
     let folder = folder("wrong");
     let program = folder.join("program");

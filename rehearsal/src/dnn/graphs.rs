@@ -19,8 +19,8 @@ mod kind {
     use std::ffi::c_int;
 
     pub(super) const ENGINE: c_int = 2;
+    pub(super) const CONFIGURATION: c_int = 3;
     pub(super) const HEURISTICS: c_int = 4;
-    pub(super) const PLAN: c_int = 5;
     pub(super) const CONVOLUTIONS: std::ops::RangeInclusive<c_int> = 10..=12;
     pub(super) const VARIANT_PACK: c_int = 16;
 }
@@ -192,17 +192,10 @@ extern "C" fn cudnnBackendSetAttribute(
 extern "C" fn cudnnBackendFinalize(descriptor: usize) -> c_int {
     let known = known(descriptor);
     let Some(library) = behind(&known) else { return SUCCESS };
-    planning::take_products();
     let finished = library.finalize(descriptor);
     match known.kind {
         kind::HEURISTICS if finished != SUCCESS && is_last(&known) => {
             note(descriptor, |known| known.is_made_up = true);
-            SUCCESS
-        }
-        kind::PLAN if finished == SUCCESS => {
-            if planning::take_products() > 0 {
-                note(descriptor, |known| known.source = Source::AskedOfProducts);
-            }
             SUCCESS
         }
         _ => finished,
@@ -223,6 +216,31 @@ fn engine_of(library: &Library, configuration: usize) -> Option<i64> {
     let mut index = 0_i64;
     library.get(engine.0, set::ENGINE_INDEX, TYPE_I64, 1, (&raw mut index) as usize).ok()?;
     Some(index)
+}
+
+/// Returns where the workspaces of an engine's plans for a graph are from.
+fn source_of(library: &Library, graph: usize, engine: i64) -> Source {
+    if asks_for_products(library, graph, engine) == Some(true) {
+        Source::AskedOfProducts
+    } else if is_elsewhere(library, graph, engine) {
+        Source::Asked
+    } else {
+        Source::AskedOfOneCapability
+    }
+}
+
+/// True if an engine asks cuBLASLt for algorithms when it is configured.
+fn asks_for_products(library: &Library, graph: usize, engine: i64) -> Option<bool> {
+    let made = Temporary::create(library, kind::ENGINE)?;
+    library.set_descriptor(made.0, set::ENGINE_GRAPH, graph);
+    library.set(made.0, set::ENGINE_INDEX, TYPE_I64, 1, (&raw const engine) as usize);
+    library.set_properties(made.0, set::ENGINE_PROPERTIES);
+    library.finalize(made.0);
+    let configuration = Temporary::create(library, kind::CONFIGURATION)?;
+    library.set_descriptor(configuration.0, attribute::CONFIGURATION_ENGINE, made.0);
+    planning::take_products();
+    library.finalize(configuration.0);
+    Some(!planning::take_products().is_empty())
 }
 
 /// True if cards of compute capability 8.0 have an engine for a graph too.
@@ -279,6 +297,7 @@ extern "C" fn cudnnBackendGetAttribute(
         }
         return made_up::get(attribute, requested, count, values);
     };
+    planning::take_products();
     let found = match library.get(descriptor, attribute, kind, requested, values) {
         Ok(found) => found,
         Err(refused) => return refused,
@@ -308,13 +327,15 @@ fn told(plan: &Descriptor, bytes: i64) {
 /// that is made up, so that there is always a plan. Returns how many there are.
 fn list(library: &Library, heuristics: &Descriptor, found: i64, requested: i64, values: usize) -> i64 {
     let listed = if values == 0 { 0 } else { found.min(requested).max(0) as usize };
-    let mut sources = HashMap::new();
+    // Each configuration of an engine that computes products has asked cuBLASLt once.
+    let mut limits = planning::take_products().into_iter();
+    let mut engines = HashMap::new();
     for configuration in (0..listed).filter_map(|index| In::<usize>::at(values).get_at(index).ok()) {
         let Some(engine) = engine_of(library, configuration) else { continue };
-        let source = *sources.entry(engine).or_insert_with(|| match is_elsewhere(library, heuristics.graph, engine) {
-            true => Source::Asked,
-            false => Source::AskedOfOneCapability,
-        });
+        let source = match *engines.entry(engine).or_insert_with(|| source_of(library, heuristics.graph, engine)) {
+            Source::AskedOfProducts if limits.next() == Some(0) => Source::Asked,
+            source => source,
+        };
         note(configuration, |known| (known.engine, known.source) = (engine, source));
     }
     if !is_last(heuristics) {

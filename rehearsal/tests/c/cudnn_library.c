@@ -1,5 +1,5 @@
 // What the tests take for the wheel's cuDNN: it plans for properties of a card, and refuses handles. VERSION is its release;
-// with REFUSES it finishes no heuristics, with FAILS no plan.
+// with REFUSES it finishes no heuristics, with FAILS no plan, with ALONE no engine for a card of capability 8.0.
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #define VERSION 91900
 #endif
 
-struct descriptor { int kind, has_properties, has_graph, is_finished; };
+struct descriptor { int kind, capability, has_graph, is_finished; };
 
 size_t cudnnGetVersion(void) { return VERSION; }
 
@@ -30,8 +30,12 @@ int cudnnBackendSetAttribute(struct descriptor *to, int attribute, int type, int
     switch (attribute) {
     case 400: case 800: return 3000;
     case 201: case 1300: to->has_graph = value->kind == 15; return 0;
-    case 204: case 407: case 1307: to->has_properties = value->kind == 38 && value->is_finished; return 0;
-    case 2702: to->has_properties = memmem(values, count, "\"deviceVer\":860,", 16) != NULL; return 0;
+    case 204: case 407: case 1307: to->capability = value->is_finished ? value->capability : 0; return 0;
+    case 2702: {
+        const char *found = memmem(values, count, "\"deviceVer\":", 12);
+        to->capability = found ? atoi(found + 12) : 0;
+        return 0;
+    }
     default: return 0;
     }
 }
@@ -39,14 +43,17 @@ int cudnnBackendSetAttribute(struct descriptor *to, int attribute, int type, int
 int cudnnBackendFinalize(struct descriptor *descriptor) {
     int is_good = 1;
     switch (descriptor->kind) {
-    case 4: is_good = descriptor->has_properties && descriptor->has_graph; break;
-    case 2: case 5: case 38: is_good = descriptor->has_properties; break;
+    case 4: is_good = descriptor->capability && descriptor->has_graph; break;
+    case 2: case 5: case 38: is_good = descriptor->capability > 0; break;
     }
 #ifdef REFUSES
     if (descriptor->kind == 4) return 3000;
 #endif
 #ifdef FAILS
     if (descriptor->kind == 5) return 3000;
+#endif
+#ifdef ALONE
+    if (descriptor->kind == 2 && descriptor->capability == 800) return 3000;
 #endif
     descriptor->is_finished = is_good;
     return is_good ? 0 : 2000;
