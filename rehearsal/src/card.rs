@@ -50,7 +50,7 @@ const ARCHITECTURES: &[((c_int, c_int), [c_int; 8])] = &[
 
 impl Architecture {
     /// Returns the figures of a capability, or of the next one below.
-    pub(crate) fn of(capability: (c_int, c_int)) -> Self {
+    pub(crate) fn by_capability(capability: (c_int, c_int)) -> Self {
         let found = ARCHITECTURES.iter().rev().find(|(from, _)| *from <= capability).unwrap_or(&ARCHITECTURES[0]);
         let [threads, blocks, shared, opt_in, multiprocessors, l2, clock, memory_clock] = found.1;
         Self {
@@ -69,7 +69,7 @@ impl Architecture {
 
 /// Returns the figures of the card's capability.
 pub(crate) fn architecture() -> Architecture {
-    Architecture::of(settings().capability)
+    Architecture::by_capability(settings().capability)
 }
 
 /// Number of multiprocessors of the card.

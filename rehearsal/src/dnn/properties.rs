@@ -15,11 +15,11 @@ pub(super) fn of_the_card() -> String {
 
 /// Describes a usual card of a compute capability.
 pub(super) fn usual(capability: (i32, i32)) -> String {
-    describe(capability, Architecture::of(capability).usual_multiprocessors)
+    describe(capability, Architecture::by_capability(capability).usual_multiprocessors)
 }
 
 fn describe(capability: (i32, i32), multiprocessors: i32) -> String {
-    let architecture = Architecture::of(capability);
+    let architecture = Architecture::by_capability(capability);
     let numbers: [(&str, i128); 20] = [
         ("regsPerBlock", 65536),
         ("multiProcessorCount", multiprocessors.into()),
