@@ -1,6 +1,7 @@
 //! The tests of the stand-in libraries, as one program.
 
 mod common;
+mod cudnn;
 mod files;
 mod names;
 mod programs;

@@ -1,7 +1,6 @@
 //! What is said of convolutions, whose workspaces only a card knows.
 
-mod common;
-use common::{json, run};
+use crate::common::{json, run};
 
 /// Predicts a training of resnet18 on a card with this much memory for tensors.
 fn predict(bytes: Option<u64>) -> (serde_json::Value, String) {

@@ -3,12 +3,10 @@
 
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::library;
+use crate::common::library;
 
 /// Folder for one test's files.
 fn folder(name: &str) -> PathBuf {
