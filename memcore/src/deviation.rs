@@ -1,7 +1,7 @@
 //! Deviations of a run from the program that it stands for, noted where they happen.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// A way in which figures differ from those of the PyTorch that a profile stands for, or results from those that were
 /// asked for.
@@ -63,20 +63,33 @@ impl fmt::Display for Deviation {
     }
 }
 
-/// A set of deviations.
+/// A set of deviations, and how much memory one of them can hide at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Deviations(u32);
+pub struct Deviations {
+    bits: u32,
+    convolution_bytes: u64,
+}
 
 impl Deviations {
     /// The deviations of either set.
     #[must_use]
     pub fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
+        Self { bits: self.bits | other.bits, convolution_bytes: self.convolution_bytes.max(other.convolution_bytes) }
+    }
+
+    /// An upper figure for the workspaces of cuDNN's convolutions: input, weight and output of the largest convolution that
+    /// PyTorch gives to cuDNN, as f32 (cuDNN keeps them in another layout, or adds up in f32), five times for one filter group
+    /// per channel, and a tile of 128 KiB for each of 132 multiprocessors. 0 without convolutions. Of the five networks whose
+    /// workspaces were measured on an H100 (`benches/results/2026-11-26-h100-cudnn-workspaces.json`, two types, two memory
+    /// formats) none has a larger workspace; a single call of a small convolution can.
+    pub fn convolution_bytes(self) -> u64 {
+        const TILES: u64 = 132 * 128 * 1024;
+        if self.convolution_bytes == 0 { 0 } else { self.convolution_bytes + TILES }
     }
 
     /// True if the set contains `deviation`.
     pub fn contains(self, deviation: Deviation) -> bool {
-        self.0 & bit(deviation) != 0
+        self.bits & bit(deviation) != 0
     }
 
     /// Iterates over the set.
@@ -91,17 +104,26 @@ fn bit(deviation: Deviation) -> u32 {
 
 /// The deviations of a device so far; the set only grows.
 #[derive(Default)]
-pub(crate) struct RecordedDeviations(AtomicU32);
+pub(crate) struct RecordedDeviations {
+    bits: AtomicU32,
+    convolution_bytes: AtomicU64,
+}
 
 impl RecordedDeviations {
     pub(crate) fn record(&self, deviation: Deviation) {
         // Read first: a deviation that happens, happens in every step.
         if !self.so_far().contains(deviation) {
-            self.0.fetch_or(bit(deviation), Ordering::Relaxed);
+            self.bits.fetch_or(bit(deviation), Ordering::Relaxed);
         }
     }
 
+    /// Records a convolution that cuDNN may keep so many bytes of.
+    pub(crate) fn record_convolution(&self, bytes: u64) {
+        self.convolution_bytes.fetch_max(bytes, Ordering::Relaxed);
+    }
+
     pub(crate) fn so_far(&self) -> Deviations {
-        Deviations(self.0.load(Ordering::Relaxed))
+        let convolution_bytes = self.convolution_bytes.load(Ordering::Relaxed);
+        Deviations { bits: self.bits.load(Ordering::Relaxed), convolution_bytes }
     }
 }

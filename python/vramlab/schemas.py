@@ -265,6 +265,7 @@ class TrainV1(TypedDict, total=False):
     card: Optional[CardResult]
     budget_bytes: Optional[int]
     fits: Optional[bool]
+    with_cudnn: Optional[ConvolutionBound]
     needs: NeedsResult
     needs_peak: Optional[PeakResult]
     with_expandable_segments: Optional[NeedsResult]
@@ -465,6 +466,14 @@ class Comparison(TypedDict, total=False):
     phases: list[Change]
     events_changed: bool
     settings: list[Any]
+
+
+class ConvolutionBound(TypedDict, total=False):
+    """What convolutions may take besides on a card, where cuDNN computes them: its workspaces and its part of the context are not known, but bounded. Bytes."""
+
+    workspace_bytes: int
+    context_bytes: int
+    upper_bytes: int
 
 
 class Cost(TypedDict, total=False):

@@ -2,8 +2,8 @@
 
 use std::ffi::{c_char, c_int};
 
-use crate::argument::Out;
-use crate::blas;
+use crate::argument::{In, Out};
+use crate::{blas, planning};
 
 const SUCCESS: c_int = 0;
 const INVALID_VALUE: c_int = 7;
@@ -36,10 +36,26 @@ extern "C" fn cublasLtMatmulAlgoGetHeuristic(
     found: Out<Found>,
     count: Out<c_int>,
 ) -> c_int {
+    planning::ask_products();
     if requested < 1 {
         return INVALID_VALUE;
     }
     found.set(FOUND).and_then(|()| count.set(1)).map_or(INVALID_VALUE, |()| SUCCESS)
+}
+
+/// A preference has one attribute that matters here: how many bytes of workspace an algorithm may take.
+#[unsafe(no_mangle)]
+extern "C" fn cublasLtMatmulPreferenceSetAttribute(
+    _preference: usize,
+    attribute: c_int,
+    value: In<u64>,
+    bytes: usize,
+) -> c_int {
+    const MAX_WORKSPACE_BYTES: c_int = 1;
+    if attribute == MAX_WORKSPACE_BYTES && bytes == size_of::<u64>() {
+        planning::limit_products(value.get().unwrap_or(0));
+    }
+    SUCCESS
 }
 
 #[unsafe(no_mangle)]

@@ -18,47 +18,58 @@ pub(crate) struct Architecture {
     pub(crate) shared_reserved: c_int,
     pub(crate) l2_bytes: c_int,
     /// Number of multiprocessors of a usual card, if the settings have none.
-    usual_multiprocessors: c_int,
+    pub(crate) usual_multiprocessors: c_int,
+    /// Clocks of a usual card: of the multiprocessors at most, and of the memory.
+    pub(crate) clock_khz: c_int,
+    pub(crate) memory_clock_khz: c_int,
 }
 
 const KIB: c_int = 1024;
 const MIB: c_int = 1024 * KIB;
 
-/// Capability; threads and blocks per multiprocessor, KiB of shared memory per multiprocessor and by opt-in; then
-/// multiprocessors and MiB of L2 cache of a usual card.
-const ARCHITECTURES: &[((c_int, c_int), [c_int; 6])] = &[
-    ((5, 0), [2048, 32, 64, 48, 5, 2]),
-    ((5, 2), [2048, 32, 96, 48, 24, 3]),
-    ((6, 0), [2048, 32, 64, 48, 56, 4]),
-    ((6, 1), [2048, 32, 96, 48, 28, 3]),
-    ((7, 0), [2048, 32, 96, 96, 80, 6]),
-    ((7, 5), [1024, 16, 64, 64, 40, 4]),
-    ((8, 0), [2048, 32, 164, 163, 108, 40]),
-    ((8, 6), [1536, 16, 100, 99, 82, 6]),
-    ((8, 7), [1536, 16, 164, 163, 16, 4]),
-    ((8, 9), [1536, 24, 100, 99, 128, 72]),
-    ((9, 0), [2048, 32, 228, 227, 132, 50]),
-    ((10, 0), [2048, 32, 228, 227, 148, 126]),
-    ((10, 3), [2048, 32, 228, 227, 148, 126]),
-    ((11, 0), [1536, 24, 228, 227, 20, 32]),
-    ((12, 0), [1536, 24, 100, 99, 170, 96]),
-    ((12, 1), [1536, 24, 100, 99, 48, 24]),
+/// Capability; threads and blocks per multiprocessor, KiB of shared memory per multiprocessor and by opt-in; then of a
+/// usual card (its data sheet) multiprocessors, MiB of L2 cache, and MHz of multiprocessors and memory.
+const ARCHITECTURES: &[((c_int, c_int), [c_int; 8])] = &[
+    ((5, 0), [2048, 32, 64, 48, 5, 2, 1085, 2700]),
+    ((5, 2), [2048, 32, 96, 48, 24, 3, 1112, 3004]),
+    ((6, 0), [2048, 32, 64, 48, 56, 4, 1480, 715]),
+    ((6, 1), [2048, 32, 96, 48, 28, 3, 1582, 5505]),
+    ((7, 0), [2048, 32, 96, 96, 80, 6, 1530, 877]),
+    ((7, 5), [1024, 16, 64, 64, 40, 4, 1590, 5001]),
+    ((8, 0), [2048, 32, 164, 163, 108, 40, 1410, 1215]),
+    ((8, 6), [1536, 16, 100, 99, 82, 6, 1695, 9751]),
+    ((8, 7), [1536, 16, 164, 163, 16, 4, 1300, 3200]),
+    ((8, 9), [1536, 24, 100, 99, 128, 72, 2520, 10501]),
+    ((9, 0), [2048, 32, 228, 227, 132, 50, 1980, 2619]),
+    ((10, 0), [2048, 32, 228, 227, 148, 126, 1965, 3996]),
+    ((10, 3), [2048, 32, 228, 227, 148, 126, 1965, 3996]),
+    ((11, 0), [1536, 24, 228, 227, 20, 32, 1575, 4266]),
+    ((12, 0), [1536, 24, 100, 99, 170, 96, 2407, 14001]),
+    ((12, 1), [1536, 24, 100, 99, 48, 24, 2418, 4266]),
 ];
 
-/// Returns the figures of the card's capability, or of the next one below.
-pub(crate) fn architecture() -> Architecture {
-    let capability = settings().capability;
-    let found = ARCHITECTURES.iter().rev().find(|(from, _)| *from <= capability).unwrap_or(&ARCHITECTURES[0]);
-    let [threads, blocks, shared, opt_in, multiprocessors, l2] = found.1;
-    Architecture {
-        threads_per_multiprocessor: threads,
-        blocks_per_multiprocessor: blocks,
-        shared_per_multiprocessor: shared * KIB,
-        shared_opt_in: opt_in * KIB,
-        shared_reserved: if capability.0 >= 8 { KIB } else { 0 },
-        l2_bytes: l2 * MIB,
-        usual_multiprocessors: multiprocessors,
+impl Architecture {
+    /// Returns the figures of a capability, or of the next one below.
+    pub(crate) fn by_capability(capability: (c_int, c_int)) -> Self {
+        let found = ARCHITECTURES.iter().rev().find(|(from, _)| *from <= capability).unwrap_or(&ARCHITECTURES[0]);
+        let [threads, blocks, shared, opt_in, multiprocessors, l2, clock, memory_clock] = found.1;
+        Self {
+            threads_per_multiprocessor: threads,
+            blocks_per_multiprocessor: blocks,
+            shared_per_multiprocessor: shared * KIB,
+            shared_opt_in: opt_in * KIB,
+            shared_reserved: if capability.0 >= 8 { KIB } else { 0 },
+            l2_bytes: l2 * MIB,
+            usual_multiprocessors: multiprocessors,
+            clock_khz: clock * 1000,
+            memory_clock_khz: memory_clock * 1000,
+        }
     }
+}
+
+/// Returns the figures of the card's capability.
+pub(crate) fn architecture() -> Architecture {
+    Architecture::by_capability(settings().capability)
 }
 
 /// Number of multiprocessors of the card.
@@ -112,7 +123,7 @@ pub(crate) fn attribute(number: c_int, card: c_int) -> c_int {
         10 => 32,
         11 => c_int::MAX,
         12 => 65536,
-        13 => 1_785_000,
+        13 => architecture.clock_khz,
         14 => 512,
         // Copies overlap kernels; multiprocessors; host memory can be mapped; concurrent kernels; ECC.
         15 | 19 | 31 => 1,
@@ -120,7 +131,7 @@ pub(crate) fn attribute(number: c_int, card: c_int) -> c_int {
         32 => 1,
         33 => bus(card),
         // Memory clock in kHz, bus width, L2, threads, copy engines, unified addressing.
-        36 => 2_619_000,
+        36 => architecture.memory_clock_khz,
         37 => 5120,
         38 => architecture.l2_bytes,
         39 => architecture.threads_per_multiprocessor,

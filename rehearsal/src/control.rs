@@ -2,14 +2,24 @@
 
 use std::ffi::{c_char, c_int};
 
+use crate::answer::Code;
 use crate::argument::{In, Out};
-use crate::{promise, told, values};
+use crate::{dnn, promise, told, values};
 
 /// Writes the number of operations that ran on the cards, and of reads of device memory with known and with unknown
 /// contents.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_counters(counters: Out<[u64; 3]>) -> c_int {
     crate::answer::driver(counters.set(values::counters()))
+}
+
+/// Writes the last execution plan of cuDNN whose workspace a program asked for since the last call: where the answer is
+/// from (0: the settings; 1: cuDNN; 2: cuDNN, without what cuBLASLt takes for itself; 3: cuDNN, of an engine for one compute
+/// capability alone), the engine's number, the bytes. Returns an error if there was none.
+#[unsafe(no_mangle)]
+extern "C" fn vramlab_rehearsal_plan(plan: Out<[i64; 3]>) -> c_int {
+    let last = dnn::take_last_plan().ok_or(Code::NOT_FOUND);
+    crate::answer::driver(last.and_then(|(source, engine, bytes)| plan.set([source as i64, engine, bytes])))
 }
 
 /// Returns the source of the layer for Python programs: `install(torch)` starts it.

@@ -1,7 +1,9 @@
 //! Finds functions of the driver by name, for programs that do not link the driver.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::sync::LazyLock;
+
+use crate::lookups;
 
 /// Names whose later versions take other arguments, with the suffix from each release on.
 const VERSIONS: &[(&str, &[(c_int, &str)])] = &[
@@ -45,11 +47,14 @@ pub(crate) fn find(name: &str, version: c_int) -> Option<usize> {
 }
 
 fn symbol(name: &str) -> Option<usize> {
-    if *SELF == 0 || !name.starts_with("cu") || name.starts_with("cuda") {
+    if !name.starts_with("cu") || name.starts_with("cuda") {
         return None;
     }
-    let text = CString::new(name).ok()?;
-    // SAFETY: the handle is good, and the name ends with a zero.
-    let address = unsafe { libc::dlsym(*SELF as *mut c_void, text.as_ptr()) };
+    let address = own(&CString::new(name).ok()?);
     (!address.is_null()).then_some(address as usize)
+}
+
+/// Returns the address of an exported function of this library, or null.
+pub(crate) fn own(name: &CStr) -> *mut c_void {
+    if *SELF == 0 { std::ptr::null_mut() } else { lookups::system(*SELF as *mut c_void, name) }
 }

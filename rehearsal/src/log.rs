@@ -19,8 +19,11 @@ static FILE: LazyLock<Option<File>> = LazyLock::new(|| {
 
 static WRITTEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
-/// Writes an event about something, once: `{"pid":…,"event":"…","name":"…"}`.
+/// Writes an event about something, once: `{"pid":…,"event":"…","name":"…"}`. What cuDNN does while it plans is no event.
 pub(crate) fn once(event: &str, name: &str) {
+    if crate::planning::is_planning() {
+        return;
+    }
     let Some(mut file) = FILE.as_ref() else { return };
     let line = format!("\"event\":\"{event}\",\"name\":\"{}\"", plain(name));
     let mut written = WRITTEN.lock().unwrap_or_else(PoisonError::into_inner);

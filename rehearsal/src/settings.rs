@@ -20,7 +20,10 @@ pub(crate) struct Settings {
     pub(crate) cards: usize,
     /// `VRAMLAB_REHEARSAL_CONTEXT`: bytes that each process takes on a card that it uses, besides its allocations.
     pub(crate) context_bytes: u64,
-    /// `VRAMLAB_REHEARSAL_CUDNN_WORKSPACE`: bytes of workspace that every execution plan of cuDNN asks for.
+    /// `VRAMLAB_REHEARSAL_CUDNN`: `ask` (as without it) if the wheel's own cuDNN says which plans there are and what they
+    /// take, `none` if it is not asked.
+    pub(crate) asks_cudnn: bool,
+    /// `VRAMLAB_REHEARSAL_CUDNN_WORKSPACE`: bytes of workspace of an execution plan that cuDNN is not asked about.
     pub(crate) cudnn_workspace: i64,
     /// `VRAMLAB_REHEARSAL_LOG`: a file to which all processes append.
     pub(crate) log: Option<PathBuf>,
@@ -54,6 +57,7 @@ impl Settings {
             multiprocessors: number("MULTIPROCESSORS"),
             cards: number("CARDS").unwrap_or(1),
             context_bytes: number("CONTEXT").unwrap_or(0),
+            asks_cudnn: asks_cudnn(),
             cudnn_workspace: number::<u32>("CUDNN_WORKSPACE").unwrap_or(0).into(),
             log: variable("LOG").map(PathBuf::from),
             shared: variable("SHARED").map(PathBuf::from),
@@ -76,6 +80,14 @@ fn variable(name: &str) -> Option<String> {
 fn number<T: std::str::FromStr>(name: &str) -> Option<T> {
     let value = variable(name)?;
     Some(value.parse().unwrap_or_else(|_| refuse(name, &value, "a number")))
+}
+
+fn asks_cudnn() -> bool {
+    match variable("CUDNN").as_deref() {
+        None | Some("ask") => true,
+        Some("none") => false,
+        Some(other) => refuse("CUDNN", other, "ask or none"),
+    }
 }
 
 /// Reads numbers that are separated by commas.

@@ -49,7 +49,7 @@ pub(crate) fn written(library: &str, name: &CStr) -> Option<c_int> {
 }
 
 /// Finds a function of a library that is already loaded, by the beginning of its file name.
-fn function(library: &str, name: &CStr) -> Option<*mut c_void> {
+pub(crate) fn function(library: &str, name: &CStr) -> Option<*mut c_void> {
     let mut search = Search { beginning: library.as_bytes(), path: None };
     // SAFETY: the callback has the signature that is asked for, and `search` outlives the call.
     unsafe { libc::dl_iterate_phdr(Some(visit), (&raw mut search).cast()) };
@@ -59,8 +59,7 @@ fn function(library: &str, name: &CStr) -> Option<*mut c_void> {
     if handle.is_null() {
         return None;
     }
-    // SAFETY: the handle is good, and the name ends with a zero.
-    let found = unsafe { libc::dlsym(handle, name.as_ptr()) };
+    let found = crate::lookups::system(handle, name);
     (!found.is_null()).then_some(found)
 }
 

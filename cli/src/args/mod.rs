@@ -60,7 +60,7 @@ pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, PaperArgs, PredictArgs};
 pub(crate) use parallel::ParallelArgs;
 #[cfg(target_os = "linux")]
-pub(crate) use rehearse::{RehearseArgs, UseName};
+pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
 pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, RunArgs};

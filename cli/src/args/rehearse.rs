@@ -48,6 +48,10 @@ pub(crate) struct RehearseArgs {
     /// Let events complete only when something waits for them, not immediately: the other bound for memory that waits for a stream.
     #[arg(long, help_heading = "Device")]
     pub late_events: bool,
+    /// Who says which plans cuDNN has and what workspaces they take: the script's own cuDNN (9.8 or newer), which plans for the card
+    /// without one, or nobody (each takes none).
+    #[arg(long, value_name = "WHO", value_enum, default_value_t, help_heading = "Device")]
+    pub cudnn: Cudnn,
     /// End after this many steps of an optimizer [default: as soon as a step repeats the one before it, after 3 to 20 steps, or 60
     /// seconds after the first; no end if --seconds or --until-seen is given].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "End")]
@@ -85,6 +89,16 @@ pub(crate) struct RehearseArgs {
     /// The command, after the flags: python, torchrun, accelerate launch …, with its arguments; in a scan, {NAME} is replaced by the value.
     #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+/// Who answers for cuDNN's plans.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Cudnn {
+    /// The script's own cuDNN.
+    #[default]
+    Ask,
+    /// Nobody.
+    None,
 }
 
 /// Activities of a training besides its steps.

@@ -1,7 +1,7 @@
 //! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
 use lab::figures::short;
-use lab::results::{AS_IT_IS, NeedsResult, Prediction};
+use lab::results::{AS_IT_IS, ConvolutionBound, NeedsResult, Prediction};
 use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
 
 use super::outcome::Report;
@@ -52,10 +52,15 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
     };
     report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
     let in_words = |deviations| warnings::all(&[], deviations);
+    let with_cudnn = with_cudnn(&needs);
+    let budget = needs.room.map(|room| room.budget_bytes);
+    let is_in_doubt =
+        needs.fits() == Some(true) && with_cudnn.zip(budget).is_some_and(|(bound, budget)| bound.upper_bytes > budget);
     report.result.prediction = Some(Prediction {
         card: cards::of_gpu(spec.device.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
-        fits: needs.fits(),
+        fits: needs.fits().filter(|fits| !(*fits && is_in_doubt)),
+        with_cudnn,
         needs: NeedsResult::from(&needs),
         needs_peak,
         with_expandable_segments: expandable.as_ref().map(NeedsResult::from),
@@ -68,6 +73,13 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         failure.error = anyhow::anyhow!("out of memory: {} more than there is", short(missing));
     }
     train::deliver(&plan, report, &args.output, ui)
+}
+
+/// The upper figure of a network with convolutions.
+fn with_cudnn(needs: &Figures) -> Option<ConvolutionBound> {
+    let workspace = Some(needs.deviations.convolution_bytes()).filter(|bytes| *bytes > 0)?;
+    let reserved = needs.room.and_then(|room| room.reserved_bytes).unwrap_or(needs.reserved_bytes);
+    Some(ConvolutionBound::above(reserved, workspace))
 }
 
 /// The run with enough memory, and in full the table of techniques, one of which it is.

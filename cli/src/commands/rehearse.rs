@@ -12,7 +12,7 @@ use lab::section::Section;
 
 use super::rehearse_again;
 use super::rehearse_progress::told;
-use crate::args::{RehearseArgs, UseName};
+use crate::args::{Cudnn, RehearseArgs, UseName};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -75,6 +75,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
             until: args.until_seen.iter().map(seen).collect(),
         },
         late_events: args.late_events,
+        asks_cudnn: args.cudnn == Cudnn::Ask,
         stacks: !args.no_stacks,
         values: !args.no_values,
         keep_outputs: args.keep_outputs.clone(),

@@ -64,6 +64,7 @@ fn asked(args: &RehearseArgs) -> Map<String, Value> {
         ("seconds", args.seconds.into()),
         ("until-seen", format!("{:?}", args.until_seen).into()),
         ("late-events", args.late_events.into()),
+        ("cudnn", format!("{:?}", args.cudnn).into()),
         ("no-values", args.no_values.into()),
     ];
     flags.into_iter().map(|(name, value)| (name.to_string(), value)).collect()

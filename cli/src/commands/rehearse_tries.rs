@@ -6,7 +6,7 @@ use lab::results::{RehearsalPoint, RehearsalResult, RehearsalScanResult, command
 use lab::section::{Tries, Try};
 use serde_json::Value;
 
-use crate::args::{RehearseArgs, UseName};
+use crate::args::{Cudnn, RehearseArgs, UseName};
 
 /// Variable of the environment with the settings of PyTorch's allocator.
 pub(super) const ALLOC_CONF: &str = "env:PYTORCH_CUDA_ALLOC_CONF";
@@ -125,6 +125,7 @@ fn flags(args: &RehearseArgs) -> Vec<String> {
         ("--steps", args.steps.map(|steps| steps.to_string())),
         ("--seconds", args.seconds.map(|seconds| seconds.to_string())),
         ("--until-seen", list(args.until_seen.iter().map(seen).collect())),
+        ("--cudnn", (args.cudnn == Cudnn::None).then(|| "none".to_string())),
     ];
     let valued = valued.into_iter().filter_map(|(flag, value)| Some(format!("{flag} {}", quoted(&value?))));
     let alone = [("--late-events", args.late_events), ("--no-values", args.no_values)];

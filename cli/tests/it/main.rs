@@ -4,6 +4,7 @@ mod bench;
 mod cases;
 mod check;
 mod common;
+mod convolutions;
 mod data_parallel;
 mod devices;
 mod documents;

@@ -26,7 +26,7 @@ fn warns(line: &str, of: &str) {
 #[test]
 fn convolutions_without_cudnn() {
     warns("predict --model simple-cnn --steps 1", "without cuDNN");
-    warns("predict --model simple-cnn --steps 1", "workspaces are not known without a card");
+    warns("predict --model simple-cnn --steps 1", "workspaces are not counted");
     warns("fit --model simple-cnn --gpu t4 --steps 1 --maximum 4", "without cuDNN");
     warns("train --backend meta --model simple-cnn --steps 1", "without cuDNN");
     warns("train --backend meta --like torch-2.15-sm80 --model simple-cnn --steps 1", "without cuDNN");

@@ -90,6 +90,7 @@ fn request() -> Request {
         world: None,
         stop: Stop::default(),
         late_events: false,
+        asks_cudnn: true,
         stacks: true,
         values: true,
         keep_outputs: None,

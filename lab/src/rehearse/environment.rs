@@ -20,6 +20,7 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
         ("VRAMLAB_REHEARSAL_MULTIPROCESSORS", multiprocessors),
         ("VRAMLAB_REHEARSAL_CARDS", number(request.cards as u64)),
         ("VRAMLAB_REHEARSAL_LATE_EVENTS", number(request.late_events.into())),
+        ("VRAMLAB_REHEARSAL_CUDNN", if request.asks_cudnn { "ask" } else { "none" }.into()),
         ("VRAMLAB_REHEARSAL_SHARED", folder.shared(0).into()),
         ("VRAMLAB_REHEARSAL_RANKS", folder.meeting().into()),
         ("VRAMLAB_REHEARSAL_LOG", folder.log().into()),

@@ -31,6 +31,8 @@ pub struct Request {
     pub stop: Stop,
     /// True if events complete only when something waits for them.
     pub late_events: bool,
+    /// True if the script's own cuDNN says which plans there are and what they take.
+    pub asks_cudnn: bool,
     /// True if allocations are recorded with the lines of the script.
     pub stacks: bool,
     /// True if the values of small tensors are computed.

@@ -55,6 +55,7 @@ fn convolve(
     out: [usize; 4],
 ) -> Result<Array> {
     let library = library_of(x, weight, geometry);
+    x.device().record_convolution(x.dims(), weight.dims(), &out);
     let format = format_of(library, [x, weight]);
     let (input, filter) = (x.in_format(format)?, weight.in_format(format)?);
     let [n, o, oh, ow] = out;

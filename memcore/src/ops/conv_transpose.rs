@@ -80,6 +80,7 @@ fn forward(
     geometry: Conv2dGeometry,
     dims: [usize; 4],
 ) -> Result<Array> {
+    x.device().record_convolution(x.dims(), weight.dims(), &dims);
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let y = Array::empty(x.device(), &dims, x.dtype())?;
     let mut call = Conv2dInputGrad {

@@ -79,6 +79,7 @@ pub fn conv3d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
 }
 
 fn forward(x: &Array, weight: &Array, geometry: Conv3dGeometry, out: &[usize]) -> Result<Array> {
+    x.device().record_convolution(x.dims(), weight.dims(), out);
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let len = columns_of(&filter, &out[2..]);
     let y = if geometry.groups == 1 {

@@ -53,6 +53,7 @@ fn columns(x: &Array, weight: &Array) -> Result<Array> {
 }
 
 fn forward(x: &Array, weight: &Array, has_bias: bool, dims: &[usize]) -> Result<Array> {
+    x.device().record_convolution(x.dims(), weight.dims(), dims);
     let y = x.empty_like()?.resized(dims)?;
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let columns = columns(&input, &filter)?;

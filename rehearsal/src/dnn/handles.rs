@@ -41,7 +41,7 @@ extern "C" fn cudnnGetStream(handle: usize, stream: Out<usize>) -> c_int {
 /// Returns the version of the wheel's own library, or one that PyTorch 2.11 comes with.
 #[unsafe(no_mangle)]
 extern "C" fn cudnnGetVersion() -> usize {
-    wheel::number("libcudnn.so.", c"cudnnGetVersion").unwrap_or(91900)
+    wheel::number(super::library::FILE, c"cudnnGetVersion").unwrap_or(91900)
 }
 
 #[unsafe(no_mangle)]
@@ -69,8 +69,11 @@ extern "C" fn cudnnGetErrorString(code: c_int) -> *const c_char {
 
 #[unsafe(no_mangle)]
 extern "C" fn cudnnGetLastErrorString(text: Out<u8>, capacity: usize) {
-    // There may be no room; then there is nothing to report.
-    let _no_room = write_text(text, capacity, "");
+    match super::library::library() {
+        Some(library) => library.last_error(text, capacity),
+        // There may be no room; then there is nothing to report.
+        None => write_text(text, capacity, "").unwrap_or_default(),
+    }
 }
 
 /// Defines version checks for parts of the library.

@@ -1,12 +1,18 @@
-//! cuDNN. All calls succeed. Workspaces that are not documented are 0; those of execution plans have the size in the
-//! settings. Both are logged once.
+//! cuDNN. All calls succeed. Execution plans are those of the wheel's own library (`library.rs`, `graphs.rs`), which is
+//! asked without a card; if it cannot be asked, their workspaces have the size in the settings. Other workspaces that are
+//! not documented are 0. What was not asked is logged once.
 
 mod graphs;
 mod handles;
+mod library;
+mod made_up;
+mod properties;
 mod recurrent;
 mod recurrent_sizes;
 
 use std::ffi::c_int;
+
+pub(crate) use graphs::take_last_plan;
 
 /// `CUDNN_STATUS_SUCCESS` and others, from cuDNN 9.
 pub(crate) const SUCCESS: c_int = 0;

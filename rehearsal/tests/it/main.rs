@@ -2,6 +2,7 @@
 
 #[cfg(target_os = "linux")]
 mod common;
+mod cudnn;
 mod files;
 mod names;
 mod programs;

@@ -20,7 +20,7 @@ pub use figures::{
     AccuracyResult, ByCategory, FailedRequest, Needed, OutOfMemoryResult, OverheadPart, OverheadsResult, PeakResult,
     RingBytes, ScopeBytes, TopScope, by_category,
 };
-pub use prediction::{AS_IT_IS, NeedsResult, Prediction, TIGHT, TechniqueResult};
+pub use prediction::{AS_IT_IS, ConvolutionBound, NeedsResult, Prediction, TIGHT, TechniqueResult};
 pub use split::{DataParallelFigures, RankResult, SentBytes, StageResult, StatesResult};
 pub use train::TrainResult;
 

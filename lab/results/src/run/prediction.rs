@@ -22,8 +22,11 @@ pub struct Prediction {
     pub card: Option<CardResult>,
     /// Memory that a process may use.
     pub budget_bytes: Option<u64>,
-    /// True if it fits.
+    /// True if it fits; null, too, if only the convolutions' upper figure does not.
     pub fits: Option<bool>,
+    /// Upper figure of a network with convolutions; null without them.
+    #[serde(default)]
+    pub with_cudnn: Option<ConvolutionBound>,
     /// Memory that it needs.
     pub needs: NeedsResult,
     /// Memory held at its peak, with enough memory; null if the run itself completed.
@@ -55,6 +58,30 @@ pub struct NeedsResult {
     pub missing_bytes: Option<u64>,
     /// True if it would complete with the smallest context that the card may have.
     pub fits_with_least_context: Option<bool>,
+}
+
+/// What convolutions may take besides on a card, where cuDNN computes them: its workspaces and its part of the context are not
+/// known, but bounded. Bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ConvolutionBound {
+    /// Most that a plan's workspace may take.
+    pub workspace_bytes: u64,
+    /// Memory that cuDNN takes in the context when it is first used.
+    pub context_bytes: u64,
+    /// Reserved memory with both.
+    pub upper_bytes: u64,
+}
+
+impl ConvolutionBound {
+    /// What cuDNN takes in the context: the least by which convolutional networks that others measured on an A100 were above what
+    /// was predicted for them.
+    pub const CONTEXT_BYTES: u64 = 290 << 20;
+
+    /// Adds a workspace of at most this many bytes, and cuDNN's part of the context, to what is reserved.
+    pub fn above(reserved_bytes: u64, workspace_bytes: u64) -> Self {
+        let upper_bytes = reserved_bytes.saturating_add(workspace_bytes).saturating_add(Self::CONTEXT_BYTES);
+        Self { workspace_bytes, context_bytes: Self::CONTEXT_BYTES, upper_bytes }
+    }
 }
 
 /// A technique, and the memory of the run with it; null, with the reason, if the network cannot have it. Bytes.
@@ -108,6 +135,11 @@ impl Prediction {
         };
         let card = self.card.as_ref().map_or(String::new(), |card| format!(" ({})", card.title));
         match needs.reserved_here_bytes {
+            Some(reserved) if self.upper().is_some_and(|upper| upper > budget) => {
+                let [reserved, budget] = [reserved, budget].map(short);
+                let upper = short(self.upper().unwrap_or(0));
+                format!("Perhaps: {reserved} of {budget}{card} reserved, but up to {upper} with what cuDNN takes")
+            }
             Some(reserved) => {
                 let left = budget.saturating_sub(reserved);
                 let share = 100.0 * left as f64 / budget.max(1) as f64;
@@ -136,8 +168,23 @@ impl Prediction {
         parts.map(Section::Note).collect()
     }
 
+    /// Upper figure of reserved memory, if it has one.
+    fn upper(&self) -> Option<u64> {
+        self.with_cudnn.map(|bound| bound.upper_bytes)
+    }
+
+    /// Says what the upper figure consists of.
+    fn how_much_more(bound: &ConvolutionBound) -> String {
+        format!(
+            "Only a card knows cuDNN's workspaces: a convolution's may take up to {}, and cuDNN's part of the context {}. `vramlab rehearse` asks cuDNN itself.",
+            short(bound.workspace_bytes),
+            short(bound.context_bytes)
+        )
+    }
+
     fn how_tight(&self, budget: u64, reserved: u64) -> String {
         let mut sentences = Vec::new();
+        sentences.extend(self.with_cudnn.as_ref().filter(|bound| bound.upper_bytes > budget).map(Self::how_much_more));
         if self.needs.reserved_bytes > reserved {
             let more = short(self.needs.reserved_bytes);
             sentences.push(format!(
