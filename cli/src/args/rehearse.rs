@@ -48,6 +48,9 @@ pub(crate) struct RehearseArgs {
     /// Let events complete only when something waits for them, not immediately: the other bound for memory that waits for a stream.
     #[arg(long, help_heading = "Device")]
     pub late_events: bool,
+    /// Refuse connections beyond this machine.
+    #[arg(long, help_heading = "Device")]
+    pub offline: bool,
     /// End after this many steps of an optimizer [default: 3; no end if --seconds or --until-seen is given].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "End")]
     pub steps: Option<u64>,

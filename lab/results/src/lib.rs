@@ -21,6 +21,7 @@ mod monitor;
 mod network;
 mod premise;
 mod rehearsal;
+mod rehearsal_files;
 mod rehearsal_scan;
 mod rehearsal_sections;
 mod replay;
@@ -51,8 +52,8 @@ pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
-    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedRank,
-    RehearsedWorld, UnknownRead,
+    AtPeak, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom, RehearsedProtection,
+    RehearsedRank, RehearsedWorld, UnknownRead,
 };
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};

@@ -10,9 +10,12 @@ use lab_traces::snapshot::Snapshot;
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
 use super::folder::Folder;
+use super::open::Caches;
+use super::plain::open_plain;
+use super::protect::Keeper;
 use super::request::Request;
-use super::run::{Ending, Followed};
-use super::{log, outputs, peak, verdict};
+use super::run::{Ending, Ran};
+use super::{log, outputs, peak, promise, verdict};
 
 /// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
@@ -67,7 +70,8 @@ impl Rehearsed {
     }
 }
 
-pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, runs: u32) -> Result<Rehearsed> {
+pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: Ran, runs: u32) -> Result<Rehearsed> {
+    let Ran { followed, keeper, before } = ran;
     let answers = answers::read(&folder);
     let started = answers::started(&folder);
     let card = &request.card;
@@ -78,7 +82,11 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
     }
     let log = log::read(&folder, request.values);
     let unknown_reads: Vec<UnknownRead> = answers.iter().flat_map(reads).collect();
-    let files = outputs::collect(&folder, request.keep_outputs.as_deref())?;
+    let layers = keeper.as_ref().map_or(&[][..], Keeper::layers);
+    let files = outputs::collect(&folder, layers, caches, request.keep_outputs.as_deref())?;
+    problems.extend(files.problems);
+    let changed = before.changes(&files.paths);
+    problems.extend(promise::problems(keeper.as_ref(), &changed));
     let sent: Vec<String> = answers.iter().flat_map(|answer| answer.withheld.iter().cloned()).collect();
     let exception = answers.iter().find_map(|answer| answer.exception.as_ref());
     let result = RehearsalResult {
@@ -93,7 +101,7 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         world: request.world.as_ref().map(|world| RehearsedWorld { size: world.size, started: world.ranks.clone() }),
         torch: started.first().map(|started| started.torch.clone()),
         fits: verdict::fits(&followed, &answers, &log),
-        exact: verdict::is_exact(&unknown_reads, &log, &problems),
+        exact: verdict::is_exact(&unknown_reads, &log, &problems) && !changed.is_unexplained(),
         stopped: stopped(followed.ending).into(),
         script_exit: followed.exit_code(),
         exception: exception.map(|exception| format!("{}: {}", exception.r#type, exception.message)),
@@ -107,6 +115,9 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         not_as_on_a_card: log,
         withheld_count: files.count + sent.len() as u64,
         withheld: files.names.into_iter().chain(sent).collect(),
+        changed: promise::names(&changed, caches.working()),
+        contacted: keeper.as_ref().map(|keeper| keeper.contacted().to_vec()).unwrap_or_default(),
+        protection: promise::protection(keeper.as_ref()),
         kept_in: request.keep_outputs.as_ref().map(|folder| folder.display().to_string()),
         problems,
         snapshot: None,
@@ -233,11 +244,13 @@ pub(super) fn working_folder() -> String {
 }
 
 pub(super) fn open(path: &Path) -> Result<Snapshot> {
-    let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+    let name = path.display().to_string();
+    let file = open_plain(path).map_err(|error| Error::usage(&name, error.to_string()))?;
+    let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     if bytes > MAX_SNAPSHOT_BYTES {
         return Err(Error::usage("it", format!("has {bytes} bytes; at most {MAX_SNAPSHOT_BYTES} are read")));
     }
-    Snapshot::open(path)
+    Snapshot::read(&name, file)
 }
 
 /// Returns a place relative to `folder` if it lies there, otherwise unchanged.

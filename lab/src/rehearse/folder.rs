@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::library::NAME;
 use super::processes::ASK;
+use super::protect::remove_folder;
 use super::request::Request;
 
 /// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
@@ -66,7 +67,7 @@ impl Folder {
         for name in LINKS {
             symlink(NAME, self.path().join(name))?;
         }
-        for folder in [self.python(), self.answers(), self.files(), self.meeting()] {
+        for folder in [self.python(), self.answers(), self.files(), self.meeting(), self.layers()] {
             fs::create_dir(folder)?;
         }
         fs::write(self.python().join("sitecustomize.py"), START)?;
@@ -124,8 +125,20 @@ impl Folder {
         self.path().join("meeting")
     }
 
+    /// Returns the folder for upper layers, which hold what the script writes.
+    pub(super) fn layers(&self) -> PathBuf {
+        self.path().join("layers")
+    }
+
     /// Returns the folder for copies of the files that the script would write.
     pub(super) fn files(&self) -> PathBuf {
         self.path().join("files")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The temporary folder's own removal fails where a script left folders without rights.
+        remove_folder(self.path());
     }
 }

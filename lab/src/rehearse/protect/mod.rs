@@ -1,0 +1,31 @@
+//! Protection of the user's files, which no process of a run can shed.
+//!
+//! A *keeper* (`keeper.rs`) is a process between this program and the commands. It enters a namespace of its own (`namespace.rs`), in
+//! which writes go to upper layers of overlays (`mounts.rs` says of which folders), starts the commands, answers those of their system
+//! calls that a filter hands to it (`filter.rs`, `supervisor.rs`), and ends them all if this program is killed.
+//!
+//! ```text
+//! keeper ─► duty ─┬► namespace ─► mounts
+//!                 └► supervisor ─► filter, caller, rename ─► whole_copy
+//! ```
+
+mod caller;
+mod descendants;
+mod duty;
+mod event;
+mod filter;
+mod keeper;
+mod mounts;
+mod namespace;
+mod removal;
+mod rename;
+mod supervisor;
+mod system;
+mod way;
+mod whole_copy;
+
+pub(super) use descendants::descendants;
+pub(super) use keeper::{Keeper, Layer};
+pub(super) use removal::remove_folder;
+pub(super) use way::{Wanted, Way};
+pub(super) use whole_copy::copy_file;
