@@ -107,6 +107,58 @@ fn no_attack_changes_a_file_and_each_is_seen_by_the_script() {
 }
 
 #[test]
+fn a_filter_refuses_what_the_library_does_not_see() {
+    let root = tempfile::tempdir().unwrap();
+    let project = project(root.path());
+    let before = state(root.path());
+    let outside = tempfile::tempdir().unwrap();
+    let attacks = Path::new(FOLDER).join("attacks.py");
+    let words = ["python3", attacks.to_str().unwrap()];
+    let mut command = quiet(&project, &[]);
+    command.env("VRAMLAB_REHEARSAL_PROTECTION", "filter");
+    let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
+    if answer["protection"]["way"] != "filter" {
+        eprintln!("not tested: this system allows no filter: {}", answer["protection"]["lacks"]);
+        return;
+    }
+    assert_eq!(state(root.path()), before, "what existed is unchanged");
+    assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
+    let refused = answer["refused"].as_array().unwrap();
+    let raw = project.join("files/calls_of_the_system_without_the_c_library");
+    assert!(refused.contains(&raw.to_str().unwrap().into()), "{refused:?} {text}");
+    // What goes through the C library is seen by the script, and so is what its children do.
+    for seen in ["a_child_with_an_environment_of_its_own", "a_mapping", "attributes_through_a_descriptor", "a_socket"] {
+        assert!(!text.contains(&format!("'{seen}'")), "{seen}: {text}");
+    }
+}
+
+#[test]
+fn old_temporary_files_stay_without_a_namespace_too() {
+    let temporary = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    fs::create_dir(temporary.path().join("old")).unwrap();
+    for name in ["written", "removed", "old/inside"] {
+        fs::write(temporary.path().join(name), "before").unwrap();
+    }
+    std::thread::sleep(Duration::from_millis(50));
+    let before = state(temporary.path());
+    for way in ["filter", "library"] {
+        let mut command = command(folder.path(), &[]);
+        command.env("TMPDIR", temporary.path()).env("VRAMLAB_REHEARSAL_PROTECTION", way);
+        let script = "cd $TMPDIR && echo after > written && rm removed && echo new > old/new && rm -r old && test \"$(cat written)\" = after \
+                      && test ! -e removed && test ! -e old && echo x > made && echo y > made && rm made";
+        let output = command.args(["--", "sh", "-c", script]).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        let answer = fs::read_to_string(folder.path().join("answer.json")).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!(answer["script_exit"], 0, "{way}: {text}");
+        let after = state(temporary.path());
+        let contents = |state: &State| state.values().map(|file| (file.0, file.6.clone())).collect::<Vec<_>>();
+        assert_eq!(contents(&after), contents(&before), "{way}: {after:?}");
+    }
+}
+
+#[test]
 fn a_variable_opens_neither_the_working_folder_nor_what_lies_around_it() {
     for (name, at) in [("TMPDIR", "."), ("HF_HOME", "."), ("HF_HOME", "inside"), ("HF_HOME", ".."), ("TMPDIR", "..")] {
         let root = tempfile::tempdir().unwrap();
@@ -215,7 +267,9 @@ fn when_it_is_killed_its_processes_and_its_folder_go_too() {
     assert_eq!(started.len(), 2);
     let is_left = || {
         let runs = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n");
-        started.iter().any(runs) || fs::read_dir(temporary.path()).unwrap().count() > 0
+        let is_its_own = |name: std::ffi::OsString| name.to_string_lossy().starts_with("vramlab-rehearsal-");
+        let mut left = fs::read_dir(temporary.path()).unwrap();
+        started.iter().any(runs) || left.any(|entry| is_its_own(entry.unwrap().file_name()))
     };
     assert!(is_left(), "they run");
     child.kill().unwrap();

@@ -53,6 +53,9 @@ pub struct RehearsalResult {
     /// What really changed in the working folder, in folders that the command names, and at the withheld paths, with what happened to it.
     #[serde(default)]
     pub changed: Vec<String>,
+    /// Paths that processes tried to change past the library's copies: the system refused it, as for a read-only file system.
+    #[serde(default)]
+    pub refused: Vec<String>,
     /// Addresses beyond this machine that processes connected to.
     #[serde(default)]
     pub contacted: Vec<String>,
@@ -70,7 +73,7 @@ pub struct RehearsalResult {
 /// How the user's files were protected from the script.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RehearsedProtection {
-    /// `namespace`: no process of the run could change them. `library`: those that loaded the library could not.
+    /// `namespace` and `filter`: no process of the run could change them. `library`: those that loaded the library could not.
     pub way: String,
     /// Why no better way works here, and what this way does not cover.
     pub lacks: Vec<String>,

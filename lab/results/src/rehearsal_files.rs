@@ -10,7 +10,7 @@ const FIRST: usize = 5;
 
 /// Returns the sections on what was withheld, what changed all the same, and who was contacted.
 pub(super) fn sections(found: &RehearsalResult) -> Vec<Section> {
-    [withheld(found), changed(found), contacted(found)].into_iter().flatten().collect()
+    [withheld(found), changed(found), refused(found), contacted(found)].into_iter().flatten().collect()
 }
 
 fn withheld(found: &RehearsalResult) -> Option<Section> {
@@ -36,6 +36,11 @@ fn first(names: &[String]) -> String {
 fn changed(found: &RehearsalResult) -> Option<Section> {
     let names = (!found.changed.is_empty()).then(|| first(&found.changed))?;
     Some(Section::Note(format!("Changed while the script ran: {names}.")))
+}
+
+fn refused(found: &RehearsalResult) -> Option<Section> {
+    let names = (!found.refused.is_empty()).then(|| first(&found.refused))?;
+    Some(Section::Note(format!("Refused, because no copy could be made: changes of {names}.")))
 }
 
 fn contacted(found: &RehearsalResult) -> Option<Section> {

@@ -38,9 +38,11 @@ impl Commands {
             layers: folder.layers(),
             working: caches.working().into(),
             caches: caches.folders().to_vec(),
+            temporary: caches.temporary().to_vec(),
+            since: caches.since(),
             offline: request.offline,
         };
-        let keeper = Keeper::start(&wanted, &Way::ALL, &mut |way| {
+        let keeper = Keeper::start(&wanted, Way::tried()?, &mut |way| {
             if way == Way::Library {
                 // An interruption is seen when the command is followed.
                 let _later = watch(Some(Progress::Unprotected));
@@ -77,7 +79,7 @@ impl Commands {
 fn all(request: &Request, folder: &Folder, caches: &Caches, way: Way) -> Result<Vec<Command>> {
     let variables = match way {
         Way::Namespace => Vec::new(),
-        Way::Library => outputs::environment(folder, caches),
+        Way::Filter | Way::Library => outputs::environment(folder, caches),
     };
     let Some(world) = &request.world else { return Ok(vec![command(request, folder, caches, &variables)]) };
     let port = free_port()?;

@@ -3,6 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 /// Folders for temporary files, and the system's.
 pub(super) const TEMPORARY: [&str; 6] = ["/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run"];
@@ -42,6 +43,7 @@ pub(super) struct Caches {
     temporary: Vec<PathBuf>,
     made: Vec<PathBuf>,
     inductor: Option<PathBuf>,
+    since: SystemTime,
 }
 
 impl Caches {
@@ -56,7 +58,14 @@ impl Caches {
             values.filter(|path| path.is_absolute()).collect()
         };
         let inductor = std::env::var_os(INDUCTOR).is_none().then(inductor_folder);
-        let mut found = Self { working, folders: Vec::new(), temporary: Vec::new(), made: Vec::new(), inductor };
+        let mut found = Self {
+            working,
+            folders: Vec::new(),
+            temporary: Vec::new(),
+            made: Vec::new(),
+            inductor,
+            since: SystemTime::now(),
+        };
         for path in named(&CACHE_VARIABLES).into_iter().chain(found.inductor.clone()) {
             if !found.is_closed(&path, home.as_deref()) && fs::create_dir(&path).is_ok() {
                 found.made.push(path.clone());
@@ -86,6 +95,11 @@ impl Caches {
     /// Returns the working folder, without links.
     pub(super) fn working(&self) -> &Path {
         &self.working
+    }
+
+    /// Returns when the run began.
+    pub(super) fn since(&self) -> SystemTime {
+        self.since
     }
 
     /// Returns the caches, without links.

@@ -8,8 +8,9 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use lab_base::error::{Error, Result};
 
@@ -35,10 +36,13 @@ pub(super) fn environment(folder: &Folder, caches: &Caches) -> Vec<(&'static str
     let working = caches.working();
     let open = caches.folders().iter().chain(caches.temporary()).filter(|open| !open.starts_with(working));
     let open = open.map(PathBuf::as_path).chain([folder.path()]);
+    let since = caches.since().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     vec![
         ("VRAMLAB_REHEARSAL_FILES", folder.files().into()),
         ("VRAMLAB_REHEARSAL_FILES_OPEN", joined(open)),
         ("VRAMLAB_REHEARSAL_FILES_CLOSED", joined([working].into_iter())),
+        ("VRAMLAB_REHEARSAL_FILES_TEMPORARY", joined(caches.temporary().iter().map(PathBuf::as_path))),
+        ("VRAMLAB_REHEARSAL_FILES_SINCE", format!("{}.{}", since.as_secs(), since.subsec_nanos()).into()),
     ]
 }
 
@@ -112,6 +116,7 @@ impl Collector<'_> {
                 let (path, Ok(kind)) = (entry.path(), entry.file_type()) else { continue };
                 let original = original.join(entry.file_name());
                 if kind.is_dir() {
+                    make_readable(&path);
                     self.hidden_by(&path, &original);
                     folders.push(path);
                 } else if !self.caches.is_no_output(&original) {
@@ -154,6 +159,14 @@ impl Collector<'_> {
             self.found.names.push(format!("{shown}{}", if is_removed { " (removed)" } else { "" }));
             self.found.paths.push(original.into());
         }
+    }
+}
+
+/// Lets this user read a folder of a layer, whatever mode the script gave it. Nobody sees the layer any more.
+fn make_readable(folder: &Path) {
+    if rustix::fs::access(folder, rustix::fs::Access::READ_OK | rustix::fs::Access::EXEC_OK).is_err() {
+        // Without success, nothing below it is listed.
+        let _not_ours = fs::set_permissions(folder, fs::Permissions::from_mode(0o700));
     }
 }
 

@@ -9,9 +9,14 @@ use super::changed::Changed;
 use super::protect::{Keeper, Way};
 
 /// Describes the protection of a run.
-pub(super) fn protection(keeper: Option<&Keeper>) -> RehearsedProtection {
+pub(super) fn protection(keeper: Option<&Keeper>, changed: &Changed) -> RehearsedProtection {
     let way = keeper.map_or(Way::Library, Keeper::way);
-    let lacks = keeper.map(|keeper| [keeper.refused(), keeper.lacks()].concat()).unwrap_or_default();
+    let mut lacks = keeper.map(|keeper| [keeper.refused(), keeper.lacks()].concat()).unwrap_or_default();
+    if changed.in_part {
+        lacks.push(
+            "there was no time to compare all files of the working folder: not all that changed may be listed".into(),
+        );
+    }
     RehearsedProtection { way: way.name().into(), lacks }
 }
 

@@ -55,17 +55,51 @@ impl Caller {
     /// Returns a path by which this process reaches the file that the caller names, from the caller's root, working folder or open
     /// folder.
     pub(super) fn path(self, folder: u64, address: u64) -> io::Result<PathBuf> {
-        let path = self.text(address)?;
+        let path = self.meant(self.text(address)?);
         if path.is_empty() {
             return Err(io::Error::from_raw_os_error(libc::ENOENT));
         }
-        let folder = folder as i32;
+        Ok(self.from(folder as i32, path))
+    }
+
+    /// Returns the path of the caller's path, from its root, working folder or open folder.
+    fn from(self, folder: i32, path: Vec<u8>) -> PathBuf {
         let base = match folder {
             _ if path.starts_with(b"/") => format!("/proc/{}/root", self.thread),
             libc::AT_FDCWD => format!("/proc/{}/cwd/", self.thread),
             _ => format!("/proc/{}/fd/{folder}/", self.thread),
         };
-        Ok(PathBuf::from(OsString::from_vec([base.into_bytes(), path].concat())))
+        PathBuf::from(OsString::from_vec([base.into_bytes(), path].concat()))
+    }
+
+    /// Returns a path by which this process reaches what the caller has open.
+    pub(super) fn open(self, descriptor: u64) -> PathBuf {
+        format!("/proc/{}/fd/{}", self.thread, descriptor as i32).into()
+    }
+
+    /// Returns the path of a socket's address; `None` if it has none in the file system.
+    pub(super) fn socket(self, address: u64, length: u64) -> Option<PathBuf> {
+        let bytes = self.bytes(address, length.min(110) as usize).ok()?;
+        let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+        let path = bytes[2..].split(|byte| *byte == 0).next().filter(|path| !path.is_empty())?;
+        let is_local = i32::from(family) == libc::AF_UNIX;
+        is_local.then(|| self.from(libc::AT_FDCWD, self.meant(path.to_vec())))
+    }
+
+    /// Replaces the names that each process has for its own files.
+    fn meant(self, path: Vec<u8>) -> Vec<u8> {
+        let own = |rest: &[u8]| [format!("/proc/{}/", self.thread).as_bytes(), rest].concat();
+        for name in [&b"/proc/self/"[..], b"/proc/thread-self/"] {
+            if let Some(rest) = path.strip_prefix(name) {
+                return own(rest);
+            }
+        }
+        match path.as_slice() {
+            b"/dev/stdin" => own(b"fd/0"),
+            b"/dev/stdout" => own(b"fd/1"),
+            b"/dev/stderr" => own(b"fd/2"),
+            other => other.strip_prefix(b"/dev/fd/").map(|rest| own(&[b"fd/", rest].concat())).unwrap_or(path),
+        }
     }
 
     /// Returns its user and group as the system checks them for files.

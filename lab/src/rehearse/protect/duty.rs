@@ -13,11 +13,12 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::descendants::descendants;
 use super::event::Event;
-use super::filter;
+use super::filter::{self, Rule};
 use super::namespace::{self, Entered};
 use super::removal::remove_folder;
 use super::supervisor::Supervisor;
 use super::system::{adopt_orphans, ended_child, path_of, readable};
+use super::veto::Veto;
 use super::way::{Wanted, Way};
 
 /// Milliseconds between two looks at the children.
@@ -54,7 +55,7 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
     let around = wanted.run.parent().and_then(|folder| File::open(folder).ok());
     let entered = match way {
         Way::Namespace => namespace::enter(wanted),
-        Way::Library => Ok(Entered::default()),
+        Way::Filter | Way::Library => Ok(Entered::default()),
     };
     let entered = match entered {
         Ok(entered) => entered,
@@ -62,14 +63,18 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
     };
     let (told, says) = channel();
     let (go, goes) = channel();
-    let offline = wanted.offline;
-    thread::spawn(move || start(commands, offline, &told, &goes));
+    let rules = rules(way, wanted.offline);
+    if rules.is_empty() {
+        return keeper.tell(&Event::Refused("not on this processor".into()));
+    }
+    let strict = way == Way::Filter;
+    thread::spawn(move || start(commands, &rules, strict, &told, &goes));
     let Ok(Said::Filter(filter)) = says.recv() else { return };
     let mut lacks = entered.lacks.clone();
     let supervisor = match filter {
-        Ok(listener) => Some(Supervisor::new(listener, offline)),
-        Err(error) if offline => {
-            return keeper.tell(&Event::Refused(format!("connections cannot be refused: {error}")));
+        Ok(listener) => Some(Supervisor::new(listener, wanted.offline, strict.then(|| Veto::of(wanted)))),
+        Err(error) if strict || wanted.offline => {
+            return keeper.tell(&Event::Refused(format!("no filter for system calls: {error}")));
         }
         Err(error) => {
             lacks.push(format!("no filter for system calls: {error}"));
@@ -85,13 +90,31 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
     }
 }
 
+/// Returns the system calls that this keeper answers; none if this way does not work here.
+fn rules(way: Way, offline: bool) -> Vec<(libc::c_long, Rule)> {
+    let network = filter::rules(offline);
+    match way {
+        Way::Namespace => filter::renames().into_iter().chain(network).collect(),
+        Way::Library => network,
+        Way::Filter => {
+            let changes = Veto::rules();
+            if changes.is_empty() { changes } else { changes.into_iter().chain(network).collect() }
+        }
+    }
+}
+
 /// Puts the filter on this thread and starts the commands, which inherit it.
-fn start(commands: Vec<Command>, offline: bool, told: &Sender<Said>, goes: &Receiver<()>) {
-    let rules = filter::rules(offline);
-    let filter = filter::install(&rules).or_else(|_| {
+fn start(
+    commands: Vec<Command>,
+    rules: &[(libc::c_long, Rule)],
+    strict: bool,
+    told: &Sender<Said>,
+    goes: &Receiver<()>,
+) {
+    let filter = filter::install(rules, strict).or_else(|_| {
         // Who may not filter programs of other users may filter those that cannot become such.
         rustix::thread::set_no_new_privs(true)?;
-        filter::install(&rules)
+        filter::install(rules, strict)
     });
     let _heard = told.send(Said::Filter(filter));
     if goes.recv().is_err() {
@@ -130,13 +153,11 @@ impl Duty {
             let asks = supervisor.as_ref().map_or(-1, Supervisor::descriptor);
             let [asked, ordered] = readable([asks, self.ends.orders.as_raw_fd()], PAUSE);
             if asked & libc::POLLIN != 0 {
-                let mut contacted = Vec::new();
+                let mut told = Vec::new();
                 if let Some(supervisor) = &mut supervisor {
-                    supervisor.answer(&mut |address| contacted.push(address));
+                    supervisor.answer(&mut |event| told.push(event));
                 }
-                for address in contacted {
-                    self.tell(&Event::Contacted(address));
-                }
+                told.iter().for_each(|event| self.tell(event));
             } else if asked != 0 {
                 // No process has the filter any more.
                 supervisor = None;

@@ -22,6 +22,8 @@ pub(super) enum Event {
     NotStarted(usize, String),
     /// A command ended with this status, as the system gives it.
     Ended(usize, i32),
+    /// A process tried to change this path, and may not.
+    Vetoed(String),
     /// A process connected to an address beyond this machine.
     Contacted(String),
 }

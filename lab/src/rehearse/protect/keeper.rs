@@ -39,6 +39,7 @@ pub(in crate::rehearse) struct Keeper {
     layers: Vec<Layer>,
     ends: Vec<Option<ExitStatus>>,
     contacted: Vec<String>,
+    vetoed: Vec<String>,
 }
 
 impl Keeper {
@@ -93,6 +94,7 @@ impl Keeper {
                 layers: Vec::new(),
                 ends,
                 contacted: Vec::new(),
+                vetoed: Vec::new(),
             }),
             _ => Err(cannot(std::io::Error::last_os_error())),
         }
@@ -135,6 +137,7 @@ impl Keeper {
                 }
             }
             Event::Contacted(address) => self.contacted.push(address),
+            Event::Vetoed(path) => self.vetoed.push(path),
             Event::Ready { .. } | Event::Refused(_) | Event::Started(_) | Event::NotStarted(..) => {}
         }
     }
@@ -175,6 +178,11 @@ impl Keeper {
     /// Returns what the run wrote, by folder.
     pub(in crate::rehearse) fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// Returns paths that processes tried to change past the library's copies.
+    pub(in crate::rehearse) fn vetoed(&self) -> &[String] {
+        &self.vetoed
     }
 
     /// Returns addresses beyond this machine that processes connected to.

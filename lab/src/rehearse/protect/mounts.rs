@@ -36,6 +36,17 @@ const PSEUDO: [&str; 21] = [
 /// Folders of the system, below which nothing is a user's file.
 const OF_THE_SYSTEM: [&str; 3] = ["/dev", "/proc", "/sys"];
 
+/// Folders of container engines, with a mount for each container. They become read-only.
+const OF_ENGINES: [&str; 7] = [
+    "/var/lib/docker",
+    "/var/lib/containerd",
+    "/var/lib/containers",
+    "/var/lib/kubelet",
+    "/run/containerd",
+    "/run/docker",
+    "/run/netns",
+];
+
 /// A mount, as the system lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
@@ -98,7 +109,7 @@ pub(super) fn plan(mounts: &[Mount]) -> Option<Plan> {
             continue;
         }
         // A mount that another one hides is not reached by its path, and neither are its files.
-        if mount.point.is_dir() {
+        if mount.point.is_dir() && !is_of_an_engine(&mount.point) {
             cover(&mount.point, mounts, &mut found.trees);
         }
         found.read_only.push(mount.point.clone());
@@ -106,9 +117,13 @@ pub(super) fn plan(mounts: &[Mount]) -> Option<Plan> {
     (found.trees.len() <= MAX_TREES).then_some(found)
 }
 
+fn is_of_an_engine(path: &Path) -> bool {
+    OF_ENGINES.iter().any(|folder| path.starts_with(folder))
+}
+
 /// Adds a folder, or, where mounts lie below it, its own folders.
 fn cover(folder: &Path, mounts: &[Mount], trees: &mut Vec<PathBuf>) {
-    if trees.len() > MAX_TREES {
+    if trees.len() > MAX_TREES || is_of_an_engine(folder) {
         return;
     }
     if !mounts.iter().any(|mount| mount.point != folder && mount.point.starts_with(folder)) {

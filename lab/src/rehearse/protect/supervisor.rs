@@ -8,10 +8,12 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use libc::{c_long, seccomp_notif, seccomp_notif_resp};
 
 use super::caller::Caller;
+use super::event::Event;
 use super::rename::rename;
+use super::veto::Veto;
 
-/// Maximum number of addresses that are told.
-const MAX_ADDRESSES: usize = 100;
+/// Maximum number of addresses and paths that are told.
+const MAX_TOLD: usize = 200;
 /// Maximum number of messages of one call that are looked at.
 const MAX_MESSAGES: u64 = 64;
 
@@ -29,22 +31,24 @@ enum Answer {
 pub(super) struct Supervisor {
     listener: OwnedFd,
     offline: bool,
+    /// Decides on changes of files, if no namespace protects them.
+    veto: Option<Veto>,
     /// Addresses of this machine.
     own: Vec<IpAddr>,
     told: BTreeSet<String>,
 }
 
 impl Supervisor {
-    pub(super) fn new(listener: OwnedFd, offline: bool) -> Self {
-        Self { listener, offline, own: own_addresses(), told: BTreeSet::new() }
+    pub(super) fn new(listener: OwnedFd, offline: bool, veto: Option<Veto>) -> Self {
+        Self { listener, offline, veto, own: own_addresses(), told: BTreeSet::new() }
     }
 
     pub(super) fn descriptor(&self) -> i32 {
         self.listener.as_raw_fd()
     }
 
-    /// Answers the next call. `contacted` is told each address beyond this machine, once.
-    pub(super) fn answer(&mut self, contacted: &mut dyn FnMut(String)) {
+    /// Answers the next call. `tell` is told each address beyond this machine, and each path that must not change, once.
+    pub(super) fn answer(&mut self, tell: &mut dyn FnMut(Event)) {
         // SAFETY: all zeros are a good structure, and the system wants them.
         let mut asked: seccomp_notif = unsafe { std::mem::zeroed() };
         // SAFETY: there is room for what the call writes.
@@ -53,7 +57,7 @@ impl Supervisor {
             // The caller has ended meanwhile.
             return;
         }
-        let answer = self.decide(&asked, contacted);
+        let answer = self.decide(&asked, tell);
         let (error, flags) = match answer {
             Answer::GoOn => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
             Answer::Done => (0, 0),
@@ -64,10 +68,23 @@ impl Supervisor {
         unsafe { libc::ioctl(self.descriptor(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut response) };
     }
 
-    fn decide(&mut self, asked: &seccomp_notif, contacted: &mut dyn FnMut(String)) -> Answer {
+    fn decide(&mut self, asked: &seccomp_notif, tell: &mut dyn FnMut(Event)) -> Answer {
         let (caller, given) = (Caller::of(asked.pid), &asked.data.args);
+        let refused = self.veto.as_ref().and_then(|veto| veto.refuses(caller, c_long::from(asked.data.nr), given));
+        if let Some(path) = refused {
+            let path = path.display().to_string();
+            if self.told.len() < MAX_TOLD && self.told.insert(path.clone()) {
+                tell(Event::Vetoed(path));
+            }
+            return Answer::Fail(libc::EROFS);
+        }
+        let contacted: &mut dyn FnMut(String) = &mut |address| tell(Event::Contacted(address));
         let here = libc::AT_FDCWD as u64;
         match c_long::from(asked.data.nr) {
+            // Without overlays, the system makes all renames.
+            libc::SYS_renameat | libc::SYS_renameat2 if self.veto.is_some() => Answer::GoOn,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename if self.veto.is_some() => Answer::GoOn,
             #[cfg(target_arch = "x86_64")]
             libc::SYS_rename => renamed(caller, (here, given[0]), (here, given[1]), 0),
             libc::SYS_renameat => renamed(caller, (given[0], given[1]), (given[2], given[3]), 0),
@@ -104,7 +121,7 @@ impl Supervisor {
             return Answer::GoOn;
         };
         let text = address.to_string();
-        if self.told.len() < MAX_ADDRESSES && self.told.insert(text.clone()) {
+        if self.told.len() < MAX_TOLD && self.told.insert(text.clone()) {
             contacted(text);
         }
         if self.offline { Answer::Fail(libc::ENETUNREACH) } else { Answer::GoOn }
