@@ -25,6 +25,7 @@ mod premises;
 mod profiles;
 mod refusals;
 mod rehearse;
+mod rehearse_files;
 mod rehearse_scan;
 mod replay;
 mod report;

@@ -1,8 +1,6 @@
 //! Rehearsals leave the user's files alone, whatever a script and its children do, and say what changed all the same.
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -10,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::rehearsal::{FOLDER, command};
+use crate::common::rehearsal::{FOLDER, command};
 use serde_json::Value;
 
 /// Rehearses a command. Returns the answer, and what was printed as errors.
