@@ -165,6 +165,10 @@ class RehearsalV1(TypedDict, total=False):
     not_as_on_a_card: list[NotAsOnACard]
     withheld: list[str]
     withheld_count: int
+    changed: list[str]
+    refused: list[str]
+    contacted: list[str]
+    protection: RehearsedProtection
     kept_in: Optional[str]
     problems: list[str]
     snapshot: Optional[str]
@@ -1065,6 +1069,13 @@ class RehearsedOom(TypedDict, total=False):
     free_in_reserved: int
     largest_free: Optional[int]
     verdict: str
+
+
+class RehearsedProtection(TypedDict, total=False):
+    """How the user's files were protected from the script."""
+
+    way: str
+    lacks: list[str]
 
 
 class RehearsedRank(TypedDict, total=False):

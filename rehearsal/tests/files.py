@@ -196,6 +196,74 @@ def other_programs_see_the_same():
 
 
 @case
+def children_with_an_environment_of_their_own_are_held_back():
+    with open("child.txt", "w") as file:
+        file.write("before")
+    subprocess.run(["rm", "child.txt"], env={"PATH": os.environ["PATH"]}, check=True)
+    assert not os.path.exists("child.txt")
+    subprocess.run([sys.executable, "-S", "-c", "open('untouched.txt', 'w').write('child')"], env={"LD_PRELOAD": ""}, check=True)
+    assert read("untouched.txt") == b"child"
+    subprocess.run(["sh", "-c", "env -i /bin/sh -c 'echo emptied > untouched.txt'"], check=True)
+    assert read("untouched.txt") == b"emptied\n"
+    opens = (os.POSIX_SPAWN_OPEN, 1, "untouched.txt", os.O_WRONLY | os.O_TRUNC, 0o600)
+    os.waitpid(os.posix_spawn("/bin/sh", ["sh", "-c", ":"], {}, file_actions=[opens]), 0)
+    assert read("untouched.txt") == b""
+
+
+@case
+def attributes_change_through_descriptors():
+    with open("untouched.txt", "rb") as file:
+        os.fchmod(file.fileno(), 0o640)
+        os.utime(file.fileno(), (2, 2))
+    found = os.stat("untouched.txt")
+    assert found.st_mode & 0o777 == 0o640 and found.st_mtime == 2
+    assert os.stat("another.txt").st_mode & 0o777 == 0o644
+    file = os.open("another.txt", os.O_RDONLY)
+    os.fchmod(file, 0o600)
+    os.fchown(file, os.getuid(), os.getgid())
+    os.utime(file, (3, 3))
+    os.close(file)
+    assert os.stat("another.txt").st_mode & 0o777 == 0o600 and os.stat("another.txt").st_mtime == 3
+
+
+@case
+def sockets_have_paths_of_their_own():
+    import socket
+
+    os.mkdir("sockets")
+    for _ in range(2):
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind("sockets/s")
+        listening.listen()
+        socket.socket(socket.AF_UNIX).connect("sockets/s")
+        raises(OSError, socket.socket(socket.AF_UNIX).bind, "sockets/s")
+        os.unlink("sockets/s")
+
+
+@case
+def pipes_are_written_by_the_names_of_their_descriptors():
+    for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"]:
+        said = subprocess.run(["sh", "-c", "echo said > " + name], capture_output=True, text=True)
+        assert said.stdout == "said\n", (name, said)
+
+
+@case
+def copies_appear_whole():
+    loop = "for i in 1 2 3 4 5 6 7 8 9; do echo line >> appended.bin; done"
+    children = [subprocess.Popen(["sh", "-c", loop]) for _ in range(8)]
+    assert all(child.wait() == 0 for child in children)
+    assert read("appended.bin").count(b"line\n") == 72 and os.path.getsize("appended.bin") == (4 << 20) + 72 * 5
+
+
+@case
+def holes_are_not_copied():
+    with open("sparse.bin", "r+b") as file:
+        file.write(b"new")
+    found = os.stat("sparse.bin")
+    assert found.st_size == 1 << 30 and found.st_blocks * 512 < 1 << 20, found
+
+
+@case
 def what_must_be_there_is():
     with open("result.json", "w") as file:
         json.dump({"done": True}, file)

@@ -52,6 +52,9 @@ pub(crate) struct RehearseArgs {
     /// without one, or nobody (each takes none).
     #[arg(long, value_name = "WHO", value_enum, default_value_t, help_heading = "Device")]
     pub cudnn: Cudnn,
+    /// Refuse connections beyond this machine.
+    #[arg(long, help_heading = "Device")]
+    pub offline: bool,
     /// End after this many steps of an optimizer [default: as soon as a step repeats the one before it, after 3 to 20 steps, or 60
     /// seconds after the first; no end if --seconds or --until-seen is given].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "End")]

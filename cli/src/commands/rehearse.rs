@@ -81,6 +81,7 @@ pub(super) fn request(args: &RehearseArgs, ui: &Ui) -> Request {
         keep_outputs: args.keep_outputs.clone(),
         needs: !args.no_needs,
         silent: ui.quiet,
+        offline: args.offline,
     }
 }
 

@@ -28,6 +28,7 @@ mod premises;
 mod profiles;
 mod refusals;
 mod rehearse;
+mod rehearse_files;
 mod rehearse_scan;
 mod rehearse_truth;
 mod replay;

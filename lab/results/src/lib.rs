@@ -23,6 +23,7 @@ mod other_devices;
 mod premise;
 mod rehearsal;
 mod rehearsal_exactness;
+mod rehearsal_files;
 mod rehearsal_growth;
 mod rehearsal_growth_words;
 mod rehearsal_scan;
@@ -57,7 +58,7 @@ pub use other_devices::{ChosenDevice, OtherDevice};
 pub use premise::{Premise, line as premise_line};
 pub use rehearsal::{
     AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
-    RehearsedRank, RehearsedWorld, UnknownRead,
+    RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
 };
 pub use rehearsal_growth::{GrowingLine, RehearsedGrowth};
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};

@@ -58,12 +58,33 @@ pub struct RehearsalResult {
     pub withheld: Vec<String>,
     /// Number of them; the list may be shorter.
     pub withheld_count: u64,
+    /// What really changed in the working folder, in folders that the command names, and at the withheld paths, with what happened to it.
+    #[serde(default)]
+    pub changed: Vec<String>,
+    /// Paths that processes tried to change past the library's copies: the system refused it, as for a read-only file system.
+    #[serde(default)]
+    pub refused: Vec<String>,
+    /// Addresses beyond this machine that processes connected to.
+    #[serde(default)]
+    pub contacted: Vec<String>,
+    /// How the user's files were protected.
+    #[serde(default)]
+    pub protection: RehearsedProtection,
     /// The folder that keeps them; null if they were thrown away.
     pub kept_in: Option<String>,
     /// What could not be determined, and why.
     pub problems: Vec<String>,
     /// File of PyTorch's snapshot.
     pub snapshot: Option<String>,
+}
+
+/// How the user's files were protected from the script.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RehearsedProtection {
+    /// `namespace` and `filter`: no process of the run could change them. `library`: those that loaded the library could not.
+    pub way: String,
+    /// Why no better way works here, and what this way does not cover.
+    pub lacks: Vec<String>,
 }
 
 /// Some ranks of many.

@@ -7,6 +7,7 @@ use super::command::quoted;
 use super::findings::Findings;
 use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
 use super::rehearsal_exactness::exactness;
+use super::rehearsal_files;
 use super::rehearsal_growth_words as growth;
 
 /// Maximum number of rows.
@@ -81,7 +82,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     }
     out.extend(reads(found));
     out.extend(not_as_on_a_card(found));
-    out.extend(withheld(found));
+    out.extend(rehearsal_files::sections(found));
     out.extend(next(found));
     out
 }
@@ -376,20 +377,6 @@ fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
     let row = |one: &super::NotAsOnACard| vec![Cell::Text(one.event.clone()), Cell::Text(one.name.clone())];
     let rows = found.not_as_on_a_card.iter().map(row).collect();
     Some(Section::Table(Table::new("Different from a card", &["event", "what"], rows)))
-}
-
-fn withheld(found: &RehearsalResult) -> Option<Section> {
-    if found.withheld_count == 0 {
-        return None;
-    }
-    let first: Vec<&str> = found.withheld.iter().take(5).map(String::as_str).collect();
-    let more = if found.withheld_count as usize > first.len() { ", …" } else { "" };
-    let place = match &found.kept_in {
-        Some(folder) => format!("kept in {folder}"),
-        None => "thrown away; --keep-outputs DIR keeps files".into(),
-    };
-    let count = counted(found.withheld_count, "output");
-    Some(Section::Note(format!("{count} withheld ({place}): {}{more}", first.join(", "))))
 }
 
 /// Returns the next command: the setting that helps, or where to see more.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
@@ -10,6 +9,7 @@ use std::time::SystemTime;
 use serde::Deserialize;
 
 use super::folder::Folder;
+use super::plain::open_plain;
 
 /// Maximum size of a file of figures that is read, in bytes.
 const MAX_BYTES: u64 = 64 << 20;
@@ -265,7 +265,7 @@ pub(super) fn problems(folder: &Folder) -> BTreeSet<String> {
 /// Returns the path of a process's snapshot, if it wrote one.
 pub(super) fn snapshot(folder: &Folder, pid: u64) -> Option<PathBuf> {
     let path = folder.answers().join(format!("{pid}.pickle"));
-    path.is_file().then_some(path)
+    open_plain(&path).is_ok().then_some(path)
 }
 
 /// Returns the regular files whose names end with `ending`: name, time of the last write, path.
@@ -283,6 +283,6 @@ pub(super) fn files(folder: &Folder, ending: &str) -> Vec<(OsString, SystemTime,
 /// Reads a file. Returns `None` if it cannot be read or has more than [`MAX_BYTES`].
 fn bytes(path: &Path) -> Option<Vec<u8>> {
     let mut contents = Vec::new();
-    File::open(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;
+    open_plain(path).ok()?.take(MAX_BYTES + 1).read_to_end(&mut contents).ok()?;
     (contents.len() as u64 <= MAX_BYTES).then_some(contents)
 }

@@ -10,10 +10,13 @@ use lab_traces::snapshot::Snapshot;
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
 use super::folder::Folder;
+use super::open::Caches;
 use super::places::{within, working_folder};
+use super::plain::open_plain;
+use super::protect::Keeper;
 use super::request::{Request, RequestedCard};
-use super::run::{Ending, Followed};
-use super::{growth, lines, log, outputs, peak, verdict};
+use super::run::{Ending, Ran};
+use super::{growth, lines, log, outputs, peak, promise, verdict};
 
 /// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
@@ -91,7 +94,8 @@ impl Rehearsed {
     }
 }
 
-pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, runs: u32) -> Result<Rehearsed> {
+pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: Ran, runs: u32) -> Result<Rehearsed> {
+    let Ran { followed, keeper, before } = ran;
     let answers = answers::read(&folder);
     let started = answers::started(&folder);
     let card = &request.card;
@@ -107,7 +111,11 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
     }
     let log = log::read(&folder, request.values);
     let unknown_reads: Vec<UnknownRead> = answers.iter().flat_map(reads).collect();
-    let files = outputs::collect(&folder, request.keep_outputs.as_deref())?;
+    let layers = keeper.as_ref().map_or(&[][..], Keeper::layers);
+    let files = outputs::collect(&folder, layers, caches, request.keep_outputs.as_deref())?;
+    problems.extend(files.problems);
+    let changed = before.changes(&files.paths);
+    problems.extend(promise::problems(keeper.as_ref(), &changed));
     let sent: Vec<String> = answers.iter().flat_map(|answer| answer.withheld.iter().cloned()).collect();
     let exception = answers.iter().find_map(|answer| answer.exception.as_ref());
     let is_whole = verdict::is_whole(&followed, &answers, &log);
@@ -124,7 +132,7 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         world: request.world.as_ref().map(|world| RehearsedWorld { size: world.size, started: world.ranks.clone() }),
         torch: started.first().map(|started| started.torch.clone()),
         fits: verdict::fits(&followed, &answers, &log, &ranks),
-        exact: is_whole && inexact.is_empty(),
+        exact: is_whole && inexact.is_empty() && !changed.is_unexplained(),
         exact_to: if is_whole { inexact.iter().map(|reason| reason.bytes).sum() } else { None },
         inexact,
         stopped: stopped(followed.ending).into(),
@@ -140,6 +148,10 @@ pub(super) fn collect(request: &Request, folder: Folder, followed: Followed, run
         not_as_on_a_card: log,
         withheld_count: files.count + sent.len() as u64,
         withheld: files.names.into_iter().chain(sent).collect(),
+        changed: promise::names(&changed, caches.working()),
+        contacted: keeper.as_ref().map(|keeper| keeper.contacted().to_vec()).unwrap_or_default(),
+        refused: keeper.as_ref().map(|keeper| keeper.vetoed().to_vec()).unwrap_or_default(),
+        protection: promise::protection(keeper.as_ref(), &changed),
         kept_in: request.keep_outputs.as_ref().map(|folder| folder.display().to_string()),
         problems,
         snapshot: None,
@@ -267,11 +279,13 @@ fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> Re
 }
 
 pub(super) fn open(path: &Path) -> Result<Snapshot> {
-    let bytes = path.metadata().map_or(0, |metadata| metadata.len());
+    let name = path.display().to_string();
+    let file = open_plain(path).map_err(|error| Error::usage(&name, error.to_string()))?;
+    let bytes = file.metadata().map_or(0, |metadata| metadata.len());
     if bytes > MAX_SNAPSHOT_BYTES {
         return Err(Error::usage("it", format!("has {bytes} bytes; at most {MAX_SNAPSHOT_BYTES} are read")));
     }
-    Snapshot::open(path)
+    Snapshot::read(&name, file)
 }
 
 fn reads(answer: &Answer) -> Vec<UnknownRead> {

@@ -1,80 +1,103 @@
-//! The script's command: started once, or once for each requested rank.
+//! The script's command: started once, or once for each requested rank, under a keeper.
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
+use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 
 use super::environment::environment;
 use super::folder::Folder;
+use super::open::Caches;
 use super::outputs;
+use super::progress::Progress;
+use super::protect::{Keeper, Wanted, Way};
 use super::request::Request;
 use super::world::free_port;
 
+/// Is called with the progress, and may end a run.
+pub(super) type Watch<'a> = dyn FnMut(Option<Progress>) -> ControlFlow<()> + 'a;
+
 /// Started commands.
 pub(super) struct Commands {
-    all: Vec<(Child, Option<ExitStatus>)>,
+    keeper: Keeper,
     /// True if each command is one rank, which this program started.
     are_ranks: bool,
 }
 
 impl Commands {
-    pub(super) fn start(request: &Request, folder: &Folder) -> Result<Self> {
-        let mut started = Self { all: Vec::new(), are_ranks: request.world.is_some() };
-        let Some(world) = &request.world else {
-            started.add(command(request, folder))?;
-            return Ok(started);
+    /// Starts the commands under the best protection that works here.
+    ///
+    /// # Errors
+    /// A command that cannot be started.
+    pub(super) fn start(request: &Request, folder: &Folder, caches: &Caches, watch: &mut Watch) -> Result<Self> {
+        let wanted = Wanted {
+            run: folder.path().into(),
+            layers: folder.layers(),
+            working: caches.working().into(),
+            caches: caches.folders().to_vec(),
+            temporary: caches.temporary().to_vec(),
+            since: caches.since(),
+            offline: request.offline,
         };
-        let port = free_port()?;
-        for rank in &world.ranks {
-            let mut command = command(request, folder);
-            // Ranks of one machine share a file, because they share cards.
-            let shared = folder.shared(rank / request.cards as u32);
-            command.envs(world.environment(*rank, request.cards as u32, port, shared.into()));
-            started.add(command)?;
-        }
-        Ok(started)
+        let keeper = Keeper::start(&wanted, Way::tried()?, &mut |way| {
+            if way == Way::Library {
+                // An interruption is seen when the command is followed.
+                let _later = watch(Some(Progress::Unprotected));
+            }
+            all(request, folder, caches, way)
+        })?;
+        Ok(Self { keeper, are_ranks: request.world.is_some() })
     }
 
-    fn add(&mut self, mut command: Command) -> Result<()> {
-        match command.spawn() {
-            Ok(child) => self.all.push((child, None)),
-            Err(error) => {
-                for (child, _) in &mut self.all {
-                    // The kill fails if the child has ended already.
-                    let _ended = child.kill();
-                }
-                let name = command.get_program().to_string_lossy().into_owned();
-                return Err(Error::usage("COMMAND", format!("{name} cannot be started: {error}")));
-            }
-        }
-        Ok(())
+    /// Returns the process id of the keeper, which is not one of the script's processes.
+    pub(super) fn keeper(&self) -> i32 {
+        self.keeper.pid()
+    }
+
+    /// Returns the keeper, through which the files that were written are reached.
+    pub(super) fn into_keeper(self) -> Keeper {
+        self.keeper
     }
 
     /// Returns an exit status once all commands have ended, or one has failed: the others would wait for that one.
     pub(super) fn ended(&mut self) -> Option<ExitStatus> {
-        for (child, end) in &mut self.all {
-            if end.is_none() {
-                *end = child.try_wait().ok().flatten();
-            }
-        }
-        let ends = || self.all.iter().map(|(_, end)| *end);
-        let failed = ends().flatten().find(|end| !end.success());
-        failed.or_else(|| ends().collect::<Option<Vec<ExitStatus>>>()?.last().copied())
+        let ends = self.keeper.ends();
+        let failed = ends.iter().flatten().find(|end| !end.success());
+        failed.copied().or_else(|| ends.iter().copied().collect::<Option<Vec<ExitStatus>>>()?.last().copied())
     }
 
     /// Returns the number of started ranks; `None` if the command starts its ranks itself.
-    pub(super) fn ranks(&self) -> Option<usize> {
-        self.are_ranks.then_some(self.all.len())
+    pub(super) fn ranks(&mut self) -> Option<usize> {
+        self.are_ranks.then(|| self.keeper.ends().len())
     }
 }
 
-fn command(request: &Request, folder: &Folder) -> Command {
+/// Makes the command of each rank, or the one command.
+fn all(request: &Request, folder: &Folder, caches: &Caches, way: Way) -> Result<Vec<Command>> {
+    let variables = match way {
+        Way::Namespace => Vec::new(),
+        Way::Filter | Way::Library => outputs::environment(folder, caches),
+    };
+    let Some(world) = &request.world else { return Ok(vec![command(request, folder, caches, &variables)]) };
+    let port = free_port()?;
+    let of_rank = |rank: &u32| {
+        let mut command = command(request, folder, caches, &variables);
+        // Ranks of one machine share a file, because they share cards.
+        let shared = folder.shared(rank / request.cards as u32);
+        command.envs(world.environment(*rank, request.cards as u32, port, shared.into()));
+        command
+    };
+    Ok(world.ranks.iter().map(of_rank).collect())
+}
+
+fn command(request: &Request, folder: &Folder, caches: &Caches, variables: &[(&'static str, OsString)]) -> Command {
     let mut command = Command::new(&request.command[0]);
     let own = request.environment.iter().map(|(name, value)| (name, value));
-    command.args(&request.command[1..]).envs(own);
-    command.envs(environment(request, folder)).envs(outputs::environment(folder));
+    command.args(&request.command[1..]).envs(caches.environment()).envs(own);
+    command.envs(environment(request, folder)).envs(variables.iter().map(|(name, value)| (name, value)));
     // The command gets its own process group, so that Ctrl-C reaches only this program, which then asks for answers. A background group
     // cannot read from a terminal: its standard input is empty then.
     command.process_group(0);

@@ -7,10 +7,12 @@ use lab_base::section::Section;
 use lab_results::Findings;
 use proptest::prelude::*;
 
+use super::changed::Before;
 use super::collect::collect;
 use super::folder::Folder;
+use super::open::Caches;
 use super::request::{Request, RequestedCard, Stop};
-use super::run::{Ending, Followed};
+use super::run::{Ending, Followed, Ran};
 
 const PID: u32 = 7;
 const ANSWER: &str = r#"{"pid": 7, "rank": 0, "world": 2, "why": "steps", "steps": 3, "torch": "2.11.0+cu130", "entries": 1000000,
@@ -96,6 +98,7 @@ fn request() -> Request {
         keep_outputs: None,
         needs: false,
         silent: true,
+        offline: false,
     }
 }
 
@@ -107,7 +110,9 @@ fn sections(answer: &[u8], log: &[u8], snapshot: &Path) -> usize {
     fs::write(folder.answers().join(format!("{PID}.started")), "{\"torch\": \"2.11.0\", \"cuda\": \"13.0\"}").unwrap();
     fs::copy(snapshot, folder.answers().join(format!("{PID}.pickle"))).unwrap();
     fs::write(folder.log(), log).unwrap();
-    let found = collect(&request, folder, Followed { ending: Ending::Steps, exit: None }, 1).unwrap();
+    let followed = Followed { ending: Ending::Steps, exit: None };
+    let ran = Ran { followed, keeper: None, before: Before::look(Vec::new(), Vec::new()) };
+    let found = collect(&request, folder, &Caches::find(), ran, 1).unwrap();
     // A snapshot that another process names cannot be drawn. The error is a valid outcome.
     let _ = found.recording();
     found.result.sections().iter().filter(|section| !matches!(section, Section::Note(_))).count()

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use super::library::NAME;
 use super::processes::ASK;
+use super::protect::remove_folder;
 use super::request::{Request, Stop};
 
 /// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
@@ -55,7 +56,7 @@ impl Folder {
     /// A folder for temporary files that cannot be used, or whose path the system's loader cannot take.
     pub(super) fn make(library: &Path, request: &Request) -> Result<Self> {
         let cannot = |error: std::io::Error| Error::host("the folder for temporary files", error.to_string());
-        let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir().map_err(cannot)?;
+        let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir_in(place()).map_err(cannot)?;
         let folder = Self { root };
         let path = folder.path().to_str().unwrap_or_default();
         // The loader splits its lists of files at these characters.
@@ -72,7 +73,7 @@ impl Folder {
         for name in LINKS {
             symlink(NAME, self.path().join(name))?;
         }
-        for folder in [self.python(), self.answers(), self.files(), self.meeting(), self.programs()] {
+        for folder in [self.python(), self.answers(), self.files(), self.meeting(), self.programs(), self.layers()] {
             fs::create_dir(folder)?;
         }
         let program = self.programs().join("nvidia-smi");
@@ -139,8 +140,33 @@ impl Folder {
         self.path().join("meeting")
     }
 
+    /// Returns the folder for upper layers, which hold what the script writes.
+    pub(super) fn layers(&self) -> PathBuf {
+        self.path().join("layers")
+    }
+
     /// Returns the folder for copies of the files that the script would write.
     pub(super) fn files(&self) -> PathBuf {
         self.path().join("files")
+    }
+}
+
+/// Returns the folder for temporary files. If it lies in the working folder, where nothing must change, returns another one if there is one.
+fn place() -> PathBuf {
+    let temporary = std::env::temp_dir();
+    let is_outside = |path: &Path| {
+        let working = std::env::current_dir().and_then(|folder| folder.canonicalize()).unwrap_or_default();
+        path.canonicalize().is_ok_and(|path| !path.starts_with(working))
+    };
+    let is_usable = |path: &Path| is_outside(path) && rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok();
+    let others = [PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
+    let other = (!is_outside(&temporary)).then(|| others.into_iter().find(|path| is_usable(path))).flatten();
+    other.unwrap_or(temporary)
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // The temporary folder's own removal fails where a script left folders without rights.
+        remove_folder(self.path());
     }
 }

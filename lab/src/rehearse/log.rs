@@ -1,13 +1,13 @@
 //! The library's log of what differed from a real card.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 
 use lab_results::NotAsOnACard;
 use serde::Deserialize;
 
 use super::folder::Folder;
+use super::plain::open_plain;
 
 /// Maximum number of bytes that are read: 16 processes may write 10,000 lines each.
 const MAX_BYTES: u64 = 64 << 20;
@@ -22,7 +22,7 @@ struct Line {
 
 /// Reads the log, and returns each event once. `with_values` leaves out the events that the layer for values reports with their place.
 pub(super) fn read(folder: &Folder, with_values: bool) -> Vec<NotAsOnACard> {
-    let Ok(file) = File::open(folder.log()) else { return Vec::new() };
+    let Ok(file) = open_plain(&folder.log()) else { return Vec::new() };
     let mut found = BTreeSet::new();
     for line in BufReader::new(file.take(MAX_BYTES)).split(b'\n').map_while(Result::ok) {
         let Ok(Line { event, name }) = serde_json::from_slice::<Line>(&line) else { continue };

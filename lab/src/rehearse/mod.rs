@@ -3,6 +3,7 @@
 //! ```text
 //! request ─► library, folder ─► environment ─► run: start, follow, end ─► answers, log ─► collect ─► results::Rehearsal
 //!                  boot/*.py: what each Python of the run does
+//!                  protect: what keeps the user's files; open: caches; outputs: what was written; changed: whether it held
 //! ```
 //!
 //! Files that the script's processes write are read like any file from outside: within limits, and never executed.
@@ -10,6 +11,7 @@
 mod answers;
 mod batch;
 mod categories;
+mod changed;
 mod collect;
 mod commands;
 #[cfg(test)]
@@ -21,11 +23,15 @@ mod growth;
 mod library;
 mod lines;
 mod log;
+mod open;
 mod outputs;
 mod peak;
 mod places;
+mod plain;
 mod processes;
 mod progress;
+mod promise;
+mod protect;
 mod request;
 mod run;
 mod scan;
@@ -36,6 +42,7 @@ mod world;
 pub use batch::BatchWord;
 pub use collect::Rehearsed;
 pub use progress::{Progress, Stage};
+pub use promise::UNPROTECTED;
 pub use request::{Request, RequestedCard, Stop, Use};
 pub use scan::{Next, Tried, VARIABLE, at_point, next};
 pub use world::World;
@@ -77,17 +84,18 @@ fn once(
     library: &Path,
     watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>,
 ) -> Result<Rehearsed> {
+    let caches = open::Caches::find();
     let mut folder = folder::Folder::make(library, request)?;
-    let mut followed = run::run(request, &folder, watch)?;
+    let mut ran = run::run(request, &folder, &caches, watch)?;
     let mut runs = 1;
-    if followed.is_complete() && answers::read(&folder).iter().any(|answer| answer.compiled.new > 0) {
+    if ran.followed.is_complete() && answers::read(&folder).iter().any(|answer| answer.compiled.new > 0) {
         let again = folder::Folder::make(library, request)?;
         let broken = watch(Some(Progress::Again)).is_break();
         if !broken {
-            followed = run::run(request, &again, watch)?;
+            ran = run::run(request, &again, &caches, watch)?;
             folder = again;
             runs = 2;
         }
     }
-    collect::collect(request, folder, followed, runs)
+    collect::collect(request, folder, &caches, ran, runs)
 }

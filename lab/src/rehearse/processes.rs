@@ -1,10 +1,10 @@
 //! Processes of a run: all descendants of the command, also those that left its process group.
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+use super::protect::descendants;
 
 /// Signal that asks a process to write its answer and end. No framework uses it.
 pub(super) const ASK: i32 = 40;
@@ -21,38 +21,6 @@ pub(super) fn adopt_orphans() {
     let _unrelated = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
-/// Returns the process ids of all descendants of this process, parents first. Leaves out those that have ended and wait for their
-/// parent.
-fn descendants() -> Vec<i32> {
-    let own = rustix::process::getpid().as_raw_nonzero().get();
-    let mut children: BTreeMap<i32, Vec<i32>> = BTreeMap::new();
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok()) {
-        if let Some(parent) = parent_of_running(pid) {
-            children.entry(parent).or_default().push(pid);
-        }
-    }
-    let mut found = vec![own];
-    let mut at = 0;
-    while let Some(parent) = found.get(at) {
-        found.extend(children.remove(parent).unwrap_or_default());
-        at += 1;
-    }
-    found.split_off(1)
-}
-
-/// Returns the parent of a process; `None` if the process has ended.
-fn parent_of_running(pid: i32) -> Option<i32> {
-    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let text = String::from_utf8_lossy(&text);
-    // The name, in brackets, may contain any character.
-    let (_, after) = text.rsplit_once(") ")?;
-    let mut words = after.split(' ');
-    let state = words.next()?;
-    let parent = words.next()?.parse().ok()?;
-    (!matches!(state, "Z" | "X")).then_some(parent)
-}
-
 /// Processes of a run: the descendants of this process that were not there before.
 pub(super) struct Processes {
     before: Vec<i32>,
@@ -62,6 +30,12 @@ impl Processes {
     /// Notes the present descendants. To be called before the command is started.
     pub(super) fn before() -> Self {
         Self { before: descendants() }
+    }
+
+    /// Leaves out one more process, which is none of the run's.
+    pub(super) fn without(mut self, pid: i32) -> Self {
+        self.before.push(pid);
+        self
     }
 
     fn running(&self) -> Vec<i32> {

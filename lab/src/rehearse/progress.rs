@@ -19,6 +19,8 @@ pub enum Progress {
     },
     /// The first run compiled something; a second run with warm caches follows, and gives the result.
     Again,
+    /// Only the preloaded library can protect the user's files here. The script starts next.
+    Unprotected,
     /// Memory ran out; the script runs again on a card with enough memory.
     Enough,
 }

@@ -43,6 +43,8 @@ pub struct Request {
     pub needs: bool,
     /// True if the script's output is hidden.
     pub silent: bool,
+    /// True if connections beyond this machine are refused.
+    pub offline: bool,
 }
 
 /// Simulated card.

@@ -9,10 +9,13 @@ use std::time::{Duration, Instant, SystemTime};
 use lab_base::error::Result;
 
 use super::answers::{self, Answer};
+use super::changed::{Before, named_in};
 use super::commands::Commands;
 use super::folder::Folder;
+use super::open::Caches;
 use super::processes::{Processes, adopt_orphans};
 use super::progress::{Progress, Stage};
+use super::protect::Keeper;
 use super::request::Request;
 
 /// Time between two looks at the files.
@@ -68,15 +71,31 @@ impl Followed {
     }
 }
 
+/// A run that has ended.
+pub(super) struct Ran {
+    pub(super) followed: Followed,
+    /// What kept the user's files, and still holds what was written; `None` in tests of what comes after.
+    pub(super) keeper: Option<Keeper>,
+    /// The folders that must not change, as they were.
+    pub(super) before: Before,
+}
+
 /// Runs the command until it ends or a stop condition holds, then ends all of its processes.
 pub(super) fn run(
     request: &Request,
     folder: &Folder,
+    caches: &Caches,
     watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>,
-) -> Result<Followed> {
+) -> Result<Ran> {
     adopt_orphans();
+    let mut roots = vec![caches.working().to_path_buf()];
+    roots.extend(named_in(&request.command, caches.working()));
+    let kept = request.keep_outputs.as_ref().and_then(|kept| kept.canonicalize().ok());
+    let own = [folder.path().into()].into_iter().chain(kept);
+    let before = Before::look(roots, caches.folders().iter().cloned().chain(own).collect());
     let processes = Processes::before();
-    let mut commands = Commands::start(request, folder)?;
+    let mut commands = Commands::start(request, folder, caches, watch)?;
+    let processes = processes.without(commands.keeper());
     let (asked, mut exit) = follow(&mut commands, request, folder, watch);
     let own_end = exit.is_some();
     let answers = folder.answers();
@@ -90,7 +109,10 @@ pub(super) fn run(
         Some(ending) => ending,
         None => ending_of(&answers::read(folder), own_end && exit.is_some_and(|exit| !exit.success())),
     };
-    Ok(Followed { ending, exit: exit.filter(|_| own_end) })
+    // Hears what the keeper still tells.
+    commands.ended();
+    let followed = Followed { ending, exit: exit.filter(|_| own_end) };
+    Ok(Ran { followed, keeper: Some(commands.into_keeper()), before })
 }
 
 /// Returns the reason for the end of a command that this program did not end. If it failed and a rank reports an exception, it ended by
@@ -132,7 +154,8 @@ fn follow(
         }
         if seen.all_ranks_are_done(commands.ranks()) && !folder.stop().exists() {
             // If the file cannot be written, each rank waits for its own maximum time.
-            let _waiting = std::fs::write(folder.stop(), "");
+            // Nothing that a script has put there is followed or replaced.
+            let _waiting = std::fs::File::create_new(folder.stop());
         }
         std::thread::sleep(PAUSE);
     }

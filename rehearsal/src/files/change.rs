@@ -242,7 +242,7 @@ extern "C" fn linkat(
 macro_rules! on_paths {
     ($($name:ident ($($more:ident: $type:ty),*) $follow:literal $how:ident;)*) => {$(
         #[unsafe(no_mangle)]
-        extern "C" fn $name(path: *const c_char $(, $more: $type)*) -> c_int {
+        pub(super) extern "C" fn $name(path: *const c_char $(, $more: $type)*) -> c_int {
             on_copy(HERE, path, $follow, Use::$how, |_, path| {
                 real!($name as fn(*const c_char $(, $type)*) -> c_int, -1; path $(, $more)*)
             })
@@ -294,7 +294,7 @@ extern "C" fn fchownat(
 }
 
 #[unsafe(no_mangle)]
-extern "C" fn utimensat(folder: c_int, path: *const c_char, times: *const c_void, flags: c_int) -> c_int {
+pub(super) extern "C" fn utimensat(folder: c_int, path: *const c_char, times: *const c_void, flags: c_int) -> c_int {
     on_copy(
         folder,
         path,

@@ -3,6 +3,7 @@
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::contents;
 use super::place::{Found, Place, REMOVED, absolute, resolve};
 use super::protection::{Protection, is_within};
 use super::system::{self, Outcome, access, kind, lstat, make_folder, make_link, remove, rename};
@@ -63,7 +64,7 @@ pub(super) fn own(protection: &Protection, path: &[u8], contents: bool) -> Outco
         libc::S_IFREG => {
             access(path, libc::W_OK)?;
             own_folder(protection, parent(path))?;
-            system::copy(path, &copy, contents, stat.st_mode)
+            contents::copy(protection, path, &copy, contents, stat.st_mode)
         }
         // A device is not one of the script's files.
         _ => Err(libc::EPERM),
@@ -212,7 +213,7 @@ pub(super) fn move_to(protection: &Protection, from: &Place, to: &Place) -> Outc
         to.path.clone()
     };
     let source = if from_protected { protection.copy_of(&from.path) } else { from.path.clone() };
-    rename_or_copy(&source, &target)?;
+    rename_or_copy(protection, &source, &target)?;
     if to_protected {
         hide_originals(protection, &to.path)?;
     }
@@ -265,7 +266,7 @@ pub(super) fn hide_originals(protection: &Protection, path: &[u8]) -> Outcome {
 
 /// Renames, or copies and removes if the file comes from another file system: from `/tmp` to the copies, which may lie
 /// on another one than the original.
-fn rename_or_copy(from: &[u8], to: &[u8]) -> Outcome {
+fn rename_or_copy(protection: &Protection, from: &[u8], to: &[u8]) -> Outcome {
     match rename(from, to) {
         Err(libc::EXDEV) => {
             let stat = lstat(from)?;
@@ -274,7 +275,7 @@ fn rename_or_copy(from: &[u8], to: &[u8]) -> Outcome {
             }
             // An existing file there is replaced.
             let _nothing = remove(to, false);
-            system::copy(from, to, true, stat.st_mode)?;
+            contents::copy(protection, from, to, true, stat.st_mode)?;
             remove(from, false)
         }
         done => done,

@@ -6,19 +6,22 @@
 //! and marks first. Without the variable each call goes to the C library.
 //!
 //! ```text
-//! open, change, look, folders: the calls ─► copies ─► place ─► protection, system
+//! open, change, look, folders, descriptors, start: the calls ─► copies ─► contents, place ─► protection, system
 //! ```
 //!
-//! Not seen: programs without the C library, direct system calls, `dlopen` and `execve` of files that are copies, and
-//! files that the C library opens for itself (`glob`, `ftw`).
+//! Not seen: programs without the C library, direct system calls, functions of the C library that a program looks up by
+//! itself, `dlopen` of files that are copies, and files that the C library opens for itself (`glob`, `ftw`).
 
 mod as_it_is;
 mod change;
+mod contents;
 mod copies;
+mod descriptors;
 mod folders;
 mod look;
 mod open;
 mod place;
 mod protection;
 mod real;
+mod start;
 mod system;

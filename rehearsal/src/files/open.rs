@@ -3,7 +3,7 @@
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use super::copies::{self, Use};
-use super::place::{Found, absolute, resolve};
+use super::place::{Found, absolute, path_of, resolve};
 use super::protection::{Protection, protection};
 use super::real::{real, set_errno};
 use super::system::{HERE, Outcome, text};
@@ -76,6 +76,11 @@ fn opened(protection: &Protection, folder: c_int, path: *const c_char, flags: c_
     };
     let copy = copies::changed(protection, HERE, &place.path, false, how)?;
     text(&copy).map(Some)
+}
+
+/// Returns the path that a process which is started later opens; `None` if it is the caller's own.
+pub(super) fn opened_path(protection: &Protection, path: *const c_char, flags: c_int) -> Outcome<Option<CString>> {
+    opened(protection, HERE, path, flags)
 }
 
 /// Runs a call with the path to open.
@@ -167,6 +172,12 @@ fn stream(path: *const c_char, mode: *const c_char, call: impl FnOnce(*const c_c
     }
 }
 
+/// Returns the descriptor of a stream.
+fn fileno(stream: *mut c_void) -> c_int {
+    // SAFETY: callers pass an open stream.
+    unsafe { libc::fileno(stream.cast()) }
+}
+
 macro_rules! streams {
     ($($open:ident $again:ident)*) => {$(
         #[unsafe(no_mangle)]
@@ -178,6 +189,11 @@ macro_rules! streams {
 
         #[unsafe(no_mangle)]
         extern "C" fn $again(path: *const c_char, mode: *const c_char, file: *mut c_void) -> *mut c_void {
+            // Without a path, the stream's own file is opened again, perhaps for writing.
+            let own = path.is_null().then(|| path_of(fileno(file)).and_then(|path| text(&path)).ok()).flatten();
+            let is_written = flags_of(mode) & (libc::O_ACCMODE | libc::O_TRUNC) != 0;
+            let own = own.filter(|own| is_written && protection().is_some_and(|found| found.protects(own.as_bytes())));
+            let path = own.as_ref().map_or(path, |own| own.as_ptr());
             stream(path, mode, |path| {
                 real!($again as fn(*const c_char, *const c_char, *mut c_void) -> *mut c_void, std::ptr::null_mut(); path, mode, file)
             })

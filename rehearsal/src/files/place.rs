@@ -81,6 +81,8 @@ pub(super) fn resolve(protection: &Protection, path: &[u8], last: bool) -> Outco
         let next = [place.path.as_slice(), b"/", name.as_slice()].concat();
         let (found, link) = look(protection, &next, copied)?;
         copied &= found == Found::Copy;
+        // What an open pipe or socket is called in `/proc` is no path: the system alone can follow it.
+        let link = link.filter(|target| !is_open_entry(&next) || target.first() == Some(&b'/'));
         if let Some(target) = link.filter(|_| follow_last || !rest.is_empty()) {
             links += 1;
             if links > MAX_LINKS {
@@ -102,6 +104,12 @@ pub(super) fn resolve(protection: &Protection, path: &[u8], last: bool) -> Outco
         place.path.push(b'/');
     }
     Ok(place)
+}
+
+/// True for `/proc/NUMBER/fd/NUMBER`.
+fn is_open_entry(path: &[u8]) -> bool {
+    let mut names = path.strip_prefix(b"/proc/").unwrap_or_default().split(|byte| *byte == b'/');
+    names.next().is_some() && names.any(|name| name == b"fd") && names.next().is_some()
 }
 
 /// Returns the names of a path, the last one first.

@@ -14,10 +14,16 @@ pub(super) struct Protection {
     pub(super) copies: Vec<u8>,
     /// Folders that show originals and copies together.
     pub(super) listings: Vec<u8>,
+    /// Folder of copies that are not whole yet.
+    pub(super) parts: Vec<u8>,
     /// `VRAMLAB_REHEARSAL_FILES_OPEN`, `…_CLOSED`: folders below which nothing is protected, and folders below which
     /// everything is. The longest folder that contains a path decides. Elsewhere everything is protected.
     open: Vec<Vec<u8>>,
     closed: Vec<Vec<u8>>,
+    /// `VRAMLAB_REHEARSAL_FILES_TEMPORARY`: folders of `open` in which what existed before the run is protected all the same, and
+    /// `…_SINCE`: when the run began, in seconds and nanoseconds.
+    temporary: Vec<Vec<u8>>,
+    since: (i64, i64),
     /// A byte that all processes share: not 0 if any copy exists.
     changed: &'static AtomicU8,
 }
@@ -40,20 +46,43 @@ fn read() -> Option<Protection> {
     let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
     let list = |name: &str| {
         let value = variable(name).unwrap_or_default();
-        let paths = value.as_bytes().split(|byte| *byte == b':').filter(|path| path.starts_with(b"/"));
-        paths.map(|path| trimmed(path).to_vec()).collect()
+        paths_of(value.as_bytes())
     };
     let root = trimmed(variable("VRAMLAB_REHEARSAL_FILES")?.as_bytes()).to_vec();
     let within = |name: &[u8]| [root.as_slice(), name].concat();
-    let [copies, listings, state] = [within(b"/copies"), within(b"/listings"), within(b"/changed")];
-    for folder in [&copies, &listings] {
+    let [copies, listings, parts, state] =
+        [within(b"/copies"), within(b"/listings"), within(b"/parts"), within(b"/changed")];
+    for folder in [&copies, &listings, &parts] {
         // Another process may have made the folder.
         let _there = system::make_folder(folder, 0o700);
     }
     let changed = shared_byte(&state)?;
     let open = list("VRAMLAB_REHEARSAL_FILES_OPEN");
     let closed = list("VRAMLAB_REHEARSAL_FILES_CLOSED");
-    Some(Protection { root, copies, listings, open, closed, changed })
+    let temporary = list("VRAMLAB_REHEARSAL_FILES_TEMPORARY");
+    let since = variable("VRAMLAB_REHEARSAL_FILES_SINCE").and_then(|text| {
+        let (seconds, nanoseconds) = text.to_str()?.split_once('.')?;
+        Some((seconds.parse().ok()?, nanoseconds.parse().ok()?))
+    });
+    let since = since.unwrap_or_default();
+    Some(Protection { root, copies, listings, parts, open, closed, temporary, since, changed })
+}
+
+/// Splits a list of paths at colons. A backslash stands before a colon that belongs to a path, and before a backslash.
+fn paths_of(list: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = vec![Vec::new()];
+    let mut bytes = list.iter();
+    while let Some(byte) = bytes.next() {
+        let path = found.last_mut();
+        match (byte, path) {
+            (b':', _) => found.push(Vec::new()),
+            (b'\\', Some(path)) => path.extend(bytes.next()),
+            (byte, Some(path)) => path.push(*byte),
+            (_, None) => {}
+        }
+    }
+    found.retain(|path| path.starts_with(b"/"));
+    found.into_iter().map(|path| trimmed(&path).to_vec()).collect()
 }
 
 fn trimmed(path: &[u8]) -> &[u8] {
@@ -95,9 +124,16 @@ impl Protection {
             let around = folders.iter().filter(|folder| is_within(path, folder));
             around.map(|folder| folder.len() + 1).max().unwrap_or(0)
         };
-        let is_cache = path.split(|byte| *byte == b'/').any(|name| name == b"__pycache__");
         let (open, closed) = (longest(&self.open), longest(&self.closed));
-        !is_within(path, &self.root) && !is_cache && (open == 0 || closed > open)
+        if is_within(path, &self.root) {
+            return false;
+        }
+        open == 0 || closed > open || longest(&self.temporary) == open && self.is_old(path)
+    }
+
+    /// True if an entry existed before the run.
+    fn is_old(&self, path: &[u8]) -> bool {
+        self.since != (0, 0) && system::born(path).is_ok_and(|born| born < self.since)
     }
 
     /// True if any copy exists.

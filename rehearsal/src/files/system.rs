@@ -32,6 +32,21 @@ pub(super) fn lstat(path: &[u8]) -> Outcome<libc::stat> {
     Ok(found)
 }
 
+/// Returns when a plain file, a folder or a link was made, or else last changed, in seconds and nanoseconds.
+pub(super) fn born(path: &[u8]) -> Outcome<(i64, i64)> {
+    let path = text(path)?;
+    // SAFETY: all zeros are a good `statx`.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let (flags, mask) = (libc::AT_SYMLINK_NOFOLLOW, libc::STATX_BASIC_STATS | libc::STATX_BTIME);
+    // SAFETY: the path ends with a zero, and there is room for the answer.
+    call(unsafe { libc::syscall(libc::SYS_statx, HERE, path.as_ptr(), flags, mask, &raw mut found) })?;
+    if ![libc::S_IFREG, libc::S_IFDIR, libc::S_IFLNK].contains(&(u32::from(found.stx_mode) & libc::S_IFMT)) {
+        return Err(libc::ENOENT);
+    }
+    let time = if found.stx_mask & libc::STATX_BTIME != 0 { found.stx_btime } else { found.stx_ctime };
+    Ok((time.tv_sec, time.tv_nsec.into()))
+}
+
 /// Returns the kind of an entry, as `S_IFMT` masks it.
 pub(super) fn kind(found: &libc::stat) -> libc::mode_t {
     found.st_mode & libc::S_IFMT
@@ -90,51 +105,6 @@ pub(super) fn working_folder() -> Outcome<Vec<u8>> {
     let length = call(unsafe { libc::syscall(libc::SYS_getcwd, room.as_mut_ptr(), room.len()) })?;
     room.truncate((length as usize).saturating_sub(1));
     Ok(room)
-}
-
-/// Copies a file's contents and mode to a new file.
-pub(super) fn copy(from: &[u8], to: &[u8], contents: bool, mode: libc::mode_t) -> Outcome {
-    let source = Descriptor::open(from, libc::O_RDONLY, 0);
-    let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL;
-    // The script may write a copy even if it may not write the original.
-    let target = Descriptor::open(to, flags, (mode & 0o7777) | 0o200)?;
-    if !contents {
-        return Ok(());
-    }
-    let source = source?;
-    let mut room = vec![0u8; 1 << 20];
-    loop {
-        // SAFETY: the descriptor is open, and the room is as large as is said.
-        let read = call(unsafe { libc::syscall(libc::SYS_read, source.0, room.as_mut_ptr(), room.len()) })? as usize;
-        let mut written = 0;
-        while written < read {
-            let rest = &room[written..read];
-            // SAFETY: the descriptor is open, and so many bytes lie there.
-            written += call(unsafe { libc::syscall(libc::SYS_write, target.0, rest.as_ptr(), rest.len()) })? as usize;
-        }
-        if read == 0 {
-            return Ok(());
-        }
-    }
-}
-
-/// An open file. It is closed when dropped.
-struct Descriptor(c_int);
-
-impl Descriptor {
-    fn open(path: &[u8], flags: c_int, mode: libc::mode_t) -> Outcome<Self> {
-        let path = text(path)?;
-        let flags = flags | libc::O_CLOEXEC;
-        // SAFETY: the path ends with a zero.
-        call(unsafe { libc::syscall(libc::SYS_openat, HERE, path.as_ptr(), flags, mode) }).map(|fd| Self(fd as c_int))
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor is this value's own.
-        unsafe { libc::syscall(libc::SYS_close, self.0) };
-    }
 }
 
 /// Returns the names in a folder of the real file system, with their kinds. Empty if it is not a folder.

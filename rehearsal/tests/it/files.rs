@@ -31,9 +31,14 @@ impl Project {
             ("data/a.bin", "aaaa"),
             ("data/b.bin", "bbbb"),
             ("out/checkpoint-1/model.bin", "one"),
+            ("another.txt", "another"),
         ] {
             fs::write(project.folder().join(name), contents).expect("a file");
         }
+        fs::set_permissions(project.folder().join("another.txt"), fs::Permissions::from_mode(0o644)).expect("a mode");
+        fs::write(project.folder().join("appended.bin"), vec![b'.'; 4 << 20]).expect("a file");
+        let sparse = fs::File::create(project.folder().join("sparse.bin")).expect("a file");
+        sparse.set_len(1 << 30).expect("a length");
         symlink("data", project.folder().join("link")).expect("a link");
         project
     }
@@ -70,6 +75,8 @@ impl Project {
                     "folder".to_string()
                 } else if metadata.is_symlink() {
                     format!("link to {}", fs::read_link(&path).expect("a link").display())
+                } else if metadata.len() > 1 << 20 {
+                    format!("{} bytes", metadata.len())
                 } else {
                     fs::read_to_string(&path).expect("a text")
                 };
@@ -100,7 +107,7 @@ fn a_script_reads_back_what_it_writes_and_changes_nothing() {
     let before = project.state();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files.py");
     let text = succeeded(&project.run(Command::new("python3").arg(script)));
-    assert_eq!(text.matches("passed").count(), 14, "{text}");
+    assert_eq!(text.matches("passed").count(), 20, "{text}");
     assert_eq!(project.state(), before, "what existed is unchanged");
     let copied = |name: &str| fs::read_to_string(project.copy(name)).expect("a copy");
     assert_eq!(copied("old.txt"), "new");

@@ -1,0 +1,49 @@
+//! What a rehearsal says of the user's files and of the network, in words.
+
+use lab_base::figures::counted;
+use lab_base::section::Section;
+
+use super::rehearsal::RehearsalResult;
+
+/// Number of names that are shown; the JSON has all of them.
+const FIRST: usize = 5;
+
+/// Returns the sections on what was withheld, what changed all the same, and who was contacted.
+pub(super) fn sections(found: &RehearsalResult) -> Vec<Section> {
+    [withheld(found), changed(found), refused(found), contacted(found)].into_iter().flatten().collect()
+}
+
+fn withheld(found: &RehearsalResult) -> Option<Section> {
+    if found.withheld_count == 0 {
+        return None;
+    }
+    let first: Vec<&str> = found.withheld.iter().take(FIRST).map(String::as_str).collect();
+    let more = if found.withheld_count as usize > first.len() { ", …" } else { "" };
+    let place = match &found.kept_in {
+        Some(folder) => format!("kept in {folder}"),
+        None => "thrown away; --keep-outputs DIR keeps files".into(),
+    };
+    let count = counted(found.withheld_count, "output");
+    Some(Section::Note(format!("{count} withheld ({place}): {}{more}", first.join(", "))))
+}
+
+/// Joins the first names.
+fn first(names: &[String]) -> String {
+    let more = if names.len() > FIRST { ", …" } else { "" };
+    format!("{}{more}", names.iter().take(FIRST).map(String::as_str).collect::<Vec<_>>().join(", "))
+}
+
+fn changed(found: &RehearsalResult) -> Option<Section> {
+    let names = (!found.changed.is_empty()).then(|| first(&found.changed))?;
+    Some(Section::Note(format!("Changed while the script ran: {names}.")))
+}
+
+fn refused(found: &RehearsalResult) -> Option<Section> {
+    let names = (!found.refused.is_empty()).then(|| first(&found.refused))?;
+    Some(Section::Note(format!("Refused, because no copy could be made: changes of {names}.")))
+}
+
+fn contacted(found: &RehearsalResult) -> Option<Section> {
+    let names = (!found.contacted.is_empty()).then(|| first(&found.contacted))?;
+    Some(Section::Note(format!("Contacted beyond this machine: {names}.")))
+}

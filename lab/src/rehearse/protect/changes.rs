@@ -1,0 +1,129 @@
+//! System calls that change files, and what each of them changes.
+
+use libc::c_long;
+
+use super::filter::Rule;
+
+/// Flags of `open` with which something may change.
+const WRITES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
+
+/// `ioctl`s that change a file's flags through a descriptor: `FS_IOC_SETFLAGS` (also of 32 bits), `FS_IOC_FSSETXATTR`,
+/// `FS_IOC_SETVERSION`.
+const FLAGS: [u32; 4] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602];
+
+/// An entry that a call changes, by the numbers of its arguments.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// A path, from the working folder on.
+    Path(usize),
+    /// A folder's descriptor and a path from there on.
+    At(usize, usize),
+    /// What is open. A path of null after `At` means that, too.
+    Open(usize),
+    /// The path in the address of a socket.
+    Socket(usize),
+}
+
+/// How a call treats a link at the end of its path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Links {
+    Followed,
+    Itself,
+    /// Followed unless this argument has one of these flags.
+    Unless(usize, u32),
+    /// Followed if this argument has this flag.
+    If(usize, u32),
+}
+
+/// What a call changes.
+pub(super) type Change = (c_long, Rule, &'static [Entry], Links);
+
+const NOFOLLOW: u32 = libc::AT_SYMLINK_NOFOLLOW as u32;
+const EXCLUSIVE: u32 = (libc::O_EXCL | libc::O_NOFOLLOW) as u32;
+
+/// The numbers of `setxattrat`, `removexattrat` and `file_setattr`, which the C library does not name yet.
+const NEW: [c_long; 3] = [463, 466, 469];
+
+/// Returns the calls that change files, by the architecture for which they are known.
+#[cfg(target_arch = "x86_64")]
+pub(super) fn changes() -> Vec<Change> {
+    use Entry::{At, Open, Path, Socket};
+    use Links::{Followed, If, Itself, Unless};
+    use Rule::{Ask, AskIfAny};
+    vec![
+        (libc::SYS_open, AskIfAny(1, WRITES), &[Path(0)], Unless(1, EXCLUSIVE)),
+        (libc::SYS_openat, AskIfAny(2, WRITES), &[At(0, 1)], Unless(2, EXCLUSIVE)),
+        (libc::SYS_openat2, Ask, &[At(0, 1)], Followed),
+        (libc::SYS_creat, Ask, &[Path(0)], Followed),
+        (libc::SYS_truncate, Ask, &[Path(0)], Followed),
+        (libc::SYS_mkdir, Ask, &[Path(0)], Itself),
+        (libc::SYS_mkdirat, Ask, &[At(0, 1)], Itself),
+        (libc::SYS_rmdir, Ask, &[Path(0)], Itself),
+        (libc::SYS_unlink, Ask, &[Path(0)], Itself),
+        (libc::SYS_unlinkat, Ask, &[At(0, 1)], Itself),
+        (libc::SYS_rename, Ask, &[Path(0), Path(1)], Itself),
+        (libc::SYS_renameat, Ask, &[At(0, 1), At(2, 3)], Itself),
+        (libc::SYS_renameat2, Ask, &[At(0, 1), At(2, 3)], Itself),
+        (libc::SYS_link, Ask, &[Path(0), Path(1)], Itself),
+        (libc::SYS_linkat, Ask, &[At(0, 1), At(2, 3)], If(4, libc::AT_SYMLINK_FOLLOW as u32)),
+        (libc::SYS_symlink, Ask, &[Path(1)], Itself),
+        (libc::SYS_symlinkat, Ask, &[At(1, 2)], Itself),
+        (libc::SYS_mknod, Ask, &[Path(0)], Itself),
+        (libc::SYS_mknodat, Ask, &[At(0, 1)], Itself),
+        (libc::SYS_chmod, Ask, &[Path(0)], Followed),
+        (libc::SYS_fchmodat, Ask, &[At(0, 1)], Followed),
+        (libc::SYS_fchmodat2, Ask, &[At(0, 1)], Unless(3, NOFOLLOW)),
+        (libc::SYS_fchmod, Ask, &[Open(0)], Followed),
+        (libc::SYS_chown, Ask, &[Path(0)], Followed),
+        (libc::SYS_lchown, Ask, &[Path(0)], Itself),
+        (libc::SYS_fchownat, Ask, &[At(0, 1)], Unless(4, NOFOLLOW)),
+        (libc::SYS_fchown, Ask, &[Open(0)], Followed),
+        (libc::SYS_utime, Ask, &[Path(0)], Followed),
+        (libc::SYS_utimes, Ask, &[Path(0)], Followed),
+        (libc::SYS_futimesat, Ask, &[At(0, 1)], Followed),
+        (libc::SYS_utimensat, Ask, &[At(0, 1)], Unless(3, NOFOLLOW)),
+        (libc::SYS_setxattr, Ask, &[Path(0)], Followed),
+        (libc::SYS_lsetxattr, Ask, &[Path(0)], Itself),
+        (libc::SYS_fsetxattr, Ask, &[Open(0)], Followed),
+        (libc::SYS_removexattr, Ask, &[Path(0)], Followed),
+        (libc::SYS_lremovexattr, Ask, &[Path(0)], Itself),
+        (libc::SYS_fremovexattr, Ask, &[Open(0)], Followed),
+        (NEW[0], Ask, &[At(0, 1)], Unless(2, NOFOLLOW)),
+        (NEW[1], Ask, &[At(0, 1)], Unless(2, NOFOLLOW)),
+        (NEW[2], Ask, &[At(0, 1)], Unless(4, NOFOLLOW)),
+        (libc::SYS_bind, Ask, &[Socket(1)], Itself),
+    ]
+}
+
+/// Nothing is known of other architectures, so that this way does not work there.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn changes() -> Vec<Change> {
+    Vec::new()
+}
+
+/// Returns the calls that no process of a run may make, because their change could not be seen.
+pub(super) fn refused() -> Vec<(c_long, Rule)> {
+    let forbidden = Rule::Fails(libc::EPERM);
+    let mut rules: Vec<(c_long, Rule)> = [
+        libc::SYS_open_by_handle_at,
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_move_mount,
+        libc::SYS_open_tree,
+        libc::SYS_fsopen,
+        libc::SYS_fspick,
+        libc::SYS_fsmount,
+        libc::SYS_mount_setattr,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_quotactl,
+        libc::SYS_acct,
+    ]
+    .map(|number| (number, forbidden))
+    .into();
+    rules.push((libc::SYS_io_uring_setup, Rule::Missing));
+    rules.extend(FLAGS.map(|flags| (libc::SYS_ioctl, Rule::FailsIfIs(1, flags, libc::EPERM))));
+    rules
+}

@@ -1,0 +1,221 @@
+//! What a keeper does, in its own process.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::descendants::descendants;
+use super::event::Event;
+use super::filter::{self, Rule};
+use super::namespace::{self, Entered};
+use super::removal::remove_folder;
+use super::supervisor::Supervisor;
+use super::system::{adopt_orphans, ended_child, path_of, readable};
+use super::veto::Veto;
+use super::way::{Wanted, Way};
+
+/// Milliseconds between two looks at the children.
+const PAUSE: i32 = 20;
+
+/// Maximum time for processes to end after they are killed.
+const END_TIME: Duration = Duration::from_secs(5);
+
+/// Byte by which this program says that the keeper is no longer needed.
+pub(super) const DONE: u8 = b'd';
+
+/// The keeper's ends of what joins it with this program.
+pub(super) struct Ends {
+    pub(super) events: File,
+    pub(super) orders: File,
+}
+
+/// What the thread that starts the commands says.
+enum Said {
+    Filter(std::io::Result<OwnedFd>),
+    Started(usize, u32),
+    NotStarted(usize, String),
+}
+
+/// Enters the protection, starts the commands, and stays until this program wants it no more, or is gone.
+pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends) {
+    let mut keeper = Duty { ends, started: Vec::new() };
+    // Ctrl-C is for this program alone, and a message to a program that is gone must not end the keeper.
+    let _group = rustix::process::setpgid(None, None);
+    // SAFETY: sets how a signal is treated; commands get the default back when they are started.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+    adopt_orphans();
+    // Opened in the namespace that this process leaves: there it is writable.
+    let around = wanted.run.parent().and_then(|folder| File::open(folder).ok());
+    let entered = match way {
+        Way::Namespace => namespace::enter(wanted),
+        Way::Filter | Way::Library => Ok(Entered::default()),
+    };
+    let entered = match entered {
+        Ok(entered) => entered,
+        Err(error) => return keeper.tell(&Event::Refused(error.to_string())),
+    };
+    let (told, says) = channel();
+    let (go, goes) = channel();
+    let rules = rules(way, wanted.offline);
+    if rules.is_empty() {
+        return keeper.tell(&Event::Refused("not on this processor".into()));
+    }
+    let strict = way == Way::Filter;
+    thread::spawn(move || start(commands, &rules, strict, &told, &goes));
+    let Ok(Said::Filter(filter)) = says.recv() else { return };
+    let mut lacks = entered.lacks.clone();
+    let supervisor = match filter {
+        Ok(listener) => Some(Supervisor::new(listener, wanted.offline, strict.then(|| Veto::of(wanted)))),
+        Err(error) if strict || wanted.offline => {
+            return keeper.tell(&Event::Refused(format!("no filter for system calls: {error}")));
+        }
+        Err(error) => {
+            lacks.push(format!("no filter for system calls: {error}"));
+            None
+        }
+    };
+    keeper.tell(&Event::Ready { inside: entered.inside, trees: entered.trees, lacks });
+    let _starts = go.send(());
+    let is_wanted = keeper.follow(supervisor, &says);
+    keeper.end_all();
+    if !is_wanted && let Some((around, name)) = around.zip(wanted.run.file_name()) {
+        remove_folder(&path_of(std::os::fd::AsFd::as_fd(&around)).join(name));
+    }
+}
+
+/// Returns the system calls that this keeper answers; none if this way does not work here.
+fn rules(way: Way, offline: bool) -> Vec<(libc::c_long, Rule)> {
+    let network = filter::rules(offline);
+    match way {
+        Way::Namespace => filter::renames().into_iter().chain(network).collect(),
+        Way::Library => network,
+        Way::Filter => {
+            let changes = Veto::rules();
+            if changes.is_empty() { changes } else { changes.into_iter().chain(network).collect() }
+        }
+    }
+}
+
+/// Puts the filter on this thread and starts the commands, which inherit it.
+fn start(
+    commands: Vec<Command>,
+    rules: &[(libc::c_long, Rule)],
+    strict: bool,
+    told: &Sender<Said>,
+    goes: &Receiver<()>,
+) {
+    let filter = filter::install(rules, strict).or_else(|_| {
+        // Who may not filter programs of other users may filter those that cannot become such.
+        rustix::thread::set_no_new_privs(true)?;
+        filter::install(rules, strict)
+    });
+    let _heard = told.send(Said::Filter(filter));
+    if goes.recv().is_err() {
+        return;
+    }
+    for (number, mut command) in commands.into_iter().enumerate() {
+        let said = match command.spawn() {
+            Ok(child) => Said::Started(number, child.id()),
+            Err(error) => {
+                let name = command.get_program().to_string_lossy().into_owned();
+                Said::NotStarted(number, format!("{name} cannot be started: {error}"))
+            }
+        };
+        let _heard = told.send(said);
+    }
+}
+
+struct Duty {
+    ends: Ends,
+    /// Commands by number, with their process ids.
+    started: Vec<(usize, i32)>,
+}
+
+impl Duty {
+    fn tell(&mut self, event: &Event) {
+        let mut line = serde_json::to_string(event).unwrap_or_default();
+        line.push('\n');
+        // If this program is gone, the orders say so.
+        let _heard = self.ends.events.write_all(line.as_bytes());
+    }
+
+    /// Answers calls and collects ended processes. Returns true if this program wants an end, and false if it is gone.
+    fn follow(&mut self, mut supervisor: Option<Supervisor>, says: &Receiver<Said>) -> bool {
+        let mut early: Vec<(i32, i32)> = Vec::new();
+        loop {
+            let asks = supervisor.as_ref().map_or(-1, Supervisor::descriptor);
+            let [asked, ordered] = readable([asks, self.ends.orders.as_raw_fd()], PAUSE);
+            if asked & libc::POLLIN != 0 {
+                let mut told = Vec::new();
+                if let Some(supervisor) = &mut supervisor {
+                    supervisor.answer(&mut |event| told.push(event));
+                }
+                told.iter().for_each(|event| self.tell(event));
+            } else if asked != 0 {
+                // No process has the filter any more.
+                supervisor = None;
+            }
+            while let Ok(said) = says.try_recv() {
+                self.hear(said);
+            }
+            early.extend(std::iter::from_fn(ended_child));
+            early.retain(|(pid, status)| !self.ended(*pid, *status));
+            if ordered != 0 {
+                let mut order = [0];
+                return self.ends.orders.read(&mut order).is_ok_and(|read| read == 1) && order[0] == DONE;
+            }
+        }
+    }
+
+    fn hear(&mut self, said: Said) {
+        match said {
+            Said::Started(number, pid) => {
+                self.started.push((number, pid as i32));
+                self.tell(&Event::Started(number));
+            }
+            Said::NotStarted(number, problem) => self.tell(&Event::NotStarted(number, problem)),
+            Said::Filter(_) => {}
+        }
+    }
+
+    /// Tells the end of a command. False if the process is not known, or not yet.
+    fn ended(&mut self, pid: i32, status: i32) -> bool {
+        let Some(at) = self.started.iter().position(|(_, started)| *started == pid) else { return false };
+        let (number, _) = self.started.swap_remove(at);
+        self.tell(&Event::Ended(number, status));
+        true
+    }
+
+    /// Kills all processes of the run.
+    fn end_all(&mut self) {
+        let start = Instant::now();
+        loop {
+            let left = descendants();
+            for pid in left.iter().filter_map(|pid| Pid::from_raw(*pid)) {
+                // It may have ended meanwhile.
+                let _ended = kill_process(pid, Signal::KILL);
+            }
+            while ended_child().is_some() {}
+            if left.is_empty() || start.elapsed() > END_TIME {
+                return;
+            }
+            thread::sleep(Duration::from_millis(PAUSE as u64));
+        }
+    }
+}
+
+/// Returns the path of a keeper's layers, as this program reaches it.
+pub(super) fn layers_of(layers: &Path, keeper: i32, inside: bool) -> PathBuf {
+    if inside {
+        let below = layers.strip_prefix("/").unwrap_or(layers);
+        return Path::new("/proc").join(keeper.to_string()).join("root").join(below);
+    }
+    layers.into()
+}

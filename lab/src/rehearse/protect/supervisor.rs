@@ -1,0 +1,237 @@
+//! Answers the system calls that the filter hands to the keeper.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use libc::{c_long, seccomp_notif, seccomp_notif_resp};
+
+use super::caller::Caller;
+use super::event::Event;
+use super::rename::rename;
+use super::veto::Veto;
+
+/// Maximum number of addresses and paths that are told.
+const MAX_TOLD: usize = 200;
+/// Maximum number of messages of one call that are looked at.
+const MAX_MESSAGES: u64 = 64;
+
+/// Answer to a call.
+enum Answer {
+    /// The system makes the call.
+    GoOn,
+    /// The call was made here, and returns 0.
+    Done,
+    /// The call fails with this number.
+    Fail(i32),
+}
+
+/// Answers for all processes of a run.
+pub(super) struct Supervisor {
+    listener: OwnedFd,
+    offline: bool,
+    /// Decides on changes of files, if no namespace protects them.
+    veto: Option<Veto>,
+    /// Addresses of this machine.
+    own: Vec<IpAddr>,
+    told: BTreeSet<String>,
+}
+
+impl Supervisor {
+    pub(super) fn new(listener: OwnedFd, offline: bool, veto: Option<Veto>) -> Self {
+        Self { listener, offline, veto, own: own_addresses(), told: BTreeSet::new() }
+    }
+
+    pub(super) fn descriptor(&self) -> i32 {
+        self.listener.as_raw_fd()
+    }
+
+    /// Answers the next call. `tell` is told each address beyond this machine, and each path that must not change, once.
+    pub(super) fn answer(&mut self, tell: &mut dyn FnMut(Event)) {
+        // SAFETY: all zeros are a good structure, and the system wants them.
+        let mut asked: seccomp_notif = unsafe { std::mem::zeroed() };
+        // SAFETY: there is room for what the call writes.
+        let received = unsafe { libc::ioctl(self.descriptor(), libc::SECCOMP_IOCTL_NOTIF_RECV as _, &raw mut asked) };
+        if received < 0 {
+            // The caller has ended meanwhile.
+            return;
+        }
+        let answer = self.decide(&asked, tell);
+        let (error, flags) = match answer {
+            Answer::GoOn => (0, libc::SECCOMP_USER_NOTIF_FLAG_CONTINUE as u32),
+            Answer::Done => (0, 0),
+            Answer::Fail(number) => (-number, 0),
+        };
+        let mut response = seccomp_notif_resp { id: asked.id, val: 0, error, flags };
+        // SAFETY: the structure is complete. The call fails if the caller has ended meanwhile.
+        unsafe { libc::ioctl(self.descriptor(), libc::SECCOMP_IOCTL_NOTIF_SEND as _, &raw mut response) };
+    }
+
+    fn decide(&mut self, asked: &seccomp_notif, tell: &mut dyn FnMut(Event)) -> Answer {
+        let (caller, given) = (Caller::of(asked.pid), &asked.data.args);
+        let refused = self.veto.as_ref().and_then(|veto| veto.refuses(caller, c_long::from(asked.data.nr), given));
+        if let Some(path) = refused {
+            let path = path.display().to_string();
+            if self.told.len() < MAX_TOLD && self.told.insert(path.clone()) {
+                tell(Event::Vetoed(path));
+            }
+            return Answer::Fail(libc::EROFS);
+        }
+        let contacted: &mut dyn FnMut(String) = &mut |address| tell(Event::Contacted(address));
+        let here = libc::AT_FDCWD as u64;
+        match c_long::from(asked.data.nr) {
+            // Without overlays, the system makes all renames.
+            libc::SYS_renameat | libc::SYS_renameat2 if self.veto.is_some() => Answer::GoOn,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename if self.veto.is_some() => Answer::GoOn,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_rename => renamed(caller, (here, given[0]), (here, given[1]), 0),
+            libc::SYS_renameat => renamed(caller, (given[0], given[1]), (given[2], given[3]), 0),
+            libc::SYS_renameat2 => renamed(caller, (given[0], given[1]), (given[2], given[3]), given[4] as u32),
+            libc::SYS_connect => self.reached(caller, given[1], given[2], contacted),
+            libc::SYS_sendto => self.reached(caller, given[4], given[5], contacted),
+            libc::SYS_sendmsg => self.reached_by_message(caller, given[1], contacted),
+            libc::SYS_sendmmsg => {
+                // Each is a message header of 56 bytes and a length, in 64.
+                let mut messages = (0..given[2].min(MAX_MESSAGES)).map(|number| given[1] + 64 * number);
+                let refused = messages.find_map(|message| match self.reached_by_message(caller, message, contacted) {
+                    Answer::Fail(number) => Some(number),
+                    _ => None,
+                });
+                refused.map_or(Answer::GoOn, Answer::Fail)
+            }
+            _ => Answer::GoOn,
+        }
+    }
+
+    /// The header of a message begins with its address and the length of that.
+    fn reached_by_message(&mut self, caller: Caller, message: u64, contacted: &mut dyn FnMut(String)) -> Answer {
+        let Ok(header) = caller.bytes(message, 16) else { return Answer::GoOn };
+        let number = |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap_or_default());
+        if header.len() < 16 || number(0) == 0 {
+            return Answer::GoOn;
+        }
+        self.reached(caller, number(0), number(8) & u64::from(u32::MAX), contacted)
+    }
+
+    fn reached(&mut self, caller: Caller, address: u64, length: u64, contacted: &mut dyn FnMut(String)) -> Answer {
+        let bytes = caller.bytes(address, length.min(28) as usize).unwrap_or_default();
+        let Some(address) = internet_address(&bytes).filter(|address| !self.is_of_this_machine(address.ip())) else {
+            return Answer::GoOn;
+        };
+        let text = address.to_string();
+        if self.told.len() < MAX_TOLD && self.told.insert(text.clone()) {
+            contacted(text);
+        }
+        if self.offline { Answer::Fail(libc::ENETUNREACH) } else { Answer::GoOn }
+    }
+
+    fn is_of_this_machine(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        address.is_loopback() || address.is_unspecified() || self.own.contains(&address)
+    }
+}
+
+/// Reads a `sockaddr` of the internet; `None` for another one.
+fn internet_address(bytes: &[u8]) -> Option<SocketAddr> {
+    let family = u16::from_ne_bytes(bytes.get(..2)?.try_into().ok()?);
+    let port = u16::from_be_bytes(bytes.get(2..4)?.try_into().ok()?);
+    let address = match i32::from(family) {
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(bytes.get(4..8)?).ok()?)),
+        libc::AF_INET6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(bytes.get(8..24)?).ok()?)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(address, port))
+}
+
+/// Lists the addresses of this machine's interfaces.
+fn own_addresses() -> Vec<IpAddr> {
+    let mut first = std::ptr::null_mut();
+    // SAFETY: the call writes the address of a list, which is freed below.
+    if unsafe { libc::getifaddrs(&raw mut first) } != 0 {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    let mut at: *const libc::ifaddrs = first;
+    // SAFETY: the list ends with null.
+    while let Some(one) = unsafe { at.as_ref() } {
+        if !one.ifa_addr.is_null() {
+            // SAFETY: an address of an interface has at least these two bytes, and as many more as its family needs.
+            let bytes = unsafe {
+                let family = i32::from((*one.ifa_addr).sa_family);
+                let length = if family == libc::AF_INET6 { 28 } else { 16 };
+                std::slice::from_raw_parts(one.ifa_addr.cast::<u8>(), length)
+            };
+            found.extend(internet_address(bytes).map(|address| address.ip()));
+        }
+        at = one.ifa_next;
+    }
+    // SAFETY: it is the list from above.
+    unsafe { libc::freeifaddrs(first) };
+    found
+}
+
+/// Answers a rename: those that an overlay refuses are made here. The others are the system's.
+fn renamed(caller: Caller, from: (u64, u64), to: (u64, u64), flags: u32) -> Answer {
+    let paths = caller.path(from.0, from.1).and_then(|from| Ok((from, caller.path(to.0, to.1)?)));
+    let Ok((from, to)) = paths else { return Answer::GoOn };
+    let is_refused = || -> io::Result<bool> {
+        use std::os::unix::fs::MetadataExt;
+        let source = std::fs::symlink_metadata(&from)?;
+        let folder = |path: &std::path::Path| std::fs::metadata(path.parent().unwrap_or(path));
+        Ok(source.is_dir() || folder(&from)?.dev() != folder(&to)?.dev())
+    };
+    if !is_refused().unwrap_or(false) {
+        return Answer::GoOn;
+    }
+    let ids = caller.ids();
+    let _as_the_caller = ids.map(|(user, group)| AsUser::take(user, group));
+    match rename(&from, &to, flags) {
+        Ok(()) => Answer::Done,
+        Err(error) => Answer::Fail(error.raw_os_error().unwrap_or(libc::EXDEV)),
+    }
+}
+
+/// While this exists, the system checks this thread's file accesses as another user's.
+struct AsUser {
+    user: u32,
+    group: u32,
+}
+
+impl AsUser {
+    fn take(user: u32, group: u32) -> Self {
+        // SAFETY: the calls take numbers alone, and concern this thread.
+        unsafe {
+            let before = (libc::setfsgid(group), libc::setfsuid(user));
+            Self { group: before.0 as u32, user: before.1 as u32 }
+        }
+    }
+}
+
+impl Drop for AsUser {
+    fn drop(&mut self) {
+        // SAFETY: as above.
+        unsafe {
+            libc::setfsuid(self.user);
+            libc::setfsgid(self.group);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_the_system_lays_them_out() {
+        let mut bytes = vec![0u8; 16];
+        bytes[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        bytes[2..8].copy_from_slice(&[1, 187, 192, 0, 2, 7]);
+        assert_eq!(internet_address(&bytes).unwrap().to_string(), "192.0.2.7:443");
+        bytes[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+        assert_eq!(internet_address(&bytes), None);
+        assert_eq!(internet_address(&bytes[..1]), None);
+        assert!(own_addresses().iter().any(IpAddr::is_loopback), "{:?}", own_addresses());
+    }
+}
