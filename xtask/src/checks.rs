@@ -29,7 +29,11 @@ pub(crate) fn reports(root: &Path, vramlab: &Vramlab) -> anyhow::Result<Option<S
 pub(crate) fn rehearsals(root: &Path, vramlab: &Vramlab) -> anyhow::Result<Option<String>> {
     let name = "rehearsals of scripts";
     match std::env::var_os(PYTHON) {
-        Some(python) => check(root, vramlab, name, "scripts/rehearse/check.py", Some(python)),
+        Some(python) => {
+            let growth = "growth in rehearsals";
+            check(root, vramlab, growth, "scripts/rehearse/growth.py", Some(python.clone()))?;
+            check(root, vramlab, name, "scripts/rehearse/check.py", Some(python))
+        }
         None => {
             Ok(Some(format!("{name}, own ones and those of VRAMLAB_SCRIPTS: {PYTHON} names no Python with PyTorch")))
         }

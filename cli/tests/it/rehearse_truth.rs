@@ -34,7 +34,7 @@ fn the_dashes_before_the_command_may_be_left_out() {
 
 #[test]
 fn before_the_first_step_it_says_what_happens() {
-    let ran = rehearse(&["--seconds", "1"], &["sleep=600"]);
+    let ran = rehearse(&[], &["sleep=2", "steps=3"]);
     assert!(ran.stderr.contains("PyTorch is there: step 1 is next"), "{}", ran.stderr);
 }
 

@@ -61,6 +61,7 @@ pub use rehearsal::{
     RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
 };
 pub use rehearsal_growth::{GrowingLine, RehearsedGrowth};
+pub use rehearsal_growth_words::open_growth;
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};
 pub use run::{

@@ -9,10 +9,18 @@ use super::rehearsal_growth::{GrowingLine, RehearsedGrowth};
 /// Most lines that the answer shows.
 const TOP: usize = 8;
 
-/// Returns the rank whose memory grows most, or of which too little was seen, if there is one.
+/// Returns the rank whose memory grows most, or of which too little was seen, if there is one. A process with fewer steps than others, as a child
+/// that was forked, is not waited for.
+pub fn open_growth(ranks: &[RehearsedRank]) -> Option<(&RehearsedRank, &RehearsedGrowth)> {
+    let most = ranks.iter().map(|rank| rank.steps).max().unwrap_or(0);
+    let all = ranks.iter().filter_map(|rank| Some((rank, rank.growth.as_ref()?)));
+    all.filter(|(rank, growth)| growth.grows() || growth.is_open() && rank.steps == most)
+        .max_by_key(|(_, growth)| growth.bytes_per_step)
+}
+
+/// Returns the same of a rehearsal.
 pub(super) fn open(found: &RehearsalResult) -> Option<(&RehearsedRank, &RehearsedGrowth)> {
-    let all = found.ranks.iter().filter_map(|rank| Some((rank, rank.growth.as_ref()?)));
-    all.filter(|(_, growth)| growth.is_open()).max_by_key(|(_, growth)| growth.bytes_per_step)
+    open_growth(&found.ranks)
 }
 
 /// Says in one sentence how memory went from step to step.

@@ -1,6 +1,6 @@
 //! Verdict of a rehearsal: whether the script fits, how exact the figures are, and what was not seen.
 
-use lab_results::{Inexact, NotAsOnACard, RehearsedGrowth, RehearsedRank, UnknownRead};
+use lab_results::{Inexact, NotAsOnACard, RehearsedRank, UnknownRead, open_growth};
 
 use super::answers::Answer;
 use super::run::{Ending, Followed};
@@ -26,7 +26,7 @@ pub(super) fn fits(
     log: &[NotAsOnACard],
     ranks: &[RehearsedRank],
 ) -> Option<bool> {
-    let grows = ranks.iter().any(|rank| rank.growth.as_ref().is_some_and(RehearsedGrowth::is_open));
+    let grows = open_growth(ranks).is_some();
     let was_stopped = followed.ending != Ending::Ended;
     fits_so_far(followed, answers, log).filter(|fits| !(*fits && was_stopped && grows))
 }

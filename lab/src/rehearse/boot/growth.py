@@ -72,7 +72,7 @@ class Growth:
             segments = self.torch.cuda.memory._snapshot()["segments"]
             live = {block["address"] for segment in segments for block in segment.get("blocks", ())
                     if block["state"].startswith("active")}
-            for told in self.holders:
+            for told in self.holders if live else ():
                 if told["card"] == index:
                     told["cycle"] = not any(address in live for address in told["addresses"])
 

@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::held::{Held, by_stack};
-use super::model::{Action, Snapshot, StackId};
+use super::model::{Action, FrameId, Snapshot, StackId};
 
 /// Memory that a trace leaves behind.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -141,14 +141,14 @@ impl Snapshot {
         let lives = self.lived(device, ends);
         let count = ends.len();
         let mut steps = vec![0_u64; count];
-        let mut groups: FxHashMap<StackId, Vec<Lived>> = FxHashMap::default();
+        let (mut groups, alike): (FxHashMap<StackId, Vec<Lived>>, _) = (FxHashMap::default(), self.alike());
         for life in &lives {
             for step in life.ends(count) {
                 steps[step] = steps[step].saturating_add(life.bytes);
             }
             // What existed before the trace does not grow.
             if life.crosses(count) && !life.before {
-                groups.entry(life.stack).or_default().push(*life);
+                groups.entry(alike.get(life.stack.0 as usize).copied().unwrap_or(life.stack)).or_default().push(*life);
             }
         }
         let mut course = Course { trend: Trend::Unseen, growing: Vec::new(), steps };
@@ -159,6 +159,21 @@ impl Snapshot {
         }
         course.trend = trend(&course, &lives);
         course
+    }
+
+    /// Returns, for each stack, the first with the same frames where a rehearsal's own are left out: they differ from step to step.
+    fn alike(&self) -> Vec<StackId> {
+        let mut first: FxHashMap<Vec<FrameId>, StackId> = FxHashMap::default();
+        let has_file = |frame: &FrameId| {
+            self.frames.get(frame.0 as usize).is_some_and(|frame| self.text(frame.filename) != "<vramlab>")
+        };
+        let stacks = self.stacks.iter().enumerate();
+        stacks
+            .map(|(number, frames)| {
+                let frames: Vec<FrameId> = frames.iter().copied().filter(|frame| has_file(frame)).collect();
+                *first.entry(frames).or_insert(StackId(number as u32))
+            })
+            .collect()
     }
 
     /// Returns all allocations, with the steps in which they were made and freed.
