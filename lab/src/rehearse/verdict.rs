@@ -82,6 +82,10 @@ pub(super) fn inexact(
                 );
                 add(what, Some(peak / 100 * WORKSPACES));
             }
+            "asked_in_a_range" => {
+                let what = "cuDNN named its workspaces in a range: cuBLASLt, or an engine for this card alone, has a part in some";
+                add(what.to_string(), one.name.parse().ok());
+            }
             "unknown_read" => add(format!("the host read {} bytes that are not known", one.name), None),
             event => add(format!("{} ({})", one.name, event.replace('_', " ")), None),
         }
