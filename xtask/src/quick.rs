@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::checks::cargo;
+use crate::artifact::cargo;
 
 /// Packages whose own tests are run if they change, but not those of all that stands on them.
 const GROUND: &[&str] = &["memcore", "vramlab-conformance"];
