@@ -1,7 +1,6 @@
 //! Finds functions of the driver by name, for programs that do not link the driver.
 
-use std::ffi::{CStr, CString, c_int, c_void};
-use std::sync::LazyLock;
+use std::ffi::{CString, c_int};
 
 use crate::lookups;
 
@@ -22,20 +21,6 @@ const VERSIONS: &[(&str, &[(c_int, &str)])] = &[
     ("cuGraphInstantiate", &[(12000, "WithFlags"), (11000, "_v2"), (0, "")]),
 ];
 
-/// Handle of this library, however it was loaded.
-static SELF: LazyLock<usize> = LazyLock::new(|| {
-    // SAFETY: all zeros are a good `Dl_info`, and `dladdr` fills it.
-    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
-    // SAFETY: any address may be asked for.
-    let found = unsafe { libc::dladdr(find as *const c_void, &raw mut info) };
-    if found == 0 || info.dli_fname.is_null() {
-        return 0;
-    }
-    // SAFETY: the loader's name ends with a zero; nothing is loaded that is not loaded already.
-    let handle = unsafe { libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
-    handle as usize
-});
-
 /// Returns the address of a function of the driver, in the version that programs of this release expect.
 pub(crate) fn find(name: &str, version: c_int) -> Option<usize> {
     let by_release = VERSIONS.iter().find(|(known, _)| *known == name);
@@ -50,11 +35,6 @@ fn symbol(name: &str) -> Option<usize> {
     if !name.starts_with("cu") || name.starts_with("cuda") {
         return None;
     }
-    let address = own(&CString::new(name).ok()?);
+    let address = lookups::own(&CString::new(name).ok()?);
     (!address.is_null()).then_some(address as usize)
-}
-
-/// Returns the address of an exported function of this library, or null.
-pub(crate) fn own(name: &CStr) -> *mut c_void {
-    if *SELF == 0 { std::ptr::null_mut() } else { lookups::system(*SELF as *mut c_void, name) }
 }

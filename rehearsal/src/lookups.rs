@@ -5,10 +5,25 @@
 //! entered by a jump: to it, the caller is whoever called here (`RTLD_NEXT` and `RTLD_DEFAULT` depend on that).
 
 use std::ffi::{CStr, c_char, c_void};
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Address of the system's `dlsym`; 0 until the first call.
 static SYSTEM: AtomicUsize = AtomicUsize::new(0);
+
+/// Handle of this library, however it was loaded.
+static SELF: LazyLock<usize> = LazyLock::new(|| {
+    // SAFETY: all zeros are a good `Dl_info`, and `dladdr` fills it.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: any address may be asked for.
+    let found = unsafe { libc::dladdr(own as *const c_void, &raw mut info) };
+    if found == 0 || info.dli_fname.is_null() {
+        return 0;
+    }
+    // SAFETY: the loader's name ends with a zero; nothing is loaded that is not loaded already.
+    let handle = unsafe { libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD) };
+    handle as usize
+});
 
 /// Versions of the system's `dlsym`: since glibc 2.34, and before.
 const VERSIONS: [&CStr; 2] = [c"GLIBC_2.34", c"GLIBC_2.2.5"];
@@ -21,6 +36,11 @@ pub(crate) fn system(handle: *mut c_void, name: &CStr) -> *mut c_void {
     let dlsym: Dlsym = unsafe { std::mem::transmute(find_system()) };
     // SAFETY: the name ends with a zero; handles are those of `dlopen`.
     unsafe { dlsym(handle, name.as_ptr()) }
+}
+
+/// Returns the address of an exported function of this library, or null.
+pub(crate) fn own(name: &CStr) -> *mut c_void {
+    if *SELF == 0 { std::ptr::null_mut() } else { system(*SELF as *mut c_void, name) }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -59,7 +79,7 @@ unsafe extern "C" fn replacement(handle: *mut c_void, name: *const c_char) -> *m
     }
     // SAFETY: callers of `dlsym` pass a text that ends with a zero.
     let name = unsafe { CStr::from_ptr(name) };
-    if name.to_bytes().starts_with(b"cublasLt") { crate::entry::own(name) } else { std::ptr::null_mut() }
+    if name.to_bytes().starts_with(b"cublasLt") { own(name) } else { std::ptr::null_mut() }
 }
 
 #[cfg(target_arch = "x86_64")]
