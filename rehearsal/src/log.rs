@@ -19,7 +19,7 @@ static FILE: LazyLock<Option<File>> = LazyLock::new(|| {
 
 static WRITTEN: LazyLock<Mutex<HashSet<String>>> = LazyLock::new(Mutex::default);
 
-/// Writes an event about something, once: `{"pid":…,"event":"…","name":"…"}`. What cuDNN does while it plans is no event.
+/// Writes an event about something, once: `{"pid":…,"event":"…","name":"…"}`. What cuDNN does while it plans is not an event.
 pub(crate) fn once(event: &str, name: &str) {
     if crate::planning::is_planning() {
         return;
