@@ -195,6 +195,7 @@ class ReplayV1(TypedDict, total=False):
     settings: RunSpec
     lower_bound: BoundResult
     self_check: Optional[SelfCheck]
+    device: Optional[ChosenDevice]
     policies: list[PolicyResult]
 
 
@@ -214,6 +215,7 @@ class SnapshotV1(TypedDict, total=False):
     file: str
     device: int
     devices: int
+    other_devices: list[OtherDevice]
     events: int
     totals: TotalsResult
     moment: Optional[MomentResult]
@@ -236,6 +238,7 @@ class SnapshotDiffV1(TypedDict, total=False):
 
     files: list[str]
     device: int
+    other_devices: list[OtherDevice]
     totals: list[TotalsResult]
     changes: list[ChangedStack]
     segments_only_in: list[int]
@@ -293,6 +296,7 @@ class TuneV1(TypedDict, total=False):
     operations: Optional[SearchedOperations]
     lower_bound_bytes: int
     self_check: Optional[SelfCheck]
+    device: Optional[ChosenDevice]
 
 
 class AccuracyResult(TypedDict, total=False):
@@ -458,6 +462,13 @@ class CheckedRun(TypedDict, total=False):
     comparison: Optional[Comparison]
     warnings: list[str]
     now: Locked
+
+
+class ChosenDevice(TypedDict, total=False):
+    """The device of a snapshot that an answer is about."""
+
+    device: int
+    others: list[OtherDevice]
 
 
 class Comparison(TypedDict, total=False):
@@ -803,6 +814,7 @@ class MomentResult(TypedDict, total=False):
     by_line: list[LineResult]
     lines: int
     by_category: list[CategoryResult]
+    kept_in_vain: int
 
 
 class NamedRange(TypedDict, total=False):
@@ -850,6 +862,14 @@ class OperatorResult(TypedDict, total=False):
     line: Optional[str]
     times: int
     saved_bytes: int
+
+
+class OtherDevice(TypedDict, total=False):
+    """A device of the same file that is not shown."""
+
+    device: int
+    peak_reserved: int
+    failed: int
 
 
 class OutOfMemoryResult(TypedDict, total=False):
@@ -1270,6 +1290,7 @@ class SelfCheck(TypedDict, total=False):
     """Result of comparing a replay under the recorded settings with the recording."""
 
     exact: bool
+    reserved_equal: bool
     segments: int
     equal_segments: int
     allocations: int
@@ -1278,6 +1299,7 @@ class SelfCheck(TypedDict, total=False):
     final_reserved: Both
     failed: Both
     allocations_before: int
+    resumed: bool
 
 
 class SentBytes(TypedDict, total=False):

@@ -3,12 +3,10 @@
 //! The whole workspace is selected: `-p` would select other features of the libraries and build each of them once more.
 
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
-
-use crate::checks::cargo;
 
 /// Arguments of cargo that build every test program, and with them the programs and libraries that tests start.
 const TESTS: [&str; 6] = ["test", "--no-run", "--workspace", "--lib", "--bins", "--tests"];
@@ -39,6 +37,18 @@ impl Vramlab {
     /// The variable by which the program finds the library: a `cargo build` of long ago may have left another beside it.
     pub(crate) fn variable(&self) -> (&'static str, &Path) {
         ("VRAMLAB_REHEARSAL_LIBRARY", &self.library)
+    }
+}
+
+/// Cargo that started this program, so that a `+toolchain` is kept; or the cargo of another toolchain.
+pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
+    match toolchain {
+        None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
+        Some(toolchain) => {
+            let mut command = Command::new("rustup");
+            command.args(["run", toolchain, "cargo"]);
+            command
+        }
     }
 }
 

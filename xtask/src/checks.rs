@@ -63,15 +63,3 @@ fn check(
         _ => bail!("step `{name}` failed ({})", output.status),
     }
 }
-
-/// Cargo that started this program, so that a `+toolchain` is kept; or the cargo of another toolchain.
-pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
-    match toolchain {
-        None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
-        Some(toolchain) => {
-            let mut command = Command::new("rustup");
-            command.args(["run", toolchain, "cargo"]);
-            command
-        }
-    }
-}

@@ -12,7 +12,7 @@ use flate2::{Compression, GzBuilder};
 use sha2::{Digest, Sha256};
 
 use crate::environment::Environment;
-use crate::{checks, licences};
+use crate::{artifact, licences};
 
 /// Oldest glibc that a zig build supports.
 const GLIBC: &str = "2.28";
@@ -64,7 +64,7 @@ fn build(root: &Path, args: &DistArgs) -> anyhow::Result<PathBuf> {
     packages.extend(args.is_linux().then_some("rehearsal"));
     // Separate builds, as in maturin: one build of both would select other features.
     for package in packages {
-        let mut command = if args.zig { tools(root, &ZIG)?.command(ZIG[0])? } else { checks::cargo(None) };
+        let mut command = if args.zig { tools(root, &ZIG)?.command(ZIG[0])? } else { artifact::cargo(None) };
         let target = if args.zig { format!("{}.{GLIBC}", args.target) } else { args.target.clone() };
         command.arg(if args.zig { "zigbuild" } else { "build" });
         command.args(["--locked", "--profile", "dist", "--target", &target, "-p", package]).current_dir(root);

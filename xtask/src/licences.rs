@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::checks;
+use crate::artifact;
 
 /// Prefixes of the names of licence files.
 const NAMES: [&str; 4] = ["license", "licence", "copying", "notice"];
@@ -56,7 +56,7 @@ fn linked(root: &Path, target: &str) -> anyhow::Result<BTreeSet<String>> {
 }
 
 fn cargo(root: &Path, words: &[&str]) -> anyhow::Result<String> {
-    let output = checks::cargo(None).args(words).current_dir(root).output().context("could not start cargo")?;
+    let output = artifact::cargo(None).args(words).current_dir(root).output().context("could not start cargo")?;
     if !output.status.success() {
         bail!("cargo {}: {}", words[0], String::from_utf8_lossy(&output.stderr));
     }

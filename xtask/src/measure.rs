@@ -11,6 +11,8 @@ use xtask::bench::collect;
 use xtask::bench::results::Results;
 use xtask::bench::tables::{READMES, updated};
 
+use crate::artifact::cargo;
+
 /// Folder of the results, below the workspace.
 const RESULTS: &str = "benches/results";
 
@@ -57,7 +59,7 @@ pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
     words.extend(args.backend.iter().flat_map(|backend| ["--backend".to_string(), backend.clone()]));
     words.extend(args.criterion.iter().cloned());
     println!("==> cargo {}", words.join(" "));
-    let status = cargo().args(&words).env("CRITERION_HOME", &criterion).current_dir(root).status();
+    let status = cargo(None).args(&words).env("CRITERION_HOME", &criterion).current_dir(root).status();
     if !status.context("could not start cargo")?.success() {
         bail!("the benchmarks failed");
     }
@@ -102,16 +104,11 @@ pub(crate) fn tables(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Path of the cargo that started this program.
-fn cargo() -> Command {
-    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-}
-
 /// Times whole programs, from start to end.
 fn processes(root: &Path, target: &Path) -> anyhow::Result<Vec<Value>> {
     const COMMANDS: [&[&str]; 2] =
         [&["predict", "--model", "gpt2", "--batch", "8"], &["run", "batch-size", "--backend", "meta"]];
-    let built = cargo().args(["build", "--release", "-p", "vramlab-cli"]).current_dir(root).status();
+    let built = cargo(None).args(["build", "--release", "-p", "vramlab-cli"]).current_dir(root).status();
     if !built.context("could not start cargo")?.success() {
         bail!("the program does not build");
     }

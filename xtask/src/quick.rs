@@ -9,8 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::checks::cargo;
-use crate::suites;
+use crate::artifact::cargo;
 
 /// Packages whose own tests are run if they change, but not those of all that stands on them.
 const GROUND: &[&str] = &["memcore", "vramlab-conformance"];
@@ -88,22 +87,28 @@ fn run_tests(root: &Path, tested: &BTreeSet<String>) -> anyhow::Result<()> {
     let names: BTreeSet<&str> = tested.iter().map(String::as_str).chain(["xtask"]).collect();
     println!("==> tests of {}", names.iter().copied().collect::<Vec<_>>().join(", "));
     let selection = selection(&names);
+    let suites: BTreeSet<&str> =
+        SUITES.iter().filter(|(name, _)| names.contains(name)).map(|(_, suite)| *suite).collect();
+    let filter = filter(&names, &suites);
     let nextest = cargo(None).args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
-    let filter = format!(
-        "({}) and {}",
-        names.iter().map(|name| format!("package(={name})")).collect::<Vec<_>>().join(" or "),
-        suites::OTHERS
-    );
     let (runner, rest): (&[&str], &[&str]) =
         if nextest { (&["nextest", "run"], &["-E", &filter]) } else { (&["test"], &[]) };
     step(root, &[runner, &["--lib", "--bins", "--tests"], &selection, rest].concat())?;
-    let suites: BTreeSet<&str> =
-        SUITES.iter().filter(|(name, _)| names.contains(name)).map(|(_, suite)| *suite).collect();
+    // The other runner has run them.
     if suites.is_empty() || !nextest {
         return Ok(());
     }
     let suites: Vec<&str> = suites.into_iter().flat_map(|suite| ["--test", suite]).collect();
     step(root, &[&["test"], &selection[..], &suites, &["--", "--quiet"]].concat())
+}
+
+/// Nextest's expression for all tests of these packages but the suites. A name that is not there is an error to it.
+fn filter(names: &BTreeSet<&str>, suites: &BTreeSet<&str>) -> String {
+    let any = |kind: &str, names: &BTreeSet<&str>| {
+        names.iter().map(|name| format!("{kind}(={name})")).collect::<Vec<_>>().join(" or ")
+    };
+    let packages = any("package", names);
+    if suites.is_empty() { packages } else { format!("({packages}) and not ({})", any("binary", suites)) }
 }
 
 /// The arguments of cargo that select these packages.
@@ -202,7 +207,7 @@ fn plan(packages: &[Package], changed: &[PathBuf]) -> Plan {
 
 #[cfg(test)]
 mod tests {
-    use super::{Package, Plan, plan, selection};
+    use super::{Package, Plan, filter, plan, selection};
 
     fn planned(files: &[&str]) -> Plan {
         let package = |name: &str, folder: &str, uses: &[&str]| Package {
@@ -244,5 +249,14 @@ mod tests {
         let selected = |names: &[&'static str]| selection(&names.iter().copied().collect());
         assert_eq!(selected(&["memcore", "xtask"]), ["-p", "memcore", "-p", "xtask"]);
         assert_eq!(selected(&["vramlab-cli", "xtask"]), ["-p", "vramlab-cli", "-p", "vramlab-lab", "-p", "xtask"]);
+    }
+
+    #[test]
+    fn nextest_is_told_only_of_suites_that_are_there() {
+        let names = ["backend-cpu", "xtask"].into_iter().collect();
+        assert_eq!(filter(&names, &[].into_iter().collect()), "package(=backend-cpu) or package(=xtask)");
+        let suites = ["conformance"].into_iter().collect();
+        let both = "(package(=backend-cpu) or package(=xtask)) and not (binary(=conformance))";
+        assert_eq!(filter(&names, &suites), both);
     }
 }

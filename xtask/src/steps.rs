@@ -9,8 +9,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
-use crate::artifact::{self, Built};
-use crate::checks::cargo;
+use crate::artifact::{self, Built, cargo};
 use crate::clock::Clock;
 use crate::{software_gpu, suites};
 

@@ -28,7 +28,7 @@ pub(crate) fn markdown(table: &Table) -> String {
     out
 }
 
-/// Escapes text so that it does not end a cell or a line, and is no markup: no tag, link or image.
+/// Escapes text so that it does not end a cell or a line, and is not markup: no tag, link or image.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     for c in visible(text).chars() {

@@ -25,7 +25,7 @@ fn the_dashes_before_the_command_may_be_left_out() {
     let script = Path::new(FOLDER).join("script.py");
     let output = command.arg("python3").arg(&script).args(["steps=3"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
-    // A flag that is not known is no command.
+    // A flag that is not known is not a command.
     assert!(common::refused(2, &["rehearse", "--no-such-flag", "python3"]).contains("--no-such-flag"));
     fs::write(folder.path().join("train.py"), "").unwrap();
     let output = common::vramlab().current_dir(folder.path()).args(["rehearse", "train.py"]).output().unwrap();
@@ -76,7 +76,7 @@ fn a_leak_is_told_with_its_line_its_holder_and_the_step_that_fills_the_card() {
     }
     assert!(ran.stdout.starts_with("Leaks: ") && ran.stdout.contains("held by list kept"), "{}", ran.stdout);
     common::fits(&ran.stdout);
-    // What may fill is no leak, and what differs from step to step does not grow.
+    // What may fill is not a leak, and what differs from step to step does not grow.
     let filled = rehearse(&["--gpu", "1GiB"], &["fills=40"]);
     assert_eq!(
         (filled.code, &filled.json()["ranks"][0]["growth"]["trend"]),
@@ -92,7 +92,7 @@ fn a_leak_is_told_with_its_line_its_holder_and_the_step_that_fills_the_card() {
         "{}",
         steady.stderr
     );
-    // A number of steps that tells nothing is no promise.
+    // A number of steps that tells nothing promises nothing.
     let short = rehearse(&["--steps", "1"], &["steps=9"]);
     assert_eq!(
         (short.code, &short.json()["ranks"][0]["growth"]["trend"]),

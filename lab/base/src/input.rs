@@ -24,7 +24,7 @@ pub fn ends_when(asked: fn() -> bool) {
     let _ = ASKED.set(asked);
 }
 
-/// True if a reader gave up because the command was asked to end: its error is no fault of the file.
+/// True if a reader gave up because the command was asked to end: the file did not cause its error.
 pub fn gave_up() -> bool {
     GAVE_UP.load(SeqCst)
 }

@@ -222,7 +222,7 @@ fn older_parameters(snapshot: &Snapshot, lives: &[Life], roles: &mut [Role]) {
     for (at, (life, role)) in lives.iter().zip(roles.iter()).enumerate() {
         match (life.made, *role) {
             (None, Role::Other) if !snapshot.has_stack(life.stack) => older.entry(life.bytes).or_default().push(at),
-            // Counters of steps are no parameter's size.
+            // Counters of steps do not have a parameter's size.
             (Some(_), Role::Optimizer) if life.bytes > COUNTER_BYTES => *states.entry(life.bytes).or_default() += 1,
             _ => {}
         }
