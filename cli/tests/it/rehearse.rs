@@ -5,11 +5,11 @@
 use crate::common;
 use std::fs;
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::rehearsal::{FOLDER, command, rehearse, rehearse_in, unknown_at_the_peak};
+use crate::common::rehearsal::{FOLDER, SCRIPT, command, rehearse, rehearse_in, unknown_at_the_peak};
 use serde_json::Value;
 
 #[test]
