@@ -81,7 +81,7 @@ pub(super) fn resolve(protection: &Protection, path: &[u8], last: bool) -> Outco
         let next = [place.path.as_slice(), b"/", name.as_slice()].concat();
         let (found, link) = look(protection, &next, copied)?;
         copied &= found == Found::Copy;
-        // What an open pipe or socket is called in `/proc` is no path: the system alone can follow it.
+        // What an open pipe or socket is called in `/proc` is not a path: the system alone can follow it.
         let link = link.filter(|target| !is_open_entry(&next) || target.first() == Some(&b'/'));
         if let Some(target) = link.filter(|_| follow_last || !rest.is_empty()) {
             links += 1;
