@@ -187,7 +187,7 @@ pub(crate) fn refused() -> Result<(), String> {
 
 /// With graphs, the results are the same.
 pub(crate) fn graph() -> Result<(), String> {
-    let problem = Problem { sizes: [2, 2, 1, 11, 13, 8, 8], causal: true, ..PLAIN };
+    let problem = Problem { sizes: [2, 2, 2, 11, 13, 8, 8], causal: true, ..PLAIN };
     let by_graphs = || {
         let cuda = emulator::open()?;
         cuda.use_graphs().map_err(text)?;
@@ -206,7 +206,7 @@ pub(crate) fn graph() -> Result<(), String> {
 /// computed one after another in the backend's scratch. The results are the same.
 pub(crate) fn batches() -> Result<(), String> {
     const A_BATCH: u64 = 12 << 20;
-    let problem = Problem { sizes: [3, 2, 1, 10, 12, 40, 40], causal: true, ..PLAIN };
+    let problem = Problem { sizes: [3, 2, 2, 10, 12, 40, 40], causal: true, ..PLAIN };
     let cuda = Arc::new(with_first(emulator::open)?);
     let device = Device::builder(cuda.clone()).build();
     let [b, h, hk, t, s, d, dv] = problem.sizes;

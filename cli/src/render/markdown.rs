@@ -116,7 +116,7 @@ mod tests {
     fn control_characters_are_visible() {
         let name = |text: &str| vec![Cell::Text(text.into())];
         let table = Table { title: "T".into(), columns: vec!["n".into()], rows: vec![name("\u{1b}[2Jx\u{9b}")] };
-        assert!(markdown(&table).ends_with("| \\\\u{1b}[2Jx\\\\u{9b} |\n"), "{}", markdown(&table));
+        assert!(markdown(&table).ends_with("| \\\\u{1b}\\[2Jx\\\\u{9b} |\n"), "{}", markdown(&table));
         assert_eq!(String::from_utf8(csv(&table).unwrap()).unwrap(), "n\n\\u{1b}[2Jx\\u{9b}\n");
     }
 }

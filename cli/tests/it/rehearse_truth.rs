@@ -2,10 +2,9 @@
 #![cfg(target_os = "linux")]
 
 use std::fs;
-use std::path::Path;
 
 use crate::common;
-use crate::common::rehearsal::{FOLDER, command, rehearse, unknown_at_the_peak};
+use crate::common::rehearsal::{SCRIPT, command, rehearse, unknown_at_the_peak};
 use serde_json::Value;
 
 #[test]
@@ -22,8 +21,7 @@ fn the_page_knows_what_the_text_knows() {
 fn the_dashes_before_the_command_may_be_left_out() {
     let folder = tempfile::tempdir().unwrap();
     let mut command = command(folder.path(), &["--gpu", "rtx4090"]);
-    let script = Path::new(FOLDER).join("script.py");
-    let output = command.arg("python3").arg(&script).args(["steps=3"]).output().unwrap();
+    let output = command.arg("python3").arg(SCRIPT).args(["steps=3"]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
     // A flag that is not known is not a command.
     assert!(common::refused(2, &["rehearse", "--no-such-flag", "python3"]).contains("--no-such-flag"));

@@ -29,6 +29,7 @@ fn a_scan_has_a_row_per_combination() {
         "techniques",
         "with_expandable_segments",
         "needs_peak",
+        "with_cudnn",
         "tries",
     ] {
         assert!(alone.as_object_mut().unwrap().remove(key).is_some(), "{key}");

@@ -216,7 +216,7 @@ fn take_attributes(lower: &Path, upper: &Path) -> io::Result<()> {
         use rustix::fs::Access;
         let class = [(Access::READ_OK, 4), (Access::WRITE_OK, 2), (Access::EXEC_OK, 1)];
         let class: u32 = class.into_iter().filter(|(what, _)| may(*what)).map(|(_, bit)| bit).sum();
-        mode = (mode & 0o7000) | class * 0o111;
+        mode = (mode & 0o7000) | (class * 0o111);
     }
     fs::set_permissions(upper, fs::Permissions::from_mode(mode))?;
     let time = |seconds, nanoseconds| rustix::fs::Timespec { tv_sec: seconds, tv_nsec: nanoseconds };
