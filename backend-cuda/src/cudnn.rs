@@ -36,6 +36,7 @@ pub(crate) use shape::{Shape, Which};
 const SWITCH: &str = "VRAMLAB_CUDNN";
 
 /// What the library may compute: everything on which its choice depends.
+#[expect(clippy::large_enum_variant, reason = "a box would allocate for each launch")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Task {
     Convolution(Shape),

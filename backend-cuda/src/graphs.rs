@@ -46,6 +46,7 @@ const MAX_KNOWN: usize = 64;
 const MAX_RENEWED: u32 = 8;
 
 /// The libraries that are used.
+#[expect(clippy::large_enum_variant, reason = "a box would allocate for each launch")]
 #[derive(Clone, Copy)]
 pub(crate) struct Libraries<'a> {
     /// cuBLASLt, for products.
@@ -65,6 +66,7 @@ pub(crate) enum Work {
 }
 
 /// The part of a work item that must be equal for a graph to be reused.
+#[expect(clippy::large_enum_variant, reason = "a box would allocate for each launch")]
 #[derive(PartialEq, Eq, Hash)]
 enum Step {
     Kernel(Function, Grid),

@@ -130,7 +130,7 @@ impl Collector<'_> {
     /// Lists what a new folder in place of an old one hides.
     fn hidden_by(&mut self, folder: &Path, original: &Path) {
         let is_marked = |name: &&str| rustix::fs::lgetxattr(folder, *name, &mut [0u8; 8]).is_ok();
-        if !HIDING.iter().any(|name| is_marked(name)) || self.caches.is_no_output(original) {
+        if !HIDING.iter().any(is_marked) || self.caches.is_no_output(original) {
             return;
         }
         for entry in fs::read_dir(original).into_iter().flatten().flatten() {

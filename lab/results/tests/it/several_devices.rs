@@ -88,8 +88,8 @@ fn the_other_devices_are_named_in_one_line() {
 #[test]
 fn snapshots_of_intels_devices_are_read_and_replayed() {
     let text = json!({
-        "segments": segments(0, 3),
-        "device_traces": [trace(3, false, 10)],
+        "segments": segments(0, 1),
+        "device_traces": [trace(1, false, 10)],
         "allocator_settings": { "PYTORCH_ALLOC_CONF": "", "expandable_segments": false },
     });
     let snapshot = Snapshot::read("xpu.json", text.to_string().as_bytes()).unwrap();
@@ -97,5 +97,5 @@ fn snapshots_of_intels_devices_are_read_and_replayed() {
     let program = snapshot.program("xpu", 0).unwrap();
     let policy = Policy::Caching(Box::new(snapshot.allocator_config().unwrap()));
     let found = agreement(&snapshot, 0, &program, &policy, &Machine::default()).unwrap();
-    assert!(found.is_exact() && found.allocations == 3, "{found:?}");
+    assert!(found.is_exact() && found.allocations == 1, "{found:?}");
 }

@@ -103,7 +103,6 @@ pub(super) struct Plan {
 /// Decides by a list of mounts. `None` if it would take too many overlays.
 pub(super) fn plan(mounts: &[Mount]) -> Option<Plan> {
     let mut found = Plan::default();
-    let is_of_the_system = |path: &Path| OF_THE_SYSTEM.iter().any(|folder| path.starts_with(folder));
     for mount in mounts {
         if mount.read_only || PSEUDO.contains(&mount.kind.as_str()) || is_of_the_system(&mount.point) {
             continue;
@@ -117,13 +116,17 @@ pub(super) fn plan(mounts: &[Mount]) -> Option<Plan> {
     (found.trees.len() <= MAX_TREES).then_some(found)
 }
 
+fn is_of_the_system(path: &Path) -> bool {
+    OF_THE_SYSTEM.iter().any(|folder| path.starts_with(folder))
+}
+
 fn is_of_an_engine(path: &Path) -> bool {
     OF_ENGINES.iter().any(|folder| path.starts_with(folder))
 }
 
 /// Adds a folder, or, where mounts lie below it, its own folders.
 fn cover(folder: &Path, mounts: &[Mount], trees: &mut Vec<PathBuf>) {
-    if trees.len() > MAX_TREES || is_of_an_engine(folder) {
+    if trees.len() > MAX_TREES || is_of_an_engine(folder) || is_of_the_system(folder) {
         return;
     }
     if !mounts.iter().any(|mount| mount.point != folder && mount.point.starts_with(folder)) {
