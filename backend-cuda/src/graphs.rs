@@ -46,7 +46,6 @@ const MAX_KNOWN: usize = 64;
 const MAX_RENEWED: u32 = 8;
 
 /// The libraries that are used.
-#[expect(clippy::large_enum_variant, reason = "a box would allocate for each launch")]
 #[derive(Clone, Copy)]
 pub(crate) struct Libraries<'a> {
     /// cuBLASLt, for products.
@@ -56,6 +55,7 @@ pub(crate) struct Libraries<'a> {
 }
 
 /// One piece of work for the queue.
+#[expect(clippy::large_enum_variant, reason = "a box would allocate for each launch")]
 pub(crate) enum Work {
     /// A kernel of this backend.
     Kernel(Launch),
@@ -66,8 +66,8 @@ pub(crate) enum Work {
 }
 
 /// The part of a work item that must be equal for a graph to be reused.
-#[expect(clippy::large_enum_variant, reason = "a box would allocate for each launch")]
 #[derive(PartialEq, Eq, Hash)]
+#[expect(clippy::large_enum_variant, reason = "a box would allocate for each launch")]
 enum Step {
     Kernel(Function, Grid),
     Product(Shape),

@@ -101,7 +101,9 @@ fn attend(cuda: Cuda, problem: Problem) -> Result<Vec<f32>, String> {
 /// Both round every weight to the type, of which a few dozen are added up.
 fn compare(what: &str, problem: Problem, own: &[f32], theirs: &[f32]) -> Result<(), String> {
     let epsilon = if problem.dtype == DType::F16 { 1e-3 } else { 8e-3 };
-    let far = own.iter().zip(theirs).position(|(x, y)| !((x - y).abs() <= 6.0 * epsilon * (1.0 + x.abs())));
+    // NaN is near nothing.
+    let is_near = |x: &f32, y: &f32| (x - y).abs() <= 6.0 * epsilon * (1.0 + x.abs());
+    let far = own.iter().zip(theirs).position(|(x, y)| !is_near(x, y));
     match far {
         None if own.len() == theirs.len() => Ok(()),
         Some(i) => Err(format!(
