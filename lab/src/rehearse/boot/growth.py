@@ -335,23 +335,6 @@ def is_attributes(thing):
     return any(getattr(holder, "__dict__", None) is thing for holder in gc.get_referrers(thing))
 
 
-class Step:
-    """A thing on the way from a tensor to a name, and the one before it."""
-
-    __slots__ = ("thing", "before", "depth")
-
-    def __init__(self, thing, before):
-        self.thing, self.before = thing, before
-        self.depth = before.depth + 1 if before else 0
-
-    def parts(self):
-        found, step = [], self
-        while step.before is not None:
-            found.append(step.thing)
-            step = step.before
-        return found[::-1]
-
-
 def is_container(thing):
     import collections
 
