@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::backend::{Access, Backend, Cost, KernelCall, MemoryInfo, Meta, Overhead, Region, validate};
 use crate::context;
 use crate::deviation::{Deviation, Deviations, RecordedDeviations};
-use crate::dtype::DType;
 use crate::error::{Error, Result};
 use crate::memory::{
     AllocId, Allocator, Block, Caching, Category, Event, Ledger, Origin, OutOfMemory, Rings, ScopeId, Snapshot, Stats,
@@ -368,25 +367,14 @@ impl Device {
     /// cuDNN, records `deviation`.
     pub(crate) fn has_cudnn_or(&self, deviation: Deviation) -> bool {
         if self.profile().convolution == Convolution::Native {
-            self.record_deviation(deviation);
+            self.0.deviations.record(deviation);
         }
         self.profile().cudnn_workspace_bytes().is_some()
     }
 
-    /// Records a deviation from the program that the run stands for.
-    pub(crate) fn record_deviation(&self, deviation: Deviation) {
-        self.0.deviations.record(deviation);
-    }
-
-    /// Records a convolution that PyTorch gives to cuDNN, by the dimensions of input, weight and output: only a card knows
-    /// what it keeps. [`Deviations::convolution_bytes`] says what is assumed.
-    pub(crate) fn record_convolution(&self, x: &[usize], weight: &[usize], out: &[usize]) {
-        if self.profile().convolution != Convolution::Backend {
-            let elements: usize = [x, weight, out].iter().map(|dims| dims.iter().product::<usize>()).sum();
-            let is_depthwise = weight.get(1) == Some(&1) && x.get(1).is_some_and(|channels| *channels > 1);
-            let copies = if is_depthwise { 5 } else { 1 };
-            self.0.deviations.record_convolution(elements as u64 * DType::F32.size() * copies);
-        }
+    /// Where deviations from the program that the run stands for are recorded.
+    pub(crate) fn recorded_deviations(&self) -> &RecordedDeviations {
+        &self.0.deviations
     }
 
     /// The work that the device was asked to do so far.

@@ -223,7 +223,7 @@ fn fused(
     options: AttentionOptions,
 ) -> Result<Tensor> {
     if options.dropout > 0.0 && q.device().computes() {
-        q.device().record_deviation(Deviation::NoAttentionDropout);
+        q.device().recorded_deviations().record(Deviation::NoAttentionDropout);
     }
     let inputs: SmallVec<[&Tensor; 4]> = [q, k, v].into_iter().chain(bias).collect();
     let op = context::op(algorithm.forward_op());

@@ -150,7 +150,7 @@ pub(super) fn change_in_place(op: BinaryOp, a: &Array, b: &Array) -> Result<()> 
 /// Returns `x` in another type, in memory of its own.
 pub(super) fn converted(x: &Array, dtype: DType) -> Result<Array> {
     if x.dtype() != dtype && x.device().profile().torch_temporaries {
-        x.device().record_deviation(Deviation::ConvertedOperand);
+        x.device().recorded_deviations().record(Deviation::ConvertedOperand);
     }
     x.cast(dtype)
 }

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::conv_algorithm::{Buffer, NativeAlgorithm, group_copy, group_of};
-use super::conv_library::{format_of, library_of};
+use super::conv_library::{format_of, library_of, record_workspace};
 use super::conv_record::recorded;
 use crate::array::{Array, Format};
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -55,7 +55,7 @@ fn convolve(
     out: [usize; 4],
 ) -> Result<Array> {
     let library = library_of(x, weight, geometry);
-    x.device().record_convolution(x.dims(), weight.dims(), &out);
+    record_workspace(x, weight, &out);
     let format = format_of(library, [x, weight]);
     let (input, filter) = (x.in_format(format)?, weight.in_format(format)?);
     let [n, o, oh, ow] = out;

@@ -16,7 +16,7 @@ pub(super) fn library_of(x: &Array, weight: &Array, geometry: Conv2dGeometry) ->
         return if of_profile == Convolution::Backend { of_profile } else { Convolution::Native };
     }
     if x.layout().is_channels_last() && !x.device().profile().channels_last {
-        x.device().record_deviation(Deviation::ChannelsLast);
+        x.device().recorded_deviations().record(Deviation::ChannelsLast);
     }
     of_profile
 }
@@ -40,6 +40,18 @@ fn suits_cudnn(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> bool {
     };
     let line = *h == 1 && right == 1;
     fits && (line || known && fast)
+}
+
+/// Records the memory that a convolution with a result of these sizes may take besides, if PyTorch gives it to cuDNN: only a card knows it.
+/// [`Deviations::convolution_bytes`](crate::deviation::Deviations::convolution_bytes) says what is assumed.
+pub(super) fn record_workspace(x: &Array, weight: &Array, out: &[usize]) {
+    if x.device().profile().convolution == Convolution::Backend {
+        return;
+    }
+    let elements: usize = [x.dims(), weight.dims(), out].iter().map(|dims| dims.iter().product::<usize>()).sum();
+    let is_depthwise = weight.dims().get(1) == Some(&1) && x.dims().get(1).is_some_and(|channels| *channels > 1);
+    let copies = if is_depthwise { 5 } else { 1 };
+    x.device().recorded_deviations().record_convolution(elements as u64 * DType::F32.size() * copies);
 }
 
 /// The format that a convolution of these two works in: that of either, if the library reads channels-last.

@@ -2,6 +2,7 @@
 
 use smallvec::smallvec;
 
+use super::conv_library::record_workspace;
 use super::conv_record::recorded;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -80,7 +81,7 @@ fn forward(
     geometry: Conv2dGeometry,
     dims: [usize; 4],
 ) -> Result<Array> {
-    x.device().record_convolution(x.dims(), weight.dims(), &dims);
+    record_workspace(x, weight, &dims);
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let y = Array::empty(x.device(), &dims, x.dtype())?;
     let mut call = Conv2dInputGrad {

@@ -39,7 +39,7 @@ pub(super) fn takes(x: &Tensor) -> bool {
     };
     let has_cudnn = suits && x.numel() > 0 && device.has_cudnn_or(Deviation::RecurrentWithoutCudnn);
     if has_cudnn && device.computes() {
-        device.record_deviation(Deviation::RecurrentWithoutCudnn);
+        device.recorded_deviations().record(Deviation::RecurrentWithoutCudnn);
     }
     has_cudnn && !device.computes()
 }

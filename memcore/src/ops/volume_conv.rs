@@ -5,6 +5,7 @@
 use smallvec::smallvec;
 
 use super::conv_algorithm::{group_copy, group_of};
+use super::conv_library::record_workspace;
 use super::conv_record::recorded;
 use super::predicted::predicted_only;
 use crate::array::Array;
@@ -79,7 +80,7 @@ pub fn conv3d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
 }
 
 fn forward(x: &Array, weight: &Array, geometry: Conv3dGeometry, out: &[usize]) -> Result<Array> {
-    x.device().record_convolution(x.dims(), weight.dims(), out);
+    record_workspace(x, weight, out);
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let len = columns_of(&filter, &out[2..]);
     let y = if geometry.groups == 1 {

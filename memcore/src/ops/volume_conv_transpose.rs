@@ -2,6 +2,7 @@
 
 use smallvec::{SmallVec, smallvec};
 
+use super::conv_library::record_workspace;
 use super::conv_record::recorded;
 use super::volume_conv::{Conv3dGeometry, check_library};
 use crate::array::Array;
@@ -53,7 +54,7 @@ fn columns(x: &Array, weight: &Array) -> Result<Array> {
 }
 
 fn forward(x: &Array, weight: &Array, has_bias: bool, dims: &[usize]) -> Result<Array> {
-    x.device().record_convolution(x.dims(), weight.dims(), dims);
+    record_workspace(x, weight, dims);
     let y = x.empty_like()?.resized(dims)?;
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let columns = columns(&input, &filter)?;
