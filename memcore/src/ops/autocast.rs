@@ -9,19 +9,19 @@ pub(super) fn lower(x: &Tensor) -> Result<Tensor> {
     let Some(dtype) = autocast_dtype().filter(|&dtype| casts(x.dtype(), dtype)) else { return Ok(x.clone()) };
     let leaf = match x.edge() {
         Some(Edge::Leaf(leaf)) if x.dtype() == DType::F32 && leaf.is_original() => leaf,
-        _ => return super::cast::cast(x, dtype),
+        _ => return super::pointwise::cast::cast(x, dtype),
     };
     if let Some(cast) = cached_cast(leaf, dtype) {
         return Ok(cast);
     }
-    let cast = super::cast::cast(x, dtype)?;
+    let cast = super::pointwise::cast::cast(x, dtype)?;
     cache_cast(leaf, &cast);
     Ok(cast)
 }
 
 /// Prepares an operand of an operator that computes in float32 under autocast.
 pub(super) fn full(x: &Tensor) -> Result<Tensor> {
-    super::cast::cast(x, full_type(x.dtype()))
+    super::pointwise::cast::cast(x, full_type(x.dtype()))
 }
 
 /// Type in which such an operator computes, for an operand of type `dtype`.
