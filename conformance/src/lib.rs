@@ -22,17 +22,14 @@
 //!
 //! Cases are data, one line each: see [`cases`] for where to add one.
 
-mod all_operators;
 pub mod case;
 pub mod cases;
 mod data;
 mod device;
 mod entry;
 pub mod execute;
-mod further_operators;
 mod operators;
 pub mod plan;
-mod rare_operators;
 pub mod reference;
 pub mod suites;
 mod tolerance;

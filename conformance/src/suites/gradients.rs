@@ -8,11 +8,10 @@ use memcore::backend::Backend;
 use memcore::{Array, DType, Error, Tensor};
 
 use super::trial::trial;
-use crate::all_operators::cases;
 use crate::data::{Data, seed};
 use crate::device::Device;
 use crate::execute::Verdict;
-use crate::operators::{Argument, OperatorCase};
+use crate::operators::{Argument, OperatorCase, cases};
 use crate::reference::Reference;
 use crate::tolerance::Tolerance;
 
