@@ -55,6 +55,19 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_case_is_an_operator_without_one() {
+        let source = include_str!("../../memcore/src/ops/mod.rs");
+        let words = source.split(|c: char| !c.is_alphanumeric() && c != '_');
+        for name in WITHOUT {
+            assert!(words.clone().any(|word| word == *name), "there is no {name}: remove it from the list");
+            assert!(
+                !cases().any(|case| case.name.split('.').next() == Some(name)),
+                "{name} has a case: remove it from the list"
+            );
+        }
+    }
+
+    #[test]
     fn names_are_unique() {
         let mut names: Vec<&str> = cases().map(|case| case.name).collect();
         names.sort_unstable();
