@@ -61,7 +61,7 @@ mod tests {
         for name in WITHOUT {
             assert!(words.clone().any(|word| word == *name), "there is no {name}: remove it from the list");
             assert!(
-                !cases().any(|case| case.name.split('.').next() == Some(name)),
+                !cases().any(|case| case.name.split('.').next() == Some(*name)),
                 "{name} has a case: remove it from the list"
             );
         }

@@ -187,7 +187,6 @@ fn a_small_file_that_unpacks_to_very_much_is_refused_in_bounded_memory() {
 #[test]
 fn where_the_disk_or_a_limit_is_reached_nothing_half_written_stays() {
     let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
     let snapshot = "../lab/traces/tests/golden/snapshots/mlp_oom_plain.pickle";
     for (words, flag) in [
         (&["snapshot", "show", snapshot][..], "--html"),
@@ -195,6 +194,8 @@ fn where_the_disk_or_a_limit_is_reached_nothing_half_written_stays() {
         (&["report", snapshot], "-o"),
         (&["snapshot", "convert", snapshot], ""),
     ] {
+        // What is converted is named for its format.
+        let out = folder.path().join(if flag.is_empty() { "out.json" } else { "out" });
         for earlier in [None, Some("earlier")] {
             drop(std::fs::remove_file(&out));
             earlier.iter().for_each(|text| std::fs::write(&out, text).unwrap());
@@ -208,6 +209,7 @@ fn where_the_disk_or_a_limit_is_reached_nothing_half_written_stays() {
             assert_eq!(std::fs::read_to_string(&out).ok().as_deref(), earlier, "{words:?}");
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(earlier.is_some()));
         }
+        drop(std::fs::remove_file(&out));
     }
     if Path::new("/dev/full").exists() {
         for words in [&["cards", "--json", "/dev/full"][..], &["snapshot", "show", snapshot, "--html", "/dev/full"]] {
