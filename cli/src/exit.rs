@@ -13,7 +13,7 @@ pub(crate) enum Code {
     Check = 1,
     /// Bad usage or input; nothing was written.
     Usage = 2,
-    /// The device failed, is absent, or ran out of memory without a given limit; or the host ran out of memory.
+    /// The device failed, is absent, or ran out of memory without a given limit; or the host ran out of memory, or of room on a disk.
     Device = 3,
     /// Stopped by the user; the measurements until then were delivered.
     Interrupted = 130,
@@ -46,6 +46,14 @@ impl Failure {
     /// Bad usage or input: the message names what is wrong, and what would be right.
     pub(crate) fn usage(message: impl Into<String>) -> Self {
         Self::new(Code::Usage, anyhow::Error::msg(message.into()))
+    }
+
+    /// A result that cannot be written: the host's where its disk, a quota or a limit on the size of files is reached, else the user's.
+    pub(crate) fn unwritten(error: anyhow::Error) -> Self {
+        use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+        let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<std::io::Error>()).map(std::io::Error::kind);
+        let full = kinds.into_iter().any(|kind| matches!(kind, StorageFull | QuotaExceeded | FileTooLarge));
+        Self::new(if full { Code::Device } else { Code::Usage }, error)
     }
 
     /// Changes the code of a failure on a device with a limit set by the user: running out of memory is then the answer to the user's question.

@@ -66,6 +66,12 @@ impl Kind {
         let ends = |end: &str| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(end));
         match head.as_slice() {
             [b'P', b'K', 3, 4, ..] if ends("pt2") => Some(Kind::Exported),
+            // A snapshot, pickled or given to torch.save, names its segments first.
+            [0x80, 2..=5, ..] | [b'P', b'K', 3, 4, ..]
+                if contains(&head, b"segments") && contains(&head, b"total_size") =>
+            {
+                Some(Kind::Snapshot)
+            }
             [b'P', b'K', 3, 4, ..] => contains(&head, b"data.pkl").then_some(Kind::Weights),
             [0x80, 2..=5, ..] => Some(if ends("pt") || ends("pth") { Kind::Weights } else { Kind::Snapshot }),
             [_, _, _, _, _, _, _, _, b'{', b'"', ..] if ends("safetensors") => Some(Kind::Safetensors),
@@ -185,8 +191,14 @@ mod tests {
     fn files_are_named_for_what_they_are() {
         let directory = tempfile::tempdir().unwrap();
         let zip = b"PK\x03\x04\x00\x00archive/data.pkl".as_slice();
-        let cases: [(&str, &[u8], Option<Kind>); 20] = [
+        let cases: [(&str, &[u8], Option<Kind>); 22] = [
             ("weights.pt", zip, Some(Kind::Weights)),
+            (
+                "memory.pt",
+                b"PK\x03\x04\x00\x00memory/data.pkl\x80\x02X\x08\0\0\0segmentsX\x0a\0\0\0total_size",
+                Some(Kind::Snapshot),
+            ),
+            ("pickled.pt", b"\x80\x04\x8c\x08segments\x8c\x0atotal_size", Some(Kind::Snapshot)),
             ("old.pth", b"\x80\x02\x8a\x0a", Some(Kind::Weights)),
             ("unet.pt2", zip, Some(Kind::Exported)),
             ("other.zip", b"PK\x03\x04\x00\x00readme", None),

@@ -13,6 +13,17 @@ static ANSWER: OnceLock<&str> = OnceLock::new();
 /// What is done before a second press ends the process.
 static BEFORE_THE_END: OnceLock<fn()> = OnceLock::new();
 
+/// Makes a limit on the size of files an error of the write that meets it, with a sentence and a code, instead of a signal that ends the process.
+#[cfg(unix)]
+pub(crate) fn file_limits_are_errors() {
+    extern "C" fn go_on(_signal: libc::c_int) {}
+    let handler: extern "C" fn(libc::c_int) = go_on;
+    // SAFETY: the handler does nothing, and stays valid while the program runs. Programs that this one starts do not inherit it.
+    unsafe {
+        libc::signal(libc::SIGXFSZ, handler as libc::sighandler_t);
+    }
+}
+
 /// Listens for Ctrl-C, and for the signals that ask a process to end. Where that is impossible, they end the process as usual.
 pub(crate) fn install() {
     let _ = ctrlc::set_handler(|| {

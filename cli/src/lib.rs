@@ -64,6 +64,8 @@ pub fn main_with(backends: &'static [Entry]) -> ExitCode {
     ui::show_panics();
     backends::prepare();
     interrupt::install();
+    #[cfg(unix)]
+    interrupt::file_limits_are_errors();
     lab::input::ends_when(interrupt::asked);
     run(std::env::args_os().collect(), backends)
 }

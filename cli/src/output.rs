@@ -77,7 +77,7 @@ impl Destination {
             Destination::Stdout => ui.document(contents),
             Destination::File(path) => {
                 let written = write_file(path, contents).with_context(|| format!("cannot write {}", path.display()));
-                written.map_err(|error| Failure::new(Code::Usage, error))
+                written.map_err(Failure::unwritten)
             }
         }
     }
@@ -97,7 +97,7 @@ impl Destination {
         let mut out = BufWriter::with_capacity(PIECE, Pieces { shown, rest: Vec::new() });
         let written =
             filling(&mut out).and_then(|()| out.flush()).with_context(|| format!("cannot write {}", path.display()));
-        written.map_err(|error| Failure::new(Code::Usage, error))
+        written.map_err(Failure::unwritten)
     }
 }
 
@@ -142,7 +142,7 @@ type Filling<'a> = &'a mut dyn FnMut(&mut dyn Write) -> io::Result<()>;
 /// The system's, naming the file.
 pub(crate) fn fill(path: &Path, filling: Filling<'_>) -> Result<()> {
     let written = fill_file(path, filling).with_context(|| format!("cannot write {}", path.display()));
-    written.map_err(|error| Failure::new(Code::Usage, error))
+    written.map_err(Failure::unwritten)
 }
 
 fn fill_file(path: &Path, filling: Filling<'_>) -> anyhow::Result<()> {

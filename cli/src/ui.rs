@@ -198,9 +198,7 @@ fn to_stdout(contents: &[u8]) -> Result<()> {
             CLOSED.store(true, Relaxed);
             Ok(())
         }
-        Err(error) => {
-            Err(Failure::new(Code::Usage, anyhow::Error::new(error).context("cannot write to standard output")))
-        }
+        Err(error) => Err(Failure::unwritten(anyhow::Error::new(error).context("cannot write to standard output"))),
     }
 }
 

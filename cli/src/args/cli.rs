@@ -33,7 +33,7 @@ pub(crate) enum Command {
     /// List the experiments, with the question and the claims of each.
     #[command(after_help = "Example: the experiments, and the sizes that can be set in each\n  vramlab list --full")]
     List(ListArgs),
-    /// List the cards that --gpu knows: the memory that the driver reports, what a process takes of it before its first tensor, and the source of each figure.
+    /// List the cards that --gpu knows: the memory that the driver reports, what a process takes of it besides what PyTorch reserved, and the source of each figure.
     #[command(after_help = "Example: the cards, with the sources\n  vramlab cards --full")]
     Cards(CardsArgs),
     /// Show a network from the inside: its modules, parameters and shapes for a batch, and what each module and operator saves for backward.

@@ -39,7 +39,7 @@ pub(crate) enum SnapshotCommand {
 /// `vramlab snapshot show`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ShowArgs {
-    /// A snapshot from torch.cuda.memory._dump_snapshot or `train --snapshot`: a pickle or JSON, gzip-compressed or not.
+    /// A snapshot from torch.cuda.memory._dump_snapshot or `train --snapshot`: a pickle (by torch.save too) or JSON, gzip-compressed or not.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Number of the device [default: the one that ran out of memory, else the one with most reserved].
@@ -122,7 +122,7 @@ pub(crate) struct DiffArgs {
 /// `vramlab snapshot convert`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ConvertArgs {
-    /// The snapshot: a pickle or JSON, gzip-compressed or not.
+    /// The snapshot: a pickle (by torch.save too) or JSON, gzip-compressed or not.
     #[arg(value_name = "FILE")]
     pub file: PathBuf,
     /// Destination; `-` for standard output (JSON).

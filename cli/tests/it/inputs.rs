@@ -45,6 +45,7 @@ fn a_reader_that_waits_for_a_pipe_ends_when_asked() {
         &["replay", pipe],
         &["tune", pipe],
         &["explain", pipe],
+        &["check", "--baseline", pipe],
     ] {
         let child = vramlab(words).spawn().unwrap();
         // Long enough to be waiting in most runs; wherever it is, it ends.
@@ -111,4 +112,108 @@ fn what_a_file_says_is_no_formula_no_markup_and_not_invisible() {
     let page = folder.path().join("page.html");
     shown(&"x".repeat(3 << 20), &["--html", page.to_str().unwrap()]);
     assert!(page.metadata().unwrap().len() < 2 << 20, "{}", page.metadata().unwrap().len());
+}
+
+#[test]
+fn a_name_of_any_length_makes_no_page_of_that_length() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.json");
+    std::fs::write(&file, of_file(&"é".repeat(1 << 20))).unwrap();
+    let file = file.to_str().unwrap();
+    let page = folder.path().join("page");
+    let page = page.to_str().unwrap();
+    for words in [
+        &["snapshot", "show", file, "--full"][..],
+        &["snapshot", "show", file, "--html", page],
+        &["snapshot", "show", file, "--export-markdown", page],
+        &["snapshot", "show", file, "--export-csv", page],
+        &["snapshot", "show", file, "--json", page],
+        &["snapshot", "diff", file, file],
+        &["report", file, "-o", page],
+    ] {
+        let output = vramlab(words).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {said}");
+        let written = std::fs::metadata(page).map_or(0, |metadata| metadata.len());
+        assert!(output.stdout.len() < 1 << 20 && written < 1 << 20, "{words:?}: {written} bytes");
+    }
+    // What is converted keeps everything.
+    let out = folder.path().join("out.json");
+    let output = vramlab(&["snapshot", "convert", file, out.to_str().unwrap()]).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(std::fs::metadata(&out).unwrap().len() > 2 << 20);
+}
+
+/// A gzip file of 1 MB that unpacks to 1 GiB, beginning with these bytes.
+fn bomb(path: &Path, begin: &[u8], filler: u8) {
+    let file = std::fs::File::create(path).unwrap();
+    let mut packed = flate2::write::GzEncoder::new(file, flate2::Compression::new(6));
+    std::io::Write::write_all(&mut packed, begin).unwrap();
+    let chunk = vec![filler; 1 << 20];
+    for _ in 0..1 << 10 {
+        std::io::Write::write_all(&mut packed, &chunk).unwrap();
+    }
+    packed.finish().unwrap();
+}
+
+#[test]
+fn a_small_file_that_unpacks_to_very_much_is_refused_in_bounded_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let [pickle, json] = ["bomb.pickle.gz", "bomb.json.gz"].map(path);
+    bomb(Path::new(&pickle), b"\x80\x04](", b'N');
+    bomb(Path::new(&json), b"{\"schema\":\"", b'a');
+    for words in [
+        &["snapshot", "show", &pickle][..],
+        &["snapshot", "show", &json],
+        &["snapshot", "replay", &pickle],
+        &["snapshot", "diff", &pickle, &pickle],
+        &["replay", &json],
+        &["tune", &pickle],
+        &["report", &json],
+        &["explain", &json],
+        &["check", "--baseline", &json],
+    ] {
+        // Kibibytes of address space: the program's own, and a few times the 64 MiB that any file may unpack to.
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -v 3000000; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vramlab")]).args(words);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
+        assert!(said.len() < 1000, "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn where_the_disk_or_a_limit_is_reached_nothing_half_written_stays() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = "../lab/traces/tests/golden/snapshots/mlp_oom_plain.pickle";
+    for (words, flag) in [
+        (&["snapshot", "show", snapshot][..], "--html"),
+        (&["snapshot", "show", snapshot], "--json"),
+        (&["report", snapshot], "-o"),
+        (&["snapshot", "convert", snapshot], ""),
+    ] {
+        // What is converted is named for its format.
+        let out = folder.path().join(if flag.is_empty() { "out.json" } else { "out" });
+        for earlier in [None, Some("earlier")] {
+            drop(std::fs::remove_file(&out));
+            earlier.iter().for_each(|text| std::fs::write(&out, text).unwrap());
+            let mut command = Command::new("sh");
+            command.args(["-c", "ulimit -f 1; exec \"$@\"", "sh", env!("CARGO_BIN_EXE_vramlab")]).args(words);
+            command.args(Some(flag).filter(|flag| !flag.is_empty())).arg(&out);
+            let output = command.stdin(Stdio::null()).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(3), "{words:?}: {said}");
+            assert!(said.contains("cannot write") && said.contains("File too large"), "{words:?}: {said}");
+            assert_eq!(std::fs::read_to_string(&out).ok().as_deref(), earlier, "{words:?}");
+            assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), usize::from(earlier.is_some()));
+        }
+        drop(std::fs::remove_file(&out));
+    }
+    if Path::new("/dev/full").exists() {
+        for words in [&["cards", "--json", "/dev/full"][..], &["snapshot", "show", snapshot, "--html", "/dev/full"]] {
+            assert_eq!(vramlab(words).output().unwrap().status.code(), Some(3), "{words:?}");
+        }
+    }
 }

@@ -101,6 +101,16 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_case_is_an_operator_without_one() {
+        let exported = exported_functions();
+        for name in WITHOUT {
+            assert!(exported.iter().any(|found| found == name), "there is no {name}: remove it from the list");
+            let has = cases().any(|case| case.name.split('.').next() == Some(*name));
+            assert!(!has, "{name} has a case: remove it from the list");
+        }
+    }
+
+    #[test]
     fn names_are_unique() {
         let mut names: Vec<&str> = cases().map(|case| case.name).collect();
         names.sort_unstable();

@@ -2,11 +2,12 @@
 
 use memcore::Profile;
 
-/// Bytes that a process takes on a card before its first tensor: the CUDA context, with PyTorch's modules loaded lazily (CUDA 11.7 and newer; older
-/// releases load all modules at once, which takes more than 1 GiB).
+/// Bytes that a process takes on a card besides what PyTorch's allocator reserved: the CUDA context and the kernels that PyTorch and its libraries
+/// have loaded into it, with modules loaded lazily (CUDA 11.7 and newer; older releases load all modules at once, which takes more than 1 GiB).
 ///
 /// From the out-of-memory messages of single processes: "this process has … in use" less what PyTorch had allocated and reserved. These are rounded
-/// to hundredths of a GiB, so that a single message is uncertain by 11 MiB in each direction.
+/// to hundredths of a GiB, so that a single message is uncertain by 11 MiB in each direction. A range that was measured goes from the context alone
+/// to a training that has used all of its libraries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Context {
     least_mib: u16,
@@ -15,8 +16,15 @@ pub struct Context {
     pub source: Option<&'static str>,
 }
 
-/// The smallest and the largest context seen on any card: an RTX 4060 (ESRSchao/EdgeRegNet#2) and an H100 NVL (ali-vilab/VACE#56).
-pub const CONTEXT: Context = Context { least_mib: 104, most_mib: 690, source: None };
+/// The smallest and the largest context seen on any card: an RTX 4060 (ESRSchao/EdgeRegNet#2) and an H200 ([`GH100`]).
+pub const CONTEXT: Context = Context { least_mib: 104, most_mib: 834, source: None };
+
+/// Context of the H200: 527 MiB alone; 742 in a training without cuDNN, 758 to 762 with it, 812 with CUDA graphs, and 834 in timm's training script.
+const GH100: Context = context(
+    527,
+    834,
+    "benches/results/2026-11-26-h200-contexts.json and 2026-11-26-h200-trainings.json, an H200 with torch 2.11.0+cu130 and driver 580.159.04 (an H100 is the same chip)",
+);
 
 impl Context {
     /// The smallest context, in bytes.
@@ -50,7 +58,7 @@ pub struct Card {
     pub sm: u32,
     /// Number of multiprocessors, as the maker gives it.
     pub multiprocessors: u16,
-    /// Memory that a process takes on it before its first tensor.
+    /// Memory that a process takes on it besides what PyTorch reserved.
     pub context: Context,
 }
 
@@ -64,7 +72,14 @@ const MESSAGES: &str = "PyTorch's messages in public issues, the smallest";
 
 /// All cards with a name. A total from an error message ("has a total capacity of …") has the thread in its line.
 pub const ALL: &[Card] = &[
-    card("t4", "Tesla T4", 75, 40, seen(1474, MESSAGES), CONTEXT),
+    card(
+        "t4",
+        "Tesla T4",
+        75,
+        40,
+        seen(1456, "Zheng-Chong/CatVTON#133"),
+        context(125, 147, "Zheng-Chong/CatVTON#133, tsugumi-sys/SA-ConvLSTM-Pytorch#22"),
+    ),
     card("p100-12", "Tesla P100 12GB", 60, 56, labelled(12), CONTEXT),
     card("p100-16", "Tesla P100 16GB", 60, 56, labelled(16), CONTEXT),
     card(
@@ -97,7 +112,14 @@ pub const ALL: &[Card] = &[
     card("rtx3080-10", "GeForce RTX 3080 10GB", 86, 68, seen(978, "zai-org/CogVideo#34"), CONTEXT),
     card("rtx3080-12", "GeForce RTX 3080 12GB", 86, 70, labelled(12), CONTEXT),
     card("rtx3080ti", "GeForce RTX 3080 Ti", 86, 80, labelled(12), CONTEXT),
-    card("rtx3090", "GeForce RTX 3090", 86, 82, seen(2368, "wutong16/HyperDreamer#4"), CONTEXT),
+    card(
+        "rtx3090",
+        "GeForce RTX 3090",
+        86,
+        82,
+        seen(2354, "Tencent-Hunyuan/HY-Motion-1.0#3"),
+        context(248, 315, "Tencent-Hunyuan/HY-Motion-1.0#3, invoke-ai/InvokeAI#9413, bytedance/X-Portrait#7"),
+    ),
     card("rtx3090ti", "GeForce RTX 3090 Ti", 86, 84, labelled(24), CONTEXT),
     card(
         "rtx4060",
@@ -128,21 +150,39 @@ pub const ALL: &[Card] = &[
     card("rtx5060ti-16", "GeForce RTX 5060 Ti 16GB", 120, 36, labelled(16), CONTEXT),
     card("rtx5070", "GeForce RTX 5070", 120, 48, labelled(12), CONTEXT),
     card("rtx5070ti", "GeForce RTX 5070 Ti", 120, 70, labelled(16), CONTEXT),
-    card("rtx5080", "GeForce RTX 5080", 120, 84, labelled(16), CONTEXT),
-    card("rtx5090", "GeForce RTX 5090", 120, 170, seen(3136, MESSAGES), context(584, 606, "Wan-Video/Wan2.1#465")),
+    card(
+        "rtx5080",
+        "GeForce RTX 5080",
+        120,
+        84,
+        seen(1548, "Tencent-Hunyuan/Hunyuan3D-2#238"),
+        context(325, 347, "Tencent-Hunyuan/Hunyuan3D-2#238"),
+    ),
+    card(
+        "rtx5090",
+        "GeForce RTX 5090",
+        120,
+        170,
+        seen(3136, MESSAGES),
+        context(584, 630, "Wan-Video/Wan2.1#465, TrajectoryCrafter/TrajectoryCrafter#20"),
+    ),
     card("a5000", "RTX A5000", 86, 64, seen(2367, "Magicboomliu/Accelerator-Simple-Template#7"), CONTEXT),
     card("a6000", "RTX A6000", 86, 84, seen(4754, MESSAGES), CONTEXT),
     card("a10", "A10", 86, 72, seen(2206, SAME_AS_A10G), CONTEXT),
     card("a10g", "A10G", 86, 80, seen(2206, MESSAGES), context(271, 293, "meta-pytorch/torchtune#229")),
     card("a40", "A40", 86, 84, seen(4439, SAME_AS_L40S), CONTEXT),
-    card("l4", "L4", 89, 58, seen(2203, MESSAGES), CONTEXT),
-    card("l40s", "L40S", 89, 142, seen(4439, MESSAGES), CONTEXT),
+    card("l4", "L4", 89, 58, seen(2203, MESSAGES), context(220, 251, "ArcInstitute/evo2#190")),
+    card("l40s", "L40S", 89, 142, seen(4439, MESSAGES), AD102),
     card("a100-40", "A100 40GB", 80, 108, seen(3950, "TianheWu/CoSeR#10"), context(490, 512, "TianheWu/CoSeR#10")),
     card("a100-80", "A100 80GB", 80, 108, seen(7915, MESSAGES), context(398, 420, "HiDream-ai/VAREdit#6")),
-    card("h100", "H100 80GB", 90, 132, seen(7911, "vllm-project/vllm#27508"), CONTEXT),
-    card("h200", "H200", 90, 132, seen(13972, MESSAGES), CONTEXT),
+    card("h100", "H100 80GB", 90, 132, seen(7911, "vllm-project/vllm#27508"), GH100),
+    card("h200", "H200", 90, 132, seen(13972, MESSAGES), GH100),
     card("b200", "B200", 100, 148, seen(17835, MESSAGES), CONTEXT),
 ];
+
+/// Context of the L40S: what messages show on two cards of the same chip with as many multiprocessors.
+const AD102: Context =
+    context(418, 517, "DINGYANB/MTVCrafter#21 on an RTX 6000 Ada, QwenLM/Qwen3-VL#2097 on an L40: the same chip");
 
 /// Context of the RTX 4060 Ti: from what llama.cpp, a program with few modules, takes there to what PyTorch takes on the next smaller card.
 const RTX4060TI: Context = context(107, 126, "ggml-org/llama.cpp#23604; ESRSchao/EdgeRegNet#2 on an RTX 4060");
@@ -264,6 +304,29 @@ mod tests {
             assert_eq!(Card::named(bare), None);
         }
         assert_eq!(Card::named("rtx4090").map(Card::total_bytes), Some(25_254_407_700));
+    }
+
+    #[test]
+    fn the_context_of_the_h200_is_what_was_measured() {
+        let read = |name: &str| -> serde_json::Value {
+            let path = format!("{}/../../benches/results/{name}", env!("CARGO_MANIFEST_DIR"));
+            serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+        };
+        let [contexts, trainings] = ["2026-11-26-h200-contexts.json", "2026-11-26-h200-trainings.json"].map(read);
+        let lazy = contexts["rows"].as_array().unwrap().iter().filter(|row| row["loading"] == "LAZY");
+        let alone = lazy.flat_map(|row| row["stages"].as_array().unwrap()).filter(|stage| stage[0] == "context");
+        let alone: Vec<u64> = alone.map(|stage| stage[1].as_u64().unwrap()).collect();
+        assert!(alone.len() > 10);
+        let rows = trainings["rows"].as_array().unwrap().iter();
+        let beside = |row: &serde_json::Value| {
+            Some((row["process_bytes"].as_u64()? - row["reserved_at_end"].as_u64()?).div_ceil(1 << 20))
+        };
+        let largest = rows.filter_map(beside).max().unwrap();
+        for name in ["h100", "h200"] {
+            let context = Card::named(name).unwrap().context;
+            assert!(alone.iter().all(|mib| *mib == u64::from(context.least_mib)), "{name}: {alone:?}");
+            assert_eq!(u64::from(context.most_mib), largest, "{name}");
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ pub struct CardResult {
     pub total_bytes: u64,
     /// Source of the total.
     pub total_source: String,
-    /// Smallest context: memory that a process takes before its first tensor.
+    /// Smallest context: memory that a process takes besides what PyTorch reserved.
     pub least_context_bytes: u64,
     /// Largest context; whether something fits is decided with it.
     pub context_bytes: u64,
@@ -122,7 +122,7 @@ impl Findings for Cards {
         let columns = ["card", "name", "total", "context", "profile"];
         let bars = self.cards.iter().map(|card| (card.name.clone(), Cell::Bytes(card.total_bytes))).collect();
         let reading = format!(
-            "Total: what the driver reports. Context: what a process takes before its first tensor, as seen on that card; –: not seen, so {} counts, the range over all. Sources: --full.",
+            "Total: what the driver reports. Context: what a process takes besides what PyTorch reserved, as seen on that card; –: not seen, so {} counts, the range over all. Sources: --full.",
             CONTEXT.range()
         );
         vec![

@@ -10,3 +10,4 @@ pub mod explain;
 pub mod replay;
 pub mod snapshot;
 pub mod stacks;
+pub mod unpacked;

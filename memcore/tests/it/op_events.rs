@@ -4,11 +4,13 @@
 //! `common/operators.rs` and a test below, under the name that it has there; inputs and arguments are those of the recording.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use crate::common::Events;
-use crate::common::labelled::{PHASES, Row, observe, row_with};
+use crate::common::labelled::{PHASES, Row, leaf, observe, row_with};
 use crate::common::operators::{RECORDED, columns, layer_norm, linear, none, weights, x};
-use memcore::{DType, Profile, ops};
+use memcore::backend::Meta;
+use memcore::{DType, Device, Profile, Result, Tensor, ops};
 
 fn under_autocast() -> [Row; 4] {
     [
@@ -45,16 +47,27 @@ fn recorded() -> HashMap<String, [Events; 5]> {
     file["rows"].as_array().unwrap().iter().map(row).collect()
 }
 
+/// Why a recorded operator is compared with nothing.
+enum Missing {
+    /// The function refuses these operands, and says so.
+    Refused(fn(&Device) -> Result<Tensor>),
+    /// No public function is called so, in whole or in part.
+    NoFunction(&'static str),
+}
+
 /// Recorded operators that this project does not have.
-const UNSUPPORTED: [&str; 5] = [
+const UNSUPPORTED: [(&str, Missing); 3] = [
     // With a matrix added instead of a bias.
-    "addmm",
-    "sort",
-    "topk",
+    ("addmm", Missing::Refused(matrix_added)),
     // Its algorithm is chosen for shapes that the fused kernels do not take, and cannot be asked for.
-    "sdpa_math",
-    "ckpt_reentrant",
+    ("sdpa_math", Missing::NoFunction("math")),
+    ("ckpt_reentrant", Missing::NoFunction("reentrant")),
 ];
+
+fn matrix_added(device: &Device) -> Result<Tensor> {
+    let leaf = |dims: &[usize]| leaf(device, dims, DType::F32);
+    ops::addmm(&leaf(&[64, 128]), &leaf(&[64, 256]), &leaf(&[256, 128]))
+}
 
 /// Compares one row.
 fn check(name: &str) {
@@ -77,10 +90,35 @@ fn every_recorded_operator_is_compared_or_named_as_unsupported() {
     assert_eq!(known, rows, "tests, and rows");
     let recorded = recorded();
     let mut all: Vec<&str> = recorded.keys().map(String::as_str).collect();
-    let mut here: Vec<&str> = known.into_iter().chain(UNSUPPORTED).collect();
+    let unsupported = UNSUPPORTED.map(|(name, _)| name);
+    let mut here: Vec<&str> = known.into_iter().chain(unsupported).collect();
     all.sort_unstable();
     here.sort_unstable();
     assert_eq!(here, all, "compared or unsupported, and recorded");
+}
+
+#[test]
+fn what_is_named_as_unsupported_is_refused_or_does_not_exist() {
+    let public = [include_str!("../../src/ops/mod.rs"), include_str!("../../src/autograd/mod.rs")];
+    let exported = |part: &str| {
+        let lists =
+            public.iter().flat_map(|source| source.split("pub use ").skip(1)).filter_map(|list| list.split(';').next());
+        lists.flat_map(|list| list.split(|c: char| !c.is_alphanumeric() && c != '_')).any(|name| name.contains(part))
+    };
+    assert!(exported("topk") && exported("checkpoint"), "the lists are read");
+    for (name, missing) in UNSUPPORTED {
+        let is_function = exported(name);
+        match missing {
+            Missing::Refused(call) => {
+                let device = Device::builder(Arc::new(Meta::default())).profile(Profile::torch_2_11(90)).build();
+                let problem = call(&device).expect_err(name).to_string();
+                assert!(problem.contains(name), "{name}: {problem}");
+            }
+            Missing::NoFunction(part) => {
+                assert!(!is_function && !exported(part), "{name} exists: compare it with its recording");
+            }
+        }
+    }
 }
 
 /// A test for each operator, by its name.
@@ -103,7 +141,7 @@ mod each {
         cat stack chunk split3 transpose_contiguous view reshape_copy clone expand repeat permute slice select masked_fill r#where tril
         mm bmm linear linear_3d linear_1row linear_noinputgrad linear_nobias linear_3d_nobias ckpt_two_linear
         conv2d_3x3 conv2d_1x1 conv2d_stride2 conv2d_depthwise conv2d_groups2 conv2d_noinputgrad conv_transpose2d
-        conv1d upsample_bilinear gather index_int cumsum bce var kl_div einsum mv dot
+        conv1d upsample_bilinear gather index_int cumsum sort topk bce var kl_div einsum mv dot
         max_pool2d max_pool2d_overlap avg_pool2d adaptive_avg_pool2d_1 adaptive_avg_pool2d_4
         dropout rms_norm index_select layer_norm layer_norm_3d embedding embedding_4096 embedding_big batch_norm2d
         matmul_4d matmul_4d_noncontig sdpa_default sdpa_efficient sdpa_flash_bf16

@@ -33,6 +33,16 @@ const OWN: &[Operator] = operators! {
         ops::batch_norm(&t[0], Some(&p[0]), Some(&p[1]), None, options)
     };
     adaptive_avg_pool2d(planes) => |t| ops::adaptive_avg_pool2d(&t[0], [1, 1]);
+    relu6(x) => |t| ops::relu6(&t[0]);
+    hardtanh(x) => |t| ops::hardtanh(&t[0], -1.0, 1.0);
+    hardswish(x) => |t| ops::hardswish(&t[0]);
+    mish(x) => |t| ops::mish(&t[0]);
+    selu(x) => |t| ops::elu_scaled(&t[0], "selu", 1.673_263_242_354_377_2, 1.050_700_987_355_480_5, 1.0);
+    // The recording counts the weight, a number, which nothing else holds.
+    prelu(x) => |t| ops::prelu(&t[0], &leaf(t[0].device(), &[1], DType::F32));
+    smooth_l1(x_and_data) => |t| ops::smooth_l1_loss(&t[0], &t[1], Reduction::None, 1.0);
+    huber(x_and_data) => |t| ops::huber_loss(&t[0], &t[1], Reduction::Mean, 1.0);
+    pad(planes) => |t| ops::pad(&t[0], &[[0, 0], [0, 0], [0, 0], [1, 1]], 0.0);
     // In the recording nothing else holds the indices either.
     index_select(x) => |t| ops::index_select(&t[0], 0, &data(t[0].device(), &[40], DType::I64));
 };
@@ -75,7 +85,19 @@ fn allocated(device: &Device) -> u64 {
     device.stats().allocated_bytes.all.current
 }
 
-/// Defines a test for each operator of the list, with its name in the recording.
+/// The operators of each test, by their names in the recording.
+const ELEMENTWISE: &str =
+    "relu leaky_relu gelu gelu_tanh sigmoid tanh silu elu softplus relu6 hardtanh hardswish mish selu prelu exp log sqrt rsqrt reciprocal pow2
+     pow3 abs neg clamp sin mul_scalar add_scalar div_scalar mul_const_tensor add_const_tensor div_const_tensor mul_self bf16_cast masked_fill
+     where tril";
+const REDUCTIONS: &str =
+    "softmax log_softmax logsumexp sum sum_dim mean max_dim amax var norm cumsum sort topk cross_entropy nll_loss mse mse_sum mse_none l1
+     smooth_l1 huber bce_logits";
+const COPIES: &str = "view flatten transpose_contiguous clone cat_self expand repeat pad";
+const PRODUCTS: &str = "linear mm conv2d_3x3 conv2d_depthwise";
+const NORMS: &str = "layer_norm rms_norm group_norm batch_norm2d dropout max_pool2d avg_pool2d adaptive_avg_pool2d upsample_nearest index_select";
+
+/// Compares the operators of a list.
 fn check(names: &str) {
     let recorded = recorded();
     let mut wrong = Vec::new();
@@ -92,28 +114,36 @@ fn check(names: &str) {
 
 #[test]
 fn elementwise_functions_and_masks() {
-    check(
-        "relu leaky_relu gelu gelu_tanh sigmoid tanh silu exp log sqrt rsqrt reciprocal pow2 pow3 abs neg clamp sin mul_scalar add_scalar
-         div_scalar mul_const_tensor add_const_tensor div_const_tensor mul_self bf16_cast masked_fill where tril",
-    );
+    check(ELEMENTWISE);
 }
 
 #[test]
 fn reductions_softmax_and_losses() {
-    check("softmax log_softmax sum sum_dim mean max_dim amax norm cross_entropy nll_loss mse mse_sum mse_none l1");
+    check(REDUCTIONS);
 }
 
 #[test]
 fn views_copies_and_joins() {
-    check("view flatten transpose_contiguous clone cat_self expand repeat");
+    check(COPIES);
 }
 
 #[test]
 fn matrix_products_and_convolutions() {
-    check("linear mm conv2d_3x3 conv2d_depthwise");
+    check(PRODUCTS);
 }
 
 #[test]
 fn norms_pooling_dropout_and_rows_by_index() {
-    check("layer_norm rms_norm batch_norm2d dropout max_pool2d avg_pool2d adaptive_avg_pool2d index_select");
+    check(NORMS);
+}
+
+#[test]
+fn every_recorded_operator_is_compared() {
+    let all = [ELEMENTWISE, REDUCTIONS, COPIES, PRODUCTS, NORMS];
+    let mut here: Vec<&str> = all.iter().flat_map(|names| names.split_whitespace()).collect();
+    let recorded = recorded();
+    let mut names: Vec<&str> = recorded.keys().map(String::as_str).collect();
+    here.sort_unstable();
+    names.sort_unstable();
+    assert_eq!(here, names);
 }

@@ -4,10 +4,10 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use lab_base::error::{Error, Result};
 use lab_traces::replay::{MAX_BYTES, MAX_OPERATIONS};
 use lab_traces::snapshot::Snapshot;
+use lab_traces::unpacked::{GZIP, Unpacked};
 use memcore::memory::BLOCK_BYTES;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -27,13 +27,6 @@ pub enum Source {
     Recording(Box<Recording>),
 }
 
-/// First bytes of a gzip file.
-const GZIP: [u8; 2] = [0x1f, 0x8b];
-/// Unpacked bytes that any gzip file may have; a larger one may have a multiple of its own size. Files of this program compress to a tenth or a
-/// fiftieth.
-const UNPACKED_BYTES: u64 = 128 << 20;
-const UNPACKED_PER_BYTE: u64 = 100;
-
 /// Reads a file, compressed with gzip or not. Memory is in proportion to the file, not to its unpacked contents.
 ///
 /// # Errors
@@ -51,14 +44,11 @@ pub fn open(path: &Path) -> Result<Source> {
     }
     let mut file = BufReader::new(File::open(path).map_err(cannot)?);
     let start = file.fill_buf().map_err(cannot)?;
+    // A file may grow while it is read, and some of the system's files report no length.
+    let beyond = format!("is longer than {MAX_BYTES} bytes");
     let text = if start.starts_with(&GZIP) {
-        let most = MAX_BYTES.min(UNPACKED_BYTES.max(metadata.len().saturating_mul(UNPACKED_PER_BYTE)));
-        let beyond =
-            format!("is more than {most} bytes, uncompressed: too many for {} compressed ones", metadata.len());
-        at_most(most, MultiGzDecoder::new(file)).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
+        at_most(MAX_BYTES, Unpacked::new(file)).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
     } else if can_begin(start) {
-        // A file may grow while it is read, and some of the system's files report no length.
-        let beyond = format!("is longer than {MAX_BYTES} bytes");
         at_most(MAX_BYTES, file).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?
     } else {
         return Err(Error::usage(&name, "begins neither as JSON nor as a pickle"));
@@ -69,7 +59,7 @@ pub fn open(path: &Path) -> Result<Source> {
 /// Whether the first bytes may begin a JSON file for a report, or a pickle.
 fn can_begin(start: &[u8]) -> bool {
     let first = start.iter().find(|byte| !byte.is_ascii_whitespace());
-    first.is_none_or(|byte| [b'{', b'[', PICKLE].contains(byte))
+    first.is_none_or(|byte| [b'{', b'[', PICKLE, ARCHIVE].contains(byte))
 }
 
 /// Reads everything; `None` if it is longer than `most`.
@@ -88,15 +78,18 @@ struct Kind {
     device_traces: Option<IgnoredAny>,
 }
 
-/// The first byte of a pickle.
+/// The first byte of a pickle, and of an archive of `torch.save`.
 const PICKLE: u8 = 0x80;
+const ARCHIVE: u8 = b'P';
 
 /// Reads the contents of a file; `name` names it in errors.
 pub fn read(name: &str, text: &[u8]) -> Result<Source> {
     let wrong = |error: serde_json::Error| Error::usage(name, format!("not a result that a report can show: {error}"));
     let is_object = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
     let kind = if is_object { Some(serde_json::from_slice::<Kind>(text).map_err(wrong)?) } else { None };
-    if text.first() == Some(&PICKLE) || kind.as_ref().is_some_and(|kind| kind.device_traces.is_some()) {
+    if text.first().is_some_and(|first| [PICKLE, ARCHIVE].contains(first))
+        || kind.as_ref().is_some_and(|kind| kind.device_traces.is_some())
+    {
         let snapshot = Snapshot::read(name, text)?;
         return Ok(Source::Recording(Box::new(Recording::of_snapshot(name, &snapshot, snapshot.main_device()))));
     }

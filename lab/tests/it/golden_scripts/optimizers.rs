@@ -137,6 +137,12 @@ fn every_recorded_optimizer_is_compared_or_named_as_unsupported() {
     }
     let here: Vec<&str> = variants().iter().map(|(title, _)| *title).chain(UNSUPPORTED).collect();
     assert_eq!(titles, here);
+    let source = include_str!("../../../../memcore/src/optim/mod.rs").to_lowercase();
+    assert!(source.contains("adagrad"), "the list is read");
+    for title in UNSUPPORTED {
+        let name = title.trim_end_matches("{}").to_lowercase();
+        assert!(!source.contains(&name), "{title} exists: compare it with its recording");
+    }
 }
 
 #[test]

@@ -256,6 +256,9 @@ fn outside(message: &Message) -> Vec<Advice> {
          PyTorch's cache gives back instead of taking the last of it.",
     ));
     match message.failure {
+        Some(Failure::PageLocking) => advice.push(plain(
+            "Do without page-locked memory (pin_memory=False), or lock less of it: fewer workers, a smaller prefetch_factor; free -h shows the host's.",
+        )),
         Some(Failure::Uninitialized(_)) => advice.push(plain(
             "If memory is free, look at the installation: the driver, CUDA and the library must fit together.",
         )),

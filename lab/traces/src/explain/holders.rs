@@ -5,6 +5,8 @@ use super::size::Size;
 
 /// Upper bound of what a context, kernels and libraries take: 0.3 to 1.5 GiB are usual. Bytes.
 const MAX_CONTEXT: u64 = 2 << 30;
+/// Most that a desktop usually takes. Where this process is known with all that it holds, more than that is another process's. Bytes.
+const MAX_DESKTOP: u64 = 3 << 29;
 
 /// Holders of the device's memory.
 #[derive(Clone, Debug, Default)]
@@ -23,7 +25,8 @@ pub(super) struct Holders {
 
 impl Holders {
     pub(super) fn of(message: &Message) -> Self {
-        let reserved = message.all_reserved().or(message.allocated);
+        // Of a message that is cut off, what this process holds may be known, and not how much of it is PyTorch's.
+        let reserved = message.all_reserved().or(message.allocated).or(message.process);
         let mut holders = Self { own: message.process, others: message.processes.clone(), ..Self::default() };
         let (Some(reserved), Some(total)) = (reserved, message.total) else { return holders };
         holders.borrowed = reserved.surely_exceeds(total);
@@ -69,7 +72,8 @@ impl Holders {
     /// Memory that no process accounts for, if it is too much for this process's context.
     pub(super) fn unexplained(&self) -> Option<Size> {
         let bytes = u64::try_from(self.unnamed?).ok()?;
-        (bytes > MAX_CONTEXT).then_some(Size::of(bytes))
+        let usual = if self.own.is_some() { MAX_DESKTOP } else { MAX_CONTEXT };
+        (bytes > usual).then_some(Size::of(bytes))
     }
 
     /// Memory of this process outside of PyTorch's segments, if it is more than a context takes.

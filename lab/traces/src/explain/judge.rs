@@ -68,6 +68,11 @@ fn outside(message: &Message) -> String {
             "{library} could not create its handle. Most often the device's memory is full, as the handle's memory comes \
              from the driver, beside PyTorch's allocator; a driver or a library that do not fit together show the same."
         ),
+        Some(Failure::PageLocking) => {
+            "The thread of the DataLoader that copies batches to page-locked memory was refused. It needs a context on the device and memory of the host \
+             that cannot be swapped out, and either ran out. The message has no figures, and does not say which."
+                .into()
+        }
         Some(Failure::Generator) => {
             "The state of the random generator found no room. It is made when a program first uses \
              the device: the device was full before."

@@ -135,6 +135,8 @@ pub(super) enum Failure {
     SharedMemory,
     /// cuDNN found no way to compute a convolution.
     NoPlan,
+    /// The thread of a DataLoader that copies batches to page-locked memory of the host.
+    PageLocking,
 }
 
 /// Contents of an out-of-memory message.

@@ -94,7 +94,10 @@ fn library(text: &str, lower: &str) -> Option<Message> {
 
 /// Finds the driver's own errors, and those of PyTorch up to 0.4.
 fn driver(lower: &str) -> Option<Message> {
-    if let Some(at) = lower.rfind("cuda runtime error (2) : out of memory") {
+    let thc =
+        ["cuda runtime error (2) : out of memory", "cuda runtime err(2): out of memory", "error=2 : out of memory"];
+    let thc = thc.iter().filter_map(|words| lower.rfind(words)).max();
+    if let Some(at) = thc.filter(|_| lower.contains("thc")) {
         let generator = lower[at..].contains("random");
         let failure = generator.then_some(Failure::Generator);
         return Some(Message { failure, ..Message::new(Wording::Thc, Backend::Cuda) });
@@ -111,5 +114,6 @@ fn driver(lower: &str) -> Option<Message> {
         ("hip error: out of memory", Backend::Hip),
     ];
     let (_, backend) = errors.into_iter().find(|(error, _)| lower.contains(error))?;
-    Some(failed(Wording::Driver, backend, Failure::Driver))
+    let failure = if lower.contains("in pin memory thread") { Failure::PageLocking } else { Failure::Driver };
+    Some(failed(Wording::Driver, backend, failure))
 }

@@ -5,7 +5,6 @@
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use lab_base::error::{Error, Result};
 use lab_base::input;
 use memcore::memory::TorchVersion;
@@ -14,6 +13,7 @@ use struson::reader::{JsonReader, JsonStreamReader, ReaderError, ReaderSettings,
 use super::events;
 use super::fields::{Columns, Numbers, ended, unknown};
 use super::trace::{Fault, Operation, Settings, Trace};
+use crate::unpacked::{GZIP, Unpacked};
 
 /// Largest file that is read, in bytes (unpacked, if it is packed).
 pub const MAX_BYTES: u64 = 4 << 30;
@@ -49,10 +49,10 @@ impl Trace {
     pub fn read(name: &str, source: impl Read) -> Result<Self> {
         let cannot = |error: io::Error| Error::usage(name, error.to_string());
         let mut source = BufReader::with_capacity(1 << 16, source);
-        let packed = source.fill_buf().map_err(cannot)?.starts_with(&[0x1f, 0x8b]);
+        let packed = source.fill_buf().map_err(cannot)?.starts_with(&GZIP);
         let mut columns = Columns::default();
         let read = if packed {
-            columns.read(BufReader::with_capacity(1 << 16, Ending(MultiGzDecoder::new(source), MAX_BYTES)))
+            columns.read(BufReader::with_capacity(1 << 16, Ending(Unpacked::new(source), MAX_BYTES)))
         } else {
             columns.read(Ending(source, MAX_BYTES))
         };

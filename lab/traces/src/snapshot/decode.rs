@@ -17,10 +17,14 @@ use super::value::{Document, Kind, TextId, Value};
 /// Limit on devices: more than any machine has.
 const MAX_DEVICES: u32 = 1024;
 
+/// Bytes kept of a text, such as a frame's name. What is shown of a snapshot so stays in proportion to its entries, whatever a name holds.
+const MAX_TEXT_BYTES: usize = 4096;
+
 /// Decodes a document.
 pub(super) fn decode(document: Document) -> Result<Snapshot> {
     let mut snapshot = without_texts(&document)?;
     snapshot.texts = document.texts;
+    snapshot.texts.shorten(MAX_TEXT_BYTES);
     Ok(snapshot)
 }
 

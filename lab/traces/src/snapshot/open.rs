@@ -1,9 +1,8 @@
 //! Opens files of snapshots.
 
-use std::io::{BufReader, Read};
+use std::io::Read;
 use std::path::Path;
 
-use flate2::read::MultiGzDecoder;
 use lab_base::error::{Error, Result};
 use lab_base::input;
 
@@ -12,6 +11,7 @@ use super::parse_error::{self, ParseError};
 use super::source::Source;
 use super::value::Document;
 use super::{decode, json_read, opcodes, unpickle};
+use crate::unpacked::{GZIP, Unpacked};
 
 /// Largest file that is read, in bytes (unpacked, if it is packed).
 pub const MAX_BYTES: u64 = u32::MAX as u64;
@@ -26,7 +26,7 @@ pub enum Format {
 }
 
 impl Document {
-    /// Reads a pickle or JSON, gzipped or not.
+    /// Reads a pickle or JSON, gzipped or not, or what `torch.save` wrote.
     ///
     /// # Errors
     /// [`Error::Usage`] naming the file and, where something in it is wrong, the byte.
@@ -49,8 +49,8 @@ impl Document {
             }
         }
         let whole = head[..there].chain(reader);
-        let read = if head == [0x1f, 0x8b] {
-            read(&mut Source::new(MultiGzDecoder::new(BufReader::new(whole)), MAX_BYTES))
+        let read = if head == GZIP {
+            read(&mut Source::new(Unpacked::new(whole), MAX_BYTES))
         } else {
             read(&mut Source::new(whole, MAX_BYTES))
         };
@@ -88,11 +88,34 @@ impl Snapshot {
     }
 }
 
+/// How an archive of zip begins.
+const ARCHIVE: [u8; 4] = *b"PK\x03\x04";
+
+/// Moves to the pickle in a file of `torch.save`: the first entry of an archive, `NAME/data.pkl`, not compressed.
+fn to_saved_pickle<R: Read>(source: &mut Source<R>) -> parse_error::Result<()> {
+    let problem = |problem: &str| Err(ParseError::new(0, problem));
+    if source.array("the head of an archive")? != ARCHIVE {
+        return problem("neither a pickle of protocol 2 to 5 nor JSON nor an archive");
+    }
+    let rest: [u8; 26] = source.array("the head of an archive")?;
+    let number = |at: usize| usize::from(u16::from_le_bytes([rest[at], rest[at + 1]]));
+    let (method, name, extra) = (number(4), number(22), number(24));
+    let is_pickle = source.take(name, "the name of an entry")?.ends_with(b"/data.pkl");
+    if method != 0 || !is_pickle {
+        return problem("an archive that torch.save did not make");
+    }
+    source.take(extra, "the head of an entry").map(drop)
+}
+
 /// Tells the format by the first byte.
 fn read<R: Read>(source: &mut Source<R>) -> parse_error::Result<(Document, Format)> {
     match source.peek()? {
         Some(b'{' | b'[' | b' ' | b'\t' | b'\r' | b'\n') => Ok((json_read::read(source)?, Format::Json)),
         Some(opcodes::PROTO) => Ok((unpickle::read(source)?, Format::Pickle)),
+        Some(b'P') => {
+            to_saved_pickle(source)?;
+            Ok((unpickle::read_first(source)?, Format::Pickle))
+        }
         _ => Err(ParseError::new(0, "neither a pickle of protocol 2 to 5 nor JSON")),
     }
 }

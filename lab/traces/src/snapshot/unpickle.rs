@@ -16,12 +16,27 @@ use super::value::{Document, Value};
 
 /// Reads a pickle to its end, which must be the file's.
 pub(super) fn read<R: Read>(source: &mut Source<R>) -> Result<Document> {
+    let document = run(Machine::new(source))?;
+    at_end(source).map(|()| document)
+}
+
+fn at_end<R: Read>(source: &mut Source<R>) -> Result<()> {
+    let end = source.offset();
+    match source.peek()? {
+        None => Ok(()),
+        Some(_) => Err(ParseError::new(end, "the pickle ends here, but the file goes on")),
+    }
+}
+
+/// Reads a pickle that other bytes follow.
+pub(super) fn read_first<R: Read>(source: &mut Source<R>) -> Result<Document> {
     run(Machine::new(source))
 }
 
 /// Reads a pickle with objects of classes as dicts: what would be called and its arguments. Nothing is called.
 pub(super) fn read_inert<R: Read>(source: &mut Source<R>) -> Result<Document> {
-    run(Machine { inert: true, ..Machine::new(source) })
+    let document = run(Machine { inert: true, ..Machine::new(source) })?;
+    at_end(source).map(|()| document)
 }
 
 fn run<R: Read>(mut machine: Machine<'_, R>) -> Result<Document> {
@@ -361,9 +376,6 @@ impl<'a, R: Read> Machine<'a, R> {
             [root] if self.marks.is_empty() => self.document.root = *root,
             other => return self.fail(format!("the pickle ends with {} values on the stack", other.len())),
         }
-        match self.source.peek()? {
-            None => Ok(self.document),
-            Some(_) => Err(ParseError::new(end, "the pickle ends here, but the file goes on")),
-        }
+        Ok(self.document)
     }
 }

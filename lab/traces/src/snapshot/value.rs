@@ -144,6 +144,16 @@ impl Texts {
         self.ids.get(text).copied().map(TextId)
     }
 
+    /// Cuts each text after `most` bytes; "…" marks the place.
+    pub(super) fn shorten(&mut self, most: usize) {
+        for (id, text) in self.texts.iter_mut().enumerate().filter(|(_, text)| text.len() > most) {
+            self.ids.remove(text);
+            *text = format!("{}…", &text[..text.floor_char_boundary(most)]).into();
+            // The first of two that are the same now keeps its number in both directions.
+            self.ids.entry(text.clone()).or_insert(id as u32);
+        }
+    }
+
     /// Returns a text; `""` for a number from elsewhere.
     pub fn get(&self, id: TextId) -> &str {
         self.texts.get(id.0 as usize).map_or("", |text| text)

@@ -363,3 +363,53 @@ fn tuning_finds_what_helps_and_holds() {
         tune(&one, &AllocatorConfig::default(), &Machine::default(), Releases::default(), &mut || false).unwrap();
     assert_eq!((tuned.best.alloc_conf.as_str(), &tuned.best), ("", &tuned.recorded));
 }
+
+/// A file as `torch.save` writes it: an archive whose first entry is the pickle, stored as it is, with others after it.
+fn saved(pickle: &[u8], name: &str, method: u8) -> Vec<u8> {
+    let (name_bytes, extra) = (name.len() as u8, 9);
+    let mut file = vec![b'P', b'K', 3, 4, 0, 0, 8, 8, method, 0];
+    file.extend([0; 16]);
+    file.extend([name_bytes, 0, extra, 0]);
+    file.extend(name.as_bytes());
+    file.extend(*b"FB\x05\0ZZZZZ");
+    file.extend(pickle);
+    file.extend(*b"PK\x07\x08\x00\x00\x00\x00PK\x03\x04");
+    file
+}
+
+#[test]
+fn what_torch_save_wrote_is_read() {
+    for path in golden() {
+        let pickle = std::fs::read(&path).unwrap();
+        let plain = Snapshot::read("f", &pickle[..]).unwrap();
+        let (document, format) = Document::read("f", &saved(&pickle, "memory/data.pkl", 0)[..]).unwrap();
+        assert_eq!(format, Format::Pickle);
+        let found = document.into_snapshot("f").unwrap();
+        assert!(found.segments == plain.segments && found.trace(0) == plain.trace(0), "{}", path.display());
+    }
+    let pickle = std::fs::read(&golden()[0]).unwrap();
+    for (name, method) in [("memory/data.pkl", 8), ("memory/other", 0), ("data", 0)] {
+        let error = Snapshot::read("f", &saved(&pickle, name, method)[..]).unwrap_err().to_string();
+        assert_eq!(error, "f: byte 0: an archive that torch.save did not make", "{name}");
+    }
+    let whole = saved(&pickle, "memory/data.pkl", 0);
+    for cut in [1, 3, 20, 29, 35, 50, pickle.len() / 2] {
+        assert!(Snapshot::read("f", &whole[..cut]).is_err(), "{cut}");
+    }
+    // Nothing is called: weights are refused.
+    let weights = b"\x80\x02ccollections\nOrderedDict\nq\x00)Rq\x01.";
+    assert!(Snapshot::read("f", &saved(weights, "weights/data.pkl", 0)[..]).is_err());
+}
+
+#[test]
+fn a_text_of_any_length_is_cut_and_converting_keeps_it() {
+    let text = "é".repeat(1 << 16);
+    let json = format!(
+        "{{\"segments\": [], \"device_traces\": [[{{\"action\": \"alloc\", \"addr\": 512, \"size\": 512, \"stream\": 0,
+        \"frames\": [{{\"filename\": \"{text}\", \"line\": 1, \"name\": \"f\"}}]}}]]}}"
+    );
+    let snapshot = Snapshot::read("f", json.as_bytes()).unwrap();
+    let frame = snapshot.stack(snapshot.trace(0)[0].stack).next().unwrap();
+    assert!(frame.filename.ends_with("é…") && frame.filename.len() < 5000, "{} bytes", frame.filename.len());
+    assert!(pickled(&Document::read("f", json.as_bytes()).unwrap().0).len() > text.len());
+}

@@ -285,6 +285,8 @@ pub(crate) const RECORDED: &[&[Operator]] = &[
         gather(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[64, 10], DType::I64)]) => |t| ops::gather(&t[0], 1, &t[1]);
         index_int(|d, t| vec![leaf(d, &[64, 256], t), data(d, &[40], DType::I64)]) => |t| ops::index_each(&t[0], &[&t[1]]);
         cumsum(x) => |t| ops::cumsum(&t[0], 1);
+        sort(x) => |t| Ok(ops::sort(&t[0], 1, false)?.0);
+        topk(x) => |t| Ok(ops::topk(&t[0], 5, 1, true)?.0);
         var(x) => |t| ops::var(&t[0], &[1], 1.0, false);
         // The mean over the batch: the sum, divided by a number.
         kl_div(x_and_data) => |t| {
