@@ -9,7 +9,7 @@
 
 /// How cuDNN computes a network (`cudnnRNNAlgo_t`). Workspaces differ, reserves do not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::ops) enum Algorithm {
+pub(super) enum Algorithm {
     #[default]
     Standard,
     /// `CUDNN_RNN_ALGO_PERSIST_STATIC`
@@ -20,22 +20,22 @@ pub(in crate::ops) enum Algorithm {
 
 /// A network and what it is given.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::ops) struct Sizes {
+pub(super) struct Sizes {
     /// 1, 3 (GRU) or 4 (LSTM).
-    pub(in crate::ops) gates: usize,
+    pub(super) gates: usize,
     /// Bytes of an element.
-    pub(in crate::ops) element: usize,
-    pub(in crate::ops) is_bfloat16: bool,
-    pub(in crate::ops) layers: usize,
-    pub(in crate::ops) directions: usize,
-    pub(in crate::ops) has_dropout: bool,
+    pub(super) element: usize,
+    pub(super) is_bfloat16: bool,
+    pub(super) layers: usize,
+    pub(super) directions: usize,
+    pub(super) has_dropout: bool,
     /// Elements of an input, and of a state.
-    pub(in crate::ops) inside: usize,
-    pub(in crate::ops) width: usize,
-    pub(in crate::ops) steps: usize,
-    pub(in crate::ops) batch: usize,
+    pub(super) inside: usize,
+    pub(super) width: usize,
+    pub(super) steps: usize,
+    pub(super) batch: usize,
     /// Elements of the weights without biases.
-    pub(in crate::ops) matrices: usize,
+    pub(super) matrices: usize,
 }
 
 /// Bytes of a workspace that cuDNN has for each direction of each layer.
@@ -47,7 +47,7 @@ fn aligned(bytes: usize) -> usize {
 }
 
 impl Sizes {
-    pub(in crate::ops) fn cells(&self) -> usize {
+    pub(super) fn cells(&self) -> usize {
         self.layers * self.directions
     }
 
@@ -61,7 +61,7 @@ impl Sizes {
     }
 
     /// Bytes that a training forward pass keeps for the backward pass.
-    pub(in crate::ops) fn reserve(&self) -> usize {
+    pub(super) fn reserve(&self) -> usize {
         let states = self.steps * self.batch * self.width * self.directions;
         let bytes = states * self.element;
         // Gates, and what the cell makes of them.
@@ -76,7 +76,7 @@ impl Sizes {
     }
 
     /// Bytes of workspace: of a forward pass and, in training, of the backward pass if that takes more.
-    pub(in crate::ops) fn workspace(&self, algorithm: Algorithm, training: bool) -> usize {
+    pub(super) fn workspace(&self, algorithm: Algorithm, training: bool) -> usize {
         // bfloat16 has one algorithm.
         let algorithm = if self.is_bfloat16 { Algorithm::Standard } else { algorithm };
         let standard = algorithm == Algorithm::Standard;
