@@ -52,6 +52,13 @@ pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
     }
 }
 
+/// The folder in which cargo builds, an absolute path.
+pub(crate) fn target_folder(root: &Path) -> PathBuf {
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
+    // It fails for an empty path alone, which cargo refuses.
+    std::path::absolute(&target).unwrap_or(target)
+}
+
 /// Builds with these arguments of cargo.
 ///
 /// # Errors

@@ -91,8 +91,7 @@ pub(crate) fn emulated(root: &Path, built: &Built, full: bool) -> anyhow::Result
 
 /// Returns the folder of the compiler's libraries; downloads them if they are missing.
 fn fetch(root: &Path) -> anyhow::Result<PathBuf> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let home = target.join("nvrtc-12.9.86");
+    let home = artifact::target_folder(root).join("nvrtc-12.9.86");
     let libraries = home.join("nvidia/cuda_nvrtc/lib");
     if libraries.join("libnvrtc.so.12").exists() {
         return Ok(libraries);

@@ -70,11 +70,7 @@ fn build(root: &Path, args: &DistArgs) -> anyhow::Result<PathBuf> {
         command.args(["--locked", "--profile", "dist", "--target", &target, "-p", package]).current_dir(root);
         succeed(&mut command)?;
     }
-    Ok(target_folder(root).join(&args.target).join("dist"))
-}
-
-fn target_folder(root: &Path) -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+    Ok(artifact::target_folder(root).join(&args.target).join("dist"))
 }
 
 fn succeed(command: &mut Command) -> anyhow::Result<()> {
@@ -103,7 +99,7 @@ fn printed(command: &mut Command) -> anyhow::Result<String> {
 pub(crate) fn archive(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     let built = build(root, args)?;
     let name = format!("vramlab-{}-{}", env!("CARGO_PKG_VERSION"), args.target);
-    let folder = target_folder(root).join("archives").join(&name);
+    let folder = artifact::target_folder(root).join("archives").join(&name);
     if folder.exists() {
         fs::remove_dir_all(&folder)?;
     }
@@ -205,7 +201,7 @@ pub(crate) fn wheel(root: &Path, args: &DistArgs) -> anyhow::Result<()> {
     if args.is_linux() {
         copy(&built.join(LIBRARY), &data.join(LIBRARY))?;
     }
-    let folder = target_folder(root).join("wheels");
+    let folder = artifact::target_folder(root).join("wheels");
     fs::create_dir_all(&folder)?;
     let fresh = folder.join("unchecked");
     if fresh.exists() {

@@ -11,7 +11,7 @@ use xtask::bench::collect;
 use xtask::bench::results::Results;
 use xtask::bench::tables::{READMES, updated};
 
-use crate::artifact::cargo;
+use crate::artifact::{cargo, target_folder};
 
 /// Folder of the results, below the workspace.
 const RESULTS: &str = "benches/results";
@@ -44,8 +44,7 @@ pub(crate) struct BenchArgs {
 /// # Errors
 /// A benchmark fails, or a file cannot be written.
 pub(crate) fn run(root: &Path, args: &BenchArgs) -> anyhow::Result<()> {
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-    let target = std::path::absolute(target)?;
+    let target = target_folder(root);
     // Fails before minutes of measuring.
     let folder = root.join(&args.into);
     std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::artifact::cargo;
+use crate::artifact::{cargo, target_folder};
+use crate::software_gpu;
 
 /// Packages whose own tests are run if they change, but not those of all that stands on them.
 const GROUND: &[&str] = &["memcore", "vramlab-conformance"];
@@ -121,7 +122,8 @@ fn selection<'a>(names: &BTreeSet<&'a str>) -> Vec<&'a str> {
 
 fn step(root: &Path, args: &[&str]) -> anyhow::Result<()> {
     println!("==> cargo {}", args.join(" "));
-    let status = cargo(None).args(args).current_dir(root).status().context("cargo does not start")?;
+    let caches = software_gpu::caches(&target_folder(root))?;
+    let status = cargo(None).args(args).envs(caches).current_dir(root).status().context("cargo does not start")?;
     if !status.success() {
         bail!("cargo {} failed ({status})", args.join(" "));
     }

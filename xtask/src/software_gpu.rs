@@ -9,6 +9,8 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use anyhow::Context;
+
 /// The packages of lavapipe and of the loader that finds it.
 const LAVAPIPE: [&str; 2] = ["mesa-vulkan-drivers", "libvulkan1"];
 
@@ -57,6 +59,24 @@ pub(crate) fn strict(vendors: PathBuf, log: &Path) -> [(&'static str, OsString);
         ("OCLGRIND_LOG", log.into()),
         ("REQUIRE_DEVICE", "opencl".into()),
     ]
+}
+
+/// The variables by which lavapipe and PoCL keep what they compiled below `target`, without those that are set. Compiling is nearly all that
+/// the suites take on these drivers, and every change of our own code runs them again.
+///
+/// # Errors
+/// A folder cannot be made.
+pub(crate) fn caches(target: &Path) -> anyhow::Result<Vec<(&'static str, OsString)>> {
+    let caches = [("MESA_SHADER_CACHE_DIR", "mesa-cache"), ("POCL_CACHE_DIR", "pocl-cache")];
+    let unset = caches.into_iter().filter(|(variable, _)| std::env::var_os(variable).is_none());
+    unset
+        .map(|(variable, name)| {
+            // The drivers make only the last folder of a path.
+            let folder = target.join(name);
+            std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+            Ok((variable, folder.into()))
+        })
+        .collect()
 }
 
 /// Makes sure that a driver is installed, by installing packages where that is allowed.

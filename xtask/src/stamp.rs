@@ -11,6 +11,8 @@ use std::process::Command;
 
 use anyhow::Context;
 
+use crate::artifact::target_folder;
+
 /// Everything on which a step depends, as a checksum.
 #[derive(Default)]
 pub(crate) struct Inputs(DefaultHasher);
@@ -84,8 +86,8 @@ impl Inputs {
 
     /// The stamp of a step with these inputs.
     pub(crate) fn stamp(self, root: &Path, step: &str) -> Stamp {
-        let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from);
-        Stamp(target.join("xtask-stamps").join(format!("{step}-{:016x}", self.0.finish())))
+        let stamps = target_folder(root).join("xtask-stamps");
+        Stamp(stamps.join(format!("{step}-{:016x}", self.0.finish())))
     }
 }
 

@@ -201,7 +201,8 @@ pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
     }
     let vramlab = built.vramlab()?;
     let (variable, library) = vramlab.variable();
-    let environment = [("REQUIRE_DEVICE", require(required)), (variable, library.into())];
+    let mut environment = vec![("REQUIRE_DEVICE", require(required)), (variable, library.into())];
+    environment.extend(software_gpu::caches(&artifact::target_folder(root))?);
     if asked.full {
         clock.step("other drivers, a browser and scripts", || beyond(root, &built, &mut skipped))?;
     } else {
@@ -224,11 +225,11 @@ pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
 
 /// What only `--full` does, beside its steps: suites on other implementations, and the checks by scripts.
 fn beyond(root: &Path, built: &Built, skipped: &mut Vec<String>) -> anyhow::Result<()> {
-    match software_gpu::swiftshader(&root.join("target")) {
+    match software_gpu::swiftshader(&artifact::target_folder(root)) {
         Ok(driver) => run_with(root, &SECOND_ADAPTER, &[("VK_DRIVER_FILES", driver.into())])?,
         Err(reason) => skipped.push(reason),
     }
-    match software_gpu::oclgrind(&root.join("target")) {
+    match software_gpu::oclgrind(&artifact::target_folder(root)) {
         Ok(vendors) => interpreted(root, vendors)?,
         Err(reason) => skipped.push(reason),
     }

@@ -85,9 +85,25 @@ std::map<void*, unsigned> poisoned;
 std::vector<Range> shared;
 std::vector<char> dynamic;
 
+unsigned end_of_warp(unsigned first) { return std::min(blockDim.x, first + LANES); }
+
+void set_current(unsigned thread) {
+    current = thread;
+    threadIdx = Index{thread, 0, 0};
+}
+
+// Goes straight on with the warp's next lane that is ready; after the last one the scheduler decides. So a barrier of the warp takes one
+// switch a lane, and one to the scheduler. The host predicts it well: every lane goes on behind the same call.
 void leave(State state) {
-    fibres[current].state = state;
-    emu_switch(&fibres[current].sp, scheduler);
+    Fibre& fibre = fibres[current];
+    fibre.state = state;
+    const unsigned end = end_of_warp(current / LANES * LANES);
+    for (unsigned t = current + 1; t < end; t++) {
+        if (fibres[t].state != State::Ready) continue;
+        set_current(t);
+        return emu_switch(&fibre.sp, fibres[t].sp);
+    }
+    emu_switch(&fibre.sp, scheduler);
 }
 
 void enter() {
@@ -106,14 +122,15 @@ void start(unsigned thread) {
     fibre = Fibre{sp, State::Ready};
 }
 
+// Runs this lane, and those behind it in its warp that are ready.
 void resume(unsigned thread) {
-    current = thread;
-    threadIdx = Index{thread, 0, 0};
+    set_current(thread);
     emu_switch(&scheduler, fibres[thread].sp);
 }
 
 // Runs a warp until all its lanes are done or wait for the block.
-void run_warp(unsigned first, unsigned end) {
+void run_warp(unsigned first) {
+    const unsigned end = end_of_warp(first);
     for (;;) {
         unsigned waiting = 0, live = 0;
         for (unsigned t = first; t < end; t++) {
@@ -136,7 +153,7 @@ void run_block(unsigned threads) {
         // Backwards every other block: an order that a kernel relies upon is no order.
         for (unsigned i = 0; i < warps; i++) {
             const unsigned warp = block_number % 2 ? warps - 1 - i : i;
-            run_warp(warp * LANES, std::min(threads, (warp + 1) * LANES));
+            run_warp(warp * LANES);
         }
         unsigned waiting = 0, done = 0;
         for (unsigned t = 0; t < threads; t++) {

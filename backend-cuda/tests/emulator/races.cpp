@@ -142,10 +142,12 @@ void access(const void* address, size_t bytes, Kind kind, const void* code) {
 std::string place(const void* code) {
     Dl_info info;
     if (dladdr(code, &info) == 0) return "?";
-    char command[512];
     const size_t offset = static_cast<size_t>(static_cast<const char*>(code) - static_cast<const char*>(info.dli_fbase)) - 1;
-    std::snprintf(command, sizeof(command), "addr2line -s -i -e '%s' 0x%zx", info.dli_fname, offset);
-    FILE* tool = popen(command, "r");
+    // The folder's name may have any length.
+    char digits[32];
+    std::snprintf(digits, sizeof(digits), "%zx", offset);
+    const std::string command = "addr2line -s -i -e '" + std::string(info.dli_fname) + "' " + digits;
+    FILE* tool = popen(command.c_str(), "r");
     if (tool == nullptr) return "?";
     std::string text;
     for (int c; (c = std::fgetc(tool)) != EOF;) text += c == '\n' ? ' ' : static_cast<char>(c);

@@ -14,16 +14,18 @@ fn each_product(g: &Conv2dGeometry, x: &[usize], w: &[usize], y: &[usize], mut f
             for i in 0..y[2] {
                 for j in 0..y[3] {
                     let at_y = ((n * y[1] + o) * y[2] + i) * y[3] + j;
-                    for c in 0..channels {
-                        let channel = o / outputs * channels + c;
-                        for (ki, kj) in (0..w[2]).flat_map(|ki| (0..w[3]).map(move |kj| (ki, kj))) {
-                            let row = (i * g.stride[0] + ki * g.dilation[0]).checked_sub(g.padding[0]);
-                            let column = (j * g.stride[1] + kj * g.dilation[1]).checked_sub(g.padding[1]);
-                            let (Some(row), Some(column)) = (row, column) else { continue };
-                            if row < x[2] && column < x[3] {
-                                let at_x = ((n * x[1] + channel) * x[2] + row) * x[3] + column;
-                                let at_w = ((o * channels + c) * w[2] + ki) * w[3] + kj;
-                                f(at_x, at_w, at_y);
+                    for (c, ki) in (0..channels).flat_map(|c| (0..w[2]).map(move |ki| (c, ki))) {
+                        // Above the picture it wraps round, and is no row either; so do columns.
+                        let row = (i * g.stride[0] + ki * g.dilation[0]).wrapping_sub(g.padding[0]);
+                        if row >= x[2] {
+                            continue;
+                        }
+                        let line_x = ((n * x[1] + o / outputs * channels + c) * x[2] + row) * x[3];
+                        let line_w = ((o * channels + c) * w[2] + ki) * w[3];
+                        for kj in 0..w[3] {
+                            let column = (j * g.stride[1] + kj * g.dilation[1]).wrapping_sub(g.padding[1]);
+                            if column < x[3] {
+                                f(line_x + column, line_w + kj, at_y);
                             }
                         }
                     }

@@ -106,12 +106,14 @@ fn outside(region: Region) -> Error {
 }
 
 /// Positions of a layout's elements relative to the first, in row-major order.
+#[inline]
 pub(crate) fn positions(layout: &Layout) -> impl Iterator<Item = usize> + use<> {
     let layout = *layout;
     let contiguous = layout.is_contiguous();
     (0..layout.numel()).map(move |linear| if contiguous { linear } else { position(&layout, linear) })
 }
 
+#[inline]
 fn position(layout: &Layout, linear: usize) -> usize {
     let (mut rest, mut at) = (linear, 0);
     for (size, stride) in layout.dims().iter().zip(layout.strides()).rev() {

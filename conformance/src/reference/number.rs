@@ -1,4 +1,6 @@
 //! Elements of every type as plain numbers, converted back with one rounding.
+//!
+//! Each element of every case passes here several times: what is small is marked to be inlined into the other files.
 
 use half::{bf16, f16};
 use memcore::DType;
@@ -11,6 +13,7 @@ pub(crate) enum Number {
 }
 
 impl Number {
+    #[inline]
     pub(crate) fn to_f64(self) -> f64 {
         match self {
             Number::F(x) => x,
@@ -19,6 +22,7 @@ impl Number {
     }
 
     /// Converts to an integer; floats truncate towards zero.
+    #[inline]
     pub(crate) fn to_i64(self) -> i64 {
         match self {
             Number::F(x) => x as i64,
@@ -26,6 +30,7 @@ impl Number {
         }
     }
 
+    #[inline]
     fn is_zero(self) -> bool {
         match self {
             Number::F(x) => x == 0.0,
@@ -35,6 +40,7 @@ impl Number {
 }
 
 /// The element of type `dtype` whose bytes are `bytes` (`dtype.size()` of them, little endian).
+#[inline]
 pub(crate) fn load(dtype: DType, bytes: &[u8]) -> Number {
     match dtype {
         DType::F64 => Number::F(f64::from_le_bytes(first(bytes))),
@@ -51,6 +57,7 @@ pub(crate) fn load(dtype: DType, bytes: &[u8]) -> Number {
 
 /// Writes `number` as an element of type `dtype`: floats round to nearest even, floats to integers truncate, anything
 /// to bool is `!= 0`.
+#[inline]
 pub(crate) fn store(dtype: DType, number: Number, bytes: &mut [u8]) {
     match dtype {
         DType::F64 => bytes.copy_from_slice(&number.to_f64().to_le_bytes()),
@@ -65,22 +72,29 @@ pub(crate) fn store(dtype: DType, number: Number, bytes: &mut [u8]) {
     }
 }
 
+#[inline]
 fn first<const N: usize>(bytes: &[u8]) -> [u8; N] {
-    let mut out = [0; N];
-    out.copy_from_slice(&bytes[..N]);
-    out
+    *bytes.first_chunk().expect("as many bytes as an element has")
 }
 
 /// The distance between neighbouring values of `dtype`, a 16-bit float, around `x`: that of its binade, or of the
 /// subnormal numbers.
+#[inline]
 pub(crate) fn spacing(dtype: DType, x: f64) -> f64 {
     let (mantissa, min_exponent) = if dtype == DType::F16 { (10, -14) } else { (7, -126) };
     let exponent = ((x.to_bits() >> 52 & 0x7ff) as i32 - 1023).max(min_exponent);
-    2f64.powi(exponent - mantissa)
+    power_of_two(exponent - mantissa)
+}
+
+/// 2 to the power of `exponent`, which is that of a normal f64. `powi` is a call with a loop, and this is needed for every element.
+#[inline]
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
 }
 
 /// Rounds `x` to nearest even at the spacing of a 16-bit float. The conversion that follows is exact or an overflow, so
 /// it never rounds a second time.
+#[inline]
 fn half(dtype: DType, x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return x;
@@ -113,6 +127,13 @@ mod tests {
         assert_eq!(through(DType::F16, 1.0 + 3.0 * 2f64.powi(-11)), 1.0 + 2.0 * 2f64.powi(-10));
         assert_eq!(through(DType::BF16, 1.0 + 2f64.powi(-8)), 1.0);
         assert_eq!(through(DType::BF16, 1.0 + 2f64.powi(-8) + 2f64.powi(-40)), 1.0 + 2f64.powi(-7));
+    }
+
+    #[test]
+    fn powers_of_two_are_exact() {
+        for exponent in -1022..=1023 {
+            assert_eq!(power_of_two(exponent), 2f64.powi(exponent), "{exponent}");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! `fragmentation`: when is memory reserved but unusable?
 
 mod orders;
+mod permutations;
 mod programs;
 mod steps;
 

@@ -5,6 +5,7 @@ use lab_traces::replay::{Machine, Policy, Silent, replay};
 
 use super::super::policy_comparison::{CACHING, CONTENDERS, EXPANDABLE};
 use super::super::progress::Progress;
+use super::permutations::{next_permutation, orders};
 use super::steps::{Steps, program};
 
 /// The most orders that are tried. If there are more, every n-th is tried.
@@ -81,43 +82,4 @@ pub(super) fn search(steps: &[Steps], counts: usize, progress: &mut Progress<'_>
 pub(super) fn pieces(kinds: usize, counts: usize) -> usize {
     let possible = orders(kinds, counts);
     possible.div_ceil(possible.div_ceil(MAX_ORDERS).max(1)).div_ceil(STRETCH)
-}
-
-/// Number of orders of `counts` each of `kinds` kinds: (kinds·counts)! / counts!^kinds, at most `usize::MAX`.
-fn orders(kinds: usize, counts: usize) -> usize {
-    let mut product: u128 = 1;
-    for k in 0..kinds {
-        for i in 1..=counts {
-            // A product of binomials: each division leaves a whole number.
-            product = product.saturating_mul((k * counts + i) as u128) / i as u128;
-        }
-    }
-    usize::try_from(product).unwrap_or(usize::MAX)
-}
-
-/// Moves to the next order lexicographically. Returns `false` after the last.
-fn next_permutation(order: &mut [usize]) -> bool {
-    let Some(pivot) = order.windows(2).rposition(|pair| pair[0] < pair[1]) else { return false };
-    let Some(swap) = order.iter().rposition(|&value| value > order[pivot]) else { return false };
-    order.swap(pivot, swap);
-    order[pivot + 1..].reverse();
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_order_comes_once() {
-        let mut order = vec![0, 0, 1, 1, 2, 2];
-        let mut seen = std::collections::BTreeSet::new();
-        loop {
-            assert!(seen.insert(order.clone()));
-            if !next_permutation(&mut order) {
-                break;
-            }
-        }
-        assert_eq!((seen.len(), orders(3, 2), orders(4, 2), orders(1, 5)), (90, 90, 2520, 1));
-    }
 }

@@ -2,5 +2,6 @@
 
 mod claims;
 mod experiments;
+mod private;
 mod reported;
 mod verdicts;

@@ -31,27 +31,3 @@ fn quoted(file: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-+,@%".contains(c);
     if file.chars().all(plain) { file.to_string() } else { format!("'{}'", file.replace('\'', "'\\''")) }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_outermost_line_of_the_program_is_the_script() {
-        let traceback = "[rank0]: Traceback (most recent call last): [rank0]: File \"/opt/conda/bin/torchrun\", line 8, in <module> \
-            [rank0]: File \"/home/me/fine tune.py\", line 93, in <module> [rank0]: main() [rank0]: File \"/home/me/model.py\", line 7, in main";
-        assert_eq!(of(traceback).as_deref(), Some("'/home/me/fine tune.py'"));
-        let two = format!("{traceback} Traceback (most recent call last): File \"b.py\", line 1, in <module>");
-        assert_eq!(of(&two).as_deref(), Some("b.py"));
-        for text in [
-            "File \"/v/lib/python3.11/site-packages/torch/a.py\", line 3, in <module>",
-            "File \"C:\\me\\train.py\", line 3, in <module>",
-            "File \"<stdin>\", line 1, in <module>",
-            "File \"/home/me/train.py\", line 3, in main",
-            "File \"/home/me/train.py",
-            "",
-        ] {
-            assert_eq!(of(text), None, "{text}");
-        }
-    }
-}

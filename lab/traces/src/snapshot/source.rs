@@ -111,33 +111,3 @@ impl<R: Read> Source<R> {
         ParseError::new(self.offset(), problem)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Gives three bytes at a time.
-    struct Slow(u8);
-
-    impl Read for Slow {
-        fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-            let count = buffer.len().min(3).min(usize::from(u8::MAX - self.0));
-            for byte in &mut buffer[..count] {
-                *byte = self.0;
-                self.0 += 1;
-            }
-            Ok(count)
-        }
-    }
-
-    #[test]
-    fn the_window_moves() {
-        let mut source = Source::new(Slow(0), 1000);
-        assert_eq!((source.byte("x").unwrap(), source.peek().unwrap()), (0, Some(1)));
-        assert_eq!(source.take(7, "x").unwrap(), [1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!((source.array("x").unwrap(), source.offset()), ([8, 9], 10));
-        let error = source.take(1 << 40, "a text").unwrap_err().error("f");
-        assert_eq!(error.to_string(), "f: byte 10: a text needs 1099511627776 bytes, but the file ends after 245");
-        assert!(Source::new(Slow(0), 100).take(200, "x").unwrap_err().error("f").to_string().contains("byte 100"));
-    }
-}

@@ -61,26 +61,3 @@ pub(super) fn meaning(name: &str) -> Option<String> {
     let says = name.contains("::") && !MACHINERY.iter().any(|known| name.contains(known));
     says.then(|| name.to_string())
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn operators_and_nodes_are_found_in_names() {
-        assert_eq!(operator("at::_ops::conv2d::call(at::Tensor const&)"), Some("conv2d"));
-        assert_eq!(operator("at::_ops::add_Tensor::redispatch(c10::DispatchKeySet)"), Some("add"));
-        assert_eq!(operator("at::_ops::_to_copy::call(at::Tensor const&)"), Some("_to_copy"));
-        assert_eq!(operator("at::_ops::to_dtype_layout::call(at::Tensor const&)"), Some("to"));
-        assert_eq!(operator("at::native::add(at::Tensor const&)"), None);
-        let applied = "torch::autograd::generated::AddmmBackward0::apply(std::vector<at::Tensor>&&)";
-        assert_eq!(node(applied), Some("AddmmBackward0"));
-        assert_eq!(node("torch::autograd::AccumulateGrad::apply(std::vector<at::Tensor>&&)"), Some("AccumulateGrad"));
-        assert_eq!(node("torch::autograd::PyNode::apply(int)"), None);
-        assert!(is_engine("torch::autograd::Engine::thread_main(std::shared_ptr<torch::autograd::GraphTask> const&)"));
-        assert_eq!(meaning("torch::unwind::unwind()"), None);
-        assert_eq!(meaning("??"), None);
-        let cublas = "at::cuda::(anonymous namespace)::allocateCUBLASWorkspace(int)";
-        assert_eq!(meaning(cublas).as_deref(), Some("at::cuda::allocateCUBLASWorkspace"));
-    }
-}

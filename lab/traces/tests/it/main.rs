@@ -2,8 +2,12 @@
 
 mod card_addresses;
 mod explain;
+mod frames;
 mod growth;
+mod objects;
+mod private;
 mod recordings;
 mod releases;
 mod replay;
 mod snapshots;
+mod traces;
