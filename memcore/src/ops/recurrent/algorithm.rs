@@ -6,7 +6,7 @@ use crate::dtype::DType;
 use crate::profile::Profile;
 
 /// Sizes of a network on `[steps, batch, inside]`, or `[batch, steps, inside]`, of this type; `None` for another number of dimensions.
-pub(in crate::ops) fn sizes(
+pub(super) fn sizes(
     cell: Cell,
     (dims, dtype): (&[usize], DType),
     width: usize,
@@ -32,7 +32,7 @@ pub(in crate::ops) fn sizes(
 }
 
 /// The algorithm that PyTorch chooses for a pass (`get_algo` in `aten/src/ATen/native/cudnn/RNN.cpp`).
-pub(in crate::ops) fn algorithm(of: &Sizes, profile: &Profile, forward: bool) -> Algorithm {
+pub(super) fn algorithm(of: &Sizes, profile: &Profile, forward: bool) -> Algorithm {
     let [most, most_with_gates] = if forward { [384, 192] } else { [256, 128] };
     let limit = if of.gates == 1 { most } else { most_with_gates };
     let is_double = of.element == 8;
