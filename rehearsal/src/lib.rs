@@ -32,6 +32,7 @@ mod entry;
 mod exchange;
 mod files;
 mod handles;
+mod heap;
 mod host_memory;
 mod images;
 mod ipc;

@@ -3,6 +3,7 @@
 Run by `files.rs` in a folder with `old.txt`, `data/a.bin`, `data/b.bin`, `out/checkpoint-1/model.bin`, `link` (to `data`).
 It reads back what it wrote; `files.rs` then looks at the originals and the copies."""
 
+import ctypes
 import io
 import json
 import os
@@ -224,6 +225,20 @@ def attributes_change_through_descriptors():
     os.utime(file, (3, 3))
     os.close(file)
     assert os.stat("another.txt").st_mode & 0o777 == 0o600 and os.stat("another.txt").st_mtime == 3
+
+
+@case
+def a_mode_is_changed_by_each_function():
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.lchmod(b"untouched.txt", 0o604) == 0 and os.stat("untouched.txt").st_mode & 0o777 == 0o604
+
+
+@case
+def a_shell_is_started_without_any_environment():
+    code = "import os, ctypes; ctypes.CDLL(None).clearenv(); os.system('/bin/rm b.bin'); os.popen('echo new > c.bin').close()"
+    code += "; ctypes.CDLL(None).system(b'echo new > d.bin')"
+    subprocess.run([sys.executable, "-c", code], cwd="data", check=True)
+    assert not os.path.exists("data/b.bin") and read("data/c.bin") == read("data/d.bin") == b"new\n"
 
 
 @case

@@ -137,6 +137,9 @@ fn code(rehearsed: &Rehearsed) -> Result<Code> {
         (None, Some(code)) if code != 0 => {
             Err(Failure::new(Code::Device, anyhow::anyhow!("the script failed with exit code {code}")))
         }
-        (None, _) => Err(Failure::new(Code::Device, anyhow::anyhow!("the script ended before any figure was known"))),
+        (None, _) if found.ranks.is_empty() => {
+            Err(Failure::new(Code::Device, anyhow::anyhow!("the script ended before any figure was known")))
+        }
+        (None, _) => Err(Failure::new(Code::Device, anyhow::anyhow!("the script did not end by itself and well"))),
     }
 }

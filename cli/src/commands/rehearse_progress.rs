@@ -21,7 +21,7 @@ pub(super) fn told(progress: Progress, stop: &Stop) -> String {
         Progress::Enough => {
             "it does not fit: running it again on a card with enough memory, to see what it needs".into()
         }
-        Progress::Unprotected => format!("warning: {}", lab::rehearse::UNPROTECTED),
+        Progress::Unprotected { warning } => format!("warning: {warning}"),
         Progress::Again => "the script compiles: running it again, with warm caches".into(),
     }
 }

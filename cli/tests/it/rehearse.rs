@@ -161,6 +161,27 @@ fn a_script_that_fails_is_not_an_answer() {
 }
 
 #[test]
+fn a_shell_that_ends_well_after_a_script_that_did_not_is_no_answer() {
+    for ends in ["kill", "raise", "crash"] {
+        let folder = tempfile::tempdir().unwrap();
+        let line = format!("python3 {SCRIPT} steps=2 {ends}; true");
+        let output = command(folder.path(), &["--steps", "9", "--", "sh", "-c", &line]).output().unwrap();
+        let found: Value =
+            serde_json::from_str(&fs::read_to_string(folder.path().join("answer.json")).unwrap()).unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(
+            (output.status.code(), &found["fits"], &found["exact"]),
+            (Some(3), &Value::Null, &false.into()),
+            "{text}"
+        );
+        assert!(text.starts_with("Not known: "), "{text}");
+    }
+    // What leaves at once has said everything before.
+    let ran = rehearse(&["--steps", "9"], &["steps=3", "leave"]);
+    assert_eq!((ran.code, &ran.json()["stopped"]), (Some(0), &"end".into()), "{}", ran.stderr);
+}
+
+#[test]
 fn a_script_that_hangs_is_ended_in_time() {
     let start = Instant::now();
     let ran = rehearse(&["--seconds", "2"], &["steps=1", "sleep=600"]);

@@ -3,12 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::common::rehearsal::{FOLDER, command};
+use crate::common::rehearsal::{FOLDER, SCRIPT, command};
 use serde_json::Value;
 
 /// Rehearses a command. Returns the answer, and what was printed as errors.
@@ -34,7 +35,8 @@ fn in_a_namespace(answer: &Value) -> bool {
     if !is_one {
         assert!(!answer["protection"]["lacks"].as_array().unwrap().is_empty(), "{answer}");
         let problems = answer["problems"].as_array().unwrap();
-        assert!(problems.iter().any(|problem| problem.as_str().unwrap().contains("LD_PRELOAD")), "{problems:?}");
+        let warns = problems.iter().any(|problem| problem.as_str().unwrap().contains("LD_PRELOAD"));
+        assert_eq!(warns, answer["protection"]["way"] != "filter", "{problems:?}");
         eprintln!("not tested: this system allows no namespace: {}", answer["protection"]["lacks"]);
     }
     is_one
@@ -104,8 +106,8 @@ fn no_attack_changes_a_file_and_each_is_seen_by_the_script() {
     }
 }
 
-#[test]
-fn a_filter_refuses_what_the_library_does_not_see() {
+/// Makes all attacks under one way to protect files. Returns the answer and what the script printed; `None` where this way does not work.
+fn attacked(way: &str) -> Option<(Value, String, PathBuf)> {
     let root = tempfile::tempdir().unwrap();
     let project = project(root.path());
     let before = state(root.path());
@@ -113,21 +115,78 @@ fn a_filter_refuses_what_the_library_does_not_see() {
     let attacks = Path::new(FOLDER).join("attacks.py");
     let words = ["python3", attacks.to_str().unwrap()];
     let mut command = quiet(&project, &[]);
-    command.env("VRAMLAB_REHEARSAL_PROTECTION", "filter");
+    command.env("VRAMLAB_REHEARSAL_PROTECTION", way);
     let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
-    if answer["protection"]["way"] != "filter" {
-        eprintln!("not tested: this system allows no filter: {}", answer["protection"]["lacks"]);
-        return;
+    if answer["protection"]["way"] != way {
+        eprintln!("not tested: this system does not allow {way}: {}", answer["protection"]["lacks"]);
+        return None;
     }
     assert_eq!(state(root.path()), before, "what existed is unchanged");
     assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
-    let refused = answer["refused"].as_array().unwrap();
-    let raw = project.join("files/calls_of_the_system_without_the_c_library");
-    assert!(refused.contains(&raw.to_str().unwrap().into()), "{refused:?} {text}");
     // What goes through the C library is seen by the script, and so is what its children do.
     for seen in ["a_child_with_an_environment_of_its_own", "a_mapping", "attributes_through_a_descriptor", "a_socket"] {
         assert!(!text.contains(&format!("'{seen}'")), "{seen}: {text}");
     }
+    Some((answer, text, project))
+}
+
+#[test]
+fn a_filter_refuses_what_the_library_does_not_see() {
+    let Some((answer, text, project)) = attacked("filter") else { return };
+    let refused = answer["refused"].as_array().unwrap();
+    let raw = project.join("files/calls_of_the_system_without_the_c_library");
+    assert!(refused.contains(&raw.to_str().unwrap().into()), "{refused:?} {text}");
+}
+
+#[test]
+fn landlock_refuses_it_too_and_the_command_says_what_it_does_not_know() {
+    let Some((answer, text, _)) = attacked("landlock") else { return };
+    assert!(text.contains("'calls_of_the_system_without_the_c_library'"), "{text}");
+    let warned = |text: &str| text.contains("Landlock refuses most changes") && text.contains("modes, owners, times");
+    assert!(text.starts_with("warning: ") && warned(&text), "before it starts: {text}");
+    assert!(warned(answer["problems"].as_array().unwrap().last().unwrap().as_str().unwrap()), "{answer}");
+    assert_eq!(answer["inexact"], serde_json::json!([]), "it changes no size");
+}
+
+#[test]
+fn another_user_writes_below_folders_that_are_not_his() {
+    const NOBODY: u32 = 65534;
+    if !is_root() {
+        eprintln!("not tested: only root can become another user");
+        return;
+    }
+    let root = tempfile::tempdir().unwrap();
+    let project = root.path().join("of root/project");
+    fs::create_dir_all(project.join("folder")).unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    for file in ["file", "folder/file", "shared"] {
+        fs::write(project.join(file), "before\n").unwrap();
+        chown(project.join(file), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    for folder in ["", "folder"] {
+        chown(project.join(folder), Some(NOBODY), Some(NOBODY)).unwrap();
+    }
+    let script = "echo after >> file && rm folder/file && mv folder moved && mkdir folder && grep -q after file && test -d moved";
+    let run = |script: &str| {
+        let outside = tempfile::tempdir().unwrap();
+        chown(outside.path(), Some(NOBODY), Some(NOBODY)).unwrap();
+        let mut command = quiet(&project, &[]);
+        command.uid(NOBODY).gid(NOBODY).env("HOME", "/nonexistent");
+        rehearse(command, &["sh", "-c", script], &outside.path().join("answer.json"))
+    };
+    let before = state(root.path());
+    let (answer, text) = run(script);
+    assert_eq!((&answer["script_exit"], state(root.path()) == before), (&0.into(), true), "{text} {answer}");
+    // A file of another group can be written, but in no namespace of this user's.
+    chown(project.join("shared"), Some(NOBODY), Some(0)).unwrap();
+    let before = state(root.path());
+    let (answer, text) = run("echo after >> shared && grep -q after shared");
+    assert_eq!((&answer["script_exit"], state(root.path()) == before), (&0.into(), true), "{text} {answer}");
+    assert_ne!(answer["protection"]["way"], "namespace");
+}
+
+fn is_root() -> bool {
+    fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
 #[test]
@@ -186,7 +245,9 @@ fn what_changes_all_the_same_is_listed_and_is_not_exact() {
     fs::write(at("notes.txt"), "before").unwrap();
     fs::write(at("gone.txt"), "before").unwrap();
     let outside = tempfile::tempdir().unwrap();
-    let script = Path::new(FOLDER).join("script.py");
+    // Beside the folder, so that the answer does not depend on where the sources lie.
+    fs::copy(Path::new(FOLDER).join(SCRIPT), outside.path().join(SCRIPT)).unwrap();
+    let script = Path::new("..").join(outside.path().file_name().unwrap()).join(SCRIPT);
     let words = ["python3", script.to_str().unwrap(), "steps=1", "sleep=2", "steps=2"];
     let (notes, gone) = (at("notes.txt"), at("gone.txt"));
     let writer = std::thread::spawn(move || {

@@ -51,6 +51,10 @@ fn the_scripts_traceback_is_its_own() {
         "{}",
         ran.stderr
     );
+    // Nor has what a logger or a thread prints frames of the rehearsal.
+    let ran = rehearse(&[], &["steps=1", "raise-caught", "steps=2"]);
+    let shown = (ran.stderr.matches("Traceback").count(), ran.stderr.matches("in fail").count());
+    assert!(shown == (2, 2) && !ran.stderr.contains("<vramlab>"), "{}", ran.stderr);
 }
 
 #[test]

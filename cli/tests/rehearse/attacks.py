@@ -3,6 +3,7 @@
 Run by `rehearse_files.rs` in a folder with `files/NAME` for each case below, and `out/checkpoint-1/model`. Prints what it did not see."""
 
 import ctypes
+import fcntl
 import mmap
 import os
 import shutil
@@ -92,6 +93,42 @@ def a_file_handle(path):
         file = LIBC.open_by_handle_at(folder, handle, os.O_WRONLY | os.O_TRUNC)
         if file >= 0:
             os.write(file, b"new")
+    return True
+
+
+@case
+def a_number_of_a_file_below_a_folder_that_stays_open(path):
+    # The folder of the run is on the same file system as the originals, or on another one, where the number means nothing.
+    number, version = os.stat(path).st_ino, bytearray(8)
+    with open(path, "rb") as file:
+        try:
+            fcntl.ioctl(file, 0x80087601, version)  # FS_IOC_GETVERSION
+        except OSError:
+            pass
+    handle = struct.pack("<IiI4s", 8, 1, number & 0xFFFFFFFF, bytes(version[:4])).ljust(136, b"\0")
+    for folder in [os.path.dirname(os.environ["VRAMLAB_REHEARSAL_LOG"]), os.path.expanduser("~/.cache"), "/"]:
+        if os.path.isdir(folder):
+            file = LIBC.open_by_handle_at(os.open(folder, os.O_RDONLY), handle, os.O_WRONLY | os.O_TRUNC)
+            if file >= 0:
+                os.write(file, b"new")
+    return True
+
+
+@case
+def the_root_of_a_process_outside(path):
+    process = os.getpid()
+    while process > 0:
+        for name in ["root" + os.path.abspath(path), "cwd/" + path]:
+            try:
+                with open("/proc/%d/%s" % (process, name), "r+b") as file:
+                    file.write(b"new")
+            except OSError:
+                pass
+        try:
+            with open("/proc/%d/stat" % process) as file:
+                process = int(file.read().rpartition(")")[2].split()[1])
+        except OSError:
+            break
     return True
 
 

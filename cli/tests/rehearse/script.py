@@ -37,6 +37,20 @@ for word in sys.argv[1:]:
         os.system("nvidia-smi --query-gpu=name,memory.total --format=csv,noheader,nounits")
     elif what == "raise":
         torch.save(lambda: "cannot be pickled", "nowhere.pt")
+    elif what == "raise-caught":
+        import logging
+        import threading
+
+        def fail():
+            torch.save(lambda: "cannot be pickled", "nowhere.pt")
+
+        try:
+            fail()
+        except Exception:
+            logging.exception("caught")
+        thread = threading.Thread(target=fail)
+        thread.start()
+        thread.join()
     elif what == "need":
         torch.cuda.memory.allocate(int(value), limit=int(os.environ["VRAMLAB_REHEARSAL_MEMORY"]))
     elif what == "batch_size":
@@ -77,6 +91,8 @@ for word in sys.argv[1:]:
         os.wait()
         while not os.path.exists(value) or not open(value).read():
             time.sleep(0.01)
+    elif what == "leave":
+        os._exit(0)
     elif what == "sleep":
         time.sleep(float(value))
     elif what == "print":

@@ -81,7 +81,8 @@ pub struct RehearsalResult {
 /// How the user's files were protected from the script.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RehearsedProtection {
-    /// `namespace` and `filter`: no process of the run could change them. `library`: those that loaded the library could not.
+    /// `namespace` and `filter`: no process of the run could change them. `landlock`: none could but for modes, owners, times and attributes.
+    /// `library`: those that loaded the library could not.
     pub way: String,
     /// Why no better way works here, and what this way does not cover.
     pub lacks: Vec<String>,

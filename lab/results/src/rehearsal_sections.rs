@@ -247,14 +247,15 @@ fn in_short(exception: &str) -> String {
 
 /// Says how the script ended, if that is why there is no answer.
 fn ended(found: &RehearsalResult) -> String {
-    let failed = |code: i32| match &found.exception {
+    let failed = |how: String| match &found.exception {
         Some(exception) => format!("the script failed with {}", in_short(exception)),
-        None => format!("the script failed with exit code {code}"),
+        None => how,
     };
     match (found.stopped.as_str(), found.script_exit) {
         ("interrupted", _) => "it was interrupted".into(),
         ("time", _) => "the time ended before the first step of an optimizer".into(),
-        (_, Some(code)) if code != 0 => failed(code),
+        (_, Some(code)) if code != 0 => failed(format!("the script failed with exit code {code}")),
+        _ if !found.ranks.is_empty() => failed("a process of the script ended without a final report".into()),
         _ if found.torch.is_none() => "the script did not import PyTorch".into(),
         _ => "the script allocated nothing on the card".into(),
     }

@@ -80,11 +80,20 @@ impl Told {
         (lives, roles)
     }
 
+    /// Returns the numbers of allocations and of frees on a card until the end of each step.
+    fn marks_of(&self, device: usize) -> impl Iterator<Item = (u64, u64)> {
+        let of_card = move |marks: &Vec<(usize, u64, u64)>| marks.iter().find(|mark| mark.0 == device).copied();
+        self.marks.iter().filter_map(of_card).map(|(_, made, freed)| (made, freed))
+    }
+
+    /// Returns the number of allocations on a card until the end of each step.
+    pub(super) fn ends(&self, device: usize) -> Vec<u64> {
+        self.marks_of(device).map(|(made, _)| made).collect()
+    }
+
     /// Names what no object of PyTorch holds: workspaces, and what lives at no end of a step.
     fn name_the_rest(&self, snapshot: &Snapshot, device: usize, lives: &[Life], roles: &mut [Role]) {
-        let of_card =
-            |marks: &Vec<(usize, u64, u64)>| marks.iter().find(|mark| mark.0 == device).map(|mark| (mark.1, mark.2));
-        let marks: Vec<(u64, u64)> = self.marks.iter().filter_map(of_card).collect();
+        let marks: Vec<(u64, u64)> = self.marks_of(device).collect();
         let made = self.made.iter().find(|(card, _)| *card == device).map_or(0, |(_, made)| *made);
         let ends = snapshot.ends_at(device, &marks, made);
         for (life, role) in lives.iter().zip(roles).filter(|(_, role)| **role == Role::Other) {

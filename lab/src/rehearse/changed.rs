@@ -75,6 +75,22 @@ impl Before {
         Self { roots, skipped, entries, complete, time: SystemTime::now() - CLOCK }
     }
 
+    /// Returns the folders that are looked at.
+    pub(super) fn roots(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// True if this user, who is not root, may be able to write files of other users or groups there.
+    pub(super) fn has_files_of_others(&self) -> bool {
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let is_one = |path: &PathBuf, seen: &Seen| {
+            let is_link = seen.mode & libc::S_IFMT == libc::S_IFLNK;
+            let may_be_written = seen.owner.0 == own.0 || seen.mode & 0o022 != 0;
+            seen.owner != own && may_be_written && !is_link && !self.roots.contains(path)
+        };
+        own.0 != 0 && self.entries.iter().any(|(path, seen)| is_one(path, seen))
+    }
+
     /// Looks again. `more` are paths outside of the folders that are looked at, too.
     pub(super) fn changes(&self, more: &[PathBuf]) -> Changed {
         let mut found = Changed::default();

@@ -57,7 +57,7 @@ impl Process {
     pub(super) fn open(&self) -> Result<Snapshot> {
         let mut snapshot = open(&self.path)?;
         for (card, made) in &self.made {
-            lines::add(&mut snapshot, *card, &self.lines, *made);
+            lines::add(&mut snapshot, *card, &self.lines, *made, &self.told.ends(*card));
         }
         Ok(snapshot)
     }
@@ -113,13 +113,15 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     let unknown_reads: Vec<UnknownRead> = answers.iter().flat_map(reads).collect();
     let layers = keeper.as_ref().map_or(&[][..], Keeper::layers);
     let files = outputs::collect(&folder, layers, caches, request.keep_outputs.as_deref())?;
-    problems.extend(files.problems);
     let changed = before.changes(&files.paths);
-    problems.extend(promise::problems(keeper.as_ref(), &changed));
+    problems.extend(promise::problem(&changed));
     let sent: Vec<String> = answers.iter().flat_map(|answer| answer.withheld.iter().cloned()).collect();
     let exception = answers.iter().find_map(|answer| answer.exception.as_ref());
     let is_whole = verdict::is_whole(&followed, &answers, &log);
     let inexact = if is_whole { verdict::inexact(&unknown_reads, &log, &problems, &ranks) } else { Vec::new() };
+    // These change no size.
+    problems.extend(files.problems);
+    problems.extend(keeper.as_ref().and_then(|keeper| promise::warning(keeper.way())).map(String::from));
     let result = RehearsalResult {
         command: request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
         gpu: RehearsedGpu {

@@ -8,11 +8,13 @@ use std::process::{Command, ExitStatus, Stdio};
 
 use lab_base::error::Result;
 
+use super::changed::Before;
 use super::environment::environment;
 use super::folder::Folder;
 use super::open::Caches;
 use super::outputs;
 use super::progress::Progress;
+use super::promise;
 use super::protect::{Keeper, Wanted, Way};
 use super::request::Request;
 use super::world::free_port;
@@ -32,20 +34,27 @@ impl Commands {
     ///
     /// # Errors
     /// A command that cannot be started.
-    pub(super) fn start(request: &Request, folder: &Folder, caches: &Caches, watch: &mut Watch) -> Result<Self> {
+    pub(super) fn start(
+        request: &Request,
+        folder: &Folder,
+        caches: &Caches,
+        before: &Before,
+        watch: &mut Watch,
+    ) -> Result<Self> {
         let wanted = Wanted {
             run: folder.path().into(),
             layers: folder.layers(),
             working: caches.working().into(),
+            reached: before.roots().iter().cloned().chain(caches.around()).filter(|path| path.is_dir()).collect(),
             caches: caches.folders().to_vec(),
             temporary: caches.temporary().to_vec(),
             since: caches.since(),
             offline: request.offline,
         };
-        let keeper = Keeper::start(&wanted, Way::tried()?, &mut |way| {
-            if way == Way::Library {
+        let keeper = Keeper::start(&wanted, &Way::tried(before.has_files_of_others())?, &mut |way| {
+            if let Some(warning) = promise::warning(way) {
                 // An interruption is seen when the command is followed.
-                let _later = watch(Some(Progress::Unprotected));
+                let _later = watch(Some(Progress::Unprotected { warning }));
             }
             all(request, folder, caches, way)
         })?;
@@ -79,7 +88,13 @@ impl Commands {
 fn all(request: &Request, folder: &Folder, caches: &Caches, way: Way) -> Result<Vec<Command>> {
     let variables = match way {
         Way::Namespace => Vec::new(),
-        Way::Filter | Way::Library => outputs::environment(folder, caches),
+        Way::Filter | Way::Library => outputs::environment(folder, caches, caches.temporary()),
+        // What is old in such a folder cannot be told from what is new. So all of it is protected, and the run has a folder of its own.
+        Way::Landlock => {
+            let mut variables = outputs::environment(folder, caches, &[]);
+            variables.push(("TMPDIR", folder.temporary().into()));
+            variables
+        }
     };
     let Some(world) = &request.world else { return Ok(vec![command(request, folder, caches, &variables)]) };
     let port = free_port()?;

@@ -73,7 +73,8 @@ impl Folder {
         for name in LINKS {
             symlink(NAME, self.path().join(name))?;
         }
-        for folder in [self.python(), self.answers(), self.files(), self.meeting(), self.programs(), self.layers()] {
+        let own = [self.python(), self.answers(), self.files(), self.meeting(), self.programs(), self.layers()];
+        for folder in own.into_iter().chain([self.temporary()]) {
             fs::create_dir(folder)?;
         }
         let program = self.programs().join("nvidia-smi");
@@ -143,6 +144,11 @@ impl Folder {
     /// Returns the folder for upper layers, which hold what the script writes.
     pub(super) fn layers(&self) -> PathBuf {
         self.path().join("layers")
+    }
+
+    /// Returns the run's own folder for temporary files, for where it can write in no other.
+    pub(super) fn temporary(&self) -> PathBuf {
+        self.path().join("tmp")
     }
 
     /// Returns the folder for copies of the files that the script would write.

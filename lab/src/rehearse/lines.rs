@@ -1,34 +1,127 @@
 //! Lines of the forward pass for allocations of the backward pass, which have none of their own.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
+
 use lab_traces::snapshot::{Action, AddedFrame, Snapshot};
 
 use super::answers::Lines;
 
+/// Start of a node of the backward pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mark<'a> {
+    /// Number of allocations on the card until then.
+    number: u64,
+    /// The place of the forward pass whose operator made the node.
+    place: usize,
+    node: &'a str,
+}
+
 /// Gives allocations that a node of the backward pass made the line whose operator made the node. `made` is the number of allocations on the card
-/// until the snapshot.
-pub(super) fn add(snapshot: &mut Snapshot, device: usize, lines: &Lines, made: u64) {
-    let mut marks: Vec<(u64, usize, &str)> =
-        lines.marks.iter().filter(|mark| mark.0 == device).map(|mark| (mark.1, mark.2, mark.3.as_str())).collect();
+/// until the snapshot, `ends` that until the end of each step.
+pub(super) fn add(snapshot: &mut Snapshot, device: usize, lines: &Lines, made: u64, ends: &[u64]) {
+    let of_device = lines.marks.iter().filter(|mark| mark.0 == device);
+    let mut marks: Vec<Mark> =
+        of_device.map(|mark| Mark { number: mark.1, place: mark.2, node: mark.3.as_str() }).collect();
     if marks.is_empty() {
         return;
     }
-    marks.sort_by_key(|mark| mark.0);
-    let in_trace = snapshot.trace(device).iter().filter(|event| event.action == Action::Alloc).count() as u64;
+    marks.sort_by_key(|mark| mark.number);
+    let allocations = snapshot.trace(device).iter().filter(|event| event.action == Action::Alloc);
+    let own: Vec<Option<u64>> = allocations.map(|event| own_line(snapshot, event.stack)).collect();
     // The trace may lack its first entries.
-    let before = made.saturating_sub(in_trace);
+    let before = made.saturating_sub(own.len() as u64);
+    let marks = spread(marks, &own, before, ends);
     let last = marks.len() - 1;
     let stack_of = |number: u64| {
         let number = before.saturating_add(number);
         // The last node that started until then; of several at the same number, the last one.
-        let at = marks.partition_point(|mark| mark.0 <= number).checked_sub(1)?;
+        let at = marks.partition_point(|mark| mark.number <= number).checked_sub(1)?;
         // After the last node nothing bounds its time.
-        (at < last || marks[last].0 == number).then_some(at as u64)
+        (at < last || marks[last].number == number).then_some(at as u64)
     };
     let frames = |at: u64| -> Vec<AddedFrame> {
-        let (_, place, node) = marks[at as usize];
+        let Mark { place, node, .. } = marks[at as usize];
         let node = format!("torch::autograd::generated::{node}::apply()");
         let place = lines.places.get(place).map_or(&[][..], Vec::as_slice);
         std::iter::once(("??".to_string(), 0, node)).chain(place.iter().cloned()).collect()
     };
     snapshot.add_stacks(device, stack_of, frames);
+}
+
+/// Returns what tells one line from another; `None` for an allocation without one.
+fn own_line(snapshot: &Snapshot, stack: lab_traces::snapshot::StackId) -> Option<u64> {
+    let frame = snapshot.stack(stack).next()?;
+    let mut hash = DefaultHasher::new();
+    (frame.filename, frame.line).hash(&mut hash);
+    Some(hash.finish())
+}
+
+/// Adds marks to steps that have none, from a step that made as many allocations at the same lines: only some steps are marked, because
+/// that takes time. `own` are the lines of the allocations from number `before` on.
+fn spread<'a>(marks: Vec<Mark<'a>>, own: &[Option<u64>], before: u64, ends: &[u64]) -> Vec<Mark<'a>> {
+    let made = before + own.len() as u64;
+    // The last step may have no end: the script ran out of memory in it.
+    let ends = ends.iter().copied().filter(|end| (before..=made).contains(end)).chain([made]);
+    let mut steps: Vec<Range<u64>> = Vec::new();
+    for end in ends {
+        let start = steps.last().map_or(before, |step| step.end);
+        steps.push(start..end);
+    }
+    let of = |step: &Range<u64>| {
+        let first = marks.partition_point(|mark| mark.number < step.start);
+        &marks[first..marks.partition_point(|mark| mark.number < step.end)]
+    };
+    let lines = |step: &Range<u64>| &own[(step.start - before) as usize..(step.end - before) as usize];
+    let (marked, others): (Vec<_>, Vec<_>) = steps.iter().partition(|step| !of(step).is_empty());
+    let is_last = |step: &Range<u64>| steps.last() == Some(step);
+    let mut found = marks.clone();
+    for step in others {
+        let repeats = |other: &&&Range<u64>| {
+            let (here, there) = (lines(step), lines(other));
+            here == there || is_last(step) && there.starts_with(here)
+        };
+        let Some(same) = marked.iter().filter(repeats).min_by_key(|other| other.start.abs_diff(step.start)) else {
+            continue;
+        };
+        let moved = of(same).iter().map(|mark| Mark { number: mark.number - same.start + step.start, ..*mark });
+        found.extend(moved.filter(|mark| mark.number <= step.end));
+    }
+    found.sort_by_key(|mark| mark.number);
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_has_the_marks_of_one_that_made_its_allocations_at_the_same_lines() {
+        let mark = |number, place| Mark { number, place, node: "MulBackward0" };
+        let (step, longer) = ([Some(1), Some(2), None, None], [Some(1), Some(2), Some(2), None, None]);
+        // Six steps from number 100 on, the third with other lines, and one that ran out of memory before its end.
+        let own: Vec<Option<u64>> = [&step[..], &step, &longer, &step, &longer, &step, &longer[..4]]
+            .iter()
+            .flat_map(|step| step.to_vec())
+            .collect();
+        let ends = [90, 104, 108, 113, 117, 122, 126];
+        let marks = vec![mark(106, 7), mark(107, 8), mark(120, 9)];
+        let found = spread(marks, &own, 100, &ends);
+        let expected = [
+            (102, 7),
+            (103, 8),
+            (106, 7),
+            (107, 8),
+            (111, 9),
+            (115, 7),
+            (116, 8),
+            (120, 9),
+            (124, 7),
+            (125, 8),
+            (129, 9),
+        ];
+        assert_eq!(found.iter().map(|mark| (mark.number, mark.place)).collect::<Vec<_>>(), expected);
+        let other = spread(vec![mark(2, 7)], &[Some(1), None, None, Some(2), None, None], 0, &[3, 6]);
+        assert_eq!(other, [mark(2, 7)], "as many allocations at other lines");
+    }
 }

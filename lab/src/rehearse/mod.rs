@@ -42,7 +42,6 @@ mod world;
 pub use batch::BatchWord;
 pub use collect::Rehearsed;
 pub use progress::{Progress, Stage};
-pub use promise::UNPROTECTED;
 pub use request::{Request, RequestedCard, Stop, Use};
 pub use scan::{Next, Tried, VARIABLE, at_point, next};
 pub use world::World;

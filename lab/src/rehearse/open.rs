@@ -5,8 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// Folders for temporary files, and the system's.
-pub(super) const TEMPORARY: [&str; 6] = ["/tmp", "/var/tmp", "/dev", "/proc", "/sys", "/run"];
+/// Folders for temporary files.
+const TEMPORARY: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
+
+/// The system's own folders, in which no file is a user's.
+pub(super) const OF_THE_SYSTEM: [&str; 3] = ["/dev", "/proc", "/sys"];
 
 /// Variables that name folders for temporary files.
 const TEMPORARY_VARIABLES: [&str; 2] = ["TMPDIR", "XDG_RUNTIME_DIR"];
@@ -75,7 +78,7 @@ impl Caches {
         for path in home.iter().flat_map(|home| CACHES.map(|cache| home.join(cache))) {
             found.add(&path, home.as_deref());
         }
-        let temporary = TEMPORARY.iter().map(PathBuf::from).chain(named(&TEMPORARY_VARIABLES));
+        let temporary = TEMPORARY.iter().chain(&OF_THE_SYSTEM).map(PathBuf::from).chain(named(&TEMPORARY_VARIABLES));
         found.temporary = temporary.flat_map(|path| [path.canonicalize().ok(), Some(path)]).flatten().collect();
         found
     }
@@ -95,6 +98,12 @@ impl Caches {
     /// Returns the working folder, without links.
     pub(super) fn working(&self) -> &Path {
         &self.working
+    }
+
+    /// Returns the home folder and the folders for temporary files, without links.
+    pub(super) fn around(&self) -> impl Iterator<Item = PathBuf> {
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        home.into_iter().chain(self.temporary.iter().cloned()).filter_map(|folder| folder.canonicalize().ok())
     }
 
     /// Returns when the run began.

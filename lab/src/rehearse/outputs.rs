@@ -15,7 +15,7 @@ use std::time::SystemTime;
 use lab_base::error::{Error, Result};
 
 use super::folder::Folder;
-use super::open::Caches;
+use super::open::{Caches, OF_THE_SYSTEM};
 use super::plain::is_plain_folder;
 use super::protect::{Layer, copy_file};
 
@@ -30,18 +30,19 @@ const MAX_NAMES: usize = 1000;
 /// Maximum number of entries that are looked at.
 const MAX_ENTRIES: u64 = 1_000_000;
 
-/// Returns the environment variables that tell the library what to protect.
-pub(super) fn environment(folder: &Folder, caches: &Caches) -> Vec<(&'static str, OsString)> {
+/// Returns the environment variables that tell the library what to protect. In the temporary folders, what existed before the run stays.
+pub(super) fn environment(folder: &Folder, caches: &Caches, temporary: &[PathBuf]) -> Vec<(&'static str, OsString)> {
     // A working folder below a folder for temporary files is protected too: a project lies there. So is one that such a variable names.
     let working = caches.working();
-    let open = caches.folders().iter().chain(caches.temporary()).filter(|open| !open.starts_with(working));
-    let open = open.map(PathBuf::as_path).chain([folder.path()]);
+    let open = caches.folders().iter().chain(temporary).filter(|open| !open.starts_with(working));
+    let system = OF_THE_SYSTEM.map(Path::new);
+    let open = open.map(PathBuf::as_path).chain(system).chain([folder.path()]);
     let since = caches.since().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     vec![
         ("VRAMLAB_REHEARSAL_FILES", folder.files().into()),
         ("VRAMLAB_REHEARSAL_FILES_OPEN", joined(open)),
         ("VRAMLAB_REHEARSAL_FILES_CLOSED", joined([working].into_iter())),
-        ("VRAMLAB_REHEARSAL_FILES_TEMPORARY", joined(caches.temporary().iter().map(PathBuf::as_path))),
+        ("VRAMLAB_REHEARSAL_FILES_TEMPORARY", joined(temporary.iter().map(PathBuf::as_path))),
         ("VRAMLAB_REHEARSAL_FILES_SINCE", format!("{}.{}", since.as_secs(), since.subsec_nanos()).into()),
     ]
 }

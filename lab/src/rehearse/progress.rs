@@ -19,8 +19,11 @@ pub enum Progress {
     },
     /// The first run compiled something; a second run with warm caches follows, and gives the result.
     Again,
-    /// Only the preloaded library can protect the user's files here. The script starts next.
-    Unprotected,
+    /// The user's files are not protected from everything here. The script starts next.
+    Unprotected {
+        /// What can write for real.
+        warning: &'static str,
+    },
     /// Memory ran out; the script runs again on a card with enough memory.
     Enough,
 }

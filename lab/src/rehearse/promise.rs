@@ -34,21 +34,26 @@ pub(super) fn names(changed: &Changed, working: &Path) -> Vec<String> {
     changed.paths.iter().map(name).collect()
 }
 
-/// Returns sentences on what the protection did not hold, or is not known to have held.
-pub(super) fn problems(keeper: Option<&Keeper>, changed: &Changed) -> Vec<String> {
-    let mut found = Vec::new();
-    if changed.is_unexplained() {
-        let paths = counted(changed.paths.len() as u64 + changed.beyond, "path");
-        found.push(format!(
-            "{paths} of yours changed while the script ran, by it or by another program (see `changed`)"
-        ));
-    }
-    if keeper.is_some_and(|keeper| keeper.way() == Way::Library) {
-        found.push(UNPROTECTED.into());
-    }
-    found
+/// Returns a sentence on what the protection did not hold; `None` if nothing changed that nobody else is known to have written.
+pub(super) fn problem(changed: &Changed) -> Option<String> {
+    let paths = || counted(changed.paths.len() as u64 + changed.beyond, "path");
+    changed.is_unexplained().then(|| {
+        format!("{} of yours changed while the script ran, by it or by another program (see `changed`)", paths())
+    })
 }
 
-/// Warning before and after a run that only the preloaded library protects.
-pub const UNPROTECTED: &str = "this system allows no namespace for the run: programs that the script starts without the \
+/// Returns the warning before and after a run whose files are not protected from everything; `None` if they are.
+pub(super) fn warning(way: Way) -> Option<&'static str> {
+    match way {
+        Way::Namespace | Way::Filter => None,
+        Way::Landlock => Some(IN_PART),
+        Way::Library => Some(UNPROTECTED),
+    }
+}
+
+const IN_PART: &str = "this system allows neither a namespace nor a filter for the run. Landlock refuses most changes, but programs that \
+     the script starts without the variable LD_PRELOAD, and those that call the system without the C library, change modes, owners, times and \
+     attributes for real, and what was refused is not listed";
+
+const UNPROTECTED: &str = "this system allows no namespace for the run: programs that the script starts without the \
      variable LD_PRELOAD, and those that call the system without the C library, write for real";

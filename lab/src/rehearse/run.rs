@@ -94,7 +94,7 @@ pub(super) fn run(
     let own = [folder.path().into()].into_iter().chain(kept);
     let before = Before::look(roots, caches.folders().iter().cloned().chain(own).collect());
     let processes = Processes::before();
-    let mut commands = Commands::start(request, folder, caches, watch)?;
+    let mut commands = Commands::start(request, folder, caches, &before, watch)?;
     let processes = processes.without(commands.keeper());
     let (asked, mut exit) = follow(&mut commands, request, folder, watch);
     let own_end = exit.is_some();

@@ -45,10 +45,16 @@ fn fits_so_far(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) ->
     match followed.ending {
         _ if answers.is_empty() => None,
         Ending::Steps | Ending::Seen => Some(true),
-        Ending::Ended => (!failed).then_some(true),
+        Ending::Ended => (!failed && are_finished(answers)).then_some(true),
         Ending::Time => (steps > 0).then_some(true),
         Ending::Interrupted => None,
     }
+}
+
+/// True if a process of each rank ended by itself and well, and said so. A shell may end well after a script that failed or was killed.
+fn are_finished(answers: &[Answer]) -> bool {
+    let is_finished = |answer: &Answer| answer.why != "running" && answer.exception.is_none();
+    answers.iter().all(|answer| answers.iter().any(|other| other.rank == answer.rank && is_finished(other)))
 }
 
 /// True if the figures are those of a whole step, or of a whole script, that did not fail: only these can be exact.

@@ -254,6 +254,7 @@ on_paths! {
     truncate(length: libc::off_t) true Change;
     truncate64(length: libc::off_t) true Change;
     chmod(mode: libc::mode_t) true Change;
+    lchmod(mode: libc::mode_t) false Change;
     chown(user: libc::uid_t, group: libc::gid_t) true Change;
     lchown(user: libc::uid_t, group: libc::gid_t) false Change;
     utime(times: *const c_void) true Change;

@@ -10,7 +10,7 @@ use super::real::real;
 use super::system::HERE;
 
 unsafe extern "C" {
-    static environ: Texts;
+    static mut environ: Texts;
 }
 
 /// A list of texts that ends with null.
@@ -102,6 +102,30 @@ fn with_environment<T>(list: Texts, call: impl FnOnce(Texts) -> T) -> T {
         Some(environment) => call(environment.list.as_ptr()),
         None => call(list),
     }
+}
+
+/// Puts what is needed into the environment of this process, from which some functions take it.
+fn complete_own() {
+    // SAFETY: the C library's own list. Threads that change it at the same time must not, as the C library says.
+    unsafe {
+        if let Some(environment) = completed(environ) {
+            // Never freed: the C library keeps the list, and its texts.
+            let environment = std::mem::ManuallyDrop::new(environment);
+            environ = environment.list.as_ptr();
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn system(command: *const c_char) -> c_int {
+    complete_own();
+    real!(system as fn(*const c_char) -> c_int, -1; command)
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn popen(command: *const c_char, mode: *const c_char) -> *mut c_void {
+    complete_own();
+    real!(popen as fn(*const c_char, *const c_char) -> *mut c_void, std::ptr::null_mut(); command, mode)
 }
 
 #[unsafe(no_mangle)]

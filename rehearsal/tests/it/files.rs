@@ -107,7 +107,7 @@ fn a_script_reads_back_what_it_writes_and_changes_nothing() {
     let before = project.state();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/files.py");
     let text = succeeded(&project.run(Command::new("python3").arg(script)));
-    assert_eq!(text.matches("passed").count(), 20, "{text}");
+    assert_eq!(text.matches("passed").count(), 22, "{text}");
     assert_eq!(project.state(), before, "what existed is unchanged");
     let copied = |name: &str| fs::read_to_string(project.copy(name)).expect("a copy");
     assert_eq!(copied("old.txt"), "new");
@@ -141,4 +141,21 @@ fn programs_in_c_are_held_back_as_well() {
     succeeded(&project.run(&mut Command::new(&program)));
     assert_eq!(project.state(), before, "what existed is unchanged");
     assert_eq!(fs::read_to_string(project.copy("stream.txt")).expect("a copy"), "stream");
+}
+
+#[test]
+fn an_allocator_that_opens_files_while_it_starts_gets_them() {
+    let project = Project::make();
+    let before = project.state();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/allocator.c");
+    let allocator = project.root.join("allocator.so");
+    let mut command = Command::new("cc");
+    command.args(["-O1", "-w", "-shared", "-fPIC", "-o"]).arg(&allocator).arg(source);
+    succeeded(&command.output().expect("cc is there"));
+    let script =
+        "echo new > old.txt && rm data/a.bin && test \"$(cat old.txt)\" = new && test ! -e data/a.bin && echo passed";
+    let mut command = Command::new("timeout");
+    command.args(["20", "env"]).arg(format!("LD_PRELOAD={}:{}", library().display(), allocator.display()));
+    assert_eq!(succeeded(&project.run(command.args(["sh", "-c", script]))), "passed\n");
+    assert_eq!(project.state(), before, "what existed is unchanged");
 }

@@ -1,4 +1,6 @@
 AFTER = {
+    "traceback": after_traceback,
+    "threading": after_threading,
     "torch": after_torch,
     "torch.cuda._utils": after_cuda_utilities,
     "safetensors._safetensors_rust": after_safetensors_core,
@@ -10,6 +12,9 @@ AFTER = {
 }
 if SETTINGS["world"]:
     AFTER["torch.distributed.launcher.api"] = after_launcher
+for _name in ("traceback", "threading"):
+    if _name in sys.modules:
+        guarded(AFTER.pop(_name))(sys.modules[_name])
 sys.meta_path.insert(0, Finder(AFTER))
 sys.excepthook = without_own_frames(sys.excepthook)
 guarded(write_whole)("%d.python" % os.getpid(), "")

@@ -42,6 +42,10 @@ class Growth:
         self.last = step
         self.marks.append(mark)
 
+    def requests(self):
+        """Returns the numbers of allocations of the last step, by card; `None` after the first one."""
+        return self.last and tuple(self.last[::8])
+
     def grew(self, index):
         """True if more was requested on a card after the last step than after an earlier one, beyond the first two."""
         live = [figures[3] for mark in self.marks for figures in mark if figures[0] == index]

@@ -1,6 +1,7 @@
 # Lines of the forward pass to which allocations of the backward pass belong: its threads run no Python, so they have no lines of their own.
-# Number of first steps that are followed: the ones in which a flat run has its peak.
-STEPS_WITH_LINES = 3
+# Number of first steps that are followed; and of later ones, each after a step that made another number of allocations than all of these. Other
+# steps get their lines from one of these that made its allocations at the same lines.
+STEPS_WITH_LINES, MORE_WITH_LINES = 3, 8
 # Most marks.
 MAX_LINE_MARKS = 50000
 
@@ -9,25 +10,36 @@ class BackwardLines:
     """Marks the start of each node of the backward pass, with the line whose operator made the node."""
 
     def __init__(self, torch):
-        self.torch = torch
+        self.torch, self.values = torch, None
         self.clear()
 
     def clear(self):
         # Places: frames, innermost first. Marks: the card, the number of allocations on it until then, the place, the node's name.
         self.places, self.numbers, self.marks = [], {}, []
-        self.is_on = True
+        self.more, self.followed = MORE_WITH_LINES, set()
+        self.turn(True)
+
+    def turn(self, is_on):
+        self.is_on = is_on
+        if self.values:
+            self.values.made = self.made if is_on else None
 
     def install(self, values):
         """The layer for values sees each operator of the forward pass."""
         if SETTINGS["stacks"] and hasattr(self.torch.autograd.graph.Node, "register_prehook"):
-            values.made = self.made
             self.values = values
+            self.turn(True)
 
-    def after_step(self, steps):
-        if steps >= STEPS_WITH_LINES and self.is_on:
-            self.is_on = False
-            if getattr(self, "values", None):
-                self.values.made = None
+    def after_step(self, steps, requests):
+        """`requests` are the numbers of allocations of this step, by card."""
+        if self.is_on:
+            self.followed.add(requests)
+        if steps < STEPS_WITH_LINES:
+            return
+        wanted = requests not in self.followed and self.more > 0
+        self.more -= wanted
+        if wanted != self.is_on:
+            self.turn(wanted)
 
     def made(self, out):
         """Called with the result of an operator: marks the nodes that it made."""
@@ -38,7 +50,8 @@ class BackwardLines:
                     self.mark_nodes(node)
         except Exception:
             # A node that takes no hooks: allocations of the backward pass stay without lines.
-            self.after_step(STEPS_WITH_LINES)
+            self.more = 0
+            self.turn(False)
 
     def mark_nodes(self, node):
         place, nodes = self.place(), [node]

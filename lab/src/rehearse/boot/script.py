@@ -55,14 +55,47 @@ def without_own_frames(show):
 
 def without(traceback):
     """Returns a traceback without the frames of the rehearsal, unless nothing else is in it."""
-    kept = []
-    one = traceback
+    frames, one = [], traceback
     while one is not None:
-        if one.tb_frame.f_code.co_filename != "<vramlab>":
-            kept.append(one)
+        frames.append(one)
         one = one.tb_next
-    for first, second in zip(kept, [*kept[1:], None]):
-        first.tb_next = second
+    kept = [one for at, one in enumerate(frames) if not is_own(frames, at)]
+    if len(kept) < len(frames):
+        for first, second in zip(kept, [*kept[1:], None]):
+            first.tb_next = second
     return kept[0] if kept else traceback
+
+
+def is_own(frames, at):
+    """True for the rehearsal's frames, and for those through which PyTorch asks it: a function that does so is called once more."""
+    code, following = frames[at].tb_frame.f_code, [one.tb_frame.f_code for one in frames[at + 1 :]]
+    if code.co_filename == "<vramlab>":
+        return True
+    if code.co_name == "handle_torch_function":
+        return bool(following) and following[0].co_filename == "<vramlab>"
+    asks = len(following) > 1 and following[0].co_name == "handle_torch_function" and following[1].co_filename == "<vramlab>"
+    return asks and code in following
+
+
+def after_traceback(module):
+    """The module's own readers of tracebacks, which loggers and libraries use, leave these frames out, too."""
+    for name in ("walk_tb", "_walk_tb_with_full_positions"):
+        walk = getattr(module, name, None)
+        if walk:
+            setattr(module, name, lambda tb, walk=walk: walk(without(tb)))
+
+
+def after_threading(module):
+    shown = getattr(module, "excepthook", None)
+    if shown is None:
+        return
+
+    def shown_without(args):
+        if args.exc_value is not None:
+            args.exc_value.__traceback__ = without(args.exc_value.__traceback__)
+            args = module.ExceptHookArgs((args.exc_type, args.exc_value, args.exc_value.__traceback__, args.thread))
+        shown(args)
+
+    module.excepthook = shown_without
 
 

@@ -33,7 +33,18 @@ class Watch:
 
         atexit.register(guarded(answer.end), "exit")
         os.register_at_fork(after_in_child=answer.after_fork)
+        self.watch_hard_exits()
         self.listen()
+
+    def watch_hard_exits(self):
+        """`os._exit` runs nothing that was registered for the end."""
+        leaves, end = os._exit, guarded(self.answer.end)
+
+        def told(status):
+            end("exit")
+            leaves(status)
+
+        os._exit = told
 
     def record_history(self):
         torch = self.torch
@@ -88,7 +99,7 @@ class Watch:
             if is_new:
                 answer.steps = steps
                 guarded(answer.growth.mark)()
-                answer.lines.after_step(steps)
+                answer.lines.after_step(steps, answer.growth.requests())
                 if steps <= 8 or steps % 16 == 0:
                     answer.write("running")
         until = SETTINGS["until"]

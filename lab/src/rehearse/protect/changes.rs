@@ -7,9 +7,9 @@ use super::filter::Rule;
 /// Flags of `open` with which something may change.
 const WRITES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
-/// `ioctl`s that change a file's flags through a descriptor: `FS_IOC_SETFLAGS` (also of 32 bits), `FS_IOC_FSSETXATTR`,
-/// `FS_IOC_SETVERSION`.
-const FLAGS: [u32; 4] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602];
+/// `ioctl`s that change a file through a descriptor for reading: `FS_IOC_SETFLAGS` (also of 32 bits), `FS_IOC_FSSETXATTR`,
+/// `FS_IOC_SETVERSION`, `FS_IOC_ENABLE_VERITY`, and those that remove a subvolume of Btrfs.
+const FLAGS: [u32; 7] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4080_6685, 0x5000_940f, 0x5000_943f];
 
 /// An entry that a call changes, by the numbers of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -14,8 +14,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::descendants::descendants;
 use super::event::Event;
 use super::filter::{self, Rule};
+use super::landlock;
 use super::namespace::{self, Entered};
 use super::removal::remove_folder;
+use super::rights;
 use super::supervisor::Supervisor;
 use super::system::{adopt_orphans, ended_child, path_of, readable};
 use super::veto::Veto;
@@ -39,6 +41,8 @@ pub(super) struct Ends {
 /// What the thread that starts the commands says.
 enum Said {
     Filter(std::io::Result<OwnedFd>),
+    /// The rights of this thread, and of all that it starts, cannot be taken away.
+    Refused(std::io::Error),
     Started(usize, u32),
     NotStarted(usize, String),
 }
@@ -55,7 +59,7 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
     let around = wanted.run.parent().and_then(|folder| File::open(folder).ok());
     let entered = match way {
         Way::Namespace => namespace::enter(wanted),
-        Way::Filter | Way::Library => Ok(Entered::default()),
+        Way::Filter | Way::Landlock | Way::Library => Ok(Entered::default()),
     };
     let entered = match entered {
         Ok(entered) => entered,
@@ -68,8 +72,13 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
         return keeper.tell(&Event::Refused("not on this processor".into()));
     }
     let strict = way == Way::Filter;
-    thread::spawn(move || start(commands, &rules, strict, &told, &goes));
-    let Ok(Said::Filter(filter)) = says.recv() else { return };
+    let confined = wanted.clone();
+    thread::spawn(move || start(way, &confined, commands, &rules, (&told, &goes)));
+    let filter = match says.recv() {
+        Ok(Said::Filter(filter)) => filter,
+        Ok(Said::Refused(error)) => return keeper.tell(&Event::Refused(error.to_string())),
+        _ => return,
+    };
     let mut lacks = entered.lacks.clone();
     let supervisor = match filter {
         Ok(listener) => Some(Supervisor::new(listener, wanted.offline, strict.then(|| Veto::of(wanted)))),
@@ -94,8 +103,8 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
 fn rules(way: Way, offline: bool) -> Vec<(libc::c_long, Rule)> {
     let network = filter::rules(offline);
     match way {
-        Way::Namespace => filter::renames().into_iter().chain(network).collect(),
-        Way::Library => network,
+        Way::Namespace => filter::renames().into_iter().chain(filter::handles()).chain(network).collect(),
+        Way::Landlock | Way::Library => network,
         Way::Filter => {
             let changes = Veto::rules();
             if changes.is_empty() { changes } else { changes.into_iter().chain(network).collect() }
@@ -103,20 +112,26 @@ fn rules(way: Way, offline: bool) -> Vec<(libc::c_long, Rule)> {
     }
 }
 
-/// Puts the filter on this thread and starts the commands, which inherit it.
+/// Puts the filter on this thread, takes away its rights, and starts the commands, which inherit both.
 fn start(
+    way: Way,
+    wanted: &Wanted,
     commands: Vec<Command>,
     rules: &[(libc::c_long, Rule)],
-    strict: bool,
-    told: &Sender<Said>,
-    goes: &Receiver<()>,
+    (told, goes): (&Sender<Said>, &Receiver<()>),
 ) {
+    let strict = way == Way::Filter;
     let filter = filter::install(rules, strict).or_else(|_| {
         // Who may not filter programs of other users may filter those that cannot become such.
         rustix::thread::set_no_new_privs(true)?;
         filter::install(rules, strict)
     });
-    let _heard = told.send(Said::Filter(filter));
+    let confined = match way {
+        Way::Namespace => rights::give_up(),
+        Way::Landlock => landlock::confine(wanted),
+        Way::Filter | Way::Library => Ok(()),
+    };
+    let _heard = told.send(confined.map_or_else(Said::Refused, |()| Said::Filter(filter)));
     if goes.recv().is_err() {
         return;
     }
@@ -181,7 +196,7 @@ impl Duty {
                 self.tell(&Event::Started(number));
             }
             Said::NotStarted(number, problem) => self.tell(&Event::NotStarted(number, problem)),
-            Said::Filter(_) => {}
+            Said::Filter(_) | Said::Refused(_) => {}
         }
     }
 

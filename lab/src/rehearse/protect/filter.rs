@@ -54,6 +54,11 @@ pub(super) fn renames() -> Vec<(c_long, Rule)> {
     ]
 }
 
+/// Returns the call by which a file is opened by its number, past all overlays.
+pub(super) fn handles() -> [(c_long, Rule); 1] {
+    [(libc::SYS_open_by_handle_at, Rule::Fails(libc::EPERM))]
+}
+
 /// Puts a filter on this thread, and on all that it starts. If it is strict, there are no calls of other architectures. Returns the descriptor on which the keeper is asked.
 pub(super) fn install(rules: &[(c_long, Rule)], strict: bool) -> io::Result<OwnedFd> {
     let mut program = program(rules, strict);

@@ -3,10 +3,11 @@
 //! A *keeper* (`keeper.rs`) is a process between this program and the commands. It enters a namespace of its own (`namespace.rs`), in
 //! which writes go to upper layers of overlays (`mounts.rs` says of which folders), starts the commands, answers those of their system
 //! calls that a filter hands to it (`filter.rs`, `supervisor.rs`), and ends them all if this program is killed. Where there is no
-//! namespace, the filter hands over all calls that change files (`changes.rs`), and `policy.rs` decides.
+//! namespace, the filter hands over all calls that change files (`changes.rs`), and `policy.rs` decides. Without filters, Landlock holds
+//! back most changes (`landlock.rs`).
 //!
 //! ```text
-//! keeper ─► duty ─┬► namespace ─► mounts
+//! keeper ─► duty ─┬► namespace ─► mounts; rights; landlock
 //!                 └► supervisor ─► caller, rename ─► whole_copy
 //!                                └► veto ─► policy; changes ─► filter
 //! ```
@@ -18,11 +19,13 @@ mod duty;
 mod event;
 mod filter;
 mod keeper;
+mod landlock;
 mod mounts;
 mod namespace;
 mod policy;
 mod removal;
 mod rename;
+mod rights;
 mod supervisor;
 mod system;
 mod veto;

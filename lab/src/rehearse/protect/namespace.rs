@@ -13,6 +13,9 @@ use super::way::Wanted;
 /// Maximum number of sockets of other programs that stay reachable.
 const MAX_SOCKETS: usize = 300;
 
+/// Maximum number of disks that are hidden.
+const MAX_DISKS: usize = 200;
+
 /// Shared memory of processes. Each run gets its own.
 const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -68,8 +71,9 @@ pub(super) fn enter(wanted: &Wanted) -> io::Result<Entered> {
             lacks.push(format!("{}: {error}", point.display()));
         }
     }
+    hide_the_system();
     std::env::set_current_dir(&wanted.working)?;
-    if was_writable && !is_writable(&wanted.working) {
+    if was_writable && !takes_files(&wanted.working) {
         return Err(io::Error::other("no overlay over the working folder is possible"));
     }
     Ok(Entered { lacks: entered.lacks.into_iter().chain(lacks).collect(), ..entered })
@@ -85,6 +89,12 @@ fn isolate() -> io::Result<()> {
         fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
     }
     mount(Path::new("none"), Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE, "")
+}
+
+/// True if a file can be made in a folder. To have the right is not enough: the system must be able to copy the folder.
+fn takes_files(folder: &Path) -> bool {
+    let trial = folder.join(format!(".vramlab-{}", std::process::id()));
+    is_writable(folder) && fs::File::create_new(&trial).is_ok() && fs::remove_file(&trial).is_ok()
 }
 
 fn is_writable(path: &Path) -> bool {
@@ -131,6 +141,22 @@ fn give_shared_memory(wanted: &Wanted) -> io::Result<()> {
     let found = rustix::fs::statvfs(path)?;
     let size = found.f_blocks.saturating_mul(found.f_frsize);
     mount(Path::new("tmpfs"), path, "tmpfs", libc::MS_NOSUID | libc::MS_NODEV, &format!("mode=1777,size={size}"))
+}
+
+/// Settings of the system become read-only, and disks are hidden, as far as this user could change them.
+fn hide_the_system() {
+    let settings = Path::new("/proc/sys");
+    // Without success, only root may write there.
+    let _as_before =
+        mount(settings, settings, "", libc::MS_BIND | libc::MS_REC, "").and_then(|()| make_read_only(settings));
+    let _as_before = make_read_only(Path::new("/sys"));
+    let devices = Path::new("/dev");
+    let entries =
+        [devices.to_path_buf(), devices.join("mapper")].into_iter().flat_map(fs::read_dir).flatten().flatten();
+    let is_disk = |path: &PathBuf| fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_block_device());
+    for disk in entries.map(|entry| entry.path()).filter(is_disk).filter(|disk| is_writable(disk)).take(MAX_DISKS) {
+        let _as_before = mount(&devices.join("null"), &disk, "", libc::MS_BIND, "");
+    }
 }
 
 /// Folder of the upper layers while overlays are made.
@@ -199,11 +225,36 @@ impl<'a> Layers<'a> {
         }
         let lower = place(tree, true)?;
         let lower = path_of(lower.as_fd());
-        take_attributes(&lower, &upper)?;
+        let reached = self.wanted.reached.iter().filter_map(|folder| folder.strip_prefix(tree).ok());
+        prepare(&lower, &upper, reached)?;
         let data =
             format!("lowerdir={},upperdir={},workdir={}{options}", lower.display(), upper.display(), work.display());
         mount(Path::new("overlay"), tree, "overlay", 0, &data)
     }
+}
+
+/// Makes the folders of an upper layer that the system would not make: in a user namespace it copies no folder of another user or group,
+/// not even to make an entry somewhere below it. `reached` are the folders to which there must be a way, from the tree on.
+fn prepare<'a>(lower: &Path, upper: &Path, reached: impl Iterator<Item = &'a Path>) -> io::Result<()> {
+    let mut made = vec![PathBuf::new()];
+    for folder in reached.filter(|_| !rustix::process::geteuid().is_root()) {
+        let parts: Vec<PathBuf> = folder.ancestors().map(Path::to_path_buf).collect();
+        // From the deepest one on; those around it must be there, too.
+        let foreign = parts.iter().position(|part| is_of_others(&lower.join(part))).unwrap_or(parts.len());
+        made.extend_from_slice(&parts[foreign..]);
+    }
+    made.sort();
+    made.dedup();
+    for folder in &made {
+        fs::create_dir_all(upper.join(folder))?;
+    }
+    // The inner ones first, because an entry that is made changes the time of its folder.
+    made.iter().rev().try_for_each(|folder| take_attributes(&lower.join(folder), &upper.join(folder)))
+}
+
+fn is_of_others(path: &Path) -> bool {
+    let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    fs::symlink_metadata(path).is_ok_and(|found| (found.uid(), found.gid()) != own)
 }
 
 /// Gives an upper layer the attributes of the folder below it: the overlay shows those of the upper one.

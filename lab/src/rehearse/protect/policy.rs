@@ -3,7 +3,7 @@
 use std::fs::{self, Metadata};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,8 +13,9 @@ use super::way::Wanted;
 /// Maximum number of links that are followed to a file that does not exist.
 const MAX_LINKS: usize = 40;
 
-/// File systems of the system's own, below which nothing is a user's file.
-const OF_THE_SYSTEM: [&str; 2] = ["/proc", "/sys"];
+/// What processes say of themselves. What else lies there are settings of the system.
+const OF_PROCESSES: &str = "/proc";
+const SETTINGS: &str = "/proc/sys";
 
 /// The folders in which a run may write for real.
 pub(super) struct Policy {
@@ -40,8 +41,9 @@ impl Target {
         self.found.is_some()
     }
 
-    pub(super) fn is_file(&self) -> bool {
-        self.found.as_ref().is_some_and(Metadata::is_file)
+    /// True for files and disks.
+    pub(super) fn holds_bytes(&self) -> bool {
+        self.found.as_ref().is_some_and(|found| found.is_file() || found.file_type().is_block_device())
     }
 }
 
@@ -95,6 +97,9 @@ impl Policy {
             if self.outputs.contains(&(found.dev(), found.ino())) {
                 return true;
             }
+            if found.file_type().is_block_device() {
+                return false;
+            }
         }
         let longest = |folders: &[PathBuf]| {
             let around = folders.iter().filter(|folder| target.path.starts_with(folder));
@@ -105,8 +110,11 @@ impl Policy {
         if open > working && open >= temporary {
             return true;
         }
-        if OF_THE_SYSTEM.iter().any(|folder| target.path.starts_with(folder)) {
-            return true;
+        if target.path.starts_with(OF_PROCESSES) {
+            return !target.path.starts_with(SETTINGS);
+        }
+        if target.path.starts_with("/sys") {
+            return false;
         }
         if temporary <= working {
             return false;
@@ -151,6 +159,7 @@ mod tests {
         let wanted = Wanted {
             run: at("run"),
             layers: at("run/layers"),
+            reached: Vec::new(),
             working: at("tmp/work"),
             caches: vec![at("cache")],
             temporary: vec![at("tmp")],

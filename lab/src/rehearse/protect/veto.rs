@@ -79,9 +79,9 @@ impl Veto {
         let fails_anyway = match act {
             Act::Makes => target.exists(),
             Act::Changes => !target.exists(),
-            // Folders cannot be opened for writing; devices, pipes and sockets hold nothing.
-            Act::Opens => !target.is_file(),
-            Act::OpensOrMakes => target.exists() && !target.is_file(),
+            // Folders cannot be opened for writing; pipes, sockets and devices hold nothing, but for disks.
+            Act::Opens => !target.holds_bytes(),
+            Act::OpensOrMakes => target.exists() && !target.holds_bytes(),
             Act::Either => false,
         };
         fails_anyway || self.policy.allows(target)
