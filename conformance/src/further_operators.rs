@@ -1,5 +1,6 @@
 //! Further differentiable operators: those that write in place, those of lines and sequences, and those that are computed on the host.
 
+use memcore::autograd::written_through;
 use memcore::backend::kernel::{Pool2dGeometry, Reduction};
 use memcore::ops::{self, Conv1dGeometry, Interpolation, Pool1dGeometry, Recurrent, ResizedAxis};
 use memcore::{Result, Tensor};
@@ -85,6 +86,13 @@ pub(crate) const FURTHER: &[OperatorCase] = &[
     case("mul_.broadcast", &[of(&[2, 3, 4]), of(&[3, 1])], |x| ops::mul_(&copied(&x[0])?, &x[1])),
     case("div_", &[of(&[3, 5]), positive(&[3, 5])], |x| ops::div_(&copied(&x[0])?, &x[1])),
     case("copy_", &[of(&[2, 3, 4]), of(&[3, 1])], |x| ops::copy_(&copied(&x[0])?, &x[1])),
+    case("fill_", X, |x| ops::fill_(&copied(&x[0])?, 0.5)),
+    // A part of a tensor is zeroed: the rest keeps its gradient.
+    case("fill_.part", X, |x| {
+        let whole = copied(&x[0])?;
+        let part = ops::narrow(&whole, 0, 1, 1)?;
+        written_through(&whole, &ops::fill_(&part, 0.0)?)
+    }),
     case("masked_fill_", X, |x| ops::masked_fill_(&copied(&x[0])?, &thirds(&x[0])?, 2.0)),
     case("binary_cross_entropy", PROBABILITIES, |x| {
         ops::binary_cross_entropy(&x[0], &Tensor::from_array(x[0].array().zeros_like()?), Reduction::Mean)

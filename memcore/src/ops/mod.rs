@@ -106,7 +106,7 @@ pub use batch_norm_kernels::{BatchNormOptions, RunningStats};
 pub use binary::{add, add_, div, maximum, minimum, mul, mul_add_, sub, sub_};
 pub use blends::{addcmul, clamp_between, lerp};
 pub use cast::{cast, to_device};
-pub use complex::{abs_of_complex, complex, imag, real, view_as_complex, view_as_real};
+pub use complex::{abs_of_complex, complex, imag, polar, real, view_as_complex, view_as_real};
 pub use conv::conv2d;
 pub use conv_transpose::conv_transpose2d;
 pub use ctc::{CtcOptions, ctc_loss};
@@ -128,7 +128,7 @@ pub use formulas::{addcdiv, atan2, fmod, fmod_by, frac, lerp_by, logaddexp, nan_
 pub use fourier::{fft_c2c, fft_c2r, fft_r2c};
 pub use group_norm::group_norm;
 pub use grouped::{grouped_mm, grouped_mm_in_turn};
-pub use in_place::{affine_, copy_, div_, mul_};
+pub use in_place::{affine_, copy_, div_, fill_, mul_};
 pub use index::{embedding, index_select};
 pub use index_each::{MAX_EACH, index_by, index_each};
 pub use instance_norm::instance_norm;

@@ -59,6 +59,11 @@ pub(super) fn is_predicted_only(target: &str) -> bool {
     listed || fourier::is_predicted_only(target)
 }
 
+/// True for an operator by whose draws Python drops whole branches, which it takes as they are under `model.eval()`.
+pub(super) fn draws(target: &str) -> bool {
+    ["bernoulli", "rand.", "rand_like.", "uniform_."].iter().any(|begin| target.starts_with(begin))
+}
+
 /// Which operators a sentence is about, by their names.
 type Which = fn(&str) -> bool;
 

@@ -9,14 +9,14 @@ use super::layers::of_one;
 use super::table::Table;
 
 pub(super) const TABLE: Table = &[
-    ("fill_.Scalar", |c| written(c, |x| x.array().fill_(c.float("value")?))),
+    ("fill_.Scalar", |c| of_one(c, |x| ops::fill_(x, c.float("value")?))),
     ("fill_.Tensor", |c| {
         written(c, |x| match c.scalar("value")? {
             Value::Tensor(value) => x.array().copy_(&value.array().broadcast_to(x.dims())?),
             _ => x.array().fill_(c.float("value")?),
         })
     }),
-    ("zero_.default", |c| written(c, |x| x.array().fill_(0.0))),
+    ("zero_.default", |c| of_one(c, |x| ops::fill_(x, 0.0))),
     ("copy_.default", |c| {
         c.ignore(&["non_blocking"]);
         Ok(Made::tensor(ops::copy_(c.tensor("self")?, c.tensor("src")?)?))
@@ -50,7 +50,11 @@ pub(super) const TABLE: Table = &[
         let (mean, std) = (c.float_or("mean", 0.0)?, c.float_or("std", 1.0)?);
         drawn(c, "normal_", host::normal(c.device, c.tensor("self")?.numel()).map(move |v| mean + v * std))
     }),
-    ("detach_.default", |c| of_one(c, |x| Ok(x.detach()))),
+    ("detach_.default", |c| match c.scalar("self")? {
+        Value::Tensor(x) => Ok(Made::tensor(x.detach())),
+        // A constant without dimensions is a number here.
+        number => Ok(Made::One(number)),
+    }),
     ("div.out", |c| {
         let (x, other, out) = (c.tensor("self")?, c.tensor("other")?, c.tensor("out")?);
         if autograd::is_grad_enabled() && [x, other, out].iter().any(|tensor| tensor.requires_grad()) {
