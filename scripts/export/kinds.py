@@ -64,6 +64,20 @@ class Zeroed(nn.Module):
         return self.fc(torch.cat((F.relu(x), picture.flatten(1)), 1))
 
 
+class Scaled(nn.Module):
+    """Scores that are divided by the root of a constant on the host, as in DeBERTa."""
+
+    def __init__(self, width=32, classes=4):
+        super().__init__()
+        self.q, self.k, self.fc = nn.Linear(width, width), nn.Linear(width, width), nn.Linear(width, classes)
+
+    def forward(self, x):
+        q, k = self.q(x), self.k(x)
+        scale = torch.sqrt(torch.tensor(q.size(-1), dtype=torch.float) * 3)
+        weights = torch.bmm(q, k.transpose(-1, -2) / scale.to(dtype=q.dtype)).softmax(-1)
+        return self.fc((weights @ x).mean(1))
+
+
 class Pixels(nn.Module):
     """A class for each pixel, whose loss is outside."""
 
@@ -95,6 +109,7 @@ def pictures(batch):
 NETWORKS = {
     "routed": (Routed, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
     "rotated": (Rotated, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 10))), "inside"),
+    "scaled": (Scaled, lambda batch: (torch.randn(batch, 6, 32),), "cross-entropy"),
     "zeroed": (Zeroed, lambda batch: (torch.randn(batch, 24), torch.randn(batch, 1, 6, 6)), "cross-entropy"),
     "pixels": (Pixels, pictures, "cross-entropy"),
     "pixels-nll": (lambda: Pixels(logarithms=True), pictures, "nll"),

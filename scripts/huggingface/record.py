@@ -96,7 +96,7 @@ def record(case):
     if options["gradient_checkpointing"]:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     name, _, arguments = options["optimizer"].partition("(")
-    optimizer = eval(f"{name}(model.parameters(), {arguments}", {"torch": torch})
+    optimizer = eval(f"{name}(model.parameters(), {arguments}", {"torch": torch, "model": model})
     lower = torch.autocast("cuda", dtype=torch.bfloat16) if "autocast" in options["precision"] else contextlib.nullcontext()
     pooled = case["class"].endswith("Model") and not case["class"].endswith("LMHeadModel")
     rows("model")

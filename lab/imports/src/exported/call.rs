@@ -55,6 +55,19 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns an argument that is a number, not a tensor: a constant without dimensions, or a number of the graph.
+    pub(super) fn constant(&self, name: &str) -> Option<Value> {
+        let (_, argument) = self.node.arguments.iter().find(|(known, _)| known == name)?;
+        match argument {
+            Arg::Value(slot) => {
+                Some(self.value(*slot).clone()).filter(|value| matches!(value, Value::Int(_) | Value::Float(_)))
+            }
+            Arg::Int(value) => Some(Value::Int(*value)),
+            Arg::Float(value) => Some(Value::Float(*value)),
+            _ => None,
+        }
+    }
+
     /// Refuses pictures in channels-last.
     pub(super) fn refuse_channels_last(&self) -> Result<()> {
         if self.has_tensor(|x| x.array().is_channels_last()) {

@@ -163,9 +163,14 @@ impl Runner {
             }
             call.check_complex(operators::takes_complex, operators::meet_complex)?;
             let missing = || Error::invalid(node.target.clone(), "is not represented");
-            let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
-            call.check_all_read()?;
-            made
+            match operators::of_constants(&call)? {
+                Some(made) => made,
+                None => {
+                    let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
+                    call.check_all_read()?;
+                    made
+                }
+            }
         };
         let made = match made {
             Made::One(value) => vec![value],

@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod arranged;
+mod constants;
 mod control;
 mod creation;
 mod formulas;
@@ -119,6 +120,7 @@ pub(super) fn takes_channels_last(target: &str) -> bool {
     CHANNELS_LAST.binary_search(&target).is_ok()
 }
 
+pub(super) use constants::of_constants;
 pub(super) use fourier::{meet_complex, takes_complex};
 pub(super) use recurrent::is_of_layers;
 

@@ -50,11 +50,7 @@ pub(super) const TABLE: Table = &[
         let (mean, std) = (c.float_or("mean", 0.0)?, c.float_or("std", 1.0)?);
         drawn(c, "normal_", host::normal(c.device, c.tensor("self")?.numel()).map(move |v| mean + v * std))
     }),
-    ("detach_.default", |c| match c.scalar("self")? {
-        Value::Tensor(x) => Ok(Made::tensor(x.detach())),
-        // A constant without dimensions is a number here.
-        number => Ok(Made::One(number)),
-    }),
+    ("detach_.default", |c| of_one(c, |x| Ok(x.detach()))),
     ("div.out", |c| {
         let (x, other, out) = (c.tensor("self")?, c.tensor("other")?, c.tensor("out")?);
         if autograd::is_grad_enabled() && [x, other, out].iter().any(|tensor| tensor.requires_grad()) {
