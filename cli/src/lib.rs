@@ -91,7 +91,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
                 Ok(code) => code,
                 // What was waited for did not come before the user stopped waiting.
                 Err(_) if lab::input::gave_up() => Code::Interrupted,
-                Err(failure) => ui.fail(&invocation.at_its_source(failure)),
+                Err(failure) => ui.fail(&invocation.with_a_way_out(invocation.at_its_source(failure))),
             }
         }
         Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),

@@ -19,6 +19,9 @@ _ROUNDING = 512
 # Types of parameters that a configuration can name.
 _TYPES = {"torch.float32", "torch.float16", "torch.bfloat16"}
 
+# Flags of the types in 16 bits.
+_HALVES = {"bfloat16": "bf16", "float16": "fp16"}
+
 
 @dataclass(frozen=True)
 class Network:
@@ -75,11 +78,15 @@ def _configured(model: Any, folder: Path) -> Network:
     config = dict(json.loads(model.config.to_json_string(use_diff=False)))
     config["architectures"] = [name]
     # The module's present type, whatever type it was loaded in. A Trainer's own bf16 takes precedence.
-    config["dtype"] = config["torch_dtype"] = types.pop().removeprefix("torch.")
-    config.setdefault("transformers_version", importlib.import_module("transformers").__version__)
+    dtype = types.pop().removeprefix("torch.")
+    config["dtype"] = config["torch_dtype"] = dtype
     path = folder / "config.json"
     path.write_text(json.dumps(config), encoding="utf-8")
-    flags: dict[str, Any] = {"model_file": path}
+    release = importlib.import_module("transformers").__version__
+    flags: dict[str, Any] = {"model_file": path, "transformers": release}
+    if release.startswith("4.") and dtype in _HALVES:
+        # A file is loaded in float32 there; the module is not loaded any more.
+        flags["precision"] = _HALVES[dtype]
     # The second name is that of transformers 5 and later.
     checkpointing = "is_gradient_checkpointing" if not hasattr(model, "is_activation_checkpointing") else "is_activation_checkpointing"
     if getattr(model, checkpointing, False):

@@ -8,6 +8,7 @@ import torch
 import everyday
 import forms
 import functions
+import kinds
 import libraries
 import seldom
 import sequences
@@ -48,6 +49,7 @@ NETWORKS = {
     **everyday.NETWORKS,
     **forms.NETWORKS,
     **functions.NETWORKS,
+    **kinds.NETWORKS,
     **spatial.NETWORKS,
     **spectra.NETWORKS,
     **seldom.NETWORKS,

@@ -22,8 +22,12 @@ import torch.nn.functional as F
 from torch._subclasses import FakeTensor
 from torch.export.passes import move_to_device_pass
 
+import kinds
 import networks
 import sequences
+
+# Losses outside of a network, against classes.
+OF_CLASSES = {"cross-entropy": F.cross_entropy, "nll": F.nll_loss}
 
 COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "phase_peak_allocated", "requested", "active",
            "inactive_split", "segments", "n_alloc_plus_free"]
@@ -125,11 +129,11 @@ def rows(name, batch, archive, amp=None):
             file.write(archived(program))
     module, parameters, before = on_card(program, model)
     del program, model
-    return trained(module, parameters, before, networks.NETWORKS[name][1], batch, loss_name, amp), loss_name
+    return trained(module, parameters, before, networks.NETWORKS[name][1], batch, loss_name, amp, kinds.PLACES.get(name, ())), loss_name
 
 
-def trained(module, parameters, before, examples, batch, loss_name, amp=None):
-    """The rows of three steps of a module on the card, where `before` changes of its allocator lie before the module."""
+def trained(module, parameters, before, examples, batch, loss_name, amp=None, places=()):
+    """The rows of three steps of a module on the card, where `before` changes of its allocator lie before the module. `places`: sizes of an example's classes."""
     lower = functools.partial(torch.autocast, "cuda", dtype=amp) if amp else contextlib.nullcontext
     taken, highest, most_reserved = [], 0, 0
 
@@ -150,8 +154,8 @@ def trained(module, parameters, before, examples, batch, loss_name, amp=None):
         given = examples(batch)
         inputs = [value.to("cuda") for value in given]
         sequences.KNOWN.update((there.data_ptr(), value) for there, value in zip(inputs, given))
-        if loss_name == "cross-entropy":
-            target = torch.zeros(batch, dtype=torch.long).to("cuda")
+        if loss_name in OF_CLASSES:
+            target = torch.zeros(batch, *places, dtype=torch.long).to("cuda")
         row(f"s{step}.input")
         optimizer.zero_grad()
         row(f"s{step}.zero_grad")
@@ -161,7 +165,7 @@ def trained(module, parameters, before, examples, batch, loss_name, amp=None):
                 loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
             else:
                 row(f"s{step}.forward")
-                loss = out.mean() if loss_name == "mean" else F.cross_entropy(out, target)
+                loss = out.mean() if loss_name == "mean" else OF_CLASSES[loss_name](out, target)
         row(f"s{step}.forward" if loss_name == "inside" else f"s{step}.loss")
         loss.backward()
         row(f"s{step}.backward")

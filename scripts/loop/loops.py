@@ -196,19 +196,25 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths}
 
 
-def exported(row, name, batches, steps=6, every=0, size=9):
-    """A program of scripts/export, with batches of these sizes in turn."""
+def exported(row, name, batches, steps=6, every=0, size=9, eager=False):
+    """A program of scripts/export, or the network that it is of, with batches of these sizes in turn."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../export"))
     import networks
     import record
 
-    program, model, _ = networks.exported(name)
-    module, parameters, before = record.on_card(program, model)
-    del program, model
+    if eager:
+        module, before = networks.NETWORKS[name][0]().train().to(DEVICE), 0
+        parameters = list(module.parameters())
+    else:
+        program, model, _ = networks.exported(name)
+        module, parameters, before = record.on_card(program, model)
+        del program, model
     optimizer = torch.optim.AdamW(parameters)
     row("model")
 
     def evaluate(at):
+        if eager:
+            module.eval()
         with torch.no_grad():
             for number in range(2):
                 inputs = [value.to(DEVICE) for value in networks.NETWORKS[name][1](size)]
@@ -219,6 +225,8 @@ def exported(row, name, batches, steps=6, every=0, size=9):
                 loss = F.cross_entropy(out, target)
                 row(f"{at}eval{number}.loss")
                 loss.item()
+        if eager:
+            module.train()
 
     for step in range(steps):
         batch = batches[step % len(batches)]
@@ -408,6 +416,8 @@ LOOPS = {
     "k_eval_hf_gpt_neox": lambda row: of_transformers(row, "GPTNeoX", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, intermediate_size=128,
                                                       num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64),
     "k_eval_export_swiglu": lambda row: exported(row, "swiglu", (300, 7), every=2),
+    "k_eval_resnet20": lambda row: exported(row, "resnet20", (8,), every=2, eager=True),
+    "k_eval_textcnn": lambda row: exported(row, "textcnn", (8,), every=2, eager=True),
     "k_eval_cnn": lambda row: evaluated(row, SimpleCnn(), pictures, 32, size=100),
     "k_eval_gpt": lambda row: evaluated(row, Gpt(dropout=0.1), tokens),
     "k_eval_bf16": lambda row: evaluated(row, Gpt(dropout=0.1), tokens, amp=torch.bfloat16),

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ArgMatches;
 use lab::hf_args::{Around, HfArgs, Refused};
+use lab::run::UsualRelease;
 use serde_json::{Map, Value};
 
 use super::words::given;
@@ -27,6 +28,11 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     let config = model_file.filter(|path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("json")));
     let said = |key: &str| own.get(key).and_then(toml::Value::as_str);
     let release = typed(matches, "transformers").copied().or_else(|| said("transformers")?.parse().ok());
+    let python = typed::<PathBuf>(matches, "python").map(PathBuf::as_path);
+    let release = match release {
+        Some(_) => release,
+        None => UsualRelease::installed(python, &lab::python::of_process)?.release(),
+    };
     let script = typed(matches, "script").copied().or_else(|| said("loop")?.parse().ok());
     let around = Around { config: config.as_deref(), release, script };
     let HfArgs { fields, refusals, left_out, unknown, .. } = lab::hf_args::read(path, &around)?;

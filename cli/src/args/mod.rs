@@ -38,10 +38,11 @@ mod weights;
 mod words;
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use clap::{CommandFactory, FromArgMatches};
 use lab::backends::AUTO;
-use lab::run::RunSpec;
+use lab::run::{RunSpec, UsualRelease};
 use serde_json::{Map, Value};
 
 pub(crate) use bench::BenchArgs;
@@ -76,7 +77,7 @@ pub(crate) use view::ViewArgs;
 pub(crate) use weights::WeightsArgs;
 pub(crate) use words::Refusal;
 
-use crate::exit::Failure;
+use crate::exit::{Code, Failure};
 
 /// A parsed command line.
 pub(crate) struct Invocation {
@@ -96,6 +97,22 @@ impl Invocation {
     /// Adds the file's name to a failure about a value from a file: nobody typed the flag.
     pub(crate) fn at_its_source(&self, failure: Failure) -> Failure {
         at_its_source(failure, &self.sources)
+    }
+}
+
+impl Invocation {
+    /// Adds to the refusal of a network from a file the command that answers all the same: the script itself, on the card that was named.
+    pub(crate) fn with_a_way_out(&self, failure: Failure) -> Failure {
+        let Some(file) = &self.run.model.model_file else { return failure };
+        let text = format!("{:#}", failure.error);
+        // Every refusal of what no network here has says so.
+        let is_refused = text.starts_with(&file.display().to_string()) && text.contains("not represented");
+        if failure.code != Code::Usage || !is_refused || text.contains("vramlab rehearse") {
+            return failure;
+        }
+        let card = self.run.device.gpu.and_then(lab::run::Gpu::card).map_or("rtx4090", |card| card.name);
+        let problem = format!("{text}; instead: vramlab rehearse --gpu {card} -- python train.py");
+        Failure { error: anyhow::Error::msg(problem), ..failure }
     }
 }
 
@@ -126,13 +143,13 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
 
 /// Returns the run of a command: its flags, and the fields of files that no typed flag overrides.
 fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
-    let (typed, on_device) = match command {
-        Command::Run(args) => (args.spec(), true),
-        Command::Train(args) => (args.spec(), true),
-        Command::Predict(args) => (args.spec(), false),
-        Command::Fit(args) => (args.paper.spec(), false),
-        Command::Show(args) => (args.spec(), false),
-        Command::Check(args) => (args.spec(), false),
+    let (typed, model, on_device) = match command {
+        Command::Run(args) => (args.spec(), None, true),
+        Command::Train(args) => (args.spec(), Some(&args.model), true),
+        Command::Predict(args) => (args.spec(), Some(&args.paper.model), false),
+        Command::Fit(args) => (args.paper.spec(), Some(&args.paper.model), false),
+        Command::Show(args) => (args.spec(), Some(&args.model), false),
+        Command::Check(args) => (args.spec(), Some(&args.paper.model), false),
         _ => return Ok(RunSpec::default()),
     };
     // Checked here: a value that is not a number would be lost in the table of fields.
@@ -143,7 +160,19 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
         run.device.device.get_or_insert(0);
     }
     run.check()?;
+    run.model.usual_release = usual_release(&run, model.and_then(|model| model.python.as_deref()))?;
     Ok(run)
+}
+
+/// Returns the release of transformers that counts for a `config.json` if none is said.
+fn usual_release(run: &RunSpec, python: Option<&Path>) -> lab::Result<UsualRelease> {
+    if run.model.is_pretrained() {
+        return UsualRelease::installed(python, &lab::python::of_process);
+    }
+    match python {
+        Some(_) => Err(lab::Error::usage("python", "only a config.json of transformers has it")),
+        None => Ok(UsualRelease::default()),
+    }
 }
 
 /// Lets values begin with a minus: the flag's own parser explains best what is wrong with one.

@@ -6,7 +6,7 @@ use clap::builder::PossibleValuesParser;
 use lab::exported::{LossName, Reads};
 use lab::huggingface::{AttentionMask, Head, Keep, Release, Script};
 use lab::models::Recompute;
-use lab::run::{AttentionName, ModelSpec};
+use lab::run::{AttentionName, ModelSpec, UsualRelease};
 
 use super::values;
 
@@ -68,9 +68,13 @@ pub(crate) struct ModelArgs {
     /// Number of texts from which an example chooses (transformers with a multiple-choice head) [default: 4].
     #[arg(long, value_name = "N")]
     pub choices: Option<usize>,
-    /// The release of transformers, such as 4.51 [default: the file's transformers_version; without one, the newest represented].
+    /// The release of transformers, such as 4.51 [default: the one that is installed for the Python of --python; without one, the newest known].
     #[arg(long, value_name = "RELEASE")]
     pub transformers: Option<Release>,
+    /// The interpreter or environment that the training will use; its release of transformers counts [default: that of VIRTUAL_ENV, else of
+    /// CONDA_PREFIX, else python3 on PATH].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
     /// Result that the script holds until the next one: the output with logits and cache, or only the loss (transformers) [default: output].
     #[arg(long, value_name = "WHAT", value_parser = values::one_of::<Keep>(Keep::NAMES))]
     pub keep: Option<Keep>,
@@ -128,6 +132,7 @@ impl ModelArgs {
             tied: args.tied,
             keep_intermediate: args.keep_intermediate,
             reads: Reads::default(),
+            usual_release: UsualRelease::default(),
         }
     }
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use lab::input;
 use lab::lock::{Comparison, Lock, Locked};
 use lab::results::{CheckResult, CheckedRun};
-use lab::run::RunSpec;
+use lab::run::{RunSpec, UsualRelease};
 use lab::section::Section;
 use serde_json::{Map, Value};
 
@@ -41,6 +41,7 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
             return Err(Failure::usage(format!("{}: no such file; --update writes it", args.baseline.display())));
         }
     };
+    let usual_release = typed.model.usual_release;
     let typed = typed.said();
     let mut checked = Vec::new();
     for Wanted { name, flags, settings } in wanted(args, &lock, &typed)? {
@@ -49,7 +50,8 @@ pub(super) fn run(args: &CheckArgs, typed: &RunSpec, ui: &Ui) -> Result<Code> {
         let spec = RunSpec::of_fields(&flags).map_err(in_file)?;
         let over = if args.update { Map::new() } else { typed.clone() };
         let spec = spec.with(over.iter().map(|(name, value)| (name.as_str(), value)))?;
-        let (spec, note) = under_its_profile(&name, spec, settings.as_ref());
+        let (mut spec, note) = under_its_profile(&name, spec, settings.as_ref());
+        spec.model.usual_release = locked_release(settings.as_ref()).unwrap_or(usual_release);
         let Some(found) = measured(&name, spec, flags, note, ui).map_err(at)? else {
             // Neither the file nor a result has been written.
             return Err(lab::Error::Interrupted.into());
@@ -130,6 +132,12 @@ fn under_its_profile(
     let recorded = settings.get("like").and_then(Value::as_str);
     spec.profile.like = Some(recorded.unwrap_or(profile::FORMER_DEFAULT).into());
     (spec, profile::taken_from(&format!("run {name}"), recorded))
+}
+
+/// Returns the release of transformers that counted when a run was locked, whatever is installed by now.
+fn locked_release(settings: Option<&Map<String, Value>>) -> Option<UsualRelease> {
+    let release = settings?.get("transformers")?.as_str()?.parse().ok()?;
+    Some(UsualRelease::Locked(release))
 }
 
 fn in_file(args: &CheckArgs, failure: Failure) -> Failure {

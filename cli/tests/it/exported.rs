@@ -99,3 +99,15 @@ fn weights_of_the_file_are_trained_on_two_devices_as_on_one() {
     assert_eq!(two["losses"], one["losses"]);
     assert!(two["losses"][2].as_f64() < two["losses"][0].as_f64());
 }
+
+/// A damaged export, a page of an error, another program's file: none of them is a table of TOML.
+#[test]
+fn a_file_with_the_ending_of_an_export_that_is_none_is_named_as_that() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.pt2");
+    for text in ["<html>404</html>", "", "PK"] {
+        std::fs::write(&path, text).unwrap();
+        let said = refused(2, &["predict", "--model-file", &path.display().to_string()]);
+        assert!(said.contains("model.pt2: is not an export: torch.export.save writes a zip archive"), "{said}");
+    }
+}

@@ -3,8 +3,12 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
+use crate::common::NO_PACKAGES;
+
 fn vramlab(folder: &Path, words: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_vramlab")).current_dir(folder).args(words).output().unwrap()
+    let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
+    command.env("VIRTUAL_ENV", NO_PACKAGES).env_remove("PYTHONPATH");
+    command.current_dir(folder).args(words).output().unwrap()
 }
 
 fn said(output: &Output) -> String {
@@ -29,8 +33,8 @@ fn plain_arguments_go_with_a_usual_network() {
         (output.status.code(), said(&output))
     };
     for (words, code, expected) in [
-        (&["--hf-args", "a.json"][..], 0, "note: a.json: counted as transformers 5.23 trains"),
-        (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.45 is not represented: counted as a plain loop"),
+        (&["--hf-args", "a.json"][..], 0, "installed;"),
+        (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.57 is not represented: counted as a plain loop"),
         (&["--hf-args", "a.json", "--transformers", "4.51"], 0, "the Trainer of transformers 4.51 is not represented"),
         (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3 × 64"),
         (&["--hf-args", "lora.json"], 2, "use_peft=true is not represented"),

@@ -31,6 +31,7 @@ mod rehearse;
 mod rehearse_files;
 mod rehearse_scan;
 mod rehearse_truth;
+mod releases;
 mod replay;
 mod report;
 mod scan;

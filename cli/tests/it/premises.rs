@@ -3,6 +3,7 @@
 use crate::common;
 use crate::common::{done, fits, json, refused, run};
 
+use lab::huggingface::REPRESENTED;
 use serde_json::{Value, json};
 use std::fs;
 
@@ -41,6 +42,11 @@ fn unbroken(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// The release of transformers, of which none is installed for tests.
+fn release() -> String {
+    format!("transformers {REPRESENTED}: the newest known, none is installed")
+}
+
 const MAXIMUM: &str = "1 024 tokens: the configuration's maximum; --sequence N";
 
 #[test]
@@ -68,7 +74,8 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
     let folder = Folder::new(json!({ "dtype": "bfloat16" }));
     let lock = folder.path("memory.lock.json");
     let page = folder.path("page.html");
-    let all = format!("bfloat16: config.json · {MAXIMUM} · batch 1: default; --batch N");
+    let release = release();
+    let all = format!("bfloat16: config.json · {release} · {MAXIMUM} · batch 1: default; --batch N");
     let check = ["--update", "--baseline", &lock];
     for (command, more) in
         [("predict", &["--gpu", "24GiB", "--html", &page][..]), ("train", &["--backend", "meta"]), ("check", &check)]
@@ -78,26 +85,31 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
         assert!(unbroken(&text).contains(&all), "{command}: {text}");
     }
     let html = fs::read_to_string(&page).unwrap();
-    assert!(html.contains("bfloat16: config.json · 1 024 tokens"), "the page does not say it");
+    assert!(html.contains(&format!("bfloat16: config.json · {release} · 1 024 tokens")), "the page does not say it");
     let fit = done(&folder.words("fit", &["--gpu", "1GiB"]));
-    assert!(unbroken(&fit).contains(&format!("bfloat16: config.json · {MAXIMUM} Eager PyTorch;")), "{fit}");
+    assert!(unbroken(&fit).contains(&format!("bfloat16: config.json · {release} · {MAXIMUM} Eager PyTorch;")), "{fit}");
     let fit = done(&folder.words("fit", &["--gpu", "100MiB", "--of", "sequence", "--precision", "fp32"]));
-    let line = "float32: --precision (config.json: bfloat16) · batch 1: default; --batch N Eager PyTorch;";
-    assert!(unbroken(&fit).contains(line), "{fit}");
+    let line = format!(
+        "float32: --precision (config.json: bfloat16) · {release} · batch 1: default; --batch N Eager PyTorch;"
+    );
+    assert!(unbroken(&fit).contains(&line), "{fit}");
     assert_eq!(json(&folder.words("predict", &[]))["settings"]["sequence"], 1024);
     let typed = unbroken(&done(&folder.words("predict", &["--sequence", "16", "--batch", "2", "--precision", "bf16"])));
-    assert!(typed.contains("bfloat16: --precision · 16 tokens: --sequence · batch 2: --batch"), "{typed}");
+    let line = format!("bfloat16: --precision · {release} · 16 tokens: --sequence · batch 2: --batch");
+    assert!(typed.contains(&line), "{typed}");
     let old = unbroken(&done(&folder.words("predict", &["--sequence", "16", "--transformers", "4.51"])));
-    assert!(old.contains("float32: default of transformers 4.51; --precision TYPE"), "{old}");
-    let wrote =
-        Folder::new(json!({ "model_type": "llama", "torch_dtype": "bfloat16", "transformers_version": "4.51.3" }));
-    let old = unbroken(&done(&wrote.words("predict", &["--sequence", "16"])));
-    let line = "bfloat16: config.json, as transformers 4.51 loads it with torch_dtype=\"auto\" · 16 tokens";
+    let line =
+        "float32: default of transformers 4.51; --precision TYPE · transformers 4.51: --transformers · 16 tokens";
     assert!(old.contains(line), "{old}");
     let scan = unbroken(&done(&folder.words("predict", &["--sequence", "16", "-L", "batch", "1,2"])));
-    assert!(scan.contains("bfloat16: config.json · 16 tokens: --sequence") && !scan.contains("batch 1"), "{scan}");
+    assert!(
+        scan.contains(&format!("bfloat16: config.json · {release} · 16 tokens: --sequence"))
+            && !scan.contains("batch 1"),
+        "{scan}"
+    );
     let unnamed = unbroken(&done(&Folder::new(json!({})).words("predict", &["--sequence", "16"])));
-    assert!(unnamed.contains("float32: config.json names no type; --precision TYPE · 16 tokens"), "{unnamed}");
+    let line = format!("float32: config.json names no type; --precision TYPE · {release} · 16 tokens");
+    assert!(unnamed.contains(&line), "{unnamed}");
 }
 
 #[test]

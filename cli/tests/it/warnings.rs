@@ -117,15 +117,15 @@ fn notes_come_after_the_answer() {
     ] {
         let shown = tempfile::tempfile().unwrap();
         let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_vramlab"));
-        command.args(words).arg("--model-file").arg(&config);
+        command.args(words).args(["--transformers", "4.45", "--model-file"]).arg(&config);
         command.stdout(shown.try_clone().unwrap()).stderr(shown.try_clone().unwrap()).status().unwrap();
         let mut text = String::new();
         let mut shown = shown;
         std::io::Seek::rewind(&mut shown).unwrap();
         std::io::Read::read_to_string(&mut shown, &mut text).unwrap();
         let (first, rest) = text.split_once('\n').unwrap();
-        assert!(first.starts_with(answer) && !first.contains("transformers_version"), "{text}");
-        let note = rest.find("transformers_version: 4.45").unwrap_or_else(|| panic!("{text}"));
+        assert!(first.starts_with(answer) && !first.contains("predicted by"), "{text}");
+        let note = rest.find("transformers 4.45: predicted by").unwrap_or_else(|| panic!("{text}"));
         assert!(rest.find("error: ").is_none_or(|error| note < error), "{text}");
     }
 }

@@ -67,6 +67,7 @@ mod tests {
         "abs_of_complex",
         "complex",
         "imag",
+        "polar",
         "real",
         "view_as_complex",
         "view_as_real",

@@ -1,5 +1,6 @@
 //! Cases of `memcore::ops`, folder `pointwise`.
 
+use memcore::autograd::written_through;
 use memcore::ops;
 use memcore::{Result, Tensor};
 
@@ -91,6 +92,13 @@ pub(super) const CASES: &[OperatorCase] = &[
     case("mul_.broadcast", &[of(&[2, 3, 4]), of(&[3, 1])], |x| ops::mul_(&copied(&x[0])?, &x[1])),
     case("div_", &[of(&[3, 5]), positive(&[3, 5])], |x| ops::div_(&copied(&x[0])?, &x[1])),
     case("copy_", &[of(&[2, 3, 4]), of(&[3, 1])], |x| ops::copy_(&copied(&x[0])?, &x[1])),
+    case("fill_", X, |x| ops::fill_(&copied(&x[0])?, 0.5)),
+    // A part of a tensor is zeroed: the rest keeps its gradient.
+    case("fill_.part", X, |x| {
+        let whole = copied(&x[0])?;
+        let part = ops::narrow(&whole, 0, 1, 1)?;
+        written_through(&whole, &ops::fill_(&part, 0.0)?)
+    }),
     case("masked_fill_", X, |x| ops::masked_fill_(&copied(&x[0])?, &thirds(&x[0])?, 2.0)),
     case("elu_scaled", X, |x| ops::elu_scaled(&x[0], "selu", 1.7, 1.1, 1.0)),
     case("softplus_scaled", X, |x| ops::softplus_scaled(&x[0], 2.0, 20.0)),

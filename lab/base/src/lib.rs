@@ -16,6 +16,7 @@ pub mod files;
 pub mod hidden;
 pub mod input;
 mod named;
+pub mod python;
 pub mod section;
 pub mod similar;
 

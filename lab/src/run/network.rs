@@ -5,7 +5,7 @@ use std::path::Path;
 
 use lab_base::error::{Error, Result};
 use lab_imports::exported::{self, Exported};
-use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Release, Script};
+use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Script};
 use lab_models::{self, Architecture, ModelOptions, Recompute};
 use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings};
 use lab_training::pipeline::{self, PipelineResult, PipelineSettings};
@@ -57,6 +57,7 @@ impl Network {
     /// Fields that do not apply to an exported network; contents of the file that are not represented.
     pub(super) fn exported(spec: &ModelSpec) -> Result<Option<Self>> {
         let Some(path) = spec.model_file.as_deref().filter(|path| exported::is_export(path)) else {
+            spec.model_file.as_deref().map_or(Ok(()), exported::check_ending)?;
             let field = if spec.adversary.is_some() { Some("adversary") } else { spec.loss.map(|_| "loss") };
             return match field {
                 Some(field) => Err(Error::usage(field, "only a model.pt2 of torch.export has it")),
@@ -200,6 +201,11 @@ impl ModelSpec {
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("json")).then_some(path)
     }
 
+    /// True if the network is one of transformers, described by its `config.json`.
+    pub fn is_pretrained(&self) -> bool {
+        self.config_json().is_some()
+    }
+
     /// Options for such a configuration.
     fn pretrained_options(&self) -> huggingface::Options {
         huggingface::Options {
@@ -209,10 +215,9 @@ impl ModelSpec {
             attention_mask: self.attention_mask.unwrap_or_default(),
             head: self.head,
             choices: self.choices,
-            transformers: self.transformers,
+            transformers: Some(self.release()),
             built_on_device: self.built_on_device,
-            // A file's `transformers_version` is the release that wrote it, most often a 4; the field says which release loads it.
-            load_as: self.transformers.map(Release::loads_as).unwrap_or_default(),
+            load_as: self.release().loads_as(),
             script: self.script.unwrap_or(Script::Plain),
         }
     }

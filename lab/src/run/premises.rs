@@ -8,7 +8,7 @@ use lab_results::Premise;
 use lab_training::{Precision, RunSettings};
 
 use super::network::Network;
-use super::spec::RunSpec;
+use super::spec::{ModelSpec, RunSpec};
 
 /// Precision of a run unless a flag sets another: that of the model file, or the type in which a checkpoint is loaded.
 ///
@@ -45,6 +45,15 @@ pub(super) struct OfFile {
     pub batch: bool,
 }
 
+/// The release of transformers that counts, and why; beside it the one that saved the file, if it is another.
+fn of_transformers(model: &ModelSpec, file: &str, saved_by: Option<Release>) -> Premise {
+    let release = model.release();
+    let why = if model.transformers.is_some() { "--transformers".into() } else { model.usual_release.reason() };
+    let saved = saved_by.filter(|saved| *saved != release).map(|saved| format!("; {saved} saved {file}"));
+    let source = why + &saved.unwrap_or_default();
+    Premise { name: "transformers".into(), value: format!("transformers {release}"), source }
+}
+
 pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: OfFile) -> Vec<Premise> {
     let (model, training) = (&spec.model, &spec.training);
     let file = model.model_file.as_ref().and_then(|path| path.file_name()).map(|name| name.display().to_string());
@@ -57,23 +66,23 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
     let typed = training.precision.is_some();
     let precision = match network {
         Network::Pretrained(checkpoint, _) if !typed && checkpoint.options().load_as == LoadAs::Float32 => {
-            let release = model.transformers.map(|release| release.to_string()).unwrap_or_default();
-            format!("default of transformers {release}; --precision TYPE")
+            format!("default of transformers {}; --precision TYPE", model.release())
         }
-        Network::Pretrained(checkpoint, _) => {
-            let source = of_checkpoint(checkpoint.saved_type(), run.precision, typed, &file);
-            let float32 = |release: &Release| release.loads_as() == LoadAs::Float32 && run.precision != Precision::Fp32;
-            match checkpoint.options().transformers.filter(float32).filter(|_| !typed) {
-                Some(release) => format!("{source}, as transformers {release} loads it with torch_dtype=\"auto\""),
-                None => source,
-            }
-        }
+        Network::Pretrained(checkpoint, _) => of_checkpoint(checkpoint.saved_type(), run.precision, typed, &file),
         Network::Exported(..) => or_default(typed, true, "--precision", "TYPE"),
         Network::Architecture(_) => or_default(typed, of_file.precision, "--precision", "TYPE"),
     };
-    let mut premises =
-        vec![Premise { name: "precision".into(), value: words(run.precision).into(), source: precision }];
+    let mut value = words(run.precision).to_string();
+    if let Network::Exported(model, _) = network
+        && let Some(other) = model.other_type()
+    {
+        value = format!("{value}, some parameters {other}");
+    }
+    let mut premises = vec![Premise { name: "precision".into(), value, source: precision }];
     premises.extend(release(spec, &file));
+    if let Network::Pretrained(checkpoint, _) = network {
+        premises.push(of_transformers(model, &file, checkpoint.saved_by()));
+    }
     if let Input::Tokens { length, .. } = network.architecture().task().input {
         let source = match (model.sequence, network) {
             _ if spec.shape.lengths.is_some() => "--lengths".into(),

@@ -255,6 +255,9 @@ fn in_force(spec: &RunSpec, run: &RunSettings, data: String, network: &Network, 
     if let (Network::Pretrained(..), Input::Tokens { length, .. }) = (network, network.architecture().task().input) {
         spec.model.sequence = Some(length);
     }
+    if matches!(network, Network::Pretrained(..)) {
+        spec.model.transformers = Some(spec.model.release());
+    }
     let optimizer = &run.optimizer;
     let training = &mut spec.training;
     (training.steps, training.data) = (Some(run.steps), Some(data));

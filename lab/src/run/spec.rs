@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use lab_base::bytes::{ByteSize, MemorySize};
 use lab_imports::exported::{LossName, Reads};
-use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
+use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, Script};
 use lab_models::Recompute;
 use lab_training::pipeline;
 use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize, Serializer};
 use super::choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
 use super::devices::{CutList, DeviceList};
 use super::gpu::Gpu;
+use super::release::UsualRelease;
 
 /// A run: network, training, device, memory profile, allocator, and how it is spread.
 ///
@@ -84,7 +85,7 @@ pub struct ModelSpec {
     pub head: Option<Head>,
     /// Texts that an example of multiple choice has; 4 by default.
     pub choices: Option<usize>,
-    /// The release of transformers; that of `transformers_version` by default.
+    /// The release of transformers; the installed one by default, else the newest that is represented.
     pub transformers: Option<Release>,
     /// The part of a result that the script holds until the next one.
     pub keep: Option<Keep>,
@@ -104,6 +105,9 @@ pub struct ModelSpec {
     /// Contents of a `.pt2`, shared by all runs that are made of this one.
     #[serde(skip)]
     pub reads: Reads,
+    /// The release of transformers if none is said. Not a field of a run.
+    #[serde(skip)]
+    pub usual_release: UsualRelease,
 }
 
 /// How the network is trained.
@@ -286,6 +290,11 @@ impl ModelSpec {
     /// The network's name, or the path of its file.
     pub(super) fn shown_name(&self) -> String {
         self.model_file.as_ref().map_or_else(|| self.name().into(), |path| path.display().to_string())
+    }
+
+    /// The release of transformers that counts.
+    pub(super) fn release(&self) -> Release {
+        self.transformers.or(self.usual_release.release()).unwrap_or(REPRESENTED)
     }
 
     /// True if the library's `Trainer` trains it.

@@ -98,6 +98,8 @@ equal! {
     evaluations_of_gpt_neox: of_transformers("k_eval_hf_gpt_neox");
     evaluations_of_bert: of_transformers("k_eval_hf_bert");
     evaluations_of_an_exported_network: of_an_export("k_eval_export_swiglu", "swiglu");
+    evaluations_of_an_exported_network_with_batch_norm: of_an_export("k_eval_resnet20", "resnet20");
+    evaluations_of_an_exported_network_with_dropout: of_an_export("k_eval_textcnn", "textcnn");
     batches_of_an_exported_resnet: of_an_export("k_export_resnet20", "resnet20");
     a_generator_against_its_discriminator: of_adversaries("k_gan_b4");
     a_generator_against_its_discriminator_at_another_batch: of_adversaries("k_gan_b32");
@@ -186,13 +188,19 @@ fn a_run_goes_through_its_sizes_twice_unless_said() {
     assert_eq!(steps(json!({"batches": "4,2,3", "steps": 2})), (2, 9, 1), "the note says that a size is not reached");
 }
 
-/// A graph of training with batch norm is not that of an evaluation.
+/// A graph of training does not say what these are in an evaluation.
 #[test]
-fn an_export_that_trains_otherwise_is_not_evaluated() {
+fn an_export_whose_evaluation_is_not_known_is_not_evaluated() {
     let folder = tempfile::tempdir().unwrap();
-    let path = archives::unpacked(&golden("resnet20.pt2.gz"), folder.path(), "resnet20");
-    let error = refused(json!({"model-file": path, "eval-every": 2}));
-    assert!(error.starts_with("eval-every: the export computes batch_norm.default as in training"), "{error}");
+    for (name, part) in [
+        ("lstm", "computes lstm.input in "),
+        ("convnext", "computes bernoulli_.float in "),
+        ("encoder", "is of a module of PyTorch that takes another path under model.eval()"),
+    ] {
+        let path = archives::unpacked(&golden(&format!("{name}.pt2.gz")), folder.path(), name);
+        let error = refused(json!({"model-file": path, "eval-every": 2}));
+        assert!(error.starts_with("eval-every: the export ") && error.contains(part), "{name}: {error}");
+    }
 }
 
 /// Evaluations and averages that a loop or a network does not have.

@@ -18,10 +18,14 @@ pub(crate) struct Ran {
     pub(crate) stderr: String,
 }
 
-/// The program in 80 columns, without the caller's settings for colours.
+/// An environment of Python without packages: answers do not depend on what is installed on the machine that runs the tests.
+pub(crate) const NO_PACKAGES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/common/no_packages");
+
+/// The program in 80 columns, without the caller's settings for colours and without packages of Python.
 pub(crate) fn vramlab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
     command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm");
+    command.env("VIRTUAL_ENV", NO_PACKAGES).env_remove("PYTHONPATH");
     command
 }
 

@@ -6,7 +6,6 @@ use lab_training::{RunSettings, Source};
 use memcore::{DType, Device, Tensor};
 
 use super::inputs::{Content, Input, filled};
-use super::loss::LossName;
 use super::model::Exported;
 
 /// A batch to load: its number, its examples, and how many calls of the network share it.
@@ -62,9 +61,9 @@ pub(super) fn targets(
 ) -> Result<Option<Tensor>> {
     let Some(dims) = model.loss.target_dims(wanted.examples) else { return Ok(None) };
     let Some(seed) = seed(source, wanted.number) else { return Ok(None) };
-    let (dtype, content) = match model.loss.kind {
-        Some(LossName::CrossEntropy) => (DType::I64, Content::Below(model.loss.classes())),
-        _ => (run.precision.dtype(), Content::Floats),
+    let (dtype, content) = match model.loss.of_classes() {
+        true => (DType::I64, Content::Below(model.loss.classes())),
+        false => (run.precision.dtype(), Content::Floats),
     };
     Ok(Some(filled(device, &dims, dtype, content, seed ^ TARGETS)?))
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use memcore::{DType, Device, Error, Result, Tensor};
 use smallvec::SmallVec;
 
-use super::program::{Arg, Node, Num, Program, Slot, dtype};
+use super::program::{Arg, DROPPED, Node, Num, Program, Slot, TRAINS, dtype};
 use super::value::Value;
 
 /// Sizes, axes and the like.
@@ -21,6 +21,8 @@ pub(super) struct Call<'a> {
     pub values: &'a [Value],
     pub device: &'a Device,
     pub inner: &'a Inner<'a>,
+    /// True under `model.eval()`: what trains otherwise computes as it does there, whatever the graph says.
+    evaluates: bool,
     /// Arguments that the operator has read, one bit for each.
     read: Cell<u64>,
 }
@@ -29,8 +31,14 @@ pub(super) struct Call<'a> {
 const MAX_ARGUMENTS: usize = 64;
 
 impl<'a> Call<'a> {
-    pub(super) fn new(node: &'a Node, values: &'a [Value], device: &'a Device, inner: &'a Inner<'a>) -> Self {
-        Self { node, values, device, inner, read: Cell::new(0) }
+    pub(super) fn new(
+        node: &'a Node,
+        values: &'a [Value],
+        device: &'a Device,
+        inner: &'a Inner<'a>,
+        evaluates: bool,
+    ) -> Self {
+        Self { node, values, device, inner, evaluates, read: Cell::new(0) }
     }
 
     /// Returns an error that names the operator.
@@ -44,6 +52,19 @@ impl<'a> Call<'a> {
         match unread.into_iter().find(|(i, (_, arg))| self.read.get() >> i & 1 == 0 && !matches!(arg, Arg::None)) {
             Some((_, (name, _))) => Err(self.error(format!("the argument {name} is not represented"))),
             None => Ok(()),
+        }
+    }
+
+    /// Returns an argument that is a number, not a tensor: a constant without dimensions, or a number of the graph.
+    pub(super) fn constant(&self, name: &str) -> Option<Value> {
+        let (_, argument) = self.node.arguments.iter().find(|(known, _)| known == name)?;
+        match argument {
+            Arg::Value(slot) => {
+                Some(self.value(*slot).clone()).filter(|value| matches!(value, Value::Int(_) | Value::Float(_)))
+            }
+            Arg::Int(value) => Some(Value::Int(*value)),
+            Arg::Float(value) => Some(Value::Float(*value)),
+            _ => None,
         }
     }
 
@@ -162,6 +183,7 @@ impl<'a> Call<'a> {
 
     pub(super) fn float(&self, name: &str) -> Result<f64> {
         match self.scalar(name)? {
+            _ if self.evaluates && name == DROPPED => Ok(0.0),
             Value::Int(value) => Ok(value as f64),
             Value::Float(value) => Ok(value),
             Value::Bool(value) => Ok(f64::from(u8::from(value))),
@@ -192,6 +214,7 @@ impl<'a> Call<'a> {
         match self.arg(name) {
             None => Ok(otherwise),
             Some(_) => match self.scalar(name)? {
+                Value::Bool(_) if self.evaluates && TRAINS.contains(&name) => Ok(false),
                 Value::Bool(value) => Ok(value),
                 _ => Err(self.wrong(name, "true or false")),
             },

@@ -15,8 +15,10 @@ pub(super) struct Contents {
     pub file: String,
     pub program: Arc<Program>,
     pub signature: Signature,
-    /// The type of the trained parameters.
+    /// The type of the trained parameters, of most of their elements where there are several.
     pub dtype: DType,
+    /// Another type of trained parameters, which they keep whatever the run's is.
+    pub other_type: Option<DType>,
     /// True if the file stands for the user's program, whose recurrent modules put their weights into one buffer (`flat_weights.rs`).
     pub flattens: bool,
 }

@@ -3,6 +3,7 @@
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_models::Loss;
+use memcore::ops::Reduction;
 use memcore::{Tensor, ops};
 
 use super::signature::OutputTensor;
@@ -14,14 +15,17 @@ pub enum LossName {
     Sum,
     /// The mean of the first output's elements.
     Mean,
-    /// The cross entropy of the first output against class indices. The output is `[batch, classes]`, or `[batch, positions, classes]` with a class
-    /// at each position.
+    /// The cross entropy of the first output against class indices. The output is `[batch, classes]`, `[batch, positions, classes]` with a class
+    /// at each position, or `[batch, classes, height, width]` with a class at each pixel.
     CrossEntropy,
+    /// The negative log likelihood of the first output, which are logarithms of probabilities, against class indices. The output is `[batch,
+    /// classes]`, or has further sizes after the classes, with a class at each place.
+    Nll,
     /// The mean squared error of the first output against values of the same sizes.
     Mse,
 }
 
-named!(LossName, "loss", { Sum = "sum", Mean = "mean", CrossEntropy = "cross-entropy", Mse = "mse" });
+named!(LossName, "loss", { Sum = "sum", Mean = "mean", CrossEntropy = "cross-entropy", Nll = "nll", Mse = "mse" });
 
 /// The loss that a training minimises.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,7 +74,8 @@ impl Chosen {
         let rest: Option<Vec<usize>> = expected.dims[1..].iter().copied().collect();
         let dims = match (kind, rest) {
             (LossName::Sum | LossName::Mean, _) => Vec::new(),
-            (LossName::CrossEntropy, Some(rest)) if matches!(rest.len(), 1 | 2) => rest,
+            (LossName::CrossEntropy, Some(rest)) if matches!(rest.len(), 1..=3) => rest,
+            (LossName::Nll, Some(rest)) if matches!(rest.len(), 1..=3) => rest,
             (LossName::Mse, Some(rest)) => rest,
             (kind, _) => {
                 let problem = format!(
@@ -84,24 +89,38 @@ impl Chosen {
         Ok(Self { output: number, name: output.name.clone(), kind: Some(kind), dims, said: wanted.is_some() })
     }
 
+    /// True if the classes are the second size of the output, as in a picture with a class at each pixel, not the last.
+    fn has_classes_first(&self) -> bool {
+        self.dims.len() == 3 || self.kind == Some(LossName::Nll)
+    }
+
     /// Returns the loss in the terms of [`lab_models`].
     pub(super) fn task(&self) -> Loss {
         match self.kind {
-            Some(LossName::CrossEntropy) => Loss::CrossEntropy { classes: self.classes() },
+            Some(LossName::CrossEntropy) if !self.has_classes_first() => Loss::CrossEntropy { classes: self.classes() },
             Some(LossName::Mse) => Loss::MeanSquaredError { dims: self.dims.clone() },
             _ => Loss::Inside,
         }
     }
 
-    /// Returns the number of classes, which is the last size of the output.
+    /// Returns the number of classes.
     pub(super) fn classes(&self) -> usize {
-        self.dims.last().copied().unwrap_or(1)
+        let size = if self.has_classes_first() { self.dims.first() } else { self.dims.last() };
+        size.copied().unwrap_or(1)
+    }
+
+    /// True if the targets are numbers of classes.
+    pub(super) fn of_classes(&self) -> bool {
+        matches!(self.kind, Some(LossName::CrossEntropy | LossName::Nll))
     }
 
     /// Returns the sizes of the targets for a batch; `None` if the loss takes no targets.
     pub(super) fn target_dims(&self, batch: usize) -> Option<Vec<usize>> {
         let of = |rest: &[usize]| std::iter::once(batch).chain(rest.iter().copied()).collect();
         match self.kind {
+            Some(LossName::CrossEntropy | LossName::Nll) if self.has_classes_first() => {
+                Some(of(self.dims.get(1..).unwrap_or_default()))
+            }
             Some(LossName::CrossEntropy) => Some(of(&self.dims[..self.dims.len().saturating_sub(1)])),
             Some(LossName::Mse) => Some(of(&self.dims)),
             _ => None,
@@ -117,6 +136,10 @@ impl Chosen {
             (None, _) => Ok(output.clone()),
             (Some(LossName::Sum), _) => ops::sum(output),
             (Some(LossName::Mean), _) => ops::mean(output),
+            (Some(LossName::Nll), Some(target)) => ops::nll_loss(output, target, Reduction::Mean),
+            (Some(LossName::CrossEntropy), Some(target)) if self.has_classes_first() => {
+                ops::cross_entropy(output, target, Reduction::Mean)
+            }
             (Some(_), Some(target)) => lab_training::loss(&self.task(), output, target),
             (Some(_), None) => Err(memcore::Error::invalid("loss", "the targets are missing")),
         }
@@ -142,6 +165,7 @@ fn words(kind: LossName) -> &'static str {
         LossName::Sum => "the sum",
         LossName::Mean => "the mean",
         LossName::CrossEntropy => "the cross entropy",
+        LossName::Nll => "the negative log likelihood",
         LossName::Mse => "the mean squared error",
     }
 }

@@ -14,6 +14,7 @@ use super::contents::Contents;
 use super::inputs::{Content, Input, Sizes};
 use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
+use super::operators;
 use super::pieces::Pieces;
 use super::read::Read;
 use super::regions::Regions;
@@ -34,6 +35,23 @@ pub struct Exported {
 /// True if a file begins as a zip archive, which an export is.
 pub fn is_export(path: &Path) -> bool {
     archive::is_archive(path)
+}
+
+/// Modules of PyTorch that call one kernel for all of themselves under `model.eval()`, without gradients.
+const FAST_PATHS: [&str; 2] =
+    ["torch.nn.modules.transformer.Transformer", "torch.nn.modules.activation.MultiheadAttention"];
+
+/// Refuses a regular file that has the ending of an export, `.pt2`, and is none.
+///
+/// # Errors
+/// [`Error::Usage`] naming the file.
+pub fn check_ending(path: &Path) -> Result<()> {
+    let is_named = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("pt2"));
+    if is_named && path.is_file() && !is_export(path) {
+        let problem = "is not an export: torch.export.save writes a zip archive, and this file does not begin as one";
+        return Err(Error::usage(path.display().to_string(), problem));
+    }
+    Ok(())
 }
 
 /// What is trained, and how, in a sentence.
@@ -159,6 +177,11 @@ impl Exported {
         self.read.contents.dtype
     }
 
+    /// Returns the type that some trained parameters have beside [`dtype`](Self::dtype).
+    pub fn other_type(&self) -> Option<DType> {
+        self.read.contents.other_type
+    }
+
     /// Returns the contents of the file.
     pub(super) fn contents(&self) -> &Contents {
         &self.read.contents
@@ -197,7 +220,7 @@ impl Exported {
     pub(super) fn takes_examples(&self) -> bool {
         self.read.inputs.len() == 1
             && self.read.inputs[0].content == Content::Floats
-            && self.loss.kind == Some(LossName::CrossEntropy)
+            && matches!(self.loss.task(), lab_models::Loss::CrossEntropy { .. })
     }
 
     fn parameters(&self) -> usize {
@@ -260,7 +283,7 @@ impl Architecture for Exported {
 
     /// Builds a module of one tensor. The network must have one input, and a loss outside it that takes targets.
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let has_task = matches!(self.loss.kind, Some(LossName::CrossEntropy | LossName::Mse));
+        let has_task = self.loss.task() != lab_models::Loss::Inside;
         if self.read.inputs.len() != 1 || !has_task {
             let problem = "is a module of one tensor only with one input and --loss cross-entropy or mse";
             return Err(memcore::Error::invalid(self.read.contents.file.clone(), problem));
@@ -279,8 +302,17 @@ impl Architecture for Exported {
         if self.adversary.is_some() {
             return Some("it is not represented with --adversary".into());
         }
-        let operator = self.read.contents.program.trains_otherwise()?;
-        Some(format!("the export computes {operator} as in training; under model.eval() it does otherwise"))
+        let program = &self.read.contents.program;
+        let trains = program.trains_otherwise();
+        let is_unknown = |target: &str| operators::draws(target) || trains && operators::is_of_layers(target);
+        if let Some(node) = program.nodes.iter().find(|node| FAST_PATHS.iter().any(|name| node.modules.contains(name)))
+        {
+            let problem = "is of a module of PyTorch that takes another path under model.eval()";
+            return Some(format!("the export computes {} in {}, which {problem}", node.target, node.place));
+        }
+        let (operator, place) = program.first(&is_unknown)?;
+        let problem = "the graph does not say what it is under model.eval()";
+        Some(format!("the export computes {operator} in {place} as in training; {problem}"))
     }
 
     fn not_channels_last(&self) -> Option<String> {

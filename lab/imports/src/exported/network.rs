@@ -74,6 +74,7 @@ impl Network {
                 device: init.device().clone(),
                 file: model.file.as_str().into(),
                 typed,
+                evaluates: false,
                 regions,
                 spare: Spare::default(),
             },
@@ -83,11 +84,11 @@ impl Network {
         })
     }
 
-    /// Runs the graph on these inputs and returns its outputs; `None` for an output that is not a tensor.
+    /// Runs the graph on these inputs and returns its outputs; `None` for an output that is not a tensor. `evaluates`: as under `model.eval()`.
     ///
     /// # Errors
     /// What an operator cannot do, with the place in the user's program; those of the device.
-    pub(super) fn outputs(&self, users: &[Tensor]) -> Result<Vec<Option<Tensor>>> {
+    pub(super) fn outputs(&self, users: &[Tensor], evaluates: bool) -> Result<Vec<Option<Tensor>>> {
         let value = |held: &Held| match held {
             Held::Tensor(tensor) => Value::Tensor(tensor.clone()),
             Held::User(number) => users.get(*number).map_or(Value::None, |tensor| Value::Tensor(tensor.clone())),
@@ -95,7 +96,7 @@ impl Network {
             Held::Nothing => Value::None,
         };
         let typed = self.runner.typed && memcore::autograd::autocast_dtype().is_none();
-        let runner = Runner { typed, ..self.runner.clone() };
+        let runner = Runner { typed, evaluates, ..self.runner.clone() };
         let values = runner.run(&self.program, self.inputs.iter().map(value).collect())?;
         let tensor = |value: Value| if let Value::Tensor(tensor) = value { Some(tensor) } else { None };
         Ok(values.into_iter().map(tensor).collect())
@@ -105,7 +106,7 @@ impl Network {
 /// The module takes one input and returns the output from which the loss is computed.
 impl Module for Network {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
-        let outputs = self.outputs(std::slice::from_ref(x))?;
+        let outputs = self.outputs(std::slice::from_ref(x), false)?;
         let output = outputs.into_iter().nth(self.output).flatten();
         output.ok_or_else(|| Error::invalid("outputs", "the network gives no tensor"))
     }
@@ -199,11 +200,19 @@ pub(super) fn parameter_order(state: &[StateTensor], mut parameters: Vec<Paramet
     parameters
 }
 
-/// The type of the trained parameters, float32 where there are none; the second one, where there are several. Complex ones do not count: they keep
-/// their type beside float32.
-pub(super) fn parameter_type(state: &[StateTensor]) -> (DType, Option<DType>) {
+/// The type of most of the trained parameters' elements, float32 where there are none; another one, where there are several. Complex ones do not
+/// count: they keep their type beside float32.
+pub(super) fn parameter_types(state: &[StateTensor]) -> (DType, Option<DType>) {
     let trained = state.iter().filter(|tensor| tensor.kind == StateKind::Parameter { trained: true });
-    let mut types = trained.map(|tensor| tensor.dtype).filter(|dtype| !dtype.is_complex());
-    let first = types.next().unwrap_or(DType::F32);
-    (first, types.find(|dtype| *dtype != first))
+    let mut types: Vec<(DType, usize)> = Vec::new();
+    for tensor in trained.filter(|tensor| !tensor.dtype.is_complex() && tensor.same_as.is_none()) {
+        let elements: usize = tensor.dims.iter().fold(1, |all, dim| all.saturating_mul(*dim));
+        match types.iter_mut().find(|(dtype, _)| *dtype == tensor.dtype) {
+            Some((_, count)) => *count = count.saturating_add(elements),
+            None => types.push((tensor.dtype, elements)),
+        }
+    }
+    // Of equally many the first.
+    let first = types.iter().rev().max_by_key(|(_, count)| *count).map_or(DType::F32, |(dtype, _)| *dtype);
+    (first, types.into_iter().map(|(dtype, _)| dtype).find(|dtype| *dtype != first))
 }

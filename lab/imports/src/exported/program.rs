@@ -109,6 +109,12 @@ pub(super) enum Num {
     Value(Slot),
 }
 
+/// Names of the argument by which an operator is told that it trains.
+pub(super) const TRAINS: [&str; 2] = ["train", "training"];
+
+/// Name of the probability with which attention drops weights.
+pub(super) const DROPPED: &str = "dropout_p";
+
 struct Lowering<'a> {
     file: &'a str,
     lifetimes: &'a Lifetimes,
@@ -127,20 +133,15 @@ impl Program {
         })
     }
 
-    /// The first operator that computes otherwise under `model.eval()`: it drops values, or takes the statistics of the batch.
-    pub(super) fn trains_otherwise(&self) -> Option<&str> {
-        let otherwise = |(name, arg): &(String, Arg)| match (name.as_str(), arg) {
-            ("train" | "training", Arg::Bool(trains)) => *trains,
-            ("dropout_p", Arg::Float(p)) => *p > 0.0,
+    /// True if an operator computes otherwise under `model.eval()`: it drops values, or takes the statistics of the batch.
+    pub(super) fn trains_otherwise(&self) -> bool {
+        let otherwise = |(name, arg): &(String, Arg)| match arg {
+            Arg::Bool(trains) => *trains && TRAINS.contains(&name.as_str()),
+            Arg::Float(p) => *p > 0.0 && name == DROPPED,
+            Arg::Graph(program) => program.trains_otherwise(),
             _ => false,
         };
-        self.nodes.iter().find_map(|node| {
-            let inner = node.arguments.iter().find_map(|(_, arg)| match arg {
-                Arg::Graph(program) => program.trains_otherwise(),
-                _ => None,
-            });
-            node.arguments.iter().any(otherwise).then_some(node.target.as_str()).or(inner)
-        })
+        self.nodes.iter().any(|node| node.arguments.iter().any(otherwise))
     }
 
     /// Makes the program of a graph of `file`. `lifetimes` says how long its values live; `is_known` is true for operators that are represented.

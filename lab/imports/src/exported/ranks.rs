@@ -13,6 +13,7 @@ use memcore::{DType, Device, Tensor};
 use super::model::Exported;
 use super::network::Network;
 use super::step::{ExportedStep, check_source, scheduled};
+use super::types;
 
 /// A network, and what was built of it last. A rank builds it, and its step runs it with all inputs.
 struct OnRank<'a> {
@@ -107,9 +108,8 @@ fn check(model: &Exported, settings: &DataParallelSettings, source: &Source) -> 
         ));
     }
     check_source(model, source)?;
-    if let Some(path) = model.complex_parameter() {
-        let problem = format!("it is not represented with complex parameters, such as {path}");
-        return Err(Error::usage("data-parallel", problem));
+    if let Some(unusual) = types::unusual(model) {
+        return Err(Error::usage("data-parallel", format!("it is not represented with {unusual}")));
     }
     match model.without_gradient() {
         Some(path) if settings.ranks > 1 => {

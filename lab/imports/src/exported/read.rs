@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use lab_base::error::{Error, Result};
+use lab_base::error::Result;
 use lab_models::Recompute;
 use memcore::MAX_RANK;
 
@@ -12,7 +12,7 @@ use super::contents::Contents;
 use super::first_states;
 use super::inputs::{self, Input, Sizes};
 use super::lifetimes::Lifetimes;
-use super::network::parameter_type;
+use super::network::parameter_types;
 use super::operators;
 use super::program::Program;
 use super::regions::Regions;
@@ -91,18 +91,13 @@ pub(super) fn read(path: &Path) -> Result<Read> {
     let found = given(&program, &signature, &exported);
     let (inputs, mut sizes) = found.map_err(|problem| archive.error(&entry, problem))?;
     sizes.is_recorded = lifetimes.is_recorded;
-    let (dtype, other) = parameter_type(&signature.state);
-    if let Some(other) = other {
-        return Err(Error::usage(
-            &file,
-            format!("parameters of {dtype} and of {other} in one network are not represented"),
-        ));
-    }
+    let (dtype, other_type) = parameter_types(&signature.state);
     let name = path.file_stem().map_or_else(|| model.clone(), |stem| stem.display().to_string());
     let of_operators = operators::NOTES.iter().filter(|(is, _)| program.first(is).is_some()).map(|(_, note)| *note);
     let of_operators = of_operators.collect();
     let program = Arc::new(program);
-    let contents = Contents { path: path.to_path_buf(), file, program, signature, dtype, flattens: knows_lifetimes };
+    let contents =
+        Contents { path: path.to_path_buf(), file, program, signature, dtype, other_type, flattens: knows_lifetimes };
     let (torch, again) = (exported.torch_version, Mutex::default());
     Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch, of_operators, again })
 }

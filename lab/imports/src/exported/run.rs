@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use memcore::autograd::{SavedHooksGuard, checkpoint_until_dropped, is_grad_enabled};
-use memcore::{Device, Error, Result, Tensor, context};
+use memcore::{DType, Device, Error, Result, Tensor, context};
 
 use super::call::Call;
 use super::operators;
@@ -21,6 +21,8 @@ pub(super) struct Runner {
     pub file: Arc<str>,
     /// True if results must have the types that the file gives; false in a run with another precision than the file's.
     pub typed: bool,
+    /// True under `model.eval()`.
+    pub evaluates: bool,
     /// Nodes that are computed again in the backward pass.
     pub regions: Arc<Regions>,
     /// Empty slots for the next of them: a graph has thousands, and a region fills a few dozen.
@@ -140,18 +142,35 @@ impl Runner {
     }
 
     fn node(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
+        if !self.evaluates || !counts_batches(node, values) {
+            self.made(node, values, views)?;
+        }
+        for slot in &node.dying {
+            values[*slot] = Value::None;
+            views.died(*slot);
+        }
+        Ok(())
+    }
+
+    /// Computes a node, and puts its results into their slots.
+    fn made(&self, node: &Node, values: &mut [Value], views: &mut Views) -> Result<()> {
         let _scope = context::scope(self.device.scope(&node.scope));
         let made = {
             let inner = |program: &Arc<Program>, inputs: Vec<Value>| self.run(program, inputs);
-            let call = Call::new(node, values, &self.device, &inner);
+            let call = Call::new(node, values, &self.device, &inner, self.evaluates);
             if self.device.profile().channels_last && !operators::takes_channels_last(&node.target) {
                 call.refuse_channels_last()?;
             }
             call.check_complex(operators::takes_complex, operators::meet_complex)?;
             let missing = || Error::invalid(node.target.clone(), "is not represented");
-            let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
-            call.check_all_read()?;
-            made
+            match operators::of_constants(&call)? {
+                Some(made) => made,
+                None => {
+                    let made = operators::find(&node.target).ok_or_else(missing)?(&call)?;
+                    call.check_all_read()?;
+                    made
+                }
+            }
         };
         let made = match made {
             Made::One(value) => vec![value],
@@ -179,10 +198,6 @@ impl Runner {
                     values[output.slot] = value;
                 }
             }
-        }
-        for slot in &node.dying {
-            values[*slot] = Value::None;
-            views.died(*slot);
         }
         Ok(())
     }
@@ -217,6 +232,12 @@ impl Runner {
         };
         Error::invalid(format!("{}: {what} in {}", self.file, node.place), problem)
     }
+}
+
+/// True for the counter of batches that a batch norm has in training, and does not advance under `model.eval()`.
+fn counts_batches(node: &Node, values: &[Value]) -> bool {
+    let counter = |slot: &Slot| matches!(&values[*slot], Value::Tensor(x) if x.dtype() == DType::I64 && x.rank() == 0);
+    node.target == "add_.Tensor" && matches!(node.arguments.first(), Some((_, Arg::Value(slot))) if counter(slot))
 }
 
 /// The results of a graph, of the values in its slots.

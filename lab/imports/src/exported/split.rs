@@ -27,6 +27,7 @@ use super::run::{Runner, Spare, results};
 use super::signature::{InputKind, StateKind, StateTensor};
 use super::stages::{Part, Parts};
 use super::step::check_source;
+use super::types;
 use super::value::Value;
 
 /// Values of a micro-batch between stages, by slot.
@@ -111,7 +112,8 @@ fn build<'a>(
     let on_device = |(number, part): (usize, Part)| {
         let device = devices[number].clone();
         let file = contents.file.as_str().into();
-        let runner = Runner { device, file, typed, regions: model.again().clone(), spare: Spare::default() };
+        let (regions, spare) = (model.again().clone(), Spare::default());
+        let runner = Runner { device, file, typed, evaluates: false, regions, spare };
         let state = used(contents, &parts.holders, &tensors, number, first.computes())?;
         Ok(OnDevice { part, runner, state })
     };
@@ -338,10 +340,8 @@ pub fn train_split(
     if model.adversary().is_some() {
         return Err(Error::usage("adversary", "two networks that are trained in turns are on one device here").into());
     }
-    if let Some(path) = model.complex_parameter() {
-        return Err(
-            Error::usage("devices", format!("complex parameters, such as {path}, are on one device here")).into()
-        );
+    if let Some(unusual) = types::unusual(model) {
+        return Err(Error::usage("devices", format!("{unusual}, are on one device here")).into());
     }
     check_source(model, &source)?;
     let begin = continuation.begin;

@@ -22,9 +22,9 @@ use memcore::{Array, Device, NoGrad, Tensor, context, ops};
 
 use super::adversaries;
 use super::batches::{self, Wanted};
-use super::complex;
 use super::model::Exported;
 use super::network::Network;
+use super::types;
 
 /// An exported network, with the variables of the script that trains it.
 pub(super) struct ExportedStep<'a> {
@@ -148,7 +148,7 @@ impl<'a> ExportedStep<'a> {
         if let Some(before) = &self.before_forward {
             before()?;
         }
-        let outputs = self.network.outputs(&self.inputs)?;
+        let outputs = self.network.outputs(&self.inputs, self.aside.is_some())?;
         self.outputs = outputs;
         Ok(())
     }
@@ -344,9 +344,9 @@ pub fn train_from(
     progress: &mut dyn FnMut(Progress) -> ControlFlow<()>,
 ) -> Result<RunResult, Failed> {
     continuation.check(device)?;
-    complex::check(model, settings)?;
+    types::check(model, settings)?;
     if let Some(discriminator) = model.adversary() {
-        complex::check(discriminator, settings)?;
+        types::check(discriminator, settings)?;
         return adversaries::train_from([model, discriminator], device, settings, &source, continuation, progress);
     }
     check_source(model, &source)?;

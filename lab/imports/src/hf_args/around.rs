@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::found::{HfArgs, Refused};
 use super::keys::{OF_SFT, OF_TRAINER, ONLY_4, ONLY_5};
 use super::meaning::plain_dtype;
-use crate::huggingface::{MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, Written, trainer_optimizer};
+use crate::huggingface::{MAX_GRAD_NORM, REPRESENTED, Release, SavedType, Script, trainer_optimizer};
 
 /// Release of transformers assumed for arguments of release 4 if nothing names one: the last of release 4.
 const LAST_4: &str = "4.57";
@@ -20,7 +20,7 @@ const LAST_4: &str = "4.57";
 pub struct Around<'a> {
     /// The network's `config.json`.
     pub config: Option<&'a Path>,
-    /// Release that a flag names.
+    /// Release that a flag names, else the one that is installed.
     pub release: Option<Release>,
     /// Training loop that a flag names.
     pub script: Option<Script>,
@@ -39,7 +39,7 @@ impl Around<'_> {
     /// Adds the fields that follow from the arguments together.
     pub(super) fn settle(&self, arguments: &Map<String, Value>, found: &mut HfArgs) {
         let has = |names: &[&str]| names.iter().any(|name| arguments.contains_key(*name));
-        let written = self.config.and_then(|path| Written::read(path).ok());
+        let saved = self.config.and_then(|path| SavedType::of_file(path).ok());
         let of_4 = self.release.map_or(has(ONLY_4) && !has(ONLY_5), |release| !release.has_trainer());
         if has(OF_SFT) {
             let what = "TRL's SFTTrainer computes its loss and its metrics itself: counted as the Trainer of transformers does it";
@@ -50,9 +50,9 @@ impl Around<'_> {
             found.left_out.push(what.into());
         }
         if has(OF_TRAINER) {
-            self.choose_loop(of_4, written.as_ref(), found);
+            self.choose_loop(of_4, found);
         }
-        let weights = match (weights(arguments).as_deref(), written.map(|written| written.saved_type)) {
+        let weights = match (weights(arguments).as_deref(), saved) {
             (Some("float32"), _) => Weights::Named(DType::F32),
             (Some("bfloat16"), _) => Weights::Named(DType::BF16),
             (Some("float16"), _) => Weights::Named(DType::F16),
@@ -66,17 +66,9 @@ impl Around<'_> {
     }
 
     /// Chooses the library's own loop if it is represented, else the plain loop with the settings of the library's.
-    fn choose_loop(&self, of_4: bool, written: Option<&Written>, found: &mut HfArgs) {
-        let written = written.and_then(|written| written.release);
+    fn choose_loop(&self, of_4: bool, found: &mut HfArgs) {
         if self.config.is_some() && self.script != Some(Script::Plain) && !of_4 {
             found.fields.insert("loop".into(), "trainer".into());
-            if let (Some(release), None) = (written.filter(|release| !release.has_trainer()), self.release) {
-                found.fields.insert("transformers".into(), REPRESENTED.to_string().into());
-                found.left_out.push(format!(
-                    "counted as transformers {REPRESENTED} trains, which the Trainer here is of, though {release} wrote the network's file; \
-                     --transformers {release} counts as that release, in a plain loop"
-                ));
-            }
             if found.clips_nothing {
                 let argument = "max_grad_norm=0: a Trainer that clips nothing".into();
                 found.refusals.push(Refused { argument, field: Some("clip-grad-norm") });
@@ -88,8 +80,7 @@ impl Around<'_> {
             let what = "a Trainer is represented around a config.json: counted as a plain loop with its optimizer and clipping";
             found.left_out.push(what.into());
         } else if of_4 {
-            let release = self.release.or(written.filter(|release| !release.has_trainer()));
-            let release = release.map_or_else(|| LAST_4.to_string(), |release| release.to_string());
+            let release = self.release.map_or_else(|| LAST_4.to_string(), |release| release.to_string());
             if of_trainer {
                 found.left_out.push(format!(
                     "the Trainer of transformers {release} is not represented: counted as a plain loop with its optimizer and clipping, which keeps \

@@ -1,4 +1,5 @@
-//! `bert` and `roberta`: `BertForMaskedLM`, `RobertaForMaskedLM`, and the other heads on `BertModel` and `RobertaModel`.
+//! `bert` and `roberta`: `BertForMaskedLM`, `RobertaForMaskedLM`, and the other heads on `BertModel` and `RobertaModel`; `camembert` and `xlm-roberta`,
+//! which are RoBERTa under other names.
 
 use lab_base::error;
 use lab_models::Places;
@@ -24,7 +25,7 @@ use super::stage::Stage;
 pub(super) enum Form {
     /// `bert`
     Bert,
-    /// `roberta`: counts its positions from the tokens, starting after the padding token.
+    /// `roberta`, `camembert`, `xlm-roberta`: counts its positions from the tokens, starting after the padding token.
     Roberta {
         /// The padding token.
         padding: usize,
@@ -61,9 +62,9 @@ impl Config {
     /// # Errors
     /// Keys of another type, sizes that do not fit, what is not represented.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, head: &HeadConfig, options: &Options) -> error::Result<Self> {
-        let roberta = model_type == "roberta";
+        let roberta = model_type != "bert";
         let form = if roberta { Form::Roberta { padding: keys.count("pad_token_id", 1)? } } else { Form::Bert };
-        let sizes = [if roberta { 50_265 } else { 30_522 }, 512, 768, 12, 12, 3072];
+        let sizes = [if model_type == "roberta" { 50_265 } else { 30_522 }, 512, 768, 12, 12, 3072];
         let activation = Activation::read(keys, "hidden_act", "gelu")?;
         let mut common = Common::read(keys, options, SIZES, sizes, activation)?;
         common.dropout = keys.probability("hidden_dropout_prob", 0.1)?;

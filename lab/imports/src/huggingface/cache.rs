@@ -23,12 +23,14 @@ pub(super) struct DynamicCache {
     layers: Mutex<Vec<LayerCache>>,
     /// True if keys and values are held without a copy.
     as_is: bool,
+    /// True if values are converted to the keys' type.
+    widens_values: bool,
 }
 
 impl DynamicCache {
     /// Adds a layer's keys and values, `[batch, heads, time, head]`, and returns all of them. They are concatenated with the earlier ones, which
-    /// copies them even if there are none. The empty tensor has the keys' type, which widens values of a narrower type (autocast computes values in
-    /// 16 bits, and rotates keys in 32).
+    /// copies them even if there are none. Until release 5.23 the empty tensor for values has the keys' type, which widens values of a narrower type
+    /// (autocast computes values in 16 bits, and rotates keys in 32).
     pub(super) fn update(&self, keys: Tensor, values: Tensor, window: Option<usize>) -> Result<(Tensor, Tensor)> {
         if self.as_is {
             self.push(LayerCache { keys: keys.clone(), values: values.clone(), window: None });
@@ -38,12 +40,14 @@ impl DynamicCache {
             Some(length) => Some(Array::full(keys.device(), &[], DType::I64, length as f64)?),
             None => None,
         };
-        let nothing = {
+        let nothing = |dtype: DType| {
             let dims: Vec<usize> = keys.dims().iter().enumerate().map(|(i, &n)| if i == 2 { 0 } else { n }).collect();
-            Tensor::from_array(Array::empty(keys.device(), &dims, keys.dtype())?)
+            Array::empty(keys.device(), &dims, dtype).map(Tensor::from_array)
         };
-        let all_keys = ops::cat(&[&nothing, &keys], 2)?;
-        let all_values = ops::cat(&[&nothing, &values], 2)?;
+        let of_values = if self.widens_values { keys.dtype() } else { values.dtype() };
+        let (no_keys, no_values) = (nothing(keys.dtype())?, nothing(of_values)?);
+        let all_keys = ops::cat(&[&no_keys, &keys], 2)?;
+        let all_values = ops::cat(&[&no_values, &values], 2)?;
         drop(keys);
         drop(values);
         self.push(LayerCache { keys: all_keys.clone(), values: all_values.clone(), window });
@@ -56,7 +60,9 @@ impl DynamicCache {
 
     /// Returns an empty cache if the configuration wants one and blocks are not recomputed.
     pub(super) fn wanted(use_cache: bool, options: &Options) -> Option<Arc<Self>> {
-        let cache = || Arc::new(Self { as_is: options.rules().caches_as_is, ..Self::default() });
+        let rules = options.rules();
+        let (as_is, widens_values) = (rules.caches_as_is, rules.widens_values);
+        let cache = || Arc::new(Self { as_is, widens_values, ..Self::default() });
         options.caches(use_cache).then(cache)
     }
 

@@ -2,7 +2,7 @@
 
 use lab_base::error;
 use lab_models::Places;
-use memcore::memory::ScopeId;
+use memcore::memory::{Category, ScopeId};
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
@@ -13,6 +13,7 @@ use super::family::{Family, Kind};
 use super::head_config::HeadConfig;
 use super::keys::{self, Keys};
 use super::layers::{Activation, Conv1d};
+use super::mask;
 use super::network::{EmbeddingOutput, InputEmbeddings, NormedHead, Parts, Variables};
 use super::options::{Attention, Options};
 use super::stage::{self, Stage};
@@ -66,6 +67,10 @@ impl Config {
                 return Err(keys.error(alias, format!("write {name}, as the library does")));
             }
         }
+        if options.rules().triangular_mask && options.built_on_device {
+            let problem = "made on the device, GPT-2 of transformers before 4.53 is not represented";
+            return Err(error::Error::usage("built-on-device", problem));
+        }
         keys.check_no_window()?;
         keys::divides(keys, "n_head", common.heads, common.width)?;
         keys::fits(keys, options.sequence, common.positions)?;
@@ -89,10 +94,18 @@ impl Family for Config {
         let output = NormedHead::of_decoder(&at(last), self, head, "classifier", (ln_f, &wte))?;
         let drop = Dropout::new(&body(0).at("drop"), self.own.embedding_dropout)?;
         Ok(Parts {
-            embeddings: Box::new(Embeddings { wte, wpe, drop, looks_for_padding: head.padding.is_some() }),
+            embeddings: Box::new(Embeddings {
+                wte,
+                wpe,
+                drop,
+                looks_for_padding: head.padding.is_some(),
+                plain_positions: self.options.rules().plain_positions,
+            }),
             blocks,
             output,
-            stages: Parts::stages(at, self.layers, |_| Ok(Stage::decoder(&self.options, self.use_cache, true)))?,
+            stages: Parts::stages(at, self.layers, |_| {
+                Ok(Stage::decoder(&self.options, self.use_cache, true).with_triangles_in_blocks())
+            })?,
             body: BODY,
         })
     }
@@ -107,6 +120,8 @@ struct Embeddings {
     drop: Dropout,
     /// True if the configuration names the padding token.
     looks_for_padding: bool,
+    /// True if the positions are made first, and are a range alone.
+    plain_positions: bool,
 }
 
 /// `pad_token_id in input_ids[:, [-1, 0]]`: without a mask the library checks whether an example begins or ends with padding, and only warns.
@@ -128,8 +143,12 @@ impl InputEmbeddings for Embeddings {
         if self.looks_for_padding && attention_mask.is_none() {
             look_for_padding(ids)?;
         }
-        let embeds = self.wte.forward(ids)?;
-        let positions = stage::positions(ids)?;
+        let (embeds, positions) = if self.plain_positions {
+            let positions = stage::plain_positions(ids)?;
+            (self.wte.forward(ids)?, positions)
+        } else {
+            (self.wte.forward(ids)?, stage::positions(ids)?)
+        };
         let position_embeds = self.wpe.forward(&positions)?;
         let mut hidden = ops::add(&embeds, &position_embeds)?;
         let context = match stage {
@@ -146,13 +165,38 @@ impl InputEmbeddings for Embeddings {
     }
 }
 
+/// Buffers of a block's attention in releases before 4.53.
+struct Triangle {
+    /// True where a key is seen, bool `[1, 1, positions, positions]`.
+    seen: Array,
+    /// A number that nothing reads, in the network's type.
+    _masked: Array,
+}
+
+impl Triangle {
+    fn new(init: &Init, positions: usize) -> Result<Self> {
+        let _scope = context::scope(init.scope());
+        let buffer = |dims: &[usize], dtype| Array::empty_as(init.device(), dims, dtype, Category::Buffer);
+        let seen = buffer(&[1, 1, positions, positions], DType::Bool)?;
+        if init.device().computes() {
+            let seen_at = |at: usize| u8::from(at % positions <= at / positions);
+            seen.write(&(0..positions * positions).map(seen_at).collect::<Vec<_>>())?;
+        }
+        Ok(Self { seen, _masked: buffer(&[], init.dtype())? })
+    }
+}
+
 struct Block {
     scope: ScopeId,
     config: Config,
+    /// Its number, from 1.
+    number: usize,
     scale: f64,
     ln_1: LayerNorm,
     c_attn: Conv1d,
     attn_proj: Conv1d,
+    /// Of releases before 4.53.
+    triangle: Option<Triangle>,
     resid_dropout: Dropout,
     ln_2: LayerNorm,
     c_fc: Conv1d,
@@ -169,10 +213,12 @@ impl Block {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            number: index + 1,
             scale,
             ln_1: LayerNorm::new(&init.at("ln_1"), c.width, c.eps)?,
             c_attn: Conv1d::new(&attn.at("c_attn"), 3 * c.width, c.width)?,
             attn_proj: Conv1d::new(&attn.at("c_proj"), c.width, c.width)?,
+            triangle: c.options.rules().triangular_mask.then(|| Triangle::new(&attn, c.positions)).transpose()?,
             resid_dropout: Dropout::new(&attn.at("resid_dropout"), c.dropout)?,
             ln_2: LayerNorm::new(&init.at("ln_2"), c.width, c.eps)?,
             c_fc: Conv1d::new(&mlp.at("c_fc"), c.inner, c.width)?,
@@ -192,12 +238,24 @@ impl Block {
             (heads(&parts[0])?, k, v)
         };
         let (k, v) = context.cached(k, v)?;
+        if let Some(triangle) = &self.triangle
+            && c.options.attention == Attention::Eager
+        {
+            let (mut y, weights) = self.masked_by(triangle, &q, &k, &v)?;
+            y = attention::join(&y)?;
+            y = self.attn_proj.forward(&y)?;
+            let dropped = self.resid_dropout.forward(&y)?;
+            // The library's function for attention ends here, and its caller is not given the weights.
+            drop((y, q, k, v, weights));
+            return Ok((dropped, None));
+        }
         let call = Call {
             mask: context.mask.as_ref(),
             causal: true,
             scale: self.scale,
             softmax: Softmax::ThenValues,
             contiguous: false,
+            repeats_keys: c.options.rules().repeats_keys,
             ..Call::new(c.options.attention, width / c.heads, c.attention_dropout)
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
@@ -206,6 +264,34 @@ impl Block {
         let dropped = self.resid_dropout.forward(&y)?;
         drop((y, q, k, v));
         Ok((dropped, weights))
+    }
+
+    /// `eager_attention_forward` of releases before 4.53: scores are divided by a number on the device, and later keys are hidden by the buffer.
+    fn masked_by(&self, triangle: &Triangle, q: &Tensor, k: &Tensor, v: &Tensor) -> Result<(Tensor, Tensor)> {
+        let c = &self.config;
+        let [time, head] = [q.dims()[2], q.dims()[3]];
+        let number = |like: &Tensor, value: f64| {
+            Ok::<_, memcore::Error>(Tensor::from_array(Array::full(like.device(), &[], like.dtype(), value)?))
+        };
+        let mut weights = {
+            let k_t = ops::transpose(k, 2, 3)?;
+            ops::matmul(q, &k_t)?
+        };
+        if c.own.scale_weights {
+            weights = ops::div(&weights, &number(&weights, (head as f64).sqrt())?)?;
+        }
+        if c.own.scale_by_layer {
+            weights = ops::div_scalar(&weights, self.number as f64)?;
+        }
+        let seen = Tensor::from_array(triangle.seen.narrow(2, 0, time)?.narrow(3, 0, time)?);
+        let least = number(&weights, mask::least(weights.dtype()))?;
+        weights = ops::where_(&seen, &weights, &least)?;
+        weights = ops::softmax(&weights, 3)?;
+        weights = ops::cast(&weights, v.dtype())?;
+        weights = ops::dropout(&weights, c.attention_dropout, true)?;
+        let y = ops::transpose(&ops::matmul(&weights, v)?, 1, 2)?;
+        drop(least);
+        Ok((y, weights))
     }
 
     fn mlp(&self, hidden: &Tensor) -> Result<Tensor> {

@@ -126,7 +126,9 @@ impl Family {
         let (prefix, heads, padding) = match model_type {
             "bert" => ("Bert", ENCODERS, Some(0)),
             "distilbert" => ("DistilBert", &ENCODERS[..6], Some(0)),
+            "camembert" => ("Camembert", &ENCODERS[..6], Some(1)),
             "roberta" => ("Roberta", &ENCODERS[..6], Some(1)),
+            "xlm-roberta" => ("XLMRoberta", &ENCODERS[..6], Some(1)),
             "gemma" => ("Gemma", &DECODERS[..4], Some(0)),
             "gpt2" => ("GPT2", DECODERS, None),
             "gpt_neox" => ("GPTNeoX", DECODERS, None),

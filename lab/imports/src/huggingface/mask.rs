@@ -25,6 +25,8 @@ pub(super) fn range(device: &Device, n: usize) -> Result<Array> {
 pub(super) enum Triangle {
     /// The triangle of a full matrix is a second matrix.
     Copied,
+    /// Each block hides later keys by a buffer of its own.
+    InBlocks,
     /// Seen keys are zeroed in the matrix itself.
     InPlace {
         /// True if a window is checked, which no sequence reaches here.
@@ -105,6 +107,9 @@ impl Request<'_> {
                 let all = Array::empty(device, &[], DType::Bool)?;
                 drop((equal, all));
             }
+            return Ok(None);
+        }
+        if triangle == Triangle::InBlocks {
             return Ok(None);
         }
         let keys = time + 1;

@@ -4,14 +4,18 @@ use lab_base::error;
 
 use super::keys::Keys;
 use super::options::{Attention, Options, Script};
-use super::releases::{EARLIER, REPRESENTED, Release, TURN};
+use super::releases::{EARLIER, REPRESENTED, Release, TURN, WIDENING};
 
 /// Families whose recorded programs of [`EARLIER`] are represented, equal in every row.
-const EARLIER_FAMILIES: [&str; 5] = ["gemma", "llama", "mistral", "qwen2", "qwen3"];
+const EARLIER_FAMILIES: [&str; 6] = ["gemma", "gpt2", "llama", "mistral", "qwen2", "qwen3"];
 
 /// Returns the release whose rules stand for this one's.
 fn rules_for(release: Release, model_type: &str) -> Release {
-    if release < TURN && EARLIER_FAMILIES.contains(&model_type) { EARLIER } else { REPRESENTED }
+    match release {
+        release if release < TURN && EARLIER_FAMILIES.contains(&model_type) => EARLIER,
+        release if release < REPRESENTED => WIDENING,
+        _ => REPRESENTED,
+    }
 }
 
 /// Recorded peaks of a release relative to those of the release whose rules stand for it, in per mille: the lowest and the highest of three programs
@@ -30,7 +34,7 @@ const MEASURED: &[Measured] = &[
     },
     Measured {
         release: Release { major: 4, minor: 45 },
-        rules: REPRESENTED,
+        rules: WIDENING,
         families: &[
             ("bert", [-4, 2]),
             ("distilbert", [-3, 272]),
@@ -46,7 +50,7 @@ const MEASURED: &[Measured] = &[
     },
     Measured {
         release: Release { major: 4, minor: 51 },
-        rules: REPRESENTED,
+        rules: WIDENING,
         families: &[
             ("bert", [-4, 2]),
             ("distilbert", [-3, 0]),
@@ -62,7 +66,7 @@ const MEASURED: &[Measured] = &[
     },
     Measured {
         release: Release { major: 4, minor: 57 },
-        rules: REPRESENTED,
+        rules: WIDENING,
         families: &[
             ("bert", [-2, 10]),
             ("distilbert", [-3, 0]),
@@ -83,6 +87,44 @@ const MEASURED: &[Measured] = &[
     },
 ];
 
+/// A key that changes what earlier releases compute, and that later ones ignore.
+struct EarlierKey {
+    families: &'static [&'static str],
+    name: &'static str,
+    /// The value without effect.
+    usual: &'static str,
+    /// The first release that ignores it.
+    ignored_from: Release,
+}
+
+const EARLIER_KEYS: [EarlierKey; 2] = [
+    EarlierKey {
+        families: &["bert", "camembert", "roberta", "xlm-roberta"],
+        name: "position_embedding_type",
+        usual: "absolute",
+        ignored_from: Release { major: 5, minor: 0 },
+    },
+    EarlierKey {
+        families: &["gemma", "llama", "mistral"],
+        name: "pretraining_tp",
+        usual: "1",
+        ignored_from: Release { major: 4, minor: 48 },
+    },
+];
+
+/// Refuses a key that changes what this release computes.
+fn check_earlier_keys(keys: &Keys<'_>, model_type: &str, release: Release) -> error::Result<()> {
+    for EarlierKey { families, name, usual, ignored_from } in EARLIER_KEYS {
+        let Some(value) = keys.get(name) else { continue };
+        let written = value.as_str().map_or_else(|| value.to_string(), String::from);
+        if families.contains(&model_type) && release < ignored_from && written != usual {
+            let problem = format!("{value}: what transformers {release} computes with it is not represented");
+            return Err(keys.error(name, problem));
+        }
+    }
+    Ok(())
+}
+
 /// Release requested for a network, and a note if it is not the one whose rules are used.
 pub(super) struct Meant {
     /// Options with the release whose rules are used in `transformers`.
@@ -91,30 +133,24 @@ pub(super) struct Meant {
 }
 
 impl Meant {
-    /// Reads the release from the options, else from the file, else takes [`REPRESENTED`].
+    /// Takes the release of the options, else [`REPRESENTED`]. The file's `transformers_version` decides nothing: it is the release that once saved it.
     ///
     /// # Errors
-    /// [`error::Error::Usage`] for a value that is not a release.
+    /// [`error::Error::Usage`] for the `Trainer` of a release whose is not represented, and for a key whose effect in this release is not.
     pub(super) fn read(keys: &Keys<'_>, model_type: &str, options: &Options) -> error::Result<Self> {
-        let written = keys.name("transformers_version", "")?;
-        let (of, release) = match options.transformers {
-            Some(release) => ("transformers".to_string(), release),
-            None if written.is_empty() => (String::new(), REPRESENTED),
-            None => {
-                let release = written.parse().map_err(|problem: String| keys.error("transformers_version", problem))?;
-                (format!("{}: transformers_version", keys.file()), release)
-            }
-        };
+        let release = options.transformers.unwrap_or(REPRESENTED);
+        check_earlier_keys(keys, model_type, release)?;
         if options.script == Script::Trainer && !release.has_trainer() {
             let problem = format!("the Trainer of transformers {release} is not represented; that of {REPRESENTED} is");
-            return Err(error::Error::usage("loop", if of.is_empty() { problem } else { format!("{problem} ({of})") }));
+            return Err(error::Error::usage("loop", problem));
         }
         let rules = rules_for(release, model_type);
         let mut options = Options { transformers: Some(rules), ..options.clone() };
         if written_out_only(release, model_type) {
             options.attention = Attention::Eager;
         }
-        let warning = (release != rules).then(|| format!("{of}: {release}: {}", deviation(release, rules, model_type)));
+        let warning =
+            (release != rules).then(|| format!("transformers {release}: {}", deviation(release, rules, model_type)));
         Ok(Self { options, warning })
     }
 }

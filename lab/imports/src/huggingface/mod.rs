@@ -1,7 +1,7 @@
 //! Networks of the `transformers` library from their `config.json`: the same operators in the same order, with the same tensors kept and freed, so
 //! that their memory is what PyTorch takes for them.
 //!
-//! There is one architecture per file. The rules are those of release 5.23 of the library (`meant.rs` says how far others are from it); its defaults
+//! There is one architecture per file. The rules are those of release 5.24 of the library (`meant.rs` says how far others are from it); its defaults
 //! stand for absent keys. Features of a configuration that no network here supports are refused by name.
 
 mod attention;
@@ -65,7 +65,6 @@ use options::Sizes;
 pub use options::{Attention, AttentionMask, Options, Script};
 pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedStep, train, train_from, trainer};
-pub use written::Written;
 
 use lab_base::error::{Error, Result};
 use lab_base::files;
@@ -86,6 +85,7 @@ pub struct Pretrained {
     name: String,
     file: String,
     saved_type: SavedType,
+    saved_by: Option<Release>,
     family: Box<dyn Family>,
     head: HeadConfig,
     options: Options,
@@ -94,8 +94,9 @@ pub struct Pretrained {
 }
 
 /// The `model_type`s that are represented.
-pub const MODEL_TYPES: [&str; 15] = [
+pub const MODEL_TYPES: [&str; 17] = [
     "bert",
+    "camembert",
     "distilbert",
     "gemma",
     "gpt2",
@@ -110,6 +111,7 @@ pub const MODEL_TYPES: [&str; 15] = [
     "roberta",
     "t5",
     "vit",
+    "xlm-roberta",
 ];
 
 /// Reads a `config.json`.
@@ -150,7 +152,9 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
     let llama = |form| -> Result<Box<dyn Family>> { Ok(Box::new(llama::Config::read(&keys, form, options)?)) };
     let t5 = |form| -> Result<Box<dyn Family>> { Ok(Box::new(t5::Config::read(&keys, form, &head, options)?)) };
     let family: Box<dyn Family> = match model_type {
-        "bert" | "roberta" => Box::new(bert::Config::read(&keys, model_type, &head, options)?),
+        "bert" | "camembert" | "roberta" | "xlm-roberta" => {
+            Box::new(bert::Config::read(&keys, model_type, &head, options)?)
+        }
         "distilbert" => Box::new(distilbert::Config::read(&keys, options)?),
         "gpt2" => Box::new(gpt2::Config::read(&keys, options)?),
         "gpt_neox" => Box::new(gpt_neox::Config::read(&keys, options)?),
@@ -169,6 +173,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
         name: model_type.into(),
         file: file.into(),
         saved_type: SavedType::read(&keys)?,
+        saved_by: written::release(&keys),
         family,
         head,
         options: options.clone(),
@@ -220,6 +225,11 @@ impl Pretrained {
     /// Returns the type that the configuration names for its weights.
     pub fn saved_type(&self) -> &SavedType {
         &self.saved_type
+    }
+
+    /// Returns the release that once saved the configuration, if it says so.
+    pub fn saved_by(&self) -> Option<Release> {
+        self.saved_by
     }
 
     /// Returns the type in which `from_pretrained` loads the weights, unless a script names another.

@@ -15,18 +15,21 @@ pub struct Release {
 }
 
 /// The newest release whose networks are represented.
-pub const REPRESENTED: Release = Release { major: 5, minor: 23 };
+pub const REPRESENTED: Release = Release { major: 5, minor: 24 };
+
+/// The release before it, whose cache widens values.
+pub(super) const WIDENING: Release = Release { major: 5, minor: 23 };
 
 /// The earlier release of which some families are represented.
 pub(super) const EARLIER: Release = Release { major: 4, minor: 51 };
 
-/// The first release whose decoders are nearer to [`REPRESENTED`] than to [`EARLIER`].
+/// The first release whose decoders are nearer to [`WIDENING`] than to [`EARLIER`].
 pub(super) const TURN: Release = Release { major: 4, minor: 53 };
 
 impl Release {
     /// True if the library's own `Trainer` is represented for this release.
     pub fn has_trainer(self) -> bool {
-        self.major >= REPRESENTED.major
+        self.major >= 5
     }
 
     /// Returns the default `dtype` of `from_pretrained`: release 5 made it `"auto"`.
@@ -61,6 +64,8 @@ as_text!(Release);
 pub(super) struct Rules {
     /// The cache holds keys and values without a copy; later releases concatenate them with the earlier ones, even if there are none.
     pub(super) caches_as_is: bool,
+    /// The cache converts values to the keys' type, which is wider under autocast if keys are rotated.
+    pub(super) widens_values: bool,
     /// The fused kernel is given a key for each query head, and everything contiguous.
     pub(super) repeats_keys: bool,
     /// Positions are a range; later releases add the number of tokens seen before.
@@ -74,11 +79,12 @@ pub(super) struct Rules {
 }
 
 impl Rules {
-    /// Returns the rules of [`EARLIER`] or of [`REPRESENTED`].
+    /// Returns the rules of [`EARLIER`], of [`WIDENING`] or of [`REPRESENTED`].
     pub(super) fn of(release: Release) -> Self {
         let earlier = release < TURN;
         Self {
             caches_as_is: earlier,
+            widens_values: release < REPRESENTED,
             repeats_keys: earlier,
             plain_positions: earlier,
             multiplies_matrices: earlier,

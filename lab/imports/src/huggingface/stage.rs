@@ -68,6 +68,14 @@ impl Stage {
         self
     }
 
+    /// Sets that early releases have the triangle in each block.
+    pub(super) fn with_triangles_in_blocks(mut self) -> Self {
+        if let Some(decoder) = &mut self.decoder {
+            decoder.triangle = Triangle::InBlocks;
+        }
+        self
+    }
+
     /// Adds the rotation of queries and keys by their positions.
     pub(super) fn with_rotary(mut self, rotary: RotaryEmbedding) -> Self {
         if let Some(decoder) = &mut self.decoder {
@@ -123,6 +131,11 @@ impl Stage {
         mask::Request { attention, embeds, attention_mask, padded, cached, positions, triangle }
     }
 
+    /// Returns the positions of hidden states `[batch, time, ..]` as the release makes them: i64 `[1, time]`.
+    fn positions(&self, hidden: &Tensor) -> Result<Tensor> {
+        if self.options.rules().plain_positions { plain_positions(hidden) } else { positions(hidden) }
+    }
+
     /// Returns cosines and sines of these positions, `[1, time]`, if queries and keys are rotated.
     pub(super) fn angles(&self, positions: &Tensor, dtype: DType) -> Result<Option<Angles>> {
         let rotary = self.decoder.as_ref().and_then(|decoder| decoder.rotary.as_ref());
@@ -135,12 +148,7 @@ impl Stage {
             return Ok(BlockInputs::default());
         }
         let cache = self.cache();
-        let positions = if self.options.rules().plain_positions {
-            let time = hidden.dims().get(1).copied().unwrap_or(0);
-            ops::unsqueeze(&Tensor::from_array(mask::range(hidden.device(), time)?), 0)?
-        } else {
-            positions(hidden)?
-        };
+        let positions = self.positions(hidden)?;
         let mask = self.mask(hidden, attention_mask)?;
         let window_mask = self.window_mask(hidden, attention_mask)?;
         let rotary = self.angles(&positions, hidden.dtype())?;
@@ -152,4 +160,10 @@ impl Stage {
 pub(super) fn positions(x: &Tensor) -> Result<Tensor> {
     let time = x.dims().get(1).copied().unwrap_or(0);
     ops::unsqueeze(&Tensor::from_array(mask::positions(x.device(), time)?), 0)
+}
+
+/// Returns the positions as [`positions`], without those seen before.
+pub(super) fn plain_positions(x: &Tensor) -> Result<Tensor> {
+    let time = x.dims().get(1).copied().unwrap_or(0);
+    ops::unsqueeze(&Tensor::from_array(mask::range(x.device(), time)?), 0)
 }

@@ -88,7 +88,7 @@ impl Windows {
         let reached = self.said.is_some_and(|window| length >= window);
         if options.rules().triangular_mask && (reached || self.mixed && self.used().is_some()) {
             let problem =
-                "a window that the sequence reaches, or of some layers, is represented for transformers 5.23 alone";
+                "a window that the sequence reaches, or of some layers, is represented for transformers 5 alone";
             return Err(keys.error("sliding_window", problem));
         }
         if self.reached_by(length) && length == 1 {

@@ -69,6 +69,13 @@ equal! {
     tokens_mixed_by_a_fourier_transform: "fnet";
     a_global_filter_network: "gfnet";
     a_spectrum_and_back: "spectra";
+    layers_in_bfloat16_with_routers_in_float32: "routed";
+    positions_as_complex_numbers_of_length_one: "rotated";
+    scores_divided_by_a_constant: "scaled";
+    parts_that_are_zeroed_and_filled: "zeroed";
+    a_class_for_each_pixel: "pixels";
+    logarithms_of_probabilities_for_each_pixel: "pixels-nll";
+    logarithms_of_probabilities: "log-probabilities";
     a_network_with_swiglu: "swiglu";
     a_network_with_squeeze_and_excitation: "squeeze-excite";
     a_transformer_encoder_of_pytorch: "encoder";

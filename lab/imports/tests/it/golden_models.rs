@@ -75,6 +75,7 @@ fn rows(run: &Value, config: &Value) -> Vec<Row> {
         },
         built_on_device: o["init"] == "cuda",
         choices: o["choices"].as_u64().map(|choices| choices as usize),
+        transformers: run["versions"]["transformers"].as_str().map(|release| release.parse().unwrap()),
         script: if o["loop"] == "trainer" { Script::Trainer } else { Script::Plain },
         ..Options::default()
     };

@@ -62,6 +62,33 @@ impl Function for AffineBackward {
     }
 }
 
+/// Fills `x` with `value`: `x.zero_()` if that is 0, else `x.fill_(value)`. Nothing of `x` reaches the result, so its gradient is zeros. Saves nothing.
+///
+/// # Errors
+/// [`Error::Invalid`](crate::Error::Invalid) for a leaf that requires a gradient; errors of the device.
+pub fn fill_(x: &Tensor, value: f64) -> Result<Tensor> {
+    let op = if value == 0.0 { "zero_" } else { "fill_" };
+    let _op = context::op(op);
+    x.may_change_in_place(op)?;
+    x.array().fill_(value)?;
+    record(x.array().clone(), &[x], |_| Ok(Box::new(FillBackward { zeroed: value == 0.0 })))
+}
+
+struct FillBackward {
+    zeroed: bool,
+}
+
+impl Function for FillBackward {
+    fn name(&self) -> &'static str {
+        if self.zeroed { "ZeroBackward0" } else { "FillBackward0" }
+    }
+
+    fn backward(&self, grads: Grads, _: &Saved<'_>, _: Needs<'_>) -> Result<Grads> {
+        let Some(grad) = &grads[0] else { return Ok(Grads::new()) };
+        Ok(smallvec![Some(context::within("zeros_like", || grad.zeros_like())?)])
+    }
+}
+
 /// Copies the values of `src`, broadcast to `a`, into the memory of `a`. Saves nothing.
 ///
 /// # Errors

@@ -26,7 +26,7 @@ pub use binary_on_host::{
 };
 pub use cast::{cast, to_device};
 pub use dropout::{dropout, dropout_};
-pub use in_place::{affine_, copy_, div_, mul_};
+pub use in_place::{affine_, copy_, div_, fill_, mul_};
 pub use mask::{masked_fill, masked_fill_, tril, triu, where_};
 pub use power::pow_tensors;
 pub use quantized::{QuantizedInt8, dequantize_int8, matmul_int8, quantize_int8};

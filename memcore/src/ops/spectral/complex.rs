@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use crate::array::Array;
-use crate::autograd::{Function, Grads, Needs, Saved, Tensor, record};
+use crate::autograd::{Function, Grads, Needs, Saved, Tensor, is_grad_enabled, record};
 use crate::context;
 use crate::dtype::DType;
 use crate::error::{Error, Result};
@@ -84,6 +84,29 @@ pub fn complex(real: &Tensor, imag: &Tensor) -> Result<Tensor> {
         saved.save("real", real.array())?;
         Ok(Box::new(ComplexBackward))
     })
+}
+
+/// Complex numbers of absolute values and angles of equal sizes. Predicted only, and without a gradient, as rotary positions are.
+///
+/// # Errors
+/// [`Error::Shape`] and [`Error::DType`] for parts of other sizes or types than float32; [`Error::Invalid`] on a device that computes, and for a
+/// part that requires a gradient.
+pub fn polar(abs: &Tensor, angle: &Tensor) -> Result<Tensor> {
+    const OP: &str = "polar";
+    if abs.dims() != angle.dims() {
+        let problem = format!("{:?} and {:?}: broadcasting is not represented", abs.dims(), angle.dims());
+        return Err(Error::shape(OP, problem));
+    }
+    if let Some(other) = [abs, angle].iter().find(|part| part.dtype() != DType::F32) {
+        return Err(Error::DType { op: OP, operand: "abs", found: other.dtype(), expected: "float32" });
+    }
+    if is_grad_enabled() && (abs.requires_grad() || angle.requires_grad()) {
+        return Err(Error::invalid(OP, "its gradient is not represented"));
+    }
+    predicted_only(OP, abs.device())?;
+    let layouts = [abs.array().layout(), angle.array().layout()];
+    let y = context::within(OP, || Array::empty_for(abs.device(), abs.dims(), &layouts, DType::C64))?;
+    Ok(Tensor::from_array(y))
 }
 
 struct ComplexBackward;

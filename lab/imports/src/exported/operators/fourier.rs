@@ -25,6 +25,7 @@ pub(super) const TABLE: Table = &[
     ("view_as_real.default", |c| of_one(c, ops::view_as_real)),
     ("view_as_complex.default", |c| of_one(c, ops::view_as_complex)),
     ("complex.default", |c| Ok(Made::tensor(ops::complex(c.tensor("real")?, c.tensor("imag")?)?))),
+    ("polar.default", |c| Ok(Made::tensor(ops::polar(c.tensor("abs")?, c.tensor("angle")?)?))),
 ];
 
 /// True for an operator of this table: nothing computes complex numbers.

@@ -4,6 +4,7 @@
 
 mod arithmetic;
 mod arranged;
+mod constants;
 mod control;
 mod creation;
 mod formulas;
@@ -57,6 +58,11 @@ pub(super) fn find(target: &str) -> Option<Operator> {
 pub(super) fn is_predicted_only(target: &str) -> bool {
     let listed = [volumes::PREDICTED_ONLY, losses::PREDICTED_ONLY].iter().any(|names| names.contains(&target));
     listed || fourier::is_predicted_only(target)
+}
+
+/// True for an operator by whose draws Python drops whole branches, which it takes as they are under `model.eval()`.
+pub(super) fn draws(target: &str) -> bool {
+    ["bernoulli", "rand.", "rand_like.", "uniform_."].iter().any(|begin| target.starts_with(begin))
 }
 
 /// Which operators a sentence is about, by their names.
@@ -114,6 +120,7 @@ pub(super) fn takes_channels_last(target: &str) -> bool {
     CHANNELS_LAST.binary_search(&target).is_ok()
 }
 
+pub(super) use constants::of_constants;
 pub(super) use fourier::{meet_complex, takes_complex};
 pub(super) use recurrent::is_of_layers;
 

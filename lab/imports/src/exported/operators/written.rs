@@ -9,14 +9,14 @@ use super::layers::of_one;
 use super::table::Table;
 
 pub(super) const TABLE: Table = &[
-    ("fill_.Scalar", |c| written(c, |x| x.array().fill_(c.float("value")?))),
+    ("fill_.Scalar", |c| of_one(c, |x| ops::fill_(x, c.float("value")?))),
     ("fill_.Tensor", |c| {
         written(c, |x| match c.scalar("value")? {
             Value::Tensor(value) => x.array().copy_(&value.array().broadcast_to(x.dims())?),
             _ => x.array().fill_(c.float("value")?),
         })
     }),
-    ("zero_.default", |c| written(c, |x| x.array().fill_(0.0))),
+    ("zero_.default", |c| of_one(c, |x| ops::fill_(x, 0.0))),
     ("copy_.default", |c| {
         c.ignore(&["non_blocking"]);
         Ok(Made::tensor(ops::copy_(c.tensor("self")?, c.tensor("src")?)?))

@@ -19,7 +19,7 @@ pub(crate) fn small(model_type: &str) -> Value {
             json!({ "image_size": 8, "patch_size": 4, "num_channels": 1, "hidden_size": 32, "num_hidden_layers": 2,
             "num_attention_heads": 4, "intermediate_size": 64, "id2label": { "0": "a", "1": "b", "2": "c" } })
         }
-        "roberta" => {
+        "camembert" | "roberta" | "xlm-roberta" => {
             json!({ "vocab_size": 64, "max_position_embeddings": 18, "hidden_size": 32, "num_hidden_layers": 2,
             "num_attention_heads": 4, "intermediate_size": 64 })
         }
