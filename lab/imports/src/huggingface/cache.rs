@@ -54,7 +54,7 @@ impl DynamicCache {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(layer);
     }
 
-    /// Returns an empty cache if the configuration wants one and blocks are not recomputed.
+    /// Returns an empty cache if one is wanted: the configuration says so, and blocks are not computed again.
     pub(super) fn wanted(use_cache: bool, options: &Options) -> Option<Arc<Self>> {
         let cache = || Arc::new(Self { as_is: options.rules().caches_as_is, ..Self::default() });
         options.caches(use_cache).then(cache)
