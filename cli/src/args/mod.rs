@@ -58,7 +58,7 @@ pub(crate) use model::ModelArgs;
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, PaperArgs, PredictArgs};
-pub(crate) use parallel::ParallelArgs;
+pub(crate) use parallel::{ParallelArgs, RanksArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
@@ -130,7 +130,7 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
         Command::Run(args) => (args.spec(), true),
         Command::Train(args) => (args.spec(), true),
         Command::Predict(args) => (args.spec(), false),
-        Command::Fit(args) => (args.paper.spec(), false),
+        Command::Fit(args) => (args.spec(), false),
         Command::Show(args) => (args.spec(), false),
         Command::Check(args) => (args.spec(), false),
         _ => return Ok(RunSpec::default()),
@@ -138,7 +138,8 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
     // Checked here: a value that is not a number would be lost in the table of fields.
     typed.check_part()?;
     let mut run = typed.with(files.iter().map(|(name, value)| (name.as_str(), value)))?;
-    if on_device && run.parallel.devices.is_none() {
+    // A card that is named need not be present.
+    if on_device && run.parallel.devices.is_none() && run.device.gpu.is_none() {
         run.device.backend.get_or_insert_with(|| AUTO.into());
         run.device.device.get_or_insert(0);
     }
