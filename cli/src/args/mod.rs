@@ -59,7 +59,7 @@ pub(crate) use model::ModelArgs;
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
 pub(crate) use paper::{FitArgs, PaperArgs, PredictArgs};
-pub(crate) use parallel::ParallelArgs;
+pub(crate) use parallel::{ParallelArgs, RanksArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
@@ -147,7 +147,7 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
         Command::Run(args) => (args.spec(), None, true),
         Command::Train(args) => (args.spec(), Some(&args.model), true),
         Command::Predict(args) => (args.spec(), Some(&args.paper.model), false),
-        Command::Fit(args) => (args.paper.spec(), Some(&args.paper.model), false),
+        Command::Fit(args) => (args.spec(), Some(&args.paper.model), false),
         Command::Show(args) => (args.spec(), Some(&args.model), false),
         Command::Check(args) => (args.spec(), Some(&args.paper.model), false),
         _ => return Ok(RunSpec::default()),
@@ -155,7 +155,8 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
     // Checked here: a value that is not a number would be lost in the table of fields.
     typed.check_part()?;
     let mut run = typed.with(files.iter().map(|(name, value)| (name.as_str(), value)))?;
-    if on_device && run.parallel.devices.is_none() {
+    // A card that is named need not be present.
+    if on_device && run.parallel.devices.is_none() && run.device.gpu.is_none() {
         run.device.backend.get_or_insert_with(|| AUTO.into());
         run.device.device.get_or_insert(0);
     }

@@ -4,7 +4,8 @@ use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
 
 use super::scan::ScanArgs;
 use super::{
-    AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RecordArgs, TrainingArgs, values,
+    AllocatorArgs, HtmlArgs, ModelArgs, OutputArgs, ParallelArgs, ProfileArgs, RanksArgs, RecordArgs, TrainingArgs,
+    values,
 };
 
 #[derive(Clone, Debug, clap::Args)]
@@ -65,7 +66,7 @@ impl PredictArgs {
 /// `vramlab fit`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct FitArgs {
-    /// Quantity to search for: the largest batch, or the longest sequence, that fits.
+    /// Quantity to search for: the largest batch (with --data-parallel: of each card), or the longest sequence, that fits.
     #[arg(long, value_name = "WHAT", default_value_t, value_parser = values::one_of::<Quantity>(Quantity::NAMES))]
     pub of: Quantity,
     /// End of the search [default: 1048576 examples, or as many tokens as the network takes, 131072 at most].
@@ -74,7 +75,16 @@ pub(crate) struct FitArgs {
     #[command(flatten)]
     pub paper: PaperArgs,
     #[command(flatten)]
+    pub ranks: RanksArgs,
+    #[command(flatten)]
     pub output: OutputArgs,
     #[command(flatten)]
     pub page: HtmlArgs,
+}
+
+impl FitArgs {
+    /// Returns the flags as fields of a run.
+    pub(crate) fn spec(&self) -> RunSpec {
+        RunSpec { parallel: self.ranks.spec(), ..self.paper.spec() }
+    }
 }

@@ -24,9 +24,17 @@ pub(crate) struct ParallelArgs {
     /// Order of the micro-batches' passes: all forward passes first (gpipe), or one forward, one backward (1f1b) [default: 1f1b].
     #[arg(long, value_name = "ORDER", value_parser = values::one_of::<Schedule>(Schedule::NAMES))]
     pub pipeline_schedule: Option<Schedule>,
+    #[command(flatten)]
+    pub ranks: RanksArgs,
+}
+
+/// A step that is divided among ranks.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Split over devices")]
+pub(crate) struct RanksArgs {
     /// Divide each step's batch among this many ranks, each with the whole network on a device of its own (meta only; PyTorch's
     /// DistributedDataParallel). Only the first and the last rank are run, because all hold the same.
-    #[arg(long, value_name = "N", conflicts_with = "devices")]
+    #[arg(long, value_name = "N")]
     pub data_parallel: Option<usize>,
     /// ZeRO: also divide the optimizer's states (1), gradients (2), parameters (3), or nothing (0). A 16-bit --precision comes with float32 master
     /// weights, as in the paper.
@@ -41,6 +49,19 @@ pub(crate) struct ParallelArgs {
     pub sync_each: bool,
 }
 
+impl RanksArgs {
+    /// Returns the flags as fields of a run.
+    pub(crate) fn spec(&self) -> ParallelSpec {
+        ParallelSpec {
+            data_parallel: self.data_parallel,
+            zero: self.zero,
+            gradient_as_bucket_view: self.gradient_as_bucket_view.then_some(true),
+            sync_each: self.sync_each.then_some(true),
+            ..ParallelSpec::default()
+        }
+    }
+}
+
 impl ParallelArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> ParallelSpec {
@@ -50,10 +71,7 @@ impl ParallelArgs {
             micro_batches: args.micro_batches,
             cut: args.cut,
             pipeline_schedule: args.pipeline_schedule,
-            data_parallel: args.data_parallel,
-            zero: args.zero,
-            gradient_as_bucket_view: args.gradient_as_bucket_view.then_some(true),
-            sync_each: args.sync_each.then_some(true),
+            ..args.ranks.spec()
         }
     }
 }

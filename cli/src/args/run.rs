@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
 
-use lab::run::{DeviceList, DeviceSpec, ModelSpec, ParallelSpec, RunSpec, TrainingSpec};
+use lab::run::{DeviceList, DeviceSpec, Gpu, ModelSpec, ParallelSpec, RunSpec, TrainingSpec};
 
 use super::{AllocatorArgs, DeviceArgs, HtmlArgs, OutputArgs, ProfileArgs, ScanArgs};
 
@@ -54,6 +54,10 @@ pub(crate) struct RunArgs {
     /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
+    /// The card that the figures are of: a name (rtx4090, a100-40, h200 …; `vramlab cards` lists all), or the amount of memory for tensors (24GiB)
+    /// [default: as much as is needed, with the workspaces of an H100].
+    #[arg(long, value_name = "NAME|SIZE", conflicts_with_all = ["backend", "device", "devices"])]
+    pub gpu: Option<Gpu>,
     /// Spread the network over these devices, in this order: cpu:0,wgpu:0. Only for an experiment that splits a network.
     #[arg(long, value_name = "A:0,B:1", conflicts_with_all = ["backend", "device"])]
     pub devices: Option<DeviceList>,
@@ -80,7 +84,7 @@ impl RunArgs {
             training: TrainingSpec { seed: self.seed, ..TrainingSpec::default() },
             profile: self.profile.spec(),
             allocator: self.allocator.spec(),
-            device: DeviceSpec { backend, device, ..DeviceSpec::default() },
+            device: DeviceSpec { gpu: self.gpu, backend, device, ..DeviceSpec::default() },
             parallel: ParallelSpec { devices: self.devices.clone(), ..ParallelSpec::default() },
             ..RunSpec::default()
         }

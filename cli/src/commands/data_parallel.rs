@@ -2,16 +2,17 @@
 
 use std::ops::ControlFlow;
 
-use lab::data_parallel::{Accounting, DataParallelResult, DataParallelSettings, Stage};
+use lab::data_parallel::{Accounting, DataParallelResult};
 use lab::record::RowsKept;
 use lab::results::{DataParallelFigures, TrainResult};
-use lab::run::{Network, RunSpec, Session};
-use lab::training::{Failed, Progress as Step, Schedule};
-use memcore::{DType, Device};
+use lab::run::{Divided, Figures, RunSpec};
+use lab::training::Progress as Step;
+use memcore::Device;
 
-use super::outcome::described;
-use super::parallel::{keeps_no_output, one_device_only};
-use super::{plan, warnings, weights};
+use super::outcome::{described, out_of_memory};
+use super::parallel::one_device_only;
+use super::plan::on_paper;
+use super::{plan, predict, tries, warnings, weights};
 use crate::args::{OutputArgs, PredictArgs, TrainArgs, config_text};
 use crate::exit::{Code, Failure, Result};
 use crate::interrupt;
@@ -26,13 +27,29 @@ use crate::ui::Ui;
 pub(super) fn train(args: &TrainArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
     weights::check(&args.weights)?;
-    run(spec.clone(), &args.output, ui)
+    let (found, failure) = run(spec, &args.output, ui)?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    deliver(&found, None, &args.output, ui)
 }
 
-/// `predict --data-parallel`
+/// `predict --data-parallel`: the same, with a verdict.
+///
+/// # Errors
+/// Those of [`train`]; memory that runs out is part of the answer, which is delivered first.
 pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     one_device_only(&args.record, &args.page, SEVERAL)?;
-    run(spec.clone(), &args.output, ui)
+    let (mut found, mut failure) = run(spec, &args.output, ui)?;
+    if !interrupt::asked() {
+        let paper = on_paper();
+        let needs = with_ranks(paper.figures(spec)?, &found);
+        let needs_peak = failure.as_ref().map(|_| paper.peak(spec)).transpose()?;
+        found.tries = tries::of_predicted(spec, &paper.session(spec)?, &needs)?;
+        predict::judge(&mut failure, &needs);
+        found.prediction = Some(predict::prediction(spec, &paper, &needs, needs_peak)?);
+    }
+    deliver(&found, failure, &args.output, ui)
 }
 
 /// What the result of a divided step does not say.
@@ -41,72 +58,77 @@ const REASON: &str = "the step is divided: each of `ranks` has its own account, 
 
 const SEVERAL: &str = "--data-parallel means several";
 
-fn run(spec: RunSpec, args: &OutputArgs, ui: &Ui) -> Result<Code> {
-    let parallel = &spec.parallel;
-    keeps_no_output(&spec.model, "--data-parallel")?;
-    spec.check()?;
+/// Runs the ranks. Returns what was found, and the failure of a run that ran out of memory.
+fn run(spec: &RunSpec, args: &OutputArgs, ui: &Ui) -> Result<(TrainResult, Option<Failure>)> {
     let mut session = plan::session(&spec.alone(), ui)?;
     session.run.rows = if args.destinations().next().is_some() { RowsKept::Every } else { RowsKept::Ends };
-    if let Network::Pretrained(..) = session.network {
-        if session.run.schedule != Schedule::default() {
-            return Err(Failure::usage("--schedule: networks of transformers are trained in the usual order"));
-        }
-        session.run.schedule = Schedule::keeping_the_loss();
-    }
-    let settings = DataParallelSettings {
-        ranks: parallel.data_parallel.unwrap_or(1),
-        stage: parallel.zero.and_then(|stage| Stage::ALL.get(usize::from(stage)).copied()).unwrap_or_default(),
-        master_weights: parallel.zero.is_some() && session.run.precision.dtype() != DType::F32,
-        gradient_as_bucket_view: parallel.gradient_as_bucket_view.unwrap_or(false),
-        sync_each: parallel.sync_each.unwrap_or(false),
-        run: session.run.clone(),
-    };
-    settings.check()?;
+    let mut divided = Divided::of(spec, session)?;
     output::check(args.destinations())?;
-    let in_force = RunSpec { parallel: parallel.clone(), ..session.in_force.clone() };
+    let in_force = RunSpec { parallel: spec.parallel.clone(), ..divided.session.in_force.clone() };
     ui.note(format!("settings:\n{}", config_text(&in_force.said()).trim_end()));
-    let shown = settings.shown();
-    let devices: Vec<Device> = shown.iter().map(|_| session.target.open()).collect::<Result<_, _>>()?;
-    session.run.batch = settings.share();
-    let failed = |error| failed(error, &session, &devices, &shown);
-    session.check_size(&devices[0], &interrupt::asked).map_err(failed)?;
-    let result = trained(&session, &devices, &settings, ui).map_err(failed)?;
+    let devices = divided.open(false)?;
+    // Each rank makes its share of a batch.
+    divided.session.run.batch = divided.settings.share();
+    let limited = |error| failed(error, &divided, &devices);
+    divided.session.check_size(&devices[0], &interrupt::asked).map_err(limited)?;
+    let trained = trained(&divided, &devices, ui).map_err(limited);
+    let (result, failure) = match trained {
+        Ok(result) => (Some(result), None),
+        Err(failure) if failure.is_out_of_memory() => (None, Some(failure)),
+        Err(failure) => return Err(failure),
+    };
     let deviations = warnings::of_all(&devices);
     warnings::tell(deviations, ui);
-    let device = session.target.describe(&devices[0]);
-    let parameters = result.ranks.first().map_or(0, |rank| rank.parameters);
-    let formula = Accounting::of(&settings).model_states(parameters, settings.ranks as u64, settings.stage);
+    divided.notes.iter().for_each(|note| ui.tell_after(note.clone()));
+    let ranks = result.as_ref().map_or(&[][..], |result| &result.ranks[..]);
+    let parameters = ranks.first().map(|rank| rank.parameters);
+    let settings = &divided.settings;
+    let formula = Accounting::of(settings).model_states(parameters.unwrap_or(0), settings.ranks as u64, settings.stage);
+    let session = &divided.session;
+    let said: Vec<String> = session.network.warnings().iter().chain(&divided.notes).cloned().collect();
     let found = TrainResult {
-        data_parallel: Some(DataParallelFigures::of(&settings, formula)),
-        ranks: result.ranks.iter().map(Into::into).collect(),
-        parameters: result.ranks.first().map(|rank| rank.parameters),
-        interrupted: result.interrupted,
+        data_parallel: result.as_ref().map(|_| DataParallelFigures::of(settings, formula)),
+        ranks: ranks.iter().map(Into::into).collect(),
+        parameters,
+        interrupted: result.as_ref().is_some_and(|result| result.interrupted),
+        out_of_memory: failure.as_ref().map(out_of_memory),
         reason: Some(REASON.into()),
-        warnings: warnings::all(session.network.warnings(), deviations),
-        ..TrainResult { settings: in_force.fields(), ..described(&session, device) }
+        warnings: warnings::all(&said, deviations),
+        ..TrainResult { settings: in_force.fields(), ..described(session, session.target.describe(&devices[0])) }
     };
-    output::deliver_findings(ui, args, None, &found)?;
-    Ok(if interrupt::asked() { Code::Interrupted } else { Code::Done })
+    Ok((found, failure))
 }
 
-fn trained(
-    session: &Session,
-    devices: &[Device],
-    settings: &DataParallelSettings,
-    ui: &Ui,
-) -> lab::Result<DataParallelResult> {
-    let progress = Progress::new(ui, settings.run.steps as u64);
-    let on_step = &mut |step: Step| -> ControlFlow<()> {
+fn trained(divided: &Divided, devices: &[Device], ui: &Ui) -> lab::Result<DataParallelResult> {
+    let progress = Progress::new(ui, divided.settings.run.steps as u64);
+    divided.train(devices, &mut |step: Step| -> ControlFlow<()> {
         progress.set(step.done as u64, String::new());
         interrupt::flow()
-    };
-    let result = session.network.train_ranks(devices, settings, &session.source, on_step);
-    result.map_err(|Failed { error, .. }| error)
+    })
+}
+
+/// The figures, of which those of the ranks that were run are a part.
+fn with_ranks(mut needs: Figures, found: &TrainResult) -> Figures {
+    for peak in found.ranks.iter().map(|rank| &rank.account.peak) {
+        needs.allocated_bytes = needs.allocated_bytes.max(peak.bytes);
+        needs.reserved_bytes = needs.reserved_bytes.max(peak.reserved_bytes);
+    }
+    needs
+}
+
+fn deliver(found: &TrainResult, failure: Option<Failure>, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    output::deliver_findings(ui, args, None, found)?;
+    match failure {
+        Some(failure) => Err(failure),
+        None if interrupt::asked() => Ok(Code::Interrupted),
+        None => Ok(Code::Done),
+    }
 }
 
 /// Adds to an out-of-memory error the rank on which it happened.
-fn failed(error: lab::Error, session: &Session, devices: &[Device], shown: &[usize]) -> Failure {
-    let failure = Failure::from(error).limited(session.target.limited());
+fn failed(error: lab::Error, divided: &Divided, devices: &[Device]) -> Failure {
+    let failure = Failure::from(error).limited(divided.session.target.limited());
+    let shown = divided.settings.shown();
     let full = devices.iter().zip(shown).find(|(device, _)| device.usage().n_oom() > 0);
     match full {
         Some((_, rank)) if failure.is_out_of_memory() => {

@@ -2,7 +2,7 @@
 
 use lab::figures::short;
 use lab::results::FitResult;
-use lab::run::{RunSpec, Search, maximum};
+use lab::run::{Quantity, RunSpec, Search, maximum};
 
 use super::plan::on_paper;
 use super::{cards, tries, warnings};
@@ -18,32 +18,35 @@ use crate::ui::Ui;
 /// No budget, settings that cannot work; with code 1, a budget that not even one example fits into.
 pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let (of, asked, spec) = (args.of, spec, spec.clone().for_search());
-    let session = on_paper().session(&spec)?;
+    let of = args.of;
+    let session = on_paper().session(spec)?;
+    if spec.parallel.data_parallel.is_some() {
+        // What does not go together is refused before the search.
+        let one = if of == Quantity::Batch { spec.sized(of, Some(1)) } else { spec.clone() };
+        on_paper().divided(&one)?;
+    }
     let budget_bytes = session.target.budget_bytes()?.ok_or_else(|| {
         Failure::usage("fit: into what? Name a card or a size with --gpu, or a size with --memory-limit")
     })?;
-    let maximum = args.maximum.map_or_else(|| maximum(of, &spec, &on_paper()), Ok)?;
-    let mut settings = session.in_force.fields();
+    let maximum = args.maximum.map_or_else(|| maximum(of, spec, &on_paper()), Ok)?;
+    let mut settings = RunSpec { parallel: spec.parallel.clone(), ..session.in_force.clone() }.fields();
     settings.insert("of".into(), of.name().into());
     settings.remove(of.name());
+    if session.steps_said.is_none() {
+        settings.remove("steps");
+    }
     ui.note(format!("settings:\n{}", config_text(&settings).trim_end()));
     warnings::tell_first(session.network.warnings(), true, ui);
     let found = {
         // A spinner: the number of runs is not known.
         let progress = Progress::new(ui, 0);
         let on_run = &|size| progress.set(0, format!("{of} {size}"));
-        Search { of, spec: asked.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
+        Search { of, spec: spec.clone(), maximum, paper: on_paper(), on_run }.largest(budget_bytes)?
     };
-    settings.insert("steps".into(), found.steps.into());
     warnings::tell(found.deviations, ui);
     let tries = match found.fit.largest {
         Some(_) => None,
-        None => {
-            let mut one = spec.sized(of, Some(1));
-            one.training.steps = asked.training.steps;
-            Some(tries::that_fit(&one, budget_bytes)?)
-        }
+        None => Some(tries::that_fit(&spec.sized(of, Some(1)), budget_bytes)?),
     };
     let found = FitResult {
         settings,
@@ -65,6 +68,6 @@ fn deliver(found: &FitResult, args: &FitArgs, ui: &Ui) -> Result<Code> {
         return Ok(Code::Done);
     }
     let missing = found.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
-    let message = format!("{} 1 does not fit into {} bytes{missing}", found.of, found.budget_bytes);
+    let message = format!("{} 1 does not fit into {}{missing}", found.of, short(found.budget_bytes));
     Err(Failure::new(Code::Check, anyhow::Error::msg(message)))
 }

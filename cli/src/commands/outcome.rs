@@ -149,7 +149,7 @@ pub(super) fn execute(plan: &Plan, ui: &Ui, progress: Option<&Progress>) -> Resu
     });
     let kept = plan.page.html.is_some() || plan.exports.any();
     let recording = kept.then(|| history(session, &device));
-    let enough = || session.drawn_with_memory_enough(session.settled_steps().max(finished + 1), &interrupt::asked).ok();
+    let enough = || session.drawn_with_memory_enough(finished + 1, &interrupt::asked).ok();
     let drawn = (failure.is_some() && plan.page.html.is_some()).then(enough).flatten();
     let peaks = failure.is_none().then(|| device.with_ledger(|ledger| local_peaks(ledger, TOP_PEAKS)));
     Ok(Report { result, failure, peaks, deviations, summary, events, snapshot, recording, drawn, saved })
@@ -167,7 +167,7 @@ pub(super) fn described(session: &Session, device: DeviceInfo) -> TrainResult {
 
 /// Judges the failure of a run after `finished` steps by the needs of the same run with enough memory.
 fn judged(failure: Failure, session: &Session, finished: usize) -> Failure {
-    match session.needs(session.settled_steps().max(finished + 1), &interrupt::asked) {
+    match session.needs(finished + 1, &interrupt::asked) {
         Ok(needs) => failure.judged_by(needs),
         Err(_) => failure,
     }

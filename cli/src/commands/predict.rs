@@ -1,14 +1,14 @@
 //! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
 use lab::figures::short;
-use lab::results::{AS_IT_IS, ConvolutionBound, NeedsResult, Prediction};
+use lab::results::{AS_IT_IS, ConvolutionBound, NeedsResult, PeakResult, Prediction};
 use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
 
 use super::outcome::Report;
 use super::plan::{Plan, on_paper};
 use super::{cards, train, tries, warnings};
 use crate::args::PredictArgs;
-use crate::exit::Result;
+use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
 
 /// Largest number of micro-batches for which the moments below the peak are searched, unless every step is to be written.
@@ -18,7 +18,7 @@ const MAX_STEPS: usize = 256;
 ///
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
-pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::exit::Code> {
+pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let paper = on_paper();
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
@@ -46,33 +46,56 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
     // One run is one line: the table says the same as the verdict.
     let rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS);
     rows.filter_map(|one| one.figures.as_mut().ok()).for_each(|row| *row = needs);
+    report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
+    let in_words = |deviations| warnings::all(&[], deviations);
+    report.result.prediction = Some(Prediction {
+        local_peaks: report.peaks.take(),
+        techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
+        ..prediction(spec, &paper, &needs, needs_peak)?
+    });
+    judge(&mut report.failure, &needs);
+    train::deliver(&plan, report, &args.output, ui)
+}
+
+/// The verdict of a dry run with these figures; no moments below the peak and no techniques. `needs_peak`: contents of memory at the peak, for a run
+/// that did not complete.
+///
+/// # Errors
+/// Those of a dry run with expandable segments.
+pub(super) fn prediction(
+    spec: &RunSpec,
+    paper: &Paper<'_>,
+    needs: &Figures,
+    needs_peak: Option<PeakResult>,
+) -> Result<Prediction> {
     let expandable = match needs.is_fragmented() {
         true => paper.with_expandable_segments(spec)?,
         false => None,
     };
-    report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
-    let in_words = |deviations| warnings::all(&[], deviations);
-    let with_cudnn = with_cudnn(&needs);
-    let budget = needs.room.map(|room| room.budget_bytes);
-    let is_in_doubt =
-        needs.fits() == Some(true) && with_cudnn.zip(budget).is_some_and(|(bound, budget)| bound.upper_bytes > budget);
-    report.result.prediction = Some(Prediction {
+    let with_cudnn = with_cudnn(needs);
+    let budget_bytes = needs.room.map(|room| room.budget_bytes);
+    let is_in_doubt = needs.fits() == Some(true)
+        && with_cudnn.zip(budget_bytes).is_some_and(|(bound, budget)| bound.upper_bytes > budget);
+    Ok(Prediction {
         card: cards::of_gpu(spec.device.gpu),
-        budget_bytes: needs.room.map(|room| room.budget_bytes),
+        budget_bytes,
         fits: needs.fits().filter(|fits| !(*fits && is_in_doubt)),
         with_cudnn,
-        needs: NeedsResult::from(&needs),
+        needs: NeedsResult::from(needs),
         needs_peak,
         with_expandable_segments: expandable.as_ref().map(NeedsResult::from),
         notes: spec.notes().into_iter().map(String::from).collect(),
-        local_peaks: report.peaks.take(),
-        techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
-    });
-    // The answer gives the reason; the error says only how much is missing.
-    if let (Some(failure), Some(missing)) = (&mut report.failure, needs.missing_bytes()) {
-        failure.error = anyhow::anyhow!("out of memory: {} more than there is", short(missing));
-    }
-    train::deliver(&plan, report, &args.output, ui)
+        local_peaks: None,
+        techniques: Vec::new(),
+    })
+}
+
+/// Makes the failure say what the answer says: the answer gives the reason, the error only how much is missing. A run of few steps may complete where more steps
+/// do not.
+pub(super) fn judge(failure: &mut Option<Failure>, needs: &Figures) {
+    let Some(missing) = needs.missing_bytes() else { return };
+    let code = failure.as_ref().map_or(Code::Check, |failure| failure.code);
+    *failure = Some(Failure::new(code, anyhow::anyhow!("out of memory: {} more than there is", short(missing))));
 }
 
 /// The upper figure of a network with convolutions.
@@ -118,8 +141,9 @@ fn of_run(mut figures: Figures, report: &Report) -> Figures {
         (None, Some(peak)) => {
             figures.allocated_bytes = figures.allocated_bytes.max(peak.bytes);
             figures.reserved_bytes = figures.reserved_bytes.max(peak.reserved_bytes);
-            if let Some(room) = &mut figures.room {
-                (room.reserved_bytes, room.with_least_context) = (Some(peak.reserved_bytes), true);
+            // Until memory is flat a run may take more steps than it was given.
+            if let Some(reserved) = figures.room.as_mut().and_then(|room| room.reserved_bytes.as_mut()) {
+                *reserved = (*reserved).max(peak.reserved_bytes);
             }
         }
         (None, None) => {}

@@ -5,9 +5,12 @@ use std::collections::BTreeMap;
 
 use lab::claims;
 use lab::experiments::{self, Experiment, Outcome, Setup};
+use lab::figures::short;
+use lab::predict::product_workspaces;
 use lab::results::{ClaimsResult, DeviceInfo, ExperimentResult, Settings, Shard};
-use lab::run::{self, RunSpec, Target};
-use memcore::{Deviations, Device};
+use lab::run::{self, DEFAULT_PROFILE, Gpu, RunSpec, Target};
+use memcore::memory::Category;
+use memcore::{Deviations, Device, Profile};
 use serde_json::{Map, Value, json};
 
 use super::shard;
@@ -23,9 +26,10 @@ use crate::ui::Ui;
 const PROGRESS: f64 = 100.0;
 
 /// Fields of a run that experiments use, in the order in which they are shown.
-const IN_FORCE: [&str; 13] = [
+const IN_FORCE: [&str; 14] = [
     "model",
     "seed",
+    "gpu",
     "devices",
     "backend",
     "device",
@@ -267,6 +271,8 @@ fn one(experiment: &dyn Experiment, place: &str, asked: &Asked, targets: &[Targe
         let failure = Failure::from(error).limited(target.limited());
         Failure { code: failure.code, error: failure.error.context(experiment.name()) }
     })?;
+    let card = stands_for(&asked.spec, watch.workspace_bytes());
+    outcome.notes.extend(card.map(|card| format!("In these figures {card}.")));
     let deviations = watch.deviations();
     outcome.notes.extend(deviations.iter().map(|deviation| format!("In these figures {deviation}.")));
     Ok(outcome)
@@ -278,21 +284,46 @@ fn one(experiment: &dyn Experiment, place: &str, asked: &Asked, targets: &[Targe
 struct Watch {
     last: RefCell<Option<Device>>,
     before: Cell<Deviations>,
+    /// The most bytes of workspaces at a peak, of the devices before.
+    workspaces: Cell<u64>,
 }
 
 impl Watch {
     fn open(&self, target: &Target) -> lab::Result<Device> {
         self.before.set(self.deviations());
+        self.workspaces.set(self.workspace_bytes());
         self.last.replace(None);
         let device = target.open()?;
         self.last.replace(Some(device.clone()));
         Ok(device)
     }
 
+    fn workspace_bytes(&self) -> u64 {
+        let last = self.last.borrow();
+        let bytes = |device: &Device| device.usage().at_peak().by_category[Category::Workspace as usize];
+        last.iter().map(bytes).fold(self.workspaces.get(), u64::max)
+    }
+
     fn deviations(&self) -> Deviations {
         let last = self.last.borrow();
         last.iter().fold(self.before.get(), |all, device| all.union(device.deviations()))
     }
+}
+
+/// Says which card the figures are of, and how much of them is cuBLAS' workspaces there; `None` where they stand for no card. `workspace_bytes`: the most that
+/// was seen.
+fn stands_for(spec: &RunSpec, workspace_bytes: u64) -> Option<String> {
+    let like = spec.like();
+    let profile = Profile::named(&like).filter(|_| spec.is_torch())?;
+    let (card, others) = match spec.device.gpu.and_then(Gpu::card) {
+        Some(card) => (format!("the card is the {} ({like})", card.title), ""),
+        None if like == DEFAULT_PROFILE => (format!("the card is an H100 ({like})"), "; --gpu NAME asks for another"),
+        None => (format!("the card is one of {like}"), ""),
+    };
+    // Buckets of a divided run count as workspaces, too.
+    let kept = workspace_bytes.min(product_workspaces(&profile));
+    let kept = if kept == 0 { String::new() } else { format!(", where cuBLAS keeps {} of workspaces", short(kept)) };
+    Some(format!("{card}{kept}{others}"))
 }
 
 fn unexplained(experiment: &dyn Experiment, outcome: &Outcome) -> Option<Failure> {

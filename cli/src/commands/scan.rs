@@ -239,12 +239,8 @@ fn predicted_on(spec: &RunSpec, backend: &str) -> Option<Predicted> {
     if spec.profile.like.as_deref() == Some("native") && backend != Meta::NAME {
         spec.profile.like = Some(format!("native:{backend}"));
     }
-    let session = on_paper().session(&spec).ok()?.settled();
-    let device = session.target.open().ok()?;
-    on_paper().train(&session, &device).ok()?;
-    let stats = device.stats();
-    let (peak_bytes, reserved_bytes) = (stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak);
-    Some(Predicted { peak_bytes, reserved_bytes })
+    let figures = on_paper().figures(&spec).ok()?;
+    Some(Predicted { peak_bytes: figures.allocated_bytes, reserved_bytes: figures.reserved_bytes })
 }
 
 fn at(point: &str, failure: Failure) -> Failure {

@@ -63,8 +63,46 @@ fn people_read_a_row_per_rank() {
 #[test]
 fn memory_that_runs_out_names_the_rank() {
     let args = ["predict", "--model", "gpt2", "--data-parallel", "2", "--gpu", "1GiB"];
-    let error = refused(1, &args);
+    let error = refused(1, &[&["train", "--backend", "meta"], &args[1..5], &["--memory-limit", "1GiB"]].concat());
     assert!(error.contains("on rank 0"), "{error}");
+    let error = refused(1, &args);
+    assert!(error.contains("more than there is"), "{error}");
+}
+
+#[test]
+fn several_cards_have_a_verdict_with_what_to_try() {
+    let words = ["--model", "gpt2", "--batch", "8", "--data-parallel", "4", "--gpu"];
+    let run =
+        |memory: &'static str| common::run(&[&["predict", "--json", "-", "--quiet"], &words[..], &[memory]].concat());
+    let fits = run("40GiB");
+    let found: Value = serde_json::from_str(&fits.stdout).unwrap();
+    assert_eq!((fits.code, &found["fits"]), (Some(0), &true.into()), "{}", fits.stderr);
+    let needs = found["needs"]["reserved_bytes"].as_u64().unwrap();
+    let ranks = found["ranks"].as_array().unwrap();
+    assert_eq!(ranks.iter().map(|rank| rank["peak"]["reserved_bytes"].as_u64().unwrap()).max(), Some(needs));
+    let less = run("2GiB");
+    let found: Value = serde_json::from_str(&less.stdout).unwrap();
+    assert_eq!((less.code, &found["fits"]), (Some(1), &false.into()), "{}", less.stderr);
+    let tries = found["tries"]["entries"].as_array().unwrap();
+    let first = tries.first().expect("something makes it fit");
+    let command = first["command"].as_str().unwrap();
+    assert!(command.contains("--data-parallel 4") && command.contains("--gpu 2GiB"), "{command}");
+    let again: Vec<&str> = command.split(' ').skip(1).chain(["--json", "-", "--quiet"]).collect();
+    let again = common::run(&again);
+    let found: Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!(again.code, Some(0), "{}", again.stderr);
+    assert_eq!(found["needs"]["reserved_here_bytes"], first["reserved_bytes"]);
+}
+
+#[test]
+fn the_largest_batch_is_that_of_each_card() {
+    let words = ["--model", "gpt2", "--data-parallel", "4", "--gpu", "4GiB"];
+    let found = json(&[&["fit", "--quiet"], &words[..]].concat());
+    let largest = found["largest"].as_u64().unwrap();
+    let text = done(&[&["fit"], &words[..]].concat());
+    assert!(text.contains(&format!("{largest} examples on each of 4 cards fit into 4.00 GiB")), "{text}");
+    let code = |each: u64| common::run(&[&["predict", "--batch", &(4 * each).to_string()], &words[..]].concat()).code;
+    assert_eq!((code(largest), code(largest + 1)), (Some(0), Some(1)));
 }
 
 #[test]

@@ -148,7 +148,7 @@ fn what_does_not_fit_says_what_the_whole_run_lacks() {
     assert!(ran.stderr.contains(&format!("{missing} more are needed")), "{missing}: {}", ran.stderr);
 }
 
-/// For this network the largest batch for ten steps is smaller than for three: 344 and 352 on 4 GiB.
+/// For this network the largest batch is smaller once memory is flat than for three steps.
 #[test]
 fn what_fits_for_three_steps_alone_is_not_the_answer() {
     let folder = tempfile::tempdir().unwrap();
@@ -169,7 +169,7 @@ fn what_fits_for_three_steps_alone_is_not_the_answer() {
     // The same card with the smallest possible CUDA context.
     let words = ["--model-file", &file, "--sequence", "128", "--gpu", "rtx3070ti"];
     let found = json(&[&["fit"], &words[..]].concat());
-    assert_eq!(found["settings"]["steps"], 10, "the steps that the answer rests on");
+    assert!(found["settings"]["steps"].is_null(), "as many as it takes until memory is flat");
     let perhaps = found["largest_with_least_context"].as_u64().unwrap();
     assert!(perhaps > found["largest"].as_u64().unwrap());
     let predicted = run(&[&["predict"], &words[..], &["--batch", &perhaps.to_string(), "--json", "-"]].concat());

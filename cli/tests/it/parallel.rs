@@ -106,7 +106,7 @@ fn a_config_json_is_split_and_divided() {
     assert_eq!(run["parameters"], 64 * 32 + 16 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32, "tied weights count once");
     let ranks = together(&["predict", "--data-parallel", "4", "--zero", "3", "--precision", "bf16"]);
     assert_eq!(ranks["parameters"], run["parameters"]);
-    for first in [&["train", "--devices", "cpu:0,cpu:1"][..], &["predict", "--data-parallel", "2"]] {
+    for first in [&["train", "--devices", "cpu:0,cpu:1"][..], &["predict", "--data-parallel", "2", "--zero", "3"]] {
         let error = refused(2, &[first, &network, &["--keep", "output"]].concat());
         assert!(error.contains("holds only the loss of a result"), "{error}");
     }

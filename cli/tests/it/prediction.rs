@@ -46,12 +46,12 @@ fn each_technique_is_what_its_own_flags_predict() {
         found.unwrap_or_else(|| panic!("{name}: {techniques:?}"))["peak_bytes"].clone()
     };
     let alone = |flags: &[&str]| json(&gpt2(&[&["--steps", "3"], flags].concat()))["peak"]["bytes"].clone();
-    assert_eq!(of("AMP (autocast-bf16)"), alone(&["--precision", "autocast-bf16"]));
+    assert_eq!(of("autocast to bfloat16"), alone(&["--precision", "autocast-bf16"]));
     assert_eq!(of("fused attention"), alone(&["--attention", "sdpa"]));
-    assert_eq!(of("sgd for adamw"), alone(&["--optimizer", "sgd"]));
-    assert_eq!(of("accumulation, 8 × 1"), alone(&["--batch", "1", "--accumulate", "8"]));
+    assert_eq!(of("SGD for AdamW"), alone(&["--optimizer", "sgd"]));
+    assert_eq!(of("accumulation 8 × 1"), alone(&["--batch", "1", "--accumulate", "8"]));
     let both = ["--attention", "sdpa", "--precision", "autocast-bf16"];
-    assert_eq!(of("AMP (autocast-bf16) + fused attention"), alone(&both));
+    assert_eq!(of("autocast to bfloat16 + fused attention"), alone(&both));
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_batch_of_millions_is_not_cut_into_single_examples() {
     let found = json(&["predict", "--model", "mlp", "--batch", "30000000", "--steps", "1"]);
     let names = found["techniques"].as_array().unwrap().iter().filter_map(|t| t["name"].as_str());
     let cut: Vec<&str> = names.filter(|name| name.starts_with("accumulation")).collect();
-    assert_eq!(cut, ["accumulation, 2 × 15000000", "accumulation, 32 × 937500"]);
+    assert_eq!(cut, ["accumulation 2 × 15000000", "accumulation 32 × 937500"]);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_does_not_fit_says_what_it_needs_and_what_would_help() {
     assert!(ran.stdout.starts_with("No: 17.39 GiB needed, 8 GiB there"), "{}", ran.stdout);
     assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
     let whole = run(&gpt2(&["--gpu", "8GiB", "--full"])).stdout;
-    assert!(whole.contains("accumulation, 8 × 1") && whole.contains(" yes\n"), "{whole}");
+    assert!(whole.contains("accumulation 8 × 1") && whole.contains(" yes\n"), "{whole}");
     assert!(ran.stderr.contains("out of memory"), "{}", ran.stderr);
     let json: serde_json::Value = serde_json::from_str(&run(&gpt2(&["--gpu", "8GiB", "--json", "-"])).stdout).unwrap();
     assert_eq!(json["fits"], false);
@@ -78,7 +78,7 @@ fn what_does_not_fit_says_what_it_needs_and_what_would_help() {
     assert_eq!(json["needs"]["allocated_bytes"], unlimited["peak"]["bytes"]);
     let fits =
         |name: &str| json["techniques"].as_array().unwrap().iter().find(|t| t["name"] == name).unwrap()["fits"].clone();
-    assert_eq!((fits("accumulation, 8 × 1"), fits("fused optimizer")), (true.into(), false.into()));
+    assert_eq!((fits("accumulation 8 × 1"), fits("fused AdamW")), (true.into(), false.into()));
 }
 
 #[test]
@@ -199,7 +199,7 @@ fn only_what_the_run_did_is_warned_of() {
     let found = json(&gpt2(&["--steps", "1"]));
     assert_eq!(found["warnings"].as_array().unwrap().len(), 0, "{}", found["warnings"]);
     // The warning belongs to the technique in the table.
-    let both = technique(&found, "AMP (autocast-bf16) + fused attention");
+    let both = technique(&found, "autocast to bfloat16 + fused attention");
     assert!(both["warnings"][0].as_str().unwrap().contains("PyTorch takes cuDNN's"), "{both}");
     let ran = run(&gpt2(&["--steps", "1", "--full"]));
     assert!(!ran.stderr.contains("warning"), "{}", ran.stderr);

@@ -154,7 +154,7 @@ fn the_librarys_trainer_is_one_option() {
         (&["--zero-grad", "zero"], "sets gradients to none"),
         (&["--schedule", "input,forward,backward,step"], "schedule"),
         (&["--devices", "meta:0,meta:1"], "--loop trainer: with --devices"),
-        (&["--data-parallel", "2"], "--loop trainer: with --data-parallel"),
+        (&["--data-parallel", "2"], "--loop: trainer: with data-parallel"),
     ] {
         let said = refused(2, &[&folder.words("predict", &["--loop", "trainer"])[..], words].concat());
         assert!(said.contains(part), "{words:?}: {said}");
@@ -177,8 +177,9 @@ fn masks_and_the_place_where_a_network_is_made_can_be_said() {
     for flag in [&["--attention-mask", "full"][..], &["--built-on-device"]] {
         let said = refused(2, &[&["predict", "--model", "gpt2"], flag].concat());
         assert!(said.contains(&format!("{}: only a config.json", flag[0])), "{said}");
-        let said = refused(2, &[&folder.words("predict", &["--data-parallel", "2"])[..], flag].concat());
-        assert!(said.contains(&format!("{}: with --data-parallel", flag[0])), "{said}");
+        let divided = folder.words("predict", &["--data-parallel", "2", "--batch", "2", "--zero", "3"]);
+        let said = refused(2, &[&divided[..], flag].concat());
+        assert!(said.contains(&format!("{}: with zero", flag[0])), "{said}");
     }
 }
 

@@ -74,6 +74,15 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A size as it is typed: in the largest unit that it is a whole number of. [`parse`] reads the same number of bytes from it.
+pub fn typed(bytes: u64) -> String {
+    let whole = UNITS.iter().filter(|(_, scale)| bytes > 0 && bytes.is_multiple_of(*scale));
+    match whole.rev().max_by_key(|(_, scale)| *scale) {
+        Some((name, scale)) if *scale > 1 => format!("{}{name}", bytes / scale),
+        _ => bytes.to_string(),
+    }
+}
+
 /// Whether the text is a number without a unit that is too small to be meant in bytes.
 pub fn is_small_and_bare(text: &str) -> bool {
     text.trim().parse::<u64>().is_ok_and(|bytes| bytes < LEAST_BARE)
@@ -146,6 +155,14 @@ impl fmt::Display for ByteSize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_size_is_typed_in_its_largest_unit() {
+        for text in ["8GiB", "1536MiB", "2TiB", "20GB", "500MB", "62914561"] {
+            assert_eq!(typed(parse(text).unwrap()), text);
+        }
+        assert_eq!((typed(0), typed(8192 << 20), typed(1000)), ("0".into(), "8GiB".into(), "1kB".into()));
+    }
 
     #[test]
     fn sizes_are_read_in_all_forms() {

@@ -8,4 +8,5 @@ pub mod exported;
 pub mod hf_args;
 pub mod huggingface;
 pub mod model_file;
+mod on_rank;
 mod zipped;

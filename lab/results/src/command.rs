@@ -1,5 +1,6 @@
 //! The command that repeats a result, made from the settings in it: their names are those of the flags.
 
+use lab_base::bytes;
 use serde_json::{Map, Value};
 
 /// Words of a command, each quoted for a shell if needed.
@@ -33,9 +34,13 @@ pub fn of_run(settings: &Map<String, Value>) -> String {
     again(&[if on_device { "train" } else { "predict" }], settings)
 }
 
+/// Flags whose numbers are bytes.
+const BYTES: [&str; 3] = ["gpu", "memory-limit", "cudnn-workspace"];
+
 fn flag(name: &str, value: &Value) -> String {
     let text = match value {
         Value::String(text) => text.clone(),
+        Value::Number(number) if BYTES.contains(&name) => number.as_u64().map_or(number.to_string(), bytes::typed),
         other => other.to_string(),
     };
     // A value that begins with a dash would be read as another flag.
@@ -72,5 +77,15 @@ mod tests {
         };
         assert_eq!(again(&["run", "x"], &settings), "vramlab run x --set batch=1,2 --set steps=3 --seed 0");
         assert!(of_run(&settings).starts_with("vramlab predict "));
+    }
+
+    #[test]
+    fn bytes_are_typed_with_a_unit() {
+        let Value::Object(settings) =
+            json!({ "batch": 1024, "gpu": 8_589_934_592_u64, "memory-limit": 20_000_000_000_u64 })
+        else {
+            panic!()
+        };
+        assert_eq!(again(&["fit"], &settings), "vramlab fit --batch 1024 --gpu 8GiB --memory-limit 20GB");
     }
 }

@@ -45,7 +45,8 @@ pub struct ExperimentResult {
 }
 
 /// Settings, in the order of the command line.
-const TYPED: [&str; 14] = [
+const TYPED: [&str; 15] = [
+    "gpu",
     "devices",
     "backend",
     "model",

@@ -4,6 +4,7 @@ use lab_analysis::fit::{Fit, Law, Piece, Stretch, Tried, outline};
 use lab_base::figures::{counted, lacking, short};
 use lab_base::section::{Cell, Chart, Section, Series, Shape, Table, Tries};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::cards::{CardResult, room};
 use super::findings::{Findings, Settings, again, plain};
@@ -205,6 +206,14 @@ impl FitResult {
         if self.of == "batch" { "example" } else { "token" }
     }
 
+    /// Says of a divided run that a size is that of each card.
+    fn on_each_card(&self) -> String {
+        match self.settings.get("data-parallel").and_then(Value::as_u64) {
+            Some(cards) if self.of == "batch" && cards > 1 => format!(" on each of {cards} cards"),
+            _ => String::new(),
+        }
+    }
+
     /// The answer: what fits into which memory.
     fn answer(&self) -> String {
         let (unit, budget) = (self.unit(), short(self.budget_bytes));
@@ -214,7 +223,7 @@ impl FitResult {
                 self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
             return format!("Not even one {unit} fits into {place}{missing}");
         };
-        let fit = format!("{} fit into {place}", counted(largest as u64, unit));
+        let fit = format!("{}{} fit into {place}", counted(largest as u64, unit), self.on_each_card());
         match self.at_maximum {
             true => format!("{fit}; the search ended there"),
             false => format!("{fit}, {} do not", counted(largest as u64 + 1, unit)),

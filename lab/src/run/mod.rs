@@ -4,9 +4,12 @@
 //! flags, TOML, lock files, scans → RunSpec → resolve → Session { network, settings, source, target } → train
 //! ```
 
+mod changes;
 mod choices;
 mod devices;
+mod divided;
 mod fields;
+mod flat;
 mod gpu;
 mod inside;
 mod locked;
@@ -28,6 +31,7 @@ mod variants;
 
 pub use choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
 pub use devices::{CutList, DeviceList, DeviceName};
+pub use divided::Divided;
 pub use gpu::Gpu;
 pub use network::Network;
 pub use paper::{Figures, Paper, Room};

@@ -182,8 +182,11 @@ impl Network {
     ) -> Result<DataParallelResult, Failed> {
         match self {
             Self::Exported(model, _) => exported::train_ranks(model, devices, settings, source, progress),
-            Self::Architecture(_) | Self::Pretrained(..) => {
-                data_parallel::train(self.architecture(), devices, settings, source, progress)
+            Self::Pretrained(model, keep) => {
+                huggingface::train_ranks(model, devices, settings, source, *keep, progress)
+            }
+            Self::Architecture(architecture) => {
+                data_parallel::train(architecture.as_ref(), devices, settings, source, progress)
             }
         }
     }

@@ -5,30 +5,37 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
-use lab_training::{OptimizerKind, Phase, RunSettings};
+use lab_training::{OptimizerKind, Phase};
 use memcore::Deviations;
+use memcore::memory::Allocator;
 
-use super::requests::{MICRO_BATCHES, Requests, STEP_ENDED, STEPS};
+use super::flat::MOST_DIFFERENT_ROUNDS;
+use super::requests::{MICRO_BATCHES, Requests, STEP_ENDED, STEPS, Served};
 use super::resolve::resolve;
 use super::session::{Session, flow};
 use super::spec::{AllocatorSpec, RunSpec, TrainingSpec};
 
-/// A part of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Part {
-    /// As many steps as it takes until nothing grows.
-    Whole,
-    /// At most so many steps.
-    Steps(usize),
+/// The requests of a run, and how long it goes on.
+pub(super) struct Course {
+    requests: Requests,
+    /// Steps after which all that differs in turn has had its turn.
+    period: usize,
+    /// The most steps of the run.
+    most: usize,
 }
 
-impl Part {
-    /// The part as a run of its own.
-    pub(super) fn of(self, session: Session) -> Session {
-        match self {
-            Self::Whole => session.settled(),
-            Self::Steps(steps) => session.at_most(steps),
-        }
+impl Course {
+    /// Serves the run's requests until memory is flat.
+    ///
+    /// # Errors
+    /// The driver's, other than that there is no memory.
+    pub(super) fn until_flat(&self, allocator: &mut dyn Allocator) -> Result<Served> {
+        self.requests.until_flat(allocator, self.period, self.most)
+    }
+
+    /// Serves those of the first steps.
+    pub(super) fn first(&self, allocator: &mut dyn Allocator, steps: usize) -> Result<Served> {
+        self.requests.until_flat(allocator, self.period, steps.min(self.most))
     }
 }
 
@@ -36,7 +43,7 @@ impl Part {
 #[derive(Clone)]
 pub(super) enum Known {
     /// All of them, and how the run differs from PyTorch.
-    All(Arc<Requests>, Deviations),
+    All(Arc<Course>, Deviations),
     /// At one moment there are more bytes than this.
     MoreThan(u64),
     /// There is more to the run than requests.
@@ -51,17 +58,10 @@ impl Known {
             Self::MoreThan(bytes) => room.is_some_and(|room| room <= *bytes),
         }
     }
-
-    /// The same with other requests; [`Known::Other`] where there are none.
-    fn edited(self, edit: impl FnOnce(&Requests) -> Option<Requests>) -> Self {
-        match self {
-            Self::All(requests, deviations) => {
-                edit(&requests).map_or(Self::Other, |edited| Self::All(Arc::new(edited), deviations))
-            }
-            other => other,
-        }
-    }
 }
+
+/// The requests of a run and its deviations, or what else is known of it.
+type Found = Result<(Requests, Deviations), Known>;
 
 /// What is known of one run; whoever asks first finds it, and others wait.
 type Slot = Arc<Mutex<Option<Known>>>;
@@ -71,7 +71,7 @@ pub(super) struct Noted<'a> {
     backends: &'static [Entry],
     stop: &'a (dyn Fn() -> bool + Sync),
     /// By all fields of the run but the allocator's.
-    slots: Mutex<HashMap<(Part, String), Slot>>,
+    slots: Mutex<HashMap<String, Slot>>,
 }
 
 impl<'a> Noted<'a> {
@@ -79,70 +79,65 @@ impl<'a> Noted<'a> {
         Self { backends, stop, slots: Mutex::default() }
     }
 
-    /// Returns what is known of a part of the run's requests, which is found now if necessary; and the number of allocations made for that. `room`: bytes beyond
-    /// which nothing need be known.
+    /// Returns what is known of the run's requests, which is found now if necessary; and the number of allocations made for that. `room`: bytes beyond which
+    /// nothing need be known.
     ///
     /// # Errors
     /// Fields that cannot be combined; those of the run, other than that memory runs out.
-    pub(super) fn requests(&self, spec: &RunSpec, part: Part, room: Option<u64>) -> Result<(Known, u64)> {
+    pub(super) fn requests(&self, spec: &RunSpec, room: Option<u64>) -> Result<(Known, u64)> {
         let mut spec = RunSpec { allocator: AllocatorSpec::default(), ..spec.endless() };
         if has_no_temporaries(&spec.training) {
             spec.training.optimizer_impl = None;
         }
-        self.noted(&spec, part, room)
-    }
-
-    fn noted(&self, spec: &RunSpec, part: Part, room: Option<u64>) -> Result<(Known, u64)> {
-        let text = serde_json::to_string(spec).map_err(|error| Error::usage("run", error.to_string()))?;
-        let slot = locked(&self.slots).entry((part, text)).or_default().clone();
+        let text = serde_json::to_string(&spec).map_err(|error| Error::usage("run", error.to_string()))?;
+        let slot = locked(&self.slots).entry(text).or_default().clone();
         let mut slot = locked(&slot);
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
             return Ok((known.clone(), 0));
         }
-        let session = resolve(spec, self.backends)?;
-        let (known, work) = match part {
-            Part::Steps(_) if session.run.period() > 1 => (Known::Other, 0),
-            Part::Steps(steps) => {
-                let (whole, work) = self.noted(spec, Part::Whole, room)?;
-                (whole.edited(|requests| requests.with_steps(steps.min(session.run.steps))), work)
-            }
-            Part::Whole => self.note(part.of(session), room)?,
-        };
+        let (known, work) = self.note(resolve(&spec, self.backends)?, room)?;
         *slot = Some(known.clone());
         Ok((known, work))
     }
 
     /// Finds the requests of a run: a dry run of a few steps and micro-batches shows the others, unless they differ.
     fn note(&self, mut session: Session, room: Option<u64>) -> Result<(Known, u64)> {
-        let RunSettings { accumulate, steps, turns, schedule, .. } = &session.run;
-        let (accumulate, steps) = (*accumulate, *steps);
+        let schedule = &session.run.schedule;
         let more = [Phase::EmptyCache, Phase::ResetPeak].iter().any(|phase| schedule.names(*phase));
         if more || !session.target.is_on_paper() {
             return Ok((Known::Other, 0));
         }
-        if turns.batches.is_empty() && turns.lengths.is_empty() {
-            session.run.accumulate = accumulate.min(MICRO_BATCHES);
+        let (period, most, accumulate) = (session.run.period(), session.most_steps(), session.run.accumulate);
+        let turns = &session.run.turns;
+        let few = match turns.batches.is_empty() && turns.lengths.is_empty() {
+            true => accumulate.min(MICRO_BATCHES),
+            false => accumulate,
+        };
+        session.run.accumulate = few;
+        session.run.steps = most.min(STEPS.saturating_mul(period));
+        let known = |requests, deviations| Known::All(Arc::new(Course { requests, period, most }), deviations);
+        let (noted, work) = self.note_as_it_is(&session, room)?;
+        let (requests, deviations) = match noted {
+            Ok(noted) => noted,
+            Err(known) => return Ok((known, work)),
+        };
+        let each = if few < accumulate { requests.with_micro_batches(accumulate) } else { Some(requests) };
+        let whole = each.and_then(|each| if each.steps() < most { each.repeating(period) } else { Some(each) });
+        if let Some(requests) = whole {
+            return Ok((known(requests, deviations), work));
         }
-        if session.run.period() == 1 {
-            session.run.steps = steps.min(STEPS);
-        }
-        let (known, work) = self.note_as_it_is(&session, room)?;
-        if (session.run.accumulate, session.run.steps) == (accumulate, steps) {
-            return Ok((known, work));
-        }
-        let known = known.edited(|few| match session.run.accumulate < accumulate {
-            true => few.with_micro_batches(accumulate)?.with_steps(steps),
-            false => few.with_steps(steps),
-        });
-        if !matches!(known, Known::Other) {
-            return Ok((known, work));
-        }
-        (session.run.accumulate, session.run.steps) = (accumulate, steps);
-        let (known, more) = self.note_as_it_is(&session, room)?;
+        session.run.accumulate = accumulate;
+        session.run.steps = most.min(MOST_DIFFERENT_ROUNDS.saturating_mul(period));
+        let (noted, more) = self.note_as_it_is(&session, room)?;
+        let known = match noted {
+            Ok((requests, deviations)) => known(requests.clone().repeating(period).unwrap_or(requests), deviations),
+            Err(known) => known,
+        };
         Ok((known, work + more))
     }
 
-    fn note_as_it_is(&self, session: &Session, room: Option<u64>) -> Result<(Known, u64)> {
+    /// Returns the requests of a run and its deviations, or what else is known.
+    fn note_as_it_is(&self, session: &Session, room: Option<u64>) -> Result<(Found, u64)> {
         let device = session.target.noting(room)?.open()?;
         let trained = session.train(&device, &mut |_| {
             device.phase(STEP_ENDED);
@@ -152,14 +147,14 @@ impl<'a> Noted<'a> {
         match (trained.map_err(Error::from), room) {
             (Ok(_), _) => {}
             (Err(Error::Core(error)), Some(room)) if error.is_out_of_memory() => {
-                return Ok((Known::MoreThan(room), work));
+                return Ok((Err(Known::MoreThan(room)), work));
             }
             (Err(error), _) => return Err(error),
         }
         let begins_with = session.run.schedule.begins_with().map_or("", Phase::name);
         let requests = device.with_ledger(|ledger| Requests::of_history(ledger, begins_with));
-        let known = requests.filter(|requests| requests.steps() == session.run.steps);
-        Ok((known.map_or(Known::Other, |requests| Known::All(Arc::new(requests), device.deviations())), work))
+        let whole = requests.filter(|requests| requests.steps() == session.run.steps);
+        Ok((whole.map(|requests| (requests, device.deviations())).ok_or(Known::Other), work))
     }
 }
 

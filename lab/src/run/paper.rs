@@ -1,5 +1,7 @@
 //! Dry runs: the memory they need, and whether they fit into a limit.
 
+use std::ops::ControlFlow;
+
 use lab_base::backends::Entry;
 use lab_base::error::{Error, Result};
 use lab_results::{NeedsResult, PeakResult};
@@ -7,13 +9,12 @@ use memcore::memory::Needs;
 use memcore::{Deviations, Device};
 
 use super::choices::AllocatorName;
-use super::noted::{Known, Noted, Part};
+use super::divided::Divided;
+use super::noted::{Known, Noted};
+use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
-use super::spec::RunSpec;
-
-/// The most steps of a run that confirms the result of a shorter one: more than a prediction makes by default.
-const CONFIRMED: usize = 16;
+use super::spec::{ParallelSpec, RunSpec};
 
 /// Steps after which everything that is kept from one to the next exists.
 const FILLED: usize = 2;
@@ -90,6 +91,15 @@ struct Taken {
     work: u64,
 }
 
+/// A part of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    /// The steps until memory is flat.
+    UntilFlat,
+    /// At most so many steps.
+    First(usize),
+}
+
 /// Requests that an allocator serves in the time in which operators make one.
 const SERVED_FOR_ONE: usize = 16;
 
@@ -102,7 +112,7 @@ impl<'a> Paper<'a> {
     /// Makes a dry run on an unlimited device and, if there is a limit, one on a device of that size.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
         let endless = spec.endless();
-        let Taken { needs, deviations, .. } = self.taken_by(&endless, Part::Whole)?;
+        let Taken { needs, deviations, .. } = self.taken_by(&endless, Part::UntilFlat)?;
         let needs = needs.ok_or_else(|| Error::usage("batch", "beyond what any device holds"))?;
         let room = match target(spec, self.backends)?.0.budget_bytes()? {
             None => None,
@@ -125,7 +135,7 @@ impl<'a> Paper<'a> {
             _ => return Ok(Some(needs.reserved_bytes)),
         }
         // Memory reserved beyond need is freed before memory runs out, so only the allocator itself can tell.
-        Ok(self.taken_by(spec, Part::Whole)?.needs.map(|needs| needs.reserved_bytes))
+        Ok(self.taken_by(spec, Part::UntilFlat)?.needs.map(|needs| needs.reserved_bytes))
     }
 
     /// Figures with expandable segments, if the run has a cache and does not use them already.
@@ -142,71 +152,122 @@ impl<'a> Paper<'a> {
 
     /// Returns the peaks of allocated and reserved memory within the limit, `None` if memory runs out; and the number of allocations made for it.
     pub(super) fn in_what_there_is(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
-        let Taken { needs, work, .. } = self.taken_by(spec, Part::Whole)?;
+        let Taken { needs, work, .. } = self.taken_by(spec, Part::UntilFlat)?;
         Ok((needs, work))
     }
 
     /// The same for the first steps: the whole run takes no less.
     pub(super) fn in_its_beginning(&self, spec: &RunSpec) -> Result<(Option<Needs>, u64)> {
-        let Taken { needs, work, .. } = self.taken_by(spec, Part::Steps(FILLED))?;
+        let Taken { needs, work, .. } = self.taken_by(spec, Part::First(FILLED))?;
         Ok((needs, work))
-    }
-
-    /// The same for all steps of the run's command.
-    pub(super) fn in_full(&self, spec: &RunSpec) -> Result<Option<Needs>> {
-        let steps = CONFIRMED.max(self.session(spec)?.settled_steps());
-        Ok(self.taken_by(spec, Part::Steps(steps))?.needs)
     }
 
     /// What a part of a run takes within the memory of its device.
     fn taken_by(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
         let (target, _) = target(spec, self.backends)?;
         let room = target.budget_bytes()?;
-        let (known, work) = match target.is_on_paper() {
-            true => self.noted.requests(spec, part, room)?,
+        let (known, work) = match target.is_on_paper() && spec.parallel.data_parallel.is_none() {
+            true => self.noted.requests(spec, room)?,
             false => (Known::Other, 0),
         };
         match known {
-            Known::All(requests, deviations) => {
-                let needs = requests.on(&mut *target.allocator()?)?;
-                Ok(Taken { needs, deviations, work: work + (requests.len() / SERVED_FOR_ONE) as u64 })
+            Known::All(course, deviations) => {
+                let allocator = &mut *target.allocator()?;
+                let served = match part {
+                    Part::UntilFlat => course.until_flat(allocator)?,
+                    Part::First(steps) => course.first(allocator, steps)?,
+                };
+                let (needs, requests) = match served {
+                    Served::All { needs, requests } => (Some(needs), requests),
+                    Served::Refused { requests } => (None, requests),
+                };
+                Ok(Taken { needs, deviations, work: work + (requests / SERVED_FOR_ONE) as u64 })
             }
             Known::MoreThan(_) => Ok(Taken { needs: None, deviations: Deviations::default(), work }),
-            Known::Other => self.trained(&part.of(self.session(spec)?)),
+            Known::Other => self.trained(spec, part),
         }
     }
 
-    /// What a run takes within the memory of its device, from the run itself.
-    fn trained(&self, session: &Session) -> Result<Taken> {
-        let device = session.target.open()?;
-        let trained = self.train(session, &device);
-        let (work, deviations) = (device.usage().n_alloc(), device.deviations());
+    /// What a run takes within the memory of its device, from the run itself; of a divided run, what the fullest rank takes.
+    fn trained(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
+        let (devices, trained) = self.made(spec, part, false)?;
+        let work = devices.iter().map(|device| device.usage().n_alloc()).sum();
+        let deviations = devices.iter().fold(Deviations::default(), |all, device| all.union(device.deviations()));
         match trained {
-            Ok(()) => Ok(Taken { needs: Some(taken(&device)), deviations, work }),
+            Ok(()) => Ok(Taken {
+                needs: devices.iter().map(taken).max_by_key(|needs| needs.reserved_bytes),
+                deviations,
+                work,
+            }),
             Err(Error::Core(error)) if error.is_out_of_memory() => Ok(Taken { needs: None, deviations, work }),
             Err(error) => Err(error),
         }
     }
 
+    /// Makes a part of a run. Returns its devices, and how it ended.
+    fn made(&self, spec: &RunSpec, part: Part, history: bool) -> Result<(Vec<Device>, Result<()>)> {
+        let steps = |session: &Session| match part {
+            Part::UntilFlat => session.most_steps(),
+            Part::First(steps) => steps.min(session.most_steps()),
+        };
+        if spec.parallel.data_parallel.is_some() {
+            let divided = self.divided(spec)?;
+            let devices = divided.open(history)?;
+            let trained = divided.train_until_flat(&devices, steps(&divided.session), self.stop);
+            return Ok((devices, trained));
+        }
+        let session = self.session(spec)?;
+        let device = session.target.clone().history(history).open()?;
+        let trained = session.train_until_flat(&device, (0, steps(&session)), self.stop).map(drop).map_err(Error::from);
+        Ok((vec![device], trained))
+    }
+
+    /// Makes a run until memory is flat, with a history of all events if `history`. Returns its device, of a divided run the fullest.
+    ///
+    /// # Errors
+    /// Settings that cannot work; those of the device, including running out of memory.
+    pub(super) fn device_after(&self, spec: &RunSpec, history: bool) -> Result<Device> {
+        let (devices, trained) = self.made(spec, Part::UntilFlat, history)?;
+        trained?;
+        let fullest = devices.into_iter().max_by_key(|device| device.stats().reserved_bytes.all.peak);
+        fullest.ok_or_else(|| Error::usage("data-parallel", "must be at least 1"))
+    }
+
     /// Contents of memory at the peak, with enough memory.
     pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
-        let session = self.settled(&spec.endless())?;
+        let spec = spec.endless();
+        if spec.parallel.data_parallel.is_some() {
+            return Ok(PeakResult::of_device(&self.device_after(&spec, false)?));
+        }
+        let highest = self.taken_by(&spec, Part::UntilFlat)?.needs.map(|needs| needs.allocated_bytes);
+        let session = self.session(&spec)?;
         let device = session.target.open()?;
-        self.train(&session, &device)?;
+        // The steps after the one that reaches it change nothing.
+        session.train_steps(
+            &device,
+            session.most_steps(),
+            &mut |_| match Some(device.usage().peak_bytes()) >= highest {
+                true => ControlFlow::Break(()),
+                false => flow(self.stop),
+            },
+        )?;
         Ok(PeakResult::of_device(&device))
     }
 
-    /// The run, for as many steps as it takes until nothing grows.
-    fn settled(&self, spec: &RunSpec) -> Result<Session> {
-        Ok(self.session(spec)?.settled())
+    /// The dry run of a divided step.
+    ///
+    /// # Errors
+    /// Fields that cannot be read or combined.
+    pub fn divided(&self, spec: &RunSpec) -> Result<Divided> {
+        Divided::of(spec, self.session(spec)?)
     }
 
-    /// The dry run.
+    /// The dry run; of a divided one, its form on one device.
     ///
     /// # Errors
     /// Fields that cannot be read or combined.
     pub fn session(&self, spec: &RunSpec) -> Result<Session> {
-        resolve(spec, self.backends)
+        resolve(&RunSpec { parallel: undivided(&spec.parallel), ..spec.clone() }, self.backends)
     }
 
     /// Trains; the result is the device's ledger.
@@ -219,11 +280,16 @@ impl<'a> Paper<'a> {
 
     /// Number of tensors that the network has before its first step.
     pub(super) fn tensors(&self, spec: &RunSpec) -> Result<u64> {
-        let session = self.settled(&spec.endless())?.at_most(0);
+        let session = self.session(&spec.endless())?.of_steps(0);
         let device = session.target.open()?;
         self.train(&session, &device)?;
         Ok(device.usage().n_alloc())
     }
+}
+
+/// The split of a run without its division among ranks.
+fn undivided(parallel: &ParallelSpec) -> ParallelSpec {
+    ParallelSpec { data_parallel: None, zero: None, gradient_as_bucket_view: None, sync_each: None, ..parallel.clone() }
 }
 
 #[cfg(test)]
@@ -238,14 +304,11 @@ mod tests {
 
     /// What a run takes is the same from its requests and from the run itself, to the byte. Returns what it is.
     fn same_both_ways(paper: &Paper<'_>, spec: &RunSpec, part: Part) -> Option<Needs> {
-        let session = || paper.session(spec).unwrap();
-        let room = session().target.budget_bytes().unwrap();
-        let (known, _) = paper.noted.requests(spec, part, room).unwrap();
-        // More steps of a loop whose steps differ are not known.
-        let differ = matches!(part, Part::Steps(_)) && session().run.period() > 1;
-        assert_eq!(matches!(known, Known::Other), differ, "{part:?} of {:?} {:?}", spec.training, spec.shape);
+        let room = paper.session(spec).unwrap().target.budget_bytes().unwrap();
+        let (known, _) = paper.noted.requests(spec, room).unwrap();
+        assert!(!matches!(known, Known::Other), "{part:?} of {:?} {:?}", spec.training, spec.shape);
         let quick = paper.taken_by(spec, part).unwrap();
-        let slow = paper.trained(&part.of(session())).unwrap();
+        let slow = paper.trained(spec, part).unwrap();
         assert_eq!(quick.needs, slow.needs, "{part:?} of {spec:?}");
         if quick.needs.is_some() {
             assert_eq!(quick.deviations, slow.deviations, "{spec:?}");
@@ -253,7 +316,7 @@ mod tests {
         slow.needs
     }
 
-    const PARTS: [Part; 3] = [Part::Whole, Part::Steps(FILLED), Part::Steps(9)];
+    const PARTS: [Part; 3] = [Part::UntilFlat, Part::First(FILLED), Part::First(9)];
 
     #[test]
     fn requests_take_what_their_run_takes() {
@@ -301,7 +364,7 @@ mod tests {
             let spec = spec(
                 json!({"model": "gpt", "layers": 2, "width": 64, "heads": 2, "sequence": 64, "vocabulary": 300, "accumulate": 6, "memory-limit": limit, "alloc-conf": alloc}),
             );
-            same_both_ways(&paper, &spec, Part::Whole).is_some()
+            same_both_ways(&paper, &spec, Part::UntilFlat).is_some()
         };
         for alloc in ["expandable_segments:False", "expandable_segments:True"] {
             let fits: Vec<bool> = (1..24).map(|step| of(step * 8, alloc)).collect();

@@ -3,11 +3,14 @@
 //! A dry run finds them once. What each allocator makes of them is then found without the operators, some twenty times as fast; and micro-batches and steps
 //! that only repeat the one before need no dry run of their own.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use lab_base::error::Result;
-use lab_traces::replay::{Observer, Operation, Settings, Trace, replay};
-use memcore::memory::{Allocator, Block, Event, Ledger, Needs, Stream};
+use lab_traces::replay::{Operation, Settings, Trace};
+use memcore::memory::{Allocator, BlockId, Event, Ledger, Needs, Stream};
+
+use super::flat::{Ends, layout};
 
 /// Name of the phase that begins when a step has ended.
 pub(super) const STEP_ENDED: &str = "step ended";
@@ -18,32 +21,81 @@ const NAME: &str = "run";
 /// Micro-batches of a step that show all others: the first, one between, and the last.
 pub(super) const MICRO_BATCHES: usize = 3;
 
-/// Steps that show all others.
+/// Rounds of steps that show all others.
 pub(super) const STEPS: usize = 2;
 
 /// The requests of a run, in order.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Requests {
     trace: Trace,
     /// Number of requests until the end of each step.
     ends: Vec<usize>,
     /// Number of requests until the beginning of each micro-batch.
     begins: Vec<usize>,
+    /// The steps at their end that the run goes on to repeat.
+    again: Option<Again>,
+    /// The last micro-batch of each step, and how often it is repeated.
+    micro_batches: Vec<Again>,
+    times: usize,
 }
 
-/// Whether an allocator had no memory for a request.
-#[derive(Default)]
-struct Refused(bool);
+/// A part that is made again and again.
+#[derive(Clone, Debug, PartialEq)]
+struct Again {
+    part: Range<usize>,
+    /// Number of allocations before the part.
+    before: u32,
+    /// Allocations that the part finds, each with the one that lives in its stead after the part.
+    pairs: Vec<(u32, u32)>,
+}
 
-impl Observer for Refused {
-    fn allocated(&mut self, _operation: usize, block: Option<&Block>) {
-        self.0 |= block.is_none();
+/// Who serves requests.
+trait Memory {
+    /// Takes memory; `None` if there is none.
+    fn take(&mut self, bytes: u64) -> Result<Option<BlockId>>;
+
+    fn give(&mut self, block: BlockId);
+
+    /// How its blocks lie; `None` if that is never like before.
+    fn layout(&self) -> Option<u64>;
+}
+
+struct Serving<'a>(&'a mut dyn Allocator);
+
+impl Memory for Serving<'_> {
+    fn take(&mut self, bytes: u64) -> Result<Option<BlockId>> {
+        match self.0.allocate(bytes, Stream::DEFAULT, &mut |_| {}) {
+            Ok(block) => Ok(Some(block.id)),
+            Err(error) if error.is_out_of_memory() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
+
+    fn give(&mut self, block: BlockId) {
+        self.0.free(block, &mut |_| {});
+    }
+
+    fn layout(&self) -> Option<u64> {
+        Some(layout(&self.0.snapshot()))
+    }
+}
+
+/// What came of a run's requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Served {
+    /// All were served.
+    All {
+        needs: Needs,
+        /// Number of requests that were served until the run was flat, or ended.
+        requests: usize,
+    },
+    /// There was no memory for the last of so many.
+    Refused { requests: usize },
 }
 
 impl Requests {
     /// The requests in the history of a device, from its first allocation on. A micro-batch begins with the phase of this name. `None` if a history has more
-    /// than allocations and frees on one stream.
+    /// than allocations and frees on one stream, or no step.
     pub(super) fn of_history(ledger: &Ledger, begins_with: &str) -> Option<Self> {
         let (mut made, mut ends, mut begins) = (0, Vec::new(), Vec::new());
         for event in ledger.history() {
@@ -60,23 +112,18 @@ impl Requests {
         }
         let trace = Trace::of_history(NAME, ledger.history()).ok()?;
         // What ends with the program is in no peak.
-        Self { trace, ends, begins }.until(usize::MAX)
+        let end = *ends.last()?;
+        let begins = begins.into_iter().filter(|at| *at < end).collect();
+        Self::new(trace.operations()[..end].to_vec(), ends, begins)
     }
 
     fn new(operations: Vec<Operation>, ends: Vec<usize>, begins: Vec<usize>) -> Option<Self> {
-        Some(Self { trace: Trace::new(NAME, Settings::default(), operations).ok()?, ends, begins })
+        let trace = Trace::new(NAME, Settings::default(), operations).ok()?;
+        Some(Self { trace, ends, begins, again: None, micro_batches: Vec::new(), times: 0 })
     }
 
     fn operations(&self) -> &[Operation] {
         self.trace.operations()
-    }
-
-    /// Those until the end of this step, or of the last one. `None` without a step.
-    pub(super) fn until(&self, step: usize) -> Option<Self> {
-        let ends = &self.ends[..step.min(self.ends.len())];
-        let end = *ends.last()?;
-        let begins = self.begins.iter().copied().filter(|at| *at < end).collect();
-        Self::new(self.operations()[..end].to_vec(), ends.to_vec(), begins)
     }
 
     /// Number of steps.
@@ -84,51 +131,157 @@ impl Requests {
         self.ends.len()
     }
 
-    /// Number of requests.
-    pub(super) fn len(&self) -> usize {
-        self.operations().len()
-    }
-
-    /// Those of a run with more micro-batches in each step, from a run with [`MICRO_BATCHES`]: the second is repeated. `None` unless the last one begins by
-    /// repeating it.
-    pub(super) fn with_micro_batches(&self, wants: usize) -> Option<Self> {
+    /// Those of a run with more micro-batches in each step, from a run with [`MICRO_BATCHES`]: the last one is repeated. `None` unless it began by repeating the
+    /// second.
+    pub(super) fn with_micro_batches(mut self, wants: usize) -> Option<Self> {
         if self.begins.len() != self.ends.len() * MICRO_BATCHES {
             return None;
         }
         let numbers = Numbers::of(self.operations());
-        let mut longer = Longer::of(self, &numbers);
-        for begins in self.begins.chunks(MICRO_BATCHES) {
+        let last = |begins: &[usize]| {
             let second = begins[1]..begins[2];
-            let third = begins[2]..begins[2] + second.len();
-            let pairs = numbers.repeated(self.operations(), &second, &third)?;
-            longer.repeat(&pairs, &third, wants.checked_sub(MICRO_BATCHES)?, Repeated::MicroBatches);
-        }
-        longer.end()
+            let part = begins[2]..begins[2] + second.len();
+            let pairs = numbers.repeated(self.operations(), &second, &part)?;
+            Some(Again { before: numbers.before[part.start], part, pairs })
+        };
+        self.micro_batches = self.begins.chunks(MICRO_BATCHES).map(last).collect::<Option<_>>()?;
+        self.times = wants.checked_sub(MICRO_BATCHES)?;
+        Some(self)
     }
 
-    /// Those of a run with so many steps: the last one is repeated. `None` unless it left memory as it found it.
-    pub(super) fn with_steps(&self, wants: usize) -> Option<Self> {
-        if wants <= self.ends.len() {
-            return self.until(wants);
-        }
-        let &[.., before, end] = self.ends.as_slice() else { return None };
+    /// Those of a run that goes on by repeating its last round of so many steps. `None` unless that left memory as it found it.
+    pub(super) fn repeating(mut self, period: usize) -> Option<Self> {
+        let end = *self.ends.last()?;
+        let start = *self.ends.get(self.steps().checked_sub(period + 1)?)?;
         let numbers = Numbers::of(self.operations());
-        let pairs = numbers.replaced(before, end)?;
-        let mut longer = Longer::of(self, &numbers);
-        longer.repeat(&pairs, &(before..end), wants - self.ends.len(), Repeated::Steps);
-        longer.end()
+        let pairs = numbers.replaced(start, end)?;
+        self.again = Some(Again { part: start..end, before: numbers.before[start], pairs });
+        Some(self)
     }
 
-    /// Serves them; `None` if memory runs out.
+    /// Serves them until memory is flat, or for `most` steps. `period`: steps of a round.
     ///
     /// # Errors
     /// The driver's, other than that there is no memory.
-    pub(super) fn on(&self, allocator: &mut dyn Allocator) -> Result<Option<Needs>> {
-        let mut refused = Refused::default();
-        replay(&self.trace, allocator, &mut refused)?;
+    pub(super) fn until_flat(&self, allocator: &mut dyn Allocator, period: usize, most: usize) -> Result<Served> {
+        let mut ends = Ends::new(period);
+        let mut service = Service::new(self, Serving(&mut *allocator));
+        let all = service.steps(most, &mut |memory, step| {
+            let again = step > self.steps();
+            step.is_multiple_of(period) && memory.layout().is_some_and(|layout| ends.lie_as_before(layout)) && again
+        })?;
+        let requests = service.served;
+        if !all {
+            return Ok(Served::Refused { requests });
+        }
         let stats = allocator.stats();
         let (allocated_bytes, reserved_bytes) = (stats.allocated_bytes.all.peak, stats.reserved_bytes.all.peak);
-        Ok((!refused.0).then_some(Needs { allocated_bytes, reserved_bytes }))
+        Ok(Served::All { needs: Needs { allocated_bytes, reserved_bytes }, requests })
+    }
+}
+
+/// Requests as they are served.
+struct Service<'a, M> {
+    requests: &'a Requests,
+    memory: M,
+    /// The block of each allocation that lives, by its number in `requests`.
+    blocks: Vec<Option<BlockId>>,
+    /// Number of the next allocation.
+    number: usize,
+    served: usize,
+}
+
+impl<'a, M: Memory> Service<'a, M> {
+    fn new(requests: &'a Requests, memory: M) -> Self {
+        let blocks = vec![None; requests.trace.allocations()];
+        Self { requests, memory, blocks, number: 0, served: 0 }
+    }
+
+    /// Serves the requests of so many steps. `ended` is called after each with its number, and ends it by returning true. False if there was no memory.
+    fn steps(&mut self, steps: usize, ended: &mut dyn FnMut(&M, usize) -> bool) -> Result<bool> {
+        let Requests { ends, again, .. } = self.requests;
+        let mut at = 0;
+        for step in 1..=steps {
+            let end = match (ends.get(step - 1), again) {
+                (Some(end), _) => *end,
+                (None, None) => break,
+                (None, Some(again)) => {
+                    if at == again.part.end {
+                        self.enter(again);
+                        at = again.part.start;
+                    }
+                    ends.iter().copied().find(|end| *end > at).unwrap_or(again.part.end)
+                }
+            };
+            if !self.step(at..end)? {
+                return Ok(false);
+            }
+            at = end;
+            if ended(&self.memory, step) {
+                break;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Serves a step with all of its micro-batches.
+    fn step(&mut self, part: Range<usize>) -> Result<bool> {
+        match self.requests.micro_batches.iter().find(|last| part.contains(&last.part.start)) {
+            None => self.part(part),
+            Some(last) => Ok(self.part(part.start..last.part.end)?
+                && self.repeated(last)?
+                && self.part(last.part.end..part.end)?),
+        }
+    }
+
+    /// Repeats the last micro-batch of a step. Once memory lies as after an earlier one, the others only go through what was between.
+    fn repeated(&mut self, last: &Again) -> Result<bool> {
+        let (mut left, mut done, mut repeats) = (self.requests.times, 0, false);
+        let mut seen = HashMap::new();
+        while left > 0 {
+            self.enter(last);
+            if !self.part(last.part.clone())? {
+                return Ok(false);
+            }
+            (left, done) = (left - 1, done + 1);
+            let layout = if repeats { None } else { self.memory.layout() };
+            if let Some(before) = layout.and_then(|layout| seen.insert(layout, done)) {
+                repeats = true;
+                left %= done - before;
+            }
+        }
+        Ok(true)
+    }
+
+    /// Goes back to the beginning of a part: what it finds is what lives in its stead now.
+    fn enter(&mut self, again: &Again) {
+        for (earlier, later) in &again.pairs {
+            self.blocks[*earlier as usize] = self.blocks[*later as usize];
+        }
+        self.number = again.before as usize;
+    }
+
+    /// Serves a part. False if there was no memory.
+    fn part(&mut self, part: Range<usize>) -> Result<bool> {
+        self.served += part.len();
+        for operation in &self.requests.operations()[part] {
+            match *operation {
+                Operation::Allocate { bytes, .. } => {
+                    let block = if bytes == 0 { None } else { self.memory.take(bytes)? };
+                    if block.is_none() && bytes > 0 {
+                        return Ok(false);
+                    }
+                    self.blocks[self.number] = block;
+                    self.number += 1;
+                }
+                Operation::Free { allocation } => {
+                    let block = self.blocks[allocation as usize].take();
+                    block.into_iter().for_each(|block| self.memory.give(block));
+                }
+                _ => {}
+            }
+        }
+        Ok(true)
     }
 }
 
@@ -198,86 +351,42 @@ impl Numbers {
     }
 }
 
-/// A longer list of requests, as it is written.
-struct Longer<'a> {
-    from: &'a Requests,
-    numbers: &'a Numbers,
-    /// Requests of `from` that are written.
-    written: usize,
-    /// Ends of its steps that are written.
-    ended: usize,
-    /// The new number of each allocation of `from`.
-    renamed: Vec<u32>,
-    made: u32,
-    operations: Vec<Operation>,
-    ends: Vec<usize>,
-}
-
-impl<'a> Longer<'a> {
-    fn of(from: &'a Requests, numbers: &'a Numbers) -> Self {
-        let (renamed, operations) = (vec![0; numbers.sizes.len()], Vec::with_capacity(from.len()));
-        Self { from, numbers, written: 0, ended: 0, renamed, made: 0, operations, ends: Vec::new() }
-    }
-
-    /// Writes a part.
-    fn copy(&mut self, part: Range<usize>) {
-        for at in part {
-            let mut operation = self.from.operations()[at];
-            match &mut operation {
-                Operation::Allocate { .. } => {
-                    self.renamed[self.numbers.before[at] as usize] = self.made;
-                    self.made += 1;
-                }
-                Operation::Free { allocation } => *allocation = self.renamed[*allocation as usize],
-                _ => {}
-            }
-            self.operations.push(operation);
-        }
-    }
-
-    /// Writes what stands until the end of `part`, then `part` again, each time with the first of each of these pairs replaced by the second, as it was last made.
-    fn repeat(&mut self, pairs: &[(u32, u32)], part: &Range<usize>, times: usize, what: Repeated) {
-        self.until(part.end);
-        for _ in 0..times {
-            if what == Repeated::Steps {
-                self.ends.push(self.operations.len());
-            }
-            for (earlier, later) in pairs {
-                self.renamed[*earlier as usize] = self.renamed[*later as usize];
-            }
-            self.copy(part.clone());
-        }
-    }
-
-    /// Writes up to this request, and the ends of steps before it.
-    fn until(&mut self, end: usize) {
-        while let Some(at) = self.from.ends.get(self.ended).copied().filter(|at| *at < end) {
-            self.copy(self.written..at);
-            self.written = at;
-            self.ends.push(self.operations.len());
-            self.ended += 1;
-        }
-        self.copy(self.written..end);
-        self.written = end;
-    }
-
-    fn end(mut self) -> Option<Requests> {
-        self.until(self.from.len());
-        self.ends.push(self.operations.len());
-        Requests::new(self.operations, self.ends, Vec::new())
-    }
-}
-
-/// What is repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repeated {
-    MicroBatches,
-    Steps,
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What of a step grows.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    enum Leak {
+        MicroBatches,
+        Steps,
+    }
+
+    /// Notes what it is asked for.
+    #[derive(Default)]
+    struct Noting(Vec<Operation>, u32);
+
+    impl Memory for Noting {
+        fn take(&mut self, bytes: u64) -> Result<Option<BlockId>> {
+            self.0.push(Operation::Allocate { bytes, stream: 0, pool: 0, served: true });
+            self.1 += 1;
+            Ok(Some(BlockId(self.1 - 1)))
+        }
+
+        fn give(&mut self, block: BlockId) {
+            self.0.push(Operation::Free { allocation: block.0 });
+        }
+
+        fn layout(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    fn noted(requests: &Requests, steps: usize) -> Vec<Operation> {
+        let mut service = Service::new(requests, Noting::default());
+        assert!(service.steps(steps, &mut |_, _| false).unwrap());
+        service.memory.0
+    }
 
     /// Writes requests as a program makes them.
     #[derive(Default)]
@@ -306,7 +415,7 @@ mod tests {
 
     /// A program like a training: gradients are made in the first micro-batch and freed in the next step, the optimizer's state is made once, and each loss lives
     /// until the next. `leak`: bytes that each micro-batch or each step leaves.
-    fn training(steps: usize, micro_batches: usize, leak: Option<Repeated>) -> Requests {
+    fn training(steps: usize, micro_batches: usize, leak: Option<Leak>) -> Requests {
         let mut program = Program::default();
         let parameter = program.take(1000);
         let (mut gradient, mut loss, mut state) = (None, None, None);
@@ -325,42 +434,46 @@ mod tests {
                 }
                 program.give(output);
                 program.give(batch);
-                if leak == Some(Repeated::MicroBatches) {
+                if leak == Some(Leak::MicroBatches) {
                     program.take(1);
                 }
             }
             if state.is_none() {
                 state = Some(program.take(2000));
             }
-            if leak == Some(Repeated::Steps) {
+            if leak == Some(Leak::Steps) {
                 program.take(1);
             }
             program.ends.push(program.operations.len());
         }
         program.give(parameter);
-        Requests::new(program.operations, program.ends, program.begins).unwrap().until(steps).unwrap()
+        let end = *program.ends.last().unwrap();
+        program.operations.truncate(end);
+        Requests::new(program.operations, program.ends, program.begins).unwrap()
     }
 
     #[test]
     fn what_repeats_need_not_run() {
         let few = training(STEPS, MICRO_BATCHES, None);
         for (steps, micro_batches) in [(2, 3), (2, 4), (3, 3), (7, 5), (16, 32)] {
-            let more = few.with_micro_batches(micro_batches).unwrap().with_steps(steps).unwrap();
+            let more = few.clone().with_micro_batches(micro_batches).unwrap().repeating(1).unwrap();
             let whole = training(steps, micro_batches, None);
-            assert_eq!((more.trace, more.ends), (whole.trace, whole.ends), "{steps} steps of {micro_batches}");
+            assert_eq!(noted(&more, steps), whole.operations(), "{steps} steps of {micro_batches}");
         }
-        let single = training(STEPS, 1, None).with_steps(9).unwrap();
-        assert_eq!(single.trace, training(9, 1, None).trace);
-        assert_eq!(single.until(4).unwrap().trace, training(4, 1, None).trace);
+        let single = training(STEPS, 1, None).repeating(1).unwrap();
+        assert_eq!(noted(&single, 9), training(9, 1, None).operations());
+        // Rounds of two steps are repeated by two steps.
+        let rounds = training(4, 1, None).repeating(2).unwrap();
+        assert_eq!(noted(&rounds, 9), training(9, 1, None).operations());
     }
 
     #[test]
     fn what_grows_does_not_repeat() {
-        assert_eq!(training(STEPS, MICRO_BATCHES, Some(Repeated::MicroBatches)).with_micro_batches(9), None);
-        assert_eq!(training(STEPS, 1, Some(Repeated::MicroBatches)).with_steps(9), None);
-        assert_eq!(training(STEPS, MICRO_BATCHES, Some(Repeated::Steps)).with_steps(9), None);
+        assert_eq!(training(STEPS, MICRO_BATCHES, Some(Leak::MicroBatches)).with_micro_batches(9), None);
+        assert_eq!(training(STEPS, 1, Some(Leak::MicroBatches)).repeating(1), None);
+        assert_eq!(training(STEPS, MICRO_BATCHES, Some(Leak::Steps)).repeating(1), None);
         // The first step is unlike the others: alone it shows nothing.
-        assert_eq!(training(1, 1, None).with_steps(9), None);
+        assert_eq!(training(1, 1, None).repeating(1), None);
         assert_eq!(training(STEPS, 2, None).with_micro_batches(9), None);
     }
 }

@@ -24,7 +24,7 @@ use super::spec::{LoopSpec, RunSpec};
 use super::target::Target;
 
 /// Default number of steps.
-pub(super) const STEPS: usize = 10;
+const STEPS: usize = 10;
 /// Default number of epochs of a data set.
 const EPOCHS: usize = 20;
 
@@ -44,14 +44,16 @@ pub fn resolve(spec: &RunSpec, backends: &'static [Entry]) -> Result<Session> {
     let run = settings(spec, &network, &says)?;
     let (data, source, own_steps) = data(spec, &network, &run)?;
     check_loop(spec, &network, &run)?;
-    let run = RunSettings { steps: spec.training.steps.or(says.steps).unwrap_or(own_steps), ..run };
+    let of_a_data_set = matches!(source, Source::Dataset { .. }).then_some(own_steps);
+    let steps_said = spec.training.steps.or(says.steps).or(of_a_data_set);
+    let run = RunSettings { steps: steps_said.unwrap_or(own_steps), ..run };
     let of_file = OfFile { precision: says.precision.is_some(), batch: says.batch.is_some() };
     let mut premises = premises::of(&network, &run, spec, of_file);
     premises.extend(profile::environment(&spec.profile));
     let (target, remarks) = target(&with_seed(spec, run.seed), backends)?;
     let in_force = in_force(spec, &run, data, &network, &target);
     let notes = unreached(&run).into_iter().collect();
-    Ok(Session { network, run, source, target, premises, in_force, notes, remarks })
+    Ok(Session { network, run, source, target, premises, steps_said, in_force, notes, remarks })
 }
 
 /// Returns the device of a run, with remarks on the choice.

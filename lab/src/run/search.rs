@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use lab_analysis::fit::{Fit, Law, Room, fits, largest};
+use lab_analysis::fit::{Fit, Law, Room, largest};
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_models::Input;
@@ -11,10 +11,9 @@ use memcore::{Deviations, Device};
 use super::gpu::Gpu;
 use super::network::Network;
 use super::paper::Paper;
-use super::resolve::STEPS;
 use super::spec::RunSpec;
 
-/// Default number of steps of each run: what is requested repeats after the second.
+/// Steps of a run that shows what is requested: that repeats after the second.
 const FEW_STEPS: usize = 3;
 
 /// Default end of a search.
@@ -24,7 +23,7 @@ const MAX_TOKENS: usize = 1 << 17;
 /// The size that a search maximizes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
-    /// Examples per step.
+    /// Examples per step, of a divided run on each card.
     #[default]
     Batch,
     /// Tokens per example.
@@ -47,7 +46,7 @@ impl Quantity {
 pub struct Search<'a> {
     /// The size that is maximized.
     pub of: Quantity,
-    /// The run, with any size. If it sets no number of steps, the search takes few, and more steps confirm the result.
+    /// The run, with any size. If it sets no number of steps, each run goes on until memory is flat.
     pub spec: RunSpec,
     /// Largest size to try.
     pub maximum: usize,
@@ -67,14 +66,11 @@ pub struct Largest {
     pub perhaps: Option<usize>,
     /// Deviations of the runs from PyTorch.
     pub deviations: Deviations,
-    /// Number of steps of the runs behind the result.
-    pub steps: usize,
 }
 
 impl RunSpec {
-    /// Sets the number of steps that a search needs, unless the run sets another.
-    #[must_use]
-    pub fn for_search(mut self) -> Self {
+    /// Sets the number of steps that show what is requested, unless the run sets another.
+    fn of_few_steps(mut self) -> Self {
         self.training.steps.get_or_insert(FEW_STEPS.saturating_mul(self.shape.period(self.training.accumulate)));
         self
     }
@@ -96,7 +92,11 @@ impl RunSpec {
     pub fn sized(&self, of: Quantity, size: Option<usize>) -> Self {
         let mut spec = self.clone();
         match of {
-            Quantity::Batch => spec.training.batch = size,
+            // Each rank of a divided run has as many.
+            Quantity::Batch => {
+                let ranks = self.parallel.data_parallel.unwrap_or(1);
+                spec.training.batch = size.map(|size| size.saturating_mul(ranks));
+            }
             Quantity::Sequence => spec.model.sequence = size,
         }
         spec
@@ -134,29 +134,11 @@ impl Search<'_> {
     pub fn largest(&self, budget_bytes: u64) -> Result<Largest> {
         self.spec.check_one(self.of)?;
         let deviations = Cell::new(Deviations::default());
-        let (fit, spec) = self.confirmed(&self.spec, budget_bytes, &deviations)?;
+        let fit = largest(&self.runs(&self.spec, &deviations), budget_bytes, self.maximum)?;
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
-        let law = Law::of(&self.runs(&spec, &deviations), 1, end)?;
+        let law = Law::of(&self.runs(&self.spec.clone().of_few_steps(), &deviations), 1, end)?;
         let perhaps = self.perhaps(&fit)?;
-        let steps = spec.training.steps.unwrap_or(FEW_STEPS);
-        Ok(Largest { fit, law, perhaps, deviations: deviations.get(), steps })
-    }
-
-    /// Returns the sizes that fit, and the run with the number of steps behind that: few, if the largest size also fits for the steps of a
-    /// prediction, otherwise those of a prediction. Fragmentation can go on after requests repeat.
-    fn confirmed(&self, spec: &RunSpec, budget_bytes: u64, deviations: &Cell<Deviations>) -> Result<(Fit, RunSpec)> {
-        let few = spec.clone().for_search();
-        let fit = largest(&self.runs(&few, deviations), budget_bytes, self.maximum)?;
-        let (Some(size), None) = (fit.largest, spec.training.steps) else { return Ok((fit, few)) };
-        let mut all = spec.clone();
-        all.training.steps = Some(STEPS.max(few.training.steps.unwrap_or(STEPS)));
-        let run = self.runs(&all, deviations);
-        if fits(run(size, Room::Budget))?.is_ok() {
-            return Ok((fit, few));
-        }
-        let fit = largest(&run, budget_bytes, self.maximum)?;
-        drop(run);
-        Ok((fit, all))
+        Ok(Largest { fit, law, perhaps, deviations: deviations.get() })
     }
 
     /// Returns the run of a size, which records its deviations from PyTorch.
@@ -169,13 +151,11 @@ impl Search<'_> {
             }
             let base = if room == Room::Endless { &endless } else { spec };
             // All other fields were accepted already, so a size that the network refuses is the user's error.
-            let session = self.paper.session(&base.sized(self.of, Some(size))).map_err(|error| match error {
+            let made = self.paper.device_after(&base.sized(self.of, Some(size)), room == Room::Endless);
+            let device = made.map_err(|error| match error {
                 error if error.is_usage() => Error::usage(format!("{} {size}", self.of), error.to_string()),
                 other => other,
             })?;
-            let session = if room == Room::Endless { session.with_history() } else { session };
-            let device = session.target.open()?;
-            self.paper.train(&session, &device)?;
             deviations.set(deviations.get().union(device.deviations()));
             Ok(device)
         }
@@ -188,7 +168,7 @@ impl Search<'_> {
         }
         let least = self.spec.clone().with_least_context();
         let Some(budget_bytes) = self.paper.session(&least)?.target.budget_bytes()? else { return Ok(None) };
-        let (with_least, _) = self.confirmed(&least, budget_bytes, &Cell::default())?;
+        let with_least = largest(&self.runs(&least, &Cell::default()), budget_bytes, self.maximum)?;
         Ok(with_least.largest.filter(|size| Some(*size) > fit.largest))
     }
 }

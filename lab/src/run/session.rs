@@ -12,12 +12,13 @@ use lab_training::{Continuation, Failed, Progress, RunResult, RunSettings, Sourc
 use memcore::Device;
 use memcore::memory::Needs;
 
+use super::flat::{End, Ends, MOST_ROUNDS};
 use super::network::Network;
 use super::spec::RunSpec;
 use super::target::Target;
 
-/// Steps of one kind after which nothing grows, unless something is kept that should be freed.
-const SETTLED: usize = 3;
+/// Rounds of steps in which every kernel of a run is called.
+const ROUNDS_WITH_EVERY_KERNEL: usize = 2;
 
 /// Called after each step; returns whether to continue.
 pub type OnStep<'a> = dyn FnMut(Progress) -> ControlFlow<()> + 'a;
@@ -34,6 +35,8 @@ pub struct Session {
     pub target: Target,
     /// Premises of the answer, with their sources.
     pub premises: Vec<Premise>,
+    /// Number of steps that the user or a file said; `None` where the run has as many as it takes.
+    pub steps_said: Option<usize>,
     /// Every field with the value in force.
     pub in_force: RunSpec,
     /// Notes on values that were taken from files instead of fields.
@@ -64,23 +67,17 @@ impl Session {
         Self { target: self.target.history(true), ..self }
     }
 
-    /// Returns the run with at most this many steps.
+    /// Returns the run with so many steps.
     #[must_use]
-    pub fn at_most(mut self, steps: usize) -> Self {
-        self.run.steps = self.run.steps.min(steps);
+    pub(super) fn of_steps(mut self, steps: usize) -> Self {
+        self.run.steps = steps;
         self
     }
 
-    /// Number of steps after which nothing grows, unless something is kept that should be freed.
-    pub fn settled_steps(&self) -> usize {
-        SETTLED.saturating_mul(self.run.period())
-    }
-
-    /// Returns the run with no more steps than it takes until nothing grows.
-    #[must_use]
-    pub fn settled(self) -> Self {
-        let steps = self.settled_steps();
-        self.at_most(steps)
+    /// The most steps of a dry run until memory is flat: those that were said, else more than a run takes for that.
+    pub(super) fn most_steps(&self) -> usize {
+        let most = MOST_ROUNDS.saturating_mul(self.run.period());
+        self.steps_said.map_or(most, |steps| steps.min(most))
     }
 
     /// Trains on an opened device, from where `continuation` begins.
@@ -101,29 +98,60 @@ impl Session {
         self.train_from(device, &mut Continuation::default(), on_step)
     }
 
-    /// Memory of the run with enough memory, from a dry run of at most this many steps.
+    /// Trains on an opened device until memory is flat; where it is not, for `least` steps and no more than `most`, unless `least` is more.
+    ///
+    /// # Errors
+    /// Those of [`train_from`](Self::train_from).
+    pub(super) fn train_until_flat(
+        &self,
+        device: &Device,
+        (least, most): (usize, usize),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<RunResult, Failed> {
+        let mut ends = Ends::new(self.run.period());
+        let on_step = &mut |progress: Progress| match ends.step(device) {
+            End::Flat => ControlFlow::Break(()),
+            End::Bound if progress.done >= least => ControlFlow::Break(()),
+            End::Bound | End::GoOn => flow(stop),
+        };
+        self.train_steps(device, most.max(least), on_step)
+    }
+
+    /// Trains on an opened device for at most so many steps, whatever the run's number is.
+    ///
+    /// # Errors
+    /// Those of [`train_from`](Self::train_from).
+    pub(super) fn train_steps(
+        &self,
+        device: &Device,
+        steps: usize,
+        on_step: &mut OnStep<'_>,
+    ) -> Result<RunResult, Failed> {
+        let run = RunSettings { steps, ..self.run.clone() };
+        self.network.train(device, &run, &self.source, &mut Continuation::default(), on_step)
+    }
+
+    /// Memory of the run with enough memory, from a dry run until memory is flat, or of at least so many steps.
     ///
     /// # Errors
     /// Those of [`train_from`](Self::train_from); [`Error::Interrupted`] if it was stopped.
-    pub fn needs(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
-        self.with_memory_enough(self.target.endless()?.open()?, steps, stop).map(|device| taken(&device))
+    pub fn needs(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
+        self.with_memory_enough(self.target.endless()?.open()?, least, stop).map(|device| taken(&device))
     }
 
-    /// Every event of the run with enough memory, from a dry run of at most this many steps.
-    pub fn drawn_with_memory_enough(&self, steps: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
-        let device = self.with_memory_enough(self.target.endless()?.history(true).open()?, steps, stop)?;
+    /// Every event of the run with enough memory, from the same dry run as [`needs`](Self::needs).
+    pub fn drawn_with_memory_enough(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
+        let device = self.with_memory_enough(self.target.endless()?.history(true).open()?, least, stop)?;
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
     }
 
     /// Returns a device after the run on it.
-    fn with_memory_enough(&self, device: Device, steps: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
+    fn with_memory_enough(&self, device: Device, least: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
         let bytes = batch_bytes(&self.network.architecture().task(), self.run.largest_batch());
         if device.memory_info().zip(bytes).is_none_or(|(memory, bytes)| bytes > memory.total_bytes) {
             return Err(Error::usage("batch", "beyond what any device holds"));
         }
-        let run = RunSettings { steps: self.run.steps.min(steps), ..self.run.clone() };
-        let (beginning, flow) = (&mut Continuation::default(), &mut |_| flow(stop));
-        self.network.train(&device, &run, &self.source, beginning, flow)?;
+        self.train_until_flat(&device, (least, self.most_steps()), stop)?;
         if stop() {
             return Err(Error::Interrupted);
         }
@@ -139,7 +167,8 @@ impl Session {
             return Ok(());
         }
         let (paper, meta) = self.target.asking(device.shared_backend())?;
-        let run = RunSettings { steps: self.run.steps.min(self.settled_steps()), ..self.run.clone() };
+        let steps = ROUNDS_WITH_EVERY_KERNEL.saturating_mul(self.run.period());
+        let run = RunSettings { steps: self.run.steps.min(steps), ..self.run.clone() };
         // What fails in the dry run fails on the device too, with its reason.
         let tried = self.network.train(&paper, &run, &self.source, &mut Continuation::default(), &mut |_| flow(stop));
         if stop() {
@@ -176,7 +205,7 @@ impl Session {
             short(memory.free_bytes),
             short(memory.total_bytes)
         );
-        let needs = self.needs(self.settled_steps(), stop).ok();
+        let needs = self.needs(0, stop).ok();
         let missing_bytes = needs.and_then(|needs| needs.reserved_bytes.checked_sub(memory.free_bytes));
         if let Some(missing) = missing_bytes {
             message += &format!("; the whole run needs {} more than that", short(missing));

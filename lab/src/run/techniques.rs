@@ -2,14 +2,10 @@
 
 use lab_analysis::side_by_side;
 use lab_base::error::Result;
-use lab_models::Recompute;
 use lab_results::{AS_IT_IS, TechniqueResult};
-use lab_training::{OptimizerKind, Precision};
-use memcore::optim::Implementation;
-use memcore::{Deviations, Profile};
+use memcore::Deviations;
 
-use super::choices::{AttentionName, OptimizerForm};
-use super::network::Network;
+use super::changes::{self, Axis, Change};
 use super::paper::{Figures, Paper};
 use super::session::Session;
 use super::spec::RunSpec;
@@ -46,12 +42,12 @@ impl Technique {
 /// # Errors
 /// All errors except that a network cannot have a technique.
 pub fn all(paper: &Paper<'_>, spec: &RunSpec, session: &Session) -> Result<Vec<Technique>> {
-    let mut options = Options::of(spec, session, paper.tensors(spec)?);
+    let mut options = Options::of(changes::of(spec, session, paper.tensors(spec)?));
     // As many steps as the others have, so that they can be compared: reserved memory may grow a little with each step.
     let mut variants = vec![(AS_IT_IS.to_string(), spec.clone())];
-    variants.extend(options.singles().map(|single| with(spec, &[single])));
+    variants.extend(options.singles.iter().map(|single| with(spec, &[single])));
     let mut found = predicted(paper, variants)?;
-    let works = |change: &Change| found.iter().any(|one| one.name == change.0 && one.figures.is_ok());
+    let works = |change: &Change| found.iter().any(|one| one.name == change.words && one.figures.is_ok());
     options.keep(works);
     found.extend(predicted(paper, options.combinations(spec))?);
     Ok(found)
@@ -76,142 +72,76 @@ fn attempt(paper: &Paper<'_>, name: &str, variant: &RunSpec) -> Result<Technique
     }
 }
 
-/// A change of the fields.
-type Change = (String, Box<dyn Fn(&mut RunSpec)>);
-
-fn change(name: impl Into<String>, apply: impl Fn(&mut RunSpec) + 'static) -> Change {
-    (name.into(), Box::new(apply))
-}
-
 /// The same run with these changes.
 fn with(spec: &RunSpec, changes: &[&Change]) -> (String, RunSpec) {
     let mut variant = spec.clone();
-    changes.iter().for_each(|(_, apply)| apply(&mut variant));
-    let names: Vec<&str> = changes.iter().map(|(name, _)| name.as_str()).collect();
+    changes.iter().for_each(|change| change.apply(&mut variant));
+    let names: Vec<&str> = changes.iter().map(|change| change.words.as_str()).collect();
     (names.join(" + "), variant)
 }
 
-/// The changes to a run; `None` for what is in force already.
+/// The changes that the table has: on most axes the first of those that can be proposed, of micro-batches the largest and the smallest.
 struct Options {
-    amp: Option<Change>,
-    checkpoint: Option<Change>,
-    attention: Option<Change>,
-    halves: Option<Change>,
-    smallest: Option<Change>,
-    fused: Option<Change>,
-    optimizers: Vec<Change>,
+    singles: Vec<Change>,
 }
 
 impl Options {
-    /// `tensors`: number of the network's tensors before its first step.
-    fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Self {
-        let run = &session.run;
-        // Networks of transformers use fused attention by default; this program's own use eager attention.
-        let written_out = match spec.model.attention {
-            Some(kind) => kind == AttentionName::Eager,
-            None => matches!(session.network, Network::Architecture(_)),
+    fn of(changes: Vec<Change>) -> Self {
+        let last = changes.iter().rposition(|change| change.axis() == Axis::Split);
+        let mut seen = Vec::new();
+        let mut stays = |place: usize, change: &Change| match change.axis() {
+            Axis::Sequence | Axis::Keep | Axis::ZeroGrad | Axis::Allocator | Axis::Buckets | Axis::Zero => false,
+            // The last form is the fused one.
+            Axis::Form => change.is_fused(),
+            Axis::Precision => change.is_autocast(),
+            Axis::Optimizer | Axis::LargerOptimizer => true,
+            axis => {
+                let first = !seen.contains(&axis);
+                seen.push(axis);
+                first || last == Some(place)
+            }
         };
-        // A list of batches is not divided.
-        let parts = |parts| micro_batches(run.batch, run.accumulate, parts).filter(|_| run.turns.batches.is_empty());
-        Self {
-            amp: (run.precision == Precision::Fp32).then(|| amp(spec)),
-            checkpoint: (spec.model.checkpoint.clone().unwrap_or_default() == Recompute::None)
-                .then(|| change("checkpointing, each block", |spec| spec.model.checkpoint = Some(Recompute::Blocks))),
-            attention: written_out
-                .then(|| change("fused attention", |spec| spec.model.attention = Some(AttentionName::Sdpa))),
-            halves: parts(2),
-            smallest: most_parts(run.batch, tensors).and_then(parts),
-            fused: (run.optimizer.implementation != Implementation::Fused)
-                .then(|| change("fused optimizer", |spec| spec.training.optimizer_impl = Some(OptimizerForm::Fused))),
-            optimizers: optimizers(run.optimizer.kind),
-        }
+        let chosen =
+            changes.into_iter().enumerate().filter_map(|(place, change)| stays(place, &change).then_some(change));
+        let mut singles: Vec<Change> = chosen.collect();
+        // What changes the optimizer comes last.
+        singles.sort_by_key(|change| match change.axis() {
+            Axis::Precision => 0,
+            Axis::Checkpoint => 1,
+            Axis::Attention => 2,
+            Axis::Split => 3,
+            Axis::Form => 4,
+            _ => 5,
+        });
+        Self { singles }
     }
 
-    fn singles(&self) -> impl Iterator<Item = &Change> {
-        let options = [&self.amp, &self.checkpoint, &self.attention, &self.halves, &self.smallest, &self.fused];
-        options.into_iter().flatten().chain(&self.optimizers)
+    /// The first, or the last, change on an axis.
+    fn first(&self, axis: Axis) -> Option<&Change> {
+        self.singles.iter().find(|change| change.axis() == axis)
+    }
+
+    fn last(&self, axis: Axis) -> Option<&Change> {
+        self.singles.iter().rfind(|change| change.axis() == axis)
     }
 
     /// Removes the changes that this network cannot have.
     fn keep(&mut self, works: impl Fn(&Change) -> bool) {
-        let Self { amp, checkpoint, attention, halves, smallest, fused, optimizers: _ } = self;
-        for option in [amp, checkpoint, attention, halves, smallest, fused] {
-            option.take_if(|change| !works(change));
-        }
+        self.singles.retain(works);
     }
 
     fn combinations(&self, spec: &RunSpec) -> Vec<(String, RunSpec)> {
-        let Self { amp, checkpoint, attention, halves, smallest, fused, .. } = self;
-        let pairs = [[amp, checkpoint], [amp, attention], [attention, checkpoint], [checkpoint, halves], [amp, halves]];
-        let pairs = pairs.iter().filter_map(|[a, b]| Some([a.as_ref()?, b.as_ref()?]));
+        let [amp, checkpoint, attention, halves] =
+            [Axis::Precision, Axis::Checkpoint, Axis::Attention, Axis::Split].map(|axis| self.first(axis));
+        let pairs = [(amp, checkpoint), (amp, attention), (attention, checkpoint), (checkpoint, halves), (amp, halves)];
+        let pairs = pairs.into_iter().filter_map(|(a, b)| Some([a?, b?]));
         let mut combinations: Vec<(String, RunSpec)> = pairs.map(|pair| with(spec, &pair)).collect();
-        let parts = if smallest.is_some() { smallest } else { halves };
+        let parts = self.last(Axis::Split);
+        let fused = self.first(Axis::Form);
         let everything: Vec<&Change> = [amp, attention, checkpoint, parts, fused].into_iter().flatten().collect();
         if everything.len() > 2 {
             combinations.push(("all of these, with the same optimizer".into(), with(spec, &everything).1));
         }
         combinations
-    }
-}
-
-/// Another optimizer with its own settings.
-fn optimizers(kind: OptimizerKind) -> Vec<Change> {
-    // Adam holds what AdamW holds.
-    let adam = matches!(kind, OptimizerKind::Adam | OptimizerKind::AdamW);
-    let others = [OptimizerKind::Sgd, OptimizerKind::Momentum, OptimizerKind::AdamW];
-    let to = |other: OptimizerKind| {
-        change(format!("{other} for {kind}"), move |spec| {
-            let training = &mut spec.training;
-            training.optimizer = Some(other);
-            (training.optimizer_impl, training.capturable) = (None, false);
-            (training.amsgrad, training.nesterov) = (false, false);
-        })
-    };
-    others.into_iter().filter(|other| *other != kind && !(adam && *other == OptimizerKind::AdamW)).map(to).collect()
-}
-
-/// The lowest compute capability with instructions for bfloat16.
-const BF16_SM: u32 = 80;
-
-/// bfloat16 if the card computes it, otherwise float16 with a loss scaler.
-fn amp(spec: &RunSpec) -> Change {
-    let sm = Profile::named(&spec.like()).and_then(|profile| profile.compute_capability);
-    let old = sm.is_some_and(|sm| sm < BF16_SM);
-    let precision = if old { Precision::AutocastFp16 } else { Precision::AutocastBf16 };
-    change(format!("AMP ({precision})"), move |spec| spec.training.precision = Some(precision))
-}
-
-/// Largest number of parts of a batch.
-const MAX_PARTS: usize = 32;
-
-/// Largest number of tensors times parts: each part adds a forward and a backward pass, and an answer should come within a second.
-const MAX_TENSORS: u64 = 2000;
-
-/// Number of the smallest parts of a batch, if there are more than two: single examples, unless these take too long to run.
-fn most_parts(batch: usize, tensors: u64) -> Option<usize> {
-    let most = usize::try_from(MAX_TENSORS / tensors.max(1)).unwrap_or(MAX_PARTS).min(MAX_PARTS);
-    (3..=most).rev().find(|&parts| batch.is_multiple_of(parts))
-}
-
-/// The same examples per step in `parts` parts.
-fn micro_batches(batch: usize, accumulate: usize, parts: usize) -> Option<Change> {
-    if parts <= 1 || !batch.is_multiple_of(parts) {
-        return None;
-    }
-    let (size, times) = (batch / parts, accumulate.checked_mul(parts)?);
-    Some(change(format!("accumulation, {times} × {size}"), move |spec| {
-        (spec.training.batch, spec.training.accumulate) = (Some(size), Some(times));
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_parts_are_counted_or_left_out() {
-        assert_eq!(micro_batches(8, 3, 2).map(|(name, _)| name).as_deref(), Some("accumulation, 6 × 4"));
-        assert!(micro_batches(8, usize::MAX, 2).is_none());
-        assert!(micro_batches(8, 1, 3).is_none() && micro_batches(8, 1, 1).is_none());
     }
 }

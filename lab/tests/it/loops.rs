@@ -181,11 +181,15 @@ fn sizes_that_a_run_cannot_have_are_refused_by_name() {
 fn a_run_goes_through_its_sizes_twice_unless_said() {
     let steps = |fields: Value| {
         let session = resolve(&RunSpec::of_fields(fields.as_object().unwrap()).unwrap(), &[]).unwrap();
-        (session.run.steps, session.settled_steps(), session.notes.len())
+        (session.run.steps, session.steps_said, session.notes.len())
     };
-    assert_eq!(steps(json!({"batches": "4,2"})), (10, 6, 0));
-    assert_eq!(steps(json!({"batches": "4,2,4,4,4,4,4"})), (14, 21, 0));
-    assert_eq!(steps(json!({"batches": "4,2,3", "steps": 2})), (2, 9, 1), "the note says that a size is not reached");
+    assert_eq!(steps(json!({"batches": "4,2"})), (10, None, 0));
+    assert_eq!(steps(json!({"batches": "4,2,4,4,4,4,4"})), (14, None, 0));
+    assert_eq!(
+        steps(json!({"batches": "4,2,3", "steps": 2})),
+        (2, Some(2), 1),
+        "the note says that a size is not reached"
+    );
 }
 
 /// A graph of training does not say what these are in an evaluation.
@@ -210,7 +214,6 @@ fn what_a_network_of_transformers_does_not_have_is_refused() {
     let path = folder.path().join("config.json");
     std::fs::write(&path, recording("k_hf_gpt2")["program"]["config"].to_string()).unwrap();
     for (fields, message) in [
-        (json!({"checkpoint": "blocks", "eval-every": 2}), "eval-every: with checkpointing it has a cache"),
         (json!({"loop": "trainer", "batches": "2,1"}), "batches: it is not represented with --loop trainer"),
         (json!({"loop": "trainer", "eval-every": 2}), "eval-every: it is not represented with --loop trainer"),
         (json!({"lengths": "8,65"}), "lengths: 65, but "),

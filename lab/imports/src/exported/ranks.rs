@@ -1,74 +1,16 @@
 //! An exported network in a step that is divided among ranks, whatever inputs it has and wherever its loss is computed.
 
 use std::ops::ControlFlow;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use lab_base::error::{Error, Result};
-use lab_models::{Architecture, Defaults, Task};
 use lab_training::data_parallel::{DataParallelResult, DataParallelSettings, Rank, Share, Stage, train_each};
 use lab_training::{Failed, Progress, Source};
-use memcore::nn::{Init, Module, Parameter};
-use memcore::{DType, Device, Tensor};
+use memcore::Device;
 
 use super::model::Exported;
-use super::network::Network;
 use super::step::{ExportedStep, check_source, scheduled};
 use super::types;
-
-/// A network, and what was built of it last. A rank builds it, and its step runs it with all inputs.
-struct OnRank<'a> {
-    model: &'a Exported,
-    built: Mutex<Option<Arc<Network>>>,
-}
-
-/// What a rank holds of the network. Its step runs the network itself.
-struct Held(#[expect(dead_code, reason = "owns the tensors, as the module of any other network does")] Arc<Network>);
-
-impl Module for Held {
-    fn forward(&self, _: &Tensor) -> memcore::Result<Tensor> {
-        Err(memcore::Error::invalid("forward", "the step of an exported network runs it with all of its inputs"))
-    }
-}
-
-impl Architecture for OnRank<'_> {
-    fn name(&self) -> &str {
-        self.model.name()
-    }
-
-    fn description(&self) -> String {
-        self.model.description()
-    }
-
-    fn task(&self) -> Task {
-        self.model.task()
-    }
-
-    fn defaults(&self) -> Defaults {
-        self.model.defaults()
-    }
-
-    fn check(&self, batch: usize, weights: DType) -> Result<()> {
-        self.model.check(batch, weights)
-    }
-
-    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
-        let network = Arc::new(self.model.network(init)?);
-        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(network.clone());
-        Ok(Box::new(Held(network)))
-    }
-
-    fn indivisible(&self) -> Option<&'static str> {
-        self.model.indivisible()
-    }
-
-    fn one_length(&self) -> Option<&'static str> {
-        self.model.one_length()
-    }
-
-    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
-        self.model.optimizer_order(parameters)
-    }
-}
+use crate::on_rank::OnRank;
 
 /// Trains the ranks that are shown, each on its device, as [`lab_training::data_parallel::train`] does.
 ///
@@ -83,10 +25,9 @@ pub fn train_ranks(
 ) -> Result<DataParallelResult, Failed> {
     check(model, settings, source)?;
     let rank = |number, device: &Device| {
-        let network = OnRank { model, built: Mutex::default() };
+        let network = OnRank::new(model, Exported::network);
         let step = |Share { model: held, update, run, before_forward }: Share| {
-            let built = network.built.lock().unwrap_or_else(PoisonError::into_inner).take();
-            let built = built.ok_or_else(|| Error::usage("data-parallel", "the network was not built"))?;
+            let built = network.take()?;
             let parts = (held.parameters, held.buffers, update);
             let run = scheduled(model, &run)?;
             Ok(ExportedStep::around(model, device, built, parts, run, source.clone()).after(before_forward))

@@ -58,7 +58,7 @@ impl DynamicCache {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner).push(layer);
     }
 
-    /// Returns an empty cache if the configuration wants one and blocks are not recomputed.
+    /// Returns an empty cache if one is wanted: the configuration says so, and blocks are not computed again.
     pub(super) fn wanted(use_cache: bool, options: &Options) -> Option<Arc<Self>> {
         let rules = options.rules();
         let (as_is, widens_values) = (rules.caches_as_is, rules.widens_values);

@@ -32,6 +32,7 @@ mod options;
 mod phi3;
 mod pieces;
 mod prepared;
+mod ranks;
 mod releases;
 mod rms;
 mod rotary;
@@ -63,6 +64,7 @@ use network::Counting;
 pub use network::{Network, Output};
 use options::Sizes;
 pub use options::{Attention, AttentionMask, Options, Script};
+pub use ranks::train_ranks;
 pub use releases::{REPRESENTED, Release};
 pub use trainer::{Keep, PretrainedStep, train, train_from, trainer};
 
@@ -365,11 +367,6 @@ impl Architecture for Pretrained {
 
     fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
         Ok(Box::new(Sequential::of(self.pieces(&|_| init.clone())?)))
-    }
-
-    fn not_evaluated(&self) -> Option<String> {
-        let problem = "with checkpointing it has a cache in evaluation alone, which is not represented";
-        self.options.checkpoint.then(|| problem.into())
     }
 
     fn one_length(&self) -> Option<&'static str> {

@@ -206,7 +206,7 @@ impl Parts {
     pub(super) fn stages(at: &Places<'_>, layers: usize, stage: impl Fn(&Init) -> Result<Stage>) -> Result<Vec<Stage>> {
         let mut first: Vec<Init> = (1..=layers).map(at).collect();
         first.dedup_by(|next, last| last.device().is_same(next.device()));
-        first.iter().map(stage).collect()
+        first.iter().map(|init| Ok(stage(init)?.of_network(init.training()))).collect()
     }
 }
 
@@ -261,7 +261,7 @@ impl Body for Chain {
         let embedded = self.embeddings.forward(&inputs.input, inputs.attention_mask.as_ref(), Some(&self.stage))?;
         let EmbeddingOutput { mut hidden, mut context, variables } = embedded;
         for block in &self.blocks {
-            hidden = blocks::through(block, hidden, &context, self.stage.options.checkpoint)?;
+            hidden = blocks::through(block, hidden, &context, self.stage.recomputes())?;
         }
         hidden = self.output.norm(hidden)?;
         let pooled = self.output.pooled(&hidden)?;

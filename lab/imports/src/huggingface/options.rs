@@ -32,10 +32,10 @@ pub struct Options {
 }
 
 impl Options {
-    /// True if a network whose configuration has `use_cache` fills a cache: not if blocks are recomputed, nor in the library's `Trainer`, which sets
-    /// `use_cache` to false (release 5.23; `TrainingArguments.use_cache`).
+    /// True if a network whose configuration has `use_cache` fills a cache: not in the library's `Trainer`, which sets `use_cache` to false (release
+    /// 5.23; `TrainingArguments.use_cache`).
     pub(super) fn caches(&self, use_cache: bool) -> bool {
-        use_cache && !self.checkpoint && self.script == Script::Plain
+        use_cache && self.script == Script::Plain
     }
 
     /// Returns the rules of the release.

@@ -103,7 +103,7 @@ impl Module for BlockPiece {
             self.stage.open(context, Variables::default());
         }
         let inputs = self.stage.inputs()?;
-        let checkpoint = self.stage.stage.options.checkpoint;
+        let checkpoint = self.stage.stage.recomputes();
         let hidden = blocks::through(&self.block, hidden.clone(), &inputs.blocks, checkpoint)?;
         if self.closes {
             self.stage.close();

@@ -1,5 +1,7 @@
 //! Common part of every training loop of such a network: the network, its optimizer, and the source of batches.
 
+use std::sync::Arc;
+
 use lab_base::error::{Error, Result};
 use lab_models::Architecture;
 use lab_training::data::Split;
@@ -14,7 +16,7 @@ use super::network::Network;
 /// A network on its device, ready for the first batch. Freed in the order of a script's variables.
 pub(super) struct Prepared {
     pub(super) device: Device,
-    pub(super) network: Network,
+    pub(super) network: Arc<Network>,
     /// Parameters in the order of `model.parameters()`.
     pub(super) parameters: Vec<Parameter>,
     /// Parameters in the optimizer's order.
@@ -42,13 +44,24 @@ impl Prepared {
         settings.check_network(model, settings.batch)?;
         device.phase("model");
         let init = Init::new(device, settings.precision.dtype(), settings.seed);
-        let network = model.network(&init)?;
+        let network = Arc::new(model.network(&init)?);
         let parameters = model.optimizer_order(init.parameters());
         let update = update(&settings, &parameters)?;
+        Ok(Self::around(model, device, network, (parameters, init.training(), update), settings, source))
+    }
+
+    /// Wraps a network that is on a device, with its parameters in the optimizer's order, its switch, and what updates it.
+    pub(super) fn around(
+        model: &Pretrained,
+        device: &Device,
+        network: Arc<Network>,
+        (parameters, training, update): (Vec<Parameter>, Training, Update),
+        settings: RunSettings,
+        source: Source,
+    ) -> Self {
         let optimized = update.optimizer().map_or_else(|| parameters.clone(), |known| known.parameters().to_vec());
         let batches = Batches::new(model, device, &settings, source);
-        let (device, training) = (device.clone(), init.training());
-        Ok(Self { device, network, parameters, optimized, update, batches, settings, training })
+        Self { device: device.clone(), network, parameters, optimized, update, batches, settings, training }
     }
 
     /// Returns the state that its future depends on. These networks have no buffers that a file holds.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use memcore::nn::Training;
 use memcore::{DType, Result, Tensor, ops};
 
 use super::blocks::BlockInputs;
@@ -16,6 +17,8 @@ pub(super) struct Stage {
     pub(super) options: Options,
     /// `None` for an encoder, whose blocks have no further inputs.
     decoder: Option<Decoder>,
+    /// Whether the network trains or evaluates; `None` until the stage is part of one.
+    training: Option<Training>,
 }
 
 /// Inputs of a decoder's blocks.
@@ -35,7 +38,7 @@ struct Decoder {
 impl Stage {
     /// Makes a stage for blocks that see every position.
     pub(super) fn encoder(options: &Options) -> Self {
-        Self { options: options.clone(), decoder: None }
+        Self { options: options.clone(), decoder: None, training: None }
     }
 
     /// Makes a stage for blocks that see earlier positions.
@@ -48,7 +51,7 @@ impl Stage {
             masks_all: true,
             triangle: Triangle::InPlace { window: false },
         };
-        Self { options: options.clone(), decoder: Some(decoder) }
+        Self { options: options.clone(), decoder: Some(decoder), training: None }
     }
 
     /// Adds windows, which some blocks may have.
@@ -84,10 +87,20 @@ impl Stage {
         self
     }
 
+    /// Makes it a stage of a network with this switch between training and evaluation.
+    pub(super) fn of_network(self, training: Training) -> Self {
+        Self { training: Some(training), ..self }
+    }
+
+    /// True if blocks are computed again for their gradients. The library's blocks are not while the network evaluates.
+    pub(super) fn recomputes(&self) -> bool {
+        self.options.checkpoint && self.training.as_ref().is_none_or(Training::is_on)
+    }
+
     /// Returns an empty cache, if one is filled.
     pub(super) fn cache(&self) -> Option<Arc<DynamicCache>> {
         let use_cache = self.decoder.as_ref().is_some_and(|decoder| decoder.use_cache);
-        DynamicCache::wanted(use_cache, &self.options)
+        DynamicCache::wanted(use_cache && !self.recomputes(), &self.options)
     }
 
     /// Returns the mask for these embeddings, `[batch, time, width]`, if one is needed.

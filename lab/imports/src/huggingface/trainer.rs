@@ -11,6 +11,7 @@ use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
+use lab_training::data_parallel::BeforeForward;
 use lab_training::{
     Accuracy, Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule,
     Source, TrainStep, Trainer, Update, bound, run, value_of,
@@ -41,6 +42,8 @@ named!(Keep, "part of a result", { Output = "output", Loss = "loss" });
 pub struct PretrainedStep {
     run: Prepared,
     keep: Keep,
+    /// What a rank of a divided step does before each forward pass.
+    before_forward: Option<BeforeForward>,
     batch: Option<Inputs>,
     output: Option<Output>,
     loss: Option<Tensor>,
@@ -52,7 +55,7 @@ pub struct PretrainedStep {
 
 /// Makes the schedule. In the usual order the loss is bound in the forward pass, where it is computed. Phases of layers that these networks lack are
 /// refused.
-fn schedule(settings: &RunSettings) -> Result<Schedule> {
+pub(super) fn schedule(settings: &RunSettings) -> Result<Schedule> {
     if settings.schedule == Schedule::default() {
         let order = Phase::USUAL.into_iter().filter(|phase| *phase != Phase::Loss);
         return Ok(Schedule::of(order.collect(), "s"));
@@ -76,17 +79,24 @@ pub fn trainer(
 ) -> Result<Trainer<PretrainedStep>> {
     let settings = RunSettings { schedule: schedule(settings)?, ..settings.clone() };
     let run = Prepared::new(model, device, settings, source, Update::new)?;
-    let phases = PretrainedStep { run, keep, batch: None, output: None, loss: None, autocast: None, aside: None };
-    Trainer::new(phases, std::slice::from_ref(device), "").averaging()
+    Trainer::new(PretrainedStep::new(run, keep, None), std::slice::from_ref(device), "").averaging()
 }
 
 impl PretrainedStep {
+    /// State before the first batch.
+    pub(super) fn new(run: Prepared, keep: Keep, before_forward: Option<BeforeForward>) -> Self {
+        Self { run, keep, before_forward, batch: None, output: None, loss: None, autocast: None, aside: None }
+    }
+
     fn names(&self, phase: Phase) -> bool {
         self.run.settings.schedule.names(phase)
     }
 
     /// `out = model(**b)`, or the part of it that is kept; returns the loss.
     fn call(&mut self) -> Result<Tensor> {
+        if let Some(before) = &self.before_forward {
+            before()?;
+        }
         let output = self.run.network.forward(bound(&self.batch)?)?;
         let loss = output.loss.clone();
         match self.keep {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lab_base::error::{Error, Result};
 use lab_models::{Architecture, Model};
 use memcore::Device;
+use memcore::autograd::is_grad_enabled;
 
 use super::build::{Built, build};
 use super::collective::Sent;
@@ -136,6 +137,7 @@ impl<S: TrainStep> Rank<S> {
         let units = units.len();
         let mut run = settings.run.clone();
         run.batch = settings.share();
+        run.evaluation.iter_mut().for_each(|evaluation| evaluation.batch /= settings.ranks);
         if settings.stage != Stage::Replicated {
             // The norm of shards is taken by the optimizer that has them.
             run.clip_grad_norm = None;
@@ -144,7 +146,8 @@ impl<S: TrainStep> Rank<S> {
         let update = Update::with(&run, Some(optimizer));
         let before_forward = reducer.map(|reducer| {
             let parameters = model.parameters.clone();
-            Box::new(move || reducer.rebuild(&parameters)) as BeforeForward
+            // Buckets are looked at only where a backward pass may follow, not in an evaluation.
+            Box::new(move || if is_grad_enabled() { reducer.rebuild(&parameters) } else { Ok(()) }) as BeforeForward
         });
         let phases = step(Share { model, update, run, before_forward })?;
         let trainer = Trainer::new(phases, std::slice::from_ref(device), "");

@@ -75,7 +75,7 @@ impl DataParallelSettings {
     /// [`Error::Usage`] naming the flag and why.
     pub fn check(&self) -> Result<()> {
         self.run.check()?;
-        self.run.check_usual("among several ranks")?;
+        self.check_loop()?;
         let (batch, ranks) = (self.run.batch, self.ranks);
         if ranks == 0 || !batch.is_multiple_of(ranks) {
             let problem = format!(
@@ -102,6 +102,27 @@ impl DataParallelSettings {
         if self.sync_each && self.stage != Stage::Replicated {
             let problem = "what a ZeRO stage from 1 on reduces is reduced after the last micro-batch here";
             return Err(Error::usage("sync-each", problem));
+        }
+        Ok(())
+    }
+
+    /// Refuses what the loop of a rank does not have.
+    fn check_loop(&self) -> Result<()> {
+        if self.stage != Stage::Replicated {
+            return self.run.check_usual("with ZeRO");
+        }
+        let asked = [
+            ("batches", !self.run.turns.batches.is_empty()),
+            ("ema", self.run.ema.is_some()),
+            ("channels-last", self.run.channels_last),
+        ];
+        if let Some((field, _)) = asked.into_iter().find(|(_, asked)| *asked) {
+            return Err(Error::usage(field, "it is not represented among several ranks"));
+        }
+        let evaluated = self.run.evaluation.map_or(0, |evaluation| evaluation.batch);
+        if self.ranks > 0 && !evaluated.is_multiple_of(self.ranks) {
+            let problem = format!("{evaluated} examples are not divided evenly among {} ranks", self.ranks);
+            return Err(Error::usage("eval-batch", problem));
         }
         Ok(())
     }

@@ -6,12 +6,7 @@ use crate::dtype::DType;
 use crate::profile::Profile;
 
 /// Sizes of a network on `[steps, batch, inside]`, or `[batch, steps, inside]`, of this type; `None` for another number of dimensions.
-pub(super) fn sizes(
-    cell: Cell,
-    (dims, dtype): (&[usize], DType),
-    width: usize,
-    options: Recurrent,
-) -> Option<Sizes> {
+pub(super) fn sizes(cell: Cell, (dims, dtype): (&[usize], DType), width: usize, options: Recurrent) -> Option<Sizes> {
     let &[first, second, inside] = dims else { return None };
     let (steps, batch) = if options.batch_first { (second, first) } else { (first, second) };
     let directions = 1 + usize::from(options.bidirectional);

@@ -1,7 +1,7 @@
 //! T5's attention: scores are not scaled, and a bias by position is added.
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Init, Linear, Module};
+use memcore::nn::{Init, Linear, Module, Training};
 use memcore::{Array, Result, Tensor, context};
 
 use super::super::attention::{self, Call, Softmax, Weights};
@@ -33,8 +33,8 @@ pub(super) struct Attention {
     head: usize,
     dropout: f64,
     causal: bool,
-    /// True if a bias of zeros is trained, as in the library's checkpointed blocks.
-    trained_zeros: bool,
+    /// Set if a bias of zeros is trained while the network trains, as in the library's checkpointed blocks.
+    trained_zeros: Option<Training>,
     q: Linear,
     k: Linear,
     v: Linear,
@@ -64,7 +64,7 @@ impl Attention {
             head: c.own.head,
             dropout: c.dropout,
             causal: false,
-            trained_zeros: c.options.checkpoint,
+            trained_zeros: c.options.checkpoint.then(|| init.training()),
             q: into("q", width * c.own.head)?,
             k: into("k", width)?,
             v: into("v", width)?,
@@ -115,6 +115,7 @@ impl Attention {
         let dims = [1, self.heads, time, keys];
         let _op = context::op("zeros");
         let zeros = Array::zeros(q.device(), &dims, q.dtype())?;
-        Ok(if self.trained_zeros { Tensor::leaf(zeros) } else { Tensor::from_array(zeros) })
+        let trained = self.trained_zeros.as_ref().is_some_and(Training::is_on);
+        Ok(if trained { Tensor::leaf(zeros) } else { Tensor::from_array(zeros) })
     }
 }

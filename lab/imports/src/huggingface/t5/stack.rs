@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Dropout, Embedding, Init, Module, Parameter};
+use memcore::nn::{Dropout, Embedding, Init, Module, Parameter, Training};
 use memcore::{Result, Tensor, context, ops};
 
 use super::super::cache::DynamicCache;
@@ -21,10 +21,11 @@ pub(super) struct Stack {
     final_layer_norm: Norm,
     dropout: Dropout,
     attention: Attention,
-    checkpoint: bool,
+    /// Set if blocks are computed again for their gradients, while the network trains.
+    checkpointed: Option<Training>,
     /// True if masks hide anything.
     padded: bool,
-    /// True if keys and values are cached.
+    /// True if keys and values are cached, unless blocks are computed again.
     cached: bool,
 }
 
@@ -42,10 +43,10 @@ impl Stack {
             final_layer_norm: Norm::new(&init.at("final_layer_norm"), c.width, c.eps, Form::WideRoot)?,
             dropout: Dropout::new(&init.at("dropout"), c.dropout)?,
             attention: c.options.attention,
-            checkpoint: c.options.checkpoint,
+            checkpointed: c.options.checkpoint.then(|| init.training()),
             padded: c.options.attention_mask == AttentionMask::Padded,
             // The decoder has a configuration of its own, which the library's Trainer does not change.
-            cached: decoder && c.use_cache && !c.options.checkpoint,
+            cached: decoder && c.use_cache,
         })
     }
 
@@ -62,13 +63,15 @@ impl Stack {
             let _scope = context::scope(self.embed_scope);
             ops::embedding(ids, self.embed_tokens.tensor(), None)?
         };
-        let caches = self.cached.then(<[Arc<DynamicCache>; 2]>::default);
+        let recomputes = self.checkpointed.as_ref().is_some_and(Training::is_on);
+        let cached = self.cached && !recomputes;
+        let caches = cached.then(<[Arc<DynamicCache>; 2]>::default);
         let request = |attention_mask| mask::Request {
             attention: self.attention,
             embeds: &embeds,
             attention_mask,
             padded: self.padded,
-            cached: self.cached,
+            cached,
             positions: false,
             triangle: None,
         };
@@ -80,7 +83,7 @@ impl Stack {
         let mut hidden = self.dropout.forward(&embeds)?;
         let mut biases = Biases::default();
         for block in &self.blocks {
-            (hidden, biases) = block::through(block, hidden, biases, &given, self.checkpoint)?;
+            (hidden, biases) = block::through(block, hidden, biases, &given, recomputes)?;
         }
         hidden = self.final_layer_norm.forward(&hidden)?;
         hidden = self.dropout.forward(&hidden)?;

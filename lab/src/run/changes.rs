@@ -1,4 +1,4 @@
-//! The changes that a search tries: the field, its words, and what to write in the script.
+//! The changes of a run that are tried, proposed and tabulated: the field, its words, and what to write in the script.
 
 use lab_analysis::combine::{Helps, Move};
 use lab_imports::huggingface::Keep;
@@ -7,10 +7,10 @@ use lab_training::{OptimizerKind, Precision, RunSettings};
 use memcore::Profile;
 use memcore::optim::Implementation;
 
-use super::super::choices::{AllocatorName, AttentionName, OptimizerForm, ZeroGrad};
-use super::super::network::Network;
-use super::super::session::Session;
-use super::super::spec::RunSpec;
+use super::choices::{AllocatorName, AttentionName, OptimizerForm, ZeroGrad};
+use super::network::Network;
+use super::session::Session;
+use super::spec::RunSpec;
 
 /// Sizes of changes. Each is larger than all smaller ones that a script usually makes at once.
 mod size {
@@ -28,16 +28,20 @@ mod size {
 
 /// The part of a run that a change affects. Changes are made in this order, at most one on each axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Axis {
+pub(super) enum Axis {
     Sequence,
     Precision,
     Optimizer,
+    /// An optimizer that holds more: for comparison.
+    LargerOptimizer,
     Form,
     Checkpoint,
     Attention,
     Keep,
     ZeroGrad,
     Allocator,
+    Buckets,
+    Zero,
     Split,
 }
 
@@ -69,8 +73,31 @@ impl Change {
     }
 
     /// Its axis: of each axis, a single change is made.
-    pub(super) fn axis(&self) -> usize {
-        self.axis as usize
+    pub(super) fn axis(&self) -> Axis {
+        self.axis
+    }
+
+    /// True if it may help a run that takes too much.
+    pub(super) fn may_save(&self) -> bool {
+        self.axis != Axis::LargerOptimizer
+    }
+
+    /// True for the fused form of the optimizer.
+    pub(super) fn is_fused(&self) -> bool {
+        self.tried().training.optimizer_impl == Some(OptimizerForm::Fused)
+    }
+
+    /// True for 16-bit products of weights that stay as they are.
+    pub(super) fn is_autocast(&self) -> bool {
+        let precision = self.tried().training.precision;
+        matches!(precision, Some(Precision::AutocastBf16 | Precision::AutocastFp16))
+    }
+
+    /// The change of a run of which nothing is said.
+    fn tried(&self) -> RunSpec {
+        let mut spec = RunSpec::default();
+        self.apply(&mut spec);
+        spec
     }
 
     /// True for another form of the optimizer, which saves its temporaries.
@@ -85,11 +112,11 @@ impl Change {
             Axis::Form | Axis::Checkpoint | Axis::Attention | Axis::Keep | Axis::ZeroGrad | Axis::Allocator => {
                 Helps::Always
             }
-            // Gradients exist while the next micro-batch runs.
-            Axis::Split => Helps::Often,
-            Axis::Sequence | Axis::Precision | Axis::Optimizer => Helps::Unknown,
+            // Gradients exist while the next micro-batch runs; what is gathered exists beside the shards.
+            Axis::Split | Axis::Buckets | Axis::Zero => Helps::Often,
+            Axis::Sequence | Axis::Precision | Axis::Optimizer | Axis::LargerOptimizer => Helps::Unknown,
         };
-        Move { axis: self.axis(), size: self.size, helps }
+        Move { axis: self.axis as usize, size: self.size, helps }
     }
 }
 
@@ -118,6 +145,7 @@ pub(super) fn of(spec: &RunSpec, session: &Session, tensors: u64) -> Vec<Change>
     changes.extend(forms(run, script));
     changes.extend(lines(spec, session, script));
     changes.extend(allocator(spec));
+    changes.extend(ranks(spec));
     changes.extend(splits(run, tensors, script));
     changes
 }
@@ -134,6 +162,33 @@ fn allocator(spec: &RunSpec) -> Option<Change> {
     Some(Change::new((Axis::Allocator, size::SETTING), "expandable_segments", script, move |spec| {
         spec.allocator.alloc_conf = Some(settings.clone());
     }))
+}
+
+/// What ranks divide besides the batch.
+fn ranks(spec: &RunSpec) -> Vec<Change> {
+    let parallel = &spec.parallel;
+    if parallel.data_parallel.is_none_or(|ranks| ranks < 2) {
+        return Vec::new();
+    }
+    let mut changes = Vec::new();
+    if parallel.zero.is_none() && parallel.gradient_as_bucket_view.is_none() {
+        let line = "DistributedDataParallel(…, gradient_as_bucket_view=True)";
+        changes.push(Change::new((Axis::Buckets, size::LINE), "gradients in their buckets", line, |spec| {
+            spec.parallel.gradient_as_bucket_view = Some(true);
+        }));
+    }
+    let stages = [
+        "DeepSpeed: \"zero_optimization\": {\"stage\": 1}",
+        "DeepSpeed: \"zero_optimization\": {\"stage\": 2}",
+        "fully_shard(block) of each block, fully_shard(model)",
+    ];
+    for (stage, line) in (1_u8..).zip(stages).filter(|(stage, _)| *stage > parallel.zero.unwrap_or(0)) {
+        let size = size::SPLIT + u32::from(stage);
+        changes.push(Change::new((Axis::Zero, size), format!("ZeRO-{stage}"), line, move |spec| {
+            (spec.parallel.zero, spec.parallel.gradient_as_bucket_view) = (Some(stage), None);
+        }));
+    }
+    changes
 }
 
 /// Single lines of the script.
@@ -214,32 +269,38 @@ fn class_of(kind: OptimizerKind) -> &'static str {
     }
 }
 
-/// Optimizers that hold less: first those with one value for each parameter, then those with none.
+/// Other optimizers: first those that hold less, of them first those with one value for each parameter, then those with none; then those that hold more.
 fn optimizers(kind: OptimizerKind, script: Script) -> Vec<Change> {
-    let others = match kind {
-        OptimizerKind::Sgd => &[][..],
-        OptimizerKind::Adam | OptimizerKind::AdamW => &[OptimizerKind::Momentum, OptimizerKind::Sgd],
-        OptimizerKind::Momentum | OptimizerKind::RmsProp | OptimizerKind::Adagrad => &[OptimizerKind::Sgd],
+    use OptimizerKind::{Adagrad, Adam, AdamW, Momentum, RmsProp, Sgd};
+    let (less, more) = match kind {
+        Sgd => (&[][..], &[Momentum, AdamW][..]),
+        Adam | AdamW => (&[Momentum, Sgd][..], &[][..]),
+        Momentum | RmsProp | Adagrad => (&[Sgd][..], &[AdamW][..]),
     };
-    let to = |(i, &other): (usize, &OptimizerKind)| {
-        let momentum = if other == OptimizerKind::Momentum { ", momentum=0.9" } else { "" };
+    let to = |axis: Axis, i: usize, other: OptimizerKind| {
+        let momentum = if other == Momentum { ", momentum=0.9" } else { "" };
         let line = match script {
+            Script::Trainer if other == AdamW => "optim=\"adamw_torch\"".into(),
             Script::Trainer => "optim=\"sgd\"".into(),
-            Script::Own | Script::Transformers => format!("torch.optim.SGD(model.parameters(), lr=…{momentum})"),
+            Script::Own | Script::Transformers => {
+                format!("torch.optim.{}(model.parameters(), lr=…{momentum})", class_of(other))
+            }
         };
         let words = match (other, kind) {
-            (OptimizerKind::Sgd, OptimizerKind::Momentum) => "SGD without momentum".into(),
-            (OptimizerKind::Momentum, _) => format!("SGD with momentum for {}", class_of(kind)),
-            _ => format!("SGD for {}", class_of(kind)),
+            (Sgd, Momentum) => "SGD without momentum".into(),
+            (Momentum, Sgd) => "SGD with momentum".into(),
+            (Momentum, _) => format!("SGD with momentum for {}", class_of(kind)),
+            _ => format!("{} for {}", class_of(other), class_of(kind)),
         };
-        Change::new((Axis::Optimizer, size::OPTIMIZER + i as u32), words, line, move |spec| {
+        Change::new((axis, size::OPTIMIZER + i as u32), words, line, move |spec| {
             let training = &mut spec.training;
             training.optimizer = Some(other);
             (training.optimizer_impl, training.capturable) = (None, false);
             (training.amsgrad, training.nesterov) = (false, false);
         })
     };
-    others.iter().enumerate().map(to).collect()
+    let smaller = less.iter().enumerate().map(|(i, other)| to(Axis::Optimizer, i, *other));
+    smaller.chain(more.iter().enumerate().map(|(i, other)| to(Axis::LargerOptimizer, i, *other))).collect()
 }
 
 /// The lowest compute capability with instructions for bfloat16.

@@ -3,8 +3,6 @@
 //! The smallest change comes first: a setting outside of the script, one line of it, a batch in parts, other numeric types, another optimizer, a shorter
 //! sequence; combinations of a few small changes come before a large one.
 
-mod changes;
-
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Mutex, PoisonError};
 
@@ -17,11 +15,11 @@ use lab_results::{TIGHT, command};
 use memcore::memory::Needs;
 use serde_json::{Map, Value};
 
+use super::changes::{self, Change};
 use super::noted::has_no_temporaries;
 use super::paper::{Figures, Paper};
 use super::session::Session;
 use super::spec::RunSpec;
-use changes::Change;
 
 /// Largest number of changes at once.
 const MOST_CHANGES: usize = 5;
@@ -68,15 +66,13 @@ impl TrySearch<'_> {
             return Err(Error::Interrupted);
         }
         let chosen: Vec<Vec<usize>> = found.reached.into_iter().map(|(made, ())| made).collect();
-        // Expandable segments reserve a little more in each step: the figures are those of the whole command.
-        let confirmed =
-            side_by_side(&chosen, self.paper.stop, |made| self.paper.in_full(&self.tried(self.with(&changes, made))));
+        let made = made.into_inner().unwrap_or_else(PoisonError::into_inner);
         let mut entries = Vec::new();
-        for (made, taken) in chosen.iter().zip(confirmed) {
-            if let Some(Needs { allocated_bytes, reserved_bytes }) = taken.ok_or(Error::Interrupted)?? {
+        for chosen in &chosen {
+            if let Some(Needs { allocated_bytes, reserved_bytes }) = made.get(chosen).copied().flatten() {
                 let left_bytes = Some(budget_bytes.saturating_sub(reserved_bytes));
                 let (peak_bytes, reserved_bytes) = (Some(allocated_bytes), Some(reserved_bytes));
-                entries.push(Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&changes, made) });
+                entries.push(Try { peak_bytes, reserved_bytes, left_bytes, ..self.entry(&changes, chosen) });
             }
         }
         let order = match entries.is_empty() {
@@ -94,7 +90,9 @@ impl TrySearch<'_> {
     }
 
     fn changes(&self) -> Result<Vec<Change>> {
-        Ok(changes::of(self.spec, self.session, self.paper.tensors(&self.tried(self.spec.clone()))?))
+        let mut all = changes::of(self.spec, self.session, self.paper.tensors(&self.tried(self.spec.clone()))?);
+        all.retain(Change::may_save);
+        Ok(all)
     }
 
     fn within(&self, changes: &[Change], room_bytes: u64, made: &Made) -> Result<Found<()>> {
@@ -159,7 +157,7 @@ impl TrySearch<'_> {
         };
         // One change of each kind: the one that saves most.
         let mut seen = BTreeSet::new();
-        let entries = entries.into_iter().filter(|((_, i), _)| seen.insert(changes[*i].axis()));
+        let entries = entries.into_iter().filter(|((_, i), _)| seen.insert(changes[*i].axis() as usize));
         let entries = entries.map(|(_, entry)| entry).take(MOST).collect();
         Ok(Tries { order: order.into(), entries, search: String::new(), not_here: NOT_HERE.into() })
     }

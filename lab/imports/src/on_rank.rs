@@ -1,0 +1,84 @@
+//! A network from a file on a rank of a divided step: the rank builds it, and the step that is made for the rank runs it with all of its inputs.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use lab_base::error::{Error, Result};
+use lab_models::{Architecture, Defaults, Task};
+use memcore::nn::{Init, Module, Parameter};
+use memcore::{DType, Tensor};
+
+/// A network, and what was built of it last.
+pub(crate) struct OnRank<'a, A, N> {
+    model: &'a A,
+    network: fn(&A, &Init) -> memcore::Result<N>,
+    built: Mutex<Option<Arc<N>>>,
+}
+
+impl<'a, A, N> OnRank<'a, A, N> {
+    /// `network` builds it through the rank's parameters.
+    pub(crate) fn new(model: &'a A, network: fn(&A, &Init) -> memcore::Result<N>) -> Self {
+        Self { model, network, built: Mutex::default() }
+    }
+
+    /// Returns the network that the rank built.
+    ///
+    /// # Errors
+    /// None was built.
+    pub(crate) fn take(&self) -> Result<Arc<N>> {
+        let built = self.built.lock().unwrap_or_else(PoisonError::into_inner).take();
+        built.ok_or_else(|| Error::usage("data-parallel", "the network was not built"))
+    }
+}
+
+/// What a rank holds of the network. Its step runs the network itself.
+struct Held<N>(#[expect(dead_code, reason = "owns the tensors, as the module of any other network does")] Arc<N>);
+
+impl<N: Send + Sync + 'static> Module for Held<N> {
+    fn forward(&self, _: &Tensor) -> memcore::Result<Tensor> {
+        Err(memcore::Error::invalid("forward", "the step of this network runs it with all of its inputs"))
+    }
+}
+
+impl<A: Architecture, N: Send + Sync + 'static> Architecture for OnRank<'_, A, N> {
+    fn name(&self) -> &str {
+        self.model.name()
+    }
+
+    fn description(&self) -> String {
+        self.model.description()
+    }
+
+    fn task(&self) -> Task {
+        self.model.task()
+    }
+
+    fn defaults(&self) -> Defaults {
+        self.model.defaults()
+    }
+
+    fn check(&self, batch: usize, weights: DType) -> Result<()> {
+        self.model.check(batch, weights)
+    }
+
+    fn build(&self, init: &Init) -> memcore::Result<Box<dyn Module>> {
+        let network = Arc::new((self.network)(self.model, init)?);
+        *self.built.lock().unwrap_or_else(PoisonError::into_inner) = Some(network.clone());
+        Ok(Box::new(Held(network)))
+    }
+
+    fn indivisible(&self) -> Option<&'static str> {
+        self.model.indivisible()
+    }
+
+    fn one_length(&self) -> Option<&'static str> {
+        self.model.one_length()
+    }
+
+    fn not_evaluated(&self) -> Option<String> {
+        self.model.not_evaluated()
+    }
+
+    fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        self.model.optimizer_order(parameters)
+    }
+}
