@@ -21,7 +21,7 @@ pub enum LossName {
     Mse,
 }
 
-named!(LossName, "loss", { Sum = "sum", Mean = "mean", CrossEntropy = "cross-entropy", Mse = "mse" });
+named!(LossName, "loss", { Sum = "sum", Mean = "mean", CrossEntropy = "cross-entropy" | "ce" | "crossentropyloss", Mse = "mse" | "mseloss" });
 
 /// The loss that a training minimises.
 #[derive(Clone, Debug, PartialEq, Eq)]
