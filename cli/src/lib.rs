@@ -92,7 +92,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
                 Err(failure) => ui.fail(&invocation.at_its_source(failure)),
             }
         }
-        Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),
+        Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(error),
         // Help and version are not failures; nor is a reader that closes the pipe.
         Err(args::Refusal::Clap(error)) => match error.print() {
             Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,

@@ -1,6 +1,5 @@
 //! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
-use lab::figures::short;
 use lab::results::{AS_IT_IS, ConvolutionBound, NeedsResult, Prediction};
 use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
 
@@ -8,7 +7,7 @@ use super::outcome::Report;
 use super::plan::{Plan, on_paper};
 use super::{cards, train, tries, warnings};
 use crate::args::PredictArgs;
-use crate::exit::Result;
+use crate::exit::{Code, Result};
 use crate::ui::Ui;
 
 /// Largest number of micro-batches for which the moments below the peak are searched, unless every step is to be written.
@@ -18,7 +17,7 @@ const MAX_STEPS: usize = 256;
 ///
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
-pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::exit::Code> {
+pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let paper = on_paper();
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
@@ -68,11 +67,12 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<crate::
         local_peaks: report.peaks.take(),
         techniques: techniques.iter().map(|one| one.result(in_words)).collect(),
     });
-    // The answer gives the reason; the error says only how much is missing.
-    if let (Some(failure), Some(missing)) = (&mut report.failure, needs.missing_bytes()) {
-        failure.error = anyhow::anyhow!("out of memory: {} more than there is", short(missing));
+    // A No is an answer, not an error: it was printed.
+    let is_no = report.failure.as_ref().is_some_and(|failure| failure.code == Code::Check);
+    match train::deliver(&plan, report, &args.output, ui) {
+        Err(failure) if is_no && failure.code == Code::Check => Ok(Code::Check),
+        delivered => delivered,
     }
-    train::deliver(&plan, report, &args.output, ui)
 }
 
 /// The upper figure of a network with convolutions.
