@@ -1,5 +1,6 @@
 //! The two streams: results to stdout, the rest to stderr, coloured or not.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -143,9 +144,9 @@ impl Ui {
     }
 
     /// Prints what is wrong with the command line.
-    pub(crate) fn refuse(&self, error: clap::Error) -> Code {
+    pub(crate) fn refuse(&self, error: clap::Error, words: &[OsString]) -> Code {
         // Clap's own colours are removed: they could not be told from an argument's.
-        let text = plain(&tips::text(error));
+        let text = plain(&tips::text(error, words));
         match text.trim_end().strip_prefix("error:") {
             Some(problem) => line(format!("{}{problem}", self.errors.red("error:"))),
             // Without a command clap returns the help.

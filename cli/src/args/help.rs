@@ -182,13 +182,15 @@ static TASKS: [(&str, &[&str]); 8] = [
 ];
 
 /// The end of the page of the program.
-const END: &str = "Example: will it fit?\n  vramlab predict train.py --gpu rtx4090\n  vramlab predict config.json --batch 4 --gpu rtx4090\n\n\
-    For the shell: vramlab completions bash, vramlab man. Earlier names (rehearse, fit, run, list, cards,\n\
-    devices, show, snapshot, explain, replay, tune, report, view, monitor) still work.";
+const EXAMPLE: &str = "Example: will it fit?\n  vramlab predict train.py --gpu rtx4090\n  vramlab predict config.json --batch 4 --gpu rtx4090";
+
+/// The further end of its long page.
+const OTHERS: &str = "For the shell: vramlab completions bash, vramlab man. Each command has a short page (-h) and a long one (--help). \
+    Earlier names still work: rehearse, fit, run, list, cards, devices, show, snapshot, explain, replay, tune, report, view, monitor.";
 
 /// Adds the commands that only choose others, and shapes what is shown: for `-h`, or for `--help`.
 pub(super) fn shaped(command: Command, short: bool) -> Command {
-    let command = with_doors(command).after_help(END);
+    let command = with_doors(command).after_help(EXAMPLE).after_long_help(format!("{EXAMPLE}\n\n{OTHERS}"));
     let command = command.mut_subcommands(|sub| match SHOWN.iter().position(|name| *name == sub.get_name()) {
         Some(place) => sub.display_order(place),
         None => sub.hide(true),
@@ -245,11 +247,11 @@ fn shortened(command: Command, page: &'static Short, short: bool) -> Command {
             let arg = long.into_iter().fold(arg, |arg, long| arg.long_help(long));
             match short {
                 // On the short page values are named in the words, and headings would take lines.
-                true => arg
-                    .display_order(place)
-                    .help_heading(Resettable::<Str>::Reset)
-                    .hide_possible_values(true)
-                    .hide_default_value(true),
+                true => {
+                    let arg = arg.display_order(place).help_heading(Resettable::<Str>::Reset);
+                    let takes = arg.get_action().takes_values();
+                    if takes { arg.hide_possible_values(true).hide_default_value(true) } else { arg }
+                }
                 false => arg,
             }
         }
@@ -287,8 +289,8 @@ fn task_of(flag: &str) -> Option<&'static str> {
 
 /// What a rehearsal takes besides.
 fn of_scripts() -> String {
-    "With a script (vramlab rehearse --help says all): --gpus N, --world N, --steps N, --seconds S, --until-seen eval,save,\n\
-     --snapshot FILE, --keep-outputs DIR, --offline, --late-events, -L NAME VALUES for {NAME} in the command. Arguments after\n\
+    "With a script (vramlab rehearse --help says all): --gpus N, --world N, --steps N, --seconds S, --until-seen eval,save, \
+     --snapshot FILE, --keep-outputs DIR, --offline, --late-events, -L NAME VALUES for {NAME} in the command. Arguments after \
      the script that are none of these are the script's own."
         .into()
 }

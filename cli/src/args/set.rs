@@ -47,7 +47,7 @@ fn read(asked: &[String]) -> Result<Set> {
             let fields = RunSpec::default().fields();
             let meant = lab::similar::did_you_mean(&field, fields.keys().map(String::as_str));
             return Err(Failure::usage(format!(
-                "--set {name}: a run has no such setting{meant}; `vramlab predict --help` ends with all of them"
+                "--set {name}: a run has no such setting (vramlab predict --help lists all){meant}"
             )));
         }
         RunSpec::default()

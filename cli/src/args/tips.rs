@@ -1,6 +1,7 @@
 //! What is wrong with a command line, in this program's words, with a tip where people err. Tips are written by hand; clap's own guesses are shown
 //! only for a slip of the keys, since a similar name is another thing (`--batches` is not `--batch-size`).
 
+use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Command;
@@ -69,7 +70,7 @@ fn slips(known: &str, typed: &str) -> usize {
 }
 
 /// Returns the whole text for standard error, without colours.
-pub(crate) fn text(mut error: clap::Error) -> String {
+pub(crate) fn text(mut error: clap::Error, words: &[OsString]) -> String {
     if matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) {
         return error.render().to_string();
     }
@@ -84,7 +85,7 @@ pub(crate) fn text(mut error: clap::Error) -> String {
         ErrorKind::InvalidSubcommand => unknown_command.as_deref().and_then(of_command),
         _ => None,
     };
-    let command = command_of(&error);
+    let command = command_of(&error, words);
     // Guesses of names that are only similar would lead elsewhere.
     for kind in [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand] {
         let guess = given(&error, kind);
@@ -120,15 +121,20 @@ fn given(error: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// Returns `vramlab predict`, of the usage in the error.
-fn command_of(error: &clap::Error) -> String {
+/// Returns `vramlab predict`, of the usage in the error, else of the words.
+fn command_of(error: &clap::Error, typed: &[OsString]) -> String {
     let usage = match error.get(ContextKind::Usage) {
         Some(ContextValue::StyledStr(usage)) => usage.to_string(),
         _ => String::new(),
     };
     let words = usage.split_whitespace().skip_while(|word| *word != "vramlab");
     let words: Vec<&str> = words.take_while(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())).collect();
-    if words.is_empty() { "vramlab".into() } else { words.join(" ") }
+    if !words.is_empty() {
+        return words.join(" ");
+    }
+    let name = typed.iter().skip(1).filter_map(|word| word.to_str()).find(|word| !word.starts_with('-'));
+    name.filter(|_| error.kind() != ErrorKind::InvalidSubcommand)
+        .map_or("vramlab".into(), |name| format!("vramlab {name}"))
 }
 
 fn of_flag(flag: &str) -> Option<String> {
@@ -167,7 +173,7 @@ mod tests {
 
     fn told(words: &str) -> String {
         let words = format!("vramlab {words}");
-        text(Cli::command().try_get_matches_from(words.split(' ')).unwrap_err())
+        text(Cli::command().try_get_matches_from(words.split(' ')).unwrap_err(), &[])
     }
 
     #[test]

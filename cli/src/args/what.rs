@@ -89,13 +89,15 @@ fn elsewhere(word: &str) -> Result<What, Failure> {
             "{word}: vramlab does not import {name} from a file yet; rehearse a script that trains it: vramlab predict {file}.py"
         )));
     }
-    let meant = lab::similar::did_you_mean(word, super::model::names());
+    let meant = lab::similar::similar(word, super::model::names())
+        .map_or(String::new(), |name| format!(" Did you mean {name}?"));
     let fetch = match word.contains('/') {
-        true => format!("Fetch its config.json once: hf download {word} config.json. Or r"),
-        false => "R".into(),
+        true => format!(" Fetch its config.json once: hf download {word} config.json."),
+        false => String::new(),
     };
     Err(Failure::usage(format!(
-        "{word}: no such file, no built-in network (vramlab info models), not in the Hugging Face cache{meant}. {fetch}ehearse your own script: vramlab predict train.py"
+        "{word}: no such file, no built-in network (vramlab info models), not in the Hugging Face cache.{meant}{fetch} \
+         For a network of your own, rehearse its script: vramlab predict train.py"
     )))
 }
 
@@ -230,7 +232,7 @@ mod tests {
         assert_eq!(named("gpt2").unwrap(), What::BuiltIn("gpt2".into()));
         assert_eq!(named("python3.12").unwrap(), What::Command(vec!["python3.12".into()]));
         for (word, part) in [
-            ("gpt3", "did you mean \"gpt2\"?"),
+            ("gpt3", "Did you mean gpt"),
             ("nosuch.py", "there is no such file"),
             ("models.py:Net", "vramlab predict models.py"),
             ("org/none-of-this-name", "hf download org/none-of-this-name config.json"),

@@ -149,11 +149,11 @@ fn slips_are_told_plainly() {
     let cases: [(&[&str], &str); 6] = [
         (
             &["run", "batchsize"],
-            "run batchsize: no such experiment; did you mean \"batch-size\"? There are batch-size, ",
+            "ask batchsize: no such experiment; did you mean \"batch-size\"? There are batch-size, ",
         ),
         (&["predict", "--model", "gpt3"], "gpt2"),
         (&["predict", "--model", "unet"], "vramlab predict train.py"),
-        (&["run", "checkpoint"], "run checkpoint: no such experiment; did you mean \"checkpointing\"?"),
+        (&["run", "checkpoint"], "ask checkpoint: no such experiment; did you mean \"checkpointing\"?"),
         (&["predict", "--model", "gpt2", "--gpu", "rtx490"], "did you mean"),
         (&["predict", "--model", "mlp", "--batch", "many"], "a whole number, 0 or more, is expected"),
     ];
