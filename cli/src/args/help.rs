@@ -28,7 +28,7 @@ static SHORT: [Short; 8] = [
         about: "Will it fit? How much GPU memory a training needs, and what makes it fit.",
         usage: "vramlab predict WHAT [FLAGS]\n       vramlab predict [FLAGS] -- python train.py ...",
         flags: &[
-            ("gpu", "The card (rtx4090, \"RTX 4090\", h200) or its memory (24GiB)"),
+            ("gpu", "The card (rtx4090, \"RTX 4090\") or memory (24GiB)"),
             ("batch", "Examples per step"),
             ("sequence", "Tokens per example"),
             ("precision", "fp32, bf16, fp16, autocast-bf16, autocast-fp16"),
@@ -52,7 +52,7 @@ static SHORT: [Short; 8] = [
             ("view", "Look at a recording on the terminal, event by event"),
             ("json", "Write everything as JSON; - for standard output"),
             ("device", "Number of the GPU in a snapshot"),
-            ("match", "Only memory of this line, file or operator (train.py:7)"),
+            ("match", "Only memory of this line or operator"),
             ("top", "Number of lines to list"),
         ],
         end: "Two snapshots are compared, two results stand side by side.\n\
@@ -89,13 +89,12 @@ static SHORT: [Short; 8] = [
         about: "Fail in continuous integration if a training needs more memory than before.",
         usage: "vramlab check FILE [FLAGS]",
         flags: &[
-            ("update", "Write the file, with what the runs need now"),
-            ("name", "Name of the run in the file"),
+            ("update", "Write the file with what is needed now"),
+            ("name", "One run of the file"),
             ("tolerance", "Growth that still passes: 1MiB, 2%"),
-            ("strict", "Also fail if any event differs"),
+            ("strict", "Also fail if an event differs"),
             ("model", "With --update: the network"),
-            ("model-file", "With --update: its file"),
-            ("batch", "With --update: examples per step"),
+            ("batch", "With --update: examples a step"),
             ("gpu", "With --update: the card"),
             ("json", "Write everything as JSON; - for standard output"),
         ],
@@ -271,7 +270,8 @@ fn by_task(command: Command, short: bool) -> Command {
         .num_args(0..=1)
         .help(SHORT[0].flags.iter().find(|(name, _)| *name == "largest").map_or("", |(_, words)| *words))
         .long_help("Find the largest batch that fits, or with --largest sequence the longest sequence, with the law of the peak (the command fit).")
-        .display_order(7);
+        .display_order(7)
+        .help_heading(Resettable::<Str>::Reset);
     let command = command.arg(largest);
     let command = command.mut_args(|arg| match arg.get_long().map(task_of) {
         Some(Some(task)) if !short => arg.help_heading(task),
