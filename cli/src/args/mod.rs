@@ -13,6 +13,7 @@ mod door;
 mod global;
 mod help;
 mod hf_args;
+mod line;
 mod loop_shape;
 mod man;
 #[cfg(feature = "mcp")]
@@ -121,7 +122,7 @@ pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let command = command(&words);
     let mut built = command.clone();
     built.build();
-    let door::Entered { words, notes } = door::enter(words, &built)?;
+    let line::Entered { words, notes } = door::enter(words, &built)?;
     let mut matches = command.clone().try_get_matches_from(&words)?;
     let files = config::Files::read(&matches)?;
     if let Some(words) = files.before(&words, &matches) {

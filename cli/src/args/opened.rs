@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
-use super::door::{Entered, Line};
+use super::line::{Entered, Line};
 use crate::exit::{Failure, Result};
 use crate::file_kind::{self, Kind};
 
