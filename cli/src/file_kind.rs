@@ -9,7 +9,7 @@ use serde_json::Value;
 use crate::exit::{Failure, Result};
 
 /// Advice for files that no other command reads.
-const ANY_SCRIPT: &str = "rehearse your script: vramlab rehearse --gpu rtx4090 -- python train.py";
+const ANY_SCRIPT: &str = "rehearse your script: vramlab predict --gpu rtx4090 -- python train.py";
 
 /// Bytes read to tell the kind.
 const HEAD: u64 = 64 << 10;
@@ -53,7 +53,7 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Returns the kind of an existing file; `None` if its beginning does not tell.
-    fn of(path: &Path) -> Option<Self> {
+    pub(crate) fn of(path: &Path) -> Option<Self> {
         if path.is_dir() {
             return Some(Kind::Directory);
         }
@@ -107,12 +107,12 @@ impl Kind {
         let path = path.display();
         match self {
             Kind::Directory => "name a file in it".into(),
-            Kind::Snapshot => format!("instead: vramlab snapshot show {path}"),
-            Kind::Trace => format!("instead: vramlab replay {path}"),
-            Kind::Finding => format!("instead: vramlab report {path} -o report.html"),
-            Kind::Lock => format!("instead: vramlab check --baseline {path}"),
-            Kind::Config | Kind::Exported => format!("instead: vramlab predict --model-file {path}"),
-            Kind::Arguments => format!("instead: vramlab predict --hf-args {path} --model-file config.json"),
+            Kind::Snapshot => format!("instead: vramlab open {path}"),
+            Kind::Trace => format!("instead: vramlab open {path}"),
+            Kind::Finding => format!("instead: vramlab open {path}"),
+            Kind::Lock => format!("instead: vramlab check {path}"),
+            Kind::Config | Kind::Exported => format!("instead: vramlab predict {path}"),
+            Kind::Arguments => format!("instead: vramlab predict config.json --hf-args {path}"),
             Kind::Adapter => format!("adapters are not represented; {ANY_SCRIPT}"),
             Kind::DeepSpeed => {
                 format!("its settings are flags here (`vramlab predict --help` lists them), or {ANY_SCRIPT}")
@@ -120,9 +120,9 @@ impl Kind {
             Kind::Diffusers => format!("export the network (torch.export) and name the .pt2, or {ANY_SCRIPT}"),
             Kind::Tokenizer | Kind::WeightIndex => "name the config.json beside it".into(),
             Kind::Weights | Kind::Safetensors => "weights do not say what training takes: \
-                vramlab predict --model-file takes config.json, a .pt2 of torch.export, or a TOML file"
+                vramlab predict takes config.json, a .pt2 of torch.export, or a TOML file"
                 .into(),
-            Kind::Script => format!("instead: vramlab rehearse --gpu rtx4090 -- python {path}"),
+            Kind::Script => format!("instead: vramlab predict {path}"),
         }
     }
 }

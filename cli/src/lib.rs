@@ -74,7 +74,7 @@ pub fn main_with(backends: &'static [Entry]) -> ExitCode {
 pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
     backends::set(backends);
     let ui = ui::Ui::colored(args::color(&words));
-    let code = match args::parse(words) {
+    let code = match args::parse(words.clone()) {
         Ok(invocation) => {
             let ui = ui::Ui::new(&invocation.cli.global);
             if ui.quiet {
@@ -94,7 +94,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
                 Err(failure) => ui.fail(&invocation.with_a_way_out(invocation.at_its_source(failure))),
             }
         }
-        Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(&error),
+        Err(args::Refusal::Clap(error)) if error.use_stderr() => ui.refuse(error, &words),
         // Help and version are not failures; nor is a reader that closes the pipe.
         Err(args::Refusal::Clap(error)) => match error.print() {
             Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,

@@ -1,14 +1,14 @@
 //! The two streams: results to stdout, the rest to stderr, coloured or not.
 
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use clap::error::ErrorKind;
 use lab::backends::Remark;
 
-use crate::args::{ColorWhen, GlobalArgs};
+use crate::args::{ColorWhen, GlobalArgs, tips};
 use crate::exit::{Code, Failure, Result};
 use crate::render::{View, style::Style};
 use crate::visible;
@@ -144,12 +144,9 @@ impl Ui {
     }
 
     /// Prints what is wrong with the command line.
-    pub(crate) fn refuse(&self, error: &clap::Error) -> Code {
+    pub(crate) fn refuse(&self, error: clap::Error, words: &[OsString]) -> Code {
         // Clap's own colours are removed: they could not be told from an argument's.
-        let mut text = plain(&error.render().to_string());
-        if error.kind() == ErrorKind::InvalidValue && text.contains("'--model <NAME>'") {
-            text += OWN_NETWORK;
-        }
+        let text = plain(&tips::text(error, words));
         match text.trim_end().strip_prefix("error:") {
             Some(problem) => line(format!("{}{problem}", self.errors.red("error:"))),
             // Without a command clap returns the help.
@@ -158,10 +155,6 @@ impl Ui {
         Code::Usage
     }
 }
-
-/// Advice for a user who names an unknown network.
-const OWN_NETWORK: &str = "\nA network of your own: `vramlab rehearse -- python train.py` runs its script on a card that is not \
-    there;\n`--model-file` takes a config.json, a .pt2 of torch.export, or a TOML file.\n";
 
 /// Replaces the messages of number parsers by plainer ones.
 fn plain(text: &str) -> String {

@@ -117,6 +117,13 @@ class ListV1(TypedDict, total=False):
     experiments: list[ListedExperiment]
 
 
+class ModelsV1(TypedDict, total=False):
+    """Every network that is known by name, and the types of `config.json` that can be read."""
+
+    models: list[ListedModel]
+    model_types: list[str]
+
+
 class MonitorV1(TypedDict, total=False):
     """Devices and trainings at one moment."""
 
@@ -760,6 +767,13 @@ class ListedExperiment(TypedDict, total=False):
     question: str
     claims: list[ListedClaim]
     sizes: dict[str, str]
+
+
+class ListedModel(TypedDict, total=False):
+    """A network."""
+
+    name: str
+    description: str
 
 
 class LocalPeak(TypedDict, total=False):

@@ -27,8 +27,8 @@ const PLACES: [&str; 12] = [
 ];
 
 const HEAD: &str = "# The JSON of vramlab\n\n\
-    Made by `cargo xtask json` from the structs in `lab/results/src/`; a test compares. Each result begins with `\"schema\"`; its number changes once a program \
-    that reads it would be misled. Fields may be added. Bytes are whole numbers. Other schemas: `vramlab-events-1` (`train --events`, `rehearse --events`: columns of events, see \
+    Made by `cargo xtask json` from the structs in `lab/results/src/`; a test compares. Each result begins with `\"schema\"`, whose number changes once a program \
+    that reads it would be misled, and `\"sentence\"`, the first line of the answer. Fields may be added. Bytes are whole numbers. Other schemas: `vramlab-events-1` (`train --events`, `rehearse --events`: columns of events, see \
     `cli/src/commands/events.rs`), `vramlab-lock-1` (`check --baseline`).\n";
 
 /// A struct that is written.

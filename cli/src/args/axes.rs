@@ -75,7 +75,7 @@ fn check(command: &str, axes: &[Axis]) -> Result<()> {
         let known =
             root.find_subcommand(command).is_some_and(|sub| sub.get_arguments().any(|a| a.get_long() == Some(name)));
         // A rehearsal scans the user's own command: the name is looked up there.
-        let scannable = command == "rehearse" || known && RunSpec::has_field(name) || command == "run" && is_size(name);
+        let scannable = command == "rehearse" || known && RunSpec::has_field(name) || command == "ask" && is_size(name);
         if !scannable {
             return Err(Failure::usage(format!("scan: {command} has no option --{name} that can be scanned")));
         }

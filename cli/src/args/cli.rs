@@ -3,11 +3,11 @@
 use clap::{Parser, Subcommand};
 
 use super::{
-    BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, ManArgs, MonitorArgs,
-    NetworkArgs, PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
+    BenchArgs, CardsArgs, CheckArgs, DevicesArgs, ExplainArgs, FitArgs, GlobalArgs, ListArgs, ManArgs, ModelsArgs,
+    MonitorArgs, NetworkArgs, PredictArgs, ReplayArgs, ReportArgs, RunArgs, SnapshotArgs, TrainArgs, TuneArgs,
 };
 
-/// The memory that training a neural network takes: measured on a device, predicted without one, and explained to the byte.
+/// How much GPU memory a training needs, what uses it, and what makes it fit.
 #[derive(Clone, Debug, Parser)]
 #[command(
     name = "vramlab",
@@ -15,8 +15,7 @@ use super::{
     arg_required_else_help = true,
     subcommand_required = true,
     args_override_self = true,
-    max_term_width = 100,
-    after_help = "Example: train a small network on the CPU and see where its memory goes\n  vramlab train --model mlp --data digits"
+    max_term_width = 100
 )]
 pub(crate) struct Cli {
     #[command(flatten)]
@@ -36,18 +35,25 @@ pub(crate) enum Command {
     /// List the cards that --gpu knows: the memory that the driver reports, what a process takes of it besides what PyTorch reserved, and the source of each figure.
     #[command(after_help = "Example: the cards, with the sources\n  vramlab cards --full")]
     Cards(CardsArgs),
+    /// List the networks that `predict` and `train` know by name.
+    #[command(after_help = "Example: the networks, for another program\n  vramlab models --json -")]
+    Models(ModelsArgs),
     /// Show a network from the inside: its modules, parameters and shapes for a batch, and what each module and operator saves for backward.
     #[command(after_help = "Example: GPT-2 with a batch of 8\n  vramlab show gpt2 --batch 8\n\n\
             Example: a network of your own, every module and operator\n  vramlab show model.pt2 --batch 32 --full\n\n\
             Example: a config.json of transformers, as a page\n  vramlab show config.json --sequence 2048 --html network.html")]
     Show(NetworkArgs),
-    /// Run experiments: a question, a prediction, a measurement, a verdict.
-    #[command(after_help = "Example: one experiment without a device, with its own sizes\n  \
-            vramlab run batch-size --backend meta --set batch=32,64,128\n\n\
+    /// Ask a question about memory: an experiment with a prediction, a measurement and a verdict; without a name, the list.
+    #[command(
+        name = "ask",
+        alias = "run",
+        after_help = "Example: one experiment without a device, with its own sizes\n  \
+            vramlab ask batch-size --backend meta --set batch=32,64,128\n\n\
             Example: the verdicts for several batches of another network\n  \
-            vramlab run steady-state --backend meta --model mlp -L batch 32,128,512")]
+            vramlab ask steady-state --backend meta --model mlp -L batch 32,128,512"
+    )]
     Run(RunArgs),
-    /// Train a network and account for its memory, phase by phase.
+    /// Train a network of vramlab on this machine, and account for its memory, phase by phase.
     #[command(after_help = "Example: handwritten digits in a minute, on the CPU\n  \
             vramlab train --model mlp --data digits --backend cpu\n\n\
             Example: the peak for three batch sizes\n  \
@@ -58,9 +64,15 @@ pub(crate) enum Command {
             vramlab train --model mlp --data digits --steps 5 --save half.safetensors\n  \
             vramlab train --model mlp --data digits --steps 5 --resume half.safetensors")]
     Train(TrainArgs),
-    /// Predict what the same training takes in PyTorch, without a device; what would change it, and whether it fits a card.
-    #[command(after_help = "Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \
-            vramlab predict --model gpt2 --batch 8 --gpu 24GiB")]
+    /// Will it fit? How much GPU memory a training needs, and what makes it fit: a script, a command, a model file, a name.
+    #[command(after_help = "Example: does this script fit on an RTX 4090?\n  \
+            vramlab predict train.py --gpu rtx4090\n\n\
+            Example: with arguments of its own\n  \
+            vramlab predict --gpu rtx4090 -- python train.py --batch-size 16\n\n\
+            Example: does GPT-2 with a batch of 8 fit in 24 GiB?\n  \
+            vramlab predict gpt2 --batch 8 --gpu 24GiB\n\n\
+            Example: a config.json of Hugging Face, and its largest batch\n  \
+            vramlab predict config.json --gpu rtx4090 --largest")]
     Predict(PredictArgs),
     /// Find the largest batch (or sequence) for a card, with the law of the peak, verified.
     #[command(after_help = "Example: the largest batch of GPT-2 on an RTX 4090\n  \
@@ -90,7 +102,7 @@ pub(crate) enum Command {
     #[command(after_help = "Example: the PYTORCH_CUDA_ALLOC_CONF for a run that was recorded with stacks\n  \
             vramlab tune snapshot.pickle")]
     Tune(TuneArgs),
-    /// Compare runs with a memory lock file: fail if memory grew, and name what grew.
+    /// Fail in continuous integration if a training needs more memory than before, and name what grew.
     #[command(
         after_help = "Example: write down what a run takes, and fail in continuous integration when it takes more\n  \
             vramlab check --baseline memory.lock.json --update --model gpt2 --batch 8\n  \
@@ -111,8 +123,12 @@ pub(crate) enum Command {
             Example: the processor alone, in five seconds, for another program\n  \
             vramlab bench --backend cpu --seconds 5 --json -")]
     Bench(BenchArgs),
-    /// Watch the devices' memory and the trainings that run, live.
-    #[command(after_help = "Example: what runs now, for another program\n  vramlab monitor --once --json -")]
+    /// Watch the devices' memory and the trainings of vramlab that run, live.
+    #[command(
+        name = "watch",
+        alias = "monitor",
+        after_help = "Example: what runs now, for another program\n  vramlab watch --once --json -"
+    )]
     Monitor(MonitorArgs),
     /// Make a report to look at, one HTML file, from results and recordings.
     #[command(after_help = "Example: a page of a run's memory, from what was written of it\n  \
@@ -157,6 +173,7 @@ mod tests {
     use clap::CommandFactory;
 
     use super::*;
+    use crate::args::Refusal;
 
     #[test]
     fn the_definition_is_consistent() {
@@ -172,8 +189,15 @@ mod tests {
             let line = text.lines().find_map(|line| line.trim().strip_prefix("vramlab "));
             let shell = |c: char| matches!(c, '|' | '>' | ')');
             if let Some(line) = line.and_then(|line| line.split(shell).next()) {
-                let words = std::iter::once("vramlab").chain(line.split_whitespace());
-                Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+                let words = std::iter::once("vramlab").chain(line.split_whitespace()).map(Into::into);
+                let parsed = crate::args::parse(words.collect());
+                // The example's files are not here.
+                let problem = parsed.err().map(|refusal| match refusal {
+                    Refusal::Clap(error) => error.to_string(),
+                    Refusal::Failure(failure) => failure.error.to_string(),
+                });
+                let is_missing = problem.as_ref().is_none_or(|problem| problem.contains("there is no such file"));
+                assert!(is_missing, "{line}: {problem:?}");
             }
         }
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Number, Value as Json};
 use toml::Value;
 
 use super::words::{Refusal, first_line, given};
-use super::{Cli, hf_args};
+use super::{Cli, hf_args, spellings};
 use crate::exit::Failure;
 
 /// Largest file that is read.
@@ -76,10 +76,11 @@ impl Files {
     fn add(&mut self, path: &Path, table: &toml::Table, typed: &Typed<'_>) -> Result<(), Failure> {
         let refused = |problem: String| Failure::usage(format!("{}: {problem}", path.display()));
         let (mut fields, mut words) = (Map::new(), Vec::new());
-        for (key, value) in table {
+        for (typed_key, value) in table {
+            let key = &if typed.flag(typed_key).is_some() { typed_key.clone() } else { spellings::ours(typed_key) };
             let flag = typed
                 .flag(key)
-                .ok_or_else(|| refused(format!("unknown key {key:?}; known: {}", typed.known().join(", "))))?;
+                .ok_or_else(|| refused(format!("unknown key {typed_key:?}; known: {}", typed.known().join(", "))))?;
             let problem = |problem: String| refused(format!("{key}: {problem}"));
             if !RunSpec::has_field(key) {
                 words.push((flag, entry(key, value, flag).map_err(problem)?));
@@ -156,7 +157,10 @@ fn field(value: &Value, flag: &Arg) -> Result<Option<Json>, String> {
     }
     if let Value::String(text) = value {
         let known = flag.get_possible_values();
-        if !known.is_empty() && !known.iter().any(|known| known.matches(text, false)) {
+        // The field may know further spellings; a network's name is checked with the network.
+        let name = flag.get_long().filter(|name| *name != "model").unwrap_or_default();
+        let is_spelled = RunSpec::default().with([(name, &Json::String(text.clone()))]).is_ok();
+        if !known.is_empty() && !is_spelled && !known.iter().any(|known| known.matches(text, false)) {
             let known: Vec<&str> = known.iter().map(|known| known.get_name()).collect();
             return Err(format!("unknown: {text:?}; known: {}", known.join(", ")));
         }

@@ -42,7 +42,7 @@ pub(super) fn read(path: &Path, own: &toml::Table, matches: &ArgMatches) -> Resu
     if let Some(Refused { argument, field }) = refusals.into_iter().find(|refused| !stands(refused)) {
         let instead = field.map(|field| format!("; --{field} says what to take instead")).unwrap_or_default();
         return Err(Failure::usage(format!(
-            "{file}: {argument} is not represented here; `vramlab rehearse` runs it{instead}"
+            "{file}: vramlab does not count {argument}; a script that uses it can be rehearsed: `vramlab predict train.py`{instead}"
         )));
     }
     let mut notes: Vec<String> = left_out.into_iter().map(|what| format!("note: {file}: {what}")).collect();

@@ -9,14 +9,18 @@ mod check;
 mod cli;
 mod config;
 mod device;
+mod door;
 mod global;
+mod help;
 mod hf_args;
+mod line;
 mod loop_shape;
 mod man;
 #[cfg(feature = "mcp")]
 mod mcp;
 mod model;
 mod monitor;
+mod opened;
 mod output;
 mod paper;
 mod parallel;
@@ -26,15 +30,19 @@ mod replay;
 mod report;
 mod run;
 mod scan;
+mod set;
 mod settings;
 mod shard;
 mod show;
 mod snapshot;
+mod spellings;
+pub(crate) mod tips;
 mod training;
 mod values;
 #[cfg(feature = "view")]
 mod view;
 mod weights;
+mod what;
 mod words;
 
 use std::ffi::OsString;
@@ -64,7 +72,7 @@ pub(crate) use parallel::{ParallelArgs, RanksArgs};
 pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
 pub(crate) use replay::{ReplayArgs, ReplayPolicy};
 pub(crate) use report::{ExportArgs, HtmlArgs, ReportArgs};
-pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, RunArgs};
+pub(crate) use run::{CardsArgs, DevicesArgs, ListArgs, ModelsArgs, RunArgs};
 pub(crate) use scan::ScanArgs;
 pub(crate) use shard::Part;
 pub(crate) use show::NetworkArgs;
@@ -129,20 +137,29 @@ fn at_its_source(failure: Failure, sources: &config::Sources) -> Failure {
 /// Parses a command line, with its configuration file.
 pub(crate) fn parse(words: Vec<OsString>) -> Result<Invocation, Refusal> {
     let command = command(&words);
+    let mut built = command.clone();
+    built.build();
+    let line::Entered { words, notes } = door::enter(words, &built)?;
     let mut matches = command.clone().try_get_matches_from(&words)?;
     let files = config::Files::read(&matches)?;
     if let Some(words) = files.before(&words, &matches) {
         matches = command.try_get_matches_from(words)?;
     }
     let axes = matches.subcommand().map(|(name, matches)| axes::axes(name, matches)).transpose()?.unwrap_or_default();
-    let cli = Cli::from_arg_matches(&matches)?;
-    let run = run(&cli.command, &files.fields);
+    let mut cli = Cli::from_arg_matches(&matches)?;
+    #[cfg(target_os = "linux")]
+    if let (Command::Rehearse(args), Some((_, matches))) = (&mut cli.command, matches.subcommand()) {
+        args.names_card = words::given(matches, "gpu");
+    }
+    let set = set::of(&cli.command)?;
+    let run = run(&cli.command, &files.fields, &set.fields);
     let run = run.map_err(|error| at_its_source(Failure::from(error), &files.sources))?;
-    Ok(Invocation { cli, run, axes, sources: files.sources, notes: files.notes })
+    let notes = notes.into_iter().chain(files.notes).chain(set.notes).collect();
+    Ok(Invocation { cli, run, axes, sources: files.sources, notes })
 }
 
-/// Returns the run of a command: its flags, and the fields of files that no typed flag overrides.
-fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
+/// Returns the run of a command: its flags, the fields of files that no typed flag overrides, and what `--set` sets.
+fn run(command: &Command, files: &Map<String, Value>, set: &Map<String, Value>) -> lab::Result<RunSpec> {
     let (typed, model, on_device) = match command {
         Command::Run(args) => (args.spec(), None, true),
         Command::Train(args) => (args.spec(), Some(&args.model), true),
@@ -154,7 +171,7 @@ fn run(command: &Command, files: &Map<String, Value>) -> lab::Result<RunSpec> {
     };
     // Checked here: a value that is not a number would be lost in the table of fields.
     typed.check_part()?;
-    let mut run = typed.with(files.iter().map(|(name, value)| (name.as_str(), value)))?;
+    let mut run = typed.with(files.iter().chain(set).map(|(name, value)| (name.as_str(), value)))?;
     // A card that is named need not be present.
     if on_device && run.parallel.devices.is_none() && run.device.gpu.is_none() {
         run.device.backend.get_or_insert_with(|| AUTO.into());
@@ -199,17 +216,15 @@ pub(crate) fn color(words: &[OsString]) -> ColorWhen {
     }
 }
 
-/// Appends to the long help of `predict` the names of settings in other programs.
-fn with_settings(command: clap::Command) -> clap::Command {
-    command.mut_subcommand("predict", |predict| {
-        let example = predict.get_after_help().map(ToString::to_string).unwrap_or_default();
-        predict.after_long_help(format!("{example}\n\n{}", settings::help()))
-    })
+/// Returns the whole command line, with what its short or its long help shows.
+pub(crate) fn whole(short: bool) -> clap::Command {
+    help::shaped(any_number(Cli::command()), short)
 }
 
 /// Returns the whole command, coloured as the flags say: clap may print before they are parsed.
 fn command(words: &[OsString]) -> clap::Command {
-    with_settings(any_number(Cli::command())).color(match color(words) {
+    let short = words.iter().take_while(|word| *word != "--").any(|word| word == "-h");
+    whole(short).color(match color(words) {
         ColorWhen::Always => clap::ColorChoice::Always,
         ColorWhen::Never => clap::ColorChoice::Never,
         ColorWhen::Auto => clap::ColorChoice::Auto,

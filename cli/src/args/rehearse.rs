@@ -35,6 +35,9 @@ pub(crate) struct RehearseArgs {
     /// The card: a name (rtx4090, a100-40, h200 …; `vramlab cards` lists all), or the amount of memory for tensors (24GiB; capability 9.0).
     #[arg(long, value_name = "NAME|SIZE", default_value = "h200", help_heading = "Device")]
     pub gpu: RehearsedCard,
+    /// True if --gpu was typed.
+    #[arg(skip)]
+    pub names_card: bool,
     /// Number of these cards, with --world on each machine [default: 1; with --world, one for each rank, 8 at most].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=16), help_heading = "Device")]
     pub gpus: Option<u8>,

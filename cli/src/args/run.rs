@@ -23,6 +23,13 @@ pub(crate) struct ListArgs {
     pub output: OutputArgs,
 }
 
+/// `vramlab models`
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct ModelsArgs {
+    #[command(flatten)]
+    pub output: OutputArgs,
+}
+
 /// `vramlab cards`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct CardsArgs {
@@ -41,7 +48,7 @@ pub(crate) struct RunArgs {
     /// Show one table of the claims instead of the experiments: claim, source, verdict, number, condition. Without names, those of all experiments.
     #[arg(long)]
     pub claims: bool,
-    /// Replace sizes of the experiment: batch=32,64 (`vramlab list --full` names them).
+    /// Replace sizes of the experiment: batch=32,64 (`vramlab ask --full` names them).
     #[arg(long, value_name = "NAME=VALUES", value_parser = size_values)]
     pub set: Vec<(String, Vec<usize>)>,
     /// Ask about another network than the experiment's own, if its question allows that: batch-size, steady-state, release, cache. Such a network

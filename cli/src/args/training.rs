@@ -84,6 +84,10 @@ pub(crate) struct TrainingArgs {
     /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
+    /// Any setting of a run by its name, as in --set optimizer.lr=1e-4; can be given several times. The words before the last dot are for the
+    /// reader.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
     #[command(flatten)]
     pub shape: LoopArgs,
 }

@@ -49,7 +49,8 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Cod
         predict::judge(&mut failure, &needs);
         found.prediction = Some(predict::prediction(spec, &paper, &needs, needs_peak)?);
     }
-    deliver(&found, failure, &args.output, ui)
+    let is_no = predict::is_no(&failure);
+    predict::answered(is_no, deliver(&found, failure, &args.output, ui))
 }
 
 /// What the result of a divided step does not say.

@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
+use clap::Command;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap::{Command, CommandFactory};
 use clap_mangen::Man;
 use clap_mangen::roff::{Inline, Roff, bold, italic, roman};
 use lab::{cards, experiments};
 
-use crate::args::{Cli, ManArgs};
+use crate::args::{self, ManArgs};
 use crate::exit::{Code, Failure, Result};
 use crate::output;
 use crate::ui::Ui;
@@ -29,14 +29,14 @@ const OUTPUTS: &str = "Files that a command writes appear whole or not at all; \
 /// Further files of single commands: command, file, purpose.
 const FILES: [(&[&str], &str, &str); 4] = [
     (
-        &["train", "predict", "run", "fit", "check"],
+        &["train", "predict", "ask", "fit", "check"],
         "FILE.toml",
         "Flags for --config: their names as keys. What is typed wins.",
     ),
     (
-        &["train", "monitor"],
+        &["train", "watch"],
         "$VRAMLAB_RUNTIME_DIR, $XDG_RUNTIME_DIR/vramlab, or vramlab-UID among the temporary files",
-        "What running trainings say of themselves, and monitor reads.",
+        "What running trainings say of themselves, and watch reads.",
     ),
     (
         &["check"],
@@ -53,7 +53,7 @@ const FILES: [(&[&str], &str, &str); 4] = [
 /// Prints the completion script of a shell.
 pub(super) fn completions(shell: clap_complete::Shell, ui: &Ui) -> Result<Code> {
     let mut script = Vec::new();
-    clap_complete::generate(shell, &mut offering(Cli::command()), "vramlab", &mut script);
+    clap_complete::generate(shell, &mut offering(args::whole(false)), "vramlab", &mut script);
     if shell == clap_complete::Shell::Fish {
         script.extend(experiments_in_fish().bytes());
     }
@@ -66,7 +66,7 @@ fn offering(command: Command) -> Command {
     let questions = experiments::ALL.iter().map(|one| PossibleValue::new(one.name()).help(one.question()));
     let questions: Vec<PossibleValue> = questions.chain([PossibleValue::new("all").help("all of them")]).collect();
     command.mut_subcommands(move |command| {
-        let is_run = command.get_name() == "run";
+        let is_run = command.get_name() == "ask";
         command.mut_args(|arg| match arg.get_id().as_str() {
             "gpu" => arg.value_parser(PossibleValuesParser::new(known_cards())),
             "names" if is_run => arg.value_parser(PossibleValuesParser::new(questions.clone())),
@@ -80,7 +80,7 @@ fn experiments_in_fish() -> String {
     let quoted = |text: &str| text.replace(['\\', '\''], "");
     let lines = experiments::ALL.iter().map(|one| {
         let (name, question) = (one.name(), quoted(one.question()));
-        format!("complete -c vramlab -n \"__fish_vramlab_using_subcommand run\" -f -a '{name}' -d '{question}'\n")
+        format!("complete -c vramlab -n \"__fish_vramlab_using_subcommand ask\" -f -a '{name}' -d '{question}'\n")
     });
     lines.collect()
 }
@@ -93,20 +93,23 @@ fn known_cards() -> impl Iterator<Item = PossibleValue> {
 ///
 /// # Errors
 /// An unknown command; a folder or standard output that cannot be written.
-pub(super) fn man(args: &ManArgs, ui: &Ui) -> Result<Code> {
-    let mut root = Cli::command();
+pub(super) fn man(asked: &ManArgs, ui: &Ui) -> Result<Code> {
+    let mut root = args::whole(false);
     root.build();
-    if let Some(folder) = &args.write {
+    if let Some(folder) = &asked.write {
         write_all(&root, folder)?;
         return Ok(Code::Done);
     }
     let mut command = &root;
-    for name in &args.command {
+    for name in &asked.command {
         let known: Vec<&str> = subcommands(command).map(Command::get_name).collect();
-        command = subcommands(command).find(|sub| sub.get_name() == name).ok_or_else(|| {
-            let known = if known.is_empty() { "it has none".into() } else { format!("known: {}", known.join(", ")) };
-            Failure::usage(format!("no command {name:?} of {}; {known}", command.get_name()))
-        })?;
+        command = subcommands(command)
+            .find(|sub| sub.get_name() == name || sub.get_all_aliases().any(|alias| alias == name))
+            .ok_or_else(|| {
+                let known =
+                    if known.is_empty() { "it has none".into() } else { format!("known: {}", known.join(", ")) };
+                Failure::usage(format!("no command {name:?} of {}; {known}", command.get_name()))
+            })?;
     }
     ui.print(&page(command)?)?;
     Ok(Code::Done)
@@ -218,20 +221,20 @@ mod tests {
 
     #[test]
     fn shells_are_offered_what_there_is() {
-        let mut command = offering(Cli::command());
+        let mut command = offering(args::whole(false));
         command.build();
         let offered = |of: &str, id: &str| -> Vec<String> {
             let arg = command.find_subcommand(of).unwrap().get_arguments().find(|arg| arg.get_id() == id);
             arg.map(clap::Arg::get_possible_values).unwrap().iter().map(|value| value.get_name().to_string()).collect()
         };
-        assert!(offered("run", "names").len() > experiments::ALL.len());
+        assert!(offered("ask", "names").len() > experiments::ALL.len());
         assert!(offered("predict", "gpu").contains(&"rtx4090".to_string()));
         assert!(offered("train", "model").contains(&"gpt2".to_string()));
     }
 
     #[test]
     fn every_page_has_examples_exit_codes_and_files() {
-        let mut root = Cli::command();
+        let mut root = args::whole(false);
         root.build();
         for command in std::iter::once(&root).chain(subcommands(&root)) {
             let text = page(command).unwrap();

@@ -12,6 +12,7 @@ mod fit;
 mod list;
 #[cfg(feature = "mcp")]
 mod mcp;
+mod models;
 mod monitor;
 pub(crate) mod outcome;
 pub(crate) mod parallel;
@@ -71,6 +72,7 @@ pub(crate) fn run(invocation: &Invocation, ui: &Ui) -> Result<Code> {
         Command::Devices(args) => devices::run(args, ui),
         Command::List(args) => list::run(args, ui),
         Command::Cards(args) => cards::run(args, ui),
+        Command::Models(args) => models::run(args, ui),
         Command::Show(args) => show::run(args, &invocation.run, ui),
         Command::Run(args) if invocation.axes.is_empty() => run::run(args, &invocation.run, ui),
         Command::Run(args) => run_scan::run(invocation, args, ui),

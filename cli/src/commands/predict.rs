@@ -54,7 +54,24 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         ..prediction(spec, &paper, &needs, needs_peak)?
     });
     judge(&mut report.failure, &needs);
-    train::deliver(&plan, report, &args.output, ui)
+    let is_no = is_no(&report.failure);
+    answered(is_no, train::deliver(&plan, report, &args.output, ui))
+}
+
+/// True if the answer is a No.
+pub(super) fn is_no(failure: &Option<Failure>) -> bool {
+    failure.as_ref().is_some_and(|failure| failure.code == Code::Check)
+}
+
+/// Returns the code of a delivered answer. A No is an answer, not an error: it was printed.
+///
+/// # Errors
+/// Those of the delivery.
+pub(super) fn answered(is_no: bool, delivered: Result<Code>) -> Result<Code> {
+    match delivered {
+        Err(failure) if is_no && failure.code == Code::Check => Ok(Code::Check),
+        delivered => delivered,
+    }
 }
 
 /// The verdict of a dry run with these figures; no moments below the peak and no techniques. `needs_peak`: contents of memory at the peak, for a run

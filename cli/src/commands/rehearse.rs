@@ -41,6 +41,9 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     }
     rehearse_again::add(args, &request, &mut rehearsed, ui)?;
     warn(&rehearsed.result, ui);
+    if !args.names_card {
+        ui.tell_after(format!("note: no --gpu was given, so this is for an {}", rehearsed.result.gpu.name));
+    }
     if let Some(page) = &args.page.html {
         draw(&rehearsed, page, ui)?;
     }

@@ -28,7 +28,7 @@ fn a_network_whose_upper_figure_does_not_fit_fits_perhaps() {
     let (found, told) = predict(Some(upper - (64 << 20)));
     assert!(found["fits"].is_null(), "{}", found["fits"]);
     assert!(told.contains("Perhaps: ") && !told.contains("Yes"), "{told}");
-    assert!(told.contains("cuDNN's part of the context") && told.contains("vramlab rehearse"), "{told}");
+    assert!(told.contains("asks cuDNN itself") && told.contains("vramlab predict train.py"), "{told}");
 }
 
 #[test]

@@ -9,10 +9,13 @@ const COMMANDS: &[(&str, &str)] = &[
     ("devices", "vramlab devices --json -"),
     ("list", "vramlab list --full"),
     ("cards", "vramlab cards --full"),
+    ("models", "vramlab models --json -"),
     ("show", "vramlab show gpt2 --batch 8"),
-    ("run", "vramlab run batch-size --backend meta --set batch=32,64,128"),
+    ("open", "vramlab open snapshot.pickle"),
+    ("info", "vramlab info cards"),
+    ("ask", "vramlab ask batch-size --backend meta --set batch=32,64,128"),
     ("train", "vramlab train --model mlp --data digits --backend cpu"),
-    ("predict", "vramlab predict --model gpt2 --batch 8 --gpu 24GiB"),
+    ("predict", "vramlab predict gpt2 --batch 8 --gpu 24GiB"),
     ("fit", "vramlab fit --model gpt2 --optimizer adamw --gpu rtx4090"),
     ("rehearse", "vramlab rehearse --gpu rtx4090 -- python train.py --batch-size 16"),
     ("replay", "vramlab replay run.json --compare caching,expandable,planned"),
@@ -21,13 +24,16 @@ const COMMANDS: &[(&str, &str)] = &[
     ("check", "vramlab check --baseline memory.lock.json"),
     ("explain", "vramlab explain train.log"),
     ("bench", "vramlab bench --html bench.html"),
-    ("monitor", "vramlab monitor --once --json -"),
+    ("watch", "vramlab watch --once --json -"),
     ("report", "vramlab report run.json events.json -o run.html"),
     ("view", "vramlab view snapshot.pickle"),
     ("completions", "source <(vramlab completions bash)"),
     ("man", "vramlab man | man -l -"),
     ("mcp", "vramlab mcp --dir ."),
 ];
+
+/// Commands that are shown, at most ten.
+const SHOWN: [&str; 9] = ["predict", "open", "ask", "watch", "check", "train", "bench", "info", "help"];
 
 /// Commands of this build: scripts are rehearsed on Linux alone; the viewer and the tools of assistants are features.
 fn commands() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -59,8 +65,11 @@ fn what_is_offered_is_what_there_is() {
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())
         .collect();
-    let commands: Vec<&str> = commands().map(|(command, _)| command).chain(["help"]).collect();
-    assert_eq!(offered, commands);
+    assert_eq!(offered, SHOWN);
+    // What is not shown works, and so do the names of earlier versions.
+    for (command, _) in commands().chain([("run", ""), ("monitor", "")]) {
+        assert!(done(&[command, "--help"]).contains("Usage: vramlab"), "{command}");
+    }
     let train = done(&["train", "--help"]);
     assert!(train.contains("autocast-bf16") && train.contains("--capturable") && train.contains("adagrad"), "{train}");
     assert!(train.contains("--html") && train.contains("--export-trace"), "{train}");
@@ -101,7 +110,7 @@ fn offered_by_bash(words: &[&str]) -> Option<Vec<String>> {
 #[cfg(target_os = "linux")]
 fn bash_offers_experiments_models_and_cards() {
     for (words, offer) in [
-        (&["run", "batch"][..], "batch-size"),
+        (&["ask", "batch"][..], "batch-size"),
         (&["predict", "--gpu", "rtx4"], "rtx4090"),
         (&["fit", "--gpu", ""], "h200"),
         (&["train", "--model", "gp"], "gpt2"),
@@ -115,7 +124,7 @@ fn bash_offers_experiments_models_and_cards() {
 fn there_is_a_page_of_the_manual_for_every_command() {
     let manual = done(&["man"]);
     assert!(manual.starts_with(".ie") || manual.starts_with(".TH"), "{}", &manual[..40]);
-    for (command, _) in commands() {
+    for command in &SHOWN[..8] {
         assert!(manual.contains(&format!("vramlab\\-{command}")), "{command}");
     }
     assert!(done(&["man", "snapshot", "show"]).contains("vramlab\\-snapshot"));
@@ -138,4 +147,40 @@ fn version_and_no_arguments() {
     assert_eq!((nothing.code, nothing.stdout.as_str()), (Some(2), ""));
     assert!(nothing.stderr.contains("Usage: vramlab"));
     assert!(!nothing.stderr.contains("error:"), "the help is not an error: {}", nothing.stderr);
+}
+
+/// Most lines, and most flags, of a short page.
+const SHORT: (usize, usize) = (25, 10);
+
+#[test]
+fn short_pages_are_short() {
+    for command in &SHOWN[..8] {
+        let mut program = crate::common::vramlab();
+        let output = program.args([command, "-h"]).env("COLUMNS", "80").output().unwrap();
+        let page = String::from_utf8(output.stdout).unwrap();
+        let flags = page.lines().filter(|line| line.trim_start().starts_with('-') && !line.contains("--help")).count();
+        assert!(page.lines().count() <= SHORT.0 && flags <= SHORT.1, "{command}: {flags} flags: {page}");
+        assert!(page.lines().all(|line| line.chars().count() <= 80), "{command}: {page}");
+        assert!(page.starts_with(|c: char| c.is_ascii_uppercase()) && page.contains("Usage: vramlab"), "{page}");
+    }
+}
+
+#[test]
+fn the_long_page_has_tasks_and_every_field() {
+    let page = done(&["predict", "--help"]);
+    for task in
+        ["The network:", "The card:", "The training:", "Make it fit:", "Several cards:", "Over a range:", "Output:"]
+    {
+        assert!(page.lines().any(|line| line == task), "{task}: {page}");
+    }
+    let fields = lab::run::RunSpec::default().fields();
+    // Those of other commands: a device that computes, and where a training begins.
+    let others = ["backend", "device", "cuda-graph", "tf32", "load", "resume"];
+    for field in fields.keys().filter(|field| !others.contains(&field.as_str())) {
+        assert!(page.contains(field.as_str()), "{field}: {page}");
+    }
+    // A field that the page does not explain can be set by its name, and by its own flag as before.
+    let by_name = crate::common::json(&["predict", "gpt2", "--set", "model.layers=2", "--batch", "1"]);
+    let by_flag = crate::common::json(&["predict", "--model", "gpt2", "--layers", "2", "--batch", "1"]);
+    assert_eq!(by_name["peak"], by_flag["peak"]);
 }

@@ -40,7 +40,7 @@ fn plain_arguments_go_with_a_usual_network() {
         (&["--hf-args", "lora.json"], 2, "use_peft=true is not represented"),
         (&["--hf-args", "eight.json"], 2, "--optimizer says what to take instead"),
         (&["--hf-args", "eight.json", "--optimizer", "adamw"], 0, "adamw"),
-        (&["--hf-args", "config.json"], 2, "it is for --model-file"),
+        (&["--hf-args", "config.json"], 2, "vramlab predict takes it"),
         (&["--hf-args", "none.json"], 2, "none.json"),
     ] {
         let (found, text) = predict(words);

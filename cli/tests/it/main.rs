@@ -41,6 +41,7 @@ mod show;
 mod snapshots;
 mod training;
 mod tries;
+mod typed;
 mod view;
 mod viewer;
 mod warnings;

@@ -44,10 +44,10 @@ fn unbroken(text: &str) -> String {
 
 /// The release of transformers, of which none is installed for tests.
 fn release() -> String {
-    format!("transformers {REPRESENTED}: the newest known, none is installed")
+    format!("transformers {REPRESENTED} (the newest known, none is installed)")
 }
 
-const MAXIMUM: &str = "1 024 tokens: the configuration's maximum; --sequence N";
+const MAXIMUM: &str = "1 024 tokens (the configuration's maximum, --sequence N)";
 
 #[test]
 fn weights_have_the_type_that_the_file_names() {
@@ -66,7 +66,7 @@ fn weights_have_the_type_that_the_file_names() {
     let said = refused(2, &wide.words("predict", &[]));
     assert!(said.contains("dtype: \"float64\" weights are not represented"), "{said}");
     let text = unbroken(&done(&wide.words("predict", &["--precision", "fp32", "--sequence", "8"])));
-    assert!(text.contains("float32: --precision (config.json: float64)"), "{text}");
+    assert!(text.contains("float32 (--precision (config.json: float64))"), "{text}");
 }
 
 #[test]
@@ -75,7 +75,7 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
     let lock = folder.path("memory.lock.json");
     let page = folder.path("page.html");
     let release = release();
-    let all = format!("bfloat16: config.json · {release} · {MAXIMUM} · batch 1: default; --batch N");
+    let all = format!("vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}, batch 1 (default, --batch N).");
     let check = ["--update", "--baseline", &lock];
     for (command, more) in
         [("predict", &["--gpu", "24GiB", "--html", &page][..]), ("train", &["--backend", "meta"]), ("check", &check)]
@@ -85,37 +85,43 @@ fn every_answer_names_type_tokens_and_batch_and_where_each_came_from() {
         assert!(unbroken(&text).contains(&all), "{command}: {text}");
     }
     let html = fs::read_to_string(&page).unwrap();
-    assert!(html.contains(&format!("bfloat16: config.json · {release} · 1 024 tokens")), "the page does not say it");
+    assert!(html.contains(&format!("bfloat16 (config.json), {release}, 1 024 tokens")), "the page does not say it");
     let fit = done(&folder.words("fit", &["--gpu", "1GiB"]));
-    assert!(unbroken(&fit).contains(&format!("bfloat16: config.json · {release} · {MAXIMUM} Eager PyTorch;")), "{fit}");
+    assert!(
+        unbroken(&fit)
+            .contains(&format!("vramlab assumes bfloat16 (config.json), {release}, {MAXIMUM}. Without torch.compile.")),
+        "{fit}"
+    );
     let fit = done(&folder.words("fit", &["--gpu", "100MiB", "--of", "sequence", "--precision", "fp32"]));
     let line = format!(
-        "float32: --precision (config.json: bfloat16) · {release} · batch 1: default; --batch N Eager PyTorch;"
+        "float32 (--precision (config.json: bfloat16)), {release}, batch 1 (default, --batch N). Without torch.compile."
     );
     assert!(unbroken(&fit).contains(&line), "{fit}");
     assert_eq!(json(&folder.words("predict", &[]))["settings"]["sequence"], 1024);
     let typed = unbroken(&done(&folder.words("predict", &["--sequence", "16", "--batch", "2", "--precision", "bf16"])));
-    let line = format!("bfloat16: --precision · {release} · 16 tokens: --sequence · batch 2: --batch");
+    let line = format!("bfloat16 (--precision), {release}, 16 tokens (--sequence), batch 2 (--batch).");
     assert!(typed.contains(&line), "{typed}");
     let old = unbroken(&done(&folder.words("predict", &["--sequence", "16", "--transformers", "4.51"])));
     let line =
-        "float32: default of transformers 4.51; --precision TYPE · transformers 4.51: --transformers · 16 tokens";
+        "float32 (default of transformers 4.51, --precision TYPE), transformers 4.51 (--transformers), 16 tokens";
     assert!(old.contains(line), "{old}");
     let scan = unbroken(&done(&folder.words("predict", &["--sequence", "16", "-L", "batch", "1,2"])));
     assert!(
-        scan.contains(&format!("bfloat16: config.json · {release} · 16 tokens: --sequence"))
+        scan.contains(&format!("bfloat16 (config.json), {release}, 16 tokens (--sequence)"))
             && !scan.contains("batch 1"),
         "{scan}"
     );
     let unnamed = unbroken(&done(&Folder::new(json!({})).words("predict", &["--sequence", "16"])));
-    let line = format!("float32: config.json names no type; --precision TYPE · {release} · 16 tokens");
-    assert!(unnamed.contains(&line), "{unnamed}");
+    assert!(
+        unnamed.contains(&format!("float32 (config.json names no type, --precision TYPE), {release}, 16 tokens")),
+        "{unnamed}"
+    );
 }
 
 #[test]
 fn networks_without_a_configuration_say_it_too() {
     let text = unbroken(&done(&["predict", "--model", "gpt2", "--batch", "2"]));
-    let line = "float32: default; --precision TYPE · 1 024 tokens: default; --sequence N · batch 2: --batch";
+    let line = "float32 (default, --precision TYPE), 1 024 tokens (default, --sequence N), batch 2 (--batch).";
     assert!(text.contains(line), "{text}");
     let directory = tempfile::tempdir().unwrap();
     let model = directory.path().join("own.toml");
@@ -123,7 +129,7 @@ fn networks_without_a_configuration_say_it_too() {
         [loss]\ntype = \"cross-entropy\"\n";
     fs::write(&model, text).unwrap();
     let text = unbroken(&done(&["predict", "--model-file", &model.display().to_string()]));
-    assert!(text.contains("bfloat16: own.toml · batch 8: own.toml"), "{text}");
+    assert!(text.contains("bfloat16 (own.toml), batch 8 (own.toml)."), "{text}");
 }
 
 #[test]
@@ -135,7 +141,7 @@ fn autocast_over_weights_in_bfloat16_can_be_said() {
     assert_eq!((weights(&both), weights(&wide) > weights(&both)), (weights(&narrow), true));
     assert_ne!(both["steps"], narrow["steps"], "norms are computed in float32");
     let text = unbroken(&done(&folder.words("predict", &["--sequence", "8", "--precision", "autocast-bf16"])));
-    assert!(text.contains("float32, autocast to bfloat16: --precision (config.json: bfloat16)"), "{text}");
+    assert!(text.contains("float32, autocast to bfloat16 (--precision (config.json: bfloat16))"), "{text}");
 }
 
 #[test]
@@ -194,7 +200,7 @@ fn variables_of_the_environment_are_given_and_kept() {
     assert_eq!(peak(&larger) - peak(&usual), 2 * (96 << 20), "128 MiB instead of 32");
     assert_eq!(larger["settings"]["env"], json!(["CUBLAS_WORKSPACE_CONFIG=:65536:2"]));
     let text = unbroken(&done(&words(&["--env", "CUBLAS_WORKSPACE_CONFIG=:65536:2"])));
-    assert!(text.contains("CUBLAS_WORKSPACE_CONFIG=:65536:2: --env"), "{text}");
+    assert!(text.contains("CUBLAS_WORKSPACE_CONFIG=:65536:2 (--env)"), "{text}");
     // The environment of this program says nothing about the simulated PyTorch's.
     let ran = common::vramlab().args(words(&["--json", "-"])).env(VARIABLE, ":0:0").output().unwrap();
     let ran: Value = serde_json::from_slice(&ran.stdout).unwrap();

@@ -18,7 +18,7 @@ const MESSAGE: &str = "torch.OutOfMemoryError: CUDA out of memory. Tried to allo
 
 /// What is typed, and what of the answer is in the first line.
 const COMMANDS: [(&[&str], &str); 22] = [
-    (&["list"], "experiments: vramlab run NAME"),
+    (&["list"], "experiments: vramlab ask NAME"),
     (&["devices"], "meta:0"),
     (&["show", "gpt2", "--batch", "8"], "10.58 GiB saved for backward"),
     (&["show", "resnet18", "--batch", "8"], "165.57 MiB saved for backward"),
@@ -127,15 +127,15 @@ fn a_file_of_the_wrong_kind_is_named_for_what_it_is() {
     let folder = directory.path().display().to_string();
     let snapshot = Path::new(SNAPSHOT).display().to_string();
     let cases: [(&[&str], &str, &str); 9] = [
-        (&["snapshot", "show", &weights], "weights (torch.save), not a snapshot", "--model-file takes config.json"),
-        (&["snapshot", "show", &config], "a configuration of transformers", "vramlab predict --model-file"),
+        (&["snapshot", "show", &weights], "weights (torch.save), not a snapshot", "vramlab predict takes config.json"),
+        (&["snapshot", "show", &config], "a configuration of transformers", "vramlab predict "),
         (&["snapshot", "show", &folder], "a directory, not a snapshot", "name a file in it"),
-        (&["snapshot", "show", &result], "a result of vramlab", "vramlab report"),
-        (&["predict", "--model-file", &script], "a Python program, not a network", "vramlab rehearse --gpu"),
-        (&["predict", "--model-file", &snapshot], "a snapshot of PyTorch's memory", "vramlab snapshot show"),
+        (&["snapshot", "show", &result], "a result of vramlab", "vramlab open "),
+        (&["predict", "--model-file", &script], "a Python program, not a network", "vramlab predict "),
+        (&["predict", "--model-file", &snapshot], "a snapshot of PyTorch's memory", "vramlab open "),
         (&["fit", "--model-file", &weights, "--gpu", "t4"], "weights (torch.save), not a network", ".pt2"),
-        (&["replay", &script], "a Python program, not a recording", "vramlab rehearse"),
-        (&["explain", &snapshot], "a snapshot of PyTorch's memory, not a log", "vramlab snapshot show"),
+        (&["replay", &script], "a Python program, not a recording", "vramlab predict "),
+        (&["explain", &snapshot], "a snapshot of PyTorch's memory, not a log", "vramlab open "),
     ];
     for (words, what, instead) in cases {
         let ran = run(words);
@@ -149,11 +149,11 @@ fn slips_are_told_plainly() {
     let cases: [(&[&str], &str); 6] = [
         (
             &["run", "batchsize"],
-            "run batchsize: no such experiment; did you mean \"batch-size\"? There are batch-size, ",
+            "ask batchsize: no such experiment; did you mean \"batch-size\"? There are batch-size, ",
         ),
         (&["predict", "--model", "gpt3"], "gpt2"),
-        (&["predict", "--model", "unet"], "vramlab rehearse -- python train.py"),
-        (&["run", "checkpoint"], "run checkpoint: no such experiment; did you mean \"checkpointing\"?"),
+        (&["predict", "--model", "unet"], "vramlab predict train.py"),
+        (&["run", "checkpoint"], "ask checkpoint: no such experiment; did you mean \"checkpointing\"?"),
         (&["predict", "--model", "gpt2", "--gpu", "rtx490"], "did you mean"),
         (&["predict", "--model", "mlp", "--batch", "many"], "a whole number, 0 or more, is expected"),
     ];

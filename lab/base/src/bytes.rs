@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::figures::short;
 
 /// Units and their sizes. The binary ones come first, because sizes are written in them.
-const UNITS: [(&str, u64); 11] = [
+const UNITS: [(&str, u64); 15] = [
     ("TiB", 1 << 40),
     ("GiB", 1 << 30),
     ("MiB", 1 << 20),
@@ -22,6 +22,11 @@ const UNITS: [(&str, u64); 11] = [
     ("kB", 1_000),
     ("KB", 1_000),
     ("B", 1),
+    // As schedulers and command lines of GPUs write them.
+    ("T", 1 << 40),
+    ("G", 1 << 30),
+    ("M", 1 << 20),
+    ("K", 1 << 10),
 ];
 
 /// The largest size that is accepted. A larger one is a mistake.
@@ -30,7 +35,7 @@ const MAX: u64 = 1 << 60;
 /// The smallest bare number that is taken as bytes. Someone who types a smaller one more likely means MiB, GiB, or the number of a card.
 const LEAST_BARE: u64 = 1 << 20;
 
-/// Reads `8GiB`, `1.5 GiB`, `512MiB`, `20GB` (10⁹), `1000`.
+/// Reads `8GiB`, `1.5 GiB`, `512MiB`, `20GB` (10⁹), `24G` (as 24GiB), `1000`.
 ///
 /// # Errors
 /// Says what is wrong, and which forms are right.
@@ -176,6 +181,9 @@ mod tests {
             ("0.5KiB", 512),
             ("20GB", 20_000_000_000),
             ("7B", 7),
+            ("24G", 24 << 30),
+            ("80g", 80 << 30),
+            ("512M", 512 << 20),
             ("1024PiB", 1 << 60),
         ] {
             assert_eq!(parse(text), Ok(bytes), "{text}");
@@ -184,7 +192,7 @@ mod tests {
 
     #[test]
     fn what_is_no_size_is_refused() {
-        for text in ["", "GiB", "8 GiBs", "-1", "1e9", "1.5", "1.2.3GiB", ".", "8G", "0x10", "٣MiB", "nan", "1_000"] {
+        for text in ["", "GiB", "8 GiBs", "-1", "1e9", "1.5", "1.2.3GiB", ".", "8X", "0x10", "٣MiB", "nan", "1_000"] {
             assert!(parse(text).unwrap_err().contains("expected a size"), "{text}");
         }
         for text in ["99999999999999999999", "1025PiB", "18446744073709551615", "99999999999.5GiB", "16777217TiB"] {

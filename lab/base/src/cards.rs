@@ -223,26 +223,21 @@ const TORCH: &str = "torch-";
 const USUAL: &str = "torch-2.11-";
 
 impl Card {
-    /// Returns the card with this name, ignoring case.
+    /// Returns the card with this name: this program's (`rtx4090`), or one that the driver prints (`NVIDIA GeForce RTX 4090`,
+    /// `NVIDIA A100-SXM4-80GB`). Case, blanks and hyphens do not matter.
     pub fn named(name: &str) -> Option<&'static Card> {
-        ALL.iter().find(|card| card.name.eq_ignore_ascii_case(name))
+        let wanted = letters(name);
+        ALL.iter().find(|card| [card.name, card.title].into_iter().any(|own| letters(own) == wanted))
     }
 
     /// Returns names that may have been meant: the sizes of a card that has several, names that differ only in blanks and hyphens, names that a
     /// number is part of; else the most similar ones. Never empty.
     pub fn like(name: &str) -> Vec<&'static str> {
-        let plain = |text: &str| -> String {
-            let text = text.to_ascii_lowercase();
-            text.chars().filter(char::is_ascii_alphanumeric).collect()
-        };
-        let mut wanted = plain(name);
-        for word in ["nvidia", "geforce", "tesla"] {
-            wanted = wanted.replace(word, "");
-        }
+        let (plain, wanted) = (letters, letters(name));
         let names = || ALL.iter().map(|card| card.name);
         let sizes: Vec<_> =
             names().filter(|name| name.rsplit_once('-').is_some_and(|(bare, _)| bare == wanted)).collect();
-        let with_unit: Vec<_> = names().filter(|name| plain(name) == wanted.trim_end_matches("gb")).collect();
+        let with_unit: Vec<_> = names().filter(|name| plain(name) == wanted).collect();
         let parts: Vec<_> = names().filter(|name| wanted.len() > 1 && name.contains(&wanted)).collect();
         let found = [sizes, with_unit, parts].into_iter().find(|found| !found.is_empty());
         found.unwrap_or_else(|| {
@@ -267,6 +262,21 @@ impl Card {
     pub fn has_older_profile(&self) -> bool {
         self.profile().is_some_and(|name| !name.starts_with(USUAL))
     }
+}
+
+/// Words in the driver's name of a card that do not tell it from others: the maker, the line, the plug and the kind of memory.
+const NOT_TELLING: [&str; 13] =
+    ["nvidia", "geforce", "tesla", "gpu", "pcie", "sxm", "sxm2", "sxm3", "sxm4", "sxm5", "hbm2", "hbm2e", "hbm3"];
+
+/// Returns the letters and digits of a name that tell a card from others, in lower case and without the unit of its memory.
+fn letters(name: &str) -> String {
+    let name = name.to_ascii_lowercase();
+    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !NOT_TELLING.contains(word));
+    let without_unit = |word: &str| match word.strip_suffix("gb") {
+        Some(number) if number.bytes().all(|byte| byte.is_ascii_digit()) => number.to_string(),
+        _ => word.to_string(),
+    };
+    words.map(without_unit).collect()
 }
 
 /// Returns the usual release's profile for a compute capability, or the newest one that exists for it.
@@ -330,6 +340,33 @@ mod tests {
     }
 
     #[test]
+    fn a_card_has_the_names_that_the_driver_prints() {
+        for (printed, name) in [
+            ("RTX 4090", "rtx4090"),
+            ("NVIDIA GeForce RTX 4090", "rtx4090"),
+            ("NVIDIA GeForce RTX 3090 Ti", "rtx3090ti"),
+            ("NVIDIA GeForce RTX 4060 Ti 16GB", "rtx4060ti-16"),
+            ("GeForce RTX 4070 Ti SUPER", "rtx4070tisuper"),
+            ("NVIDIA RTX A6000", "a6000"),
+            ("NVIDIA A100-SXM4-80GB", "a100-80"),
+            ("NVIDIA A100 80GB PCIe", "a100-80"),
+            ("A100-PCIE-40GB", "a100-40"),
+            ("Tesla V100-SXM2-32GB", "v100-32"),
+            ("Tesla T4", "t4"),
+            ("NVIDIA H100 80GB HBM3", "h100"),
+            ("NVIDIA H100 PCIe", "h100"),
+            ("NVIDIA L40S", "l40s"),
+        ] {
+            assert_eq!(Card::named(printed).map(|card| card.name), Some(name), "{printed}");
+        }
+        // Other cards, with other memory, or one of several.
+        for other in ["NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA H100 NVL", "NVIDIA A100", "RTX", "4090", "", "24GB"]
+        {
+            assert_eq!(Card::named(other), None, "{other}");
+        }
+    }
+
+    #[test]
     fn a_card_without_kernels_in_the_usual_release_takes_the_newest_that_has_them() {
         let names =
             ["native", "torch-2.15-sm75", "torch-2.11-sm75", "torch-2.10-sm70", "torch-2.9-sm70", "torch-2.7-sm60"];
@@ -344,8 +381,7 @@ mod tests {
         assert_eq!(Card::like("a100"), ["a100-40", "a100-80"]);
         assert_eq!(Card::like("rtx4060ti"), ["rtx4060ti-8", "rtx4060ti-16"]);
         assert_eq!(Card::like("4090"), ["rtx4090"]);
-        assert_eq!(Card::like("NVIDIA GeForce RTX 3090 Ti"), ["rtx3090ti"]);
-        assert_eq!(Card::like("A100 80GB"), ["a100-80"]);
+        assert_eq!(Card::like("NVIDIA A100"), ["a100-40", "a100-80"]);
         assert_eq!(Card::like("rtx4091"), ["rtx4090"]);
         assert!(!Card::like("").is_empty() && !Card::like("ünknown").is_empty());
     }

@@ -15,7 +15,7 @@ pub mod figures;
 pub mod files;
 pub mod hidden;
 pub mod input;
-mod named;
+pub mod named;
 pub mod python;
 pub mod section;
 pub mod similar;

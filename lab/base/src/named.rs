@@ -1,9 +1,10 @@
 //! Choices that have names, and values that are written as text.
 
-/// Names the values of a fieldless enum: `name`, `NAMES`, `Display`, `FromStr` and serde's traits all use the same names.
+/// Names the values of a fieldless enum: `name`, `NAMES`, `Display`, `FromStr` and serde's traits all use the same names. Further spellings, which
+/// are read and never written, follow a name: `Bf16 = "bf16" | "bfloat16"`. Case does not matter, nor does `_` instead of `-`.
 #[macro_export]
 macro_rules! named {
-    ($type:ty, $what:literal, { $($variant:ident = $name:literal),+ $(,)? }) => {
+    ($type:ty, $what:literal, { $($variant:ident = $name:literal $(| $other:literal)*),+ $(,)? }) => {
         impl $type {
             /// Every name, in the order in which they are listed.
             pub const NAMES: &'static [&'static str] = &[$($name),+];
@@ -20,8 +21,8 @@ macro_rules! named {
             type Err = String;
 
             fn from_str(text: &str) -> Result<Self, String> {
-                match text {
-                    $($name => Ok(Self::$variant),)+
+                match $crate::named::spelled(text).as_str() {
+                    $($name $(| $other)* => Ok(Self::$variant),)+
                     _ => Err(format!("unknown {} {text:?}; known: {}", $what, Self::NAMES.join(", "))),
                 }
             }
@@ -35,6 +36,11 @@ macro_rules! named {
 
         $crate::as_text!($type);
     };
+}
+
+/// Returns a name as [`named!`](crate::named!) compares it: in lower case, with hyphens.
+pub fn spelled(text: &str) -> String {
+    text.trim().to_ascii_lowercase().replace('_', "-")
 }
 
 /// Implements serde's traits for a type that is read and shown as text (`FromStr`, `Display`).

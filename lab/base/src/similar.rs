@@ -20,6 +20,11 @@ pub fn similar<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     best.map(|(_, known)| known)
 }
 
+/// Returns how many letters of a word are wrong, missing, too many or swapped.
+pub fn slips(known: &str, typed: &str) -> usize {
+    strsim::osa_distance(known, typed)
+}
+
 /// Returns `; did you mean "batch-size"?`, or nothing if no known name is similar.
 pub fn did_you_mean<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     similar(name, known).map_or(String::new(), |known| format!("; did you mean {known:?}?"))

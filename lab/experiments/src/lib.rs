@@ -111,6 +111,6 @@ pub fn by_name(name: &str) -> Result<&'static dyn Experiment> {
         let known: Vec<&str> = ALL.iter().map(|e| e.name()).collect();
         let like = did_you_mean(name, known.iter().copied());
         let there = if like.is_empty() { "; there are" } else { " There are" };
-        Error::usage(format!("run {name}"), format!("no such experiment{like}{there} {}", known.join(", ")))
+        Error::usage(format!("ask {name}"), format!("no such experiment{like}{there} {}", known.join(", ")))
     })
 }

@@ -86,9 +86,9 @@ impl CardResult {
         format!("{} to {} MiB", self.least_context_bytes >> 20, self.context_bytes >> 20)
     }
 
-    /// `23.52 GiB less a CUDA context of 462 to 515 MiB`.
+    /// `The GeForce RTX 4090 has 23.52 GiB, of which CUDA itself uses 462 to 515 MiB.`
     pub(super) fn less_context(&self) -> String {
-        format!("{} less a CUDA context of {}", short(self.total_bytes), self.context())
+        format!("The {} has {}, of which CUDA itself uses {}.", self.title, short(self.total_bytes), self.context())
     }
 
     fn row(&self) -> Vec<Cell> {

@@ -73,8 +73,9 @@ impl Findings for ClaimsResult {
     fn sections(&self) -> Vec<Section> {
         let whole = vec![Section::Table(self.table_with(|claim| claim.condition.clone()))];
         vec![
-            Section::List(self.in_short()),
-            Section::Note("Sources and conditions: --full, vramlab run NAME, or --export-csv FILE.".into()),
+            // A table, not a list: a claim that is cut says something else.
+            Section::Table(self.in_short()),
+            Section::Note("Sources and conditions: --full, vramlab ask NAME, or --export-csv FILE.".into()),
             Section::Details { title: "With sources and conditions".into(), sections: whole },
         ]
     }

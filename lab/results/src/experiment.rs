@@ -297,7 +297,7 @@ impl Findings for ExperimentResult {
         let claims: Vec<Verdict> = found.iter().flat_map(|one| one.claims.iter().map(|claim| claim.verdict)).collect();
         let list = Table::new("", &["experiment", "answer"], found.iter().map(row).collect());
         let title = format!("{}: {}", counted(found.len() as u64, "experiment"), super::claims::sum(&claims));
-        let more = "Each by itself: vramlab run NAME; every table of all: --full, --html FILE.";
+        let more = "Each by itself: vramlab ask NAME; every table of all: --full, --html FILE.";
         Some((title, vec![Section::List(list), Section::Note(more.into())]))
     }
 

@@ -36,18 +36,20 @@ pub trait Findings: Serialize + DeserializeOwned {
         found.first().and_then(Self::table)
     }
 
-    /// Its JSON: the schema, then the fields.
+    /// Its JSON: the schema, the answer in a sentence, then the fields.
     ///
     /// # Errors
     /// A figure that cannot be written in JSON.
     fn to_json(&self) -> serde_json::Result<serde_json::Value> {
-        serde_json::to_value(Written { schema: Self::SCHEMA, fields: self })
+        serde_json::to_value(Written { schema: Self::SCHEMA, sentence: self.title(), fields: self })
     }
 }
 
 #[derive(Serialize)]
 struct Written<'a, F> {
     schema: &'static str,
+    /// What the first line of the terminal says.
+    sentence: String,
     #[serde(flatten)]
     fields: &'a F,
 }

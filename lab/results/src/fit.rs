@@ -221,7 +221,7 @@ impl FitResult {
         let Some(largest) = self.largest else {
             let missing =
                 self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
-            return format!("Not even one {unit} fits into {place}{missing}");
+            return format!("No: not even one {unit} fits into {place}{missing}");
         };
         let fit = format!("{}{} fit into {place}", counted(largest as u64, unit), self.on_each_card());
         match self.at_maximum {
@@ -239,7 +239,7 @@ impl FitResult {
         }
         if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.largest) {
             sentences.push(format!(
-                "With the smallest CUDA context that is known {} would fit; only the card itself can tell.",
+                "With the smallest CUDA context that is known {} would fit. Only the card itself can tell.",
                 counted(size as u64, self.unit())
             ));
         }
@@ -391,8 +391,8 @@ impl Findings for FitResult {
         let mut sections: Vec<Section> = self.warnings.iter().cloned().map(Section::Warning).collect();
         sections.extend(self.exceptions().into_iter().map(Section::Note));
         sections.extend(self.law_in_words().map(Section::Note));
-        sections.extend(premise::section(&self.premises));
         sections.extend(self.tries.clone().map(Section::Try));
+        sections.extend(premise::section(&self.premises));
         sections.extend(self.notes.iter().cloned().map(Section::Note));
         let law = self.law.outline.as_ref().map_or_else(|| self.pieces(), |stretches| self.in_stretches(stretches));
         let mut more = vec![

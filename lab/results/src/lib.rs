@@ -17,6 +17,7 @@ mod findings;
 mod fit;
 mod list;
 mod merge;
+mod models;
 mod monitor;
 mod network;
 mod other_devices;
@@ -52,6 +53,7 @@ pub use findings::{Findings, Settings};
 pub use fit::FitResult;
 pub use list::{ListResult, ListedClaim, ListedExperiment};
 pub use merge::{Merged, Whole, merge};
+pub use models::{ListedModel, ModelsResult};
 pub use monitor::{MonitorResult, RunStatus};
 pub use network::{ModuleResult, NetworkResult, OperatorResult};
 pub use other_devices::{ChosenDevice, OtherDevice};
@@ -99,6 +101,7 @@ const READERS: &[(&str, Reader)] = &[
     (ExplainResult::SCHEMA, shown::<ExplainResult>),
     (FitResult::SCHEMA, shown::<FitResult>),
     (ListResult::SCHEMA, shown::<ListResult>),
+    (ModelsResult::SCHEMA, shown::<ModelsResult>),
     (NetworkResult::SCHEMA, shown::<NetworkResult>),
     (RehearsalResult::SCHEMA, shown::<RehearsalResult>),
     (RehearsalScanResult::SCHEMA, shown::<RehearsalScanResult>),

@@ -75,7 +75,7 @@ impl Findings for ListResult {
     const SCHEMA: &'static str = "vramlab-list-1";
 
     fn title(&self) -> String {
-        format!("{}: vramlab run NAME", counted(self.experiments.len() as u64, "experiment"))
+        format!("{}: vramlab ask NAME", counted(self.experiments.len() as u64, "experiment"))
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -84,7 +84,7 @@ impl Findings for ListResult {
         let each = self.experiments.iter().flat_map(ListedExperiment::sections).collect();
         vec![
             Section::List(list),
-            Section::Note("Claims and sizes: vramlab list --full.".into()),
+            Section::Note("Claims and sizes: vramlab ask --full.".into()),
             Section::Details { title: "Claims and sizes of each".into(), sections: each },
         ]
     }

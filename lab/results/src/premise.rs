@@ -14,10 +14,11 @@ pub struct Premise {
     pub source: String,
 }
 
-/// Formats the line below a verdict: `bfloat16: config.json · 1 024 tokens: --sequence · batch 1: default; --batch N`.
+/// Formats the assumptions of an answer: `vramlab assumes bfloat16 (config.json), 1 024 tokens (--sequence), batch 1 (default, --batch N).`
 pub fn line(premises: &[Premise]) -> String {
-    let parts: Vec<String> = premises.iter().map(|premise| format!("{}: {}", premise.value, premise.source)).collect();
-    parts.join(" · ")
+    let part = |premise: &Premise| format!("{} ({})", premise.value, premise.source.replace("; ", ", "));
+    let parts: Vec<String> = premises.iter().map(part).collect();
+    if parts.is_empty() { String::new() } else { format!("vramlab assumes {}.", parts.join(", ")) }
 }
 
 /// The same line as a section; `None` without premises.

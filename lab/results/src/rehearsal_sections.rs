@@ -24,7 +24,7 @@ impl Findings for RehearsalResult {
     const SCHEMA: &'static str = "vramlab-rehearsal-1";
 
     fn title(&self) -> String {
-        format!("{}: {}", self.verdict(), self.command.join(" "))
+        format!("{}: {}", self.verdict_with_figures(), self.command.join(" "))
     }
 
     fn sections(&self) -> Vec<Section> {
@@ -50,6 +50,30 @@ impl RehearsalResult {
     }
 }
 
+impl RehearsalResult {
+    /// Returns the verdict, with the memory that is needed and that of the card.
+    fn verdict_with_figures(&self) -> String {
+        let (gpu, verdict) = (&self.gpu, self.verdict());
+        let has = format!("the {} has {}", gpu.name, short(gpu.total_bytes));
+        let completed = self.with_memory_enough.as_ref().filter(|needs| needs.fits == Some(true));
+        let needed = match (self.fits, completed, largest(self)) {
+            (Some(false), Some(needs), _) => Some(needs.peak_reserved),
+            (Some(true), _, Some(rank)) => Some(rank.peak_reserved),
+            (None, _, Some(rank)) if self.fits_so_far() == Some(true) => Some(rank.peak_reserved),
+            _ => None,
+        };
+        match needed.map(|bytes| bytes + gpu.context_bytes) {
+            Some(bytes) if self.fits == Some(false) && bytes <= gpu.total_bytes => {
+                format!("{verdict}: {} needed in larger pieces than are free, {has}", short(bytes))
+            }
+            Some(bytes) if self.fits.is_none() => format!("{verdict}: {} needed so far, {has}", short(bytes)),
+            Some(bytes) => format!("{verdict}: {} needed, {has}", short(bytes)),
+            None if self.fits == Some(false) => format!("{verdict}: more is needed than the {} has", gpu.name),
+            None => verdict.into(),
+        }
+    }
+}
+
 fn sections(found: &RehearsalResult) -> Vec<Section> {
     let mut out = vec![Section::Answer(answer(found))];
     out.extend(post_mortem(found));
@@ -58,10 +82,6 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
         out.extend(growth::lines(found));
     }
     out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
-    out.extend(exactness(found).map(Section::Note));
-    if !found.not_reached.is_empty() {
-        out.push(Section::Note(format!("Not reached: {}.", found.not_reached.join(", "))));
-    }
     if found.ranks.len() > 1 {
         out.push(Section::Table(ranks(found)));
     }
@@ -80,10 +100,16 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
             None => out.extend(at_peak(when, &rank.at_peak, rank.by_category)),
         }
     }
+    out.extend(changes(found));
+    // What the answer rests on comes last.
+    out.extend(exactness(found).map(Section::Note));
+    if !found.not_reached.is_empty() {
+        out.push(Section::Note(format!("The script did not get as far as: {}.", found.not_reached.join(", "))));
+    }
     out.extend(reads(found));
     out.extend(not_as_on_a_card(found));
     out.extend(rehearsal_files::sections(found));
-    out.extend(next(found));
+    out.extend(more(found));
     out
 }
 
@@ -107,10 +133,10 @@ fn answer(found: &RehearsalResult) -> String {
     );
     let each = if found.ranks.len() > 1 { ", on the fullest card" } else { "" };
     match found.fits {
-        Some(true) => format!("Fits on {}: {what} take {figures}{each}.", gpu.name),
-        Some(false) => format!("Does not fit on {}: {}.", gpu.name, why_not(found)),
+        Some(true) => format!("{what} {figures}{each}."),
+        Some(false) => format!("Memory runs out {}.", why_not(found)),
         None if found.fits_so_far() == Some(true) => {
-            format!("Fits on {} so far: {what} take {figures}{each}.", gpu.name)
+            format!("{what} {figures}{each}, so far.")
         }
         None => format!(
             "Whether it fits on {} is not known: {}. Until then it took {figures}{each}.",
@@ -123,7 +149,7 @@ fn answer(found: &RehearsalResult) -> String {
 fn why_not(found: &RehearsalResult) -> String {
     let oom = found.ranks.iter().find_map(|rank| Some((rank, rank.oom.as_ref()?)));
     let Some((rank, oom)) = oom else {
-        return "the card is full before anything is allocated, or memory ran out outside of PyTorch".into();
+        return "before anything is allocated, or outside of PyTorch".into();
     };
     let of_rank = if found.ranks.len() > 1 { format!(" of rank {}", rank.rank) } else { String::new() };
     format!(
@@ -144,23 +170,23 @@ fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     let largest = oom.largest_free.map_or(String::new(), |bytes| format!(" ({} in one piece)", short(bytes)));
     let largest = if oom.verdict == "fragmented" { largest } else { String::new() };
     let why = match oom.verdict.as_str() {
-        "fragmented" => "Fragmented: enough was free, but not in one piece",
-        _ => "Full",
+        "fragmented" => "Memory is fragmented, enough was free but not in one piece",
+        _ => "The card is full",
     };
     let needs = found.with_memory_enough.as_ref().map_or(String::new(), |needs| match (needs.fits, needs.missing) {
         (Some(true), 0) => {
             format!(
-                " With enough memory it reserves {}, which the card has: only the free pieces are too small.",
+                " With more memory PyTorch reserves {}, which the card has: only the free pieces are too small.",
                 short(needs.peak_reserved)
             )
         }
         (Some(true), missing) => format!(
-            " With enough memory it reserves {} ({} allocated): {} more than there is.",
+            " With more memory PyTorch reserves {} ({} allocated), which is {} more than the card has.",
             short(needs.peak_reserved),
             short(needs.peak_allocated),
             short(missing)
         ),
-        _ => format!(" Even a card of {} was too small to show all that it needs.", short(needs.total_bytes)),
+        _ => format!(" A card of {} was too small, too.", short(needs.total_bytes)),
     });
     let batch = smaller_batch(found).unwrap_or_default();
     Some(Section::Note(format!("{why}: {free}{largest}.{needs}{batch}").replace("piece: ", "piece; ")))
@@ -225,10 +251,10 @@ fn spans(numbers: &[u32]) -> Vec<String> {
 fn stretch(found: &RehearsalResult) -> String {
     let steps = found.ranks.iter().map(|rank| rank.steps).max().unwrap_or(0);
     match (found.stopped.as_str(), steps) {
-        ("end", 0) => "all of the script, which makes no step of an optimizer,".into(),
-        ("end", steps) => format!("all of the script, {},", counted(steps, "step")),
-        (_, 1) => "1 step".into(),
-        (_, steps) => counted(steps, "step"),
+        ("end", 0) => "The whole script, which makes no step of an optimizer, uses".into(),
+        ("end", steps) => format!("The whole script, {}, uses", counted(steps, "step")),
+        (_, 1) => "1 step uses".into(),
+        (_, steps) => format!("{} use", counted(steps, "step")),
     }
 }
 
@@ -380,13 +406,10 @@ fn not_as_on_a_card(found: &RehearsalResult) -> Option<Section> {
     Some(Section::Table(Table::new("Different from a card", &["event", "what"], rows)))
 }
 
-/// Returns the next command: the setting that helps, or where to see more.
-fn next(found: &RehearsalResult) -> Vec<Section> {
-    if found.ranks.is_empty() {
-        return Vec::new();
-    }
+/// Returns the changes that make it fit.
+fn changes(found: &RehearsalResult) -> Vec<Section> {
     let mut out = Vec::new();
-    if let Some(what_if) = &found.what_if {
+    if let Some(what_if) = found.what_if.as_ref().filter(|_| !found.ranks.is_empty()) {
         match &found.tries {
             Some(tries) if tries.entries.is_empty() => out.push(Section::Note(format!("Try: {}", tries.search))),
             Some(tries) => out.push(Section::Try(tries.clone())),
@@ -398,11 +421,16 @@ fn next(found: &RehearsalResult) -> Vec<Section> {
         }
         out.push(what_if.details());
     }
-    out.push(match &found.snapshot {
-        Some(file) => Section::Command(format!("vramlab snapshot show {}", quoted(file))),
-        None => Section::Note("More: --html FILE draws it; --snapshot FILE keeps PyTorch's own snapshot.".into()),
-    });
     out
+}
+
+/// Returns where to see more.
+fn more(found: &RehearsalResult) -> Option<Section> {
+    let section = match &found.snapshot {
+        Some(file) => Section::Command(format!("vramlab open {}", quoted(file))),
+        None => Section::Note("More: --html FILE draws it, --snapshot FILE keeps PyTorch's own snapshot.".into()),
+    };
+    Some(section).filter(|_| !found.ranks.is_empty())
 }
 
 #[cfg(test)]

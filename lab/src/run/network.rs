@@ -25,6 +25,24 @@ pub enum Network {
     Exported(Box<Exported>, Vec<String>),
 }
 
+/// Tokens per example of a network of transformers, unless said: what fine-tuning takes, not the longest that the network could read.
+pub(super) const USUAL_TOKENS: usize = 2048;
+
+/// Reads a configuration. Without a length an example has [`USUAL_TOKENS`], or as many as the network takes if these are fewer.
+fn of_usual_length(path: &Path, options: &huggingface::Options) -> Result<huggingface::Pretrained> {
+    let longest = huggingface::load(path, options);
+    let is_longer = match &longest {
+        Ok(model) => model.positions().is_some_and(|positions| positions > USUAL_TOKENS),
+        // Some of what is not represented is so only at its full length.
+        Err(_) => true,
+    };
+    if options.sequence.is_some() || !is_longer {
+        return longest;
+    }
+    let usual = huggingface::load(path, &huggingface::Options { sequence: Some(USUAL_TOKENS), ..options.clone() });
+    if longest.is_err() && usual.is_err() { longest } else { usual }
+}
+
 impl Network {
     /// Reads a `config.json`, if the model file is one.
     ///
@@ -47,7 +65,7 @@ impl Network {
         let mut others = spec.options();
         (others.sequence, others.fused_attention, others.recompute) = (None, false, Recompute::None);
         others.only(&path.display().to_string(), &[])?;
-        let model = huggingface::load(path, &spec.pretrained_options())?;
+        let model = of_usual_length(path, &spec.pretrained_options())?;
         Ok(Some(Self::Pretrained(Box::new(model), spec.keep.unwrap_or_default())))
     }
 

@@ -87,7 +87,12 @@ pub(super) fn of(network: &Network, run: &RunSettings, spec: &RunSpec, of_file: 
         let source = match (model.sequence, network) {
             _ if spec.shape.lengths.is_some() => "--lengths".into(),
             (Some(_), _) => "--sequence".into(),
-            (None, Network::Pretrained(..)) => "the configuration's maximum; --sequence N".into(),
+            (None, Network::Pretrained(model, _)) => match model.positions() {
+                Some(most) if most > length => {
+                    format!("default; --sequence N, up to {}", grouped(most as u64, ' '))
+                }
+                _ => "the configuration's maximum; --sequence N".into(),
+            },
             (None, Network::Architecture(_) | Network::Exported(..)) => {
                 or_default(false, model.model_file.is_some(), "--sequence", "N")
             }

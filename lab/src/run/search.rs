@@ -117,11 +117,13 @@ pub fn maximum(of: Quantity, spec: &RunSpec, paper: &Paper<'_>) -> Result<usize>
             _ => MAX_EXAMPLES,
         });
     }
-    // By default a pretrained network is given as many tokens as it has positions.
+    // A pretrained network takes as many tokens as it has positions.
     let longest = paper.session(&spec.sized(of, None))?;
     match longest.network.architecture().task().input {
-        Input::Tokens { length, .. } if matches!(longest.network, Network::Pretrained(..)) => Ok(length.max(2)),
-        Input::Tokens { .. } => Ok(MAX_TOKENS),
+        Input::Tokens { length, .. } => match &longest.network {
+            Network::Pretrained(model, _) => Ok(model.positions().unwrap_or(length).max(2)),
+            _ => Ok(MAX_TOKENS),
+        },
         Input::Values(_) => Err(Error::usage("of", "sequence: this network takes no tokens")),
     }
 }

@@ -18,7 +18,7 @@ const NATIVE: &str = "native";
 
 /// Note on torch.compile, which is not represented. Measured: nanoGPT of 124 million parameters on the real PyTorch 2.11 allocated 9298 MiB compiled and
 /// 12757 MiB eager.
-const EAGER: &str = "Eager PyTorch; torch.compile is not represented (nanoGPT took 27 % less).";
+const EAGER: &str = "Without torch.compile. (With it, nanoGPT needed 27 % less.)";
 
 impl RunSpec {
     /// Default profile: in a dry run the card's, of the release that exported the network, if it has one.

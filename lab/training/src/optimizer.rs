@@ -26,12 +26,12 @@ pub enum OptimizerKind {
 }
 
 named!(OptimizerKind, "optimizer", {
-    Sgd = "sgd",
-    Momentum = "momentum",
-    Adam = "adam",
-    AdamW = "adamw",
-    RmsProp = "rmsprop",
-    Adagrad = "adagrad",
+    Sgd = "sgd" | "torch.optim.sgd",
+    Momentum = "momentum" | "sgd-momentum",
+    Adam = "adam" | "torch.optim.adam",
+    AdamW = "adamw" | "torch.optim.adamw" | "adamw-torch",
+    RmsProp = "rmsprop" | "torch.optim.rmsprop",
+    Adagrad = "adagrad" | "torch.optim.adagrad",
 });
 
 impl OptimizerKind {

@@ -36,11 +36,11 @@ pub enum Precision {
 }
 
 named!(Precision, "precision", {
-    Fp32 = "fp32",
-    AutocastFp16 = "autocast-fp16",
-    AutocastBf16 = "autocast-bf16",
-    Fp16 = "fp16",
-    Bf16 = "bf16",
+    Fp32 = "fp32" | "float32" | "torch.float32" | "float" | "f32" | "32" | "32-true",
+    AutocastFp16 = "autocast-fp16" | "autocast-float16" | "amp-fp16" | "16-mixed" | "fp16-mixed",
+    AutocastBf16 = "autocast-bf16" | "autocast-bfloat16" | "amp-bf16" | "bf16-mixed",
+    Fp16 = "fp16" | "float16" | "torch.float16" | "half" | "f16" | "16-true",
+    Bf16 = "bf16" | "bfloat16" | "torch.bfloat16" | "bf16-true",
     Bf16AutocastBf16 = "bf16-autocast-bf16",
 });
 

@@ -25,7 +25,13 @@ pub enum LossName {
     Mse,
 }
 
-named!(LossName, "loss", { Sum = "sum", Mean = "mean", CrossEntropy = "cross-entropy", Nll = "nll", Mse = "mse" });
+named!(LossName, "loss", {
+    Sum = "sum",
+    Mean = "mean",
+    CrossEntropy = "cross-entropy" | "ce" | "crossentropyloss",
+    Nll = "nll" | "nllloss",
+    Mse = "mse" | "mseloss",
+});
 
 /// The loss that a training minimises.
 #[derive(Clone, Debug, PartialEq, Eq)]

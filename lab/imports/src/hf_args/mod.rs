@@ -29,7 +29,7 @@ pub fn read(path: &Path, around: &Around<'_>) -> Result<HfArgs> {
 
 fn of(arguments: &Map<String, Value>, file: &str, around: &Around<'_>) -> Result<HfArgs> {
     if arguments.contains_key("architectures") && arguments.contains_key("model_type") {
-        return Err(Error::usage(file, "describes a network, not arguments: it is for --model-file"));
+        return Err(Error::usage(file, "describes a network, not arguments: vramlab predict takes it as it is"));
     }
     let mut found = HfArgs::default();
     found.take(arguments, file)?;

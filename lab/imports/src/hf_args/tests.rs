@@ -174,7 +174,7 @@ fn what_is_not_represented_is_named() {
         (json!({"model_init_kwargs": "x"}), "model_init_kwargs=x: expected arguments by name"),
         (json!({"my_own": 1}), "none of its names is an argument of transformers"),
         (json!({}), "none of its names is an argument of transformers"),
-        (json!({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}), "it is for --model-file"),
+        (json!({"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2"}), "vramlab predict takes it"),
     ] {
         let wrong = of(arguments.as_object().unwrap(), "args.json", &Around::default());
         let wrong = wrong.unwrap_err().to_string();

@@ -63,21 +63,29 @@ impl PeakResult {
         }
     }
 
-    /// Says who holds it: `Held at the peak (16.59 GiB, in backward): 10.58 GiB activation, 1.39 GiB optimizer state, 474.7 MiB parameter.`
+    /// Says who holds it: `At the peak (16.59 GiB, in backward): 10.58 GiB activations, 1.39 GiB optimizer state, 474.7 MiB parameters.`
     pub(super) fn held_in_words(&self) -> String {
         let mut held: Vec<(&String, u64)> = self.by_category.iter().map(|(name, bytes)| (name, *bytes)).collect();
         held.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
         let held = held.into_iter().filter(|(_, bytes)| *bytes > 0).take(TOP_CATEGORIES);
-        let held: Vec<String> =
-            held.map(|(name, bytes)| format!("{} {}", short(bytes), name.replace('_', " "))).collect();
+        let held: Vec<String> = held.map(|(name, bytes)| format!("{} {}", short(bytes), several(name))).collect();
         let phase = if self.phase.is_empty() { String::new() } else { format!(", in {}", self.phase) };
-        format!("Held at the peak ({}{phase}): {}.", short(self.bytes), held.join(", "))
+        format!("At the peak ({}{phase}): {}.", short(self.bytes), held.join(", "))
     }
 
     /// Category that held most, and its bytes; `None` for an empty peak.
     pub fn mostly(&self) -> Option<(&str, u64)> {
         let most = self.by_category.iter().max_by_key(|(_, bytes)| **bytes)?;
         Some((most.0.as_str(), *most.1)).filter(|(_, bytes)| *bytes > 0)
+    }
+}
+
+/// A category in the plural: `activations`, `optimizer state`.
+fn several(category: &str) -> String {
+    match category {
+        "temporary" => "temporaries".into(),
+        "activation" | "parameter" | "gradient" | "input" | "buffer" | "workspace" => format!("{category}s"),
+        other => other.replace('_', " "),
     }
 }
 

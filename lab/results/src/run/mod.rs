@@ -52,12 +52,13 @@ impl Findings for TrainResult {
 }
 
 impl TrainResult {
-    /// Sections of a dry run: the reason, the premises, what would change the answer; then everything else.
+    /// Sections of a dry run: the reason, what would change the answer, the assumptions; then everything else.
     fn predicted(&self, prediction: &Prediction) -> Vec<Section> {
         let mut sections = prediction.why(self.peak.as_ref());
-        sections.push(Section::Note(prediction.premises(&self.premises)));
         sections.extend(self.interrupted_note());
         sections.extend(self.tries.clone().map(Section::Try));
+        // Assumptions come last.
+        sections.push(Section::Note(prediction.premises(&self.premises)));
         sections.extend(prediction.notes.iter().cloned().map(Section::Note));
         let mut more: Vec<Section> = prediction.in_full().into_iter().map(Section::Note).collect();
         more.extend(self.peak.iter().map(|peak| Section::Note(self.peak_in_words(peak))));

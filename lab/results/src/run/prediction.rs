@@ -133,22 +133,24 @@ impl Prediction {
             let [peak, reserved] = [needs.allocated_bytes, needs.reserved_bytes].map(short);
             return format!("{reserved} reserved, {peak} allocated at the peak");
         };
-        let card = self.card.as_ref().map_or(String::new(), |card| format!(" ({})", card.title));
+        let has = self
+            .card
+            .as_ref()
+            .map_or(format!("{} available", short(budget)), |card| format!("the {} has {}", card.title, short(budget)));
         match needs.reserved_here_bytes {
             Some(reserved) if self.upper().is_some_and(|upper| upper > budget) => {
-                let [reserved, budget] = [reserved, budget].map(short);
-                let upper = short(self.upper().unwrap_or(0));
-                format!("Perhaps: {reserved} of {budget}{card} reserved, but up to {upper} with what cuDNN takes")
+                let [reserved, upper] = [reserved, self.upper().unwrap_or(0)].map(short);
+                format!("Perhaps: {reserved} needed, up to {upper} with cuDNN, {has}")
             }
             Some(reserved) => {
                 let left = budget.saturating_sub(reserved);
                 let share = 100.0 * left as f64 / budget.max(1) as f64;
-                let [reserved, budget, left] = [reserved, budget, left].map(short);
-                format!("Yes: {reserved} of {budget}{card} reserved, {left} ({share:.1} %) left")
+                let [reserved, left] = [reserved, left].map(short);
+                format!("Yes: {reserved} needed, {has}, {left} ({share:.1} %) left")
             }
             None => {
                 let perhaps = if needs.fits_with_least_context == Some(true) { "Perhaps not" } else { "No" };
-                format!("{perhaps}: {} needed, {} there{card}", short(needs.reserved_bytes), short(budget))
+                format!("{perhaps}: {} needed, {has}", short(needs.reserved_bytes))
             }
         }
     }
@@ -176,7 +178,7 @@ impl Prediction {
     /// Says what the upper figure consists of.
     fn how_much_more(bound: &ConvolutionBound) -> String {
         format!(
-            "Only a card knows cuDNN's workspaces: a convolution's may take up to {}, and cuDNN's part of the context {}. `vramlab rehearse` asks cuDNN itself.",
+            "cuDNN needs memory that only a card tells: up to {} for the workspace of a convolution, and {} in the context. A rehearsal of your script asks cuDNN itself: `vramlab predict train.py`.",
             short(bound.workspace_bytes),
             short(bound.context_bytes)
         )
@@ -188,11 +190,11 @@ impl Prediction {
         if self.needs.reserved_bytes > reserved {
             let more = short(self.needs.reserved_bytes);
             sentences.push(format!(
-                "With enough memory it would keep {more}: the difference is cache, given back when memory runs short."
+                "With more memory PyTorch would keep {more}: the difference is cache, which it gives back when memory runs short."
             ));
         }
         if (budget.saturating_sub(reserved) as f64) < TIGHT * budget as f64 {
-            sentences.push("That is little: a display, NCCL's buffers or another driver may take as much.".to_string());
+            sentences.push("Little is left: a display, NCCL's buffers or another driver may need as much.".to_string());
         }
         sentences.join(" ")
     }
@@ -201,12 +203,14 @@ impl Prediction {
         let needs = &self.needs;
         let mut text = if needs.allocated_bytes > budget {
             let missing = short(needs.missing_bytes.unwrap_or(0));
-            format!("Full: {missing} too little. Its tensors alone are more than there is: no allocator setting helps.")
+            format!(
+                "The card is full: {missing} are missing. The tensors alone need more than it has, so no allocator setting helps."
+            )
         } else {
             let effect = match &self.with_expandable_segments {
                 Some(other) => match other.reserved_here_bytes {
                     Some(reserved) => {
-                        format!(" With expandable_segments:True it fits: {} reserved.", short(reserved))
+                        format!(" With expandable_segments:True it fits and needs {}.", short(reserved))
                     }
                     None => format!(
                         " With expandable_segments:True {} are still missing.",
@@ -216,12 +220,12 @@ impl Prediction {
                 None => String::new(),
             };
             format!(
-                "Fragmented: its tensors would fit ({}), but not in the pieces that are free.{effect}",
+                "Memory is fragmented: the tensors would fit ({}), but not into the pieces that are free.{effect}",
                 short(needs.allocated_bytes)
             )
         };
         if needs.fits_with_least_context == Some(true) {
-            text += " With the smallest CUDA context that is known it would fit; only the card itself can tell.";
+            text += " With the smallest CUDA context that is known it would fit. Only the card itself can tell.";
         }
         text
     }
@@ -230,7 +234,7 @@ impl Prediction {
     pub(super) fn premises(&self, premises: &[Premise]) -> String {
         let line = premise::line(premises);
         match (&self.card, self.budget_bytes) {
-            (Some(card), Some(_)) => format!("{line} · {}", card.less_context()),
+            (Some(card), Some(_)) => format!("{line} {}", card.less_context()).trim_start().to_string(),
             _ => line,
         }
     }

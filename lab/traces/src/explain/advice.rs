@@ -50,7 +50,7 @@ fn hopeless(message: &Message) -> Vec<Advice> {
     let what = "Find the operator that asks for so much at once (attention over a long sequence, a large product, \
                 logits, an image that was not scaled down), and give it less. For a network of transformers:";
     vec![match message.limit().filter(|_| message.wording != Wording::Own) {
-        Some(limit) => checked(what, format!("vramlab predict --model-file config.json --gpu {}", limit.as_flag())),
+        Some(limit) => checked(what, format!("vramlab predict config.json --gpu {}", limit.as_flag())),
         None => plain(what.trim_end_matches(" For a network of transformers:")),
     }]
 }
@@ -101,7 +101,10 @@ fn need_less(message: &Message) -> Vec<Advice> {
     let what = "Need less: a smaller batch or a shorter sequence, recomputation (gradient checkpointing), 16-bit types, \
                 accumulation.";
     if message.wording == Wording::Own {
-        return vec![plain(what), plain("`vramlab fit` with the flags of this run finds the largest batch that fits.")];
+        return vec![
+            plain(what),
+            plain("`vramlab predict --largest` with the flags of this run finds the largest batch that fits."),
+        ];
     }
     let Some(limit) = message.limit().filter(|_| message.backend.package().is_none()) else { return vec![plain(what)] };
     let gpu = limit.as_flag();
@@ -109,7 +112,7 @@ fn need_less(message: &Message) -> Vec<Advice> {
         plain(what),
         checked(
             "For a network of transformers, the largest batch that fits, from its config.json:",
-            format!("vramlab fit --model-file config.json --gpu {gpu}"),
+            format!("vramlab predict config.json --largest --gpu {gpu}"),
         ),
     ]
 }
@@ -121,7 +124,7 @@ fn rehearse(message: &Message) -> Vec<Advice> {
     };
     vec![checked(
         "See what this script needs, with its own arguments after its name, on a stand-in for such a card (Linux; no card is needed):",
-        format!("vramlab rehearse --gpu {} -- python {script}", total.as_flag()),
+        format!("vramlab predict --gpu {} -- python {script}", total.as_flag()),
     )]
 }
 
@@ -139,7 +142,7 @@ fn who_holds(message: &Message) -> Vec<Advice> {
     vec![checked(
         "To see who held the memory: torch.cuda.memory._record_memory_history() at the start, \
          torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") when it fails, and",
-        "vramlab snapshot show snapshot.pickle",
+        "vramlab open snapshot.pickle",
     )]
 }
 
@@ -355,7 +358,7 @@ fn unknown(message: &Message) -> Vec<Advice> {
             ),
             checked(
                 "A recorded memory snapshot has the figures that this message lacks:",
-                "vramlab snapshot show snapshot.pickle",
+                "vramlab open snapshot.pickle",
             ),
         ],
         Wording::Summary => vec![
@@ -365,7 +368,7 @@ fn unknown(message: &Message) -> Vec<Advice> {
             checked(
                 "To see who held the memory: torch.cuda.memory._record_memory_history() at the start, \
                  torch.cuda.memory._dump_snapshot(\"snapshot.pickle\") at the end, and",
-                "vramlab snapshot show snapshot.pickle",
+                "vramlab open snapshot.pickle",
             ),
         ],
         Wording::Async => vec![

@@ -111,7 +111,7 @@ fn advice_looks_at_others_and_at_limits() {
     let expandable = V2_1.replace("If reserved but", "expandable_segments is enabled. If");
     assert!(says(V2_1, "expandable_segments:True") && !says(&expandable, "expandable_segments:True"));
     let command = |text: &str| explain(text).unwrap().advice.into_iter().find_map(|advice| advice.command).unwrap();
-    assert_eq!(command(V1_0), "vramlab fit --model-file config.json --gpu 10.76GiB");
+    assert_eq!(command(V1_0), "vramlab predict config.json --largest --gpu 10.76GiB");
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn the_script_of_a_traceback_is_rehearsed() {
     let commands = |text: &str| -> Vec<String> {
         explain(text).unwrap().advice.into_iter().filter_map(|advice| advice.command).collect()
     };
-    let rehearse = "vramlab rehearse --gpu 79.15GiB -- python /home/me/train.py".to_string();
+    let rehearse = "vramlab predict --gpu 79.15GiB -- python /home/me/train.py".to_string();
     assert!(commands(&format!("{frames}{V2_5_POOLS}")).contains(&rehearse));
     assert!(!commands(V2_5_POOLS).iter().any(|command| command.contains("rehearse")));
     // Another backend's script is not rehearsed.

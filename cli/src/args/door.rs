@@ -1,0 +1,393 @@
+//! The door: what people type, as the commands that there are.
+//!
+//! A person knows a file or a name, not which command takes it. `predict WHAT`, `open FILE`, `ask NAME` and `info TOPIC` look at it and choose;
+//! flags are passed on as they are. Everything else about a command line is clap's.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Command;
+
+use super::line::{Entered, Line, is_exactly_a_flag, values_of};
+use super::what::{self, What};
+use super::{opened, spellings};
+use crate::exit::{Failure, Result};
+
+/// Returns the words of the chosen command.
+///
+/// # Errors
+/// Words that name nothing; files of which the command says nothing.
+pub(super) fn enter(words: Vec<OsString>, root: &Command) -> Result<Entered> {
+    let Some((at, name)) = spellings::after_command(&words, root) else {
+        return Ok(Entered { words, notes: Vec::new() });
+    };
+    let line = Line::new(root, words[..at - 1].to_vec(), words[at..].to_vec());
+    if line.asks_for_help() {
+        return Ok(Entered { words, notes: Vec::new() });
+    }
+    match name.as_str() {
+        "predict" => predict(line),
+        "rehearse" => rehearse(line),
+        "train" | "fit" => network(line, &name),
+        "open" => opened::choose(line),
+        "info" => info(line),
+        "ask" => ask(line),
+        "check" => check(line),
+        "snapshot" => snapshot(line),
+        "watch" => watch(line),
+        _ => Ok(line.with_own(&name)),
+    }
+}
+
+/// `predict WHAT`: a script is rehearsed, a network is simulated.
+fn predict(mut line: Line<'_>) -> Result<Entered> {
+    let places = line.positionals(&["predict", "rehearse", "fit"]);
+    let command = line.rest.iter().position(|word| word == "--").map(|at| line.rest.split_off(at).split_off(1));
+    let Some(&at) = places.first() else {
+        return match command.filter(|command| !command.is_empty()) {
+            Some(command) => {
+                let flags = std::mem::take(&mut line.rest);
+                rehearsed(line, flags, command)
+            }
+            None => network(line, "predict"),
+        };
+    };
+    let word = line.rest[at].to_string_lossy().into_owned();
+    match what::named(&word)? {
+        What::Command(_) => {
+            let mut words = line.rest.split_off(at);
+            let flags = std::mem::take(&mut line.rest);
+            if let Some(more) = command {
+                words.push("--".into());
+                words.extend(more);
+            }
+            rehearsed(line, flags, words)
+        }
+        What::Script(script) => {
+            let after = line.rest.split_off(at).split_off(1);
+            let mut flags = std::mem::take(&mut line.rest);
+            let (own, arguments) = told_apart(&line, after)?;
+            flags.extend(own);
+            let words =
+                [python(), script.into_os_string()].into_iter().chain(arguments).chain(command.unwrap_or_default());
+            rehearsed(line, flags, words.collect())
+        }
+        _ if command.is_some() => Err(Failure::usage(format!(
+            "after -- stands a command that trains, but {word} is a network; give one of the two"
+        ))),
+        _ => network(line, "predict"),
+    }
+}
+
+/// Returns a rehearsal of a command.
+fn rehearsed(line: Line<'_>, flags: Vec<OsString>, command: Vec<OsString>) -> Result<Entered> {
+    let Some(own) = line.command("rehearse") else {
+        return Err(Failure::usage("scripts are rehearsed on Linux only; elsewhere: vramlab predict config.json"));
+    };
+    if flags.iter().any(|flag| flag == "--largest") {
+        return Err(Failure::usage(
+            "--largest: of a script, scan the argument that sets the size: \
+             vramlab predict -P batch 1 64 -- python train.py --batch-size {batch}",
+        ));
+    }
+    let unknown = flags
+        .iter()
+        .filter_map(|word| word.to_str())
+        .find(|word| word.starts_with("--") && word.len() > 2 && values_of(own, word).is_none());
+    if let Some(flag) =
+        unknown.filter(|flag| line.command("predict").is_some_and(|predict| values_of(predict, flag).is_some()))
+    {
+        let shown: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+        return Err(Failure::usage(format!(
+            "{flag} describes a network; a script sets this itself. Give the script's own argument after it: vramlab predict -- {} …",
+            shown.join(" ")
+        )));
+    }
+    let flags = spellings::as_ours(&flags, own);
+    let words = flags.into_iter().chain([OsString::from("--")]).chain(startable(command)).collect();
+    Ok(line.with("rehearse", words))
+}
+
+/// Divides the words after a script into flags of a rehearsal and the script's own arguments.
+///
+/// # Errors
+/// A word that is nearly a flag of the rehearsal: the script would get it, and the rehearsal go without.
+fn told_apart(line: &Line<'_>, words: Vec<OsString>) -> Result<(Vec<OsString>, Vec<OsString>)> {
+    let Some(rehearse) = line.command("rehearse") else { return Ok((Vec::new(), words)) };
+    let (mut flags, mut arguments) = (Vec::new(), Vec::new());
+    let mut words = words.into_iter();
+    while let Some(word) = words.next() {
+        let flag = word.to_str().filter(|word| word.starts_with('-') && word.len() > 1).map(String::from);
+        // Only by its own name: a script may have --max_steps and --card of its own.
+        let known = flag.as_deref().filter(|flag| is_exactly_a_flag(rehearse, flag));
+        match (known.and_then(|flag| values_of(rehearse, flag)), flag) {
+            (Some(values), _) => {
+                flags.push(word);
+                flags.extend(words.by_ref().take(values));
+            }
+            (None, Some(flag)) => {
+                if let Some(near) = super::tips::nearly(rehearse, &flag) {
+                    return Err(Failure::usage(format!(
+                        "{flag}: vramlab has --{near}; if it is the script's own argument: vramlab predict -- python SCRIPT {flag} …"
+                    )));
+                }
+                arguments.push(word);
+            }
+            (None, None) => arguments.push(word),
+        }
+    }
+    Ok((flags, arguments))
+}
+
+/// The interpreter that a script without one is started with.
+fn python() -> OsString {
+    let on_path = |name: &str| {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        std::env::split_paths(&path).any(|folder| folder.join(name).is_file())
+    };
+    if on_path("python") { "python".into() } else { "python3".into() }
+}
+
+/// Returns a command that can be started: a script in its place gets an interpreter.
+fn startable(mut command: Vec<OsString>) -> Vec<OsString> {
+    let is_script = command.first().is_some_and(|first| {
+        let path = Path::new(first);
+        path.extension().is_some_and(|ending| ending == "py") && path.is_file() && !is_executable(path)
+    });
+    if is_script {
+        command.insert(0, python());
+    }
+    command
+}
+
+#[cfg(unix)]
+fn is_executable(path: &Path) -> bool {
+    use std::os::unix::fs::PermissionsExt;
+    // Without a folder the name is looked up on PATH.
+    path.components().count() > 1 && path.metadata().is_ok_and(|metadata| metadata.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_executable(_: &Path) -> bool {
+    false
+}
+
+/// `rehearse COMMAND`, with or without `--`.
+fn rehearse(mut line: Line<'_>) -> Result<Entered> {
+    let at = line.positionals(&["rehearse"]).first().copied();
+    let command = match (at, line.rest.iter().position(|word| word == "--")) {
+        (Some(at), _) => line.rest.split_off(at),
+        (None, Some(at)) => line.rest.split_off(at).split_off(1),
+        (None, None) => return Ok(line.with_own("rehearse")),
+    };
+    let words =
+        std::mem::take(&mut line.rest).into_iter().chain([OsString::from("--")]).chain(startable(command)).collect();
+    Ok(line.with("rehearse", words))
+}
+
+/// A command with a network: `gpt2`, `config.json`, `model.pt2`, a recipe. `--largest` of `predict` is the command `fit`.
+fn network(mut line: Line<'_>, name: &str) -> Result<Entered> {
+    let place = line.positionals(&[name, "fit"]).first().copied();
+    let mut notes = Vec::new();
+    if let Some(at) = place {
+        let word = line.rest.remove(at).to_string_lossy().into_owned();
+        let is_named = line.rest.iter().any(|word| {
+            let flag = word.to_str().and_then(|word| word.split('=').next());
+            matches!(flag, Some("--model" | "--model-file" | "--model_file"))
+        });
+        let found = what::named(&word)?;
+        if is_named && !matches!(found, What::Recipe { .. }) {
+            return Err(Failure::usage(format!("{word} and --model (or --model-file) both name a network; give one")));
+        }
+        let words = words_of(&word, found, is_named, &mut notes)?;
+        line.rest.splice(at..at, words);
+    }
+    let largest = line.rest.iter().position(|word| word == "--largest").filter(|_| name == "predict");
+    let Some(at) = largest else {
+        let entered = line.with_own(name);
+        return Ok(Entered { notes, ..entered });
+    };
+    line.rest.remove(at);
+    let of = line.rest.get(at).filter(|word| *word == "batch" || *word == "sequence").cloned();
+    if let Some(of) = of {
+        line.rest.splice(at..=at, [OsString::from("--of"), of]);
+    }
+    let entered = line.with_own("fit");
+    Ok(Entered { notes, ..entered })
+}
+
+/// Returns the flags that say which network is meant, and notes about where it was found.
+fn words_of(word: &str, found: What, is_named: bool, notes: &mut Vec<String>) -> Result<Vec<OsString>> {
+    let shown = |config: &Path| format!("note: {word} is in the Hugging Face cache: {}", config.display());
+    Ok(match found {
+        What::Network(file) => vec!["--model-file".into(), file.into_os_string()],
+        What::BuiltIn(name) => vec!["--model".into(), name.into()],
+        What::Hub { config, .. } => {
+            notes.push(shown(&config));
+            vec!["--model-file".into(), config.into_os_string()]
+        }
+        What::Recipe { flag, file, network } => {
+            let mut words: Vec<OsString> = vec![flag.into(), file.into_os_string()];
+            if let Some(network) = network.filter(|_| !is_named) {
+                notes.push(format!("note: {word} names the network {}", name_of(&network)));
+                words.extend(words_of(&name_of(&network), *network, is_named, notes)?);
+            }
+            words
+        }
+        What::Script(_) | What::Command(_) => {
+            return Err(Failure::usage(format!(
+                "{word}: vramlab trains its own networks here; rehearse your script: vramlab predict {word}"
+            )));
+        }
+    })
+}
+
+fn name_of(what: &What) -> String {
+    match what {
+        What::BuiltIn(name) | What::Hub { name, .. } => name.clone(),
+        What::Network(path) | What::Script(path) | What::Recipe { file: path, .. } => path.display().to_string(),
+        What::Command(words) => words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
+    }
+}
+
+/// `info TOPIC`: cards, devices, models, experiments, or a network from the inside.
+fn info(mut line: Line<'_>) -> Result<Entered> {
+    let Some(&at) = line.positionals(&["show", "cards", "info"]).first() else { return Ok(line.with_own("info")) };
+    let topic = line.rest.remove(at).to_string_lossy().into_owned();
+    match topic.as_str() {
+        "cards" | "card" | "gpus" => Ok(line.with_own("cards")),
+        "devices" | "device" | "backends" => Ok(line.with_own("devices")),
+        "models" | "model" | "networks" => Ok(line.with_own("models")),
+        "experiments" | "questions" | "list" => Ok(line.with_own("list")),
+        _ => {
+            let mut notes = Vec::new();
+            let words = words_of(&topic, what::named(&topic)?, false, &mut notes)?;
+            line.rest.splice(at..at, words);
+            let entered = line.with_own("show");
+            Ok(Entered { notes, ..entered })
+        }
+    }
+}
+
+/// `ask NAME`; without a name the list of questions.
+fn ask(line: Line<'_>) -> Result<Entered> {
+    let asks = !line.positionals(&["ask"]).is_empty() || line.rest.iter().any(|word| word == "--claims");
+    let lists = !asks && line.positionals(&["list"]).is_empty() && line.rest.iter().all(|word| word != "--");
+    let known = |word: &OsString| {
+        let flag = word.to_str().unwrap_or_default();
+        !flag.starts_with('-') || line.command("list").is_some_and(|list| values_of(list, flag).is_some())
+    };
+    let name = if lists && line.rest.iter().all(known) { "list" } else { "ask" };
+    Ok(line.with_own(name))
+}
+
+/// `check FILE`: the lock file needs no flag.
+fn check(mut line: Line<'_>) -> Result<Entered> {
+    if let Some(&at) = line.positionals(&["check"]).first() {
+        line.rest.insert(at, "--baseline".into());
+    }
+    Ok(line.with_own("check"))
+}
+
+/// `snapshot FILE` shows it.
+fn snapshot(mut line: Line<'_>) -> Result<Entered> {
+    let at = line.positionals(&["snapshot show", "snapshot"]).first().copied();
+    let word = at.map(|at| line.rest[at].to_string_lossy().into_owned());
+    let is_file =
+        word.is_some_and(|word| line.command(&format!("snapshot {word}")).is_none() && Path::new(&word).exists());
+    if is_file {
+        line.rest.insert(0, "show".into());
+    }
+    Ok(line.with_own("snapshot"))
+}
+
+/// `watch` looks at the trainings of this program.
+fn watch(line: Line<'_>) -> Result<Entered> {
+    let at = line.positionals(&["watch"]).first().copied();
+    if at.is_none() && line.rest.iter().all(|word| word != "--") {
+        return Ok(line.with_own("watch"));
+    }
+    Err(Failure::usage(
+        "watch shows the trainings of vramlab itself; inside a PyTorch script `vramlab.watch()` records its memory (docs/python.md)",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the words of the command that these words choose, or the refusal.
+    fn chosen(folder: &Path, typed: &str) -> String {
+        let mut root = crate::args::whole(false);
+        root.build();
+        let script = folder.join("train.py").display().to_string();
+        let words = typed.replace("train.py", &script);
+        let words = std::iter::once("vramlab").chain(words.split(' ')).map(OsString::from).collect();
+        match enter(words, &root) {
+            Ok(entered) => {
+                let words: Vec<_> = entered.words.iter().skip(1).map(|word| word.to_string_lossy()).collect();
+                words.join(" ").replace(&script, "train.py").replace("python3", "python")
+            }
+            Err(failure) => format!("error: {}", failure.error),
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_script_is_rehearsed_with_its_own_arguments() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("train.py"), "import torch\n").unwrap();
+        for (typed, words) in [
+            ("predict train.py", "rehearse -- python train.py"),
+            ("predict train.py --gpu rtx4090", "rehearse --gpu rtx4090 -- python train.py"),
+            ("predict --card rtx4090 train.py", "rehearse --gpu rtx4090 -- python train.py"),
+            ("-q predict train.py --batch-size 8 --gpu t4", "-q rehearse --gpu t4 -- python train.py --batch-size 8"),
+            ("predict train.py data --max_steps 100", "rehearse -- python train.py data --max_steps 100"),
+            ("predict train.py -L n 1,2 --n {n}", "rehearse -L n 1,2 -- python train.py --n {n}"),
+            ("predict train.py --steps 3 -- --steps 9", "rehearse --steps 3 -- python train.py --steps 9"),
+            ("predict --gpu t4 -- python train.py --gpu 0", "rehearse --gpu t4 -- python train.py --gpu 0"),
+            ("predict torchrun --nproc-per-node 2 train.py", "rehearse -- torchrun --nproc-per-node 2 train.py"),
+            ("rehearse --gpu t4 -- train.py", "rehearse --gpu t4 -- python train.py"),
+            ("rehearse python train.py", "rehearse -- python train.py"),
+            ("rehearse --gpu t4 python train.py --gpu 1", "rehearse --gpu t4 -- python train.py --gpu 1"),
+            ("run leak", "ask leak"),
+            ("run --json a.json", "list --json a.json"),
+            ("monitor --once", "watch --once"),
+        ] {
+            assert_eq!(chosen(folder.path(), typed), words, "{typed}");
+        }
+        for (typed, part) in [
+            ("predict --batch 4 train.py", "--batch describes a network"),
+            ("predict train.py --gpuu t4", "vramlab has --gpu"),
+            ("predict --largest -- python train.py", "scan the argument that sets the size"),
+            ("predict gpt2 -- python train.py", "give one of the two"),
+            ("watch 1234", "vramlab.watch()"),
+        ] {
+            let said = chosen(folder.path(), typed);
+            assert!(said.starts_with("error: ") && said.contains(part), "{typed}: {said}");
+        }
+    }
+
+    #[test]
+    fn a_network_is_named_by_the_flag_that_takes_it() {
+        let folder = tempfile::tempdir().unwrap();
+        for (typed, words) in [
+            ("predict gpt2 --batch-size 8", "predict --model gpt2 --batch 8"),
+            ("predict --batch 8 gpt2", "predict --batch 8 --model gpt2"),
+            ("predict --bf16 True gpt2", "predict --precision autocast-bf16 --model gpt2"),
+            ("predict gpt2 --largest --gpu t4", "fit --model gpt2 --gpu t4"),
+            ("predict gpt2 --gpu t4 --largest sequence", "fit --model gpt2 --gpu t4 --of sequence"),
+            ("predict --model gpt2 --batch 8", "predict --model gpt2 --batch 8"),
+            ("train mlp --data digits", "train --model mlp --data digits"),
+            ("info gpt2 --batch 8", "show --model gpt2 --batch 8"),
+            ("info cards --full", "cards --full"),
+            ("check memory.lock.json --update", "check --baseline memory.lock.json --update"),
+            ("check --baseline memory.lock.json", "check --baseline memory.lock.json"),
+            // Help, and what is wrong, are clap's.
+            ("predict gpt2 -h", "predict gpt2 -h"),
+            ("nosuch gpt2", "nosuch gpt2"),
+        ] {
+            assert_eq!(chosen(folder.path(), typed), words, "{typed}");
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! What is wrong with a command line, in this program's words, with a tip where people err. Tips are written by hand; clap's own guesses are shown
+//! only for a slip of the keys, since a similar name is another thing (`--batches` is not `--batch-size`).
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use clap::Command;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
+/// Most letters that may be wrong, missing, too many or swapped in a slip of the keys.
+const SLIP: usize = 2;
+
+/// What a script does that `predict` does not count.
+const RUN_IT: &str = "vramlab does not count this for a model file; your script does it: vramlab predict --gpu rtx4090 -- python train.py";
+
+/// Tips for flags that there are not: their names, and what to do.
+const FLAGS: &[(&[&str], &str)] = &[
+    (&["lora", "qlora", "peft", "4bit", "8bit", "bnb", "quantization", "quantize", "offload", "cpu-offload"], RUN_IT),
+    (&["compile", "torch-compile", "deepspeed", "fsdp", "liger", "flash"], RUN_IT),
+    (
+        &["epochs", "num-train-epochs", "num-epochs"],
+        "memory repeats after a few steps, so epochs do not matter; leave the flag out, or give --steps N",
+    ),
+    (&["memory", "vram", "gpu-memory", "mem"], "give the card or its memory: --gpu rtx4090, --gpu 24GiB"),
+    (
+        &["world-size", "num-gpus", "n-gpus", "gpus", "nproc-per-node", "num-processes", "ddp"],
+        "several cards: --data-parallel N, and --zero STAGE for ZeRO or FSDP",
+    ),
+    (&["max-batch", "largest-batch", "auto-batch-size", "find-batch-size"], "the largest batch that fits: --largest"),
+    (
+        &["output-dir", "learning-rate-scheduler", "warmup-steps", "save-steps", "logging-steps"],
+        "TrainingArguments as a file: --hf-args FILE",
+    ),
+    (&["output", "out", "save-to"], "write the answer with --html FILE.html, --json FILE or --export-csv FILE"),
+    (&["betas", "eps", "beta1", "beta2"], "this changes no memory; leave it out"),
+];
+
+/// Tips for values: the flag, parts of the value, and what to do.
+const VALUES: &[(&str, &[&str], &str)] = &[
+    ("--optimizer", &["8bit", "bnb", "paged", "adafactor", "lion", "muon", "galore", "shampoo", "lomo"], RUN_IT),
+    ("--precision", &["int8", "int4", "nf4", "fp8", "float8", "4bit", "8bit"], RUN_IT),
+    ("--attention", &["flash"], "flash-attn is a library of its own; PyTorch's own fused kernel is --attention sdpa"),
+    ("--model", &[".json", ".pt2", ".toml", "/"], "a file or a name of the hub stands alone: vramlab predict WHAT"),
+    (
+        "--model",
+        &[""],
+        "`vramlab info models` lists the networks; a network of your own: vramlab predict train.py, config.json or model.pt2",
+    ),
+];
+
+/// Returns the flag of a command that a typed one is a slip of the keys away from.
+pub(super) fn nearly<'a>(command: &'a Command, typed: &str) -> Option<&'a str> {
+    let name = typed.trim_start_matches('-').split('=').next().unwrap_or_default();
+    let known = command.get_arguments().filter_map(clap::Arg::get_long);
+    known
+        .map(|known| (slips(known, name), known))
+        .filter(|(slips, known)| is_slip(*slips, known))
+        .min()
+        .map(|(_, known)| known)
+}
+
+fn is_slip(slips: usize, known: &str) -> bool {
+    // In a short name two other letters are another word.
+    slips <= SLIP.min(known.len() / 3)
+}
+
+/// Returns the letters that are wrong, missing, too many or swapped.
+fn slips(known: &str, typed: &str) -> usize {
+    lab::similar::slips(known, typed)
+}
+
+/// Returns the whole text for standard error, without colours.
+pub(crate) fn text(mut error: clap::Error, words: &[OsString]) -> String {
+    if matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand) {
+        return error.render().to_string();
+    }
+    let (flag, value) = (given(&error, ContextKind::InvalidArg), given(&error, ContextKind::InvalidValue));
+    let unknown_command = given(&error, ContextKind::InvalidSubcommand);
+    let typed = flag.as_deref().and_then(|flag| flag.split([' ', '=']).next()).unwrap_or_default().to_string();
+    let by_hand = match error.kind() {
+        ErrorKind::UnknownArgument => of_flag(&typed),
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            value.as_deref().and_then(|value| of_value(&typed, value))
+        }
+        ErrorKind::InvalidSubcommand => unknown_command.as_deref().and_then(of_command),
+        _ => None,
+    };
+    let command = command_of(&error, words);
+    // Guesses of names that are only similar would lead elsewhere.
+    for kind in [ContextKind::SuggestedArg, ContextKind::SuggestedValue, ContextKind::SuggestedSubcommand] {
+        let guess = given(&error, kind);
+        let meant = flag_or(&typed, value.as_deref().or(unknown_command.as_deref()), kind);
+        let near = guess.is_some_and(|guess| {
+            let guess = guess.trim_start_matches('-').to_string();
+            is_slip(slips(&guess, meant.trim_start_matches('-')), &guess)
+        });
+        if by_hand.is_some() || !near {
+            error.remove(kind);
+        }
+    }
+    error.remove(ContextKind::Suggested);
+    error.remove(ContextKind::Usage);
+    let said = error.render().to_string();
+    let said = said.split("\n\nFor more information").next().unwrap_or_default().trim_end();
+    let tip = by_hand.map(|tip| format!("\n\n  tip: {tip}")).unwrap_or_default();
+    format!("{said}{tip}\n\nFor help: {command} -h")
+}
+
+fn flag_or(flag: &str, value: Option<&str>, kind: ContextKind) -> String {
+    match kind {
+        ContextKind::SuggestedArg => flag.to_string(),
+        _ => value.unwrap_or_default().to_string(),
+    }
+}
+
+fn given(error: &clap::Error, kind: ContextKind) -> Option<String> {
+    match error.get(kind)? {
+        ContextValue::String(text) => Some(text.clone()),
+        ContextValue::Strings(texts) => texts.first().cloned(),
+        _ => None,
+    }
+}
+
+/// Returns `vramlab predict`, of the usage in the error, else of the words.
+fn command_of(error: &clap::Error, typed: &[OsString]) -> String {
+    let usage = match error.get(ContextKind::Usage) {
+        Some(ContextValue::StyledStr(usage)) => usage.to_string(),
+        _ => String::new(),
+    };
+    let words = usage.split_whitespace().skip_while(|word| *word != "vramlab");
+    let words: Vec<&str> = words.take_while(|word| word.bytes().all(|byte| byte.is_ascii_lowercase())).collect();
+    if !words.is_empty() {
+        return words.join(" ");
+    }
+    let name = typed.iter().skip(1).filter_map(|word| word.to_str()).find(|word| !word.starts_with('-'));
+    name.filter(|_| error.kind() != ErrorKind::InvalidSubcommand)
+        .map_or("vramlab".into(), |name| format!("vramlab {name}"))
+}
+
+fn of_flag(flag: &str) -> Option<String> {
+    let name = lab::named::spelled(flag.trim_start_matches('-'));
+    // What only a script can do is meant by a part of the name, too: --lora-r, --load-in-4bit.
+    let in_parts = |part: &str| name.split('-').any(|word| word == part);
+    let is_meant = |tip: &str, part: &str| name == part || tip == RUN_IT && in_parts(part);
+    let found = FLAGS.iter().find(|(parts, tip)| parts.iter().any(|part| is_meant(tip, part)));
+    found.map(|(_, tip)| (*tip).to_string())
+}
+
+fn of_value(flag: &str, value: &str) -> Option<String> {
+    let value = value.to_ascii_lowercase();
+    let fits = |(of, parts, _): &&(&str, &[&str], &str)| *of == flag && parts.iter().any(|part| value.contains(*part));
+    VALUES.iter().find(fits).map(|(_, _, tip)| (*tip).to_string())
+}
+
+/// A word in the place of a command: a file or a network.
+fn of_command(word: &str) -> Option<String> {
+    let path = Path::new(word);
+    let is_network = super::model::names().contains(&word) || super::what::is_starter(word);
+    if path.exists() || is_network {
+        let reads = path.extension().and_then(|ending| ending.to_str());
+        let verb = if matches!(reads, Some("pickle" | "pkl" | "log" | "txt" | "gz")) { "open" } else { "predict" };
+        return Some(format!("vramlab {verb} {word}"));
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+    use crate::args::Cli;
+
+    fn told(words: &str) -> String {
+        let words = format!("vramlab {words}");
+        text(Cli::command().try_get_matches_from(words.split(' ')).unwrap_err(), &[])
+    }
+
+    #[test]
+    fn tips_are_right_or_there_are_none() {
+        for (words, tip) in [
+            ("predict --bacth 4", Some("'--batch'")),
+            ("predict --lora_r 8", Some("your script does it")),
+            ("predict --optimizer adamw8bit", Some("your script does it")),
+            ("predict --num-train-epochs 3", Some("epochs do not matter")),
+            ("predict --vram 24", Some("--gpu 24GiB")),
+            ("predict --gradients-as-lists", None),
+            ("predict --model nosuch", Some("vramlab info models")),
+            ("predikt", Some("'predict'")),
+            ("frobnicate", None),
+        ] {
+            let told = told(words);
+            assert_eq!(told.contains("tip:"), tip.is_some(), "{words}: {told}");
+            assert!(tip.is_none_or(|tip| told.contains(tip)), "{words}: {told}");
+            assert!(!told.contains("Usage:"), "{words}: {told}");
+        }
+    }
+}

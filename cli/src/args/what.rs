@@ -1,0 +1,245 @@
+//! What a word names that somebody wants a prediction for: a script, a command, a file, a network of this program, one in the hub's cache.
+//!
+//! The order is: an existing path, `file.py:name`, a built-in network, the hub's cache on this machine, [`elsewhere`].
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use crate::exit::Failure;
+use crate::file_kind::{self, Kind};
+
+/// Something to predict.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum What {
+    /// A command with its arguments: it is rehearsed.
+    Command(Vec<OsString>),
+    /// A Python script: it is rehearsed.
+    Script(PathBuf),
+    /// A file that describes a network: a `config.json`, a `.pt2`, TOML.
+    Network(PathBuf),
+    /// A file with settings, and the network that it names: arguments of transformers, or flags in TOML.
+    Recipe {
+        /// The flag that takes the file.
+        flag: &'static str,
+        /// The file.
+        file: PathBuf,
+        /// The network that it names, if it names one.
+        network: Option<Box<What>>,
+    },
+    /// A network of this program.
+    BuiltIn(String),
+    /// A `config.json` that was downloaded from the hub under this name.
+    Hub {
+        /// The name there.
+        name: String,
+        /// The file in the cache.
+        config: PathBuf,
+    },
+}
+
+/// Programs that start a training: what follows one is its arguments.
+const STARTERS: [&str; 10] =
+    ["python", "torchrun", "accelerate", "deepspeed", "uv", "poetry", "conda", "ipython", "env", "bash"];
+
+/// The most of a file that is read to find a name in it. Bytes.
+const MOST_READ: u64 = 1 << 20;
+
+/// True for the name of a program that starts trainings.
+pub(super) fn is_starter(word: &str) -> bool {
+    let name = Path::new(word).file_name().and_then(|name| name.to_str()).unwrap_or(word);
+    let plain =
+        name.strip_prefix("python").filter(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.'));
+    plain.is_some() || STARTERS.contains(&name)
+}
+
+/// Returns what a word names.
+///
+/// # Errors
+/// A file of which nothing can be predicted, with what to do with it instead; those of [`elsewhere`].
+pub(super) fn named(word: &str) -> Result<What, Failure> {
+    let path = Path::new(word);
+    if path.exists() {
+        return file(path);
+    }
+    if is_starter(word) {
+        return Ok(What::Command(vec![word.into()]));
+    }
+    if word.contains(".py:") {
+        return elsewhere(word);
+    }
+    if super::model::names().contains(&word) {
+        return Ok(What::BuiltIn(word.into()));
+    }
+    if let Some(config) = in_hub_cache(word) {
+        return Ok(What::Hub { name: word.into(), config });
+    }
+    match path.extension().and_then(|ending| ending.to_str()) {
+        Some("py" | "json" | "pt2" | "toml" | "yaml" | "yml" | "ipynb") => {
+            Err(Failure::usage(format!("{word}: there is no such file")))
+        }
+        _ => elsewhere(word),
+    }
+}
+
+/// Returns what a network is that is neither a file, nor built in, nor in the hub's cache: `file.py:name`, or a name that only the user's own Python
+/// may know. Nothing here runs Python: so far this is an error that says what to type.
+fn elsewhere(word: &str) -> Result<What, Failure> {
+    if let Some((file, name)) = word.split_once(".py:") {
+        return Err(Failure::usage(format!(
+            "{word}: vramlab does not import {name} from a file yet; rehearse a script that trains it: vramlab predict {file}.py"
+        )));
+    }
+    let meant = lab::similar::similar(word, super::model::names())
+        .map_or(String::new(), |name| format!(" Did you mean {name}?"));
+    let fetch = match word.contains('/') {
+        true => format!(" Fetch its config.json once: hf download {word} config.json."),
+        false => String::new(),
+    };
+    Err(Failure::usage(format!(
+        "{word}: no such file, no built-in network (vramlab info models), not in the Hugging Face cache.{meant}{fetch} \
+         For a network of your own, rehearse its script: vramlab predict train.py"
+    )))
+}
+
+/// Returns what a file is for a prediction.
+fn file(path: &Path) -> Result<What, Failure> {
+    if path.is_dir() {
+        let config = path.join("config.json");
+        return match config.exists() {
+            true => file(&config),
+            false => Err(Failure::usage(format!(
+                "{}: a directory without a config.json; name a script or a file in it",
+                path.display()
+            ))),
+        };
+    }
+    let ends = |end: &str| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(end));
+    if ends("py") {
+        return Ok(What::Script(path.into()));
+    }
+    if ends("ipynb") {
+        let script = path.with_extension("py");
+        return Err(Failure::usage(format!(
+            "{0}: a notebook; make a script of it: jupyter nbconvert --to script {0} && vramlab predict {1}",
+            path.display(),
+            script.display()
+        )));
+    }
+    if ends("yaml") || ends("yml") {
+        return recipe(path);
+    }
+    if ends("toml") {
+        return Ok(if describes_layers(path) { What::Network(path.into()) } else { settings(path) });
+    }
+    match Kind::of(path) {
+        Some(Kind::Arguments) => recipe(path),
+        Some(Kind::Config | Kind::Exported) | None => Ok(What::Network(path.into())),
+        Some(_) => {
+            file_kind::check(path, &[], "a script or a network")?;
+            Ok(What::Network(path.into()))
+        }
+    }
+}
+
+fn settings(path: &Path) -> What {
+    What::Recipe { flag: "--config", file: path.into(), network: None }
+}
+
+/// True if a TOML file describes a network, not flags.
+fn describes_layers(path: &Path) -> bool {
+    let table = text(path).and_then(|text| text.parse::<toml::Table>().ok());
+    // What cannot be read is explained by who reads models.
+    table.is_none_or(|table| table.contains_key("layer") || table.contains_key("input"))
+}
+
+/// Returns arguments of transformers (or of a trainer around it), with the network that they name.
+fn recipe(path: &Path) -> Result<What, Failure> {
+    const KEYS: [&str; 3] = ["model_name_or_path", "base_model", "model_name"];
+    let text = text(path).unwrap_or_default();
+    let value = |line: &str| {
+        let (key, value) = line.trim().split_once(':')?;
+        let key = key.trim().trim_matches('"');
+        let value = value.split(" #").next().unwrap_or_default().trim().trim_end_matches(',');
+        KEYS.contains(&key).then(|| value.trim_matches(['"', '\'']).to_string())
+    };
+    let network = text.lines().find_map(value).filter(|name| !name.is_empty());
+    let network = network.map(|name| named(&name)).transpose()?;
+    Ok(What::Recipe { flag: "--hf-args", file: path.into(), network: network.map(Box::new) })
+}
+
+fn text(path: &Path) -> Option<String> {
+    let small = path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MOST_READ);
+    small.then(|| std::fs::read_to_string(path).ok()).flatten()
+}
+
+/// Returns the `config.json` of a model that transformers or `hf download` put into the hub's cache on this machine: that of the branch `main`, else
+/// any.
+fn in_hub_cache(name: &str) -> Option<PathBuf> {
+    let is_part = |part: &str| {
+        let usual = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        !part.is_empty() && !part.starts_with('.') && part.chars().all(usual)
+    };
+    if name.split('/').count() > 2 || !name.split('/').all(is_part) {
+        return None;
+    }
+    let folder = hub_cache()?.join(format!("models--{}", name.replace('/', "--")));
+    let config = |revision: &Path| {
+        Some(folder.join("snapshots").join(revision).join("config.json")).filter(|file| file.exists())
+    };
+    let main = std::fs::read_to_string(folder.join("refs/main")).ok();
+    let of_main = main.and_then(|revision| config(Path::new(revision.trim())));
+    of_main.or_else(|| {
+        let mut revisions: Vec<_> = std::fs::read_dir(folder.join("snapshots")).ok()?.flatten().collect();
+        revisions.sort_by_key(std::fs::DirEntry::file_name);
+        revisions.iter().find_map(|revision| config(Path::new(&revision.file_name())))
+    })
+}
+
+/// The folder of huggingface_hub's cache, by the variables that it reads.
+fn hub_cache() -> Option<PathBuf> {
+    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let own = set("HF_HUB_CACHE").or_else(|| set("HUGGINGFACE_HUB_CACHE"));
+    let home = || set("HF_HOME").map(|home| home.join("hub"));
+    let cache = || set("XDG_CACHE_HOME").or_else(|| Some(set("HOME")?.join(".cache")));
+    own.or_else(home).or_else(|| Some(cache()?.join("huggingface/hub")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_name_things_in_a_fixed_order() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let script = write("train.py", "import torch\n");
+        let config = write("config.json", "{\"model_type\": \"llama\"}");
+        let layers = write("net.toml", "[input]\nshape = [3]\n");
+        let flags = write("run.toml", "batch = 4\n");
+        let yaml = write("recipe.yaml", "model_name_or_path: gpt2 # small\nper_device_train_batch_size: 4\n");
+        let word = |path: &Path| named(path.to_str().unwrap()).unwrap();
+        assert_eq!(word(&script), What::Script(script.clone()));
+        assert_eq!(word(&config), What::Network(config.clone()));
+        assert_eq!(word(folder.path()), What::Network(config), "a folder of a model");
+        assert_eq!(word(&layers), What::Network(layers.clone()));
+        assert_eq!(word(&flags), What::Recipe { flag: "--config", file: flags, network: None });
+        let network = Some(Box::new(What::BuiltIn("gpt2".into())));
+        assert_eq!(word(&yaml), What::Recipe { flag: "--hf-args", file: yaml, network });
+        assert_eq!(named("gpt2").unwrap(), What::BuiltIn("gpt2".into()));
+        assert_eq!(named("python3.12").unwrap(), What::Command(vec!["python3.12".into()]));
+        for (word, part) in [
+            ("gpt3", "Did you mean gpt"),
+            ("nosuch.py", "there is no such file"),
+            ("models.py:Net", "vramlab predict models.py"),
+            ("org/none-of-this-name", "hf download org/none-of-this-name config.json"),
+            ("../etc/passwd.txt", "no such file"),
+        ] {
+            let failure = named(word).unwrap_err();
+            assert!(failure.error.to_string().contains(part), "{word}: {}", failure.error);
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! `vramlab models`: the networks that have a name.
+
+use lab::huggingface::MODEL_TYPES;
+use lab::models::{ALL, ModelOptions};
+use lab::results::{ListedModel, ModelsResult};
+
+use crate::args::ModelsArgs;
+use crate::exit::{Code, Result};
+use crate::output;
+use crate::ui::Ui;
+
+/// Lists the networks with their layers and sizes, and the types of `config.json` that are read.
+pub(super) fn run(args: &ModelsArgs, ui: &Ui) -> Result<Code> {
+    output::check(args.output.destinations())?;
+    let models = ALL.iter().map(|(name, network)| {
+        let description = network(&ModelOptions::default())?.description();
+        Ok(ListedModel { name: (*name).into(), description })
+    });
+    let models = models.collect::<lab::Result<Vec<_>>>()?;
+    let found = ModelsResult { models, model_types: MODEL_TYPES.map(String::from).to_vec() };
+    output::deliver_findings(ui, &args.output, None, &found)?;
+    Ok(Code::Done)
+}
