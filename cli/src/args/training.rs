@@ -7,6 +7,7 @@ use lab::bytes::ByteSize;
 use lab::run::{
     BeginSpec, DeviceSpec, OptimizerForm, ProfileSpec, RunSpec, Tf32Choice, TrainingSpec, Variable, ZeroGrad,
 };
+use lab::models::Freeze;
 use lab::training::{OptimizerKind, Precision};
 use memcore::Profile;
 use memcore::profile::Release;
@@ -43,6 +44,10 @@ pub(crate) struct TrainingArgs {
     /// Form of the optimizer: one parameter after the other (loop), lists of parameters (foreach), or one kernel (fused) [default: foreach].
     #[arg(long, value_name = "FORM", value_parser = values::one_of::<OptimizerForm>(OptimizerForm::NAMES))]
     pub optimizer_impl: Option<OptimizerForm>,
+    /// Do not train these parameters, named as PyTorch names them (requires_grad_(False)): names of parameters or modules with commas between, * for any
+    /// characters, ! before what is trained after all (--freeze '*,!head') [default: all are trained].
+    #[arg(long, value_name = "NAMES")]
+    pub freeze: Option<Freeze>,
     /// Learning rate [default: the model's].
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub lr: Option<f64>,
@@ -126,6 +131,7 @@ impl TrainingArgs {
             optimizer: args.optimizer,
             optimizer_impl: args.optimizer_impl,
             lr: args.lr,
+            freeze: args.freeze,
             weight_decay: args.weight_decay,
             nesterov: args.nesterov,
             amsgrad: args.amsgrad,

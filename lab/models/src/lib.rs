@@ -5,6 +5,7 @@
 
 mod convnext;
 mod densenet;
+mod freeze;
 mod gpt;
 mod keeping;
 mod mlp;
@@ -19,6 +20,7 @@ mod simple_cnn;
 mod small_network;
 mod vgg;
 
+pub use freeze::Freeze;
 pub use gpt::GptConfig;
 pub use gpt::causal_mask;
 pub use network::{Architecture, Defaults, Input, Loss, Model, Places, Task};

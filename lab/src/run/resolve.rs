@@ -140,6 +140,7 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         channels_last: spec.shape.channels_last,
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
+        freeze: training.freeze.clone(),
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,
         set_to_none: zero_grad.or(says.set_to_none).unwrap_or(true),
         clip_grad_norm: clip.or(spec.model.by_trainer().then_some(MAX_GRAD_NORM)),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lab_base::bytes::{ByteSize, MemorySize};
 use lab_imports::exported::{LossName, Reads};
 use lab_imports::huggingface::{AttentionMask, Head, Keep, Release, Script};
-use lab_models::Recompute;
+use lab_models::{Freeze, Recompute};
 use lab_training::pipeline;
 use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
 use serde::{Deserialize, Serialize, Serializer};
@@ -120,6 +120,8 @@ pub struct TrainingSpec {
     pub optimizer: Option<OptimizerKind>,
     /// Loop, foreach or fused; foreach by default.
     pub optimizer_impl: Option<OptimizerForm>,
+    /// The parameters that are not trained; none unless said.
+    pub freeze: Option<Freeze>,
     /// Learning rate.
     pub lr: Option<f64>,
     /// Weight decay; PyTorch's by default.

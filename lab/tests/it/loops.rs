@@ -1,4 +1,4 @@
-//! Loops that are not one batch after another of one size, of networks from files, beside recorded runs of the real PyTorch (`golden/k_*`, made by
+//! Loops that are not one batch after another of one size, of networks from files, beside recorded runs of the real PyTorch (`golden/k_*` and `golden/freeze_*`, made by
 //! `scripts/loop`): every row in every column. Those of built-in networks are in `golden_scripts`, with every event.
 
 use crate::archives;
@@ -40,6 +40,7 @@ fn settings(program: &Value) -> RunSettings {
     let hold = program["hold"].as_str().map_or_else(Hold::default, |names| names.parse().unwrap());
     let ema = (program["average"] == true).then_some(Ema::Parameters);
     RunSettings {
+        freeze: program["freeze"].as_str().map(|names| names.parse().unwrap()),
         turns,
         evaluation,
         ema,
@@ -102,6 +103,13 @@ equal! {
     a_generator_against_its_discriminator: of_adversaries("k_gan_b4");
     a_generator_against_its_discriminator_at_another_batch: of_adversaries("k_gan_b32");
     batches_of_an_exported_mlp: of_an_export("k_export_mlp", "mlp");
+    a_llama_whose_head_and_norms_are_trained: of_transformers("freeze_hf_llama_head");
+    a_llama_without_its_table_and_mlps: of_transformers("freeze_hf_llama_mlp");
+    a_gpt2_without_its_attention: of_transformers("freeze_hf_gpt2_attention");
+    a_bert_whose_first_block_is_frozen: of_transformers("freeze_hf_bert_encoder");
+    a_t5_whose_encoder_is_frozen: of_transformers("freeze_hf_t5_encoder");
+    an_export_without_its_first_layer: of_an_export("freeze_export_swiglu", "swiglu");
+    an_export_whose_biases_are_trained: of_an_export("freeze_export_mlp", "mlp");
 }
 
 /// A generator against its discriminator.

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
-use lab_models::{Architecture, Task};
+use lab_models::{Architecture, Freeze, Task};
 use memcore::memory::Category;
+use memcore::nn::{Init, Parameter};
 use memcore::optim::Implementation;
 use memcore::{DType, Device, Tensor, context};
 use serde::Serialize;
@@ -97,6 +98,9 @@ pub struct RunSettings {
     pub steps: usize,
     /// The optimizer.
     pub optimizer: OptimizerSettings,
+    /// The parameters that are not trained; `None` if all are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<Freeze>,
     /// Micro-batches per optimizer step.
     pub accumulate: usize,
     /// True to free gradients, false to zero them.
@@ -126,6 +130,7 @@ impl RunSettings {
             channels_last: false,
             steps,
             optimizer,
+            freeze: None,
             accumulate: 1,
             set_to_none: true,
             clip_grad_norm: None,
@@ -166,6 +171,23 @@ impl RunSettings {
             Some((with, _)) => Err(Error::usage("channels-last", format!("what it takes with {with} is not recorded"))),
             None => Ok(()),
         }
+    }
+
+    /// Returns an `Init` that makes the parameters which are not trained without gradients.
+    #[must_use]
+    pub fn freezing(&self, init: Init) -> Init {
+        match self.freeze.clone() {
+            Some(freeze) => init.freezing(move |name| freeze.covers(name)),
+            None => init,
+        }
+    }
+
+    /// Refuses names that none of these parameters has, and a training of none.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the pattern.
+    pub fn check_frozen(&self, parameters: &[Parameter]) -> Result<()> {
+        self.freeze.as_ref().map_or(Ok(()), |freeze| freeze.check(parameters))
     }
 
     /// Refuses channels-last on a device that computes.

@@ -74,6 +74,11 @@ impl Parameter {
         Arc::ptr_eq(&self.path, &other.path) && Arc::ptr_eq(self.array().storage(), other.array().storage())
     }
 
+    /// True if it is trained: `requires_grad`.
+    pub fn is_trained(&self) -> bool {
+        self.tensor.requires_grad()
+    }
+
     /// The gradient accumulated so far.
     pub fn grad(&self) -> Option<Array> {
         self.tensor.grad()
@@ -153,7 +158,12 @@ pub struct Init {
     dtype: DType,
     /// One-dimensional arrays that the parameters are views of; `None` if parameters have memory of their own.
     flats: Option<Rc<Flats>>,
+    /// Tells by their paths which parameters are not trained; `None` if all are.
+    frozen: Option<Rc<IsFrozen>>,
 }
+
+/// True for the path of a parameter that is not trained.
+type IsFrozen = dyn Fn(&str) -> bool;
 
 /// One-dimensional arrays that parameters are views of, and the part of them that is assigned.
 struct Flats {
@@ -245,7 +255,7 @@ impl Init {
             before: RefCell::new(before),
             channels_last,
         };
-        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), dtype, flats: None }
+        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), dtype, flats: None, frozen: None }
     }
 
     /// Returns an `Init` for a path one name further down.
@@ -275,6 +285,12 @@ impl Init {
     #[doc(hidden)]
     pub fn of_type(&self, dtype: DType) -> Self {
         Self { dtype, ..self.clone() }
+    }
+
+    /// Returns an `Init` with the same path whose parameters are not trained where this is true of their paths: `requires_grad_(False)`.
+    #[must_use]
+    pub fn freezing(&self, is_frozen: impl Fn(&str) -> bool + 'static) -> Self {
+        Self { frozen: Some(Rc::new(is_frozen)), ..self.clone() }
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {
@@ -357,7 +373,10 @@ impl Init {
         }
         drop(op);
         drop(before);
-        let parameter = Parameter { path: self.join(&name).into(), tensor: Tensor::leaf(array) };
+        let path = self.join(&name);
+        let is_frozen = self.frozen.as_ref().is_some_and(|is_frozen| is_frozen(&path));
+        let tensor = if is_frozen { Tensor::from_array(array) } else { Tensor::leaf(array) };
+        let parameter = Parameter { path: path.into(), tensor };
         self.shared.parameters.borrow_mut().push(parameter.clone());
         Ok(parameter)
     }

@@ -41,7 +41,7 @@ impl Prepared {
         settings.check()?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
-        let init = Init::new(device, settings.precision.dtype(), settings.seed);
+        let init = settings.freezing(Init::new(device, settings.precision.dtype(), settings.seed));
         let network = model.network(&init)?;
         let parameters = model.optimizer_order(init.parameters());
         let update = update(&settings, &parameters)?;
@@ -71,7 +71,7 @@ impl Prepared {
 
     /// Number of trained values; shared ones count once.
     pub(super) fn parameter_count(&self) -> u64 {
-        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+        self.parameters.iter().filter(|p| p.is_trained()).map(|p| p.array().numel() as u64).sum()
     }
 
     /// Returns the accuracy on the test data, if there are any.
