@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
-use lab_models::{Architecture, Freeze, Task};
+use lab_models::{Architecture, Freeze, Lora, Task};
 use memcore::memory::Category;
 use memcore::nn::{Init, Parameter};
 use memcore::optim::Implementation;
@@ -101,6 +101,9 @@ pub struct RunSettings {
     /// The parameters that are not trained; `None` if all are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freeze: Option<Freeze>,
+    /// The adapters that are trained instead of the network; `None` without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<Lora>,
     /// Micro-batches per optimizer step.
     pub accumulate: usize,
     /// True to free gradients, false to zero them.
@@ -131,6 +134,7 @@ impl RunSettings {
             steps,
             optimizer,
             freeze: None,
+            lora: None,
             accumulate: 1,
             set_to_none: true,
             clip_grad_norm: None,
@@ -173,12 +177,13 @@ impl RunSettings {
         }
     }
 
-    /// Returns an `Init` that makes the parameters which are not trained without gradients.
+    /// Returns an `Init` that makes the adapters, and the parameters that are not trained without gradients.
     #[must_use]
-    pub fn freezing(&self, init: Init) -> Init {
-        match self.freeze.clone() {
-            Some(freeze) => init.freezing(move |name| freeze.covers(name)),
-            None => init,
+    pub fn tuned(&self, init: Init) -> Init {
+        match (self.lora.clone(), self.freeze.clone()) {
+            (Some(lora), _) => init.freezing(|name| !Lora::trains(name)).adapting(move |path| lora.of_layer(path)),
+            (None, Some(freeze)) => init.freezing(move |name| freeze.covers(name)),
+            (None, None) => init,
         }
     }
 
@@ -186,7 +191,8 @@ impl RunSettings {
     ///
     /// # Errors
     /// [`Error::Usage`] naming the pattern.
-    pub fn check_frozen(&self, parameters: &[Parameter]) -> Result<()> {
+    pub fn check_tuned(&self, parameters: &[Parameter]) -> Result<()> {
+        self.lora.as_ref().map_or(Ok(()), |lora| lora.check(parameters))?;
         self.freeze.as_ref().map_or(Ok(()), |freeze| freeze.check(parameters))
     }
 

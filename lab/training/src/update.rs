@@ -25,7 +25,7 @@ impl Update {
     /// # Errors
     /// A setting that the optimizer does not have, names that no parameter has; those of the device.
     pub fn new(settings: &RunSettings, parameters: &[Parameter]) -> Result<Self> {
-        settings.check_frozen(parameters)?;
+        settings.check_tuned(parameters)?;
         let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
         let optimizer = steps.then(|| settings.optimizer.build(parameters.to_vec())).transpose()?;
         Ok(Self::with(settings, optimizer))

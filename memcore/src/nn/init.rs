@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::low_rank::{LowRank, LowRankAdapter};
 use super::split_mix::SplitMix64;
 use crate::array::Array;
 use crate::autograd::Tensor;
@@ -160,7 +161,12 @@ pub struct Init {
     flats: Option<Rc<Flats>>,
     /// Tells by their paths which parameters are not trained; `None` if all are.
     frozen: Option<Rc<IsFrozen>>,
+    /// Tells by its path which adapter a layer has; `None` if none has one.
+    adapters: Option<Rc<AdapterOf>>,
 }
+
+/// The adapter of the layer at a path.
+type AdapterOf = dyn Fn(&str) -> Option<LowRank>;
 
 /// True for the path of a parameter that is not trained.
 type IsFrozen = dyn Fn(&str) -> bool;
@@ -203,6 +209,8 @@ struct Shared {
     before: RefCell<Converted>,
     /// True if the contents of the same model are put in channels-last, not in another type.
     channels_last: bool,
+    /// True until a table of embeddings is made whose results require gradients.
+    inputs_require_grad: Cell<bool>,
 }
 
 /// Contents of a model that is converted to another type; each list is in order of creation.
@@ -254,8 +262,9 @@ impl Init {
             lists: RefCell::default(),
             before: RefCell::new(before),
             channels_last,
+            inputs_require_grad: Cell::new(false),
         };
-        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), dtype, flats: None, frozen: None }
+        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), dtype, flats: None, frozen: None, adapters: None }
     }
 
     /// Returns an `Init` for a path one name further down.
@@ -291,6 +300,34 @@ impl Init {
     #[must_use]
     pub fn freezing(&self, is_frozen: impl Fn(&str) -> bool + 'static) -> Self {
         Self { frozen: Some(Rc::new(is_frozen)), ..self.clone() }
+    }
+
+    /// Returns an `Init` with the same path whose linear layers have the low-rank adapters that this returns for their paths.
+    #[must_use]
+    pub fn adapting(&self, adapter: impl Fn(&str) -> Option<LowRank> + 'static) -> Self {
+        Self { adapters: Some(Rc::new(adapter)), ..self.clone() }
+    }
+
+    /// Creates the adapter of the layer at this path, if it has one.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn adapter(&self, inputs: usize, outputs: usize) -> Result<Option<LowRankAdapter>> {
+        let options = self.adapters.as_ref().and_then(|adapter| adapter(&self.path));
+        options.map(|options| LowRankAdapter::new(self, options, inputs, outputs)).transpose()
+    }
+
+    /// Returns an `Init` with the same path, whose next table of embeddings gives results that require gradients, as PyTorch's
+    /// `enable_input_require_grads` does.
+    #[must_use]
+    pub fn requiring_input_gradients(&self) -> Self {
+        self.shared.inputs_require_grad.set(true);
+        self.clone()
+    }
+
+    /// True once after [`requiring_input_gradients`](Self::requiring_input_gradients): for the table that is made first.
+    pub(super) fn take_input_gradients(&self) -> bool {
+        self.shared.inputs_require_grad.take()
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {

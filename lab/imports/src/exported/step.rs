@@ -85,7 +85,7 @@ impl<'a> ExportedStep<'a> {
         settings.check_network(model, settings.batch)?;
         settings.check_device(device)?;
         let dtype = settings.precision.dtype();
-        let mut init = settings.freezing(Init::new(device, dtype, settings.seed));
+        let mut init = settings.tuned(Init::new(device, dtype, settings.seed));
         let mut network = model.network(&init)?;
         rows.take("model");
         if settings.channels_last {
@@ -93,7 +93,7 @@ impl<'a> ExportedStep<'a> {
             let (parameters, buffers, constants) = (init.parameters(), init.buffers(), init.constants());
             drop(network);
             let before = Converted { parameters, buffers, constants };
-            init = settings.freezing(Init::in_channels_last(device, dtype, settings.seed, before));
+            init = settings.tuned(Init::in_channels_last(device, dtype, settings.seed, before));
             network = model.network(&init)?;
             rows.take("channels_last");
         }

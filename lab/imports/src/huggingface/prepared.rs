@@ -41,9 +41,14 @@ impl Prepared {
         settings.check()?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
-        let init = settings.freezing(Init::new(device, settings.precision.dtype(), settings.seed));
+        let init = settings.tuned(Init::new(device, settings.precision.dtype(), settings.seed));
+        // PEFT lets the gradient reach recomputed blocks whose inputs do not depend on a parameter that is trained.
+        let init = if settings.lora.is_some() && model.options().checkpoint { init.requiring_input_gradients() } else { init };
         let network = model.network(&init)?;
-        let parameters = model.optimizer_order(init.parameters());
+        let parameters = match &settings.lora {
+            Some(_) => init.parameters(),
+            None => model.optimizer_order(init.parameters()),
+        };
         let update = update(&settings, &parameters)?;
         let optimized = update.optimizer().map_or_else(|| parameters.clone(), |known| known.parameters().to_vec());
         let batches = Batches::new(model, device, &settings, source);
