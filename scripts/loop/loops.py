@@ -2,6 +2,7 @@
 
 The loops are written as scripts write them: nothing is deleted, and every name keeps its value until it is bound again."""
 import contextlib
+import fnmatch
 import os
 import sys
 
@@ -103,6 +104,17 @@ def to_device(value):
     return value.to(DEVICE)
 
 
+def freeze(model, patterns):
+    """Takes the gradients of the parameters that the patterns name; returns the model."""
+    for name, parameter in model.named_parameters():
+        parts = name.split(".")
+        names = [".".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        for pattern in patterns.split(","):
+            if any(fnmatch.fnmatchcase(part, pattern.removeprefix("!")) for part in names):
+                parameter.requires_grad_(pattern.startswith("!"))
+    return model
+
+
 def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1, amp=None, ready=as_it_is, optimized=adamw, put=to_device, around=at_once):
     """Batches of these sizes and lengths, one after the other, from the first again.
 
@@ -137,7 +149,8 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
         row(f"s{step}.step")
 
 
-def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"), **sizes):
+def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
+                    frozen="", **sizes):
     """A small network of transformers, by its own loss; returns its configuration."""
     import transformers
 
@@ -145,6 +158,8 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
     head = {"Bert": "BertForMaskedLM", "T5": "T5ForConditionalGeneration", "GPT2": "GPT2LMHeadModel"}.get(name, name + "ForCausalLM")
     model = getattr(transformers, head)(config).to(DEVICE)
     model.train()
+    if frozen:
+        freeze(model, frozen)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     row("model")
     if average:
@@ -193,10 +208,10 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         if every and (step + 1) % every == 0:
             evaluate(f"s{step}.")
             row(f"s{step}.evaluated")
-    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths}
+    return {"steps": steps, "evaluation": [every, size, 2], "average": average, "hold": ",".join(hold) or "none", "config": model.config.to_dict(), "batches": batches, "lengths": lengths, **({"freeze": frozen} if frozen else {})}
 
 
-def exported(row, name, batches, steps=6, every=0, size=9, eager=False):
+def exported(row, name, batches, steps=6, every=0, size=9, eager=False, frozen=""):
     """A program of scripts/export, or the network that it is of, with batches of these sizes in turn."""
     sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../export"))
     import networks
@@ -209,6 +224,8 @@ def exported(row, name, batches, steps=6, every=0, size=9, eager=False):
         program, model, _ = networks.exported(name)
         module, parameters, before = record.on_card(program, model)
         del program, model
+    if frozen:
+        freeze(module, frozen)
     optimizer = torch.optim.AdamW(parameters)
     row("model")
 
@@ -246,7 +263,7 @@ def exported(row, name, batches, steps=6, every=0, size=9, eager=False):
         if every and (step + 1) % every == 0:
             evaluate(f"s{step}.")
             row(f"s{step}.evaluated")
-    return {"steps": steps, "evaluation": [every, size, 2], "before": before, "batches": batches}
+    return {"steps": steps, "evaluation": [every, size, 2], "before": before, "batches": batches, **({"freeze": frozen} if frozen else {})}
 
 
 def evaluated(row, model, data, batch=8, steps=6, every=2, size=16, count=2, amp=None, keep=False):

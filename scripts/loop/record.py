@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records training loops that are not one batch after another of one size, on the real PyTorch.
 
-    python scripts/loop/record.py FOLDER [NAME ...]      FOLDER/NAME.json.gz for each program of loops.py, formats.py, adversaries.py and parallel.py
+    python scripts/loop/record.py FOLDER [NAME ...]      FOLDER/NAME.json.gz for each program of loops.py, formats.py, adversaries.py, parallel.py and tuned.py
 
 A card is needed, or a stand-in for one: no figure depends on what is computed. (Programs with cuDNN and those of parallel.py were recorded on the
 library of `vramlab rehearse`, with plans of cuDNN that take no workspace.) A file has the format of lab/tests/golden/README.md. Each program
@@ -19,8 +19,9 @@ import adversaries
 import formats
 import loops
 import parallel
+import tuned
 
-PROGRAMS = {**loops.LOOPS, **formats.LOOPS, **adversaries.LOOPS, **parallel.LOOPS}
+PROGRAMS = {**loops.LOOPS, **formats.LOOPS, **adversaries.LOOPS, **parallel.LOOPS, **tuned.LOOPS}
 
 COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "phase_peak_allocated", "requested", "active",
            "inactive_split", "segments", "n_alloc_plus_free"]

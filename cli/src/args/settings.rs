@@ -34,6 +34,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("torch.optim.AdamW(…, fused=True); foreach=False", Some(("optim", "\"adamw_torch_fused\"")), "", "--optimizer-impl fused"),
     row("lr=2e-5", Some(("learning_rate", "2e-5")), "", "--lr 0.00002"),
     row("weight_decay=0.01", Some(("weight_decay", "0.01")), "", "--weight-decay 0.01"),
+    row("parameter.requires_grad_(False)", None, "", "--freeze '*,!head'"),
     row("torch.nn.utils.clip_grad_norm_(…, 0.5)", Some(("max_grad_norm", "0.5")), "DeepSpeed: gradient_clipping", "--clip-grad-norm 0.5"),
     row("optimizer.zero_grad(set_to_none=False)", None, "", "--zero-grad zero"),
     row("model.eval(), torch.no_grad() every 100 steps", None, "", "--eval-every 100"),

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::value_parser;
 use lab::bytes::ByteSize;
+use lab::models::{Freeze, LoraTarget};
 use lab::run::{
     BeginSpec, DeviceSpec, OptimizerForm, ProfileSpec, RunSpec, Tf32Choice, TrainingSpec, Variable, ZeroGrad,
 };
@@ -43,6 +44,19 @@ pub(crate) struct TrainingArgs {
     /// Form of the optimizer: one parameter after the other (loop), lists of parameters (foreach), or one kernel (fused) [default: foreach].
     #[arg(long, value_name = "FORM", value_parser = values::one_of::<OptimizerForm>(OptimizerForm::NAMES))]
     pub optimizer_impl: Option<OptimizerForm>,
+    /// Do not train these parameters, named as PyTorch names them (requires_grad_(False)): names of parameters or modules with commas between, * for any
+    /// characters, ! before what is trained after all (--freeze '*,!head') [default: all are trained].
+    #[arg(long, value_name = "NAMES")]
+    pub freeze: Option<Freeze>,
+    /// Train adapters of this rank (LoRA) instead of the network, as PEFT does [default: none].
+    #[arg(long, value_name = "RANK")]
+    pub lora: Option<usize>,
+    /// Put adapters on these layers: all-linear, or names with commas between [default: PEFT's for the network].
+    #[arg(long, value_name = "NAMES", requires = "lora")]
+    pub lora_target: Option<LoraTarget>,
+    /// Drop elements of the adapters' inputs with this probability [default: 0].
+    #[arg(long, value_name = "P", requires = "lora")]
+    pub lora_dropout: Option<f64>,
     /// Learning rate [default: the model's].
     #[arg(long, value_name = "F", allow_negative_numbers = true)]
     pub lr: Option<f64>,
@@ -130,6 +144,10 @@ impl TrainingArgs {
             optimizer: args.optimizer,
             optimizer_impl: args.optimizer_impl,
             lr: args.lr,
+            freeze: args.freeze,
+            lora: args.lora,
+            lora_target: args.lora_target,
+            lora_dropout: args.lora_dropout,
             weight_decay: args.weight_decay,
             nesterov: args.nesterov,
             amsgrad: args.amsgrad,

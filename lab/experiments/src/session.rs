@@ -12,7 +12,7 @@ use lab_training::{
 };
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Event, PeakComposition};
-use memcore::nn::Sequential;
+use memcore::nn::{Init, Sequential};
 
 use super::Setup;
 
@@ -116,7 +116,7 @@ impl Session {
         // The numbers of examples and steps stand for nothing: each step names its own batch.
         let settings = RunSettings { precision, seed, ..RunSettings::new(1, 1, *optimizer) };
         device.phase("model");
-        let model = Model::build(architecture, device, precision.dtype(), seed)?;
+        let model = Model::build(architecture, &Init::new(device, precision.dtype(), seed))?;
         let update = Update::new(&settings, &model.parameters)?;
         let source = Source::Synthetic { seed };
         Ok(Self { phases: ModelStep::new(device, model, update, &settings, source) })

@@ -5,8 +5,10 @@
 
 mod convnext;
 mod densenet;
+mod freeze;
 mod gpt;
 mod keeping;
+mod lora;
 mod mlp;
 mod mobilenet;
 mod network;
@@ -19,8 +21,10 @@ mod simple_cnn;
 mod small_network;
 mod vgg;
 
+pub use freeze::Freeze;
 pub use gpt::GptConfig;
 pub use gpt::causal_mask;
+pub use lora::{Lora, LoraTarget};
 pub use network::{Architecture, Defaults, Input, Loss, Model, Places, Task};
 pub use options::ModelOptions;
 pub use pieces::{Measured, measured};

@@ -2,7 +2,7 @@
 
 use lab_base::error::Result;
 use memcore::nn::{Converted, Init, ListSlot, Module, Parameter, Training, VariableSlot};
-use memcore::{Array, DType, Device};
+use memcore::{Array, DType};
 use serde::Serialize;
 
 /// Input of a network, with its sizes without the batch.
@@ -157,11 +157,12 @@ pub struct Defaults {
 }
 
 impl Model {
-    /// Builds a network on a device. Equal seeds give equal parameters everywhere.
-    pub fn build(architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
-        let init = Init::new(device, dtype, seed);
-        let module = architecture.build(&init)?;
-        Ok(Self::made(module, &init, architecture.task()))
+    /// Builds a network whose parameters are made through `init`.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn build(architecture: &dyn Architecture, init: &Init) -> Result<Self> {
+        Ok(Self::made(architecture.build(init)?, init, architecture.task()))
     }
 
     /// Wraps a module whose parameters were made through `init`.
@@ -171,34 +172,19 @@ impl Model {
         Self { constants: init.constants(), buffers, module, parameters, training, variables, lists, task }
     }
 
-    /// Converts the network to another type, as `model.to(dtype)` does: parameters and buffers one by one, each old one freed when the new one
-    /// exists.
-    pub fn cast(self, architecture: &dyn Architecture, device: &Device, dtype: DType, seed: u64) -> Result<Self> {
+    /// Builds the network again through the `Init` that `init` makes of its contents: each old tensor is freed when its new one exists, as
+    /// `model.to(dtype)` and `model.to(memory_format=torch.channels_last)` do.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub fn rebuilt(self, architecture: &dyn Architecture, init: impl FnOnce(Converted) -> Init) -> Result<Self> {
         let Self { constants, buffers, module, parameters, .. } = self;
         drop(module);
-        let init = Init::converting(device, dtype, seed, Converted { parameters, buffers, constants });
-        let module = architecture.build(&init)?;
-        Ok(Self::made(module, &init, architecture.task()))
-    }
-
-    /// Puts the network in channels-last, as `model.to(memory_format=torch.channels_last)` does: tensors of four dimensions one by one, each old one
-    /// freed when the new one exists.
-    pub fn in_channels_last(
-        self,
-        architecture: &dyn Architecture,
-        device: &Device,
-        dtype: DType,
-        seed: u64,
-    ) -> Result<Self> {
-        let Self { constants, buffers, module, parameters, .. } = self;
-        drop(module);
-        let init = Init::in_channels_last(device, dtype, seed, Converted { parameters, buffers, constants });
-        let module = architecture.build(&init)?;
-        Ok(Self::made(module, &init, architecture.task()))
+        Self::build(architecture, &init(Converted { parameters, buffers, constants }))
     }
 
     /// Number of trained values; shared ones count once.
     pub fn parameter_count(&self) -> u64 {
-        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+        self.parameters.iter().filter(|p| p.is_trained()).map(|p| p.array().numel() as u64).sum()
     }
 }

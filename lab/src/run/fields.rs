@@ -12,7 +12,16 @@ use super::spec::RunSpec;
 const RIVALS: [(&str, &str); 3] = [("model", "model-file"), ("load", "resume"), ("batch", "batches")];
 
 /// Fields that cannot be combined.
-const EXCLUSIVE: [(&str, &str); 6] = [
+const EXCLUSIVE: [(&str, &str); 15] = [
+    ("lora", "freeze"),
+    ("lora", "adversary"),
+    ("lora", "channels-last"),
+    ("lora", "data-parallel"),
+    ("lora", "devices"),
+    ("lora", "ema"),
+    ("freeze", "adversary"),
+    ("freeze", "data-parallel"),
+    ("freeze", "devices"),
     ("batches", "batch"),
     ("data-parallel", "devices"),
     ("backend", "devices"),
@@ -22,7 +31,9 @@ const EXCLUSIVE: [(&str, &str); 6] = [
 ];
 
 /// Fields that have a meaning only beside another one.
-const NEEDS: [(&str, &str); 9] = [
+const NEEDS: [(&str, &str); 11] = [
+    ("lora-target", "lora"),
+    ("lora-dropout", "lora"),
     ("eval-batch", "eval-every"),
     ("eval-steps", "eval-every"),
     ("eval-keep", "eval-every"),
@@ -145,6 +156,7 @@ impl RunSpec {
             ("image", model.image, MAX_SIZE),
             ("classes", model.classes, MAX_SIZE),
             ("choices", model.choices, MAX_SIZE),
+            ("lora", training.lora, MAX_SIZE),
             ("eval-every", shape.eval_every, MAX_SIZE),
             ("eval-batch", shape.eval_batch, MAX_SIZE),
             ("eval-steps", shape.eval_steps, MAX_SIZE),
@@ -274,7 +286,7 @@ mod tests {
             "model": "gpt", "adversary": "discriminator.pt2", "layers": 2, "width": 64, "heads": 2, "sequence": 8, "vocabulary": 24, "features": 1, "image": 32, "classes": 5,
             "dropout": 0.5, "attention": "eager", "checkpoint": "1,3", "head": "causal-lm", "choices": 2, "transformers": "4.51",
             "keep": "loss", "attention-mask": "padded", "built-on-device": true, "loop": "trainer", "loss": "mean", "tied": true, "keep-intermediate": true,
-            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "lr": 0.1, "weight-decay": 0.0,
+            "batches": "2,1", "lengths": "8,4", "eval-every": 2, "eval-batch": 4, "eval-steps": 3, "eval-keep": "logits", "ema": "model", "hold": "inputs,loss", "channels-last": true, "steps": 3, "data": "digits", "optimizer": "adamw", "optimizer-impl": "fused", "freeze": "embed,!head", "lora": 16, "lora-target": "q_proj,v_proj", "lora-dropout": 0.25, "lr": 0.1, "weight-decay": 0.0,
             "nesterov": true, "amsgrad": true, "maximize": true, "capturable": true, "precision": "autocast-bf16", "accumulate": 2,
             "zero-grad": "zero", "schedule": "input,forward", "clip-grad-norm": 1.0, "seed": 7, "like": "torch-2.8", "cudnn-workspace": 0,
             "env": ["A=b"], "multiprocessors": 80, "memory-limit": 1073741824, "memory-fraction": 0.5, "alloc-conf": "expandable_segments:True",

@@ -6,7 +6,7 @@ use std::path::Path;
 use lab_base::error::{Error, Result};
 use lab_imports::exported::{self, Exported};
 use lab_imports::huggingface::{self, Attention, Keep, Pretrained, Script};
-use lab_models::{self, Architecture, ModelOptions, Recompute};
+use lab_models::{self, Architecture, LoraTarget, ModelOptions, Recompute};
 use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings};
 use lab_training::pipeline::{self, PipelineResult, PipelineSettings};
 use lab_training::{self, Continuation, Failed, Progress, RunResult, RunSettings, Source};
@@ -115,6 +115,39 @@ impl Network {
             Self::Pretrained(model, _) => model.as_ref(),
             Self::Exported(model, _) => model.as_ref(),
         }
+    }
+
+    /// Returns the layers that get an adapter unless the run names some: PEFT's own choice.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] for a network for which PEFT has none.
+    pub(super) fn lora_target(&self) -> Result<LoraTarget> {
+        let own = match self {
+            Self::Pretrained(model, _) => model.lora_target(),
+            Self::Architecture(_) | Self::Exported(..) => None,
+        };
+        let missing = || {
+            Error::usage("lora", "PEFT has no target for this network: --lora-target all-linear, or names of layers")
+        };
+        own.ok_or_else(missing)
+    }
+
+    /// Refuses adapters on a network that cannot get them here.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with a way that works.
+    pub(super) fn check_lora(&self) -> Result<()> {
+        let problem = match self {
+            Self::Architecture(_) => return Ok(()),
+            Self::Pretrained(model, _) if model.is_language_model() => return Ok(()),
+            Self::Pretrained(..) => {
+                "PEFT trains a copy of this head, too, which is not supported: rehearse the script (vramlab rehearse python train.py)"
+            }
+            Self::Exported(..) => {
+                "an exported graph has no layers to put adapters on: export the model of get_peft_model instead"
+            }
+        };
+        Err(Error::usage("lora", problem))
     }
 
     /// Refuses a length of a batch with which a network of transformers behaves differently from its longest one.

@@ -8,7 +8,7 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::counted;
 use lab_imports::huggingface::{self, MAX_GRAD_NORM};
 use lab_imports::model_file;
-use lab_models::{Defaults, Input};
+use lab_models::{Defaults, Input, Lora};
 use lab_training::data::{DataSpec, Split, Synthetic};
 use lab_training::pipeline;
 use lab_training::record::RowsKept;
@@ -20,7 +20,7 @@ use super::network::Network;
 use super::premises::{self, OfFile};
 use super::profile;
 use super::session::Session;
-use super::spec::{LoopSpec, RunSpec};
+use super::spec::{LoopSpec, RunSpec, TrainingSpec};
 use super::target::Target;
 
 /// Default number of steps.
@@ -142,6 +142,8 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         channels_last: spec.shape.channels_last,
         steps: 0,
         optimizer: optimizer(spec, says.optimizer, &defaults)?,
+        freeze: training.freeze.clone(),
+        lora: lora(spec, network)?,
         accumulate: at_least_1("accumulate", training.accumulate.or(says.accumulate).unwrap_or(1))?,
         set_to_none: zero_grad.or(says.set_to_none).unwrap_or(true),
         clip_grad_norm: clip.or(spec.model.by_trainer().then_some(MAX_GRAD_NORM)),
@@ -153,6 +155,28 @@ fn settings(spec: &RunSpec, network: &Network, says: &FileSays) -> Result<RunSet
         seed: training.seed.or(says.seed).unwrap_or(0),
         rows: RowsKept::default(),
     })
+}
+
+/// Returns the adapters that are trained instead of the network.
+fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
+    let TrainingSpec { lora: Some(rank), lora_target, lora_dropout, .. } = &spec.training else { return Ok(None) };
+    let target = match lora_target {
+        Some(target) => target.clone(),
+        None => network.lora_target()?,
+    };
+    let dropout = lora_dropout.unwrap_or(0.0);
+    if !(0.0..1.0).contains(&dropout) {
+        return Err(Error::usage("lora-dropout", format!("probability {dropout} is outside 0..1")));
+    }
+    network.check_lora()?;
+    if spec.model.by_trainer() || spec.model.built_on_device {
+        let with = if spec.model.by_trainer() { "--loop trainer" } else { "--built-on-device" };
+        return Err(Error::usage(
+            "lora",
+            format!("what PEFT's adapters take with {with} is not recorded; leave it out, or rehearse the script"),
+        ));
+    }
+    Ok(Some(Lora { rank: at_least_1("lora", *rank)?, target, dropout }))
 }
 
 /// Refuses what the network or the data cannot have of a loop.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lab_base::bytes::{ByteSize, MemorySize};
 use lab_imports::exported::{LossName, Reads};
 use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, Script};
-use lab_models::Recompute;
+use lab_models::{Freeze, LoraTarget, Recompute};
 use lab_training::pipeline;
 use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
 use serde::{Deserialize, Serialize, Serializer};
@@ -124,6 +124,14 @@ pub struct TrainingSpec {
     pub optimizer: Option<OptimizerKind>,
     /// Loop, foreach or fused; foreach by default.
     pub optimizer_impl: Option<OptimizerForm>,
+    /// The parameters that are not trained; none unless said.
+    pub freeze: Option<Freeze>,
+    /// Rank of the adapters (LoRA) that are trained instead of the network; none unless said.
+    pub lora: Option<usize>,
+    /// The layers that have an adapter; PEFT's for the network by default.
+    pub lora_target: Option<LoraTarget>,
+    /// Probability of dropping an element of an adapter's input; 0 by default.
+    pub lora_dropout: Option<f64>,
     /// Learning rate.
     pub lr: Option<f64>,
     /// Weight decay; PyTorch's by default.

@@ -1,4 +1,4 @@
-//! Loops that are not one batch after another of one size, of networks from files, beside recorded runs of the real PyTorch (`golden/k_*`, made by
+//! Loops that are not one batch after another of one size, of networks from files, beside recorded runs of the real PyTorch (`golden/k_*` and `golden/freeze_*`, made by
 //! `scripts/loop`): every row in every column. Those of built-in networks are in `golden_scripts`, with every event.
 
 use crate::archives;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use backend_cpu::Cpu;
 use lab::exported;
 use lab::huggingface::{self, Keep, Options};
-use lab::models::{ModelOptions, architecture};
+use lab::models::{Lora, ModelOptions, architecture};
 use lab::run::{Paper, RunSpec, resolve};
 use lab::training::{
     Continuation, Ema, Evaluation, Hold, OptimizerKind, OptimizerSettings, RunSettings, Source, Trainer, Turns,
@@ -40,6 +40,7 @@ fn settings(program: &Value) -> RunSettings {
     let hold = program["hold"].as_str().map_or_else(Hold::default, |names| names.parse().unwrap());
     let ema = (program["average"] == true).then_some(Ema::Parameters);
     RunSettings {
+        freeze: program["freeze"].as_str().map(|names| names.parse().unwrap()),
         turns,
         evaluation,
         ema,
@@ -54,6 +55,35 @@ fn of_transformers(name: &str) {
     let options = Options { sequence: Some(64), ..Options::default() };
     let model = huggingface::parse("config.json", &program["config"].to_string(), &options).unwrap();
     let settings = settings(program);
+    let mut trainer =
+        huggingface::trainer(&model, &device(), &settings, Source::Renewed { seed: 0 }, Keep::Output).unwrap();
+    for step in 0..settings.steps {
+        trainer.step(step).unwrap();
+    }
+    compare(name, trainer.rows(), &recording);
+}
+
+/// A network of transformers with PEFT's adapters.
+fn adapted(name: &str) {
+    let recording = recording(name);
+    let program = &recording["program"];
+    let options = Options { sequence: Some(64), checkpoint: program["checkpoint"] == true, ..Options::default() };
+    let model = huggingface::parse("config.json", &program["config"].to_string(), &options).unwrap();
+    let of_lora = &program["lora"];
+    let named = of_lora["lora-target"].as_str().map(|names| names.parse().unwrap());
+    let lora = Lora {
+        rank: of_lora["lora"].as_u64().unwrap() as usize,
+        target: named.or_else(|| model.lora_target()).unwrap(),
+        dropout: of_lora["lora-dropout"].as_f64().unwrap(),
+    };
+    let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-4);
+    let settings = RunSettings {
+        lora: Some(lora),
+        accumulate: program["accumulate"].as_u64().unwrap() as usize,
+        precision: program["precision"].as_str().unwrap().parse().unwrap(),
+        turns: Turns { batches: Vec::new(), lengths: vec![48] },
+        ..RunSettings::new(2, program["steps"].as_u64().unwrap() as usize, adamw)
+    };
     let mut trainer =
         huggingface::trainer(&model, &device(), &settings, Source::Renewed { seed: 0 }, Keep::Output).unwrap();
     for step in 0..settings.steps {
@@ -104,6 +134,26 @@ equal! {
     a_generator_against_its_discriminator: of_adversaries("k_gan_b4");
     a_generator_against_its_discriminator_at_another_batch: of_adversaries("k_gan_b32");
     batches_of_an_exported_mlp: of_an_export("k_export_mlp", "mlp");
+    adapters_on_a_llama: adapted("lora_llama");
+    adapters_on_all_layers_of_a_llama: adapted("lora_llama_all");
+    adapters_on_all_layers_of_a_llama_in_bfloat16: adapted("lora_llama_all_bf16");
+    adapters_on_all_layers_of_a_llama_under_autocast: adapted("lora_llama_autocast");
+    adapters_on_all_layers_of_a_llama_with_checkpointing: adapted("lora_llama_checkpoint");
+    adapters_on_a_llama_in_bfloat16_with_checkpointing: adapted("lora_llama_checkpoint_bf16");
+    adapters_with_dropout_on_a_qwen3: adapted("lora_qwen3_dropout");
+    adapters_on_a_gpt2: adapted("lora_gpt2");
+    adapters_on_all_layers_of_a_gpt2: adapted("lora_gpt2_all");
+    adapters_on_a_bert: adapted("lora_bert");
+    adapters_on_all_layers_of_a_bert: adapted("lora_bert_all");
+    adapters_on_a_t5: adapted("lora_t5");
+    adapters_on_all_layers_of_an_opt: adapted("lora_opt_all");
+    a_llama_whose_head_and_norms_are_trained: of_transformers("freeze_hf_llama_head");
+    a_llama_without_its_table_and_mlps: of_transformers("freeze_hf_llama_mlp");
+    a_gpt2_without_its_attention: of_transformers("freeze_hf_gpt2_attention");
+    a_bert_whose_first_block_is_frozen: of_transformers("freeze_hf_bert_encoder");
+    a_t5_whose_encoder_is_frozen: of_transformers("freeze_hf_t5_encoder");
+    an_export_without_its_first_layer: of_an_export("freeze_export_swiglu", "swiglu");
+    an_export_whose_biases_are_trained: of_an_export("freeze_export_mlp", "mlp");
 }
 
 /// A generator against its discriminator.

@@ -4,8 +4,9 @@ use std::borrow::Cow;
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
-use lab_models::{Architecture, Task};
+use lab_models::{Architecture, Freeze, Lora, Task};
 use memcore::memory::Category;
+use memcore::nn::{Init, Parameter};
 use memcore::optim::Implementation;
 use memcore::{DType, Device, Tensor, context};
 use serde::Serialize;
@@ -97,6 +98,12 @@ pub struct RunSettings {
     pub steps: usize,
     /// The optimizer.
     pub optimizer: OptimizerSettings,
+    /// The parameters that are not trained; `None` if all are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub freeze: Option<Freeze>,
+    /// The adapters that are trained instead of the network; `None` without.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lora: Option<Lora>,
     /// Micro-batches per optimizer step.
     pub accumulate: usize,
     /// True to free gradients, false to zero them.
@@ -126,6 +133,8 @@ impl RunSettings {
             channels_last: false,
             steps,
             optimizer,
+            freeze: None,
+            lora: None,
             accumulate: 1,
             set_to_none: true,
             clip_grad_norm: None,
@@ -166,6 +175,25 @@ impl RunSettings {
             Some((with, _)) => Err(Error::usage("channels-last", format!("what it takes with {with} is not recorded"))),
             None => Ok(()),
         }
+    }
+
+    /// Returns an `Init` that makes the adapters, and the parameters that are not trained without gradients.
+    #[must_use]
+    pub fn tuned(&self, init: Init) -> Init {
+        match (self.lora.clone(), self.freeze.clone()) {
+            (Some(lora), _) => init.freezing(|name| !Lora::trains(name)).adapting(move |path| lora.of_layer(path)),
+            (None, Some(freeze)) => init.freezing(move |name| freeze.covers(name)),
+            (None, None) => init,
+        }
+    }
+
+    /// Refuses names that none of these parameters has, and a training of none.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming the pattern.
+    pub fn check_tuned(&self, parameters: &[Parameter]) -> Result<()> {
+        self.lora.as_ref().map_or(Ok(()), |lora| lora.check(parameters))?;
+        self.freeze.as_ref().map_or(Ok(()), |freeze| freeze.check(parameters))
     }
 
     /// Refuses channels-last on a device that computes.

@@ -2,6 +2,7 @@
 
 use lab_base::error::Result;
 use lab_models::{Architecture, Model};
+use memcore::nn::Init;
 use memcore::{DType, Device, NoGrad};
 
 use super::average::Average;
@@ -41,19 +42,25 @@ impl Trainer {
         device.phase("model");
         let dtype = settings.precision.dtype();
         let first = if settings.schedule.cast { DType::F32 } else { dtype };
-        let mut model = Model::build(architecture, device, first, settings.seed)?;
+        let mut model = Model::build(architecture, &settings.tuned(Init::new(device, first, settings.seed)))?;
         rows.take("model");
         if settings.schedule.cast {
             device.phase("cast");
-            model = model.cast(architecture, device, dtype, settings.seed)?;
+            model = model.rebuilt(architecture, |before| {
+                settings.tuned(Init::converting(device, dtype, settings.seed, before))
+            })?;
             rows.take("cast");
         }
         if settings.channels_last {
             device.phase("channels_last");
-            model = model.in_channels_last(architecture, device, dtype, settings.seed)?;
+            model = model.rebuilt(architecture, |before| {
+                settings.tuned(Init::in_channels_last(device, dtype, settings.seed, before))
+            })?;
             rows.take("channels_last");
         }
-        model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
+        if settings.lora.is_none() {
+            model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
+        }
         let update = Update::new(settings, &model.parameters)?;
         let phases = ModelStep::new(device, model, update, settings, source);
         Self { phases, rows, average: None }.averaging()

@@ -23,8 +23,9 @@ impl Update {
     /// Builds the optimizer over `parameters`; none if the schedule has no phase for it.
     ///
     /// # Errors
-    /// A setting that the optimizer does not have; those of the device.
+    /// A setting that the optimizer does not have, names that no parameter has; those of the device.
     pub fn new(settings: &RunSettings, parameters: &[Parameter]) -> Result<Self> {
+        settings.check_tuned(parameters)?;
         let steps = [Phase::ZeroGrad, Phase::Step].iter().any(|phase| settings.schedule.names(*phase));
         let optimizer = steps.then(|| settings.optimizer.build(parameters.to_vec())).transpose()?;
         Ok(Self::with(settings, optimizer))

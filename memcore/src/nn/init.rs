@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::low_rank::{LowRank, LowRankAdapter};
 use super::split_mix::SplitMix64;
 use crate::array::Array;
 use crate::autograd::Tensor;
@@ -72,6 +73,11 @@ impl Parameter {
     /// True if both are the same parameter: a clone, but not another view of the same memory.
     pub fn is_same(&self, other: &Parameter) -> bool {
         Arc::ptr_eq(&self.path, &other.path) && Arc::ptr_eq(self.array().storage(), other.array().storage())
+    }
+
+    /// True if it is trained: `requires_grad`.
+    pub fn is_trained(&self) -> bool {
+        self.tensor.requires_grad()
     }
 
     /// The gradient accumulated so far.
@@ -153,7 +159,17 @@ pub struct Init {
     dtype: DType,
     /// One-dimensional arrays that the parameters are views of; `None` if parameters have memory of their own.
     flats: Option<Rc<Flats>>,
+    /// Tells by their paths which parameters are not trained; `None` if all are.
+    frozen: Option<Rc<IsFrozen>>,
+    /// Tells by its path which adapter a layer has; `None` if none has one.
+    adapters: Option<Rc<AdapterOf>>,
 }
+
+/// The adapter of the layer at a path.
+type AdapterOf = dyn Fn(&str) -> Option<LowRank>;
+
+/// True for the path of a parameter that is not trained.
+type IsFrozen = dyn Fn(&str) -> bool;
 
 /// One-dimensional arrays that parameters are views of, and the part of them that is assigned.
 struct Flats {
@@ -193,6 +209,8 @@ struct Shared {
     before: RefCell<Converted>,
     /// True if the contents of the same model are put in channels-last, not in another type.
     channels_last: bool,
+    /// True until a table of embeddings is made whose results require gradients.
+    inputs_require_grad: Cell<bool>,
 }
 
 /// Contents of a model that is converted to another type; each list is in order of creation.
@@ -244,8 +262,17 @@ impl Init {
             lists: RefCell::default(),
             before: RefCell::new(before),
             channels_last,
+            inputs_require_grad: Cell::new(false),
         };
-        Self { shared: Rc::new(shared), device: device.clone(), path: String::new(), dtype, flats: None }
+        Self {
+            shared: Rc::new(shared),
+            device: device.clone(),
+            path: String::new(),
+            dtype,
+            flats: None,
+            frozen: None,
+            adapters: None,
+        }
     }
 
     /// Returns an `Init` for a path one name further down.
@@ -275,6 +302,40 @@ impl Init {
     #[doc(hidden)]
     pub fn of_type(&self, dtype: DType) -> Self {
         Self { dtype, ..self.clone() }
+    }
+
+    /// Returns an `Init` with the same path whose parameters are not trained where this is true of their paths: `requires_grad_(False)`.
+    #[must_use]
+    pub fn freezing(&self, is_frozen: impl Fn(&str) -> bool + 'static) -> Self {
+        Self { frozen: Some(Rc::new(is_frozen)), ..self.clone() }
+    }
+
+    /// Returns an `Init` with the same path whose linear layers have the low-rank adapters that this returns for their paths.
+    #[must_use]
+    pub fn adapting(&self, adapter: impl Fn(&str) -> Option<LowRank> + 'static) -> Self {
+        Self { adapters: Some(Rc::new(adapter)), ..self.clone() }
+    }
+
+    /// Creates the adapter of the layer at this path, if it has one.
+    ///
+    /// # Errors
+    /// Errors of the device.
+    pub fn adapter(&self, inputs: usize, outputs: usize) -> Result<Option<LowRankAdapter>> {
+        let options = self.adapters.as_ref().and_then(|adapter| adapter(&self.path));
+        options.map(|options| LowRankAdapter::new(self, options, inputs, outputs)).transpose()
+    }
+
+    /// Returns an `Init` with the same path, whose next table of embeddings gives results that require gradients, as PyTorch's
+    /// `enable_input_require_grads` does.
+    #[must_use]
+    pub fn requiring_input_gradients(&self) -> Self {
+        self.shared.inputs_require_grad.set(true);
+        self.clone()
+    }
+
+    /// True once after [`requiring_input_gradients`](Self::requiring_input_gradients): for the table that is made first.
+    pub(super) fn take_input_gradients(&self) -> bool {
+        self.shared.inputs_require_grad.take()
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {
@@ -357,7 +418,10 @@ impl Init {
         }
         drop(op);
         drop(before);
-        let parameter = Parameter { path: self.join(&name).into(), tensor: Tensor::leaf(array) };
+        let path = self.join(&name);
+        let is_frozen = self.frozen.as_ref().is_some_and(|is_frozen| is_frozen(&path));
+        let tensor = if is_frozen { Tensor::from_array(array) } else { Tensor::leaf(array) };
+        let parameter = Parameter { path: path.into(), tensor };
         self.shared.parameters.borrow_mut().push(parameter.clone());
         Ok(parameter)
     }

@@ -2,6 +2,7 @@
 
 use super::Module;
 use super::init::{Fill, Init, Parameter};
+use super::low_rank::LowRankAdapter;
 use crate::autograd::Tensor;
 use crate::context;
 use crate::error::Result;
@@ -15,6 +16,8 @@ pub struct Linear {
     pub weight: Parameter,
     /// `[out]`
     pub bias: Option<Parameter>,
+    /// What is trained in its place; boxed because few layers have one.
+    adapter: Option<Box<LowRankAdapter>>,
 }
 
 impl Linear {
@@ -23,26 +26,38 @@ impl Linear {
         Self::with_fill(init, inputs, outputs, bias, Fill::fan_in(inputs))
     }
 
-    /// Creates the layer with another initialisation of weight and bias.
+    /// Creates the layer with another initialisation of weight and bias, and its adapter if `init` has one for it.
     pub fn with_fill(init: &Init, inputs: usize, outputs: usize, bias: bool, fill: Fill) -> Result<Self> {
+        let layer = Self::plain(init, inputs, outputs, bias, fill)?;
+        let adapter = init.adapter(inputs, outputs)?.map(Box::new);
+        Ok(Self { adapter, ..layer })
+    }
+
+    /// Creates the layer without an adapter.
+    pub(super) fn plain(init: &Init, inputs: usize, outputs: usize, bias: bool, fill: Fill) -> Result<Self> {
         let weight = init.parameter("weight", &[outputs, inputs], fill)?;
         let bias = if bias { Some(init.parameter("bias", &[outputs], fill)?) } else { None };
-        Ok(Self { scope: init.scope(), weight, bias })
+        Ok(Self { scope: init.scope(), weight, bias, adapter: None })
     }
 
     /// Creates a layer that shares the weight of another one and has no bias.
     pub fn tied(init: &Init, weight: &Parameter) -> Self {
-        Self { scope: init.scope(), weight: weight.clone(), bias: None }
+        Self { scope: init.scope(), weight: weight.clone(), bias: None, adapter: None }
     }
 }
 
 impl Module for Linear {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        ops::linear(x, self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor))
+        let y = ops::linear(x, self.weight.tensor(), self.bias.as_ref().map(Parameter::tensor))?;
+        match &self.adapter {
+            None => Ok(y),
+            Some(adapter) => adapter.added(y, x),
+        }
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {
-        Ok(std::iter::once(&self.weight).chain(&self.bias).cloned().collect())
+        let adapter = self.adapter.as_ref().map_or(Ok(Vec::new()), |adapter| adapter.parameters())?;
+        Ok(std::iter::once(&self.weight).chain(&self.bias).cloned().chain(adapter).collect())
     }
 }

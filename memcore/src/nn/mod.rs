@@ -8,6 +8,7 @@ mod conv;
 mod embedding;
 mod init;
 mod linear;
+mod low_rank;
 mod norm;
 mod sequential;
 mod split_mix;
@@ -17,6 +18,7 @@ pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use embedding::Embedding;
 pub use init::{Converted, Copied, Fill, Init, ListSlot, Parameter, Training, VariableSlot, write_f32};
 pub use linear::Linear;
+pub use low_rank::{LowRank, LowRankAdapter};
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use sequential::{Activation, Checkpoint, Dropout, Flatten, Sequential, Variable};
 

@@ -6,6 +6,7 @@
 use lab_base::error::Result;
 use lab_models::{Input, Loss, Model, ModelOptions, architecture};
 use lab_training::{ModelStep, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, TrainStep, Update};
+use memcore::nn::Init;
 use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Tensor};
 
@@ -109,7 +110,7 @@ impl Workload {
     /// Those of the device.
     pub fn prepare_in(&self, device: &Device, precision: Precision) -> Result<Training> {
         let architecture = architecture(self.model, &(self.options)())?;
-        let model = Model::build(&*architecture, device, precision.dtype(), 0)?;
+        let model = Model::build(&*architecture, &Init::new(device, precision.dtype(), 0))?;
         set_parameters(&model)?;
         let settings = RunSettings { precision, ..RunSettings::new(self.batch, 1, (self.optimizer)()) };
         let update = Update::new(&settings, &model.parameters)?;

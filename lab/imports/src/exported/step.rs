@@ -85,7 +85,7 @@ impl<'a> ExportedStep<'a> {
         settings.check_network(model, settings.batch)?;
         settings.check_device(device)?;
         let dtype = settings.precision.dtype();
-        let mut init = Init::new(device, dtype, settings.seed);
+        let mut init = settings.tuned(Init::new(device, dtype, settings.seed));
         let mut network = model.network(&init)?;
         rows.take("model");
         if settings.channels_last {
@@ -93,7 +93,7 @@ impl<'a> ExportedStep<'a> {
             let (parameters, buffers, constants) = (init.parameters(), init.buffers(), init.constants());
             drop(network);
             let before = Converted { parameters, buffers, constants };
-            init = Init::in_channels_last(device, dtype, settings.seed, before);
+            init = settings.tuned(Init::in_channels_last(device, dtype, settings.seed, before));
             network = model.network(&init)?;
             rows.take("channels_last");
         }
@@ -305,7 +305,7 @@ impl TrainStep for ExportedStep<'_> {
     }
 
     fn parameter_count(&self) -> u64 {
-        self.parameters.iter().map(|parameter| parameter.array().numel() as u64).sum()
+        self.parameters.iter().filter(|p| p.is_trained()).map(|p| p.array().numel() as u64).sum()
     }
 
     /// Frees the variables in the order of their first assignment: the model, the optimizer with its state, inputs, targets, outputs, loss.

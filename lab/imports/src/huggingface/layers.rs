@@ -2,7 +2,7 @@
 
 use lab_base::error::Error;
 use memcore::memory::ScopeId;
-use memcore::nn::{Embedding, Fill, Init, Linear, Parameter};
+use memcore::nn::{Embedding, Fill, Init, Linear, LowRankAdapter, Parameter};
 use memcore::{Array, Result, Tensor, context, ops};
 
 use super::keys::Keys;
@@ -13,6 +13,7 @@ pub(super) struct Conv1d {
     scope: ScopeId,
     weight: Parameter,
     bias: Parameter,
+    adapter: Option<LowRankAdapter>,
 }
 
 impl Conv1d {
@@ -22,6 +23,7 @@ impl Conv1d {
             scope: init.scope(),
             weight: init.parameter("weight", &[inputs, outputs], Fill::Normal { std: 0.02 })?,
             bias: init.parameter("bias", &[outputs], Fill::Constant(0.0))?,
+            adapter: init.adapter(inputs, outputs)?,
         })
     }
 
@@ -35,7 +37,11 @@ impl Conv1d {
         if let Some(last) = dims.last_mut() {
             *last = y.dims()[1];
         }
-        ops::view(&y, &dims)
+        let y = ops::view(&y, &dims)?;
+        match &self.adapter {
+            None => Ok(y),
+            Some(adapter) => adapter.added(y, x),
+        }
     }
 }
 

@@ -70,7 +70,7 @@ pub use trainer::{Keep, PretrainedStep, train, train_from, trainer};
 
 use lab_base::error::{Error, Result};
 use lab_base::files;
-use lab_models::{Architecture, Defaults, Input, Loss, Places, Task};
+use lab_models::{Architecture, Defaults, Input, LoraTarget, Loss, Places, Task};
 
 /// Largest file that is read.
 const MAX_BYTES: u64 = 16 << 20;
@@ -217,6 +217,25 @@ impl Pretrained {
             AttentionMask::Full | AttentionMask::Padded => return Ok(()),
         };
         Err(Error::usage("attention_mask", problem))
+    }
+
+    /// Returns the layers on which PEFT 0.21 puts adapters if no `target_modules` are given (its
+    /// `TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING`); `None` if it has none for the `model_type`.
+    pub fn lora_target(&self) -> Option<LoraTarget> {
+        let names: &[&str] = match self.name.as_str() {
+            "t5" | "mt5" => &["q", "v"],
+            "gpt2" => &["c_attn"],
+            "gpt_neox" => &["query_key_value"],
+            "bert" | "roberta" => &["query", "value"],
+            "opt" | "llama" | "mistral" | "gemma" | "qwen2" | "qwen3" => &["q_proj", "v_proj"],
+            _ => return None,
+        };
+        Some(LoraTarget::names(names))
+    }
+
+    /// True if its head gives scores of tokens.
+    pub fn is_language_model(&self) -> bool {
+        self.head.head.is_language_model()
     }
 
     /// Returns the options that the configuration does not contain.

@@ -43,9 +43,15 @@ impl Prepared {
         settings.check()?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
-        let init = Init::new(device, settings.precision.dtype(), settings.seed);
+        let init = settings.tuned(Init::new(device, settings.precision.dtype(), settings.seed));
+        // PEFT lets the gradient reach recomputed blocks whose inputs do not depend on a parameter that is trained.
+        let init =
+            if settings.lora.is_some() && model.options().checkpoint { init.requiring_input_gradients() } else { init };
         let network = Arc::new(model.network(&init)?);
-        let parameters = model.optimizer_order(init.parameters());
+        let parameters = match &settings.lora {
+            Some(_) => init.parameters(),
+            None => model.optimizer_order(init.parameters()),
+        };
         let update = update(&settings, &parameters)?;
         Ok(Self::around(model, device, network, (parameters, init.training(), update), settings, source))
     }
@@ -84,7 +90,7 @@ impl Prepared {
 
     /// Number of trained values; shared ones count once.
     pub(super) fn parameter_count(&self) -> u64 {
-        self.parameters.iter().map(|p| p.array().numel() as u64).sum()
+        self.parameters.iter().filter(|p| p.is_trained()).map(|p| p.array().numel() as u64).sum()
     }
 
     /// Returns the accuracy on the test data, if there are any.

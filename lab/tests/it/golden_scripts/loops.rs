@@ -94,7 +94,31 @@ fn keeping_results(base: RunSettings) -> RunSettings {
     RunSettings { evaluation, ..settings }
 }
 
+/// A network of which these parameters are not trained.
+fn frozen(name: &str, network: &str, patterns: &str, settings: impl Fn(RunSettings) -> RunSettings) {
+    let freeze = Some(patterns.parse().unwrap());
+    looped(name, network, 3, |base| settings(RunSettings { freeze: freeze.clone(), ..base }));
+}
+
+fn of_32(base: RunSettings) -> RunSettings {
+    RunSettings { batch: 32, ..base }
+}
+
+fn of_64(base: RunSettings) -> RunSettings {
+    RunSettings { batch: 64, ..base }
+}
+
+fn twice(base: RunSettings) -> RunSettings {
+    RunSettings { accumulate: 2, ..base }
+}
+
 scripts! {
+    freeze_gpt_head => |name| frozen(name, "gpt", "*,!head", plain);
+    freeze_gpt_tables => |name| frozen(name, "gpt-dropout", "tok,pos,blocks.0", twice);
+    freeze_gpt_biases_bf16 => |name| frozen(name, "gpt", "*,!*.bias", lower);
+    freeze_cnn => |name| frozen(name, "simple-cnn", "conv1", of_32);
+    freeze_resnet18 => |name| frozen(name, "resnet18", "*,!fc,!layer4", plain);
+    freeze_mlp_middle => |name| frozen(name, "mlp", "2,4.weight", of_64);
     k_batches_cnn => |name| looped(name, "simple-cnn", 8, turns(&[32, 32, 32, 17], &[]));
     k_batches_mlp => |name| looped(name, "mlp", 6, turns(&[100, 7, 640], &[]));
     k_batches_accum2 => |name| looped(name, "mlp", 5, with("fp32", 2, &[96, 96, 41], &[]));

@@ -54,7 +54,7 @@ fn replicated(
     tally: &Arc<Tally>,
 ) -> Result<Built> {
     let run = &settings.run;
-    let mut model = Model::build(architecture, device, run.precision.dtype(), run.seed)?;
+    let mut model = Model::build(architecture, &Init::new(device, run.precision.dtype(), run.seed))?;
     model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
     let optimizer: Box<dyn Optimizer> = if settings.master_weights {
         let copies: memcore::Result<Vec<Parameter>> =

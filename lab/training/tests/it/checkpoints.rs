@@ -13,6 +13,7 @@ use lab_training::{
 };
 use memcore::backend::Meta;
 use memcore::memory::Event;
+use memcore::nn::Init;
 use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Profile, Tensor};
 
@@ -239,7 +240,7 @@ fn a_file_of_pythons_safetensors_is_a_models_weights() {
     assert!(error.starts_with("f: tensor \"0.weight\""), "{error}");
     // Rows of the file are outputs of the layer: (w·x + b), ReLU, (w·h + b).
     let device = cpu();
-    let model = Model::build(&*own(3), &device, DType::F32, 0).unwrap();
+    let model = Model::build(&*own(3), &Init::new(&device, DType::F32, 0)).unwrap();
     for parameter in &model.parameters {
         parameter.array().write_bytes(&state.tensors[parameter.path()].bytes).unwrap();
     }

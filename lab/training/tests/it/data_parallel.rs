@@ -13,6 +13,7 @@ use lab_training::record::Row;
 use lab_training::{self as training, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::backend::{Backend, DeviceProfile, Meta};
 use memcore::memory::{Category, Direct};
+use memcore::nn::Init;
 use memcore::{DType, Device, Profile};
 use serde_json::Value;
 
@@ -71,7 +72,7 @@ fn one_rank_alone_is_the_plain_run() {
 
 /// Tensors of the model's states, each of which is rounded up to 512 bytes.
 fn blocks(network: &dyn Architecture) -> u64 {
-    5 * Model::build(network, &meta(), DType::F32, 0).unwrap().parameters.len() as u64
+    5 * Model::build(network, &Init::new(&meta(), DType::F32, 0)).unwrap().parameters.len() as u64
 }
 
 #[test]

@@ -9,6 +9,7 @@ use lab_models::{Model, ModelOptions, Recompute, architecture};
 use lab_training::record::{COLUMNS, Row};
 use lab_training::{OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, Trainer};
 use memcore::backend::{DeviceProfile, Meta};
+use memcore::nn::Init;
 use memcore::profile::Convolution;
 use memcore::{DType, Device, Profile};
 use serde_json::Value;
@@ -255,7 +256,7 @@ fn parameters_to_the_number() {
     for run in runs() {
         let Some(expected) = number(&run, "params") else { continue };
         let architecture = architecture(run["model"].as_str().unwrap(), &options(&run)).unwrap();
-        let model = Model::build(&*architecture, &device(&run), DType::F32, 0).unwrap();
+        let model = Model::build(&*architecture, &Init::new(&device(&run), DType::F32, 0)).unwrap();
         assert_eq!(model.parameter_count(), expected as u64, "{}", run["name"]);
     }
 }

@@ -49,7 +49,7 @@ fn pieces_have_the_parameters_of_the_whole() {
             assert_eq!(*name, "seq2seq-attention", "{reason}");
             continue;
         }
-        let whole = Model::build(&*network, &meta(), DType::F32, 0).unwrap();
+        let whole = Model::build(&*network, &Init::new(&meta(), DType::F32, 0)).unwrap();
         let init = Init::new(&meta(), DType::F32, 0);
         let pieces = network.pieces(&|_| init.clone()).unwrap();
         assert!(!pieces.is_empty());

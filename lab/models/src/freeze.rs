@@ -1,0 +1,113 @@
+//! Parameters that are not trained, by their names.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lab_base::as_text;
+use lab_base::error::{Error, Result};
+use memcore::nn::Parameter;
+
+/// Patterns of names, of which the last one that matches decides: `*,!head` trains the head alone.
+///
+/// A pattern is the name of a parameter or of a module that has it (`blocks.0`), with `*` for any characters. With `!` before it, it names what is
+/// trained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Freeze(Vec<String>);
+
+/// The most names that an error lists.
+const SHOWN: usize = 4;
+
+impl Freeze {
+    /// True for a parameter that is not trained: `requires_grad_(False)`.
+    pub fn covers(&self, name: &str) -> bool {
+        let last = self.0.iter().rev().find(|pattern| matches(bare(pattern), name));
+        last.is_some_and(|pattern| !pattern.starts_with('!'))
+    }
+
+    /// Refuses a pattern that no parameter has, and patterns that leave nothing to train.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] with the names that there are.
+    pub fn check(&self, parameters: &[Parameter]) -> Result<()> {
+        let names = || parameters.iter().map(Parameter::path);
+        if let Some(pattern) = self.0.iter().find(|pattern| !names().any(|name| matches(bare(pattern), name))) {
+            let shown: Vec<&str> = names().take(SHOWN).collect();
+            let more = if names().count() > SHOWN { ", …" } else { "" };
+            let problem = format!("no parameter is called {}; there are {}{more}", bare(pattern), shown.join(", "));
+            return Err(Error::usage("freeze", problem));
+        }
+        if parameters.iter().any(Parameter::is_trained) {
+            return Ok(());
+        }
+        Err(Error::usage("freeze", format!("{self} leaves no parameter to train")))
+    }
+}
+
+fn bare(pattern: &str) -> &str {
+    pattern.strip_prefix('!').unwrap_or(pattern)
+}
+
+/// True if a pattern is the name, or that of a module around it.
+fn matches(pattern: &str, name: &str) -> bool {
+    let modules = name.match_indices('.').map(|(end, _)| &name[..end]);
+    modules.chain([name]).any(|part| glob(pattern, part))
+}
+
+/// True if `text` is the pattern, in which `*` stands for any characters.
+fn glob(pattern: &str, text: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == text,
+        Some((before, rest)) => text.strip_prefix(before).is_some_and(|left| {
+            let ends = left.char_indices().map(|(at, _)| at).chain([left.len()]);
+            ends.into_iter().any(|at| glob(rest, &left[at..]))
+        }),
+    }
+}
+
+impl FromStr for Freeze {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let patterns: Vec<String> = text.split(',').map(|pattern| pattern.trim().to_string()).collect();
+        match patterns.iter().find(|pattern| bare(pattern).is_empty() || pattern.matches('*').count() > 8) {
+            Some(_) => Err(format!("{text:?}: expected names of parameters or modules, as in embed,blocks.0.*,!head")),
+            None => Ok(Self(patterns)),
+        }
+    }
+}
+
+impl fmt::Display for Freeze {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(","))
+    }
+}
+
+as_text!(Freeze);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_pattern_that_matches_decides() {
+        let frozen = |patterns: &str, name: &str| patterns.parse::<Freeze>().unwrap().covers(name);
+        assert!(frozen("blocks.0", "blocks.0.fc1.weight"));
+        assert!(frozen("blocks.0", "blocks.0"));
+        assert!(!frozen("blocks.0", "blocks.01.fc1.weight"));
+        assert!(!frozen("blocks.0", "model.blocks.0.fc1.weight"));
+        assert!(frozen("*.bias", "blocks.0.fc1.bias"));
+        assert!(frozen("b*.fc*", "blocks.0.fc1.bias"));
+        assert!(!frozen("*.bias", "blocks.0.fc1.weight"));
+        assert!(!frozen("*,!head", "head.weight"));
+        assert!(frozen("*,!head", "blocks.0.weight"));
+        assert!(frozen("!head,*", "head.weight"));
+    }
+
+    #[test]
+    fn no_names_are_an_error() {
+        for text in ["", "a,,b", "!", "a,! ", "*********"] {
+            assert!(text.parse::<Freeze>().unwrap_err().contains("expected names"), "{text:?}");
+        }
+        assert_eq!("a, !b".parse::<Freeze>().unwrap().to_string(), "a,!b");
+    }
+}

@@ -1,0 +1,135 @@
+//! Low-rank adapters on the linear layers of a network, as PEFT's `LoraConfig` names them.
+
+use std::fmt;
+use std::str::FromStr;
+
+use lab_base::as_text;
+use lab_base::error::{Error, Result};
+use memcore::nn::{LowRank, Parameter};
+use serde::Serialize;
+
+/// The name in the paths of all weights of adapters.
+const ADAPTER: &str = ".lora_";
+
+/// Output layers of language models, on which `all-linear` puts no adapter.
+const OUTPUT_LAYERS: [&str; 2] = ["lm_head", "embed_out"];
+
+/// PEFT's own default for `lora_alpha`.
+const ALPHA: f64 = 8.0;
+
+/// The layers that get an adapter: `target_modules`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoraTarget {
+    /// `all-linear`: every linear layer but a language model's output layer.
+    AllLinear,
+    /// The layers whose paths end with one of these names.
+    Names(Vec<String>),
+}
+
+impl LoraTarget {
+    /// The layers of these names.
+    pub fn names(names: &[&str]) -> Self {
+        Self::Names(names.iter().map(|name| (*name).to_string()).collect())
+    }
+
+    fn covers(&self, path: &str) -> bool {
+        let ends_with =
+            |name: &str| path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'));
+        match self {
+            Self::AllLinear => !OUTPUT_LAYERS.contains(&path),
+            Self::Names(names) => names.iter().any(|name| ends_with(name)),
+        }
+    }
+}
+
+impl FromStr for LoraTarget {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        if text == "all-linear" {
+            return Ok(Self::AllLinear);
+        }
+        let names: Vec<String> = text.split(',').map(|name| name.trim().to_string()).collect();
+        if names.iter().any(String::is_empty) {
+            return Err(format!("{text:?}: expected all-linear, or names of layers, as in q_proj,v_proj"));
+        }
+        Ok(Self::Names(names))
+    }
+}
+
+impl fmt::Display for LoraTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AllLinear => f.write_str("all-linear"),
+            Self::Names(names) => f.write_str(&names.join(",")),
+        }
+    }
+}
+
+as_text!(LoraTarget);
+
+/// Adapters of a training in which nothing else is trained: `get_peft_model(model, LoraConfig(…))`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Lora {
+    /// `r`
+    pub rank: usize,
+    /// `target_modules`
+    pub target: LoraTarget,
+    /// `lora_dropout`
+    pub dropout: f64,
+}
+
+impl Lora {
+    /// Returns the adapter of the linear layer at a path; `None` if it has none.
+    pub fn of_layer(&self, path: &str) -> Option<LowRank> {
+        let options = LowRank { rank: self.rank, alpha: ALPHA, dropout: self.dropout };
+        (!path.contains(ADAPTER) && self.target.covers(path)).then_some(options)
+    }
+
+    /// True for a parameter that is trained: a weight of an adapter.
+    pub fn trains(name: &str) -> bool {
+        name.contains(ADAPTER)
+    }
+
+    /// Refuses a name that no linear layer has.
+    ///
+    /// # Errors
+    /// [`Error::Usage`] naming it.
+    pub fn check(&self, parameters: &[Parameter]) -> Result<()> {
+        let adapted =
+            || parameters.iter().filter_map(|parameter| parameter.path().split_once(ADAPTER)).map(|(layer, _)| layer);
+        let missing = match &self.target {
+            LoraTarget::AllLinear => adapted().next().is_none().then_some("all-linear"),
+            LoraTarget::Names(names) => {
+                let has = |name: &String| adapted().any(|layer| LoraTarget::Names(vec![name.clone()]).covers(layer));
+                names.iter().find(|name| !has(name)).map(String::as_str)
+            }
+        };
+        match missing {
+            Some(name) => {
+                Err(Error::usage("lora-target", format!("{name}: no linear layer of the network is called so")))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layers_are_named_by_the_end_of_their_paths() {
+        let lora = |target: &str| Lora { rank: 8, target: target.parse().unwrap(), dropout: 0.0 };
+        let path = "model.layers.0.self_attn.q_proj";
+        assert!(lora("q_proj,v_proj").of_layer(path).is_some());
+        assert!(lora("self_attn.q_proj").of_layer(path).is_some());
+        assert!(lora("proj").of_layer(path).is_none());
+        assert!(lora("all-linear").of_layer(path).is_some());
+        assert!(lora("all-linear").of_layer("lm_head").is_none());
+        assert!(lora("lm_head").of_layer("lm_head").is_some());
+        assert!(lora("default").of_layer("q_proj.lora_A.default").is_none());
+        assert_eq!(lora("q, v").target.to_string(), "q,v");
+        assert!("q,,v".parse::<LoraTarget>().unwrap_err().contains("expected all-linear"));
+    }
+}

@@ -1,0 +1,96 @@
+"""Trainings of a part of a network: with requires_grad_(False), or with adapters: name -> a function that takes rows with `row(label)`.
+
+The patterns are those of `--freeze`: of those that match a parameter's name or a module around it, the last one decides."""
+import torch
+
+from loops import (DEVICE, Gpt, SimpleCnn, autocast, exported, features, freeze, in_turn, mlp, of_torchvision, of_transformers, photographs, pictures,
+                   tokens)
+
+
+def of_llama(row, patterns, **options):
+    return of_transformers(row, "Llama", (2,), (48,), 3, frozen=patterns, vocab_size=512, hidden_size=64, intermediate_size=160, num_hidden_layers=2,
+                           num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=64, **options)
+
+
+LOOPS = {
+    "freeze_gpt_head": lambda row: in_turn(row, freeze(Gpt(), "*,!head"), tokens, steps=3),
+    "freeze_gpt_tables": lambda row: in_turn(row, freeze(Gpt(dropout=0.1), "tok,pos,blocks.0"), tokens, steps=3, accumulate=2),
+    "freeze_gpt_biases_bf16": lambda row: in_turn(row, freeze(Gpt(), "*,!*.bias"), tokens, steps=3, amp=torch.bfloat16),
+    "freeze_cnn": lambda row: in_turn(row, freeze(SimpleCnn(), "conv1"), pictures, (32,), steps=3),
+    "freeze_resnet18": lambda row: in_turn(row, freeze(of_torchvision("resnet18"), "*,!fc,!layer4"), photographs, (8,), (32,), steps=3),
+    "freeze_mlp_middle": lambda row: in_turn(row, freeze(mlp(), "2,4.weight"), features, (64,), steps=3),
+    "freeze_hf_llama_head": lambda row: of_llama(row, "model,!*norm.weight"),
+    "freeze_hf_llama_mlp": lambda row: of_llama(row, "model.embed_tokens,*.mlp"),
+    "freeze_hf_gpt2_attention": lambda row: of_transformers(row, "GPT2", (2,), (48,), 3, frozen="*.attn,*.wpe", vocab_size=512, n_positions=64, n_embd=64,
+                                                            n_layer=2, n_head=4, bos_token_id=0, eos_token_id=1),
+    "freeze_hf_bert_encoder": lambda row: of_transformers(row, "Bert", (2,), (48,), 3, frozen="bert.embeddings,bert.encoder.layer.0", vocab_size=512,
+                                                          hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
+                                                          max_position_embeddings=64),
+    "freeze_hf_t5_encoder": lambda row: of_transformers(row, "T5", (2,), (48,), 3, frozen="encoder.block", vocab_size=512, d_model=64, d_kv=16, d_ff=128,
+                                                        num_layers=2, num_heads=4, decoder_start_token_id=0),
+    "freeze_export_swiglu": lambda row: exported(row, "swiglu", (300,), 3, frozen="*.0,*.bias"),
+    "freeze_export_mlp": lambda row: exported(row, "mlp", (300,), 3, frozen="*,!*.bias"),
+}
+
+
+def adapted(row, name, targets=None, steps=3, amp=None, dtype=torch.float32, checkpoint=False, rank=8, dropout=0.0, accumulate=1, optimized=None, **sizes):
+    """A small network of transformers with PEFT's adapters, made before it is moved to the card; returns its configuration."""
+    import peft
+    import transformers
+
+    config = getattr(transformers, name + "Config")(**sizes)
+    head = {"Bert": "BertForMaskedLM", "T5": "T5ForConditionalGeneration", "GPT2": "GPT2LMHeadModel"}.get(name, name + "ForCausalLM")
+    model = getattr(transformers, head)(config).to(dtype)
+    if checkpoint:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    model = peft.get_peft_model(model, peft.LoraConfig(r=rank, target_modules=targets, lora_dropout=dropout)).to(DEVICE)
+    model.train()
+    optimizer = (optimized or (lambda parameters: torch.optim.AdamW(parameters, lr=1e-4)))(model.parameters())
+    row("model")
+    for step in range(steps):
+        for micro in range(accumulate):
+            at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
+            ids = torch.randint(5, config.vocab_size, (2, 48))
+            batch = {key: value.to(DEVICE) for key, value in {"input_ids": ids, "labels": ids.clone()}.items()}
+            row(at + "input")
+            if micro == 0:
+                optimizer.zero_grad()
+                row(f"s{step}.zero_grad")
+            with autocast(amp):
+                out = model(**batch)
+                loss = out.loss
+            if accumulate > 1:
+                loss = loss / accumulate
+            row(at + "forward")
+            loss.backward()
+            row(at + "backward")
+        optimizer.step()
+        row(f"s{step}.step")
+    target = targets if isinstance(targets, str) else ",".join(targets or ())
+    lora = {"lora": rank, "lora-dropout": dropout, **({"lora-target": target} if target else {})}
+    return {"steps": steps, "config": config.to_dict(), "lora": lora, "checkpoint": checkpoint, "accumulate": accumulate,
+            "precision": {None: "fp32", torch.bfloat16: "autocast-bf16"}[amp] if dtype == torch.float32 else "bf16"}
+
+
+LLAMA = dict(vocab_size=512, hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+             max_position_embeddings=64)
+GPT2 = dict(vocab_size=512, n_positions=64, n_embd=64, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=1)
+BERT = dict(vocab_size=512, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, max_position_embeddings=64)
+T5 = dict(vocab_size=512, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0)
+
+LOOPS |= {
+    "lora_llama": lambda row: adapted(row, "Llama", **LLAMA),
+    "lora_llama_all": lambda row: adapted(row, "Llama", "all-linear", rank=16, **LLAMA),
+    "lora_llama_all_bf16": lambda row: adapted(row, "Llama", "all-linear", dtype=torch.bfloat16, **LLAMA),
+    "lora_llama_autocast": lambda row: adapted(row, "Llama", "all-linear", amp=torch.bfloat16, **LLAMA),
+    "lora_llama_checkpoint": lambda row: adapted(row, "Llama", "all-linear", checkpoint=True, **LLAMA),
+    "lora_llama_checkpoint_bf16": lambda row: adapted(row, "Llama", checkpoint=True, dtype=torch.bfloat16, dropout=0.1, **LLAMA),
+    "lora_qwen3_dropout": lambda row: adapted(row, "Qwen3", ["q_proj", "down_proj"], dropout=0.05, accumulate=2, head_dim=16, **LLAMA),
+    "lora_gpt2": lambda row: adapted(row, "GPT2", **GPT2),
+    "lora_gpt2_all": lambda row: adapted(row, "GPT2", "all-linear", dropout=0.1, **GPT2),
+    "lora_bert": lambda row: adapted(row, "Bert", **BERT),
+    "lora_bert_all": lambda row: adapted(row, "Bert", "all-linear", **BERT),
+    "lora_t5": lambda row: adapted(row, "T5", **T5),
+    "lora_opt_all": lambda row: adapted(row, "OPT", "all-linear", vocab_size=512, hidden_size=64, ffn_dim=128, num_hidden_layers=2, num_attention_heads=4,
+                                        max_position_embeddings=64, word_embed_proj_dim=64),
+}
