@@ -74,7 +74,7 @@ class Scaled(nn.Module):
     def forward(self, x):
         q, k = self.q(x), self.k(x)
         scale = torch.sqrt(torch.tensor(q.size(-1), dtype=torch.float) * 3)
-        weights = torch.bmm(q, k.transpose(-1, -2) / scale.to(dtype=q.dtype)).softmax(-1)
+        weights = torch.bmm(q, k.transpose(-1, -2) / scale).softmax(-1)
         return self.fc((weights @ x).mean(1))
 
 

@@ -51,13 +51,11 @@ def made(case, options):
     config = transformers.AutoConfig.for_model(**settings)
     config._attn_implementation = options["attn_implementation"]
     config.use_cache = options["use_cache"]
+    types = {"bf16": torch.bfloat16, "fp16": torch.float16, "bf16_autocast": torch.bfloat16}
+    name = "torch_dtype" if transformers.__version__.startswith("4.") else "dtype"
     place = torch.device("cuda") if options["init"] == "cuda" else contextlib.nullcontext()
     with place:
-        model = kind._from_config(config) if options["init"] == "cuda" else kind._from_config(config)
-    types = {"bf16": torch.bfloat16, "fp16": torch.float16, "bf16_autocast": torch.bfloat16}
-    if options["precision"] in types:
-        model = model.to(types[options["precision"]])
-    return model
+        return kind._from_config(config, **{name: types.get(options["precision"], torch.float32)})
 
 
 def batch_of(case, options, model):
@@ -68,7 +66,7 @@ def batch_of(case, options, model):
     given = {"input_ids": ids}
     kind = case["class"]
     if kind.endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration")):
-        given["labels"] = ids
+        given["labels"] = ids.clone()
     elif kind.endswith("ForSequenceClassification"):
         given["labels"] = torch.zeros(size, dtype=torch.long, device="cuda")
     elif kind.endswith("ForTokenClassification"):
@@ -89,6 +87,7 @@ def record(case):
     import torch
     import transformers
     torch.backends.cudnn.enabled = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
     torch.manual_seed(0)
     options = {**USUAL, **case.get("options", {})}
     rows = Rows()

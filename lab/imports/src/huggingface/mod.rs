@@ -72,9 +72,6 @@ use lab_base::error::{Error, Result};
 use lab_base::files;
 use lab_models::{Architecture, Defaults, Input, LoraTarget, Loss, Places, Task};
 
-/// Largest file that is read.
-const MAX_BYTES: u64 = 16 << 20;
-
 /// Largest number of layers that a configuration may have: a hundred times as many as any has.
 const MAX_LAYERS: usize = 10_000;
 
@@ -121,7 +118,7 @@ pub const MODEL_TYPES: [&str; 17] = [
 /// # Errors
 /// [`Error::Usage`] for a file that cannot be read, and as [`parse`].
 pub fn load(path: &Path, options: &Options) -> Result<Pretrained> {
-    let text = files::text(path, MAX_BYTES, "a configuration")?;
+    let text = files::text(path, written::MAX_BYTES, "a configuration")?;
     parse(&path.display().to_string(), &text, options)
 }
 

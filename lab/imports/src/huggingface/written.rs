@@ -6,10 +6,12 @@ use lab_base::error::{Error, Result};
 use lab_base::files;
 use serde_json::Value;
 
-use super::MAX_BYTES;
 use super::dtype::SavedType;
 use super::keys::Keys;
 use super::releases::Release;
+
+/// Largest file that is read, in bytes.
+pub(super) const MAX_BYTES: u64 = 16 << 20;
 
 impl SavedType {
     /// Reads the type that a `config.json` of any network names.

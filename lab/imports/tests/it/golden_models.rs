@@ -277,6 +277,18 @@ fn transformers_4_51() {
     family("transformers_4_51", 51);
 }
 
+/// GPT-2 of an earlier release: both kinds of attention, checkpointing, a fused optimizer.
+#[test]
+fn gpt2_of_transformers_4_51() {
+    family("transformers_4_51_gpt2", 5);
+}
+
+/// Networks of six families, and other names of one, in the newest release: masks, both kinds of attention, checkpointing, a fused optimizer.
+#[test]
+fn transformers_5_24() {
+    family("transformers_5_24", 48);
+}
+
 /// Later architectures and scaled frequencies.
 #[test]
 fn further() {

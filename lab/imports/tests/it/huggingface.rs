@@ -91,7 +91,7 @@ fn what_is_not_represented_is_refused_by_name() {
     };
     for (config, words) in [
         (json!({}), "model_type"),
-        (json!({ "model_type": "umt5" }), "known: bert, distilbert"),
+        (json!({ "model_type": "umt5" }), "known: bert, camembert"),
         (json!({ "model_type": "t5" }), "decoder_start_token_id: is missing"),
         (with("t5", "is_encoder_decoder", json!(false)), "alone is not represented"),
         (with("t5", "feed_forward_proj", json!("geglu-gelu")), "neither an activation nor"),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lab_imports::exported::{self, LossName};
 use lab_models::Recompute;
 use lab_training::record::{COLUMNS, Row};
-use lab_training::{Continuation, OptimizerKind, OptimizerSettings, RunSettings, Source};
+use lab_training::{Continuation, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde::Deserialize;
@@ -96,7 +96,8 @@ pub(crate) fn device() -> Device {
 /// Our rows of an export, without the last one, `end`.
 fn rows(path: &Path, loss: Option<LossName>, again: &Recompute, batch: usize) -> Vec<Row> {
     let model = exported::load(path, loss).unwrap().recomputing(again).unwrap();
-    let settings = RunSettings::new(batch, 3, OptimizerSettings::new(OptimizerKind::AdamW, 1e-3));
+    let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
+    let settings = RunSettings { precision: Precision::throughout(model.dtype()), ..RunSettings::new(batch, 3, adamw) };
     let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
     let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
     let mut rows = result.unwrap().rows;
