@@ -90,9 +90,7 @@ static SHORT: [Short; 8] = [
         usage: "vramlab check FILE [FLAGS]",
         flags: &[
             ("update", "Write the file with what is needed now"),
-            ("name", "One run of the file"),
             ("tolerance", "Growth that still passes: 1MiB, 2%"),
-            ("strict", "Also fail if an event differs"),
             ("model", "With --update: the network"),
             ("batch", "With --update: examples a step"),
             ("gpu", "With --update: the card"),
