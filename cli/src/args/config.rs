@@ -159,7 +159,8 @@ fn field(value: &Value, flag: &Arg) -> Result<Option<Json>, String> {
         let known = flag.get_possible_values();
         // The field may know further spellings; a network's name is checked with the network.
         let name = flag.get_long().filter(|name| *name != "model").unwrap_or_default();
-        let is_spelled = RunSpec::default().with([(name, &Json::String(text.clone()))]).is_ok();
+        let takes = |text: &str| RunSpec::default().with([(name, &Json::String(text.into()))]).is_ok();
+        let is_spelled = takes(text) && !takes("?");
         if !known.is_empty() && !is_spelled && !known.iter().any(|known| known.matches(text, false)) {
             let known: Vec<&str> = known.iter().map(|known| known.get_name()).collect();
             return Err(format!("unknown: {text:?}; known: {}", known.join(", ")));

@@ -27,8 +27,9 @@ fn a_network_whose_upper_figure_does_not_fit_fits_perhaps() {
     assert!(told.contains("Yes: "), "{told}");
     let (found, told) = predict(Some(upper - (64 << 20)));
     assert!(found["fits"].is_null(), "{}", found["fits"]);
+    let unbroken = told.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(told.contains("Perhaps: ") && !told.contains("Yes"), "{told}");
-    assert!(told.contains("asks cuDNN itself") && told.contains("vramlab predict train.py"), "{told}");
+    assert!(unbroken.contains("asks cuDNN itself") && unbroken.contains("vramlab predict train.py"), "{told}");
 }
 
 #[test]

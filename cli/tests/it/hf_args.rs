@@ -37,7 +37,7 @@ fn plain_arguments_go_with_a_usual_network() {
         (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.57 is not represented: counted as a plain loop"),
         (&["--hf-args", "a.json", "--transformers", "4.51"], 0, "the Trainer of transformers 4.51 is not represented"),
         (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3 × 64"),
-        (&["--hf-args", "lora.json"], 2, "use_peft=true is not represented"),
+        (&["--hf-args", "lora.json"], 2, "vramlab does not count use_peft=true"),
         (&["--hf-args", "eight.json"], 2, "--optimizer says what to take instead"),
         (&["--hf-args", "eight.json", "--optimizer", "adamw"], 0, "adamw"),
         (&["--hf-args", "config.json"], 2, "vramlab predict takes it"),

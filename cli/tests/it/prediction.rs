@@ -85,7 +85,7 @@ fn what_does_not_fit_says_what_it_needs_and_what_would_help() {
 fn a_card_states_its_context_and_what_stays_free() {
     let text = done(&gpt2(&["--gpu", "rtx4090"]));
     fits(&text);
-    for part in ["Yes: ", "GeForce RTX 4090", "23.52 GiB, of which CUDA itself uses", "%) left", "At the peak"] {
+    for part in ["Yes: ", "GeForce RTX 4090", "RTX 4090 has 23.52 GiB", "%) left", "At the peak"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     let tight = done(&gpt2(&["--gpu", "17.5GiB"]));

@@ -66,7 +66,6 @@ fn bad_usage_is_2_and_names_what_is_wrong() {
         (&["train", "-P", "batch", "8", "1"], "-P batch 8 1"),
         (&["train", "--json", "-", "--export-csv", "-"], "only one result"),
         (&["run", "nosuch-experiment"], "nosuch-experiment"),
-        (&["run"], "required"),
         (&["run", "all", "--set", "nosuch=3"], "nosuch"),
         (&["run", "all", "--set", "batch=x"], "batch=x"),
         (&["run", "batch-size", "--set", "batch=4"], "two different batches"),
