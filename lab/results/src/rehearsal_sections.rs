@@ -57,6 +57,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
         out.extend(growth::in_words(found).map(Section::Note));
         out.extend(growth::lines(found));
     }
+    out.extend(rehearsal_files::asked(found));
     out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
     out.extend(exactness(found).map(Section::Note));
     if !found.not_reached.is_empty() {

@@ -225,5 +225,6 @@ def after_torch(torch):
     answer = Answer(torch)
     ANSWER.append(answer)
     Watch(answer).install()
+    guarded(without_downloads)(torch)
 
 
