@@ -1,5 +1,7 @@
 //! Flags of `predict` and `fit`: dry runs for a card that need not be present.
 
+use std::path::PathBuf;
+
 use lab::run::{DeviceSpec, Gpu, Quantity, RunSpec};
 
 use super::scan::ScanArgs;
@@ -38,9 +40,28 @@ impl PaperArgs {
     }
 }
 
+/// Networks that are not built in.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Any network")]
+pub(crate) struct AnyModelArgs {
+    /// The network: a file (config.json, a .pt2 of torch.export, TOML) or a folder with a config.json; a name on the hub (OWNER/NAME); a class of
+    /// transformers, diffusers, torchvision or timm (Gemma3ForCausalLM, timm:vit_base_patch16_224); or a function of yours (file.py:make_model).
+    /// What is not built in, your Python builds without weights, and a rehearsal trains it.
+    #[arg(value_name = "MODEL", conflicts_with_all = ["model", "model_file"])]
+    pub network: Option<PathBuf>,
+    /// The Python that builds networks which are not built in [default: that of VIRTUAL_ENV or CONDA_PREFIX, else python3].
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+    /// Print the program that would be rehearsed, and do nothing else.
+    #[arg(long = "script")]
+    pub program: bool,
+}
+
 /// `vramlab predict`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PredictArgs {
+    #[command(flatten)]
+    pub any: AnyModelArgs,
     #[command(flatten)]
     pub paper: PaperArgs,
     #[command(flatten)]
@@ -58,7 +79,15 @@ pub(crate) struct PredictArgs {
 impl PredictArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> RunSpec {
-        RunSpec { parallel: self.parallel.spec(), ..self.paper.spec() }
+        let mut spec = RunSpec { parallel: self.parallel.spec(), ..self.paper.spec() };
+        if let Some(word) = &self.any.network {
+            let name = word.to_str().filter(|name| super::model::names().contains(name) && !word.exists());
+            match name {
+                Some(name) => spec.model.model = Some(name.into()),
+                None => spec.model.model_file = Some(word.clone()),
+            }
+        }
+        spec
     }
 }
 
