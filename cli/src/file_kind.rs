@@ -117,7 +117,7 @@ impl Kind {
             Kind::DeepSpeed => {
                 format!("its settings are flags here (`vramlab predict --help` lists them), or {ANY_SCRIPT}")
             }
-            Kind::Diffusers => format!("export the network (torch.export) and name the .pt2, or {ANY_SCRIPT}"),
+            Kind::Diffusers => format!("instead: vramlab predict {path}"),
             Kind::Tokenizer | Kind::WeightIndex => "name the config.json beside it".into(),
             Kind::Weights | Kind::Safetensors => "weights do not say what training takes: \
                 vramlab predict takes config.json, a .pt2 of torch.export, or a TOML file"

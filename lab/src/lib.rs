@@ -19,6 +19,7 @@
 //! Every function that uses a device can fail with the device's errors: out of memory, a missing kernel, shapes that do not fit. An
 //! `# Errors` section lists further errors; a function without one returns the errors of the functions that it calls.
 
+pub mod any_model;
 #[cfg(target_os = "linux")]
 pub mod rehearse;
 pub mod run;

@@ -166,6 +166,8 @@ class RehearsalV1(TypedDict, total=False):
     with_memory_enough: Optional[RehearsedNeeds]
     what_if: Optional[WhatIfResult]
     tries: Optional[Tries]
+    made_up: list[str]
+    asked: list[str]
     not_reached: list[str]
     ranks: list[RehearsedRank]
     unknown_reads: list[UnknownRead]
@@ -287,6 +289,8 @@ class TrainV1(TypedDict, total=False):
     summits: Optional[list[LocalPeak]]
     techniques: list[TechniqueResult]
     tries: Optional[Tries]
+    chosen: Optional[ChosenNetwork]
+    rehearsal: Optional[RehearsalV1]
     devices: list[StageResult]
     data_parallel: Optional[DataParallelFigures]
     ranks: list[RankResult]
@@ -476,6 +480,37 @@ class ChosenDevice(TypedDict, total=False):
 
     device: int
     others: list[OtherDevice]
+
+
+class ChosenInput(TypedDict, total=False):
+    """An input of a step."""
+
+    name: str
+    shape: str
+    type: str
+
+
+# A network without weights, and what was chosen to train it.
+ChosenNetwork = TypedDict(
+    "ChosenNetwork",
+    {
+        "name": "str",
+        "library": "str",
+        "class": "str",
+        "head": "str",
+        "loss": "str",
+        "dtype": "str",
+        "dtype_from": "str",
+        "tokens": "Optional[int]",
+        "tokens_from": "str",
+        "inputs": "list[ChosenInput]",
+        "notes": "list[str]",
+        "parameters": "int",
+        "layers": "int",
+        "program": "str",
+    },
+    total=False,
+)
 
 
 class Comparison(TypedDict, total=False):

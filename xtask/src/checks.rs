@@ -32,6 +32,8 @@ pub(crate) fn rehearsals(root: &Path, vramlab: &Vramlab) -> anyhow::Result<Optio
         Some(python) => {
             let growth = "growth in rehearsals";
             check(root, vramlab, growth, "scripts/rehearse/growth.py", Some(python.clone()))?;
+            let models = "networks that are not built in";
+            check(root, vramlab, models, "scripts/rehearse/models.py", Some(python.clone()))?;
             check(root, vramlab, name, "scripts/rehearse/check.py", Some(python))
         }
         None => {

@@ -199,6 +199,13 @@ fn network(mut line: Line<'_>, name: &str) -> Result<Entered> {
         if is_named && !matches!(found, What::Recipe { .. }) {
             return Err(Failure::usage(format!("{word} and --model (or --model-file) both name a network; give one")));
         }
+        if matches!(found, What::ByPython(_)) && (name != "predict" || line.rest.iter().any(|word| word == "--largest"))
+        {
+            return Err(Failure::usage(format!(
+                "{word}: no such file, no built-in network (vramlab info models), not in the Hugging Face cache; what your own Python \
+                 builds is predicted at one size: vramlab predict {word} --batch 1"
+            )));
+        }
         let words = words_of(&word, found, is_named, &mut notes)?;
         line.rest.splice(at..at, words);
     }
@@ -221,6 +228,7 @@ fn words_of(word: &str, found: What, is_named: bool, notes: &mut Vec<String>) ->
     let shown = |config: &Path| format!("note: {word} is in the Hugging Face cache: {}", config.display());
     Ok(match found {
         What::Network(file) => vec!["--model-file".into(), file.into_os_string()],
+        What::ByPython(name) => vec!["--model-file".into(), name.into()],
         What::BuiltIn(name) => vec!["--model".into(), name.into()],
         What::Hub { config, .. } => {
             notes.push(shown(&config));
@@ -244,7 +252,7 @@ fn words_of(word: &str, found: What, is_named: bool, notes: &mut Vec<String>) ->
 
 fn name_of(what: &What) -> String {
     match what {
-        What::BuiltIn(name) | What::Hub { name, .. } => name.clone(),
+        What::BuiltIn(name) | What::Hub { name, .. } | What::ByPython(name) => name.clone(),
         What::Network(path) | What::Script(path) | What::Recipe { file: path, .. } => path.display().to_string(),
         What::Command(words) => words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" "),
     }

@@ -188,8 +188,11 @@ fn usual_release(run: &RunSpec, python: Option<&Path>) -> lab::Result<UsualRelea
         return UsualRelease::installed(python, &lab::python::of_process);
     }
     match python {
-        Some(_) => Err(lab::Error::usage("python", "only a config.json of transformers has it")),
-        None => Ok(UsualRelease::default()),
+        Some(_) if run.model.model_file.is_none() => Err(lab::Error::usage(
+            "python",
+            "a built-in network needs none; name a config.json or a network that your Python builds",
+        )),
+        _ => Ok(UsualRelease::default()),
     }
 }
 

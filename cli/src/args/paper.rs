@@ -39,9 +39,20 @@ impl PaperArgs {
     }
 }
 
+/// Networks that are not built in.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "Any network")]
+pub(crate) struct AnyModelArgs {
+    /// Print the program that would be rehearsed, and do nothing else.
+    #[arg(long = "script")]
+    pub program: bool,
+}
+
 /// `vramlab predict`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct PredictArgs {
+    #[command(flatten)]
+    pub any: AnyModelArgs,
     #[command(flatten)]
     pub paper: PaperArgs,
     #[command(flatten)]

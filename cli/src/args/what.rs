@@ -35,6 +35,8 @@ pub(super) enum What {
         /// The file in the cache.
         config: PathBuf,
     },
+    /// What only the user's Python may know: a name on the hub, a class of a library, `file.py:name`.
+    ByPython(String),
 }
 
 /// Programs that start a training: what follows one is its arguments.
@@ -81,22 +83,21 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
     }
 }
 
-/// Returns what a network is that is neither a file, nor built in, nor in the hub's cache: `file.py:name`, or a name that only the user's own Python
-/// may know. Nothing here runs Python: so far this is an error that says what to type.
+/// Returns what a network is that is neither a file, nor built in, nor in the hub's cache: what the user's Python may know. Nothing here runs Python.
+///
+/// # Errors
+/// A word that is no name of anything, with what may be meant.
 fn elsewhere(word: &str) -> Result<What, Failure> {
-    if let Some((file, name)) = word.split_once(".py:") {
-        return Err(Failure::usage(format!(
-            "{word}: vramlab does not import {name} from a file yet; rehearse a script that trains it: vramlab predict {file}.py"
-        )));
+    let is_hub_name = word.matches('/').count() == 1 && !word.starts_with(['.', '/', '~']) && !word.ends_with('/');
+    let is_class = word.starts_with(|c: char| c.is_ascii_uppercase())
+        && word.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if word.contains(".py:") || word.contains(':') || is_hub_name || is_class {
+        return Ok(What::ByPython(word.into()));
     }
     let meant = lab::similar::similar(word, super::model::names())
         .map_or(String::new(), |name| format!(" Did you mean {name}?"));
-    let fetch = match word.contains('/') {
-        true => format!(" Fetch its config.json once: hf download {word} config.json."),
-        false => String::new(),
-    };
     Err(Failure::usage(format!(
-        "{word}: no such file, no built-in network (vramlab info models), not in the Hugging Face cache.{meant}{fetch} \
+        "{word}: no such file, no built-in network (vramlab info models), not in the Hugging Face cache.{meant} \
          For a network of your own, rehearse its script: vramlab predict train.py"
     )))
 }
@@ -133,7 +134,7 @@ fn file(path: &Path) -> Result<What, Failure> {
     }
     match Kind::of(path) {
         Some(Kind::Arguments) => recipe(path),
-        Some(Kind::Config | Kind::Exported) | None => Ok(What::Network(path.into())),
+        Some(Kind::Config | Kind::Exported | Kind::Diffusers) | None => Ok(What::Network(path.into())),
         Some(_) => {
             file_kind::check(path, &[], "a script or a network")?;
             Ok(What::Network(path.into()))
@@ -231,11 +232,12 @@ mod tests {
         assert_eq!(word(&yaml), What::Recipe { flag: "--hf-args", file: yaml, network });
         assert_eq!(named("gpt2").unwrap(), What::BuiltIn("gpt2".into()));
         assert_eq!(named("python3.12").unwrap(), What::Command(vec!["python3.12".into()]));
+        for word in ["models.py:Net", "org/none-of-this-name", "Gemma3ForCausalLM", "timm:vit_base_patch16_224"] {
+            assert_eq!(named(word).unwrap(), What::ByPython(word.into()));
+        }
         for (word, part) in [
             ("gpt3", "Did you mean gpt"),
             ("nosuch.py", "there is no such file"),
-            ("models.py:Net", "vramlab predict models.py"),
-            ("org/none-of-this-name", "hf download org/none-of-this-name config.json"),
             ("../etc/passwd.txt", "no such file"),
         ] {
             let failure = named(word).unwrap_err();

@@ -1,5 +1,8 @@
 //! One file per command.
 
+pub(crate) mod any_model;
+#[cfg(target_os = "linux")]
+mod any_model_rehearsed;
 mod bench;
 pub(crate) mod cards;
 pub(crate) mod check;
@@ -142,7 +145,11 @@ fn check_files(command: &Command) -> Result<()> {
             _ => Ok(()),
         },
         Command::Train(args) => model(&args.model.model_file),
-        Command::Predict(args) => model(&args.paper.model.model_file),
+        Command::Predict(args) => {
+            let word = args.spec().model.model_file;
+            let word: Vec<&PathBuf> = word.iter().collect();
+            all(&word, &[Kind::Config, Kind::Exported, Kind::Directory, Kind::Diffusers], "a network")
+        }
         Command::Fit(args) => model(&args.paper.model.model_file),
         Command::Show(args) => model(&args.spec().model.model_file),
         _ => Ok(()),

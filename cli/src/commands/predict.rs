@@ -4,6 +4,7 @@ use lab::figures::short;
 use lab::results::{AS_IT_IS, ConvolutionBound, NeedsResult, PeakResult, Prediction};
 use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
 
+use super::any_model::{Prepared, predict_by_rehearsal, prepare};
 use super::outcome::Report;
 use super::plan::{Plan, on_paper};
 use super::{cards, train, tries, warnings};
@@ -19,6 +20,14 @@ const MAX_STEPS: usize = 256;
 /// # Errors
 /// Settings that cannot work, a card that is too small (what is known is written), files that cannot be written.
 pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
+    match prepare(spec, args.any.program) {
+        Prepared::BuiltIn(spec) => built_in(args, &spec, ui),
+        Prepared::ByPython(word, why) => predict_by_rehearsal(&word, why.as_deref(), args, spec, ui),
+    }
+}
+
+/// Predicts a network of this program by a dry run.
+fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     let paper = on_paper();
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.

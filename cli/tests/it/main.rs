@@ -1,5 +1,6 @@
 //! The program run as users run it: the tests of all commands, as one program.
 
+mod any_model;
 mod bench;
 mod cases;
 mod check;

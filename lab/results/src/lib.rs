@@ -7,6 +7,7 @@
 mod bench;
 mod cards;
 mod check;
+mod chosen;
 mod claims;
 pub mod command;
 mod device;
@@ -44,6 +45,7 @@ mod what_if;
 pub use bench::{BenchResult, BenchedAllocator, BenchedDevice, BenchedKernel, DeviceFigures};
 pub use cards::{CardResult, Cards, room};
 pub use check::{CheckResult, CheckedRun};
+pub use chosen::{ChosenInput, ChosenNetwork};
 pub use claims::ClaimsResult;
 pub use device::{DeviceInfo, Devices, SeenDevice};
 pub use experiment::ExperimentResult;

@@ -46,6 +46,12 @@ pub struct RehearsalResult {
     /// What makes it fit, if it does not; null if nothing was rehearsed for that.
     #[serde(default)]
     pub tries: Option<Tries>,
+    /// What stands for downloads: weights without contents, tokenizers.
+    #[serde(default)]
+    pub made_up: Vec<String>,
+    /// What the script wanted from a network and did not get.
+    #[serde(default)]
+    pub asked: Vec<String>,
     /// Activities that were not seen, and may take more memory.
     pub not_reached: Vec<String>,
     /// Processes on a card, by rank.

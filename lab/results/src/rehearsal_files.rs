@@ -10,7 +10,21 @@ const FIRST: usize = 5;
 
 /// Returns the sections on what was withheld, what changed all the same, and who was contacted.
 pub(super) fn sections(found: &RehearsalResult) -> Vec<Section> {
-    [withheld(found), changed(found), refused(found), contacted(found)].into_iter().flatten().collect()
+    [made_up(found), withheld(found), changed(found), refused(found), contacted(found)].into_iter().flatten().collect()
+}
+
+fn made_up(found: &RehearsalResult) -> Option<Section> {
+    let names = (!found.made_up.is_empty()).then(|| first(&found.made_up))?;
+    Some(Section::Note(format!("Made up, because it is not on this machine: {names}.")))
+}
+
+/// Says what the script wanted from a network and did not get, and what helps.
+pub(super) fn asked(found: &RehearsalResult) -> Option<Section> {
+    let names = (!found.asked.is_empty()).then(|| first(&found.asked))?;
+    Some(Section::Warning(format!(
+        "the script asked a network and got nothing: {names}. Of a model only config.json is needed here: put it into the hub's cache, or name a \
+         folder with it; weights and tokenizer are made up"
+    )))
 }
 
 fn withheld(found: &RehearsalResult) -> Option<Section> {

@@ -81,6 +81,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
         out.extend(growth::in_words(found).map(Section::Note));
         out.extend(growth::lines(found));
     }
+    out.extend(rehearsal_files::asked(found));
     out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
     if found.ranks.len() > 1 {
         out.push(Section::Table(ranks(found)));

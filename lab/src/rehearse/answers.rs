@@ -262,6 +262,12 @@ pub(super) fn problems(folder: &Folder) -> BTreeSet<String> {
     files(folder, ".problem").into_iter().filter_map(|(.., path)| text(path)).collect()
 }
 
+/// Reads lists of sentences that processes wrote into files with this ending.
+pub(super) fn sentences(folder: &Folder, ending: &str) -> BTreeSet<String> {
+    let list = |path: PathBuf| read_one::<Vec<String>>(&path).unwrap_or_default();
+    files(folder, ending).into_iter().flat_map(|(.., path)| list(path)).collect()
+}
+
 /// Returns the path of a process's snapshot, if it wrote one.
 pub(super) fn snapshot(folder: &Folder, pid: u64) -> Option<PathBuf> {
     let path = folder.answers().join(format!("{pid}.pickle"));

@@ -21,6 +21,12 @@ use super::{growth, lines, log, outputs, peak, promise, verdict};
 /// Maximum size of a snapshot that is read, in bytes.
 const MAX_SNAPSHOT_BYTES: u64 = 1 << 30;
 
+/// Maximum size of a text that a script hands over.
+const MAX_TOLD_BYTES: u64 = 4 << 20;
+
+/// Beginning of a problem that has another cause if the script did not get what it asked a network for.
+const NOTHING_ALLOCATED: &str = "PyTorch allocated nothing on a card";
+
 /// Outcome of a rehearsal. Dropping it deletes its snapshots.
 pub struct Rehearsed {
     /// Figures and findings.
@@ -31,7 +37,7 @@ pub struct Rehearsed {
     pub(super) processes: Vec<Process>,
     /// The same script on a card with enough memory, if this run ran out and that one was made.
     pub(super) with_enough: Option<Box<Rehearsed>>,
-    _folder: Folder,
+    folder: Folder,
 }
 
 /// Process that wrote a snapshot.
@@ -86,6 +92,12 @@ impl Rehearsed {
         Ok(Some(recording))
     }
 
+    /// Returns the text of a file that the script wrote into the answers under this name, such as the plan of a driver.
+    pub fn told(&self, name: &str) -> Option<String> {
+        let bytes = std::io::Read::take(open_plain(&self.folder.answers().join(name)).ok()?, MAX_TOLD_BYTES);
+        std::io::read_to_string(bytes).ok()
+    }
+
     /// Returns the process that reserved most, with its figures on that card. A process that ran out of memory comes before all others.
     pub(super) fn largest(&self) -> Option<(&Process, &RehearsedRank)> {
         let of = |pid: u64| self.processes.iter().find(move |process| process.pid == pid);
@@ -105,6 +117,11 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     } else {
         problems(&folder, &answers, &started)
     };
+    let asked = answers::sentences(&folder, ".asked");
+    if !asked.is_empty() {
+        // The script ended because of that, not because it chose another device.
+        problems.retain(|problem| !problem.starts_with(NOTHING_ALLOCATED));
+    }
     let mut ranks = Vec::new();
     for answer in &answers {
         ranks.extend(ranks_of(&folder, answer, card, &mut problems));
@@ -144,6 +161,8 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
         with_memory_enough: None,
         what_if: None,
         tries: None,
+        made_up: answers::sentences(&folder, ".made-up").into_iter().collect(),
+        asked: asked.into_iter().collect(),
         not_reached: verdict::not_reached(&followed, &answers),
         ranks,
         unknown_reads,
@@ -164,7 +183,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     };
     let processes = answers.iter().filter_map(process).collect();
     let interrupted = followed.ending == Ending::Interrupted;
-    Ok(Rehearsed { result, interrupted, processes, with_enough: None, _folder: folder })
+    Ok(Rehearsed { result, interrupted, processes, with_enough: None, folder })
 }
 
 fn stopped(ending: Ending) -> &'static str {
@@ -195,7 +214,7 @@ fn problems(folder: &Folder, answers: &[Answer], started: &[answers::Started]) -
                 "this PyTorch ({}) is built without CUDA: install the build for CUDA; it needs no GPU here",
                 built.torch
             )),
-            None => found.push("PyTorch allocated nothing on a card: does the script choose device cuda?".into()),
+            None => found.push(format!("{NOTHING_ALLOCATED}: does the script choose device cuda?")),
         }
     }
     for answer in answers.iter().filter(|answer| answer.why == "running") {

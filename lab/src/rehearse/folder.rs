@@ -27,6 +27,7 @@ const BOOT: &str = concat!(
     include_str!("boot/world.py"),
     include_str!("boot/watch.py"),
     include_str!("boot/withhold.py"),
+    include_str!("boot/made_up.py"),
     include_str!("boot/script.py"),
     include_str!("boot/end.py"),
 );

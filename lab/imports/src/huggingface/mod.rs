@@ -144,8 +144,7 @@ pub fn parse(file: &str, text: &str, options: &Options) -> Result<Pretrained> {
             format!("{model_type:?} is not represented")
         };
         let known = MODEL_TYPES.join(", ");
-        let problem =
-            format!("{missing}; known: {known}; any other as a .pt2 of torch.export, or as a script that is rehearsed");
+        let problem = format!("{missing}; known: {known}; any other your own Python builds: vramlab predict {file}");
         return Err(keys.error("model_type", problem));
     };
     let llama = |form| -> Result<Box<dyn Family>> { Ok(Box::new(llama::Config::read(&keys, form, options)?)) };

@@ -1,5 +1,6 @@
 //! One run (`vramlab-train-1`): what it took, when, and who held it; for a dry run also whether it fits, and what would change that.
 
+mod by_rehearsal;
 mod figures;
 mod leak;
 mod measured;
@@ -54,6 +55,9 @@ impl Findings for TrainResult {
 impl TrainResult {
     /// Sections of a dry run: the reason, what would change the answer, the assumptions; then everything else.
     fn predicted(&self, prediction: &Prediction) -> Vec<Section> {
+        if let Some(chosen) = &self.chosen {
+            return self.by_rehearsal(prediction, chosen);
+        }
         let mut sections = prediction.why(self.peak.as_ref());
         sections.extend(self.interrupted_note());
         sections.extend(self.tries.clone().map(Section::Try));

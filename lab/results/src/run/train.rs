@@ -7,9 +7,11 @@ use lab_training::record::{COLUMNS, Row};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::super::chosen::ChosenNetwork;
 use super::super::device::DeviceInfo;
 use super::super::findings::{Settings, plain};
 use super::super::premise::Premise;
+use super::super::rehearsal::RehearsalResult;
 use super::figures::{AccuracyResult, ByCategory, OutOfMemoryResult, OverheadsResult, PeakResult, RingBytes};
 use super::prediction::Prediction;
 use super::split::{DataParallelFigures, RankResult, StageResult};
@@ -70,6 +72,12 @@ pub struct TrainResult {
     /// Changes to try, for a run that does not fit, or hardly does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tries: Option<Tries>,
+    /// A network that the user's Python built, and what was chosen to train it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chosen: Option<ChosenNetwork>,
+    /// The rehearsal that such an answer rests on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rehearsal: Option<Box<RehearsalResult>>,
     /// Devices of a network that is split, in the network's order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<StageResult>,

@@ -236,5 +236,6 @@ def after_torch(torch):
     answer = Answer(torch)
     ANSWER.append(answer)
     Watch(answer).install()
+    guarded(without_downloads)(torch)
 
 

@@ -1,0 +1,94 @@
+//! `vramlab predict` of a network that is not built in: the user's Python builds it, and a rehearsal trains it.
+
+use std::path::Path;
+
+use lab::any_model::{Driver, Told, Which, options, python, which};
+use lab::run::RunSpec;
+
+use crate::args::PredictArgs;
+use crate::exit::{Code, Failure, Result};
+use crate::ui::Ui;
+
+/// Variable that keeps `predict` from starting a Python: an assistant's tools set it, which read files and run nothing.
+pub(crate) const ONLY_BUILT_IN: &str = "VRAMLAB_ONLY_BUILT_IN";
+
+/// What becomes of a model that a command names.
+pub(crate) enum Prepared {
+    /// This program reads it; the run names the file.
+    BuiltIn(Box<RunSpec>),
+    /// The user's Python builds it.
+    ByPython(String, Option<String>),
+}
+
+/// Tells who builds the network of a run.
+pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
+    let Some(word) = &spec.model.model_file else { return Prepared::BuiltIn(Box::new(spec.clone())) };
+    if std::env::var_os(ONLY_BUILT_IN).is_some() {
+        return Prepared::BuiltIn(Box::new(spec.clone()));
+    }
+    match which(word) {
+        Which::BuiltIn(path) if !script => {
+            let mut spec = spec.clone();
+            spec.model.model_file = Some(path);
+            Prepared::BuiltIn(Box::new(spec))
+        }
+        Which::BuiltIn(path) => Prepared::ByPython(path.display().to_string(), None),
+        Which::ByPython(word, why) => Prepared::ByPython(word, why),
+    }
+}
+
+/// Predicts by a rehearsal, or prints the program with `--script`.
+///
+/// # Errors
+/// No Python, a Python that does not know the network (with what works instead), flags that the driver cannot do, and those of a rehearsal.
+pub(crate) fn predict_by_rehearsal(
+    word: &str,
+    why: Option<&str>,
+    args: &PredictArgs,
+    spec: &RunSpec,
+    ui: &Ui,
+) -> Result<Code> {
+    if let Some(why) = why {
+        ui.note(format!("not built in: {why}"));
+    }
+    // Refuses flags before anything is started.
+    let options = options(word, spec)?;
+    let python = python(args.paper.model.python.as_deref()).map_err(|error| without_python(word, why, &error))?;
+    if args.any.program {
+        return print_program(&Driver::make(options)?, &python, ui);
+    }
+    rehearsed(word, &python, args, spec, ui)
+}
+
+/// Prints the program.
+fn print_program(driver: &Driver, python: &Path, ui: &Ui) -> Result<Code> {
+    match driver.plan(python)? {
+        Told::Chosen(chosen) => {
+            ui.print(&chosen.program)?;
+            Ok(Code::Done)
+        }
+        Told::Refused(refusal) => Err(Failure::usage(refusal.in_words())),
+    }
+}
+
+/// A refusal without a Python ends in a command that works, with the user's own word.
+fn without_python(word: &str, why: Option<&str>, error: &lab::Error) -> Failure {
+    let why = why.map_or_else(|| format!("{word} is not built in"), String::from);
+    Failure::usage(format!(
+        "{why}; and {error}. With PyTorch's wheel for CUDA and the network's library in a Python: vramlab predict {word} --python PATH"
+    ))
+}
+
+#[cfg(target_os = "linux")]
+use super::any_model_rehearsed::rehearsed;
+
+/// Without Linux there are no rehearsals: says so, and what works.
+///
+/// # Errors
+/// Always.
+#[cfg(not(target_os = "linux"))]
+fn rehearsed(word: &str, _: &Path, _: &PredictArgs, _: &RunSpec, _: &Ui) -> Result<Code> {
+    Err(Failure::usage(format!(
+        "{word} is not built in, and rehearsals need Linux on x86-64 (WSL 2 is one); its program works anywhere: vramlab predict {word} --script > train.py"
+    )))
+}

@@ -1,0 +1,221 @@
+//! `vramlab predict MODEL` of networks that are not built in. A shell script plays the user's Python with the driver's recorded answers; with
+//! `VRAMLAB_REHEARSAL_PYTHON` the PyTorch of that Python builds them.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::{Ran, refused, run, vramlab};
+
+/// What the driver told of an OLMo 2 (transformers 5.17.0).
+const CHOSEN: &str = r#"{"name": "olmo", "library": "transformers 5.17.0", "class": "Olmo2ForCausalLM", "head": "", "loss": "the class's own, from labels", "dtype": "bfloat16", "dtype_from": "config.json", "tokens": 2048, "tokens_from": "default; --sequence N", "inputs": [], "notes": [], "program": "import torch\nprint(1)", "parameters": 12, "layers": 2}"#;
+const REFUSED: &str =
+    r#"{"refused": "transformers 4.40.0 has no model_type 'olmo2'", "instead": "pip install -U transformers"}"#;
+
+/// A folder with a network that is not built in, and a program that plays Python.
+struct Played {
+    folder: TempDir,
+}
+
+impl Played {
+    fn new(script: &str) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let config = json!({ "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "hidden_size": 64 });
+        fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        let python = folder.path().join("python");
+        fs::write(&python, format!("#!/bin/sh\n{script}\n")).unwrap();
+        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+        Self { folder }
+    }
+
+    /// Predicts what lies in the folder under this name, with the played Python.
+    fn predict(&self, name: &str, flags: &[&str]) -> Ran {
+        let (model, python) = (self.path(name), self.path("python"));
+        run(&[&["predict", model.as_str(), "--python", python.as_str()][..], flags].concat())
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.folder.path().join(name).display().to_string()
+    }
+}
+
+#[test]
+fn the_program_is_printed_and_nothing_is_rehearsed() {
+    let played = Played::new(&format!("echo 'Loading'; printf '%s\\n' '{}'", CHOSEN.replace('\'', "'\\''")));
+    let ran = run(&["predict", &played.path("config.json"), "--script", "--python", &played.path("python")]);
+    assert_eq!((ran.code, ran.stdout.trim_end()), (Some(0), "import torch\nprint(1)"), "{}", ran.stderr);
+}
+
+#[test]
+fn the_driver_is_told_the_flags() {
+    let seen = tempfile::NamedTempFile::new().unwrap();
+    let played =
+        Played::new(&format!("cp \"$2\" {}; echo '{REFUSED}'", seen.path().display()).replace("'olmo2'", "olmo2"));
+    let flags = ["--batch", "4", "--sequence", "128", "--optimizer", "sgd", "--checkpoint", "blocks", "--script"];
+    let ran = played.predict("", &flags);
+    assert_eq!(ran.code, Some(2), "{}", ran.stderr);
+    let request: Value = serde_json::from_slice(&fs::read(seen.path()).unwrap()).unwrap();
+    let expected = json!({ "batch": 4, "sequence": 128, "optimizer": "sgd", "checkpoint": "blocks", "mode": "plan" });
+    expected.as_object().unwrap().iter().for_each(|(name, value)| assert_eq!(&request[name], value, "{name}"));
+}
+
+#[test]
+fn a_refusal_ends_in_what_works() {
+    // Under a rehearsal the answer is a file.
+    let tell = "cat > \"$(dirname \"$VRAMLAB_REHEARSAL_LOG\")/answers/model.plan\"";
+    let played = Played::new(&format!("{tell} <<'END'\n{REFUSED}\nEND\nexit 3"));
+    let error = refused(2, &["predict", &played.path("config.json"), "--python", &played.path("python"), "-q"]);
+    assert!(error.contains("has no model_type 'olmo2'; instead: pip install -U transformers"), "{error}");
+    // Without a Python the user's own file is in the command.
+    let config = played.path("config.json");
+    let mut command = vramlab();
+    command.args(["predict", &config]).env("PATH", "").env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX");
+    let output = command.output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains(&format!("vramlab predict {config} --python PATH")), "{error}");
+}
+
+#[test]
+fn a_python_that_gives_no_answer_is_told() {
+    let played = Played::new("exit 0");
+    let ran = run(&["predict", &played.path("config.json"), "--python", &played.path("python")]);
+    assert_eq!(ran.code, Some(3), "{}", ran.stderr);
+    assert!(ran.stderr.contains("no Python of the command imported PyTorch"), "{}", ran.stderr);
+    let error = refused(2, &["predict", &played.path("config.json"), "--script", "--python", &played.path("python")]);
+    assert!(error.contains("it gave no answer"), "{error}");
+}
+
+#[test]
+fn flags_that_it_cannot_do_are_named_before_anything_runs() {
+    let played = Played::new("exit 9");
+    let flags = [
+        &["--ema", "model"][..],
+        &["--layers", "3"],
+        &["--loop", "trainer"],
+        &["--checkpoint", "sqrt"],
+        &["--events", "e.json"],
+    ];
+    for flags in flags {
+        let ran = played.predict("config.json", flags);
+        assert_eq!(ran.code, Some(2), "{flags:?}: {}", ran.stderr);
+        assert!(ran.stderr.contains(flags[0]), "{flags:?}: {}", ran.stderr);
+    }
+}
+
+/// A network of this program is answered as before, whether its file or its folder is named.
+#[test]
+fn what_is_built_in_needs_no_python() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({ "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 64 });
+    let path = folder.path().join("config.json");
+    fs::write(&path, config.to_string()).unwrap();
+    let answer = |words: &[&str]| {
+        let ran = run(&[&["predict"][..], words, &["--json", "-"]].concat());
+        assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+        serde_json::from_str::<Value>(&ran.stdout).unwrap()["needs"].clone()
+    };
+    let (file, of_folder) = (path.display().to_string(), folder.path().display().to_string());
+    let by_flag = answer(&["--model-file", &file]);
+    assert_eq!(answer(&[&file]), by_flag);
+    assert_eq!(answer(&[&of_folder]), by_flag);
+}
+
+/// What an assistant's tools set: no Python is started, whatever is named.
+#[test]
+fn nothing_is_started_where_only_files_may_be_read() {
+    let played = Played::new("touch \"$0.started\"; exit 9");
+    for word in [played.path("config.json"), format!("{}:make_model", played.path("own.py"))] {
+        let mut command = vramlab();
+        let words = ["predict", "--model-file", &word, "--python", &played.path("python")];
+        let output = command.args(words).env("VRAMLAB_ONLY_BUILT_IN", "1").output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    assert!(!Path::new(&played.path("python.started")).exists());
+}
+
+fn python() -> Option<PathBuf> {
+    let python = std::env::var_os("VRAMLAB_REHEARSAL_PYTHON").map(PathBuf::from);
+    if python.is_none() {
+        eprintln!("skipped: VRAMLAB_REHEARSAL_PYTHON names no Python with PyTorch");
+    }
+    python
+}
+
+fn predicted(python: &Path, words: &[&str]) -> (Ran, Value) {
+    let python = python.display().to_string();
+    let ran = run(&[&["predict"][..], words, &["--python", python.as_str(), "--json", "-"]].concat());
+    let found = serde_json::from_str(&ran.stdout).unwrap_or(Value::Null);
+    (ran, found)
+}
+
+/// The class's documentation as a script, without the driver, takes the same to the byte.
+#[test]
+fn a_network_that_is_not_built_in_takes_what_a_plain_script_takes() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({ "model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "vocab_size": 5000, "torch_dtype": "bfloat16" });
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let file = folder.path().join("config.json").display().to_string();
+    let (ran, found) = predicted(&python, &[&file, "--batch", "2", "--sequence", "256", "--gpu", "rtx4090"]);
+    assert_eq!(ran.code, Some(0), "{}", ran.stderr);
+    assert_eq!((&found["fits"], &found["chosen"]["class"]), (&true.into(), &"Olmo2ForCausalLM".into()), "{found}");
+    fs::write(folder.path().join("train.py"), SCRIPT).unwrap();
+    let words = ["rehearse", "--gpu", "rtx4090", "--json", "-", "--", python.to_str().unwrap(), "train.py"];
+    let output = vramlab().current_dir(folder.path()).args(words).output().unwrap();
+    let truth: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rank = &truth["ranks"][0];
+    assert_eq!(found["needs"]["allocated_bytes"], rank["peak_allocated"], "{truth}");
+    assert_eq!(found["needs"]["reserved_bytes"], rank["peak_reserved"], "{truth}");
+}
+
+const SCRIPT: &str = "import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+model = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained('config.json'), dtype=torch.bfloat16).to('cuda')
+optimizer = torch.optim.AdamW(model.parameters())
+for _ in range(3):
+    ids = torch.randint(0, 5000, (2, 256)).to('cuda')
+    labels = torch.randint(0, 5000, (2, 256)).to('cuda')
+    optimizer.zero_grad()
+    out = model(input_ids=ids, labels=labels)
+    out.loss.backward()
+    optimizer.step()
+";
+
+/// `from_pretrained` of a folder that has only `config.json`, and of a name that is nowhere.
+#[test]
+fn weights_that_are_not_there_are_made_up() {
+    let Some(python) = python() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({ "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 256, "intermediate_size": 512,
+        "num_hidden_layers": 2, "num_attention_heads": 8, "vocab_size": 5000, "torch_dtype": "bfloat16" });
+    fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+    let rehearse = |text: &str| {
+        fs::write(folder.path().join("train.py"), text).unwrap();
+        let words =
+            ["rehearse", "--gpu", "rtx4090", "--json", "answer.json", "--", python.to_str().unwrap(), "train.py"];
+        let empty = folder.path().join("cache");
+        let output = vramlab().current_dir(folder.path()).args(words).env("HF_HOME", empty).output().unwrap();
+        let text = fs::read_to_string(folder.path().join("answer.json")).unwrap();
+        (serde_json::from_str::<Value>(&text).unwrap(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (truth, _) = rehearse(SCRIPT);
+    let made = SCRIPT.replace("from_config(AutoConfig.from_pretrained('config.json'), ", "from_pretrained('.', ");
+    let tokens = "from transformers import AutoTokenizer\nassert len(AutoTokenizer.from_pretrained('.')('two words').input_ids) == 2\n";
+    let (found, errors) = rehearse(&format!("{made}{tokens}"));
+    assert_eq!(found["fits"], true, "{errors}");
+    assert_eq!(found["ranks"][0]["peak_allocated"], truth["ranks"][0]["peak_allocated"], "{found}");
+    assert_eq!(found["made_up"].as_array().map(Vec::len), Some(2), "{found}");
+    assert!(!folder.path().join("model.safetensors").exists());
+    let (found, errors) = rehearse(&made.replace("'.'", "'nobody/nothing-of-this-name'"));
+    assert_eq!(found["fits"], Value::Null, "{errors}");
+    assert!(found["asked"][0].as_str().unwrap_or_default().contains("nobody/nothing-of-this-name"), "{found} {errors}");
+    assert!(!found["problems"].to_string().contains("device cuda"), "{found}");
+}

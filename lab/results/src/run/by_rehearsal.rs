@@ -1,0 +1,38 @@
+//! A prediction that a rehearsal made.
+
+use lab_base::section::Section;
+
+use super::super::chosen::ChosenNetwork;
+use super::super::findings::Findings;
+use super::super::rehearsal::RehearsalResult;
+use super::super::rehearsal_exactness::exactness;
+use super::prediction::Prediction;
+use super::train::TrainResult;
+
+impl TrainResult {
+    /// Sections of a network that the user's Python built: the reason, the premises, what was chosen, how exact it is; then the rehearsal.
+    pub(super) fn by_rehearsal(&self, prediction: &Prediction, chosen: &ChosenNetwork) -> Vec<Section> {
+        let mut sections = prediction.why(self.peak.as_ref());
+        sections.push(Section::Note(prediction.premises(&self.premises)));
+        sections.extend(chosen.sections());
+        sections.extend(self.tries.clone().map(Section::Try));
+        let rehearsal = self.rehearsal.as_deref();
+        sections.extend(rehearsal.and_then(exactness).map(Section::Note));
+        let mut more = chosen.details();
+        more.extend(rehearsal.map(told).unwrap_or_default());
+        sections.push(Section::Details { title: "The rehearsal".into(), sections: more });
+        let program = format!("vramlab predict {} --script > train.py", super::super::command::quoted(&chosen.name));
+        sections.push(Section::Command(program));
+        sections
+    }
+}
+
+/// What the rehearsal says besides its answer and its next commands, which name a script that the user does not have.
+fn told(found: &RehearsalResult) -> Vec<Section> {
+    let of_script = |section: &Section| match section {
+        Section::Answer(_) | Section::Command(_) | Section::Try(_) => true,
+        Section::Note(text) => text.starts_with("More: ") || text.starts_with("Try: "),
+        _ => false,
+    };
+    found.sections().into_iter().filter(|section| !of_script(section)).collect()
+}

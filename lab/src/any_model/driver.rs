@@ -1,0 +1,105 @@
+//! The package of Python in a folder, with the request for one network.
+
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use lab_base::error::{Error, Result};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::chosen::Told;
+
+/// Files of the package, beside `__main__.py`.
+const PACKAGE: [(&str, &str); 12] = [
+    ("__init__.py", include_str!("driver/vramlab_driver/__init__.py")),
+    ("classes.py", include_str!("driver/vramlab_driver/classes.py")),
+    ("diffusion.py", include_str!("driver/vramlab_driver/diffusion.py")),
+    ("inputs.py", include_str!("driver/vramlab_driver/inputs.py")),
+    ("library.py", include_str!("driver/vramlab_driver/library.py")),
+    ("names.py", include_str!("driver/vramlab_driver/names.py")),
+    ("own.py", include_str!("driver/vramlab_driver/own.py")),
+    ("plan.py", include_str!("driver/vramlab_driver/plan.py")),
+    ("program.py", include_str!("driver/vramlab_driver/program.py")),
+    ("run.py", include_str!("driver/vramlab_driver/run.py")),
+    ("vision.py", include_str!("driver/vramlab_driver/vision.py")),
+    ("weightless.py", include_str!("driver/vramlab_driver/weightless.py")),
+];
+
+const MAIN: &str = include_str!("driver/__main__.py");
+
+/// The package of Python in a folder of its own, which is deleted when this is dropped.
+pub struct Driver {
+    folder: TempDir,
+    options: Value,
+}
+
+impl Driver {
+    /// Writes the package. `options` are those of [`options`](super::options()).
+    ///
+    /// # Errors
+    /// A folder for temporary files that cannot be used.
+    pub fn make(options: Value) -> Result<Self> {
+        let cannot = |error: std::io::Error| Error::host("the folder for temporary files", error.to_string());
+        let folder = tempfile::Builder::new().prefix("vramlab-model-").tempdir().map_err(cannot)?;
+        let package = folder.path().join("site-packages").join("vramlab_driver");
+        fs::create_dir_all(&package).map_err(cannot)?;
+        fs::write(folder.path().join("__main__.py"), MAIN).map_err(cannot)?;
+        for (name, text) in PACKAGE {
+            fs::write(package.join(name), text).map_err(cannot)?;
+        }
+        Ok(Self { folder, options })
+    }
+
+    /// Returns the command that trains the network under a rehearsal. `file`: the name under which the program's lines are shown.
+    ///
+    /// # Errors
+    /// A folder for temporary files that cannot be used.
+    pub fn train(&self, python: &Path, file: &str) -> Result<Vec<OsString>> {
+        self.command(python, "train", file)
+    }
+
+    /// Asks what would be chosen, without a rehearsal, on any system.
+    ///
+    /// # Errors
+    /// A Python that cannot be started, or that gives no answer.
+    pub fn plan(&self, python: &Path) -> Result<Told> {
+        let words = self.command(python, "plan", "")?;
+        let started = Command::new(&words[0]).args(&words[1..]).stdin(Stdio::null()).stderr(Stdio::inherit()).output();
+        let output = started.map_err(|error| Error::usage(python.display().to_string(), error.to_string()))?;
+        let text = String::from_utf8_lossy(&output.stdout);
+        Told::read(&text).ok_or_else(|| Error::usage(python.display().to_string(), "it gave no answer"))
+    }
+
+    fn command(&self, python: &Path, mode: &str, file: &str) -> Result<Vec<OsString>> {
+        let mut request = self.options.clone();
+        request["mode"] = mode.into();
+        request["file"] = file.into();
+        let path = self.folder.path().join(format!("{mode}.json"));
+        fs::write(&path, request.to_string())
+            .map_err(|error| Error::host("the folder for temporary files", error.to_string()))?;
+        Ok(vec![python.into(), self.folder.path().into(), path.into()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_has_every_file_of_the_package() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/any_model/driver/vramlab_driver");
+        let names = |folder: &Path| {
+            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let mut names: Vec<String> = entries.filter(|name| name.ends_with(".py")).collect();
+            names.sort();
+            names
+        };
+        let driver = Driver::make(serde_json::json!({ "model": "config.json" })).unwrap();
+        assert_eq!(names(&driver.folder.path().join("site-packages/vramlab_driver")), names(&source));
+        let words = driver.train(Path::new("python3"), "program.py").unwrap();
+        let request: Value = serde_json::from_slice(&fs::read(&words[2]).unwrap()).unwrap();
+        assert_eq!((request["mode"].as_str(), request["model"].as_str()), (Some("train"), Some("config.json")));
+    }
+}

@@ -1,0 +1,1 @@
+"""Trains any network that a Python can build, without its weights."""

@@ -1,0 +1,79 @@
+"""The program that trains the network: plain PyTorch, which the user can take as it is."""
+
+from .plan import precision
+
+# How an optimizer is made: the class, and its arguments.
+OPTIMIZERS = {
+    "sgd": ("torch.optim.SGD", "lr=1e-3"),
+    "momentum": ("torch.optim.SGD", "lr=1e-3, momentum=0.9"),
+    "rmsprop": ("torch.optim.RMSprop", "lr=1e-3"),
+    "adagrad": ("torch.optim.Adagrad", "lr=1e-3"),
+    "adam": ("torch.optim.Adam", "lr=1e-4"),
+    "adamw": ("torch.optim.AdamW", "lr=1e-4"),
+}
+FORMS = {"loop": ", foreach=False", "foreach": ", foreach=True", "fused": ", fused=True"}
+
+HELPER = '''
+def to_card(value):
+    """Moves tensors in dictionaries and lists to the card."""
+    if isinstance(value, dict):
+        return {name: to_card(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [to_card(one) for one in value]
+    return value.to("cuda") if isinstance(value, torch.Tensor) else value
+'''
+
+
+def write(plan, options):
+    """Returns the text of the program.
+
+    `options`: `batch`, `steps`, `optimizer`, `optimizer_impl`, `precision`, `accumulate`, `clip`, `zero_grad`, `keep`, `release`."""
+    nested = any(one.nested for one in plan.inputs)
+    move = "to_card(value)" if nested else 'value.to("cuda")'
+    lines = ['"""One training of %s, written by `vramlab predict`: %s.' % (plan.class_name, plan.library), ""]
+    lines += ["Inputs are made up; sizes and types are those of the class. Loss: %s." % plan.loss, '"""', "", "import torch"]
+    lines += plan.imports + ["", "BATCH = %d" % options["batch"]]
+    if plan.tokens is not None:
+        lines.append("SEQUENCE = %d" % plan.tokens)
+    lines += ["", "", "def build():", '    """The network; `from_pretrained` in its place loads weights."""'] + indented(plan.build)
+    lines += ["", "", "def inputs():", '    """A batch, on the host."""', "    return {"]
+    lines += ["        %r: %s," % (one.name, one.expression) for one in plan.inputs] + ["    }", ""]
+    if nested:
+        lines += HELPER.split("\n")
+    lines += ["", "def forward(model, batch):", '    """Returns the loss, and what is held until the next step."""']
+    lines += indented(plan.forward + ["return loss, %s" % ("None" if options["keep"] == "loss" else "outputs")])
+    lines += ["", "", "def main():"] + indented(loop(move, options)) + ["", "", 'if __name__ == "__main__":', "    main()", ""]
+    return "\n".join(lines)
+
+
+def loop(move, options):
+    """The lines of the training loop."""
+    kind, arguments = OPTIMIZERS[options["optimizer"]]
+    form = FORMS.get(options["optimizer_impl"] or "", "")
+    autocast = precision(options["precision"])[1] if options["precision"] else None
+    scaled = autocast == "float16"
+    lines = ['model = build().to("cuda").train()']
+    if options["checkpoint"]:
+        lines.append(options["checkpoint"])
+    lines.append("optimizer = %s((p for p in model.parameters() if p.requires_grad), %s%s)" % (kind, arguments, form))
+    if scaled:
+        lines.append('scaler = torch.amp.GradScaler("cuda")')
+    lines.append("for step in range(%d):" % options["steps"])
+    zero = "optimizer.zero_grad(%s)" % ("set_to_none=False" if options["zero_grad"] == "zero" else "")
+    accumulate = options["accumulate"] or 1
+    body = [] if accumulate == 1 else [zero]
+    once = ["batch = {name: %s for name, value in inputs().items()}" % move] + ([zero] if accumulate == 1 else [])
+    call = "loss, outputs = forward(model, batch)"
+    once += ["with torch.autocast(\"cuda\", torch.%s):" % autocast, "    " + call] if autocast else [call]
+    loss = "loss" if accumulate == 1 else "(loss / %d)" % accumulate
+    once.append("scaler.scale(%s).backward()" % loss if scaled else "%s.backward()" % loss)
+    body += once if accumulate == 1 else ["for _ in range(%d):" % accumulate] + indented(once)
+    if options["clip"] is not None:
+        body += (["scaler.unscale_(optimizer)"] if scaled else [])
+        body += ["torch.nn.utils.clip_grad_norm_(model.parameters(), %r)" % options["clip"]]
+    body += ["scaler.step(optimizer)", "scaler.update()"] if scaled else ["optimizer.step()"]
+    return lines + indented(body)
+
+
+def indented(lines):
+    return ["    " + line if line else "" for line in lines]

@@ -1,0 +1,98 @@
+"""Trains a network that the user named, without weights: `python FOLDER REQUEST.json`.
+
+The request has the word, the options and the mode: `plan` prints what was chosen and the program; `train` writes the same into the rehearsal's
+answers and runs the program. The last line of standard output, or the file `model.plan`, is one JSON object; `refused` in it is a sentence."""
+
+import importlib
+import json
+import os
+import sys
+import warnings
+
+from . import names
+from . import program
+from .plan import Refused
+
+FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
+          "choices", "checkpoint")
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        request = json.load(file)
+    options = {field: request.get(field) for field in FIELDS}
+    warnings.simplefilter("ignore")
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
+    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+    train = request["mode"] == "train"
+    try:
+        plan, model = planned(request["model"], options)
+        text = program.write(plan, options)
+    except Refused as refusal:
+        tell({"refused": str(refusal), "instead": refusal.instead}, train)
+        sys.exit(3)
+    except MemoryError:
+        raise
+    except Exception as error:
+        if os.environ.get("VRAMLAB_DRIVER_TRACE"):
+            raise
+        told = "%s: %s" % (type(error).__name__, " ".join(str(error).split()) or "no message")
+        tell({"refused": "%s cannot be built: %s" % (request["model"], told[:400]), "instead": ""}, train)
+        sys.exit(3)
+    tell(plan.told(program=text, parameters=plan.parameters, layers=plan.layers), train)
+    if train:
+        run(text, model, request)
+
+
+def planned(word, options):
+    """Returns the plan of what a word names, and the network without weights."""
+    source = names.find(word)
+    module = {"transformers": "library", "diffusers": "diffusion", "timm": "vision", "torchvision": "vision", "function": "own"}[source.kind]
+    plan, model = importlib.import_module("." + module, __package__).plan_of(source, options)
+    wanted = options["checkpoint"]
+    options["checkpoint"] = checkpointed(model, wanted, plan) if wanted else None
+    return plan, model
+
+
+def checkpointed(model, wanted, plan):
+    """Returns the line that recomputes blocks."""
+    if wanted != "blocks":
+        raise Refused("--checkpoint %s: here only blocks" % wanted)
+    for call, arguments in (("gradient_checkpointing_enable", ""), ("enable_gradient_checkpointing", ""), ("set_grad_checkpointing", "True")):
+        if hasattr(model, call):
+            supports = getattr(model, "supports_gradient_checkpointing", getattr(model, "_supports_gradient_checkpointing", True))
+            if supports:
+                return "model.%s(%s)" % (call, arguments)
+    raise Refused("--checkpoint blocks: %s does not offer it" % plan.class_name)
+
+
+def tell(answer, train):
+    """Hands the answer to the program that asked."""
+    text = json.dumps(answer)
+    if not train:
+        sys.stdout.write("\n" + text + "\n")
+        return
+    path = os.path.join(answers(), "model.plan")
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        file.write(text)
+    os.replace(path + ".part", path)
+
+
+def answers():
+    return os.path.join(os.path.dirname(os.environ["VRAMLAB_REHEARSAL_LOG"]), "answers")
+
+
+def run(text, model, request):
+    """Runs the program with the network that was built already, allocated on the card."""
+    import linecache
+
+    from . import weightless
+
+    name = request["file"]
+    space = {"__name__": "vramlab_model"}
+    linecache.cache[name] = (len(text), None, text.splitlines(True), name)
+    exec(compile(text, name, "exec"), space)
+    waiting = [model]
+    del model
+    space["build"] = lambda: weightless.to_card(waiting.pop())
+    space["main"]()

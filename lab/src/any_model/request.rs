@@ -1,0 +1,177 @@
+//! Fields of a run as options of the driver.
+
+use std::ffi::OsString;
+use std::path::Path;
+
+use lab_base::error::{Error, Result};
+use serde_json::{Map, Value, json};
+
+use crate::run::RunSpec;
+
+/// Steps that are trained: after the second, nothing new is made.
+const STEPS: u64 = 3;
+
+/// Fields that the driver takes, and those that change no memory of it.
+const TAKEN: [&str; 14] = [
+    "batch",
+    "steps",
+    "sequence",
+    "optimizer",
+    "optimizer-impl",
+    "precision",
+    "accumulate",
+    "zero-grad",
+    "clip-grad-norm",
+    "checkpoint",
+    "attention",
+    "head",
+    "choices",
+    "keep",
+];
+const WITHOUT_EFFECT: [&str; 3] = ["lr", "seed", "data"];
+
+/// Fields that the rehearsal takes, and the word itself.
+const OF_THE_REHEARSAL: [&str; 5] = ["model", "model-file", "gpu", "alloc-conf", "env"];
+
+/// Variable with the settings of PyTorch's allocator.
+const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
+
+/// Returns the request for the driver: the word, as it was typed, and the options.
+///
+/// # Errors
+/// [`Error::Usage`] that names a field which the driver cannot do.
+pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
+    let fields = said(spec)?;
+    let known =
+        |name: &str| TAKEN.contains(&name) || WITHOUT_EFFECT.contains(&name) || OF_THE_REHEARSAL.contains(&name);
+    if let Some(name) = fields.keys().find(|name| !known(name)) {
+        return Err(cannot(
+            name,
+            "your Python builds this network, and a rehearsal trains it: there it is not an option",
+        ));
+    }
+    let text = |name: &str| fields.get(name).and_then(Value::as_str).filter(|text| *text != "none");
+    if let Some(data) = text("data").filter(|data| *data != "synthetic") {
+        return Err(cannot("data", &format!("{data}: only made-up inputs of the class's sizes")));
+    }
+    if let Some(checkpoint) = text("checkpoint").filter(|what| *what != "blocks") {
+        return Err(cannot("checkpoint", &format!("{checkpoint}: only none or blocks, by the library's own switch")));
+    }
+    Ok(json!({
+        "model": word,
+        "batch": spec.training.batch.unwrap_or(1),
+        "steps": spec.training.steps.map_or(STEPS, |steps| steps as u64),
+        "optimizer": text("optimizer").unwrap_or("adamw"),
+        "optimizer_impl": text("optimizer-impl"),
+        "precision": text("precision"),
+        "accumulate": fields.get("accumulate"),
+        "zero_grad": text("zero-grad"),
+        "clip": fields.get("clip-grad-norm"),
+        "sequence": fields.get("sequence"),
+        "checkpoint": text("checkpoint"),
+        "attention": text("attention"),
+        "head": text("head"),
+        "choices": fields.get("choices"),
+        "keep": text("keep"),
+    }))
+}
+
+/// Returns the variables of the environment that a run asks for.
+///
+/// # Errors
+/// [`Error::Usage`] for fields that cannot be written as data.
+pub fn environment(spec: &RunSpec) -> Result<Vec<(OsString, OsString)>> {
+    let fields = said(spec)?;
+    let conf = fields.get("alloc-conf").and_then(Value::as_str).map(|conf| (ALLOC_CONF.to_string(), conf.to_string()));
+    let own = fields.get("env").and_then(Value::as_array).into_iter().flatten();
+    let own = own.filter_map(Value::as_str).filter_map(|pair| pair.split_once('='));
+    let own = own.map(|(name, value)| (name.to_string(), value.to_string()));
+    Ok(conf.into_iter().chain(own).map(|(name, value)| (name.into(), value.into())).collect())
+}
+
+/// Returns the fields that were set, as data.
+fn said(spec: &RunSpec) -> Result<Map<String, Value>> {
+    let value = serde_json::to_value(spec).map_err(|error| Error::usage("run", error.to_string()))?;
+    let Value::Object(fields) = value else { return Ok(Map::new()) };
+    Ok(fields.into_iter().filter(|(_, value)| !value.is_null() && *value != Value::Bool(false)).collect())
+}
+
+fn cannot(field: &str, problem: &str) -> Error {
+    Error::usage(
+        field,
+        format!("{problem}; `--script` prints the program, which `vramlab rehearse` runs with your changes"),
+    )
+}
+
+/// Returns the name under which the program's lines are shown: that of the configuration's folder or of the word, as a file of Python.
+pub fn file_of(word: &str) -> String {
+    let path = Path::new(word);
+    let is_config = path.file_name().is_some_and(|name| name == "config.json");
+    let is_json = path.extension().is_some_and(|ending| ending == "json");
+    let named = match (is_config, is_json) {
+        (true, _) => path.parent().and_then(Path::file_name),
+        (false, true) => path.file_stem(),
+        (false, false) => path.file_name(),
+    };
+    let name = named.map_or_else(|| "model".into(), |name| name.to_string_lossy().into_owned());
+    let safe = |c: char| if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') { c } else { '_' };
+    format!("{}.program.py", name.chars().map(safe).collect::<String>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(fields: Value) -> RunSpec {
+        let Value::Object(fields) = fields else { panic!("an object") };
+        RunSpec::default().with(fields.iter().map(|(name, value)| (name.as_str(), value))).unwrap()
+    }
+
+    #[test]
+    fn flags_become_options() {
+        let said = spec(json!({
+            "model-file": "config.json", "batch": 4, "sequence": 512, "optimizer": "sgd", "precision": "autocast-bf16", "accumulate": 2,
+            "checkpoint": "blocks", "gpu": "rtx4090", "attention": "eager", "alloc-conf": "expandable_segments:True",
+        }));
+        let made = options("config.json", &said).unwrap();
+        let expected = [
+            ("batch", json!(4)),
+            ("steps", json!(3)),
+            ("sequence", json!(512)),
+            ("optimizer", json!("sgd")),
+            ("precision", json!("autocast-bf16")),
+            ("accumulate", json!(2)),
+            ("checkpoint", json!("blocks")),
+            ("attention", json!("eager")),
+            ("head", Value::Null),
+        ];
+        expected.into_iter().for_each(|(name, value)| assert_eq!(made[name], value, "{name}"));
+        assert_eq!(environment(&said).unwrap(), [(ALLOC_CONF.into(), "expandable_segments:True".into())]);
+        let plain = options("config.json", &RunSpec::default()).unwrap();
+        assert_eq!((plain["batch"].as_u64(), plain["optimizer"].as_str()), (Some(1), Some("adamw")));
+    }
+
+    #[test]
+    fn a_flag_that_the_driver_cannot_do_is_named() {
+        for (name, value) in [
+            ("ema", json!("model")),
+            ("zero", json!(3)),
+            ("layers", json!(2)),
+            ("channels-last", json!(true)),
+            ("checkpoint", json!("sqrt")),
+            ("data", json!("digits")),
+            ("weight-decay", json!(0.1)),
+        ] {
+            let error = options("config.json", &spec(json!({ name: value }))).unwrap_err().to_string();
+            assert!(error.starts_with(name) || error.contains(&format!("--{name}")), "{name}: {error}");
+            assert!(error.contains("--script"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_program_is_named_after_the_model() {
+        assert_eq!(file_of("models/gemma-3-1b/config.json"), "gemma-3-1b.program.py");
+        assert_eq!(file_of("Qwen/Qwen3-0.6B"), "Qwen3-0.6B.program.py");
+        assert_eq!(file_of("timm:vit_base"), "timm_vit_base.program.py");
+    }
+}

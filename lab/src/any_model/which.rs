@@ -1,0 +1,123 @@
+//! Whether a model is built in, or needs the user's Python.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use lab_imports::huggingface;
+use serde_json::Value;
+
+/// Largest file that is looked into.
+const MAX_BYTES: u64 = 16 << 20;
+
+/// Endings of files that this program reads itself, whatever is in them.
+const OWN: [&str; 2] = ["pt2", "toml"];
+
+/// What a word names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Which {
+    /// A file that this program reads itself.
+    BuiltIn(PathBuf),
+    /// What the user's Python builds: the word, and why this program does not know it, or nothing if it is no configuration.
+    ByPython(String, Option<String>),
+}
+
+/// Tells who builds the network that a word names. A file of another kind counts as built in: what reads it says what is wrong.
+pub fn which(word: &Path) -> Which {
+    let text = word.display().to_string();
+    let by_python = |why| Which::ByPython(text.clone(), why);
+    if word.is_dir() {
+        let config = word.join("config.json");
+        return match unknown(&config) {
+            Known::Yes => Which::BuiltIn(config),
+            Known::No(why) => by_python(Some(why)),
+            Known::NoConfiguration => by_python(None),
+        };
+    }
+    if word.exists() {
+        return match unknown(word) {
+            Known::No(why) => by_python(Some(why)),
+            Known::Yes | Known::NoConfiguration => Which::BuiltIn(word.into()),
+        };
+    }
+    if text.contains(".py:") {
+        return by_python(None);
+    }
+    let ending = word.extension().is_some_and(|ending| ending == "json" || OWN.iter().any(|own| ending == *own));
+    if ending || word.is_absolute() || text.starts_with("./") || text.starts_with("../") {
+        return Which::BuiltIn(word.into());
+    }
+    match in_cache(&text).map(|config| (unknown(&config), config)) {
+        Some((Known::Yes, config)) => Which::BuiltIn(config),
+        Some((Known::No(why), _)) => by_python(Some(why)),
+        _ => by_python(None),
+    }
+}
+
+enum Known {
+    Yes,
+    No(String),
+    NoConfiguration,
+}
+
+/// Looks into a file: is it a configuration of a network, and of one that is built in?
+fn unknown(path: &Path) -> Known {
+    let is_small = path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
+    let value = if is_small { std::fs::read(path).ok() } else { None };
+    let value: Option<Value> = value.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+    let Some(value) = value else { return Known::NoConfiguration };
+    let has = |name: &str| value.get(name).is_some();
+    if has("_class_name") && has("_diffusers_version") || has("architecture") && !has("model_type") {
+        return Known::No("it is of another library".into());
+    }
+    if !has("model_type") && !has("architectures") {
+        return Known::NoConfiguration;
+    }
+    match huggingface::load(path, &huggingface::Options::default()) {
+        Ok(_) => Known::Yes,
+        Err(error) => Known::No(error.to_string()),
+    }
+}
+
+/// Returns the configuration of a model of the hub that lies in the user's cache.
+fn in_cache(name: &str) -> Option<PathBuf> {
+    let (owner, model) = name.split_once('/').filter(|(_, model)| !model.contains('/'))?;
+    let folder = |name: &str| env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
+    let cache = folder("HF_HUB_CACHE")
+        .or_else(|| folder("HF_HOME").map(|home| home.join("hub")))
+        .or_else(|| folder("HOME").map(|home| home.join(".cache/huggingface/hub")))?;
+    let model = cache.join(format!("models--{owner}--{model}"));
+    let commit = std::fs::read_to_string(model.join("refs/main")).ok()?;
+    let config = model.join("snapshots").join(commit.trim()).join("config.json");
+    config.is_file().then_some(config)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_this_program_knows_it_reads_itself() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, text).unwrap();
+            path
+        };
+        let bert = r#"{"model_type": "bert", "architectures": ["BertForMaskedLM"]}"#;
+        let known = file("known/config.json", bert);
+        let other = file("other/config.json", r#"{"model_type": "olmo2", "architectures": ["Olmo2ForCausalLM"]}"#);
+        let unet = file("unet.json", r#"{"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.6.0"}"#);
+        let trace = file("trace.json", r#"{"segments": []}"#);
+        for path in [&known, &trace, &folder.path().join("model.pt2"), &folder.path().join("absent.json")] {
+            assert_eq!(which(path), Which::BuiltIn(path.clone()));
+        }
+        assert_eq!(which(known.parent().unwrap()), Which::BuiltIn(known.clone()), "a folder means its configuration");
+        for path in [&other, &other.parent().unwrap().to_path_buf(), &unet] {
+            assert!(matches!(which(path), Which::ByPython(word, Some(_)) if word == path.display().to_string()));
+        }
+        for word in ["train.py:make_model", "owner/name-of-nothing", "Gemma3ForCausalLM", "timm:vit_base_patch16_224"] {
+            assert_eq!(which(Path::new(word)), Which::ByPython(word.into(), None));
+        }
+    }
+}

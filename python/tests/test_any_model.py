@@ -1,0 +1,184 @@
+"""The driver that trains any network (lab/src/any_model/driver): what it chooses from names and configurations, without PyTorch."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+import unittest
+from pathlib import Path
+from typing import Any
+
+DRIVER = Path(__file__).resolve().parents[2] / "lab/src/any_model/driver"
+sys.path.insert(0, str(DRIVER))
+
+from vramlab_driver import diffusion, inputs, names, program  # type: ignore[import-not-found]  # noqa: E402
+from vramlab_driver.plan import Plan, Refused  # type: ignore[import-not-found]  # noqa: E402
+
+OPTIONS: dict[str, Any] = {
+    "batch": 2,
+    "steps": 3,
+    "optimizer": "adamw",
+    "optimizer_impl": None,
+    "precision": None,
+    "accumulate": None,
+    "clip": None,
+    "zero_grad": None,
+    "keep": None,
+    "sequence": None,
+    "head": None,
+    "attention": None,
+    "choices": None,
+    "checkpoint": None,
+}
+
+
+def network(name: str, arguments: str, **config: Any) -> Any:
+    """Facts of a class of this name, whose forward pass takes these arguments."""
+    space: dict[str, Any] = {}
+    exec(f"class {name}:\n    main_input_name = {arguments.split(',')[0]!r}\n    def forward(self, {arguments}): pass", space)
+    return inputs.Facts(space[name], types.SimpleNamespace(**config))
+
+
+def planned(facts: Any, image_tokens: Any = None, **options: Any) -> Any:
+    plan = Plan("config.json", "transformers 5.17.0", facts.class_name)
+    inputs.fill(plan, facts, {**OPTIONS, **options}, image_tokens or (lambda made: None))
+    return plan
+
+
+def expressions(plan: Any) -> dict[str, str]:
+    return {one.name: one.expression for one in plan.inputs}
+
+
+class Inputs(unittest.TestCase):
+    def test_a_language_model_is_given_tokens_and_labels(self) -> None:
+        plan = planned(network("ACausalLM", "input_ids, labels", vocab_size=1000, max_position_embeddings=4096))
+        self.assertEqual(plan.tokens, 2048)
+        self.assertEqual(expressions(plan)["labels"], "torch.randint(0, 1000, (BATCH, SEQUENCE))")
+        short = planned(network("ACausalLM", "input_ids, labels", vocab_size=1000, max_position_embeddings=512))
+        self.assertEqual(short.tokens, 512)
+        asked = planned(network("ACausalLM", "input_ids, labels", vocab_size=1000, max_position_embeddings=4096), sequence=100)
+        self.assertEqual((asked.tokens, asked.tokens_from), (100, "--sequence"))
+
+    def test_more_tokens_than_positions_are_refused(self) -> None:
+        facts = network("BertForMaskedLM", "input_ids, labels", vocab_size=10, max_position_embeddings=514)
+        self.assertEqual(planned(facts).tokens, 512)
+        with self.assertRaisesRegex(Refused, "--sequence 600: BertForMaskedLM has 512 positions"):
+            planned(facts, sequence=600)
+
+    def test_each_head_has_its_labels(self) -> None:
+        sizes: dict[str, Any] = {"vocab_size": 30, "num_labels": 5, "max_position_embeddings": 64}
+        texts = {
+            "ForSequenceClassification": "torch.randint(0, 5, (BATCH,))",
+            "ForTokenClassification": "torch.randint(0, 5, (BATCH, SEQUENCE))",
+            "ForMultipleChoice": "torch.randint(0, 4, (BATCH,))",
+            "ForMaskedLM": "torch.randint(0, 30, (BATCH, SEQUENCE))",
+        }
+        for head, labels in texts.items():
+            self.assertEqual(expressions(planned(network("A" + head, "input_ids, labels", **sizes)))["labels"], labels, head)
+        choice = planned(network("AForMultipleChoice", "input_ids, labels", **sizes), choices=3)
+        self.assertEqual(expressions(choice)["input_ids"], "torch.randint(0, 30, (BATCH, 3, SEQUENCE))")
+        answers = planned(network("AForQuestionAnswering", "input_ids, start_positions, end_positions", **sizes))
+        self.assertIn("end_positions", expressions(answers))
+
+    def test_an_embedder_is_trained_by_contrast(self) -> None:
+        plan = planned(network("BertModel", "input_ids, attention_mask", vocab_size=30, max_position_embeddings=512))
+        self.assertEqual(list(expressions(plan)), ["input_ids", "positive_ids"])
+        self.assertIn("cross_entropy", plan.forward[-1])
+        self.assertIn("contrastive", plan.loss)
+
+    def test_pictures_and_sound(self) -> None:
+        picture = planned(network("AForImageClassification", "pixel_values, labels", image_size=224, num_labels=10))
+        self.assertEqual(expressions(picture)["pixel_values"], "torch.rand(BATCH, 3, 224, 224)")
+        boxes = planned(network("AForObjectDetection", "pixel_values, labels", num_labels=91))
+        self.assertTrue(boxes.inputs[-1].nested)
+        config: dict[str, Any] = {"vocab_size": 32, "max_source_positions": 1500, "max_target_positions": 448, "num_mel_bins": 80}
+        whisper = planned(network("WhisperForConditionalGeneration", "input_features, labels", **config))
+        self.assertEqual(expressions(whisper)["input_features"], "torch.rand(BATCH, 80, 3000)")
+        self.assertEqual(whisper.tokens, 448)
+
+    def test_a_picture_stands_in_the_text(self) -> None:
+        vision = types.SimpleNamespace(image_size=336, patch_size=14)
+        facts = network(
+            "AForConditionalGeneration",
+            "input_ids, pixel_values, labels",
+            vocab_size=32064,
+            max_position_embeddings=4096,
+            image_token_id=32000,
+            vision_config=vision,
+        )
+        plan = planned(facts, lambda made: 2 * 576)
+        self.assertIn("torch.full((BATCH, 576), 32000)", expressions(plan)["input_ids"])
+        self.assertIn("a picture of 576 tokens", plan.head)
+        with self.assertRaisesRegex(Refused, "--sequence 500: a picture takes 576 tokens"):
+            planned(facts, lambda made: 2 * 576, sequence=500)
+        without = planned(facts, lambda made: None)
+        self.assertNotIn("pixel_values", expressions(without))
+        self.assertIn("without pictures", without.notes[0])
+
+    def test_a_class_that_takes_nothing_known_is_refused(self) -> None:
+        with self.assertRaisesRegex(Refused, "takes molecule: none of these inputs is known"):
+            planned(network("AModel", "molecule"))
+
+
+class Diffusion(unittest.TestCase):
+    def test_a_unet_and_a_transformer_of_pictures(self) -> None:
+        plan = Plan("unet", "diffusers 0.42.1", "UNet2DConditionModel")
+        config = {"sample_size": 64, "in_channels": 4, "out_channels": 4, "cross_attention_dim": 768}
+        diffusion.fill(plan, ["self", "sample", "timestep", "encoder_hidden_states"], config, OPTIONS)
+        made = expressions(plan)
+        self.assertEqual(made["sample"], "torch.randn(BATCH, 4, 64, 64)")
+        self.assertEqual(made["encoder_hidden_states"], "torch.randn(BATCH, 77, 768)")
+        flux = Plan("flux", "diffusers 0.42.1", "FluxTransformer2DModel")
+        arguments = ["self", "hidden_states", "encoder_hidden_states", "pooled_projections", "timestep", "img_ids", "txt_ids", "guidance"]
+        sizes = {"in_channels": 64, "joint_attention_dim": 4096, "pooled_projection_dim": 768, "guidance_embeds": True}
+        diffusion.fill(flux, arguments, sizes, OPTIONS)
+        self.assertLessEqual(set(arguments[1:]), set(expressions(flux)))
+
+
+class Programs(unittest.TestCase):
+    def test_every_setting_makes_a_program_that_compiles(self) -> None:
+        plan = planned(network("ACausalLM", "input_ids, labels", vocab_size=1000))
+        plan.build = ["return None"]
+        for change in ({}, {"precision": "autocast-fp16", "clip": 1.0}, {"accumulate": 4, "zero_grad": "zero"}, {"keep": "loss"}):
+            text = program.write(plan, {**OPTIONS, **change})
+            compile(text, "program.py", "exec")
+            self.assertIn("optimizer.step" if "clip" not in change else "scaler.step(optimizer)", text)
+        self.assertIn("for _ in range(4):", program.write(plan, {**OPTIONS, "accumulate": 4}))
+        for optimizer in program.OPTIMIZERS:
+            self.assertIn(program.OPTIMIZERS[optimizer][0], program.write(plan, {**OPTIONS, "optimizer": optimizer}))
+
+    def test_lists_of_tensors_are_moved_one_by_one(self) -> None:
+        plan = planned(network("AForObjectDetection", "pixel_values, labels", num_labels=91))
+        plan.build = ["return None"]
+        text = program.write(plan, OPTIONS)
+        compile(text, "program.py", "exec")
+        self.assertIn("to_card(value)", text)
+
+
+class Names(unittest.TestCase):
+    def test_a_function_must_be_in_a_file_that_exists(self) -> None:
+        with self.assertRaisesRegex(Refused, "nowhere.py: no such file"):
+            names.find("nowhere.py:make_model")
+        source = names.find(f"{__file__}:planned")
+        self.assertEqual((source.kind, source.member), ("function", "planned"))
+
+    def test_files_that_name_no_network_are_refused(self) -> None:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            with self.assertRaisesRegex(Refused, "has no config.json"):
+                names.find(folder)
+            config = Path(folder) / "config.json"
+            for text, said in (("[]", "no JSON object|not a JSON object"), ("{", "config.json"), ('{"a": 1}', "names no network")):
+                config.write_text(text)
+                with self.assertRaisesRegex(Refused, said):
+                    names.find(folder)
+            (Path(folder) / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+            config.unlink()
+            with self.assertRaisesRegex(Refused, "is an adapter"):
+                names.find(folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
