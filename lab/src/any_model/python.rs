@@ -15,7 +15,7 @@ const ON_PATH: [&str; 4] = ["python3", "python", "python3.exe", "python.exe"];
 /// Returns the named Python, else that of the environment in use, else `python3`.
 ///
 /// # Errors
-/// [`Error::Usage`] if the named one is no file, or if there is none.
+/// [`Error::Usage`] if the named one is not a file, or if there is none.
 pub fn python(named: Option<&Path>) -> Result<PathBuf> {
     if let Some(path) = named {
         return match path.is_file() {

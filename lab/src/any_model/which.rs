@@ -17,7 +17,7 @@ const OWN: [&str; 2] = ["pt2", "toml"];
 pub enum Which {
     /// A file that this program reads itself.
     BuiltIn(PathBuf),
-    /// What the user's Python builds: the word, and why this program does not know it, or nothing if it is no configuration.
+    /// What the user's Python builds: the word, and why this program does not know it, or nothing if it is not a configuration.
     ByPython(String, Option<String>),
 }
 
