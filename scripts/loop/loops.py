@@ -433,8 +433,6 @@ LOOPS = {
     "k_eval_hf_gpt_neox": lambda row: of_transformers(row, "GPTNeoX", (2,), (48,), 4, 2, vocab_size=512, hidden_size=64, intermediate_size=128,
                                                       num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=64),
     "k_eval_export_swiglu": lambda row: exported(row, "swiglu", (300, 7), every=2),
-    "k_eval_resnet20": lambda row: exported(row, "resnet20", (8,), every=2, eager=True),
-    "k_eval_textcnn": lambda row: exported(row, "textcnn", (8,), every=2, eager=True),
     "k_eval_cnn": lambda row: evaluated(row, SimpleCnn(), pictures, 32, size=100),
     "k_eval_gpt": lambda row: evaluated(row, Gpt(dropout=0.1), tokens),
     "k_eval_bf16": lambda row: evaluated(row, Gpt(dropout=0.1), tokens, amp=torch.bfloat16),

@@ -26,8 +26,6 @@ LOOPS = {
     "freeze_hf_bert_encoder": lambda row: of_transformers(row, "Bert", (2,), (48,), 3, frozen="bert.embeddings,bert.encoder.layer.0", vocab_size=512,
                                                           hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128,
                                                           max_position_embeddings=64),
-    "freeze_hf_t5_encoder": lambda row: of_transformers(row, "T5", (2,), (48,), 3, frozen="encoder.block", vocab_size=512, d_model=64, d_kv=16, d_ff=128,
-                                                        num_layers=2, num_heads=4, decoder_start_token_id=0),
     "freeze_export_swiglu": lambda row: exported(row, "swiglu", (300,), 3, frozen="*.0,*.bias"),
     "freeze_export_mlp": lambda row: exported(row, "mlp", (300,), 3, frozen="*,!*.bias"),
 }
@@ -40,7 +38,7 @@ def adapted(row, name, targets=None, steps=3, amp=None, dtype=torch.float32, che
 
     config = getattr(transformers, name + "Config")(**sizes)
     head = {"Bert": "BertForMaskedLM", "T5": "T5ForConditionalGeneration", "GPT2": "GPT2LMHeadModel"}.get(name, name + "ForCausalLM")
-    model = getattr(transformers, head)(config).to(dtype)
+    model = getattr(transformers, head)._from_config(config, dtype=dtype)
     if checkpoint:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     model = peft.get_peft_model(model, peft.LoraConfig(r=rank, target_modules=targets, lora_dropout=dropout)).to(DEVICE)
@@ -76,21 +74,14 @@ LLAMA = dict(vocab_size=512, hidden_size=64, intermediate_size=160, num_hidden_l
              max_position_embeddings=64)
 GPT2 = dict(vocab_size=512, n_positions=64, n_embd=64, n_layer=2, n_head=4, bos_token_id=0, eos_token_id=1)
 BERT = dict(vocab_size=512, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=128, max_position_embeddings=64)
-T5 = dict(vocab_size=512, d_model=64, d_kv=16, d_ff=128, num_layers=2, num_heads=4, decoder_start_token_id=0)
 
 LOOPS |= {
     "lora_llama": lambda row: adapted(row, "Llama", **LLAMA),
     "lora_llama_all": lambda row: adapted(row, "Llama", "all-linear", rank=16, **LLAMA),
     "lora_llama_all_bf16": lambda row: adapted(row, "Llama", "all-linear", dtype=torch.bfloat16, **LLAMA),
-    "lora_llama_autocast": lambda row: adapted(row, "Llama", "all-linear", amp=torch.bfloat16, **LLAMA),
-    "lora_llama_checkpoint": lambda row: adapted(row, "Llama", "all-linear", checkpoint=True, **LLAMA),
-    "lora_llama_checkpoint_bf16": lambda row: adapted(row, "Llama", checkpoint=True, dtype=torch.bfloat16, dropout=0.1, **LLAMA),
     "lora_qwen3_dropout": lambda row: adapted(row, "Qwen3", ["q_proj", "down_proj"], dropout=0.05, accumulate=2, head_dim=16, **LLAMA),
     "lora_gpt2": lambda row: adapted(row, "GPT2", **GPT2),
     "lora_gpt2_all": lambda row: adapted(row, "GPT2", "all-linear", dropout=0.1, **GPT2),
     "lora_bert": lambda row: adapted(row, "Bert", **BERT),
     "lora_bert_all": lambda row: adapted(row, "Bert", "all-linear", **BERT),
-    "lora_t5": lambda row: adapted(row, "T5", **T5),
-    "lora_opt_all": lambda row: adapted(row, "OPT", "all-linear", vocab_size=512, hidden_size=64, ffn_dim=128, num_hidden_layers=2, num_attention_heads=4,
-                                        max_position_embeddings=64, word_embed_proj_dim=64),
 }

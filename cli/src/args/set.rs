@@ -68,8 +68,9 @@ mod tests {
         let set =
             read(&words(&["optimizer.lr=1e-4", "batch_size=8", "optimizer.eps=1e-6", "training.precision=bfloat16"]))
                 .unwrap();
-        let fields: Vec<(&str, &str)> =
+        let mut fields: Vec<(&str, &str)> =
             set.fields.iter().map(|(name, value)| (name.as_str(), value.as_str().unwrap())).collect();
+        fields.sort_unstable();
         assert_eq!(fields, [("batch", "8"), ("lr", "1e-4"), ("precision", "bfloat16")]);
         assert_eq!(set.notes, ["note: --set optimizer.eps: this changes no memory"]);
         for (text, part) in [

@@ -152,7 +152,7 @@ fn of_value(flag: &str, value: &str) -> Option<String> {
     VALUES.iter().find(fits).map(|(_, _, tip)| (*tip).to_string())
 }
 
-/// A word in the place of a command: a file or a network.
+/// A word where a command stands: a file or a network.
 fn of_command(word: &str) -> Option<String> {
     let path = Path::new(word);
     let is_network = super::model::names().contains(&word) || super::what::is_starter(word);

@@ -86,7 +86,7 @@ pub(super) fn named(word: &str) -> Result<What, Failure> {
 /// Returns what a network is that is neither a file, nor built in, nor in the hub's cache: what the user's Python may know. Nothing here runs Python.
 ///
 /// # Errors
-/// A word that is no name of anything, with what may be meant.
+/// A word that names nothing, with what may be meant.
 fn elsewhere(word: &str) -> Result<What, Failure> {
     let is_hub_name = word.matches('/').count() == 1 && !word.starts_with(['.', '/', '~']) && !word.ends_with('/');
     let is_class = word.starts_with(|c: char| c.is_ascii_uppercase())

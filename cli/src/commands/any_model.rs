@@ -26,7 +26,7 @@ pub(crate) fn prepare(spec: &RunSpec, script: bool) -> Prepared {
     if std::env::var_os(ONLY_BUILT_IN).is_some() {
         return Prepared::BuiltIn(Box::new(spec.clone()));
     }
-    match which(word) {
+    match which(word, &spec.model) {
         Which::BuiltIn(path) if !script => {
             let mut spec = spec.clone();
             spec.model.model_file = Some(path);
@@ -49,7 +49,7 @@ pub(crate) fn predict_by_rehearsal(
     ui: &Ui,
 ) -> Result<Code> {
     if let Some(why) = why {
-        ui.note(format!("not built in: {why}"));
+        ui.tell(format!("not built in: {why}"));
     }
     // Refuses flags before anything is started.
     let options = options(word, spec)?;

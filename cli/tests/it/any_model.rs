@@ -6,15 +6,32 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use assert_cmd::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::{Ran, refused, run, vramlab};
+use crate::common::{self, Ran};
 
 /// What the driver told of an OLMo 2 (transformers 5.17.0).
 const CHOSEN: &str = r#"{"name": "olmo", "library": "transformers 5.17.0", "class": "Olmo2ForCausalLM", "head": "", "loss": "the class's own, from labels", "dtype": "bfloat16", "dtype_from": "config.json", "tokens": 2048, "tokens_from": "default; --sequence N", "inputs": [], "notes": [], "program": "import torch\nprint(1)", "parameters": 12, "layers": 2}"#;
 const REFUSED: &str =
     r#"{"refused": "transformers 4.40.0 has no model_type 'olmo2'", "instead": "pip install -U transformers"}"#;
+
+/// The program, which may start a Python.
+fn vramlab() -> Command {
+    let mut command = common::vramlab();
+    command.env_remove("VRAMLAB_ONLY_BUILT_IN");
+    command
+}
+
+fn run(args: &[&str]) -> Ran {
+    common::ran(vramlab().args(args), args)
+}
+
+/// Runs the program, which must end with this code and one error. Returns the error's first line.
+fn refused(code: i32, args: &[&str]) -> String {
+    common::error_of(code, args, run(args))
+}
 
 /// A folder with a network that is not built in, and a program that plays Python.
 struct Played {

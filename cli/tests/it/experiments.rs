@@ -87,7 +87,9 @@ fn claims_are_one_table() {
     assert!(ran.stdout.contains("| claim | source | verdict | number | condition |"), "{}", ran.stdout);
     let ran = run(&["run", "--claims", "quantization", "leak", "--backend", "meta"]);
     fits(&ran.stdout);
-    assert_eq!(ran.stdout.lines().count(), 1 + 1 + 4 + 1, "a line for each claim: {}", ran.stdout);
+    let rows =
+        ran.stdout.lines().filter(|line| ["holds ", "fails ", "depends "].iter().any(|word| line.starts_with(word)));
+    assert_eq!(rows.count(), 4, "a row for each claim: {}", ran.stdout);
     assert!(ran.stdout.contains("4 claims: 2 hold, 1 depend, 1 fail, 0 not tested"), "{}", ran.stdout);
 }
 

@@ -30,8 +30,8 @@ fn the_loss_that_is_said_is_in_force() {
     let peak = |loss: &str| json(&words(&path, loss))["peak"]["bytes"].as_u64().unwrap();
     // A loss with targets needs more memory than one without.
     assert!(peak("mse") > peak("sum"));
-    let said = unbroken(&refused(2, &words(&path, "cross-entropy")));
-    assert!(said.contains("cross-entropy does not fit the output"), "{said}");
+    // Pictures are scores of each pixel; its cross entropy needs more than a plain sum.
+    assert!(peak("cross-entropy") > peak("sum"));
     let said = unbroken(&refused(2, &["predict", "--model", "mlp", "--loss", "sum"]));
     assert!(said.contains("--loss: only a model.pt2 of torch.export has it"), "{said}");
     let path = unpacked_export("vae", folder.path());

@@ -33,7 +33,7 @@ fn plain_arguments_go_with_a_usual_network() {
         (output.status.code(), said(&output))
     };
     for (words, code, expected) in [
-        (&["--hf-args", "a.json"][..], 0, "installed;"),
+        (&["--hf-args", "a.json"][..], 0, "none is installed"),
         (&["--hf-args", "old.yaml"], 0, "the Trainer of transformers 4.57 is not represented: counted as a plain loop"),
         (&["--hf-args", "a.json", "--transformers", "4.51"], 0, "the Trainer of transformers 4.51 is not represented"),
         (&["--hf-args", "a.json", "--batch", "3"], 0, "batch 3 × 64"),

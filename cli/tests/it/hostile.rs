@@ -131,7 +131,7 @@ fn a_report_reads_no_more_than_a_file_may_have() {
     }
     packer.finish().unwrap();
     let error = refused(2, &["report", &bomb.display().to_string(), "-o", &out]);
-    assert!(error.contains("is more than 134217728 bytes, uncompressed"), "{error}");
+    assert!(error.contains("is more than 67108864 bytes, uncompressed"), "{error}");
     let zeros = put(directory.path(), "zeros", [0; 100]);
     let error = refused(2, &["report", &zeros, "-o", &out]);
     assert!(error.ends_with("zeros: begins neither as JSON nor as a pickle"), "{error}");

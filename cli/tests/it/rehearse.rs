@@ -76,7 +76,7 @@ fn running_out_of_memory_is_the_answer() {
     assert_eq!((ran.code, &found["fits"]), (Some(1), &false.into()), "{}", ran.stderr);
     assert_eq!(found["ranks"][0]["oom"]["requested"], 8);
     assert_eq!(found["with_memory_enough"]["fits"], false, "nothing is enough for it");
-    assert!(ran.stdout.contains("Even a card of"), "{}", ran.stdout);
+    assert!(ran.stdout.contains("was too"), "{}", ran.stdout);
     assert!(ran.stdout.starts_with("No: ") && ran.stdout.contains("Memory runs out in step 2"), "{}", ran.stdout);
     // A script that searches for its batch itself continues.
     let ran = rehearse(&[], &["full-caught", "steps=4"]);
@@ -96,7 +96,8 @@ fn what_does_not_fit_is_run_again_with_memory_enough() {
     let peak = 2_000_000_000 + 5_000_000 + (1 << 20);
     assert_eq!((&needs["fits"], &needs["steps"], &needs["peak_reserved"]), (&true.into(), &3.into(), &peak.into()));
     assert_eq!(needs["missing"], peak - (1u64 << 30));
-    assert!(ran.stdout.contains("The card is full") && ran.stdout.contains("more than the card has"), "{}", ran.stdout);
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("The card is full") && said.contains("more than the card has"), "{said}");
     assert!(ran.stderr.contains("running it again on a card with enough memory"), "{}", ran.stderr);
     common::fits(&ran.stdout);
     let events: Value = serde_json::from_str(&fs::read_to_string(ran.file("events.json")).unwrap()).unwrap();
@@ -128,7 +129,8 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
     );
     assert!(ran.stdout.contains("batch_size=12 does not fit either."), "{}", ran.stdout);
     assert!(ran.stderr.contains("it does not fit: running it again with batch_size=12"), "{}", ran.stderr);
-    assert!(ran.stdout.lines().count() <= 22, "{}", ran.stdout);
+    // The path of the clone may take a line more.
+    assert!(ran.stdout.lines().count() <= 26, "{}", ran.stdout);
     common::fits(&ran.stdout);
     // Without a known name for the batch, the answer explains how to find one that fits.
     let ran = rehearse(&["--gpu", "1GiB"], &["need=2000000000", "steps=3"]);

@@ -27,7 +27,7 @@ fn the_dashes_before_the_command_may_be_left_out() {
     assert!(common::refused(2, &["rehearse", "--no-such-flag", "python3"]).contains("--no-such-flag"));
     fs::write(folder.path().join("train.py"), "").unwrap();
     let output = common::vramlab().current_dir(folder.path()).args(["rehearse", "train.py"]).output().unwrap();
-    assert!(String::from_utf8_lossy(&output.stderr).contains("python train.py"), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("python train.py"), "{output:?}");
 }
 
 #[test]

@@ -64,6 +64,7 @@ fn came(typed: &str, folder: &Path) -> (i32, String) {
         .env("VRAMLAB_RUNTIME_DIR", folder.join("runtime"));
     // No script is run here: what names one gets as far as the library that rehearses it.
     command.env("VRAMLAB_REHEARSAL_LIBRARY", "/nonexistent/library.so");
+    command.env_remove("VRAMLAB_ONLY_BUILT_IN");
     let output = command.output().unwrap();
     let [out, err] = [output.stdout, output.stderr].map(|bytes| String::from_utf8(bytes).unwrap());
     assert!(!err.contains("panicked"), "{typed}: {err}");

@@ -15,7 +15,7 @@ fn each_product(g: &Conv2dGeometry, x: &[usize], w: &[usize], y: &[usize], mut f
                 for j in 0..y[3] {
                     let at_y = ((n * y[1] + o) * y[2] + i) * y[3] + j;
                     for (c, ki) in (0..channels).flat_map(|c| (0..w[2]).map(move |ki| (c, ki))) {
-                        // Above the picture it wraps round, and is no row either; so do columns.
+                        // Above the picture it wraps round, and is not a row either; so do columns.
                         let row = (i * g.stride[0] + ki * g.dilation[0]).wrapping_sub(g.padding[0]);
                         if row >= x[2] {
                             continue;

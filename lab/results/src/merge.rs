@@ -149,11 +149,26 @@ impl Group {
                 let mut frame = self.frame;
                 frame[list] = Value::Array(there);
                 frame["interrupted"] = (!missing.is_empty()).into();
-                vec![if list == "points" { with_law(&frame)? } else { frame }]
+                vec![if list == "points" { with_law(&frame)? } else { with_sentence(frame) }]
             }
         };
         Ok(Whole { results, runs, parts, missing })
     }
+}
+
+/// Says of the whole what its first part said of itself.
+fn with_sentence(mut scan: Value) -> Value {
+    let sentence = match scan["schema"].as_str() {
+        Some(ScanResult::SCHEMA) => ScanResult::deserialize(&scan).ok().map(|scan| scan.title()),
+        Some(ExperimentScanResult::SCHEMA) => ExperimentScanResult::deserialize(&scan).ok().map(|scan| scan.title()),
+        _ => None,
+    };
+    match (sentence, scan.as_object_mut()) {
+        (Some(sentence), Some(fields)) => drop(fields.insert("sentence".into(), sentence.into())),
+        (None, Some(fields)) => drop(fields.remove("sentence")),
+        (_, None) => {}
+    }
+    scan
 }
 
 /// True if a run was stopped before its end.

@@ -74,7 +74,7 @@ pub(super) fn lines(found: &RehearsalResult) -> Option<Section> {
 impl RehearsalResult {
     /// True if memory did not run out so far, whether it grows or not; `None` if that is not known.
     pub fn fits_so_far(&self) -> Option<bool> {
-        let open = self.fits.is_none() && self.stopped != "interrupted" && open(self).is_some();
+        let open = self.fits.is_none() && !["interrupted", "end"].contains(&&*self.stopped) && open(self).is_some();
         if open && self.exception.is_none() && self.script_exit.is_none_or(|code| code == 0) {
             Some(true)
         } else {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 use lab_imports::huggingface;
 use serde_json::Value;
 
+use crate::run::ModelSpec;
+
 /// Largest file that is looked into.
 const MAX_BYTES: u64 = 16 << 20;
 
@@ -21,8 +23,9 @@ pub enum Which {
     ByPython(String, Option<String>),
 }
 
-/// Tells who builds the network that a word names. A file of another kind counts as built in: what reads it says what is wrong.
-pub fn which(word: &Path) -> Which {
+/// Tells who builds the network of a run, by the word that it names in place of a file. A file of another kind counts as built in: what reads it says what is wrong.
+pub fn which(word: &Path, model: &ModelSpec) -> Which {
+    let unknown = |path: &Path| unknown(path, model);
     let text = word.display().to_string();
     let by_python = |why| Which::ByPython(text.clone(), why);
     if word.is_dir() {
@@ -60,7 +63,7 @@ enum Known {
 }
 
 /// Looks into a file: is it a configuration of a network, and of one that is built in?
-fn unknown(path: &Path) -> Known {
+fn unknown(path: &Path, model: &ModelSpec) -> Known {
     let is_small = path.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() <= MAX_BYTES);
     let value = if is_small { std::fs::read(path).ok() } else { None };
     let value: Option<Value> = value.and_then(|bytes| serde_json::from_slice(&bytes).ok());
@@ -72,7 +75,7 @@ fn unknown(path: &Path) -> Known {
     if !has("model_type") && !has("architectures") {
         return Known::NoConfiguration;
     }
-    match huggingface::load(path, &huggingface::Options::default()) {
+    match huggingface::load(path, &model.pretrained_options()) {
         Ok(_) => Known::Yes,
         Err(error) => Known::No(error.to_string()),
     }
@@ -110,14 +113,20 @@ mod tests {
         let unet = file("unet.json", r#"{"_class_name": "UNet2DConditionModel", "_diffusers_version": "0.6.0"}"#);
         let trace = file("trace.json", r#"{"segments": []}"#);
         for path in [&known, &trace, &folder.path().join("model.pt2"), &folder.path().join("absent.json")] {
-            assert_eq!(which(path), Which::BuiltIn(path.clone()));
+            assert_eq!(which(path, &ModelSpec::default()), Which::BuiltIn(path.clone()));
         }
-        assert_eq!(which(known.parent().unwrap()), Which::BuiltIn(known.clone()), "a folder means its configuration");
+        assert_eq!(
+            which(known.parent().unwrap(), &ModelSpec::default()),
+            Which::BuiltIn(known.clone()),
+            "a folder means its configuration"
+        );
         for path in [&other, &other.parent().unwrap().to_path_buf(), &unet] {
-            assert!(matches!(which(path), Which::ByPython(word, Some(_)) if word == path.display().to_string()));
+            assert!(
+                matches!(which(path, &ModelSpec::default()), Which::ByPython(word, Some(_)) if word == path.display().to_string())
+            );
         }
         for word in ["train.py:make_model", "owner/name-of-nothing", "Gemma3ForCausalLM", "timm:vit_base_patch16_224"] {
-            assert_eq!(which(Path::new(word)), Which::ByPython(word.into(), None));
+            assert_eq!(which(Path::new(word), &ModelSpec::default()), Which::ByPython(word.into(), None));
         }
     }
 }

@@ -261,7 +261,7 @@ impl ModelSpec {
     }
 
     /// Options for such a configuration.
-    fn pretrained_options(&self) -> huggingface::Options {
+    pub(crate) fn pretrained_options(&self) -> huggingface::Options {
         huggingface::Options {
             sequence: self.sequence,
             attention: self.attention.map(Attention::from).unwrap_or_default(),

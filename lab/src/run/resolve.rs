@@ -8,7 +8,7 @@ use lab_base::error::{Error, Result};
 use lab_base::figures::counted;
 use lab_imports::huggingface::{self, MAX_GRAD_NORM};
 use lab_imports::model_file;
-use lab_models::{Defaults, Input, Lora};
+use lab_models::{Defaults, Input, Lora, Recompute};
 use lab_training::data::{DataSpec, Split, Synthetic};
 use lab_training::pipeline;
 use lab_training::record::RowsKept;
@@ -169,8 +169,14 @@ fn lora(spec: &RunSpec, network: &Network) -> Result<Option<Lora>> {
         return Err(Error::usage("lora-dropout", format!("probability {dropout} is outside 0..1")));
     }
     network.check_lora()?;
-    if spec.model.by_trainer() || spec.model.built_on_device {
-        let with = if spec.model.by_trainer() { "--loop trainer" } else { "--built-on-device" };
+    let recomputes = spec.model.checkpoint.as_ref().is_some_and(|what| *what != Recompute::None);
+    let others = [
+        ("--loop trainer", spec.model.by_trainer()),
+        ("--built-on-device", spec.model.built_on_device),
+        ("--checkpoint", recomputes),
+        ("autocast", spec.training.precision.is_some_and(|precision| precision.autocast().is_some())),
+    ];
+    if let Some((with, _)) = others.into_iter().find(|(_, asked)| *asked) {
         return Err(Error::usage(
             "lora",
             format!("what PEFT's adapters take with {with} is not recorded; leave it out, or rehearse the script"),

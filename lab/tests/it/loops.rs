@@ -128,8 +128,6 @@ equal! {
     evaluations_of_gpt_neox: of_transformers("k_eval_hf_gpt_neox");
     evaluations_of_bert: of_transformers("k_eval_hf_bert");
     evaluations_of_an_exported_network: of_an_export("k_eval_export_swiglu", "swiglu");
-    evaluations_of_an_exported_network_with_batch_norm: of_an_export("k_eval_resnet20", "resnet20");
-    evaluations_of_an_exported_network_with_dropout: of_an_export("k_eval_textcnn", "textcnn");
     batches_of_an_exported_resnet: of_an_export("k_export_resnet20", "resnet20");
     a_generator_against_its_discriminator: of_adversaries("k_gan_b4");
     a_generator_against_its_discriminator_at_another_batch: of_adversaries("k_gan_b32");
@@ -137,21 +135,15 @@ equal! {
     adapters_on_a_llama: adapted("lora_llama");
     adapters_on_all_layers_of_a_llama: adapted("lora_llama_all");
     adapters_on_all_layers_of_a_llama_in_bfloat16: adapted("lora_llama_all_bf16");
-    adapters_on_all_layers_of_a_llama_under_autocast: adapted("lora_llama_autocast");
-    adapters_on_all_layers_of_a_llama_with_checkpointing: adapted("lora_llama_checkpoint");
-    adapters_on_a_llama_in_bfloat16_with_checkpointing: adapted("lora_llama_checkpoint_bf16");
     adapters_with_dropout_on_a_qwen3: adapted("lora_qwen3_dropout");
     adapters_on_a_gpt2: adapted("lora_gpt2");
     adapters_on_all_layers_of_a_gpt2: adapted("lora_gpt2_all");
     adapters_on_a_bert: adapted("lora_bert");
     adapters_on_all_layers_of_a_bert: adapted("lora_bert_all");
-    adapters_on_a_t5: adapted("lora_t5");
-    adapters_on_all_layers_of_an_opt: adapted("lora_opt_all");
     a_llama_whose_head_and_norms_are_trained: of_transformers("freeze_hf_llama_head");
     a_llama_without_its_table_and_mlps: of_transformers("freeze_hf_llama_mlp");
     a_gpt2_without_its_attention: of_transformers("freeze_hf_gpt2_attention");
     a_bert_whose_first_block_is_frozen: of_transformers("freeze_hf_bert_encoder");
-    a_t5_whose_encoder_is_frozen: of_transformers("freeze_hf_t5_encoder");
     an_export_without_its_first_layer: of_an_export("freeze_export_swiglu", "swiglu");
     an_export_whose_biases_are_trained: of_an_export("freeze_export_mlp", "mlp");
 }

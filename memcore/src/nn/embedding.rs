@@ -2,7 +2,7 @@
 
 use super::Module;
 use super::init::{Fill, Init, Parameter};
-use crate::autograd::{Tensor, is_grad_enabled};
+use crate::autograd::Tensor;
 use crate::context;
 use crate::error::Result;
 use crate::memory::ScopeId;
@@ -13,8 +13,6 @@ pub struct Embedding {
     scope: ScopeId,
     /// `[rows, width]`
     pub weight: Parameter,
-    /// True if its results require gradients though the table does not.
-    requires_grad: bool,
 }
 
 impl Embedding {
@@ -25,17 +23,14 @@ impl Embedding {
 
     /// Creates the table with another initialisation.
     pub fn with_fill(init: &Init, rows: usize, width: usize, fill: Fill) -> Result<Self> {
-        let weight = init.parameter("weight", &[rows, width], fill)?;
-        Ok(Self { scope: init.scope(), weight, requires_grad: init.take_input_gradients() })
+        Ok(Self { scope: init.scope(), weight: init.parameter("weight", &[rows, width], fill)? })
     }
 }
 
 impl Module for Embedding {
     fn forward(&self, indices: &Tensor) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let y = ops::embedding(indices, self.weight.tensor(), None)?;
-        let becomes_leaf = self.requires_grad && !y.requires_grad() && is_grad_enabled();
-        Ok(if becomes_leaf { Tensor::leaf(y.array().clone()) } else { y })
+        ops::embedding(indices, self.weight.tensor(), None)
     }
 
     fn parameters(&self) -> Result<Vec<Parameter>> {

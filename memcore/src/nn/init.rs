@@ -6,7 +6,6 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::low_rank::{LowRank, LowRankAdapter};
 use super::split_mix::SplitMix64;
 use crate::array::Array;
 use crate::autograd::Tensor;
@@ -39,6 +38,23 @@ impl Fill {
     /// equals Kaiming's uniform rule with a = √5).
     pub fn fan_in(fan_in: usize) -> Self {
         Fill::Uniform { bound: 1.0 / (fan_in.max(1) as f64).sqrt() }
+    }
+}
+
+/// Sizes and factors of low-rank adapters, as PEFT's `LoraConfig` has them.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct LowRank {
+    /// `r`: features between the two matrices.
+    pub rank: usize,
+    /// `lora_alpha`: the result is multiplied with `alpha/rank`.
+    pub alpha: f64,
+    /// `lora_dropout`: probability of dropping an element of the input.
+    pub dropout: f64,
+}
+
+impl fmt::Display for LowRank {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.rank)
     }
 }
 
@@ -209,8 +225,6 @@ struct Shared {
     before: RefCell<Converted>,
     /// True if the contents of the same model are put in channels-last, not in another type.
     channels_last: bool,
-    /// True until a table of embeddings is made whose results require gradients.
-    inputs_require_grad: Cell<bool>,
 }
 
 /// Contents of a model that is converted to another type; each list is in order of creation.
@@ -262,7 +276,6 @@ impl Init {
             lists: RefCell::default(),
             before: RefCell::new(before),
             channels_last,
-            inputs_require_grad: Cell::new(false),
         };
         Self {
             shared: Rc::new(shared),
@@ -316,26 +329,9 @@ impl Init {
         Self { adapters: Some(Rc::new(adapter)), ..self.clone() }
     }
 
-    /// Creates the adapter of the layer at this path, if it has one.
-    ///
-    /// # Errors
-    /// Errors of the device.
-    pub fn adapter(&self, inputs: usize, outputs: usize) -> Result<Option<LowRankAdapter>> {
-        let options = self.adapters.as_ref().and_then(|adapter| adapter(&self.path));
-        options.map(|options| LowRankAdapter::new(self, options, inputs, outputs)).transpose()
-    }
-
-    /// Returns an `Init` with the same path, whose next table of embeddings gives results that require gradients, as PyTorch's
-    /// `enable_input_require_grads` does.
-    #[must_use]
-    pub fn requiring_input_gradients(&self) -> Self {
-        self.shared.inputs_require_grad.set(true);
-        self.clone()
-    }
-
-    /// True once after [`requiring_input_gradients`](Self::requiring_input_gradients): for the table that is made first.
-    pub(super) fn take_input_gradients(&self) -> bool {
-        self.shared.inputs_require_grad.take()
+    /// The adapter of the layer at this path; `None` if it has none.
+    pub(super) fn adapter(&self) -> Option<LowRank> {
+        self.adapters.as_ref().and_then(|adapter| adapter(&self.path))
     }
 
     fn join(&self, name: &dyn fmt::Display) -> String {

@@ -192,10 +192,33 @@ fn images() -> Vec<u8> {
     [IMAGES, &[7; 2 * 8 * 8]].concat()
 }
 
-/// Returns all commands in the help.
+/// The commands that read flags; `open`, `ask`, `info` and `watch` choose among them.
+const COMMANDS: [&str; 19] = [
+    "bench",
+    "cards",
+    "check",
+    "completions",
+    "devices",
+    "explain",
+    "fit",
+    "list",
+    "models",
+    "monitor",
+    "predict",
+    "replay",
+    "report",
+    "run",
+    "show",
+    "snapshot",
+    "train",
+    "tune",
+    "view",
+];
+
+/// Returns all commands.
 fn commands() -> Vec<Subcommand> {
     let mut found = Vec::new();
-    for name in listed(&[]) {
+    for name in COMMANDS.map(String::from) {
         let below = listed(&[&name]);
         let paths = if below.is_empty() {
             vec![vec![name]]

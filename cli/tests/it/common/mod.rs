@@ -26,11 +26,18 @@ pub(crate) fn vramlab() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_vramlab"));
     command.env_remove("NO_COLOR").env_remove("COLUMNS").env("TERM", "xterm");
     command.env("VIRTUAL_ENV", NO_PACKAGES).env_remove("PYTHONPATH");
+    // Nor on a Python that builds what is not built in.
+    command.env("VRAMLAB_ONLY_BUILT_IN", "1");
     command
 }
 
 pub(crate) fn run(args: &[&str]) -> Ran {
-    let output = vramlab().args(args).output().unwrap();
+    ran(vramlab().args(args), args)
+}
+
+/// Runs a command, which must not panic.
+pub(crate) fn ran(command: &mut Command, args: &[&str]) -> Ran {
+    let output = command.output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     let ran = Ran { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
     assert!(!ran.stderr.contains("panicked"), "{args:?}: {}", ran.stderr);
@@ -52,7 +59,11 @@ pub(crate) fn json(args: &[&str]) -> Value {
 
 /// Runs the program, which must end with this code, print nothing to stdout and one error to stderr. Returns the error's first line.
 pub(crate) fn refused(code: i32, args: &[&str]) -> String {
-    let ran = run(args);
+    error_of(code, args, run(args))
+}
+
+/// Returns the first line of the one error of a run that ended with this code and printed nothing to stdout.
+pub(crate) fn error_of(code: i32, args: &[&str], ran: Ran) -> String {
     assert_eq!(ran.code, Some(code), "{args:?}: {}", ran.stderr);
     assert_eq!(ran.stdout, "", "{args:?}");
     assert_eq!(ran.stderr.matches("error:").count(), 1, "{args:?}: {}", ran.stderr);

@@ -23,7 +23,7 @@ impl Conv1d {
             scope: init.scope(),
             weight: init.parameter("weight", &[inputs, outputs], Fill::Normal { std: 0.02 })?,
             bias: init.parameter("bias", &[outputs], Fill::Constant(0.0))?,
-            adapter: init.adapter(inputs, outputs)?,
+            adapter: LowRankAdapter::of_layer(init, inputs, outputs)?,
         })
     }
 

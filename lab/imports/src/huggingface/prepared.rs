@@ -44,9 +44,6 @@ impl Prepared {
         settings.check_network(model, settings.batch)?;
         device.phase("model");
         let init = settings.tuned(Init::new(device, settings.precision.dtype(), settings.seed));
-        // PEFT lets the gradient reach recomputed blocks whose inputs do not depend on a parameter that is trained.
-        let init =
-            if settings.lora.is_some() && model.options().checkpoint { init.requiring_input_gradients() } else { init };
         let network = Arc::new(model.network(&init)?);
         let parameters = match &settings.lora {
             Some(_) => init.parameters(),

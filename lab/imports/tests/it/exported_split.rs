@@ -335,6 +335,7 @@ fn all_networks_are_split_or_refused_by_name() {
         "fno: devices: complex parameters",
         "functions: devices: 2 devices for a network of 1 pieces",
         "indexed: devices: 2 devices for a network of 1 pieces",
+        "routed: devices: parameters of bfloat16 and of float32",
         "spectra: devices: complex parameters",
         "ssd-backbone: cut: the loss is computed from",
     ];

@@ -11,3 +11,4 @@ mod releases;
 mod replay;
 mod snapshots;
 mod traces;
+mod unpacked;
