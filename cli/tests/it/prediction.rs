@@ -89,7 +89,7 @@ fn a_card_states_its_context_and_what_stays_free() {
         assert!(text.split_whitespace().collect::<Vec<_>>().join(" ").contains(part), "{part}: {text}");
     }
     let tight = done(&gpt2(&["--gpu", "17.5GiB"]));
-    assert!(tight.contains("That is little"), "{tight}");
+    assert!(tight.contains("Little is left"), "{tight}");
 }
 
 #[cfg(feature = "cpu")]
