@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab::any_model::{Driver, Told, Which, options, python, which};
+use lab::any_model::{Driver, Told, Which, options, which};
 use lab::run::RunSpec;
 
 use crate::args::PredictArgs;
@@ -53,7 +53,8 @@ pub(crate) fn predict_by_rehearsal(
     }
     // Refuses flags before anything is started.
     let options = options(word, spec)?;
-    let python = python(args.paper.model.python.as_deref()).map_err(|error| without_python(word, why, &error))?;
+    let python = lab::python::interpreter(args.paper.model.python.as_deref(), &lab::python::of_process)
+        .map_err(|error| without_python(word, why, &error))?;
     if args.any.program {
         return print_program(&Driver::make(options)?, &python, ui);
     }

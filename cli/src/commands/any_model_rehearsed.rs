@@ -65,7 +65,7 @@ impl Training<'_> {
     /// Rehearses once. `needs`: whether a network that does not fit is rehearsed again with enough memory.
     fn once(&self, spec: &RunSpec, needs: bool) -> Result<Rehearsed> {
         let driver = Driver::make(options(self.word, spec)?)?;
-        let request = Request { needs, ..request(driver.train(self.python, &file_of(self.word))?, spec)? };
+        let request = Request { needs, ..request(driver.train(self.python, &file_of(self.word))?, spec) };
         let found = rehearse(&request, &mut |progress| {
             if let Some(progress) = progress {
                 self.ui.tell_apart(told(progress, &request.stop));
@@ -163,7 +163,7 @@ fn entry(change: &Change, result: &TrainResult) -> Try {
         change: change.words.clone(),
         script: change.script.clone(),
         flags: change.flags.clone(),
-        command: Some(command::of_run(&result.settings)),
+        command: Some(command::again(&["predict"], &change.spec.said())),
         checked: true,
         peak_bytes: needs.map(|(needs, _)| needs.allocated_bytes),
         reserved_bytes: reserved,
@@ -171,7 +171,8 @@ fn entry(change: &Change, result: &TrainResult) -> Try {
     }
 }
 
-fn request(command: Vec<OsString>, spec: &RunSpec) -> Result<Request> {
+/// Rehearses the driver's program on the card of a run.
+fn request(command: Vec<OsString>, spec: &RunSpec) -> Request {
     let card = match spec.device.gpu {
         Some(Gpu::Card { card, .. }) => RequestedCard::from(card),
         Some(Gpu::Bytes(bytes)) => RequestedCard::of_bytes(bytes),
@@ -180,22 +181,9 @@ fn request(command: Vec<OsString>, spec: &RunSpec) -> Result<Request> {
             RequestedCard { total_bytes: ENDLESS, ..card.unwrap_or_else(|| RequestedCard::of_bytes(ENDLESS)) }
         }
     };
-    Ok(Request {
-        command,
-        environment: environment(spec)?,
-        card,
-        cards: 1,
-        world: None,
-        stop: Stop::default(),
-        late_events: false,
-        asks_cudnn: true,
-        stacks: true,
-        values: true,
-        keep_outputs: None,
-        needs: true,
-        silent: true,
-        offline: false,
-    })
+    // As a script: until memory is flat, unless the run says how many steps.
+    let stop = Stop { settled: spec.training.steps.is_none(), ..Stop::default() };
+    Request { environment: environment(spec), stop, ..Request::new(command, card) }
 }
 
 #[cfg(test)]

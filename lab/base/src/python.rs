@@ -83,6 +83,35 @@ impl Python {
     }
 }
 
+/// Programs of an environment.
+const IN_ENVIRONMENT: [&str; 3] = ["bin/python", "Scripts/python.exe", "python.exe"];
+
+/// Returns the interpreter to start, by the same rule as [`Python::find`]: `named` (a program, or the folder of an environment), else that of
+/// `VIRTUAL_ENV`, of `CONDA_PREFIX`, or the first `python3` or `python` on `PATH`. An activated folder without an interpreter is passed over.
+///
+/// # Errors
+/// [`Error::Usage`] for a name that does not lead to an interpreter, and if none is found.
+pub fn interpreter(named: Option<&Path>, variable: Variable<'_>) -> Result<PathBuf> {
+    let of_environment =
+        |folder: PathBuf| IN_ENVIRONMENT.iter().map(|name| folder.join(name)).find(|program| program.is_file());
+    if let Some(path) = named {
+        let found = match path.to_str() {
+            _ if path.is_dir() => of_environment(path.to_path_buf()),
+            _ if path.is_file() => Some(path.to_path_buf()),
+            Some(name) if path.components().count() == 1 => on_path(name, variable),
+            _ => None,
+        };
+        let problem = "is neither an interpreter nor the folder of an environment that has one";
+        return found.ok_or_else(|| Error::usage("python", format!("{} {problem}", path.display())));
+    }
+    let folders = ["VIRTUAL_ENV", "CONDA_PREFIX"].into_iter().filter_map(variable).filter(|value| !value.is_empty());
+    let activated = folders.map(PathBuf::from).find_map(of_environment);
+    activated.or_else(|| on_path("python3", variable)).or_else(|| on_path("python", variable)).ok_or_else(|| {
+        let problem = "none was found: neither VIRTUAL_ENV, CONDA_PREFIX nor python3 on PATH has one";
+        Error::usage("python", problem)
+    })
+}
+
 /// Place of an interpreter.
 struct Place {
     /// The folder of an environment or an installation.
@@ -251,6 +280,32 @@ mod tests {
 
     fn some(origin: Origin, version: &str) -> Option<(Origin, Option<String>)> {
         Some((origin, Some(version.into())))
+    }
+
+    #[test]
+    fn the_interpreter_is_that_of_the_same_python() {
+        let machine = Machine::new();
+        machine.file("env/bin/python", "");
+        machine.file("empty/pyvenv.cfg", "");
+        machine.file("bin/python3", "");
+        let path = |name: &str| machine.path(name);
+        let started = |named: Option<&Path>, variables: &[(&str, &str)]| {
+            let variable = |name: &str| {
+                let found = variables.iter().find(|(known, _)| *known == name);
+                found.map(|(_, value)| path(value).into_os_string())
+            };
+            interpreter(named, &variable)
+        };
+        assert_eq!(started(Some(&path("env")), &[]).unwrap(), path("env/bin/python"));
+        assert_eq!(started(Some(&path("bin/python3")), &[]).unwrap(), path("bin/python3"));
+        assert_eq!(started(Some(Path::new("python3")), &[("PATH", "bin")]).unwrap(), path("bin/python3"));
+        assert_eq!(started(None, &[("VIRTUAL_ENV", "env"), ("PATH", "bin")]).unwrap(), path("env/bin/python"));
+        assert_eq!(started(None, &[("VIRTUAL_ENV", "empty"), ("PATH", "bin")]).unwrap(), path("bin/python3"));
+        for wrong in
+            [started(Some(&path("empty")), &[("PATH", "bin")]), started(Some(&path("none")), &[]), started(None, &[])]
+        {
+            assert!(wrong.unwrap_err().to_string().starts_with("python: "));
+        }
     }
 
     #[test]

@@ -19,7 +19,8 @@ use crate::run::{Gpu, RunSpec};
 pub fn answer(chosen: ChosenNetwork, rehearsed: &Rehearsed, spec: &RunSpec) -> Result<TrainResult> {
     let found = &rehearsed.result;
     let failed = |problem: String| Error::host(format!("{} of {}", chosen.class, chosen.library), problem);
-    let Some(rank) = found.ranks.iter().max_by_key(|rank| rank.peak_reserved).filter(|_| found.fits.is_some()) else {
+    let Some(rank) = found.ranks.iter().max_by_key(|rank| rank.peak_reserved).filter(|_| found.fits_so_far().is_some())
+    else {
         let exception = found.exception.as_deref().map(in_a_line);
         let problem = exception.or_else(|| found.problems.first().cloned());
         return Err(failed(problem.unwrap_or_else(|| "the rehearsal gave no figure".into())));
@@ -32,7 +33,7 @@ pub fn answer(chosen: ChosenNetwork, rehearsed: &Rehearsed, spec: &RunSpec) -> R
         more.map_or((rank.peak_allocated, rank.peak_reserved), |more| (more.peak_allocated, more.peak_reserved));
     let shares = more.map_or(rank.by_category, |more| more.by_category);
     let peak = peak(rank, allocated, reserved, shares);
-    let settings = settings(spec, &chosen)?;
+    let settings = settings(spec, &chosen, rank.steps);
     Ok(TrainResult {
         premises: premises(spec, &chosen),
         description: Some(format!("{} of {}", chosen.class, chosen.library)),
@@ -119,9 +120,8 @@ fn premises(spec: &RunSpec, chosen: &ChosenNetwork) -> Vec<Premise> {
 }
 
 /// The settings in force: those that were said, and the driver's own.
-fn settings(spec: &RunSpec, chosen: &ChosenNetwork) -> Result<Settings> {
-    let value = serde_json::to_value(spec).map_err(|error| Error::usage("run", error.to_string()))?;
-    let Value::Object(mut fields) = value else { return Ok(Settings::new()) };
+fn settings(spec: &RunSpec, chosen: &ChosenNetwork, steps: u64) -> Settings {
+    let mut fields = spec.fields();
     fields.insert("model-file".into(), chosen.name.clone().into());
     let mut default = |name: &str, value: Value| {
         if fields.get(name).is_none_or(Value::is_null) {
@@ -129,10 +129,10 @@ fn settings(spec: &RunSpec, chosen: &ChosenNetwork) -> Result<Settings> {
         }
     };
     default("batch", 1.into());
-    default("steps", 3.into());
+    default("steps", steps.into());
     default("optimizer", "adamw".into());
     default("optimizer-impl", "foreach".into());
-    Ok(fields)
+    fields
 }
 
 #[cfg(test)]

@@ -4,12 +4,12 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use lab_base::error::{Error, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::run::RunSpec;
 
-/// Steps that are trained: after the second, nothing new is made.
-const STEPS: u64 = 3;
+/// Steps of the program unless a run says how many. A rehearsal ends as soon as memory is flat.
+const MOST_STEPS: u64 = 20;
 
 /// Fields that the driver takes, and those that change no memory of it.
 const TAKEN: [&str; 14] = [
@@ -41,7 +41,7 @@ const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 /// # Errors
 /// [`Error::Usage`] that names a field which the driver cannot do.
 pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
-    let fields = said(spec)?;
+    let fields = spec.said();
     let known =
         |name: &str| TAKEN.contains(&name) || WITHOUT_EFFECT.contains(&name) || OF_THE_REHEARSAL.contains(&name);
     if let Some(name) = fields.keys().find(|name| !known(name)) {
@@ -60,7 +60,7 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
     Ok(json!({
         "model": word,
         "batch": spec.training.batch.unwrap_or(1),
-        "steps": spec.training.steps.map_or(STEPS, |steps| steps as u64),
+        "steps": spec.training.steps.map_or(MOST_STEPS, |steps| steps as u64),
         "optimizer": text("optimizer").unwrap_or("adamw"),
         "optimizer_impl": text("optimizer-impl"),
         "precision": text("precision"),
@@ -77,23 +77,13 @@ pub fn options(word: &str, spec: &RunSpec) -> Result<Value> {
 }
 
 /// Returns the variables of the environment that a run asks for.
-///
-/// # Errors
-/// [`Error::Usage`] for fields that cannot be written as data.
-pub fn environment(spec: &RunSpec) -> Result<Vec<(OsString, OsString)>> {
-    let fields = said(spec)?;
+pub fn environment(spec: &RunSpec) -> Vec<(OsString, OsString)> {
+    let fields = spec.said();
     let conf = fields.get("alloc-conf").and_then(Value::as_str).map(|conf| (ALLOC_CONF.to_string(), conf.to_string()));
     let own = fields.get("env").and_then(Value::as_array).into_iter().flatten();
     let own = own.filter_map(Value::as_str).filter_map(|pair| pair.split_once('='));
     let own = own.map(|(name, value)| (name.to_string(), value.to_string()));
-    Ok(conf.into_iter().chain(own).map(|(name, value)| (name.into(), value.into())).collect())
-}
-
-/// Returns the fields that were set, as data.
-fn said(spec: &RunSpec) -> Result<Map<String, Value>> {
-    let value = serde_json::to_value(spec).map_err(|error| Error::usage("run", error.to_string()))?;
-    let Value::Object(fields) = value else { return Ok(Map::new()) };
-    Ok(fields.into_iter().filter(|(_, value)| !value.is_null() && *value != Value::Bool(false)).collect())
+    conf.into_iter().chain(own).map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 fn cannot(field: &str, problem: &str) -> Error {
@@ -136,7 +126,7 @@ mod tests {
         let made = options("config.json", &said).unwrap();
         let expected = [
             ("batch", json!(4)),
-            ("steps", json!(3)),
+            ("steps", json!(MOST_STEPS)),
             ("sequence", json!(512)),
             ("optimizer", json!("sgd")),
             ("precision", json!("autocast-bf16")),
@@ -146,7 +136,7 @@ mod tests {
             ("head", Value::Null),
         ];
         expected.into_iter().for_each(|(name, value)| assert_eq!(made[name], value, "{name}"));
-        assert_eq!(environment(&said).unwrap(), [(ALLOC_CONF.into(), "expandable_segments:True".into())]);
+        assert_eq!(environment(&said), [(ALLOC_CONF.into(), "expandable_segments:True".into())]);
         let plain = options("config.json", &RunSpec::default()).unwrap();
         assert_eq!((plain["batch"].as_u64(), plain["optimizer"].as_str()), (Some(1), Some("adamw")));
     }

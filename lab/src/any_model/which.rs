@@ -1,11 +1,11 @@
 //! Whether a model is built in, or needs the user's Python.
 
-use std::env;
 use std::path::{Path, PathBuf};
 
 use lab_imports::huggingface;
 use serde_json::Value;
 
+use super::hub_cache::in_hub_cache;
 use crate::run::ModelSpec;
 
 /// Largest file that is looked into.
@@ -49,7 +49,7 @@ pub fn which(word: &Path, model: &ModelSpec) -> Which {
     if ending || word.is_absolute() || text.starts_with("./") || text.starts_with("../") {
         return Which::BuiltIn(word.into());
     }
-    match in_cache(&text).map(|config| (unknown(&config), config)) {
+    match in_hub_cache(&text).map(|config| (unknown(&config), config)) {
         Some((Known::Yes, config)) => Which::BuiltIn(config),
         Some((Known::No(why), _)) => by_python(Some(why)),
         _ => by_python(None),
@@ -79,19 +79,6 @@ fn unknown(path: &Path, model: &ModelSpec) -> Known {
         Ok(_) => Known::Yes,
         Err(error) => Known::No(error.to_string()),
     }
-}
-
-/// Returns the configuration of a model of the hub that lies in the user's cache.
-fn in_cache(name: &str) -> Option<PathBuf> {
-    let (owner, model) = name.split_once('/').filter(|(_, model)| !model.contains('/'))?;
-    let folder = |name: &str| env::var_os(name).filter(|folder| !folder.is_empty()).map(PathBuf::from);
-    let cache = folder("HF_HUB_CACHE")
-        .or_else(|| folder("HF_HOME").map(|home| home.join("hub")))
-        .or_else(|| folder("HOME").map(|home| home.join(".cache/huggingface/hub")))?;
-    let model = cache.join(format!("models--{owner}--{model}"));
-    let commit = std::fs::read_to_string(model.join("refs/main")).ok()?;
-    let config = model.join("snapshots").join(commit.trim()).join("config.json");
-    config.is_file().then_some(config)
 }
 
 #[cfg(test)]

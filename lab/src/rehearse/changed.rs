@@ -1,6 +1,6 @@
 //! What really changed in the folders that a run must leave as they are. The protection promises nothing; this looks.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fs::{self, Metadata};
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
@@ -96,7 +96,12 @@ impl Before {
         let mut found = Changed::default();
         let own: Vec<(u64, u64)> = own_outputs();
         let mut left: HashMap<&Path, Seen> = self.entries.iter().map(|(path, seen)| (path.as_path(), *seen)).collect();
+        // A root may lie in another one.
+        let mut looked_at = HashSet::new();
         let mut note = |path: PathBuf, metadata: &Metadata| {
+            if !looked_at.insert(path.clone()) {
+                return;
+            }
             let now = Seen::of(metadata);
             let what = match left.remove(path.as_path()) {
                 Some(before) if before == now => return,
@@ -275,6 +280,15 @@ mod tests {
         assert_eq!(found.paths, expected.map(|(name, what)| (at(name), what)).into());
         assert!(!found.in_part && found.is_unexplained());
         assert_eq!(found.by_others.keys().collect::<Vec<_>>(), [&at("written-by-hand")], "this process has it open");
+    }
+
+    #[test]
+    fn a_file_that_is_named_beside_its_folder_was_there_before() {
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        fs::write(root.join("request.json"), "{}").unwrap();
+        let before = Before::look(vec![root.clone(), root.join("request.json")], Vec::new());
+        assert_eq!(before.changes(&[]), Changed::default());
     }
 
     #[test]

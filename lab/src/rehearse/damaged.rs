@@ -11,7 +11,7 @@ use super::changed::Before;
 use super::collect::collect;
 use super::folder::Folder;
 use super::open::Caches;
-use super::request::{Request, RequestedCard, Stop};
+use super::request::{Request, RequestedCard};
 use super::run::{Ending, Followed, Ran};
 
 const PID: u32 = 7;
@@ -84,22 +84,7 @@ fn changed(text: &str, changes: &[Change]) -> Vec<u8> {
 }
 
 fn request() -> Request {
-    Request {
-        command: vec!["python".into(), "train.py".into()],
-        environment: Vec::new(),
-        card: RequestedCard::of_bytes(24 << 30),
-        cards: 1,
-        world: None,
-        stop: Stop::default(),
-        late_events: false,
-        asks_cudnn: true,
-        stacks: true,
-        values: true,
-        keep_outputs: None,
-        needs: false,
-        silent: true,
-        offline: false,
-    }
+    Request::new(vec!["python".into(), "train.py".into()], RequestedCard::of_bytes(24 << 30))
 }
 
 /// Collects a result from these files, and draws it. Returns the number of its sections that are not notes.

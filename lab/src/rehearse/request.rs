@@ -47,6 +47,28 @@ pub struct Request {
     pub offline: bool,
 }
 
+impl Request {
+    /// Rehearses a command on one card, with everything that makes the answer exact. The script's output is hidden, and it runs to its end, once.
+    pub fn new(command: Vec<OsString>, card: RequestedCard) -> Self {
+        Self {
+            command,
+            environment: Vec::new(),
+            card,
+            cards: 1,
+            world: None,
+            stop: Stop::default(),
+            late_events: false,
+            asks_cudnn: true,
+            stacks: true,
+            values: true,
+            keep_outputs: None,
+            needs: false,
+            silent: true,
+            offline: false,
+        }
+    }
+}
+
 /// Simulated card.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestedCard {
