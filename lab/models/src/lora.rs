@@ -33,13 +33,16 @@ impl LoraTarget {
     }
 
     fn covers(&self, path: &str) -> bool {
-        let ends_with =
-            |name: &str| path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'));
         match self {
             Self::AllLinear => !OUTPUT_LAYERS.contains(&path),
-            Self::Names(names) => names.iter().any(|name| ends_with(name)),
+            Self::Names(names) => names.iter().any(|name| is_named(path, name)),
         }
     }
+}
+
+/// True if a path is this name, or ends with it after a dot.
+fn is_named(path: &str, name: &str) -> bool {
+    path.strip_suffix(name).is_some_and(|before| before.is_empty() || before.ends_with('.'))
 }
 
 impl FromStr for LoraTarget {
@@ -101,7 +104,7 @@ impl Lora {
         let missing = match &self.target {
             LoraTarget::AllLinear => adapted().next().is_none().then_some("all-linear"),
             LoraTarget::Names(names) => {
-                let has = |name: &String| adapted().any(|layer| LoraTarget::Names(vec![name.clone()]).covers(layer));
+                let has = |name: &String| adapted().any(|layer| is_named(layer, name));
                 names.iter().find(|name| !has(name)).map(String::as_str)
             }
         };

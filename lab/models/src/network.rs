@@ -1,7 +1,7 @@
 //! Kinds of networks, the tasks that they are trained for, and networks on a device.
 
 use lab_base::error::Result;
-use memcore::nn::{Converted, Init, ListSlot, Module, Parameter, Training, VariableSlot};
+use memcore::nn::{Converted, Init, ListSlot, Module, Parameter, Training, VariableSlot, trained_values};
 use memcore::{Array, DType};
 use serde::Serialize;
 
@@ -185,6 +185,6 @@ impl Model {
 
     /// Number of trained values; shared ones count once.
     pub fn parameter_count(&self) -> u64 {
-        self.parameters.iter().filter(|p| p.is_trained()).map(|p| p.array().numel() as u64).sum()
+        trained_values(&self.parameters)
     }
 }

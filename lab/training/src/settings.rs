@@ -187,6 +187,12 @@ impl RunSettings {
         }
     }
 
+    /// Sorts parameters from the order of their creation into that of `model.parameters()`. Adapters are made where they stand there, so that a network
+    /// with adapters, of which nothing else is trained, keeps its order.
+    pub fn in_optimizer_order(&self, architecture: &dyn Architecture, parameters: Vec<Parameter>) -> Vec<Parameter> {
+        if self.lora.is_some() { parameters } else { architecture.optimizer_order(parameters) }
+    }
+
     /// Refuses names that none of these parameters has, and a training of none.
     ///
     /// # Errors

@@ -58,9 +58,7 @@ impl Trainer {
             })?;
             rows.take("channels_last");
         }
-        if settings.lora.is_none() {
-            model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
-        }
+        model.parameters = settings.in_optimizer_order(architecture, std::mem::take(&mut model.parameters));
         let update = Update::new(settings, &model.parameters)?;
         let phases = ModelStep::new(device, model, update, settings, source);
         Self { phases, rows, average: None }.averaging()

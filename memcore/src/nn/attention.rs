@@ -1,7 +1,9 @@
 //! Multi-head self-attention.
 
-use super::init::{Init, Parameter, Training};
+use super::init::Init;
 use super::linear::Linear;
+use super::parameter::Parameter;
+use super::slots::Training;
 use super::{Module, parameters_of};
 use crate::autograd::Tensor;
 use crate::context;

@@ -1,7 +1,8 @@
 //! Convolution and pooling layers.
 
 use super::Module;
-use super::init::{Fill, Init, Parameter};
+use super::init::Init;
+use super::parameter::{Fill, Parameter};
 use crate::autograd::Tensor;
 use crate::backend::kernel::{Conv2dGeometry, Pool2dGeometry};
 use crate::context;

@@ -1,7 +1,8 @@
 //! Lookup tables.
 
 use super::Module;
-use super::init::{Fill, Init, Parameter};
+use super::init::Init;
+use super::parameter::{Fill, Parameter};
 use crate::autograd::Tensor;
 use crate::context;
 use crate::error::Result;

@@ -1,11 +1,11 @@
-//! Creation of parameters: their device and type, their paths, their initial values.
+//! Creation of parameters: their device and type, their paths, which are trained, which layers have adapters.
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 
+use super::parameter::{Copied, Fill, Parameter, write_f32};
+use super::slots::{ListSlot, Training, VariableSlot};
 use super::split_mix::SplitMix64;
 use crate::array::Array;
 use crate::autograd::Tensor;
@@ -15,31 +15,6 @@ use crate::dtype::DType;
 use crate::error::Result;
 use crate::layout::Layout;
 use crate::memory::{Category, ScopeId};
-
-/// Initial values of a parameter.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Fill {
-    /// One value everywhere.
-    Constant(f64),
-    /// Uniform in `[−bound, bound)`.
-    Uniform {
-        /// The bound.
-        bound: f64,
-    },
-    /// Normal with mean 0.
-    Normal {
-        /// Standard deviation.
-        std: f64,
-    },
-}
-
-impl Fill {
-    /// PyTorch's default for the weight and bias of linear layers and convolutions: uniform within `1/√fan_in` (which
-    /// equals Kaiming's uniform rule with a = √5).
-    pub fn fan_in(fan_in: usize) -> Self {
-        Fill::Uniform { bound: 1.0 / (fan_in.max(1) as f64).sqrt() }
-    }
-}
 
 /// Sizes and factors of low-rank adapters, as PEFT's `LoraConfig` has them.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,113 +31,6 @@ impl fmt::Display for LowRank {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "rank {}", self.rank)
     }
-}
-
-/// A leaf tensor with its path in the model: `blocks.0.fc1.weight`. Clones share it (tied weights).
-#[derive(Clone)]
-pub struct Parameter {
-    path: Arc<str>,
-    tensor: Tensor,
-}
-
-impl Parameter {
-    /// Makes a parameter of a trained value from elsewhere: a shard, a master copy.
-    pub fn new(path: impl Into<Arc<str>>, array: Array) -> Self {
-        Self { path: path.into(), tensor: Tensor::leaf(array) }
-    }
-
-    /// Its path in the model.
-    pub fn path(&self) -> &str {
-        &self.path
-    }
-
-    /// The tensor.
-    pub fn tensor(&self) -> &Tensor {
-        &self.tensor
-    }
-
-    /// Its value.
-    pub fn array(&self) -> &Array {
-        self.tensor.array()
-    }
-
-    /// True if both are the same parameter: a clone, but not another view of the same memory.
-    pub fn is_same(&self, other: &Parameter) -> bool {
-        Arc::ptr_eq(&self.path, &other.path) && Arc::ptr_eq(self.array().storage(), other.array().storage())
-    }
-
-    /// True if it is trained: `requires_grad`.
-    pub fn is_trained(&self) -> bool {
-        self.tensor.requires_grad()
-    }
-
-    /// The gradient accumulated so far.
-    pub fn grad(&self) -> Option<Array> {
-        self.tensor.grad()
-    }
-}
-
-impl fmt::Debug for Parameter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {:?}", self.path, self.tensor)
-    }
-}
-
-/// Whether a model trains or evaluates; shared by all layers that depend on it.
-#[derive(Clone, Debug)]
-pub struct Training(Arc<AtomicBool>);
-
-impl Training {
-    /// True while training: dropout drops, and batch norm uses the batch's statistics.
-    pub fn is_on(&self) -> bool {
-        self.0.load(Relaxed)
-    }
-
-    /// Switches to training or evaluation.
-    pub fn set(&self, on: bool) {
-        self.0.store(on, Relaxed);
-    }
-}
-
-/// A variable of the script around a model. Clones share it.
-#[derive(Clone, Debug, Default)]
-#[doc(hidden)]
-pub struct VariableSlot(Arc<Mutex<Option<Tensor>>>);
-
-impl VariableSlot {
-    /// Assigns a value and drops the previous one.
-    pub fn set(&self, value: Option<Tensor>) {
-        let before = std::mem::replace(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner), value);
-        drop(before);
-    }
-}
-
-/// A list of the script around a model, to which layers append. Clones share it.
-#[derive(Clone, Debug, Default)]
-#[doc(hidden)]
-pub struct ListSlot(Arc<Mutex<Vec<Tensor>>>);
-
-impl ListSlot {
-    /// Appends a tensor, with its history.
-    pub fn push(&self, value: Tensor) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(value);
-    }
-
-    /// Empties the list from its end, in the order in which Python frees a list.
-    pub fn clear(&self) {
-        let mut values = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
-        while values.pop().is_some() {}
-    }
-}
-
-/// A parameter that layers on two devices use: each device has one.
-#[derive(Clone, Debug)]
-#[doc(hidden)]
-pub struct Copied {
-    /// The parameter on the device where it was made.
-    pub original: Parameter,
-    /// The parameter on the other device, under the same path.
-    pub copy: Parameter,
 }
 
 /// Creates parameters, in order, under a path.
@@ -271,7 +139,7 @@ impl Init {
             buffers: RefCell::default(),
             constants: RefCell::default(),
             copies: RefCell::default(),
-            training: Training(Arc::new(AtomicBool::new(true))),
+            training: Training::on(),
             variables: RefCell::default(),
             lists: RefCell::default(),
             before: RefCell::new(before),
@@ -417,7 +285,7 @@ impl Init {
         let path = self.join(&name);
         let is_frozen = self.frozen.as_ref().is_some_and(|is_frozen| is_frozen(&path));
         let tensor = if is_frozen { Tensor::from_array(array) } else { Tensor::leaf(array) };
-        let parameter = Parameter { path: path.into(), tensor };
+        let parameter = Parameter::of_tensor(path, tensor);
         self.shared.parameters.borrow_mut().push(parameter.clone());
         Ok(parameter)
     }
@@ -524,28 +392,5 @@ impl Init {
             Fill::Normal { std } => (0..array.numel()).map(|_| (generator.normal() * std) as f32).collect(),
         };
         write_f32(array, &values)
-    }
-}
-
-/// Overwrites `array` with host values, rounded to its type on the host.
-///
-/// # Errors
-/// [`Error::Shape`](crate::Error::Shape) if the number of values does not fit; errors of the backend.
-pub fn write_f32(array: &Array, values: &[f32]) -> Result<()> {
-    match array.dtype() {
-        DType::F64 => array.write(&values.iter().map(|&v| f64::from(v)).collect::<Vec<_>>()),
-        DType::F16 => array.write(&values.iter().map(|&v| half::f16::from_f32(v)).collect::<Vec<_>>()),
-        DType::BF16 => array.write(&values.iter().map(|&v| half::bf16::from_f32(v)).collect::<Vec<_>>()),
-        _ => array.write(values),
-    }
-}
-
-impl Parameter {
-    /// Replaces the value by host values in row-major order, rounded to the parameter's type.
-    ///
-    /// # Errors
-    /// [`Error::Shape`](crate::Error::Shape) if their number does not fit; errors of the backend.
-    pub fn set(&self, values: &[f32]) -> Result<()> {
-        write_f32(self.array(), values)
     }
 }

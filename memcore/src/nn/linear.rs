@@ -1,7 +1,8 @@
 //! Fully connected layers, and the low-rank adapters (LoRA) beside those whose own weights are not trained.
 
 use super::Module;
-use super::init::{Fill, Init, Parameter};
+use super::init::Init;
+use super::parameter::{Fill, Parameter};
 use super::sequential::Dropout;
 use crate::autograd::Tensor;
 use crate::context;

@@ -9,16 +9,20 @@ mod embedding;
 mod init;
 mod linear;
 mod norm;
+mod parameter;
 mod sequential;
+mod slots;
 mod split_mix;
 
 pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use embedding::Embedding;
-pub use init::{Converted, Copied, Fill, Init, ListSlot, LowRank, Parameter, Training, VariableSlot, write_f32};
+pub use init::{Converted, Init, LowRank};
 pub use linear::{Linear, LowRankAdapter};
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
+pub use parameter::{Copied, Fill, Parameter, trained_values, write_f32};
 pub use sequential::{Activation, Checkpoint, Dropout, Flatten, Sequential, Variable};
+pub use slots::{ListSlot, Training, VariableSlot};
 
 use crate::autograd::Tensor;
 use crate::error::{Error, Result};

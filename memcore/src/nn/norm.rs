@@ -1,7 +1,9 @@
 //! Normalisation layers.
 
 use super::Module;
-use super::init::{Fill, Init, Parameter, Training};
+use super::init::Init;
+use super::parameter::{Fill, Parameter};
+use super::slots::Training;
 use crate::array::Array;
 use crate::autograd::Tensor;
 use crate::context;

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use super::init::{Init, Parameter, Training, VariableSlot};
+use super::init::Init;
+use super::parameter::Parameter;
+use super::slots::{Training, VariableSlot};
 use super::{Module, parameters_of};
 use crate::autograd::{Tensor, checkpoint};
 use crate::context;
