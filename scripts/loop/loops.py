@@ -150,13 +150,14 @@ def in_turn(row, model, data, batches=(8,), lengths=(64,), steps=8, accumulate=1
 
 
 def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps=6, every=0, size=4, average=False, hold=("inputs", "outputs", "loss"),
-                    frozen="", **sizes):
-    """A small network of transformers, by its own loss; returns its configuration."""
+                    frozen="", dtype=torch.float32, accumulate=1, adapters=None, **sizes):
+    """A small network of transformers, by its own loss; returns its configuration. `adapters` puts some on it before it is moved."""
     import transformers
 
     config = getattr(transformers, name + "Config")(**sizes)
     head = {"Bert": "BertForMaskedLM", "T5": "T5ForConditionalGeneration", "GPT2": "GPT2LMHeadModel"}.get(name, name + "ForCausalLM")
-    model = getattr(transformers, head)(config).to(DEVICE)
+    model = getattr(transformers, head)._from_config(config, dtype=dtype)
+    model = (adapters(model) if adapters else model).to(DEVICE)
     model.train()
     if frozen:
         freeze(model, frozen)
@@ -180,16 +181,21 @@ def of_transformers(row, name, batches=(2, 1, 3), lengths=(24, 64, 7, 40), steps
         model.train()
 
     for step in range(steps):
-        ids = torch.randint(5, config.vocab_size, (batches[step % len(batches)], lengths[step % len(lengths)]))
-        batch = {key: value.to(DEVICE) for key, value in {"input_ids": ids, "labels": ids.clone()}.items()}
-        row(f"s{step}.input")
-        optimizer.zero_grad()
-        row(f"s{step}.zero_grad")
-        out = model(**batch)
-        loss = out.loss
-        row(f"s{step}.forward")
-        loss.backward()
-        row(f"s{step}.backward")
+        for micro in range(accumulate):
+            at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
+            ids = torch.randint(5, config.vocab_size, (batches[step % len(batches)], lengths[step % len(lengths)]))
+            batch = {key: value.to(DEVICE) for key, value in {"input_ids": ids, "labels": ids.clone()}.items()}
+            row(at + "input")
+            if micro == 0:
+                optimizer.zero_grad()
+                row(f"s{step}.zero_grad")
+            out = model(**batch)
+            loss = out.loss
+            if accumulate > 1:
+                loss = loss / accumulate
+            row(at + "forward")
+            loss.backward()
+            row(at + "backward")
         optimizer.step()
         row(f"s{step}.step")
         if len(hold) < 3:

@@ -3,7 +3,7 @@
 The patterns are those of `--freeze`: of those that match a parameter's name or a module around it, the last one decides."""
 import torch
 
-from loops import (DEVICE, Gpt, SimpleCnn, autocast, exported, features, freeze, in_turn, mlp, of_torchvision, of_transformers, photographs, pictures,
+from loops import (Gpt, SimpleCnn, exported, features, freeze, in_turn, mlp, of_torchvision, of_transformers, photographs, pictures,
                    tokens)
 
 
@@ -31,43 +31,15 @@ LOOPS = {
 }
 
 
-def adapted(row, name, targets=None, steps=3, amp=None, dtype=torch.float32, checkpoint=False, rank=8, dropout=0.0, accumulate=1, optimized=None, **sizes):
-    """A small network of transformers with PEFT's adapters, made before it is moved to the card; returns its configuration."""
+def adapted(row, name, targets=None, rank=8, dropout=0.0, dtype=torch.float32, accumulate=1, **sizes):
+    """A small network of transformers with PEFT's adapters; returns its configuration and the fields of a run."""
     import peft
-    import transformers
 
-    config = getattr(transformers, name + "Config")(**sizes)
-    head = {"Bert": "BertForMaskedLM", "T5": "T5ForConditionalGeneration", "GPT2": "GPT2LMHeadModel"}.get(name, name + "ForCausalLM")
-    model = getattr(transformers, head)._from_config(config, dtype=dtype)
-    if checkpoint:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    model = peft.get_peft_model(model, peft.LoraConfig(r=rank, target_modules=targets, lora_dropout=dropout)).to(DEVICE)
-    model.train()
-    optimizer = (optimized or (lambda parameters: torch.optim.AdamW(parameters, lr=1e-4)))(model.parameters())
-    row("model")
-    for step in range(steps):
-        for micro in range(accumulate):
-            at = f"s{step}." + (f"m{micro}." if accumulate > 1 else "")
-            ids = torch.randint(5, config.vocab_size, (2, 48))
-            batch = {key: value.to(DEVICE) for key, value in {"input_ids": ids, "labels": ids.clone()}.items()}
-            row(at + "input")
-            if micro == 0:
-                optimizer.zero_grad()
-                row(f"s{step}.zero_grad")
-            with autocast(amp):
-                out = model(**batch)
-                loss = out.loss
-            if accumulate > 1:
-                loss = loss / accumulate
-            row(at + "forward")
-            loss.backward()
-            row(at + "backward")
-        optimizer.step()
-        row(f"s{step}.step")
+    config = peft.LoraConfig(r=rank, target_modules=targets, lora_dropout=dropout)
+    program = of_transformers(row, name, (2,), (48,), 3, dtype=dtype, accumulate=accumulate, adapters=lambda model: peft.get_peft_model(model, config), **sizes)
     target = targets if isinstance(targets, str) else ",".join(targets or ())
     lora = {"lora": rank, "lora-dropout": dropout, **({"lora-target": target} if target else {})}
-    return {"steps": steps, "config": config.to_dict(), "lora": lora, "checkpoint": checkpoint, "accumulate": accumulate,
-            "precision": {None: "fp32", torch.bfloat16: "autocast-bf16"}[amp] if dtype == torch.float32 else "bf16"}
+    return {**program, "lora": lora, "accumulate": accumulate, "precision": {torch.float32: "fp32", torch.bfloat16: "bf16"}[dtype]}
 
 
 LLAMA = dict(vocab_size=512, hidden_size=64, intermediate_size=160, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,

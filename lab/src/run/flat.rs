@@ -1,7 +1,7 @@
 //! When memory repeats: the rule by which a dry run ends.
 //!
-//! A run is flat once a step requests what the step before it requested, and the allocator's blocks lie at its end as they lay at the end of an earlier step.
-//! What follows then repeats what was between: no peak can grow. Where batches differ in turn, a *round* of steps, after which all have had their turn, stands
+//! A run is flat once a step makes as many requests as the step before it, and the allocator's blocks lie at its end as they lay at the end of an earlier step.
+//! Steps of a run differ only by their batches, so what follows then repeats what was between: no peak can grow. Where batches differ in turn, a *round* of steps, after which all have had their turn, stands
 //! for the step.
 
 use std::collections::HashSet;

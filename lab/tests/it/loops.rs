@@ -81,7 +81,7 @@ fn adapters_on_all_layers_of_a_llama_in_bfloat16() {
 fn adapted_in(name: &str, columns: &[&str]) {
     let recording = recording(name);
     let program = &recording["program"];
-    let options = Options { sequence: Some(64), checkpoint: program["checkpoint"] == true, ..Options::default() };
+    let options = Options { sequence: Some(64), ..Options::default() };
     let model = huggingface::parse("config.json", &program["config"].to_string(), &options).unwrap();
     let of_lora = &program["lora"];
     let named = of_lora["lora-target"].as_str().map(|names| names.parse().unwrap());

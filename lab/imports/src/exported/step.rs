@@ -17,7 +17,7 @@ use lab_training::{
     TrainStep, Trainer, Update, bound, data_name, run, value_of,
 };
 use memcore::amp::Autocast;
-use memcore::nn::{Converted, Init, Parameter};
+use memcore::nn::{Converted, Init, Parameter, trained_values};
 use memcore::{Array, Device, NoGrad, Tensor, context, ops};
 
 use super::adversaries;
@@ -305,7 +305,7 @@ impl TrainStep for ExportedStep<'_> {
     }
 
     fn parameter_count(&self) -> u64 {
-        self.parameters.iter().filter(|p| p.is_trained()).map(|p| p.array().numel() as u64).sum()
+        trained_values(&self.parameters)
     }
 
     /// Frees the variables in the order of their first assignment: the model, the optimizer with its state, inputs, targets, outputs, loss.

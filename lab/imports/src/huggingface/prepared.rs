@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
-use lab_models::Architecture;
 use lab_training::data::Split;
 use lab_training::{Accuracy, Parts, RunSettings, Source, Update, data_name, evaluate_with};
 use memcore::Device;
-use memcore::nn::{Init, Parameter, Training};
+use memcore::nn::{Init, Parameter, Training, trained_values};
 
 use super::Pretrained;
 use super::batches::Batches;
@@ -45,10 +44,7 @@ impl Prepared {
         device.phase("model");
         let init = settings.tuned(Init::new(device, settings.precision.dtype(), settings.seed));
         let network = Arc::new(model.network(&init)?);
-        let parameters = match &settings.lora {
-            Some(_) => init.parameters(),
-            None => model.optimizer_order(init.parameters()),
-        };
+        let parameters = settings.in_optimizer_order(model, init.parameters());
         let update = update(&settings, &parameters)?;
         Ok(Self::around(model, device, network, (parameters, init.training(), update), settings, source))
     }
@@ -87,7 +83,7 @@ impl Prepared {
 
     /// Number of trained values; shared ones count once.
     pub(super) fn parameter_count(&self) -> u64 {
-        self.parameters.iter().filter(|p| p.is_trained()).map(|p| p.array().numel() as u64).sum()
+        trained_values(&self.parameters)
     }
 
     /// Returns the accuracy on the test data, if there are any.
