@@ -26,6 +26,8 @@ pub(super) struct Ends {
     made: (u64, u64),
     round: Option<(u64, u64)>,
     layouts: HashSet<u64>,
+    /// Number of requests until the end of each step.
+    requests: Vec<usize>,
 }
 
 /// What the end of a step says.
@@ -41,7 +43,14 @@ pub(super) enum End {
 
 impl Ends {
     pub(super) fn new(period: usize) -> Self {
-        Self { period: period.max(1), steps: 0, made: (0, 0), round: None, layouts: HashSet::new() }
+        Self {
+            period: period.max(1),
+            steps: 0,
+            made: (0, 0),
+            round: None,
+            layouts: HashSet::new(),
+            requests: Vec::new(),
+        }
     }
 
     /// Notes the end of a step of a run on this device.
@@ -53,6 +62,7 @@ impl Ends {
     /// Notes the end of a step: the numbers of allocations and frees until then, and the allocator's memory.
     fn noted(&mut self, made: (u64, u64), memory: impl FnOnce() -> Snapshot) -> End {
         self.steps += 1;
+        self.requests.push((made.0 + made.1) as usize);
         if !self.steps.is_multiple_of(self.period) {
             return End::GoOn;
         }
@@ -65,6 +75,11 @@ impl Ends {
         }
         let most = if repeats { MOST_ROUNDS } else { MOST_DIFFERENT_ROUNDS };
         if rounds >= most { End::Bound } else { End::GoOn }
+    }
+
+    /// Number of requests until the end of each step so far.
+    pub(super) fn requests(&self) -> &[usize] {
+        &self.requests
     }
 
     /// Notes the layout at the end of a round; true if blocks lie as at an earlier end.

@@ -190,7 +190,7 @@ impl<'a> Paper<'a> {
 
     /// What a run takes within the memory of its device, from the run itself; of a divided run, what the fullest rank takes.
     fn trained(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
-        let (devices, trained) = self.made(spec, part, false)?;
+        let (devices, trained) = self.made(spec, part)?;
         let work = devices.iter().map(|device| device.usage().n_alloc()).sum();
         let deviations = devices.iter().fold(Deviations::default(), |all, device| all.union(device.deviations()));
         match trained {
@@ -204,30 +204,34 @@ impl<'a> Paper<'a> {
         }
     }
 
-    /// Makes a part of a run. Returns its devices, and how it ended.
-    fn made(&self, spec: &RunSpec, part: Part, history: bool) -> Result<(Vec<Device>, Result<()>)> {
+    /// Makes a part of a run, with a history of all events. Returns its devices, and how it ended.
+    fn made(&self, spec: &RunSpec, part: Part) -> Result<(Vec<Device>, Result<()>)> {
         let steps = |session: &Session| match part {
             Part::UntilFlat => session.most_steps(),
             Part::First(steps) => steps.min(session.most_steps()),
         };
         if spec.parallel.data_parallel.is_some() {
             let divided = self.divided(spec)?;
-            let devices = divided.open(history)?;
+            let devices = divided.open(true)?;
             let trained = divided.train_until_flat(&devices, steps(&divided.session), self.stop);
             return Ok((devices, trained));
         }
         let session = self.session(spec)?;
-        let device = session.target.clone().history(history).open()?;
-        let trained = session.train_until_flat(&device, (0, steps(&session)), self.stop).map(drop).map_err(Error::from);
+        let target = session.target.clone().history(true);
+        let device = target.open()?;
+        let trained = session
+            .train_until_flat((&target, &device), (0, steps(&session)), self.stop)
+            .map(drop)
+            .map_err(Error::from);
         Ok((vec![device], trained))
     }
 
-    /// Makes a run until memory is flat, with a history of all events if `history`. Returns its device, of a divided run the fullest.
+    /// Makes a run until memory is flat, with a history of all events. Returns its device, of a divided run the fullest.
     ///
     /// # Errors
     /// Settings that cannot work; those of the device, including running out of memory.
-    pub(super) fn device_after(&self, spec: &RunSpec, history: bool) -> Result<Device> {
-        let (devices, trained) = self.made(spec, Part::UntilFlat, history)?;
+    pub(super) fn device_after(&self, spec: &RunSpec) -> Result<Device> {
+        let (devices, trained) = self.made(spec, Part::UntilFlat)?;
         trained?;
         let fullest = devices.into_iter().max_by_key(|device| device.stats().reserved_bytes.all.peak);
         fullest.ok_or_else(|| Error::usage("data-parallel", "must be at least 1"))
@@ -237,7 +241,7 @@ impl<'a> Paper<'a> {
     pub fn peak(&self, spec: &RunSpec) -> Result<PeakResult> {
         let spec = spec.endless();
         if spec.parallel.data_parallel.is_some() {
-            return Ok(PeakResult::of_device(&self.device_after(&spec, false)?));
+            return Ok(PeakResult::of_device(&self.device_after(&spec)?));
         }
         let highest = self.taken_by(&spec, Part::UntilFlat)?.needs.map(|needs| needs.allocated_bytes);
         let session = self.session(&spec)?;

@@ -117,6 +117,19 @@ impl Requests {
         Self::new(trace.operations()[..end].to_vec(), ends, begins)
     }
 
+    /// The requests in the history of a device, whose steps ended after so many of them. `None` if a history has more than allocations and frees on one
+    /// stream, or no step.
+    pub(super) fn of_steps(ledger: &Ledger, ends: &[usize]) -> Option<Self> {
+        let is_request = |event: &Event| match event {
+            Event::Alloc { stream, .. } => *stream == Stream::DEFAULT,
+            Event::Oom { .. } | Event::ResetPeak => false,
+            _ => true,
+        };
+        let history = Some(ledger.history()).filter(|history| history.iter().all(is_request))?;
+        let trace = Trace::of_history(NAME, history).ok()?;
+        Self::new(trace.operations().get(..*ends.last()?)?.to_vec(), ends.to_vec(), Vec::new())
+    }
+
     fn new(operations: Vec<Operation>, ends: Vec<usize>, begins: Vec<usize>) -> Option<Self> {
         let trace = Trace::new(NAME, Settings::default(), operations).ok()?;
         Some(Self { trace, ends, begins, again: None, micro_batches: Vec::new(), times: 0 })

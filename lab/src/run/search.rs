@@ -153,7 +153,7 @@ impl Search<'_> {
             }
             let base = if room == Room::Endless { &endless } else { spec };
             // All other fields were accepted already, so a size that the network refuses is the user's error.
-            let made = self.paper.device_after(&base.sized(self.of, Some(size)), room == Room::Endless);
+            let made = self.paper.device_after(&base.sized(self.of, Some(size)));
             let device = made.map_err(|error| match error {
                 error if error.is_usage() => Error::usage(format!("{} {size}", self.of), error.to_string()),
                 other => other,

@@ -8,12 +8,13 @@ use lab_base::figures::{both, short};
 use lab_models::{Input, Loss, Task};
 use lab_results::Premise;
 use lab_results::report::Recording;
-use lab_training::{Continuation, Failed, Progress, RunResult, RunSettings, Source};
+use lab_training::{Continuation, Failed, Phase, Progress, RunResult, RunSettings, Source};
 use memcore::Device;
 use memcore::memory::Needs;
 
 use super::flat::{End, Ends, MOST_ROUNDS};
 use super::network::Network;
+use super::requests::{Requests, STEPS, Served};
 use super::spec::RunSpec;
 use super::target::Target;
 
@@ -98,23 +99,44 @@ impl Session {
         self.train_from(device, &mut Continuation::default(), on_step)
     }
 
-    /// Trains on an opened device until memory is flat; where it is not, for `least` steps and no more than `most`, unless `least` is more.
+    /// Trains on a device that `target` opened with a history, until memory is flat; where it is not, for `least` steps and no more than `most`, unless `least` is
+    /// more. It ends before that where the requests of further steps are known to take no more memory.
     ///
     /// # Errors
     /// Those of [`train_from`](Self::train_from).
     pub(super) fn train_until_flat(
         &self,
-        device: &Device,
+        (target, device): (&Target, &Device),
         (least, most): (usize, usize),
         stop: &dyn Fn() -> bool,
     ) -> Result<RunResult, Failed> {
+        let most = most.max(least);
         let mut ends = Ends::new(self.run.period());
         let on_step = &mut |progress: Progress| match ends.step(device) {
             End::Flat => ControlFlow::Break(()),
             End::Bound if progress.done >= least => ControlFlow::Break(()),
+            _ if self.takes_no_more((target, device), ends.requests(), most) => ControlFlow::Break(()),
             End::Bound | End::GoOn => flow(stop),
         };
-        self.train_steps(device, most.max(least), on_step)
+        self.train_steps(device, most, on_step)
+    }
+
+    /// True if further steps of a dry run, which make the requests of its last round again until memory is flat, raise no peak. An allocator alone tells that in a
+    /// twentieth of the time. Asked once, when two rounds have been made.
+    fn takes_no_more(&self, (target, device): (&Target, &Device), ends: &[usize], most: usize) -> bool {
+        let period = self.run.period();
+        let schedule = &self.run.schedule;
+        let only_requests = ![Phase::EmptyCache, Phase::ResetPeak].iter().any(|phase| schedule.names(*phase));
+        if ends.len() != STEPS.saturating_mul(period) || !target.is_on_paper() || !only_requests {
+            return false;
+        }
+        let requests = device.with_ledger(|ledger| Requests::of_steps(ledger, ends));
+        let (Some(again), Ok(mut allocator)) = (requests.and_then(|all| all.repeating(period)), target.allocator())
+        else {
+            return false;
+        };
+        let served = again.until_flat(&mut *allocator, period, most);
+        matches!(served, Ok(Served::All { needs, .. }) if needs == taken(device))
     }
 
     /// Trains on an opened device for at most so many steps, whatever the run's number is.
@@ -136,22 +158,24 @@ impl Session {
     /// # Errors
     /// Those of [`train_from`](Self::train_from); [`Error::Interrupted`] if it was stopped.
     pub fn needs(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Needs> {
-        self.with_memory_enough(self.target.endless()?.open()?, least, stop).map(|device| taken(&device))
+        self.with_memory_enough(least, stop).map(|device| taken(&device))
     }
 
     /// Every event of the run with enough memory, from the same dry run as [`needs`](Self::needs).
     pub fn drawn_with_memory_enough(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Recording> {
-        let device = self.with_memory_enough(self.target.endless()?.history(true).open()?, least, stop)?;
+        let device = self.with_memory_enough(least, stop)?;
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
     }
 
-    /// Returns a device after the run on it.
-    fn with_memory_enough(&self, device: Device, least: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
+    /// Returns a device with memory enough after the run on it, with its history.
+    fn with_memory_enough(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
+        let target = self.target.endless()?.history(true);
+        let device = target.open()?;
         let bytes = batch_bytes(&self.network.architecture().task(), self.run.largest_batch());
         if device.memory_info().zip(bytes).is_none_or(|(memory, bytes)| bytes > memory.total_bytes) {
             return Err(Error::usage("batch", "beyond what any device holds"));
         }
-        self.train_until_flat(&device, (least, self.most_steps()), stop)?;
+        self.train_until_flat((&target, &device), (least, self.most_steps()), stop)?;
         if stop() {
             return Err(Error::Interrupted);
         }
