@@ -29,6 +29,11 @@ pub(crate) fn ensure_driver() -> Result<(), String> {
     if cfg!(target_os = "linux") { ensure("Vulkan", &LAVAPIPE, || has_entries(&DRIVERS)) } else { Ok(()) }
 }
 
+/// True if the system shows a graphics card, which a suite then runs on.
+pub(crate) fn has_card() -> bool {
+    ["/dev/dri", "/dev/nvidia0"].iter().any(|path| Path::new(path).exists())
+}
+
 /// Makes sure that an OpenCL driver is installed. `Err` holds the reason if it is not, and a remedy.
 pub(crate) fn ensure_opencl() -> Result<(), String> {
     if cfg!(target_os = "linux") {

@@ -131,13 +131,6 @@ const NEXTEST: Step = Step {
 };
 const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--lib", "--bins", "--tests"], needs: None };
 
-/// The same suites for the wgpu backend again, on a second implementation of Vulkan.
-const SECOND_ADAPTER: Step = Step {
-    name: "conformance on SwiftShader",
-    args: &["test", "-p", "backend-wgpu", "--test", "conformance", "--", "--quiet"],
-    needs: None,
-};
-
 /// Some of the suites for the OpenCL backend, on an interpreter that checks every access and searches for data races.
 const INTERPRETED: Step = Step {
     name: "OpenCL kernels on Oclgrind",
@@ -199,6 +192,7 @@ pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
             Err(reason) => skipped.push(format!("the {backend} backend's suites: {reason}")),
         }
     }
+    let only_lavapipe = cfg!(target_os = "linux") && required.contains(&"wgpu") && !software_gpu::has_card();
     let vramlab = built.vramlab()?;
     let (variable, library) = vramlab.variable();
     let mut environment = vec![("REQUIRE_DEVICE", require(required)), (variable, library.into())];
@@ -214,7 +208,14 @@ pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
     clock.step("CUDA emulator", || crate::cuda::emulated(root, &built, asked.full))?;
     let nextest = succeeds(root, None, &["nextest", "--version"]);
     if nextest {
-        clock.step("conformance", || suites::run_all(root, &built, &environment, asked.full))?;
+        // A card runs the whole suite.
+        let swiftshader = only_lavapipe.then(|| software_gpu::swiftshader(&artifact::target_folder(root)));
+        let swiftshader = swiftshader.transpose().unwrap_or_else(|reason| {
+            skipped.push(reason);
+            None
+        });
+        let driver = swiftshader.as_deref();
+        clock.step("conformance", || suites::run_all(root, &built, &environment, driver, asked.full))?;
     }
     for what in &skipped {
         println!("==> skipped: {what}");
@@ -225,10 +226,6 @@ pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
 
 /// What only `--full` does, beside its steps: suites on other implementations, and the checks by scripts.
 fn beyond(root: &Path, built: &Built, skipped: &mut Vec<String>) -> anyhow::Result<()> {
-    match software_gpu::swiftshader(&artifact::target_folder(root)) {
-        Ok(driver) => run_with(root, &SECOND_ADAPTER, &[("VK_DRIVER_FILES", driver.into())])?,
-        Err(reason) => skipped.push(reason),
-    }
     match software_gpu::oclgrind(&artifact::target_folder(root)) {
         Ok(vendors) => interpreted(root, vendors)?,
         Err(reason) => skipped.push(reason),

@@ -61,7 +61,7 @@ impl Tile {
     pub(super) fn of(gpu: &Gpu, pass: &Pass, wide: bool) -> Self {
         let quads = pass.width.div_ceil(COLUMNS).max(1);
         let fits = |rows: usize| rows * 4 * (pass.products + quads) <= MOST_SUMS;
-        let busy = |rows: usize| gpu.info.is_software || pass.heads * pass.rows.div_ceil(SHARE * rows) >= ENOUGH;
+        let busy = |rows: usize| pass.heads * pass.rows.div_ceil(SHARE * rows) >= ENOUGH;
         let mut rows = pass.rows.div_ceil(SHARE).next_power_of_two().min(MOST_ROWS);
         while rows > 1 && !fits(rows) || rows > 2 && !busy(rows) {
             rows /= 2;

@@ -157,8 +157,16 @@ fn mask_grads() -> Vec<Problem> {
     ]
 }
 
+/// So many heads that a backend which gives a thread more rows where workgroups are plenty gives it four of them, and eight.
+fn tall() -> [Problem; 2] {
+    [
+        problem("tiles_of_32_in_many_heads", [8, 8, 8, 27, 30, 8, 8]),
+        problem("tiles_of_64_in_many_heads", [8, 8, 8, 57, 61, 8, 8]),
+    ]
+}
+
 pub(super) fn cases() -> Vec<Case> {
-    let mut out = Vec::new();
+    let mut out: Vec<_> = tall().into_iter().flat_map(|p| [forward(DType::F32, p), backward(DType::F32, p)]).collect();
     for dtype in FLOATS {
         let fits = |p: &Problem| dtype == DType::F32 || p.sizes.iter().all(|&s| s < MANY);
         for problem in problems().into_iter().filter(fits) {
