@@ -57,13 +57,15 @@ pub(super) struct Tile {
 }
 
 impl Tile {
-    /// Chooses the height: as many rows as are there and a thread has room for, but enough workgroups for a card.
+    /// Chooses the height: as many rows as are there and a thread has room for, but enough workgroups for a card. A software driver compiles a tile of two
+    /// rows a hundred times as long as one of one row (SwiftShader), so it gets taller ones only in many heads.
     pub(super) fn of(gpu: &Gpu, pass: &Pass, wide: bool) -> Self {
         let quads = pass.width.div_ceil(COLUMNS).max(1);
         let fits = |rows: usize| rows * 4 * (pass.products + quads) <= MOST_SUMS;
         let busy = |rows: usize| pass.heads * pass.rows.div_ceil(SHARE * rows) >= ENOUGH;
         let mut rows = pass.rows.div_ceil(SHARE).next_power_of_two().min(MOST_ROWS);
-        while rows > 1 && !fits(rows) || rows > 2 && !busy(rows) {
+        let least = if gpu.info.is_software { 1 } else { 2 };
+        while rows > 1 && !fits(rows) || rows > least && !busy(rows) {
             rows /= 2;
         }
         Self { rows, quads, wide, subgroups: gpu.has_eights }

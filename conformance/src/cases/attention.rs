@@ -157,11 +157,12 @@ fn mask_grads() -> Vec<Problem> {
     ]
 }
 
-/// So many heads that a backend which gives a thread more rows where workgroups are plenty gives it four of them, and eight.
-fn tall() -> [Problem; 2] {
+/// So many heads that a backend which gives a thread more rows where workgroups are plenty gives it two, four and eight.
+fn tall() -> [Problem; 3] {
     [
-        problem("tiles_of_32_in_many_heads", [8, 8, 8, 27, 30, 8, 8]),
-        problem("tiles_of_64_in_many_heads", [8, 8, 8, 57, 61, 8, 8]),
+        problem("tiles_of_16_in_many_heads", [8, 8, 8, 13, 15, 8, 8]),
+        Problem { mask: Mask::Broadcast, ..problem("tiles_of_32_in_many_heads", [8, 8, 8, 27, 30, 8, 8]) },
+        Problem { causal: true, ..problem("tiles_of_64_in_many_heads", [8, 8, 8, 57, 61, 8, 8]) },
     ]
 }
 
