@@ -31,7 +31,7 @@ pub(crate) struct CheckArgs {
     /// Backend of the runs. `meta` computes nothing: the figures are the same on every machine, and it is fast [default: meta].
     #[arg(long, value_name = "NAME", help_heading = "Device", value_parser = PossibleValuesParser::new(backends::names()))]
     pub backend: Option<String>,
-    /// Number of the backend's device, as `vramlab devices` lists it [default: 0].
+    /// Number of the backend's device, as `vramlab info devices` lists it [default: 0].
     #[arg(long, value_name = "N", help_heading = "Device")]
     pub device: Option<usize>,
     #[command(flatten)]

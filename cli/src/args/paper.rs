@@ -14,7 +14,7 @@ pub(crate) struct PaperArgs {
     pub model: ModelArgs,
     #[command(flatten)]
     pub training: TrainingArgs,
-    /// The card: a name (rtx4090, a100-40, h200 …; the CUDA context is subtracted from its memory; `vramlab cards` lists all), or the amount of
+    /// The card: a name (rtx4090, a100-40, h200 …; the CUDA context is subtracted from its memory; `vramlab info cards` lists all), or the amount of
     /// memory for tensors (24GiB) [default: more than any card has].
     #[arg(long, value_name = "NAME|SIZE", help_heading = values::MOST_USED)]
     pub gpu: Option<Gpu>,

@@ -32,7 +32,7 @@ impl FromStr for RehearsedCard {
 /// `vramlab rehearse`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct RehearseArgs {
-    /// The card: a name (rtx4090, a100-40, h200 …; `vramlab cards` lists all), or the amount of memory for tensors (24GiB; capability 9.0).
+    /// The card: a name (rtx4090, a100-40, h200 …; `vramlab info cards` lists all), or the amount of memory for tensors (24GiB; capability 9.0).
     #[arg(long, value_name = "NAME|SIZE", default_value = "h200", help_heading = "Device")]
     pub gpu: RehearsedCard,
     /// True if --gpu was typed.

@@ -61,7 +61,7 @@ pub(crate) struct RunArgs {
     /// Take flags from a file, with their names as keys. Typed flags override it.
     #[arg(long, value_name = "FILE.toml")]
     pub config: Option<PathBuf>,
-    /// The card that the figures are of: a name (rtx4090, a100-40, h200 …; `vramlab cards` lists all), or the amount of memory for tensors (24GiB)
+    /// The card that the figures are of: a name (rtx4090, a100-40, h200 …; `vramlab info cards` lists all), or the amount of memory for tensors (24GiB)
     /// [default: as much as is needed, with the workspaces of an H100].
     #[arg(long, value_name = "NAME|SIZE", conflicts_with_all = ["backend", "device", "devices"])]
     pub gpu: Option<Gpu>,

@@ -2,7 +2,7 @@
 
 use lab::section::{Bars, Cell, Figure, Judged, Section, Verdict};
 
-use super::{View, chart, cut, markdown, table, tries, wrapped};
+use super::{View, chart, markdown, table, tries, wrapped};
 
 /// Largest width of a bar's name, and of a bar.
 const NAME: usize = 28;
@@ -27,7 +27,7 @@ fn collect(out: &mut Vec<String>, sections: &[Section], view: View) {
             Section::Heading(text) => (true, view.heading(text, 0)),
             Section::Figures(list) => (false, list.iter().map(|one| figure(one, view)).collect()),
             Section::Verdicts(claims) if view.full => (true, claims.iter().map(|one| verdict(one, view)).collect()),
-            Section::Verdicts(claims) => (false, claims.iter().map(|one| verdict_in_a_line(one, view)).collect()),
+            Section::Verdicts(claims) => (false, claims.iter().map(|one| verdict_beside_claim(one, view)).collect()),
             Section::Table(shown) | Section::List(shown) if shown.rows.is_empty() => continue,
             Section::List(shown) if !view.full && shown.title.is_empty() => (false, table::lines(shown, view)),
             Section::List(shown) if !view.full => (true, view.heading(&shown.title, 0) + &table::lines(shown, view)),
@@ -109,12 +109,13 @@ fn verdict(judged: &Judged, view: View) -> String {
     format!("{}  {}\n", view.style.verdict(word), wrapped(&rest, view.width - word.len() - 2, 2))
 }
 
-/// Formats a verdict, its extent, and as much of the claim as the line holds.
-fn verdict_in_a_line(judged: &Judged, view: View) -> String {
+/// Formats a verdict beside its claim.
+fn verdict_beside_claim(judged: &Judged, view: View) -> String {
     /// Width of the longest verdict.
     const WORD: usize = Verdict::NotTested.name().len();
     let word = judged.verdict.name();
-    let claim = cut(&format!("{}{}", lead(judged), judged.text), view.width - WORD - 2);
+    let claim = wrapped(&format!("{}{}", lead(judged), judged.text), view.width - WORD - 2, 0);
+    let claim = claim.replace('\n', &format!("\n{:WORD$}  ", ""));
     format!("{}{:gap$}  {claim}\n", view.style.verdict(word), "", gap = WORD - word.len())
 }
 

@@ -105,7 +105,7 @@ impl ExperimentResult {
         let typed = TYPED.iter().filter_map(|name| Some((*name, self.settings.get(*name)?)));
         let typed = typed.filter(|(name, value)| !usual(name, value));
         let typed = typed.map(|(name, value)| (name.to_string(), value.clone())).collect();
-        command::again(&["run", &self.experiment], &typed)
+        command::again(&["ask", &self.experiment], &typed)
     }
 
     /// A table with a row for each setting and quantity.
@@ -285,7 +285,7 @@ impl Findings for ExperimentResult {
             let title = "Every prediction beside its measurement".into();
             sections.push(Section::Details { title, sections: vec![Section::Table(every)] });
         }
-        sections.push(again(&["run", &self.experiment], &self.settings));
+        sections.push(again(&["ask", &self.experiment], &self.settings));
         sections
     }
 

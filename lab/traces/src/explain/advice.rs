@@ -332,7 +332,7 @@ fn mps(message: &Message) -> Vec<Advice> {
 fn holders_command(message: &Message, what: &str) -> Advice {
     match message.backend.package() {
         Some(_) => plain(format!("{what} {} lists the processes.", message.backend.tool())),
-        None => checked(what, "vramlab devices"),
+        None => checked(what, "vramlab info devices"),
     }
 }
 
@@ -385,7 +385,7 @@ fn unknown(message: &Message) -> Vec<Advice> {
         }
         Wording::Request => vec![plain("Pass the whole message: up to \"reserved by PyTorch but unallocated\".")],
         Wording::Thc => vec![
-            checked("See who holds the device's memory before the program starts.", "vramlab devices"),
+            checked("See who holds the device's memory before the program starts.", "vramlab info devices"),
             plain("Need less: a smaller batch, first of all."),
             plain("Update PyTorch: from 1.0 on the message has figures."),
         ],

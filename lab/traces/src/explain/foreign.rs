@@ -38,7 +38,7 @@ fn vllm_start(text: &str) -> Option<String> {
     let free = Size::at_start(&format!("{free} GiB"))?;
     Some(format!(
         "vLLM's check at its start, not a message of PyTorch: {} of the device's {total} are taken already, and vLLM wants {wanted} of the {free} that are \
-         free. `vramlab devices` shows who holds them; a smaller --gpu-memory-utilization asks for less",
+         free. `vramlab info devices` shows who holds them; a smaller --gpu-memory-utilization asks for less",
         total.minus(free)
     ))
 }
@@ -62,7 +62,7 @@ fn bitsandbytes(text: &str) -> Option<String> {
     let is_its = text.contains("Error out of memory at line") && its_files.iter().any(|file| text.contains(file));
     is_its.then(|| {
         "a message of bitsandbytes, not of PyTorch: its optimizer or its 8-bit product found no room on the device, or on the host for a paged optimizer's \
-         managed memory. It prints no figures; `vramlab devices` shows who holds the device's memory"
+         managed memory. It prints no figures; `vramlab info devices` shows who holds the device's memory"
             .into()
     })
 }
