@@ -33,7 +33,7 @@ fn segments_that_grow_are_repeated_from_the_middle_of_a_run_on() {
     for seed in 0..6 {
         let name = format!("middle_{seed}");
         let found = checked(&name);
-        assert!(found.is_exact() && found.resumed && found.before > 2 && found.allocations > 10, "{name}: {found:?}");
+        assert!(found.is_exact() && found.resumed && found.before > 0 && found.allocations > 10, "{name}: {found:?}");
     }
 }
 
