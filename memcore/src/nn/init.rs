@@ -109,6 +109,15 @@ pub struct Converted {
     pub constants: Vec<Array>,
 }
 
+/// Tensors of a model that are not trained, as number of values and type.
+#[doc(hidden)]
+pub struct Untrained {
+    /// Parameters that are frozen.
+    pub frozen: Vec<(usize, DType)>,
+    /// Buffers, saved or not.
+    pub buffers: Vec<(usize, DType)>,
+}
+
 impl Init {
     /// Creates parameters of type `dtype` on `device`. Equal seeds give equal values on every device.
     pub fn new(device: &Device, dtype: DType, seed: u64) -> Self {
@@ -372,18 +381,18 @@ impl Init {
         Ok(array)
     }
 
-    /// Values and type of each tensor of the model that is not trained: parameters that are frozen, and buffers.
+    /// The tensors of the model that are not trained.
     #[doc(hidden)]
-    pub fn untrained(&self) -> (Vec<(usize, DType)>, Vec<(usize, DType)>) {
+    pub fn untrained(&self) -> Untrained {
         let buffers = self.shared.buffers.borrow();
         let constants = self.shared.constants.borrow();
         let all = buffers.iter().map(|(_, array)| array).chain(constants.iter());
         let (frozen, held): (Vec<&Array>, Vec<&Array>) =
             all.partition(|array| array.storage().category() == Category::Parameter);
         let sizes = |arrays: Vec<&Array>| arrays.into_iter().map(|array| (array.numel(), array.dtype())).collect();
-        let (frozen, mut held): (Vec<_>, Vec<_>) = (sizes(frozen), sizes(held));
-        held.extend(self.shared.plain.borrow().iter().copied());
-        (frozen, held)
+        let (frozen, mut buffers): (Vec<_>, Vec<_>) = (sizes(frozen), sizes(held));
+        buffers.extend(self.shared.plain.borrow().iter().copied());
+        Untrained { frozen, buffers }
     }
 
     /// Puts a tensor that is not trained in channels-last.

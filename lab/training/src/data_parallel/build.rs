@@ -6,7 +6,7 @@ use lab_base::error::Result;
 use lab_models::{Architecture, Measured, Model, measured};
 use memcore::Device;
 use memcore::autograd::Leaf;
-use memcore::nn::{Init, Module, Parameter, Sequential};
+use memcore::nn::{Init, Module, Parameter, Sequential, Untrained};
 use memcore::optim::Optimizer;
 
 use super::broadcast::Tensors;
@@ -57,7 +57,7 @@ fn replicated(
     let run = &settings.run;
     let init = Init::new(device, run.precision.dtype(), run.seed);
     let mut model = Model::build(architecture, &init)?;
-    let (frozen, buffers) = init.untrained();
+    let Untrained { frozen, buffers } = init.untrained();
     let parameters = model.parameters.iter().map(|parameter| (parameter.array().numel(), parameter.array().dtype()));
     let tensors: Tensors = parameters.chain(frozen).chain(buffers.iter().copied()).collect();
     model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
