@@ -8,6 +8,7 @@ LIBRARY is the one of `vramlab rehearse`, PYTHON has the releases of torch and t
 process of its own. FILE has, for each, the flags as fields of a run, the configuration, and a row per phase (columns of lab/tests/golden/README.md).
 The same seed gives the same file."""
 import contextlib
+import ctypes
 import gzip
 import json
 import os
@@ -106,15 +107,16 @@ def program(row, fields):
         dist.init_process_group(backend="fake", rank=0, world_size=ranks, store=FakeStore())
     config._attn_implementation = fields["attention"]
     dtype = torch.bfloat16 if fields["precision"] == "bf16" else torch.float32
+    word = "torch_dtype" if transformers.__version__.startswith("4.") else "dtype"
     amp = torch.bfloat16 if fields["precision"] == "autocast-bf16" else None
-    model = getattr(transformers, HEADS.get(name, name + "ForCausalLM"))(config).to(dtype).to(device)
+    # As from_pretrained does, which leaves the frequencies of positions in float32.
+    model = getattr(transformers, HEADS.get(name, name + "ForCausalLM"))._from_config(config, **{word: dtype}).to(device)
     model.train()
     if fields["checkpoint"] == "blocks":
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if ranks > 1:
-        model = DistributedDataParallel(model, gradient_as_bucket_view=fields.get("gradient-as-bucket-view", False), init_sync=False)
+        model = DistributedDataParallel(model, gradient_as_bucket_view=fields.get("gradient-as-bucket-view", False))
         model.register_comm_hook(None, parallel.reduced)
-        torch.cuda.empty_cache()
     optimizer = optimizer_of(fields, model.parameters())
     row("model")
 
@@ -196,7 +198,9 @@ def recorded(fields):
 
     import record
 
+    # Neither cuDNN's convolutions nor its attention, as an answer counts by default.
     torch.backends.cudnn.enabled = False
+    torch.backends.cuda.enable_cudnn_sdp(False)
     rows = record.Rows()
     torch.cuda.init()
     torch.manual_seed(0)
@@ -212,6 +216,12 @@ def inside(target, seed, count):
     import record
 
     torch.set_num_threads(1)
+    # Masks depend on values: the layer that computes small ones beside kernels that do nothing.
+    library = ctypes.CDLL(None)
+    library.vramlab_rehearsal_python.restype = ctypes.c_char_p
+    layer = {"__name__": "vramlab_values"}
+    exec(compile(library.vramlab_rehearsal_python(), "<vramlab>", "exec"), layer)
+    layer["values"] = layer["install"](torch)
     chance, made = random.Random(seed), []
     for number in range(count):
         fields = drawn(chance)

@@ -75,7 +75,12 @@ fn kind(path: &Path) -> Result<Reader> {
 }
 
 /// Tells files apart that the kinds of files do not: events of this program, and what is compressed.
+///
+/// A pipe is read once, so nothing is seen of it beforehand: it is read as standard input is.
 fn by_head(path: &Path) -> Reader {
+    if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
+        return Reader::Text;
+    }
     let mut head = Vec::new();
     let read = File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();

@@ -45,6 +45,8 @@ fn a_reader_that_waits_for_a_pipe_ends_when_asked() {
         &["replay", pipe],
         &["tune", pipe],
         &["explain", pipe],
+        &["open", pipe],
+        &["check", pipe],
         &["check", "--baseline", pipe],
     ] {
         let child = vramlab(words).spawn().unwrap();
@@ -74,6 +76,21 @@ fn a_pipe_with_a_writer_is_read_to_its_end() {
         assert_eq!(output.status.code(), Some(0), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
         assert!(text.contains("MiB"), "{words:?}: {text}");
     }
+}
+
+/// What a message says is not lost to a look at its beginning.
+#[test]
+fn a_message_from_a_pipe_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    fifo(&pipe);
+    let child = vramlab(&["open", pipe.to_str().unwrap()]).spawn().unwrap();
+    let message = "CUDA out of memory. Tried to allocate 20.00 GiB (GPU 0; 10.76 GiB total capacity; 1.00 GiB already allocated; \
+        9.00 GiB free; 1.50 GiB reserved in total by PyTorch)";
+    std::fs::write(&pipe, message).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && text.starts_with("hopeless"), "{text}");
 }
 
 /// A snapshot with one allocation, made by a line of a file of this name.

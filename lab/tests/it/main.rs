@@ -5,6 +5,7 @@ mod archives;
 mod channels_last;
 mod exported_releases;
 mod exported_runs;
+mod flags;
 mod golden_scripts;
 mod loop_recordings;
 mod loops;

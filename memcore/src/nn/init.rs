@@ -85,6 +85,8 @@ struct Shared {
     parameters: RefCell<Vec<Parameter>>,
     buffers: RefCell<Vec<(String, Array)>>,
     constants: RefCell<Vec<Array>>,
+    /// Sizes and types of buffers that are neither saved nor converted.
+    plain: RefCell<Vec<(usize, DType)>>,
     copies: RefCell<Vec<Copied>>,
     training: Training,
     variables: RefCell<Vec<VariableSlot>>,
@@ -105,6 +107,15 @@ pub struct Converted {
     pub buffers: Vec<(String, Array)>,
     /// [`Init::constants`]
     pub constants: Vec<Array>,
+}
+
+/// Tensors of a model that are not trained, as number of values and type.
+#[doc(hidden)]
+pub struct Untrained {
+    /// Parameters that are frozen.
+    pub frozen: Vec<(usize, DType)>,
+    /// Buffers, saved or not.
+    pub buffers: Vec<(usize, DType)>,
 }
 
 impl Init {
@@ -138,6 +149,7 @@ impl Init {
             parameters: RefCell::default(),
             buffers: RefCell::default(),
             constants: RefCell::default(),
+            plain: RefCell::default(),
             copies: RefCell::default(),
             training: Training::on(),
             variables: RefCell::default(),
@@ -356,6 +368,31 @@ impl Init {
         };
         self.shared.constants.borrow_mut().push(array.clone());
         Ok(array)
+    }
+
+    /// Creates a buffer that is neither saved nor converted, such as the frequencies of positions. It is not written.
+    ///
+    /// # Errors
+    /// Those of the device.
+    #[doc(hidden)]
+    pub fn plain_buffer(&self, dims: &[usize], dtype: DType) -> Result<Array> {
+        let array = Array::empty_as(self.device(), dims, dtype, Category::Buffer)?;
+        self.shared.plain.borrow_mut().push((array.numel(), dtype));
+        Ok(array)
+    }
+
+    /// The tensors of the model that are not trained.
+    #[doc(hidden)]
+    pub fn untrained(&self) -> Untrained {
+        let buffers = self.shared.buffers.borrow();
+        let constants = self.shared.constants.borrow();
+        let all = buffers.iter().map(|(_, array)| array).chain(constants.iter());
+        let (frozen, held): (Vec<&Array>, Vec<&Array>) =
+            all.partition(|array| array.storage().category() == Category::Parameter);
+        let sizes = |arrays: Vec<&Array>| arrays.into_iter().map(|array| (array.numel(), array.dtype())).collect();
+        let (frozen, mut buffers): (Vec<_>, Vec<_>) = (sizes(frozen), sizes(held));
+        buffers.extend(self.shared.plain.borrow().iter().copied());
+        Untrained { frozen, buffers }
     }
 
     /// Puts a tensor that is not trained in channels-last.

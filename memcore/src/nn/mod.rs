@@ -17,7 +17,7 @@ mod split_mix;
 pub use attention::{AttentionOptions, MultiHeadAttention, Variables};
 pub use conv::{AvgPool2d, Conv2d, MaxPool2d};
 pub use embedding::Embedding;
-pub use init::{Converted, Init, LowRank};
+pub use init::{Converted, Init, LowRank, Untrained};
 pub use linear::{Linear, LowRankAdapter};
 pub use norm::{BatchNorm2d, GroupNorm, LayerNorm, RmsNorm};
 pub use parameter::{Copied, Fill, Parameter, trained_values, write_f32};

@@ -166,6 +166,11 @@ impl Dropout {
         }
         Ok(Self { scope: init.scope(), p, training: init.training() })
     }
+
+    /// The probability in force: 0 while the model evaluates.
+    pub fn probability(&self) -> f64 {
+        if self.training.is_on() { self.p } else { 0.0 }
+    }
 }
 
 impl Module for Dropout {

@@ -52,7 +52,7 @@ pub(super) struct Call<'a> {
     pub(super) causal: bool,
     /// Factor of the scores.
     pub(super) scale: f64,
-    /// Probability of dropping a weight. (The fused kernel drops nothing here: it takes the memory, and computes without dropout.)
+    /// Probability of dropping a weight, 0 in evaluation. (The fused kernel drops nothing here: it takes the memory, and computes without dropout.)
     pub(super) dropout: f64,
     /// Type in which the written-out weights are computed.
     pub(super) softmax: Softmax,

@@ -3,7 +3,7 @@
 
 use lab_base::error;
 use lab_models::Places;
-use memcore::memory::{Category, ScopeId};
+use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
@@ -203,7 +203,7 @@ impl Embeddings {
         let position = before.map_or_else(place, Ok)?;
         let dropout = Dropout::new(&init.at("dropout"), c.dropout)?;
         let buffer = |values: Vec<i64>| {
-            let array = Array::empty_as(init.device(), &[1, rows], DType::I64, Category::Buffer)?;
+            let array = init.plain_buffer(&[1, rows], DType::I64)?;
             if init.device().computes() {
                 array.write(&values)?;
             }
@@ -336,6 +336,8 @@ fn untied_bias(init: &Init, c: &Config) -> Result<Array> {
 struct Layer {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
     query: Linear,
     key: Linear,
     value: Linear,
@@ -351,6 +353,7 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attention, c.attention_dropout)?,
             query: square("query")?,
             key: square("key")?,
             value: square("value")?,
@@ -369,7 +372,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             softmax: Softmax::OwnType,
-            ..Call::new(c.options.attention, head, c.attention_dropout)
+            ..Call::new(c.options.attention, head, self.weights_dropout.probability())
         };
         let (y, weights) = call.attend(&q, &k, &v)?;
         drop((q, k, v));

@@ -2,7 +2,7 @@
 
 use lab_base::error;
 use lab_models::Places;
-use memcore::memory::{Category, ScopeId};
+use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Linear, Module, Parameter, Sequential};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
@@ -132,7 +132,7 @@ impl Embeddings {
         let (word, position) = (table("word_embeddings", c.vocabulary)?, table("position_embeddings", c.positions)?);
         let norm = LayerNorm::new(&init.at("LayerNorm"), c.width, c.eps)?;
         let dropout = Dropout::new(&init.at("dropout"), c.dropout)?;
-        let position_ids = Array::empty_as(init.device(), &[1, c.positions], DType::I64, Category::Buffer)?;
+        let position_ids = init.plain_buffer(&[1, c.positions], DType::I64)?;
         if init.device().computes() {
             position_ids.write(&(0..c.positions as i64).collect::<Vec<_>>())?;
         }
@@ -173,6 +173,8 @@ fn masked_head(init: &Init, c: &Config, table: &Parameter) -> Result<MaskedHead>
 struct Layer {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
     q_lin: Linear,
     k_lin: Linear,
     v_lin: Linear,
@@ -192,6 +194,7 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attention, c.attention_dropout)?,
             q_lin: square("q_lin")?,
             k_lin: square("k_lin")?,
             v_lin: square("v_lin")?,
@@ -212,7 +215,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             softmax: Softmax::OwnType,
-            ..Call::new(c.options.attention, width / c.heads, c.attention_dropout)
+            ..Call::new(c.options.attention, width / c.heads, self.weights_dropout.probability())
         };
         call.project([q, k, v], &self.out_lin)
     }

@@ -2,7 +2,7 @@
 
 use lab_base::error;
 use lab_models::Places;
-use memcore::memory::{Category, ScopeId};
+use memcore::memory::ScopeId;
 use memcore::nn::{Dropout, Embedding, Fill, Init, LayerNorm, Module};
 use memcore::{Array, DType, Result, Tensor, context, ops};
 
@@ -176,19 +176,20 @@ struct Triangle {
 impl Triangle {
     fn new(init: &Init, positions: usize) -> Result<Self> {
         let _scope = context::scope(init.scope());
-        let buffer = |dims: &[usize], dtype| Array::empty_as(init.device(), dims, dtype, Category::Buffer);
-        let seen = buffer(&[1, 1, positions, positions], DType::Bool)?;
+        let seen = init.plain_buffer(&[1, 1, positions, positions], DType::Bool)?;
         if init.device().computes() {
             let seen_at = |at: usize| u8::from(at % positions <= at / positions);
             seen.write(&(0..positions * positions).map(seen_at).collect::<Vec<_>>())?;
         }
-        Ok(Self { seen, _masked: buffer(&[], init.dtype())? })
+        Ok(Self { seen, _masked: init.plain_buffer(&[], init.dtype())? })
     }
 }
 
 struct Block {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
     /// Its number, from 1.
     number: usize,
     scale: f64,
@@ -213,6 +214,7 @@ impl Block {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attn, c.attention_dropout)?,
             number: index + 1,
             scale,
             ln_1: LayerNorm::new(&init.at("ln_1"), c.width, c.eps)?,
@@ -256,7 +258,7 @@ impl Block {
             softmax: Softmax::ThenValues,
             contiguous: false,
             repeats_keys: c.options.rules().repeats_keys,
-            ..Call::new(c.options.attention, width / c.heads, c.attention_dropout)
+            ..Call::new(c.options.attention, width / c.heads, self.weights_dropout.probability())
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = attention::join(&y)?;
@@ -288,7 +290,7 @@ impl Block {
         weights = ops::where_(&seen, &weights, &least)?;
         weights = ops::softmax(&weights, 3)?;
         weights = ops::cast(&weights, v.dtype())?;
-        weights = ops::dropout(&weights, c.attention_dropout, true)?;
+        weights = ops::dropout(&weights, self.weights_dropout.probability(), true)?;
         let y = ops::transpose(&ops::matmul(&weights, v)?, 1, 2)?;
         drop(least);
         Ok((y, weights))

@@ -119,6 +119,8 @@ impl InputEmbeddings for Embeddings {
 struct Layer {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
     input_layernorm: LayerNorm,
     post_attention_layernorm: LayerNorm,
     dropout: Dropout,
@@ -135,6 +137,7 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attention, c.attention_dropout)?,
             input_layernorm: LayerNorm::new(&init.at("input_layernorm"), c.width, c.eps)?,
             post_attention_layernorm: LayerNorm::new(&init.at("post_attention_layernorm"), c.width, c.eps)?,
             dropout: Dropout::new(&init.at("post_attention_dropout"), c.dropout)?,
@@ -164,7 +167,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             causal: true,
-            ..Call::new(c.options.attention, head, c.attention_dropout)
+            ..Call::new(c.options.attention, head, self.weights_dropout.probability())
         };
         call.project([q, k, v], &self.dense)
     }

@@ -2,9 +2,9 @@
 
 use lab_base::error;
 use lab_models::Places;
-use memcore::memory::{Category, ScopeId};
-use memcore::nn::{Embedding, Fill, Init, Linear, Module};
-use memcore::{Array, Result, Tensor, context, ops};
+use memcore::memory::ScopeId;
+use memcore::nn::{Dropout, Embedding, Fill, Init, Linear, Module};
+use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
 use super::blocks::{self, BlockInputs};
@@ -175,7 +175,7 @@ impl Config {
         }
         let _scope = context::scope(init.scope());
         // A buffer that is not saved.
-        let scale = Array::empty_as(init.device(), &[], init.dtype(), Category::Buffer)?;
+        let scale = init.plain_buffer(&[], init.dtype())?;
         scale.fill_(root)?;
         Ok(Embeddings { table, scale: Scale::Tensor(Tensor::from_array(scale)) })
     }
@@ -243,6 +243,8 @@ impl InputEmbeddings for Embeddings {
 struct Layer {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
     window: Option<usize>,
     q_proj: Linear,
     k_proj: Linear,
@@ -268,6 +270,7 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attn, c.attention_dropout)?,
             window: c.own.windows.of(number),
             q_proj: linear(attn.at("q_proj"), c.width, c.heads * c.own.head, qkv)?,
             k_proj: linear(attn.at("k_proj"), c.width, c.own.key_heads * c.own.head, qkv)?,
@@ -300,7 +303,7 @@ impl Layer {
             mask: context.mask.as_ref(),
             causal: true,
             repeats_keys: c.options.rules().repeats_keys,
-            ..Call::new(c.options.attention, c.own.head, c.attention_dropout)
+            ..Call::new(c.options.attention, c.own.head, self.weights_dropout.probability())
         };
         call.project([q, k, v], &self.o_proj)
     }

@@ -190,6 +190,8 @@ impl OutputHead for Head {
 struct Layer {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
     k_proj: Linear,
     v_proj: Linear,
     q_proj: Linear,
@@ -208,6 +210,7 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attn, c.attention_dropout)?,
             k_proj: square("k_proj")?,
             v_proj: square("v_proj")?,
             q_proj: square("q_proj")?,
@@ -240,7 +243,7 @@ impl Layer {
             mask: context.mask.as_ref(),
             causal: true,
             scale: 1.0,
-            ..Call::new(c.options.attention, head, c.attention_dropout)
+            ..Call::new(c.options.attention, head, self.weights_dropout.probability())
         };
         call.project([q, k, v], &self.out_proj)
     }

@@ -3,7 +3,7 @@
 use lab_base::error;
 use lab_models::Places;
 use memcore::memory::ScopeId;
-use memcore::nn::{Embedding, Fill, Init, Linear, Module};
+use memcore::nn::{Dropout, Embedding, Fill, Init, Linear, Module};
 use memcore::{Result, Tensor, context, ops};
 
 use super::attention::{self, Call, Weights};
@@ -117,6 +117,9 @@ const SMALL: Fill = Fill::Normal { std: 0.02 };
 struct Layer {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
+    dropout: Dropout,
     window: Option<usize>,
     o_proj: Linear,
     qkv_proj: Linear,
@@ -133,6 +136,8 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attn, c.attention_dropout)?,
+            dropout: Dropout::new(init, c.dropout)?,
             window: c.own.windows.of(0),
             o_proj: linear(attn.at("o_proj"), c.heads * c.own.head, c.width)?,
             qkv_proj: linear(attn.at("qkv_proj"), c.width, (c.heads + 2 * c.own.key_heads) * c.own.head)?,
@@ -157,7 +162,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             causal: true,
-            ..Call::new(c.options.attention, c.own.head, c.attention_dropout)
+            ..Call::new(c.options.attention, c.own.head, self.weights_dropout.probability())
         };
         call.project([q, k, v], &self.o_proj)
     }
@@ -203,7 +208,7 @@ impl blocks::Block for Layer {
 
     fn forward(&self, input: &Tensor, context: &BlockInputs) -> Result<Tensor> {
         let _scope = context::scope(self.scope);
-        let dropout = |x: &Tensor| ops::dropout(x, self.config.dropout, true);
+        let dropout = |x: &Tensor| self.dropout.forward(x);
         let mut hidden = self.input_layernorm.forward(input)?;
         let (attended, _weights) = self.attention(&hidden, context)?;
         hidden = attended;

@@ -4,7 +4,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lab_base::error;
 use memcore::amp::Autocast;
-use memcore::memory::{Category, ScopeId};
+use memcore::memory::ScopeId;
 use memcore::nn::Init;
 use memcore::{Array, DType, Device, Result, Tensor, context, ops};
 use serde_json::Value;
@@ -112,7 +112,7 @@ impl RotaryEmbedding {
     pub(crate) fn new(init: &Init, rope: &Rope, rotated: usize) -> Result<Self> {
         let _scope = context::scope(init.scope());
         let buffer = || {
-            let array = Array::empty_as(init.device(), &[rotated.div_ceil(2)], DType::F32, Category::Buffer)?;
+            let array = init.plain_buffer(&[rotated.div_ceil(2)], DType::F32)?;
             if init.device().computes() {
                 array.write(&rope.scaling.frequencies(rope.theta, rotated, false))?;
             }

@@ -161,6 +161,8 @@ impl InputEmbeddings for Embeddings {
 struct Layer {
     scope: ScopeId,
     config: Config,
+    /// Of the attention's weights.
+    weights_dropout: Dropout,
     q_proj: Linear,
     k_proj: Linear,
     v_proj: Linear,
@@ -179,6 +181,7 @@ impl Layer {
         Ok(Self {
             scope: init.scope(),
             config: c.clone(),
+            weights_dropout: Dropout::new(&attention, c.attention_dropout)?,
             q_proj: square("q_proj", c.own.qkv_bias)?,
             k_proj: square("k_proj", c.own.qkv_bias)?,
             v_proj: square("v_proj", c.own.qkv_bias)?,
@@ -197,7 +200,7 @@ impl Layer {
         let head = width / c.heads;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.q_proj)?, heads(&self.k_proj)?, heads(&self.v_proj)?);
-        let call = Call::new(c.options.attention, head, c.attention_dropout);
+        let call = Call::new(c.options.attention, head, self.weights_dropout.probability());
         call.project([q, k, v], &self.o_proj)
     }
 

@@ -10,6 +10,50 @@ pub(super) fn named(text: &str, lower: &str) -> Option<String> {
         .or_else(|| jax(text, lower))
         .or_else(|| tensorflow(text, lower))
         .or_else(|| accelerate(lower))
+        .or_else(|| triton(text))
+        .or_else(|| by_its_words(text))
+}
+
+/// Programs whose messages have words of their own; what follows is the program, and what helps.
+const OTHERS: [(&str, &str); 9] = [
+    (
+        "cupy.cuda.memory.OutOfMemoryError",
+        "CuPy, whose pool is another than PyTorch's: cupy.get_default_memory_pool().free_all_blocks() gives its cache back",
+    ),
+    ("rmm/mr/device", "RAPIDS' memory manager (RMM)"),
+    (
+        "Out of memory error on GPU",
+        "PaddlePaddle: FLAGS_fraction_of_gpu_memory_to_use and another process on the device decide how much it has",
+    ),
+    (
+        "BFCArena::AllocateRawInternal",
+        "ONNX Runtime, whose arena is another than PyTorch's: gpu_mem_limit and arena_extend_strategy say how it grows",
+    ),
+    (
+        "Failed to allocate memory for requested buffer of size",
+        "ONNX Runtime, whose arena is another than PyTorch's: gpu_mem_limit and arena_extend_strategy say how it grows",
+    ),
+    ("Requested amount of GPU memory", "TensorRT: a smaller workspace (memory pool limit) asks for less"),
+    ("StandardGpuResources: alloc fail", "Faiss: setTempMemory takes less beforehand"),
+    ("cudaMalloc retry failed", "MXNet"),
+    ("[metal::malloc]", "MLX"),
+];
+
+fn by_its_words(text: &str) -> Option<String> {
+    let (_, program) = OTHERS.iter().find(|(words, _)| text.contains(words))?;
+    Some(format!("not a message of PyTorch, but of {program}"))
+}
+
+/// A kernel that wants more of a multiprocessor's own memory than there is: the device's memory is not concerned.
+fn triton(text: &str) -> Option<String> {
+    let at = text.rfind("out of resource: shared memory, Required: ")?;
+    let rest = &text[at + "out of resource: shared memory, Required: ".len()..];
+    let number = |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>();
+    let (required, limit) = (number(rest), number(rest.split_once("Hardware limit: ")?.1));
+    Some(format!(
+        "a message of Triton about a kernel, not about the device's memory: it wants {required} bytes of a multiprocessor's shared memory, and there are \
+         {limit}. Smaller blocks, fewer stages (num_stages) or another card help"
+    ))
 }
 
 fn vllm(text: &str) -> Option<String> {

@@ -25,7 +25,7 @@ pub(super) fn judge(message: &Message, holders: &Holders) -> (Option<Verdict>, S
         Wording::Summary => (None, summary(message)),
         Wording::Library if message.failure == Some(Failure::NoPlan) => (None, NO_PLAN.into()),
         Wording::Driver | Wording::Library | Wording::Thc => (Some(Verdict::Outside), outside(message)),
-        Wording::HostAllocator | Wording::Loader | Wording::Launcher => (Some(Verdict::Host), host(message)),
+        Wording::HostAllocator | Wording::HostArray | Wording::Loader | Wording::Launcher => (Some(Verdict::Host), host(message)),
         _ => device(message, holders),
     }
 }
@@ -202,6 +202,12 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
     let left = if message.is_limited() { "left of the limit" } else { "free" };
     if obtainable.bytes >= requested.bytes {
         let surplus = obtainable.minus(requested);
+        if message.is_limited() && !obtainable.surely_exceeds(requested) {
+            let reason = format!(
+                "{obtainable} were {left} and {requested} asked for: no more than that, as far as the rounded figures tell."
+            );
+            return (Verdict::Full, reason);
+        }
         if little(surplus) {
             let reason = format!(
                 "{obtainable} were {left} and {requested} asked for: the {surplus} between them ({} of what there is) are \
@@ -227,10 +233,11 @@ fn from_figures(message: &Message, requested: Size, limit: Size, obtainable: Siz
          were needed"
     );
     if sum.bytes < requested.bytes {
-        return (
-            Verdict::Full,
-            format!("{arithmetic}: too little, however it is cut. No setting of the allocator helps."),
-        );
+        let little = match requested.surely_exceeds(sum) {
+            true => "too little, however it is cut",
+            false => "not more than that, as far as the rounded figures tell",
+        };
+        return (Verdict::Full, format!("{arithmetic}: {little}. No setting of the allocator helps."));
     }
     let share = if little(cached) {
         format!(" But all that is unallocated is {} of the device: it is full in all but name.", percent(cached))

@@ -32,6 +32,8 @@ pub enum Wording {
     Summary,
     /// `DefaultCPUAllocator: can't allocate memory`.
     HostAllocator,
+    /// NumPy's `Unable to allocate 14.9 GiB for an array`.
+    HostArray,
     /// `DataLoader worker (pid 1) is killed by signal: …`.
     Loader,
     /// From a launcher, a scheduler or the kernel: a process was killed.
@@ -57,6 +59,7 @@ impl Wording {
             Wording::Assert => "PyTorch, which could not ask NVML for the figures",
             Wording::Summary => "a table of torch.cuda.memory_summary()",
             Wording::HostAllocator => "PyTorch's allocator for the host's memory",
+            Wording::HostArray => "an array of NumPy",
             Wording::Loader => "a worker of PyTorch's DataLoader",
             Wording::Launcher => "a process that was killed",
             Wording::Own => "vramlab's own message",
@@ -208,7 +211,11 @@ impl Message {
 
     /// Says where the message is from.
     pub(super) fn origin(&self) -> &'static str {
-        self.backend.package().unwrap_or(self.wording.name())
+        match (self.backend, self.wording) {
+            // The extension kept the old wording for several releases.
+            (Backend::Xpu, Wording::Parentheses) => "Intel's extension for PyTorch",
+            (backend, wording) => backend.package().unwrap_or(wording.name()),
+        }
     }
 
     /// Takes out a figure that contradicts the others beyond rounding: in a container NVML sees no process and says 0 bytes, and lines of a log that

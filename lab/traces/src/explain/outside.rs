@@ -4,7 +4,7 @@ use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
 
 /// Statuses that mean a failed allocation, and statuses that often do.
-const STATUSES: [(&str, Failure); 13] = [
+const STATUSES: [(&str, Failure); 17] = [
     ("CUBLAS_STATUS_ALLOC_FAILED", Failure::Library("cuBLAS")),
     ("CUDNN_STATUS_ALLOC_FAILED", Failure::Library("cuDNN")),
     // Of cuDNN 9.
@@ -19,6 +19,11 @@ const STATUSES: [(&str, Failure); 13] = [
     ("CUSOLVER_STATUS_NOT_INITIALIZED", Failure::Uninitialized("cuSOLVER")),
     ("UR_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", Failure::Driver),
     ("UR_RESULT_ERROR_OUT_OF_RESOURCES", Failure::Driver),
+    // As releases before 2024.2 of Intel's compiler word them.
+    ("PI_ERROR_OUT_OF_RESOURCES", Failure::Driver),
+    ("PI_ERROR_OUT_OF_HOST_MEMORY", Failure::Driver),
+    ("PI_ERROR_MEM_OBJECT_ALLOCATION_FAILURE", Failure::Driver),
+    ("ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY", Failure::Driver),
 ];
 
 /// Finds such an error in a text with single blanks.
@@ -40,6 +45,10 @@ fn host(text: &str) -> Option<Message> {
             _ => return None,
         };
         return Some(failed(Wording::Loader, Backend::default(), failure));
+    }
+    if let Some(at) = text.rfind("Unable to allocate ").filter(|_| text.contains("for an array with shape")) {
+        let requested = Size::at_start(&text[at + "Unable to allocate ".len()..]);
+        return Some(Message { requested, ..Message::new(Wording::HostArray, Backend::default()) });
     }
     let tried = text
         .rfind("you tried to allocate ")
@@ -84,7 +93,7 @@ fn library(text: &str, lower: &str) -> Option<Message> {
         .filter_map(|(status, failure)| Some((text.rfind(status)?, failure)))
         .max_by_key(|(at, _)| *at)?;
     let backend = match &text[at..] {
-        status if status.starts_with("UR_") => Backend::Xpu,
+        status if ["UR_", "PI_", "ZE_"].iter().any(|start| status.starts_with(start)) => Backend::Xpu,
         status if status.starts_with("HIP") || status.starts_with("miopen") => Backend::Hip,
         _ => Backend::Cuda,
     };
@@ -107,6 +116,7 @@ fn driver(lower: &str) -> Option<Message> {
     }
     let errors = [
         ("cuda error: out of memory", Backend::Cuda),
+        ("cuda error:out of memory", Backend::Cuda),
         ("cuda driver error: out of memory", Backend::Cuda),
         ("cuda failed with error 2 out of memory", Backend::Cuda),
         ("triton error [cuda]: out of memory", Backend::Cuda),

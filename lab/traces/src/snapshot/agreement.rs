@@ -110,7 +110,11 @@ struct Watch<'a> {
 impl Observer for Watch<'_> {
     fn driver(&mut self, _operation: usize, event: DriverEvent) {
         match event {
-            DriverEvent::SegmentAlloc { address, .. } | DriverEvent::Reserve { address, .. } => {
+            // A resumed replay gives segments their recorded addresses, but a reservation of its own begins anywhere.
+            DriverEvent::SegmentAlloc { address, .. } => {
+                self.ranges.insert(address, self.found.resumed.then_some(0));
+            }
+            DriverEvent::Reserve { address, .. } => {
                 self.ranges.insert(address, None);
             }
             _ => {}
@@ -134,9 +138,9 @@ impl Observer for Watch<'_> {
         };
         let distance = recorded.wrapping_sub(block.address);
         let alike = match self.ranges.range_mut(..=block.address).next_back() {
-            _ if self.found.resumed => distance == 0,
             Some((_, known)) => *known.get_or_insert(distance) == distance,
-            None => false,
+            // In what the replay began with.
+            None => self.found.resumed && distance == 0,
         };
         self.found.placed += usize::from(alike && !before);
     }

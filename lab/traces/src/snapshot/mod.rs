@@ -23,6 +23,7 @@ mod model;
 mod objects;
 mod opcodes;
 mod open;
+mod pages;
 mod parse_error;
 mod pickle;
 mod pools;

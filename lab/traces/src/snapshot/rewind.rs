@@ -13,28 +13,32 @@ const SMALL_SEGMENT_BYTES: u64 = 2 << 20;
 /// The large pool splits off no rest up to this size: the client gets it too.
 const LARGEST_UNSPLIT_REST: u64 = 1 << 20;
 
-/// A segment that existed when the trace began.
-struct Piece {
-    bytes: u64,
-    small: bool,
-    stream: StreamId,
-    pool: PoolId,
+/// A segment that existed when the trace began; of one that grows, a run of mapped pages.
+pub(super) struct Piece {
+    pub(super) bytes: u64,
+    pub(super) small: bool,
+    pub(super) expandable: bool,
+    pub(super) stream: StreamId,
+    pub(super) pool: PoolId,
 }
 
 impl Snapshot {
-    /// Returns the state of a device's allocator when its trace began; `before` are the allocations that lived then, by address. `None` if segments
-    /// can grow, whose addresses before the trace are not recorded, and if the trace does not lead to the final blocks.
+    /// Returns the state of a device's allocator when its trace began; `before` are the allocations that lived then, by address. `None` if the trace
+    /// does not lead to the final blocks, and if it begins with an allocator whose segments grow and that holds nothing: reservations then begin where
+    /// their first pages are mapped.
     pub(super) fn start(
         &self,
         device: usize,
         before: &[(u64, u64, StreamId)],
         config: &AllocatorConfig,
     ) -> Option<Start> {
-        if self.grows(device) {
+        let mut later = Vec::new();
+        let mut pieces = self.undone(device, &mut later)?;
+        let grown = self.pages(device, before, config)?;
+        if pieces.is_empty() && self.grows(device) && grown.is_empty() {
             return None;
         }
-        let mut later = Vec::new();
-        let pieces = self.undone(device, &mut later)?;
+        pieces.extend(grown);
         let sizes = self.untouched(device);
         let mut left = before;
         let mut segments = Vec::with_capacity(pieces.len());
@@ -49,7 +53,7 @@ impl Snapshot {
                 total_bytes: piece.bytes,
                 stream: Stream(piece.stream.0),
                 small: piece.small,
-                expandable: false,
+                expandable: piece.expandable,
                 pool_id: (u64::from(piece.pool.0), 0),
                 blocks,
             });
@@ -64,13 +68,14 @@ impl Snapshot {
             || self.trace(device).iter().any(|event| maps(event.action))
     }
 
-    /// Returns the segments at the beginning, by address, and adds those that came later to `later`, in order.
+    /// Returns the ordinary segments at the beginning, by address, and adds those that came later to `later`, in order.
     fn undone(&self, device: usize, later: &mut Vec<(u64, u64)>) -> Option<BTreeMap<u64, Piece>> {
         let piece = |segment: &super::model::Segment| {
-            let &super::model::Segment { bytes, small, stream, pool, .. } = segment;
-            (segment.address, Piece { bytes, small, stream, pool })
+            let &super::model::Segment { bytes, small, expandable, stream, pool, .. } = segment;
+            (segment.address, Piece { bytes, small, expandable, stream, pool })
         };
-        let mut pieces: BTreeMap<u64, Piece> = self.segments_of(device).map(piece).collect();
+        let ordinary = self.segments_of(device).filter(|segment| !segment.expandable);
+        let mut pieces: BTreeMap<u64, Piece> = ordinary.map(piece).collect();
         for event in self.trace(device).iter().rev() {
             match event.action {
                 Action::SegmentAlloc => {
@@ -82,7 +87,8 @@ impl Snapshot {
                 }
                 Action::SegmentFree => {
                     let small = event.bytes == SMALL_SEGMENT_BYTES;
-                    let piece = Piece { bytes: event.bytes, small, stream: event.stream, pool: event.pool };
+                    let (bytes, stream, pool) = (event.bytes, event.stream, event.pool);
+                    let piece = Piece { bytes, small, expandable: false, stream, pool };
                     if pieces.insert(event.address, piece).is_some() {
                         return None;
                     }
@@ -126,6 +132,7 @@ fn tiled(
         let room = next - start;
         let bytes = match sizes.get(&start) {
             Some(&known) => known,
+            None if piece.expandable => config.block_bytes(requested_bytes),
             None => with_rest(config.block_bytes(requested_bytes), room, piece.small, config),
         };
         if bytes > room || requested_bytes > bytes {

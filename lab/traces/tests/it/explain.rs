@@ -150,6 +150,15 @@ fn packages_with_an_allocator_of_their_own_are_told_apart() {
 }
 
 #[test]
+fn the_release_of_intels_extension_is_not_told_by_its_wording() {
+    let text = "RuntimeError: XPU out of memory. Tried to allocate 1.71 GiB (GPU 0; 15.56 GiB total capacity; 0 bytes already \
+        allocated; 0 bytes reserved in total by PyTorch)";
+    let found = explain(text).unwrap();
+    assert_eq!(found.origin, "Intel's extension for PyTorch");
+    assert!(found.advice.iter().all(|advice| !advice.what.contains("Update PyTorch")), "{:?}", found.advice);
+}
+
+#[test]
 fn the_setting_comes_first_where_memory_is_fragmented() {
     let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.20 GiB. GPU 1 has a total capacity of 79.32 GiB of which \
         2.30 GiB is free. Process 1001 has 77.00 GiB memory in use. Of the allocated memory 73.20 GiB is allocated by PyTorch, and 1.70 GiB is \
@@ -291,7 +300,7 @@ fn blames_others(explanation: &Explanation) -> bool {
 #[test]
 fn posted_messages_get_the_verdict_of_someone_who_knows() {
     let posted = posted();
-    assert!(posted.message.len() + posted.foreign.len() >= 171);
+    assert!(posted.message.len() + posted.foreign.len() >= 183);
     let mut wrong = Vec::new();
     for Judged { source, text, verdict, setting, others, says } in &posted.message {
         let explanation = explain(text).unwrap_or_else(|error| panic!("{source}: {error}\n{text}"));

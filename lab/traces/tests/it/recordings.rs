@@ -27,6 +27,16 @@ fn every_recording_is_repeated_to_the_byte() {
     }
 }
 
+/// Programs with segments that grow, recorded from the middle on: with several streams, and with pages that are given back.
+#[test]
+fn segments_that_grow_are_repeated_from_the_middle_of_a_run_on() {
+    for seed in 0..6 {
+        let name = format!("middle_{seed}");
+        let found = checked(&name);
+        assert!(found.is_exact() && found.resumed && found.before > 0 && found.allocations > 10, "{name}: {found:?}");
+    }
+}
+
 /// The pool of each allocation of a program, in order.
 fn pools(snapshot: &Snapshot) -> Vec<u16> {
     let program = snapshot.program("pools", 0).unwrap();
@@ -88,6 +98,38 @@ fn tuning_goes_on_to_the_next_when_the_best_does_not_hold() {
     assert_eq!(best.alloc_conf, "expandable_segments:True", "{:?}", &tried[..6]);
     assert_eq!(best.whole.unwrap().peak_reserved, 11_563_696_128);
     assert_eq!(recorded.whole.unwrap().peak_reserved, 12_601_786_368);
+}
+
+#[test]
+fn tuning_proposes_nothing_that_a_run_would_not_notice() {
+    let mut operations = Vec::new();
+    let mut made = 0;
+    let mut together = |sizes: &[u64], empties: bool| {
+        for &bytes in sizes {
+            operations.push(Operation::Allocate { bytes: bytes << 20, stream: 0, pool: 0, served: true });
+            if empties {
+                operations.push(Operation::Free { allocation: made });
+            }
+            made += 1;
+        }
+        let held = if empties { 0..0 } else { made - sizes.len() as u32..made };
+        operations.extend(held.map(|allocation| Operation::Free { allocation }));
+        operations.push(Operation::EmptyCache);
+    };
+    // Rounded up, the second of two blocks takes the place of the first: two calls of the driver less, and as much memory.
+    together(&[40; 20], false);
+    together(&[33, 35], true);
+    together(&[40; 15], false);
+    let trace = Trace::new("steady", Settings::default(), operations).unwrap();
+    let found =
+        tune(&trace, &AllocatorConfig::default(), &Machine::default(), Releases::default(), &mut || false).unwrap();
+    let recorded = found.recorded.searched;
+    let saves = |cost: lab_traces::snapshot::Cost| {
+        cost.peak_reserved == recorded.peak_reserved && cost.driver_calls < recorded.driver_calls
+    };
+    assert!(found.tried.iter().any(|tried| saves(tried.searched)), "{:?}", found.tried);
+    assert_eq!(found.best.alloc_conf, found.recorded.alloc_conf, "{:?}", found.best);
+    assert!(found.newer.is_none() && found.overfitted.is_none(), "{:?} {:?}", found.newer, found.overfitted);
 }
 
 #[test]

@@ -6,9 +6,10 @@ use lab_base::error::Result;
 use lab_models::{Architecture, Measured, Model, measured};
 use memcore::Device;
 use memcore::autograd::Leaf;
-use memcore::nn::{Init, Module, Parameter, Sequential};
+use memcore::nn::{Init, Module, Parameter, Sequential, Untrained};
 use memcore::optim::Optimizer;
 
+use super::broadcast::Tensors;
 use super::optimizer::{Masters, Place, Sharded, Watched, master};
 use super::reducer::{BUCKET_BYTES, Options, Reducer, groups};
 use super::settings::{DataParallelSettings, Stage};
@@ -54,7 +55,11 @@ fn replicated(
     tally: &Arc<Tally>,
 ) -> Result<Built> {
     let run = &settings.run;
-    let mut model = Model::build(architecture, &Init::new(device, run.precision.dtype(), run.seed))?;
+    let init = Init::new(device, run.precision.dtype(), run.seed);
+    let mut model = Model::build(architecture, &init)?;
+    let Untrained { frozen, buffers } = init.untrained();
+    let parameters = model.parameters.iter().map(|parameter| (parameter.array().numel(), parameter.array().dtype()));
+    let tensors: Tensors = parameters.chain(frozen).chain(buffers.iter().copied()).collect();
     model.parameters = architecture.optimizer_order(std::mem::take(&mut model.parameters));
     let optimizer: Box<dyn Optimizer> = if settings.master_weights {
         let copies: memcore::Result<Vec<Parameter>> =
@@ -65,8 +70,9 @@ fn replicated(
     };
     // A single rank has nothing to reduce and runs the program unchanged.
     let passes = if settings.sync_each { 1 } else { run.accumulate };
-    let options = Options { gradient_as_bucket_view: settings.gradient_as_bucket_view, passes };
-    let reducer = (settings.ranks > 1).then(|| Reducer::new(device, &model.parameters, options, tally)).transpose()?;
+    let (gradient_as_bucket_view, ranks) = (settings.gradient_as_bucket_view, settings.ranks);
+    let options = Options { gradient_as_bucket_view, passes, ranks, buffers };
+    let reducer = (ranks > 1).then(|| Reducer::new(device, &model.parameters, &tensors, options, tally)).transpose()?;
     Ok(Built { model, optimizer, units: Vec::new(), reducer })
 }
 

@@ -19,6 +19,7 @@
 //! gradients.
 
 mod accounting;
+mod broadcast;
 mod build;
 mod collective;
 mod optimizer;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use lab_base::error::{Error, Result};
 use lab_models::{Architecture, Model};
 use memcore::Device;
-use memcore::autograd::is_grad_enabled;
 
 use super::build::{Built, build};
 use super::collective::Sent;
@@ -146,8 +145,7 @@ impl<S: TrainStep> Rank<S> {
         let update = Update::with(&run, Some(optimizer));
         let before_forward = reducer.map(|reducer| {
             let parameters = model.parameters.clone();
-            // Buckets are looked at only where a backward pass may follow, not in an evaluation.
-            Box::new(move || if is_grad_enabled() { reducer.rebuild(&parameters) } else { Ok(()) }) as BeforeForward
+            Box::new(move || reducer.before_forward(&parameters)) as BeforeForward
         });
         let phases = step(Share { model, update, run, before_forward })?;
         let trainer = Trainer::new(phases, std::slice::from_ref(device), "");

@@ -10,11 +10,12 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use lab_base::error::Result;
-use memcore::autograd::Leaf;
+use memcore::autograd::{Leaf, is_grad_enabled};
 use memcore::memory::Category;
 use memcore::nn::{Module, Parameter};
 use memcore::{Array, DType, Device, Tensor, context};
 
+use super::broadcast::{self, Tensors};
 use super::collective::Collective;
 use super::tally::Tally;
 
@@ -45,6 +46,10 @@ pub(super) struct Options {
     pub(super) gradient_as_bucket_view: bool,
     /// Backward passes per step; only the last one's gradients are reduced (`no_sync` for the others).
     pub(super) passes: usize,
+    /// Number of ranks.
+    pub(super) ranks: usize,
+    /// The network's buffers.
+    pub(super) buffers: Tensors,
 }
 
 /// The buckets of a rank.
@@ -68,6 +73,10 @@ struct State {
     /// Parameters in the order in which their gradients first came; empty once buckets were made from it.
     order: Vec<usize>,
     rebuilt: bool,
+    /// Forward passes in training so far.
+    forwards: usize,
+    /// True if the forward pass before was one whose gradients were not reduced, or an evaluation's: buffers are not sent then.
+    apart: bool,
 }
 
 struct Bucket {
@@ -77,18 +86,21 @@ struct Bucket {
 }
 
 impl Reducer {
-    /// Makes one bucket of all parameters, and registers for their gradients.
+    /// Sends all `tensors` of the network, makes one bucket of all parameters, and registers for their gradients.
     ///
     /// # Errors
     /// Those of the device; parameters that already have another hook.
     pub(crate) fn new(
         device: &Device,
         parameters: &[Parameter],
+        tensors: &[(usize, DType)],
         options: Options,
         tally: &Arc<Tally>,
     ) -> Result<Arc<Self>> {
         let sizes: Vec<usize> = parameters.iter().map(|parameter| parameter.array().numel()).collect();
         let dtype = parameters.first().map_or(DType::F32, |parameter| parameter.array().dtype());
+        let dimensions = parameters.iter().map(|parameter| parameter.array().dims().len()).sum();
+        broadcast::at_start(device, options.ranks, dimensions, tensors)?;
         let state = State { places: vec![(0, 0); sizes.len()], seen: vec![0; sizes.len()], ..State::default() };
         let (device, tally) = (device.clone(), tally.clone());
         let reducer = Arc::new(Self { device, dtype, sizes, options, tally, state: Mutex::new(state) });
@@ -138,8 +150,23 @@ impl Reducer {
         Ok(())
     }
 
-    /// Called before a forward pass: makes buckets in the order of the first backward pass, once that order is known.
-    pub(super) fn rebuild(&self, parameters: &[Parameter]) -> memcore::Result<()> {
+    /// Called before a forward pass: makes buckets in the order of the first backward pass, once that order is known, and sends the buffers, unless the
+    /// forward pass before reduced nothing.
+    pub(super) fn before_forward(&self, parameters: &[Parameter]) -> memcore::Result<()> {
+        let trains = is_grad_enabled();
+        if trains {
+            self.rebuild(parameters)?;
+        }
+        let mut state = self.state();
+        state.forwards += usize::from(trains);
+        let reduces = trains && state.forwards.is_multiple_of(self.options.passes);
+        if !std::mem::replace(&mut state.apart, !reduces) {
+            broadcast::broadcast(&self.device, &self.options.buffers)?;
+        }
+        Ok(())
+    }
+
+    fn rebuild(&self, parameters: &[Parameter]) -> memcore::Result<()> {
         let mut state = self.state();
         if state.rebuilt || state.order.len() < self.sizes.len() {
             return Ok(());
@@ -147,7 +174,9 @@ impl Reducer {
         state.rebuilt = true;
         let order = std::mem::take(&mut state.order);
         let bytes: Vec<u64> = order.iter().map(|&index| self.sizes[index] as u64 * self.dtype.size()).collect();
-        self.fill(&mut state, parameters, &order, &groups(&bytes, FIRST_BUCKET_BYTES, BUCKET_BYTES))
+        let groups = groups(&bytes, FIRST_BUCKET_BYTES, BUCKET_BYTES);
+        broadcast::order(&self.device, order.len(), groups.len())?;
+        self.fill(&mut state, parameters, &order, &groups)
     }
 
     /// Called when a parameter's gradient exists.
@@ -194,7 +223,7 @@ fn move_into(memory: &Array, offset: usize, parameter: &Tensor) -> memcore::Resu
 /// A network that every rank has a copy of.
 pub(super) struct Replica {
     pub(super) inner: Box<dyn Module>,
-    /// [`Reducer::rebuild`].
+    /// [`Reducer::before_forward`].
     pub(super) before: Box<dyn Fn() -> memcore::Result<()> + Send + Sync>,
 }
 

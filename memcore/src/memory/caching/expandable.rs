@@ -82,8 +82,19 @@ impl Caching {
         pages
     }
 
-    fn page_bytes(&self, pool: PoolIndex) -> u64 {
+    pub(super) fn page_bytes(&self, pool: PoolIndex) -> u64 {
         if self.pools[pool as usize].small { SMALL_SEGMENT_BYTES } else { self.config.large_segment_bytes }
+    }
+
+    /// Bytes of a reservation: whole pages.
+    pub(super) fn reservation_bytes(&self, page_bytes: u64) -> u64 {
+        let total = self.total_bytes.unwrap_or(self.memory.limits().max_segment_bytes);
+        let most = total.saturating_add(total / 8);
+        let wanted = match self.config.expandable_reserve {
+            Some(reserve) if self.config.version >= TorchVersion::V2_15 => reserve.bytes(total).min(most),
+            _ => most,
+        };
+        wanted.min(MAX_RESERVED_BYTES).div_ceil(page_bytes) * page_bytes
     }
 
     /// Reserves addresses for a pool and stream; returns the reservation's one unmapped block, filed as unmapped.
@@ -91,13 +102,7 @@ impl Caching {
         let &Request { stream, pool, .. } = request;
         let page_bytes = self.page_bytes(pool);
         let newer = self.config.version >= TorchVersion::V2_15;
-        let total = self.total_bytes.unwrap_or(self.memory.limits().max_segment_bytes);
-        let most = total.saturating_add(total / 8);
-        let wanted = match self.config.expandable_reserve {
-            Some(reserve) if newer => reserve.bytes(total).min(most),
-            _ => most,
-        };
-        let bytes = wanted.min(MAX_RESERVED_BYTES).div_ceil(page_bytes) * page_bytes;
+        let bytes = self.reservation_bytes(page_bytes);
         let memory = self.memory.clone();
         let Some(virtual_memory) = memory.virtual_memory() else { return Ok(None) };
         let id = virtual_memory.reserve(bytes, page_bytes)?;

@@ -38,6 +38,7 @@ mod pool;
 mod private;
 mod release;
 mod restore;
+mod restore_expandable;
 mod scopes;
 mod search;
 mod sizes;

@@ -18,8 +18,8 @@ impl Caching {
     /// Peaks begin with the state; accumulated counts begin at 0.
     ///
     /// # Errors
-    /// Those of [`new`](Self::new); [`Error::Invalid`] for a state that no such allocator has: segments that overlap or
-    /// can grow, blocks that do not tile them. [`Error::DeviceFull`] if the device has no room for the segments.
+    /// Those of [`new`](Self::new); [`Error::Invalid`] for a state that no such allocator has: segments that overlap,
+    /// blocks that do not tile them, parts of pages. [`Error::DeviceFull`] if the device has no room for the segments.
     pub fn restored(
         memory: Arc<dyn DeviceMemory>,
         config: AllocatorConfig,
@@ -27,11 +27,20 @@ impl Caching {
         later: &[(u64, u64)],
     ) -> Result<(Self, Vec<Block>)> {
         let mut caching = Self::new(memory, config)?;
-        let used: Vec<_> = start.segments.iter().map(|segment| (segment.address, segment.total_bytes)).collect();
+        let groups = caching.reservations(&start.segments);
+        let mut used = Vec::with_capacity(groups.len());
+        for (index, group) in groups.iter().enumerate() {
+            group.iter().try_for_each(check)?;
+            let limit = groups.get(index + 1).map_or(u64::MAX, |next| next[0].address);
+            used.push((group[0].address, caching.recorded_bytes(group, limit)?));
+        }
         caching.addresses = AddressSpace::recorded(&used, later)?;
         let mut held = Vec::new();
-        for segment in &start.segments {
-            caching.restore_segment(segment, &mut held)?;
+        for (group, (_, bytes)) in groups.into_iter().zip(used) {
+            match group {
+                [segment] if !segment.expandable => caching.restore_segment(segment, &mut held)?,
+                runs => caching.restore_reservation(runs, bytes, &mut held)?,
+            }
         }
         held.sort_unstable_by_key(|block| block.address);
         caching.stats.reset_accumulated();
@@ -41,7 +50,6 @@ impl Caching {
 
     fn restore_segment(&mut self, found: &SegmentSnapshot, held: &mut Vec<Block>) -> Result<()> {
         let &SegmentSnapshot { address: base, total_bytes: bytes, stream, small, .. } = found;
-        check(found)?;
         let pool = self.restored_pool(found);
         let id = self.memory.alloc_segment(bytes)?;
         let owner = self.pools[pool as usize].owner;
@@ -55,29 +63,35 @@ impl Caching {
         let whole = found.blocks.len() == 1;
         let mut prev = NONE;
         for block in &found.blocks {
-            let made = self.made();
-            let node = Node {
-                made,
-                prev,
-                requested_bytes: block.requested_bytes,
-                allocated: block.state == BlockState::ActiveAllocated,
-                ..Node::new(stream, block.bytes, pool, block.address, segment)
-            };
-            let index = self.nodes.insert(node);
-            match prev {
-                NONE => self.segments[segment].first = index,
-                prev => self.nodes[prev].next = index,
-            }
-            prev = index;
-            match block.state {
-                BlockState::ActiveAllocated => held.push(self.restored_block(index, block)),
-                _ => self.restored_free(index, whole),
+            prev = self.restore_block(block, Node::new(stream, block.bytes, pool, block.address, segment), prev, held);
+            if block.state != BlockState::ActiveAllocated && !whole {
+                self.stats.inactive_split.increase(small, 1);
+                self.stats.inactive_split_bytes.increase(small, block.bytes);
             }
         }
         Ok(())
     }
 
-    fn restored_pool(&mut self, found: &SegmentSnapshot) -> PoolIndex {
+    /// Appends a block to its segment, behind `prev`: to `held` if it is in use, else to its pool. Returns its index.
+    pub(super) fn restore_block(&mut self, block: &BlockSnapshot, node: Node, prev: u32, held: &mut Vec<Block>) -> u32 {
+        let allocated = block.state == BlockState::ActiveAllocated;
+        let (pool, segment) = (node.pool, node.segment);
+        let requested_bytes = block.requested_bytes;
+        let node = Node { made: self.made(), prev, requested_bytes, allocated, ..node };
+        let index = self.nodes.insert(node);
+        match prev {
+            NONE => self.segments[segment].first = index,
+            prev => self.nodes[prev].next = index,
+        }
+        if allocated {
+            held.push(self.restored_block(index, block));
+        } else {
+            self.pools[pool as usize].insert(&mut self.nodes, index);
+        }
+        index
+    }
+
+    pub(super) fn restored_pool(&mut self, found: &SegmentSnapshot) -> PoolIndex {
         let id = PoolId(found.pool_id);
         if id.0 == (0, 0) {
             return if found.small { SMALL } else { LARGE };
@@ -102,24 +116,12 @@ impl Caching {
         let &BlockSnapshot { address, bytes, requested_bytes, .. } = block;
         Block { id: BlockId(index), region, address, requested_bytes, bytes }
     }
-
-    fn restored_free(&mut self, index: u32, whole: bool) {
-        let (pool, bytes) = (self.nodes[index].pool, self.nodes[index].bytes);
-        let small = self.pools[pool as usize].small;
-        if !whole {
-            self.stats.inactive_split.increase(small, 1);
-            self.stats.inactive_split_bytes.increase(small, bytes);
-        }
-        self.pools[pool as usize].insert(&mut self.nodes, index);
-    }
 }
 
-/// Checks that the blocks of an ordinary segment tile it, and that no two free ones are neighbours.
+/// Checks that blocks tile their segment, and that no two free ones are neighbours. Only a segment that grows may be
+/// empty: its reservation reaches down to it.
 fn check(found: &SegmentSnapshot) -> Result<()> {
     let wrong = |problem: &str| Err(Error::invalid("recorded state", problem));
-    if found.expandable {
-        return wrong("a segment that grows cannot be restored");
-    }
     let (mut end, mut free) = (found.address, false);
     for block in &found.blocks {
         let inactive = block.state != BlockState::ActiveAllocated;
@@ -132,7 +134,8 @@ fn check(found: &SegmentSnapshot) -> Result<()> {
         free = inactive;
         end = end.saturating_add(block.bytes);
     }
-    if found.blocks.is_empty() || end - found.address != found.total_bytes {
+    let empty = found.blocks.is_empty() && !found.expandable;
+    if empty || end - found.address != found.total_bytes {
         return wrong("blocks do not tile their segment");
     }
     Ok(())
@@ -194,6 +197,7 @@ mod tests {
     #[test]
     fn a_state_that_no_allocator_has_is_refused() {
         let free = |at| block(at, 512, BlockState::Inactive);
+        // A part of a page.
         let grows = SegmentSnapshot { expandable: true, ..segment(4096, vec![free(4096)]) };
         for segments in [
             vec![segment(4096, vec![free(4096), free(4608)])],

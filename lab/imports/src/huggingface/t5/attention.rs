@@ -1,7 +1,7 @@
 //! T5's attention: scores are not scaled, and a bias by position is added.
 
 use memcore::memory::ScopeId;
-use memcore::nn::{Init, Linear, Module, Training};
+use memcore::nn::{Dropout, Init, Linear, Module, Training};
 use memcore::{Array, Result, Tensor, context};
 
 use super::super::attention::{self, Call, Softmax, Weights};
@@ -31,7 +31,7 @@ pub(super) struct Attention {
     kind: options::Attention,
     heads: usize,
     head: usize,
-    dropout: f64,
+    dropout: Dropout,
     causal: bool,
     /// Set if a bias of zeros is trained while the network trains, as in the library's checkpointed blocks.
     trained_zeros: Option<Training>,
@@ -62,7 +62,7 @@ impl Attention {
             kind: c.options.attention,
             heads: c.heads,
             head: c.own.head,
-            dropout: c.dropout,
+            dropout: Dropout::new(init, c.dropout)?,
             causal: false,
             trained_zeros: c.options.checkpoint.then(|| init.training()),
             q: into("q", width * c.own.head)?,
@@ -100,7 +100,7 @@ impl Attention {
             causal: self.causal,
             scale: 1.0,
             softmax: Softmax::OwnType,
-            ..Call::new(self.kind, self.head, self.dropout)
+            ..Call::new(self.kind, self.head, self.dropout.probability())
         };
         let (output, weights) = call.project([q, k, v], &self.o)?;
         Ok(Attended { output, bias, weights })
