@@ -82,7 +82,18 @@ fn project(root: &Path) -> PathBuf {
         fs::write(project.join(name), "before").unwrap();
     }
     symlink("files", project.join("link")).unwrap();
+    repository(&project.join("old.git"));
     project
+}
+
+/// Makes a repository with a file, if there is a git.
+fn repository(folder: &Path) {
+    fs::create_dir(folder).unwrap();
+    fs::write(folder.join("file"), "before").unwrap();
+    for words in [&["init", "-q"][..], &["add", "file"], &["commit", "-qm", "one"]] {
+        let mut git = Command::new("git");
+        let _without = git.args(["-c", "user.name=a", "-c", "user.email=a@b", "-C"]).arg(folder).args(words).status();
+    }
 }
 
 #[test]
