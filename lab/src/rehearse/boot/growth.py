@@ -216,22 +216,19 @@ class Holders:
         """Returns the way from a tensor to a name: everything between them, innermost first, and the name's kind, text and source.
         An attribute of the script's own objects, or a function's variable, is enough only where a list or the like is on the way; else
         who holds that is looked for, too."""
-        import gc
         import time
 
         first = Step(tensor, None)
-        seen, steps, found = {id(tensor)}, [first], None
-        while steps and time.monotonic() < self.until:
-            step = steps.pop(0)
-            name = self.locals.get(id(step.thing))
-            if name and step is not first:
-                return step.parts(), ("local", *name)
-            if step.depth == MAX_WAY:
-                continue
-            holders = gc.get_referrers(step.thing)
-            self.own.update((id(holders), id(steps)))
-            for holder in holders:
-                if id(holder) in seen or id(holder) in self.own or type(holder) is Step or self.is_own(holder):
+        seen, level, found = {id(tensor)}, [first], None
+        while level and level[0].depth < MAX_WAY and time.monotonic() < self.until:
+            for step in level:
+                name = self.locals.get(id(step.thing)) if step is not first else None
+                if name and not is_library(name[1].co_filename):
+                    return step.parts(), ("local", *name)
+                found = found or name and (step.parts(), ("local", *name))
+            following = []
+            for holder, step in self.holders_of(level):
+                if id(holder) in seen or id(holder) in self.own or self.is_own(holder):
                     continue
                 seen.add(id(holder))
                 end = self.named(holder, step)
@@ -240,9 +237,25 @@ class Holders:
                 if ends and (end[0] not in ("attribute", "frame") or any(map(is_container, step.parts()))):
                     return step.parts(), end
                 found = found or end and (step.parts(), end)
-                steps.append(Step(holder, step))
+                following.append(Step(holder, step))
+            level = following
         name = self.locals.get(id(tensor))
         return found or name and ([], ("local", *name))
+
+    def holders_of(self, level):
+        """Returns who holds the things of these steps, each with the first step whose thing it holds, in the order of the steps. One look
+        at all of Python's objects serves all of them."""
+        import gc
+
+        things = [step.thing for step in level]
+        numbers = {id(thing): number for number, thing in enumerate(things)}
+        found = []
+        for holder in gc.get_referrers(*things):
+            if holder is not things and type(holder) is not Step:
+                held = [numbers[id(one)] for one in gc.get_referents(holder) if id(one) in numbers]
+                found += [(min(held), holder)] if held else []
+        found.sort(key=lambda one: one[0])
+        return [(holder, level[number]) for number, holder in found]
 
     def is_own(self, holder):
         code = getattr(holder, "f_code", None)
