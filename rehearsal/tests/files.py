@@ -162,6 +162,53 @@ def a_new_folder_can_be_gone_into():
 
 
 @case
+def what_moves_hides_what_was_there_before():
+    os.makedirs("new/deep")
+    with open("new/deep/other.bin", "wb") as file:
+        file.write(b"other")
+    shutil.rmtree("past")
+    os.rename("new", "past")
+    assert os.listdir("past/deep") == ["other.bin"], os.listdir("past/deep")
+
+
+@case
+def two_entries_change_places():
+    libc = ctypes.CDLL(None, use_errno=True)
+    os.makedirs("one/new")
+    assert libc.renameat2(-100, b"one", -100, b"other", 2) == 0, os.strerror(ctypes.get_errno())
+    assert os.listdir("other") == ["new"] and read("one/deep/model.bin") == b"other"
+    assert libc.renameat2(-100, b"one", -100, b"one/deep", 2) == -1
+    assert libc.renameat2(-100, b"one", -100, b"missing", 2) == -1
+    assert libc.renameat2(-100, b"one/deep/model.bin", -100, b"another.txt", 2) == 0
+    assert read("another.txt") == b"other" and read("one/deep/model.bin") == b"another"
+    assert libc.renameat2(-100, b"one/deep/model.bin", -100, b"another.txt", 2) == 0
+
+
+@case
+def what_is_read_only_changes_its_name_and_mode():
+    # Root may write it anyway.
+    before = os.stat("read-only.txt")
+    os.utime("read-only.txt", (1, 2))
+    os.chmod("read-only.txt", 0o440)
+    os.link("read-only.txt", "linked.txt")
+    os.rename("read-only.txt", "renamed.txt")
+    after = os.stat("renamed.txt")
+    assert after.st_mode & 0o777 == 0o440 and after.st_mtime == 2, after
+    assert (after.st_uid, after.st_gid, read("renamed.txt")) == (before.st_uid, before.st_gid, b"read only")
+
+
+@case
+def attributes_and_times_go_with_a_copy():
+    before = os.stat("attributes.txt").st_mtime_ns
+    os.chmod("attributes.txt", 0o600)
+    assert os.stat("attributes.txt").st_mtime_ns == before
+    with open("attributes.txt", "ab") as file:
+        file.write(b"+")
+    if os.environ.get("HAS_ATTRIBUTES"):
+        assert os.getxattr("attributes.txt", "user.before") == b"kept"
+
+
+@case
 def modes_and_times():
     os.chmod("untouched.txt", 0o600)
     os.utime("untouched.txt", (1, 1))

@@ -159,6 +159,65 @@ def a_second_name(path):
 
 
 @case
+def a_second_name_for_an_open_file(path):
+    # Perhaps in a folder for temporary files, where new files are real.
+    names = [path + ".open", tempfile.mktemp()]
+    for number, name in enumerate(names):
+        # AT_EMPTY_PATH, and AT_SYMLINK_FOLLOW of the descriptor's name; once past the C library.
+        file = os.open(path, os.O_RDONLY)
+        LIBC.linkat(file, b"", -100, name.encode(), 0x1000)
+        LIBC.syscall(265, file, b"", -100, (name + "-raw").encode(), 0x1000)
+        LIBC.linkat(-100, b"/proc/self/fd/%d" % file, -100, (name + "-fd").encode(), 0x400)
+        for made in [name, name + "-raw", name + "-fd"]:
+            if os.path.exists(made):
+                with open(made, "wb") as second:
+                    second.write(b"new")
+    return read(names[0] + "-fd") == b"new"
+
+
+@case
+def modes_of_what_is_open_without_a_name(path):
+    file = os.open(path, os.O_RDONLY)
+    LIBC.fchmodat(file, b"", 0o600, 0x1000)
+    LIBC.fchownat(file, b"", os.getuid(), os.getgid(), 0x1000)
+    # Landlock knows no modes.
+    if os.environ.get("VRAMLAB_REHEARSAL_PROTECTION") != "landlock":
+        LIBC.syscall(452, file, b"", 0o600, 0x1000)
+        LIBC.syscall(452, -100, b"", 0o700, 0x1000)  # the working folder
+    return True
+
+
+@case
+def two_that_change_places(path):
+    os.mkdir(path + ".new")
+    with open(path + ".new/model", "wb") as file:
+        file.write(b"new")
+    os.mkdir("swapped")
+    with open("swapped/other", "wb") as file:
+        file.write(b"other")
+    for one, other in [(path + ".new", "out/checkpoint-1"), (path, "swapped/other"), ("swapped", "tree")]:
+        if LIBC.renameat2(-100, one.encode(), -100, other.encode(), 2):
+            raise OSError(ctypes.get_errno(), "renameat2")
+    seen = read("out/checkpoint-1/model") == b"new" and read(path + ".new/model") == b"before" and read(path) == b"other"
+    seen = seen and read("tree/other") == b"before" and read("swapped/deep/file") == b"before"
+    for one, other in [("swapped", "tree"), (path + ".new", "out/checkpoint-1")]:
+        LIBC.renameat2(-100, one.encode(), -100, other.encode(), 2)
+    return seen
+
+
+@case
+def a_repository(path):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", path + ".work"]
+    if shutil.which("git") is None:
+        return True
+    os.mkdir(path + ".work")
+    for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "one"], ["clone", "-q", "../" + os.path.basename(path) + ".work", "../clone"]):
+        subprocess.run(git + words, check=True)
+    # The objects of a repository from before the run.
+    subprocess.run(["git", "clone", "-q", "old.git", "cloned"], check=True)
+    return os.path.isdir("files/clone/.git") and os.path.exists("cloned/file")
+
+@case
 def a_file_from_elsewhere_in_its_place(path):
     with tempfile.NamedTemporaryFile(delete=False) as file:
         file.write(b"new")

@@ -21,6 +21,7 @@ const LINKS: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 const BOOT: &str = concat!(
     include_str!("boot/start.py"),
     include_str!("boot/roles.py"),
+    include_str!("boot/steps.py"),
     include_str!("boot/growth.py"),
     include_str!("boot/lines.py"),
     include_str!("boot/answer.py"),

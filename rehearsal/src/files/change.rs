@@ -1,10 +1,10 @@
 //! Changes of entries in folders: names, modes, times.
 
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CString, c_char, c_int, c_void};
 
 use super::copies::{self, Use};
 use super::open::{failed, given};
-use super::place::{Found, Place, absolute, resolve};
+use super::place::{Found, Place, absolute, path_of, resolve};
 use super::protection::{Protection, protection};
 use super::real::real;
 use super::system::{HERE, Outcome, kind, lstat, text};
@@ -17,12 +17,13 @@ fn on_copy(
     how: Use,
     call: impl FnOnce(c_int, *const c_char) -> c_int,
 ) -> c_int {
-    // Without a path, or with an empty one, the call means the descriptor, which is already that of a copy.
-    let Some(protection) = protection().filter(|_| !path.is_null()) else { return call(folder, path) };
-    let copy = given(path).and_then(|path| match path {
-        b"" => Ok(None),
-        path => text(&copies::changed(protection, folder, path, follow, how)?).map(Some),
-    });
+    let Some(protection) = protection() else { return call(folder, path) };
+    let copy = match given(path) {
+        // Without a path, or with an empty one, the call means what is open.
+        Err(_) | Ok(b"") => copies::changed_open(protection, folder),
+        Ok(path) => copies::changed(protection, folder, path, follow, how).map(Some),
+    };
+    let copy = copy.and_then(|copy| copy.map(|copy| text(&copy)).transpose());
     match copy {
         Ok(None) => call(folder, path),
         Ok(Some(copy)) => call(HERE, copy.as_ptr()),
@@ -53,6 +54,7 @@ fn moved(from: (c_int, *const c_char), to: (c_int, *const c_char), flags: u32) -
             0 => {}
             libc::RENAME_NOREPLACE if to.exists() => return Err(libc::EEXIST),
             libc::RENAME_NOREPLACE => {}
+            libc::RENAME_EXCHANGE => return copies::exchange(protection, &from, &to),
             // The caller then tries another way.
             _ => return Err(libc::EINVAL),
         }
@@ -224,18 +226,52 @@ extern "C" fn linkat(
     flags: c_int,
 ) -> c_int {
     let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
-    let call = |from_folder, from| {
+    let call = |from_folder, from, flags| {
         as_new(
             to_folder,
             to,
             |to_folder, to| real!(linkat as fn(c_int, *const c_char, c_int, *const c_char, c_int) -> c_int, -1; from_folder, from, to_folder, to, flags),
         )
     };
-    // A file without a name yet, reached through its descriptor.
-    if given(from).is_ok_and(|path| path.starts_with(b"/proc/")) {
-        return call(from_folder, from);
+    match linked_original(from_folder, from, follow, flags) {
+        Ok(None) => call(from_folder, from, flags),
+        Ok(Some(copy)) => call(HERE, copy.as_ptr(), 0),
+        Err(error) => failed(error, -1),
     }
-    on_copy(from_folder, from, follow, Use::Change, call)
+}
+
+/// Returns the copy to which a link is made instead of an original; `None` if the caller means a file that may be linked: one without a
+/// name yet, or a copy.
+fn linked_original(folder: c_int, path: *const c_char, follow: bool, flags: c_int) -> Outcome<Option<CString>> {
+    let Some(protection) = protection() else { return Ok(None) };
+    let named = match given(path)? {
+        b"" if flags & libc::AT_EMPTY_PATH != 0 => path_of(folder)?,
+        b"" => return Ok(None),
+        named => absolute(protection, folder, named)?,
+    };
+    // A descriptor's name in `/proc` is a link, and to that of a file without a name no path leads.
+    let place = match resolve(protection, &named, follow) {
+        Ok(place) if place.exists() => place,
+        Ok(_) | Err(libc::ENOENT) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !protection.protects(&place.path) {
+        return Ok(None);
+    }
+    if place.found == Found::Original && compares_numbers() {
+        return Err(libc::EXDEV);
+    }
+    text(&copies::changed(protection, HERE, &place.path, false, Use::Keep)?).map(Some)
+}
+
+/// True for a program that compares the number of a file with that of a second name for it, and ends if they differ. A copy has another
+/// number than its original. Told that a link is not possible, it copies.
+fn compares_numbers() -> bool {
+    unsafe extern "C" {
+        static program_invocation_short_name: *const c_char;
+    }
+    // SAFETY: the C library sets it when a program starts, and its text ends with a zero.
+    given(unsafe { program_invocation_short_name }) == Ok(b"git")
 }
 
 /// Defines functions on a path: name, whether a link is followed, the use, and further arguments.
@@ -253,13 +289,13 @@ macro_rules! on_paths {
 on_paths! {
     truncate(length: libc::off_t) true Change;
     truncate64(length: libc::off_t) true Change;
-    chmod(mode: libc::mode_t) true Change;
-    lchmod(mode: libc::mode_t) false Change;
-    chown(user: libc::uid_t, group: libc::gid_t) true Change;
-    lchown(user: libc::uid_t, group: libc::gid_t) false Change;
-    utime(times: *const c_void) true Change;
-    utimes(times: *const c_void) true Change;
-    lutimes(times: *const c_void) false Change;
+    chmod(mode: libc::mode_t) true Keep;
+    lchmod(mode: libc::mode_t) false Keep;
+    chown(user: libc::uid_t, group: libc::gid_t) true Keep;
+    lchown(user: libc::uid_t, group: libc::gid_t) false Keep;
+    utime(times: *const c_void) true Keep;
+    utimes(times: *const c_void) true Keep;
+    lutimes(times: *const c_void) false Keep;
     setxattr(name: *const c_char, value: *const c_void, size: usize, flags: c_int) true Change;
     lsetxattr(name: *const c_char, value: *const c_void, size: usize, flags: c_int) false Change;
     removexattr(name: *const c_char) true Change;
@@ -272,7 +308,7 @@ extern "C" fn fchmodat(folder: c_int, path: *const c_char, mode: libc::mode_t, f
         folder,
         path,
         flags & libc::AT_SYMLINK_NOFOLLOW == 0,
-        Use::Change,
+        Use::Keep,
         |folder, path| real!(fchmodat as fn(c_int, *const c_char, libc::mode_t, c_int) -> c_int, -1; folder, path, mode, flags),
     )
 }
@@ -289,7 +325,7 @@ extern "C" fn fchownat(
         folder,
         path,
         flags & libc::AT_SYMLINK_NOFOLLOW == 0,
-        Use::Change,
+        Use::Keep,
         |folder, path| real!(fchownat as fn(c_int, *const c_char, libc::uid_t, libc::gid_t, c_int) -> c_int, -1; folder, path, user, group, flags),
     )
 }
@@ -300,7 +336,7 @@ pub(super) extern "C" fn utimensat(folder: c_int, path: *const c_char, times: *c
         folder,
         path,
         flags & libc::AT_SYMLINK_NOFOLLOW == 0,
-        Use::Change,
+        Use::Keep,
         |folder, path| real!(utimensat as fn(c_int, *const c_char, *const c_void, c_int) -> c_int, -1; folder, path, times, flags),
     )
 }
@@ -311,7 +347,7 @@ extern "C" fn futimesat(folder: c_int, path: *const c_char, times: *const c_void
         folder,
         path,
         true,
-        Use::Change,
+        Use::Keep,
         |folder, path| real!(futimesat as fn(c_int, *const c_char, *const c_void) -> c_int, -1; folder, path, times),
     )
 }

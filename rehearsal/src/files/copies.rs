@@ -4,14 +4,16 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::contents;
-use super::place::{Found, Place, REMOVED, absolute, resolve};
+use super::place::{Found, Place, REMOVED, absolute, path_of, resolve};
 use super::protection::{Protection, is_within};
 use super::system::{self, Outcome, access, kind, lstat, make_folder, make_link, remove, rename};
 
 /// The change that a call is about to make to a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
-    /// The file must exist, and keeps its contents.
+    /// The file must exist, and keeps its contents: another mode, time or name, for which it need not be writable.
+    Keep,
+    /// The file must exist, and its contents change.
     Change,
     /// The file must exist, and is emptied.
     Empty,
@@ -29,11 +31,25 @@ pub(super) fn changed(protection: &Protection, folder: c_int, path: &[u8], follo
     protection.note_change();
     match place.found {
         Found::Copy => {}
-        Found::Original => own(protection, &place.path, how != Use::Empty)?,
+        Found::Original => {
+            if how != Use::Keep && kind(&lstat(&place.path)?) == libc::S_IFREG {
+                access(&place.path, libc::W_OK)?;
+            }
+            own(protection, &place.path, how != Use::Empty)?;
+        }
         Found::Removed | Found::Nothing if how == Use::Make => make_room(protection, &place)?,
         Found::Removed | Found::Nothing => return Err(libc::ENOENT),
     }
     Ok(protection.copy_of(&place.path))
+}
+
+/// Returns the path of the copy of an open original, or of the working folder, which is made if necessary; `None` for anything else.
+pub(super) fn changed_open(protection: &Protection, descriptor: c_int) -> Outcome<Option<Vec<u8>>> {
+    let path = if descriptor == system::HERE { system::working_folder() } else { path_of(descriptor) };
+    match path.ok().filter(|path| protection.protects(path)) {
+        Some(path) => changed(protection, system::HERE, &path, false, Use::Keep).map(Some),
+        None => Ok(None),
+    }
 }
 
 /// Returns the path for a new entry. Nothing may exist there.
@@ -62,9 +78,8 @@ pub(super) fn own(protection: &Protection, path: &[u8], contents: bool) -> Outco
             make_link(&system::read_link(path)?, &copy)
         }
         libc::S_IFREG => {
-            access(path, libc::W_OK)?;
             own_folder(protection, parent(path))?;
-            contents::copy(protection, path, &copy, contents, stat.st_mode)
+            contents::copy(protection, path, &copy, contents, &stat)
         }
         // A device is not one of the script's files.
         _ => Err(libc::EPERM),
@@ -215,10 +230,39 @@ pub(super) fn move_to(protection: &Protection, from: &Place, to: &Place) -> Outc
     let source = if from_protected { protection.copy_of(&from.path) } else { from.path.clone() };
     rename_or_copy(protection, &source, &target)?;
     if to_protected {
-        hide_originals(protection, &to.path)?;
+        hide_all_originals(protection, &to.path)?;
     }
     if from_protected && lstat(&from.path).is_ok() {
         make_link(REMOVED, &protection.copy_of(&from.path))?;
+    }
+    Ok(())
+}
+
+/// Exchanges two entries. Copies of both take the places of both.
+pub(super) fn exchange(protection: &Protection, from: &Place, to: &Place) -> Outcome {
+    if !from.exists() || !to.exists() {
+        return Err(libc::ENOENT);
+    }
+    if from.path == to.path {
+        return Ok(());
+    }
+    if is_within(&to.path, &from.path) || is_within(&from.path, &to.path) {
+        return Err(libc::EINVAL);
+    }
+    let protected = [from, to].map(|place| (place, protection.protects(&place.path)));
+    for (place, _) in protected.iter().filter(|(_, is_protected)| *is_protected) {
+        may_change(protection, parent(&place.path))?;
+        protection.note_change();
+        own_all(protection, place)?;
+    }
+    let [from, to] = protected.map(
+        |(place, is_protected)| {
+            if is_protected { protection.copy_of(&place.path) } else { place.path.clone() }
+        },
+    );
+    system::exchange(&from, &to)?;
+    for (place, _) in protected.iter().filter(|(_, is_protected)| *is_protected) {
+        hide_all_originals(protection, &place.path)?;
     }
     Ok(())
 }
@@ -264,6 +308,18 @@ pub(super) fn hide_originals(protection: &Protection, path: &[u8]) -> Outcome {
     Ok(())
 }
 
+/// Marks the same below each folder of a copy that came from elsewhere.
+fn hide_all_originals(protection: &Protection, path: &[u8]) -> Outcome {
+    if !lstat(path).is_ok_and(|stat| kind(&stat) == libc::S_IFDIR) {
+        return Ok(());
+    }
+    hide_originals(protection, path)?;
+    for name in system::names(&protection.copy_of(path)) {
+        hide_all_originals(protection, &[path, b"/", &name].concat())?;
+    }
+    Ok(())
+}
+
 /// Renames, or copies and removes if the file comes from another file system: from `/tmp` to the copies, which may lie
 /// on another one than the original.
 fn rename_or_copy(protection: &Protection, from: &[u8], to: &[u8]) -> Outcome {
@@ -275,7 +331,7 @@ fn rename_or_copy(protection: &Protection, from: &[u8], to: &[u8]) -> Outcome {
             }
             // An existing file there is replaced.
             let _nothing = remove(to, false);
-            contents::copy(protection, from, to, true, stat.st_mode)?;
+            contents::copy(protection, from, to, true, &stat)?;
             remove(from, false)
         }
         done => done,

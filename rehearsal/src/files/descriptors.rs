@@ -2,19 +2,16 @@
 
 use std::ffi::{CString, c_char, c_int, c_void};
 
-use super::copies::{self, Use};
+use super::copies;
 use super::look::looked;
 use super::open::failed;
-use super::place::path_of;
 use super::protection::{Protection, protection};
 use super::real::real;
 use super::system::{HERE, Outcome, text};
 
 /// Returns the path of the copy of an open original; `None` for anything else.
 fn copy_of_open(descriptor: c_int) -> Option<Outcome<CString>> {
-    let protection = protection()?;
-    let path = path_of(descriptor).ok().filter(|path| protection.protects(path))?;
-    let copy = copies::changed(protection, HERE, &path, false, Use::Change);
+    let copy = copies::changed_open(protection()?, descriptor).transpose()?;
     Some(copy.and_then(|copy| text(&copy)))
 }
 

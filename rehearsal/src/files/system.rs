@@ -86,9 +86,18 @@ pub(super) fn make_link(target: &[u8], path: &[u8]) -> Outcome {
 
 /// Renames a file.
 pub(super) fn rename(from: &[u8], to: &[u8]) -> Outcome {
+    renamed(from, to, 0)
+}
+
+/// Exchanges two entries.
+pub(super) fn exchange(from: &[u8], to: &[u8]) -> Outcome {
+    renamed(from, to, libc::RENAME_EXCHANGE)
+}
+
+fn renamed(from: &[u8], to: &[u8], flags: u32) -> Outcome {
     let (from, to) = (text(from)?, text(to)?);
     // SAFETY: both end with a zero.
-    call(unsafe { libc::syscall(libc::SYS_renameat2, HERE, from.as_ptr(), HERE, to.as_ptr(), 0) }).map(drop)
+    call(unsafe { libc::syscall(libc::SYS_renameat2, HERE, from.as_ptr(), HERE, to.as_ptr(), flags) }).map(drop)
 }
 
 /// Checks whether a path may be used as `how` says (`W_OK` and similar).

@@ -13,8 +13,7 @@ class Answer:
         self.values = None
         # Where some ranks of many were started.
         self.world = None
-        # The library that each process counts for itself, by optimizer.
-        self.counts = {}
+        self.counts = Steps()
         self.steps = 0
         self.seen = {"evaluation": False, "saving": False, "generation": False}
         self.roles = Roles(torch)
@@ -32,7 +31,8 @@ class Answer:
 
     def after_fork(self):
         """Starts anew in a forked child: its parent's figures are not its own."""
-        self.counts, self.steps, self.oom, self.before_reset = {}, 0, None, {}
+        self.counts.clear()
+        self.steps, self.oom, self.before_reset = 0, None, {}
         self.roles.clear()
         self.growth.clear()
         self.lines.clear()
@@ -164,7 +164,7 @@ class Answer:
         with self.torch._C.DisableTorchFunction():
             ended_by_memory = self.oom is not None and why == "exit" and (self.exception() or {}).get("out_of_memory")
             if self.cards() and not ended_by_memory:
-                if not self.counts:
+                if not self.steps:
                     self.roles.hold(None)
                 self.write_snapshot()
             # The answer comes last: a reader who finds it finds the snapshot as well.

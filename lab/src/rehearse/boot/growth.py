@@ -184,7 +184,8 @@ class Holders:
             self.inner = set()
             for node in self.nodes([node for _, node, _ in self.graphs]):
                 self.inner.update(following for following, _ in node.next_functions)
-        for tensor, root, is_gradient in self.graphs:
+        # A graph that hangs on gradients is theirs, whoever else holds the gradient.
+        for tensor, root, is_gradient in sorted(self.graphs, key=lambda graph: not graph[2]):
             if root not in self.inner and any(self.saves(node, addresses) for node in self.nodes([root])):
                 return tensor, is_gradient
         return None
@@ -213,33 +214,48 @@ class Holders:
 
     def way(self, tensor):
         """Returns the way from a tensor to a name: everything between them, innermost first, and the name's kind, text and source.
-        An attribute or a function's variable is enough only where a list or the like is on the way; else who holds that is looked
-        for, too."""
-        import gc
+        An attribute of the script's own objects, or a function's variable, is enough only where a list or the like is on the way; else
+        who holds that is looked for, too."""
         import time
 
         first = Step(tensor, None)
-        seen, steps, found = {id(tensor)}, [first], None
-        while steps and time.monotonic() < self.until:
-            step = steps.pop(0)
-            name = self.locals.get(id(step.thing))
-            if name and step is not first:
-                return step.parts(), ("local", *name)
-            if step.depth == MAX_WAY:
-                continue
-            holders = gc.get_referrers(step.thing)
-            self.own.update((id(holders), id(steps)))
-            for holder in holders:
-                if id(holder) in seen or id(holder) in self.own or type(holder) is Step or self.is_own(holder):
+        seen, level, found = {id(tensor)}, [first], None
+        while level and level[0].depth < MAX_WAY and time.monotonic() < self.until:
+            for step in level:
+                name = self.locals.get(id(step.thing)) if step is not first else None
+                if name and not is_library(name[1].co_filename):
+                    return step.parts(), ("local", *name)
+                found = found or name and (step.parts(), ("local", *name))
+            following = []
+            for holder, step in self.holders_of(level):
+                if id(holder) in seen or id(holder) in self.own or self.is_own(holder):
                     continue
                 seen.add(id(holder))
                 end = self.named(holder, step)
-                if end and (end[0] not in ("attribute", "frame") or any(map(is_container, step.parts()))):
+                # What a library's object holds is held by whom the script gave the object to.
+                ends = end and not (end[0] == "attribute" and is_library(source_file(*end[::2]) or ""))
+                if ends and (end[0] not in ("attribute", "frame") or any(map(is_container, step.parts()))):
                     return step.parts(), end
                 found = found or end and (step.parts(), end)
-                steps.append(Step(holder, step))
+                following.append(Step(holder, step))
+            level = following
         name = self.locals.get(id(tensor))
         return found or name and ([], ("local", *name))
+
+    def holders_of(self, level):
+        """Returns who holds the things of these steps, each with the first step whose thing it holds, in the order of the steps. One look
+        at all of Python's objects serves all of them."""
+        import gc
+
+        things = [step.thing for step in level]
+        numbers = {id(thing): number for number, thing in enumerate(things)}
+        found = []
+        for holder in gc.get_referrers(*things):
+            if holder is not things and type(holder) is not Step:
+                held = [numbers[id(one)] for one in gc.get_referents(holder) if id(one) in numbers]
+                found += [(min(held), holder)] if held else []
+        found.sort(key=lambda one: one[0])
+        return [(holder, level[number]) for number, holder in found]
 
     def is_own(self, holder):
         code = getattr(holder, "f_code", None)
@@ -293,7 +309,8 @@ class Holders:
             return {}
         parts, (kind, name, source) = way
         container = next((part for part in reversed(parts) if is_container(part) and not is_attributes(part)), None)
-        shown = container if container is not None else (parts[-1] if parts else None)
+        is_object = parts and kind in ("global", "local") and not is_container(parts[-1])
+        shown = container if container is not None and not is_object else (parts[-1] if parts else None)
         sort = type(shown).__name__ if shown is not None else "tensor"
         full = name
         if kind == "attribute":
@@ -305,7 +322,8 @@ class Holders:
         told["where"] = found["put"] and "%s:%d" % (file, found["put"])
         told["emptied"] = found["emptied"] and "%s:%d" % (file, found["emptied"])
         keyed = container is not None and not isinstance(container, list) and (told["limit"] is not None or not hasattr(container, "append"))
-        told["fills"] = bool(kind == "cache" or keyed or told["emptied"])
+        anew = container is None and kind in ("global", "local", "attribute", "closure") and is_made_anew(file, name, found["put"])
+        told["fills"] = bool(kind == "cache" or keyed or told["emptied"] or anew)
         told["holder"] = {"closure": "%s %s of a closure", "frame": "%s %s of a function that an exception keeps",
                           "cache": "%s, the cache of %s"}.get(kind, "%s %s") % (sort, full)
         return told
@@ -385,3 +403,37 @@ def lines_of(file, name):
     return found
 
 
+def is_made_anew(file, name, line):
+    """True if a variable or an attribute is assigned in this line, and from nothing that goes back to itself: then it only holds what is
+    larger each time, as batches whose length grows."""
+    import ast
+    import linecache
+
+    try:
+        tree = ast.parse("".join(linecache.getlines(file))) if file and line else None
+    except (SyntaxError, ValueError):
+        tree = None
+    if tree is None:
+        return False
+
+    def names(node):
+        return {getattr(one, "id", None) or getattr(one, "attr", None) for one in ast.walk(node)} - {None}
+
+    assigned = {}
+    for node in ast.walk(tree):
+        for target in getattr(node, "targets", [getattr(node, "target", None)]) if isinstance(node, (ast.Assign, ast.AnnAssign)) else ():
+            for one in names(target) if node.value is not None else ():
+                assigned.setdefault(one, []).append(node)
+    if not any(node.lineno <= line <= node.end_lineno for node in assigned.get(name, ())):
+        return False
+    # Everything from which it is made, through other variables.
+    left, seen = [name], set()
+    while left:
+        one = left.pop()
+        for node in assigned.get(one, ()):
+            new = names(node.value)
+            if name in new:
+                return False
+            left += new - seen
+            seen |= new
+    return True

@@ -91,8 +91,7 @@ class Watch:
         answer = self.answer
         if answer.ended:
             return
-        answer.counts[id(optimizer)] = answer.counts.get(id(optimizer), 0) + 1
-        steps = max(answer.counts.values())
+        steps = max(answer.steps, answer.counts.count(optimizer))
         with self.torch._C.DisableTorchFunction():
             answer.roles.hold(optimizer)
             is_new = steps > answer.steps
@@ -173,6 +172,7 @@ class Watch:
         def counted(optimizer, *args, **kwargs):
             result = made(optimizer, *args, **kwargs)
             self.optimizers.append(weakref.ref(optimizer))
+            self.answer.counts.made(optimizer)
             return result
 
         @functools.wraps(train)

@@ -72,9 +72,18 @@ impl Caller {
         PathBuf::from(OsString::from_vec([base.into_bytes(), path].concat()))
     }
 
-    /// Returns a path by which this process reaches what the caller has open.
+    /// Returns a path by which this process reaches what the caller has open, or the caller's working folder.
     pub(super) fn open(self, descriptor: u64) -> PathBuf {
-        format!("/proc/{}/fd/{}", self.thread, descriptor as i32).into()
+        match descriptor as i32 {
+            libc::AT_FDCWD => format!("/proc/{}/cwd", self.thread).into(),
+            number => format!("/proc/{}/fd/{number}", self.thread).into(),
+        }
+    }
+
+    /// Returns the name of its program, as the system keeps it: 15 characters at most.
+    pub(super) fn program(self) -> Option<String> {
+        let name = std::fs::read_to_string(format!("/proc/{}/comm", self.thread)).ok()?;
+        Some(name.trim_end().into())
     }
 
     /// Returns the path of a socket's address; `None` if it has none in the file system.

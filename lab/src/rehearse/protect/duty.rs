@@ -103,7 +103,7 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
 fn rules(way: Way, offline: bool) -> Vec<(libc::c_long, Rule)> {
     let network = filter::rules(offline);
     match way {
-        Way::Namespace => filter::renames().into_iter().chain(filter::handles()).chain(network).collect(),
+        Way::Namespace => filter::renames_and_links().into_iter().chain(filter::handles()).chain(network).collect(),
         Way::Landlock | Way::Library => network,
         Way::Filter => {
             let changes = Veto::rules();

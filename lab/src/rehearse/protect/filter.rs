@@ -45,12 +45,15 @@ pub(super) fn rules(offline: bool) -> Vec<(c_long, Rule)> {
 }
 
 /// Returns the calls that overlays need help with.
-pub(super) fn renames() -> Vec<(c_long, Rule)> {
+pub(super) fn renames_and_links() -> Vec<(c_long, Rule)> {
     vec![
         #[cfg(target_arch = "x86_64")]
         (libc::SYS_rename, Rule::Ask),
         (libc::SYS_renameat, Rule::Ask),
         (libc::SYS_renameat2, Rule::Ask),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_link, Rule::Ask),
+        (libc::SYS_linkat, Rule::Ask),
     ]
 }
 

@@ -9,7 +9,7 @@ use rustix::fs::{CWD, RenameFlags};
 
 use super::whole_copy::copy_tree;
 
-/// Renames an entry; where the system would have it copied, copies it and removes the first one.
+/// Renames an entry, or exchanges two; where the system would have them copied, copies them and removes the first ones.
 ///
 /// # Errors
 /// Those of the system.
@@ -17,8 +17,37 @@ pub(super) fn rename(from: &Path, to: &Path, flags: u32) -> io::Result<()> {
     let flags = RenameFlags::from_bits_retain(flags);
     match rustix::fs::renameat_with(CWD, from, CWD, to, flags) {
         Err(rustix::io::Errno::XDEV) if (flags - RenameFlags::NOREPLACE).is_empty() => copied(from, to, flags),
+        Err(rustix::io::Errno::XDEV) if flags == RenameFlags::EXCHANGE => exchanged(from, to),
         done => done.map_err(io::Error::from),
     }
+}
+
+/// Exchanges two entries: copies of both take the places of both.
+fn exchanged(from: &Path, to: &Path) -> io::Result<()> {
+    let (source, target) = (fs::symlink_metadata(from)?, fs::symlink_metadata(to)?);
+    if (source.dev(), source.ino()) == (target.dev(), target.ino()) {
+        return Ok(());
+    }
+    if source.is_dir() && is_within(to, &source)? || target.is_dir() && is_within(from, &target)? {
+        return Err(io::Error::from_raw_os_error(libc::EINVAL));
+    }
+    let there = beside(to)?;
+    copy_tree(from, &there).inspect_err(|_| remove(&there, source.is_dir()))?;
+    let here = beside(from)?;
+    if let Err(error) = copy_tree(to, &here) {
+        remove(&there, source.is_dir());
+        remove(&here, target.is_dir());
+        return Err(error);
+    }
+    for (old, is_folder, new) in [(from, source.is_dir(), &here), (to, target.is_dir(), &there)] {
+        if is_folder {
+            fs::remove_dir_all(old)?
+        } else {
+            fs::remove_file(old)?
+        }
+        fs::rename(new, old)?;
+    }
+    Ok(())
 }
 
 fn copied(from: &Path, to: &Path, flags: RenameFlags) -> io::Result<()> {
@@ -114,5 +143,25 @@ mod tests {
         assert_eq!(fs::read_to_string(root.join("empty/link")).unwrap(), "other");
         let left = fs::read_dir(root).unwrap().count();
         assert_eq!(left, 2, "nothing is left over");
+    }
+
+    #[test]
+    fn two_entries_change_places_and_one_inside_the_other_does_not() {
+        let root = tempfile::tempdir().unwrap();
+        let at = |name: &str| root.path().join(name);
+        fs::create_dir_all(at("new/deep")).unwrap();
+        fs::create_dir(at("best")).unwrap();
+        fs::write(at("new/model"), "new").unwrap();
+        fs::write(at("best/model"), "best").unwrap();
+        fs::write(at("file"), "file").unwrap();
+        exchanged(&at("new"), &at("best")).unwrap();
+        exchanged(&at("new"), &at("file")).unwrap();
+        let read = |name: &str| fs::read_to_string(at(name)).unwrap();
+        assert_eq!((read("best/model"), read("file/model"), read("new")), ("new".into(), "best".into(), "file".into()));
+        let refused = |from: &str, to: &str| exchanged(&at(from), &at(to)).unwrap_err().raw_os_error();
+        assert_eq!(refused("best", "best/deep"), Some(libc::EINVAL));
+        assert_eq!(refused("best/deep", "best"), Some(libc::EINVAL));
+        assert_eq!(refused("best", "missing"), Some(libc::ENOENT));
+        assert_eq!(fs::read_dir(root.path()).unwrap().count(), 3, "nothing is left over");
     }
 }

@@ -14,6 +14,10 @@ use super::veto::Veto;
 
 /// Maximum number of addresses and paths that are told.
 const MAX_TOLD: usize = 200;
+/// Program that compares the number of a file with that of a second name for it, and ends if they differ. Through an overlay the number of a
+/// file changes with its first change, as a second name is one.
+/// Told that a link is not possible, it copies.
+const COMPARES_NUMBERS: &str = "git";
 /// Maximum number of messages of one call that are looked at.
 const MAX_MESSAGES: u64 = 64;
 
@@ -81,10 +85,13 @@ impl Supervisor {
         let contacted: &mut dyn FnMut(String) = &mut |address| tell(Event::Contacted(address));
         let here = libc::AT_FDCWD as u64;
         match c_long::from(asked.data.nr) {
-            // Without overlays, the system makes all renames.
-            libc::SYS_renameat | libc::SYS_renameat2 if self.veto.is_some() => Answer::GoOn,
+            // Without overlays, the system makes all renames and links.
+            libc::SYS_renameat | libc::SYS_renameat2 | libc::SYS_linkat if self.veto.is_some() => Answer::GoOn,
             #[cfg(target_arch = "x86_64")]
-            libc::SYS_rename if self.veto.is_some() => Answer::GoOn,
+            libc::SYS_rename | libc::SYS_link if self.veto.is_some() => Answer::GoOn,
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_link => linked(caller),
+            libc::SYS_linkat => linked(caller),
             #[cfg(target_arch = "x86_64")]
             libc::SYS_rename => renamed(caller, (here, given[0]), (here, given[1]), 0),
             libc::SYS_renameat => renamed(caller, (given[0], given[1]), (given[2], given[3]), 0),
@@ -172,6 +179,12 @@ fn own_addresses() -> Vec<IpAddr> {
     found
 }
 
+/// Answers a call that gives a file a second name.
+fn linked(caller: Caller) -> Answer {
+    let compares = caller.program().is_some_and(|name| name == COMPARES_NUMBERS);
+    if compares { Answer::Fail(libc::EXDEV) } else { Answer::GoOn }
+}
+
 /// Answers a rename: those that an overlay refuses are made here. The others are the system's.
 fn renamed(caller: Caller, from: (u64, u64), to: (u64, u64), flags: u32) -> Answer {
     let paths = caller.path(from.0, from.1).and_then(|from| Ok((from, caller.path(to.0, to.1)?)));
@@ -180,7 +193,8 @@ fn renamed(caller: Caller, from: (u64, u64), to: (u64, u64), flags: u32) -> Answ
         use std::os::unix::fs::MetadataExt;
         let source = std::fs::symlink_metadata(&from)?;
         let folder = |path: &std::path::Path| std::fs::metadata(path.parent().unwrap_or(path));
-        Ok(source.is_dir() || folder(&from)?.dev() != folder(&to)?.dev())
+        let gives_a_folder = flags & libc::RENAME_EXCHANGE != 0 && std::fs::symlink_metadata(&to)?.is_dir();
+        Ok(source.is_dir() || gives_a_folder || folder(&from)?.dev() != folder(&to)?.dev())
     };
     if !is_refused().unwrap_or(false) {
         return Answer::GoOn;

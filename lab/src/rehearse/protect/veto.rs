@@ -62,13 +62,13 @@ impl Veto {
         };
         entries.iter().enumerate().find_map(|(place, entry)| {
             let act = act(number, place, flags);
-            // The second name of a link or a rename is never followed.
-            let path = match path(caller, *entry, given) {
+            let (path, is_open) = match path(caller, *entry, given) {
                 Ok(path) => path?,
                 Err(error) if will_fail(&error) => return None,
                 Err(_) => return Some("?".into()),
             };
-            match Policy::target(&path, follow && place == 0) {
+            // The second name of a link or a rename is never followed. What stands for an open file is a link to it.
+            match Policy::target(&path, is_open || follow && place == 0) {
                 Ok(target) => (!self.may(act, &target)).then_some(target.path),
                 Err(error) => (!will_fail(&error)).then_some(path),
             }
@@ -140,17 +140,20 @@ fn act(number: c_long, place: usize, flags: u64) -> Act {
     }
 }
 
-/// Returns the path of an entry, as this process reaches it; `None` if it is none in the file system.
-fn path(caller: Caller, entry: Entry, given: &[u64; 6]) -> io::Result<Option<PathBuf>> {
+/// Returns the path of an entry, as this process reaches it, and whether it is that of an open file; `None` if it is none in the file
+/// system.
+fn path(caller: Caller, entry: Entry, given: &[u64; 6]) -> io::Result<Option<(PathBuf, bool)>> {
+    let open = |descriptor: usize| Ok(Some((caller.open(given[descriptor]), true)));
+    let named = |path: PathBuf| Some((path, false));
     match entry {
-        Entry::Path(path) => caller.path(libc::AT_FDCWD as u64, given[path]).map(Some),
-        Entry::Open(open) => Ok(Some(caller.open(given[open]))),
-        Entry::Socket(address) => Ok(caller.socket(given[address], given[address + 1])),
-        Entry::At(folder, path) if given[path] == 0 => Ok(Some(caller.open(given[folder]))),
+        Entry::Path(path) => caller.path(libc::AT_FDCWD as u64, given[path]).map(named),
+        Entry::Open(descriptor) => open(descriptor),
+        Entry::Socket(address) => Ok(caller.socket(given[address], given[address + 1]).and_then(named)),
+        Entry::At(folder, path) if given[path] == 0 => open(folder),
         Entry::At(folder, path) => match caller.path(given[folder], given[path]) {
             // An empty path means what is open.
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(Some(caller.open(given[folder]))),
-            found => found.map(Some),
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => open(folder),
+            found => found.map(named),
         },
     }
 }

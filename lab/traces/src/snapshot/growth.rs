@@ -298,13 +298,22 @@ fn growth(stack: StackId, lives: &[Lived], count: usize) -> Option<Growth> {
     Some(Growth { stack, largest, smallest, more, more_bytes, steps, freed_together: together })
 }
 
-/// True if what several steps added stays, and the last third of the steps still adds. The last two steps do not count: what they hold may be replaced in the next.
+/// Greatest chance with which memory that keeps growing may be taken for a cache that is full.
+const CHANCE: f64 = 0.05;
+
+/// True if what several steps added stays, and they have not stopped adding: the last third of the steps still adds, and if each step went on
+/// adding as often as until the last one that did, as many steps without one would not be unlikely. The last two steps do not count: what
+/// they hold may be replaced in the next.
 fn keeps_adding(lives: &[Lived], count: usize) -> bool {
     let window = SETTLING..count - 2;
     let late = window.end - window.len().div_ceil(3);
     let stays = |step: usize| lives.iter().any(|life| life.made == step && life.stays(count));
     let added: Vec<usize> = window.filter(|step| stays(*step)).collect();
-    added.len() >= ADDED && added.iter().any(|step| *step >= late)
+    let Some(last) = added.last().filter(|last| added.len() >= ADDED && **last >= late) else { return false };
+    // The rule of succession: of few steps, none is certain to add.
+    let seen = last + 1 - SETTLING;
+    let without = (seen - added.len() + 1) as f64 / (seen + 2) as f64;
+    without.powi((count - 3 - last) as i32) >= CHANCE
 }
 
 /// True if something that lived at the ends of several steps was freed: a buffer that is full replaces its oldest.

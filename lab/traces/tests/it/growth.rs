@@ -71,6 +71,20 @@ fn a_leak_of_varying_sizes_is_found_with_its_bytes_a_step() {
 }
 
 #[test]
+fn a_leak_in_some_of_the_steps_is_found() {
+    for added in [vec![4, 8, 12, 16], vec![2, 3, 4, 6, 7, 9, 11, 12, 15], (2..17).collect()] {
+        let course = course(
+            |step| {
+                let kept = if added.contains(&step) { vec![(step, 1 << 20)] } else { vec![] };
+                [vec![(100 + step, length(step))], kept].concat()
+            },
+            |step| vec![100 + step],
+        );
+        assert_eq!(course.trend, Trend::Grows, "{added:?}: {course:?}");
+    }
+}
+
+#[test]
 fn one_tensor_that_is_made_anew_and_larger_grows() {
     let found = course(|step| vec![(step, 4096 * (step + 1))], |step| step.checked_sub(1).into_iter().collect());
     assert_eq!(found.trend, Trend::Grows);
@@ -89,7 +103,18 @@ fn cycles_are_told_from_leaks() {
 
 #[test]
 fn what_fills_or_is_replaced_does_not_grow() {
-    let bounded: [(&str, Course); 5] = [
+    let bounded: [(&str, Course); 6] = [
+        (
+            "a cache of eight lengths that come at random",
+            course(
+                |step| {
+                    let kept =
+                        if [2, 3, 4, 8, 9, 10, 13].contains(&step) { vec![(step, length(step))] } else { vec![] };
+                    [vec![(100 + step, length(step))], kept].concat()
+                },
+                |step| vec![100 + step],
+            ),
+        ),
         (
             "a cache of eight lengths",
             course(|step| if step < 8 { vec![(step, length(step))] } else { vec![] }, |_| vec![]),
