@@ -97,11 +97,11 @@ fn several_cards_have_a_verdict_with_what_to_try() {
 
 #[test]
 fn the_largest_batch_is_that_of_each_card() {
-    let words = ["--model", "gpt2", "--data-parallel", "4", "--gpu", "6GiB"];
+    let words = ["--model", "gpt2", "--data-parallel", "4", "--gpu", "8GiB"];
     let found = json(&[&["fit", "--quiet"], &words[..]].concat());
     let largest = found["largest"].as_u64().unwrap();
     let text = done(&[&["fit"], &words[..]].concat());
-    assert!(text.contains(&format!("{largest} examples on each of 4 cards fit into 6 GiB")), "{text}");
+    assert!(text.contains(&format!("{largest} examples on each of 4 cards fit into 8 GiB")), "{text}");
     let code = |each: u64| common::run(&[&["predict", "--batch", &(4 * each).to_string()], &words[..]].concat()).code;
     assert_eq!((code(largest), code(largest + 1)), (Some(0), Some(1)));
 }

@@ -15,7 +15,7 @@ fn experiments_report_for_people_and_programs() {
         let ran = run(&["run", name, "--backend", "meta", "--seed", "3"]);
         assert_eq!(ran.code, Some(0), "{name}: {}", ran.stderr);
         fits(&ran.stdout);
-        assert!(ran.stdout.lines().count() <= 22, "{name}: {}", ran.stdout);
+        assert!(ran.stdout.lines().count() <= 24, "{name}: {}", ran.stdout);
         let about = lab::experiments::by_name(name).unwrap();
         let first = ran.stdout.lines().take(2).map(str::trim).collect::<Vec<_>>().join(" ");
         let answer = first.strip_prefix(about.question()).map(str::trim).unwrap_or_default();

@@ -63,7 +63,7 @@ fn the_command_on_a_page_can_be_typed() {
         &RUN[..],
         &["predict", "--model", "mlp", "--gpu", "rtx4090", "--steps", "1", "--alloc-conf", "max_split_size_mb:100"],
         &["fit", "--model", "mlp", "--gpu", "256MiB", "--steps", "1"],
-        &["run", "optimizer", "--backend", "meta", "--set", "batch=8"],
+        &["ask", "optimizer", "--backend", "meta", "--set", "batch=8"],
         &["train", "--model", "mlp", "--backend", "meta", "--steps", "1", "-L", "batch", "8,16"],
     ] {
         done(&words.iter().copied().chain(html).collect::<Vec<_>>());

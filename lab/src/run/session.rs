@@ -167,7 +167,7 @@ impl Session {
         Ok(device.with_ledger(|ledger| Recording::of_ledger(self.name(), ledger)))
     }
 
-    /// Returns a device with memory enough after the run on it, with its history.
+    /// Returns a device with enough memory after the run on it, with its history.
     fn with_memory_enough(&self, least: usize, stop: &dyn Fn() -> bool) -> Result<Device> {
         let target = self.target.endless()?.history(true);
         let device = target.open()?;
