@@ -11,7 +11,7 @@ use anyhow::{Context, bail};
 
 use crate::artifact::{self, Built};
 use crate::stamp::Inputs;
-use crate::suites;
+use crate::suites::{self, Suite};
 
 /// The compiler's package on PyPI.
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
@@ -76,17 +76,19 @@ pub(crate) fn compile_kernels(root: &Path, full: bool) -> anyhow::Result<Option<
 /// A case fails.
 pub(crate) fn emulated(root: &Path, built: &Built, full: bool) -> anyhow::Result<()> {
     // A race is found in whatever order threads run, so the suites that repeat the kernels would find nothing more.
-    let mut runs = vec![("blas", "matmul"), ("blas", "conv2d"), ("turing", "kernels::"), ("races", "kernels::")];
+    // The longest first.
+    let mut runs = vec![("races", "kernels::"), ("blas", "conv2d"), ("turing", "kernels::"), ("blas", "matmul")];
     if full {
         runs.push(("address", ""));
     }
-    let suite = built.find("test", "backend-cuda", "conformance")?;
-    for (mode, filter) in runs {
-        let args: &[&str] = if filter.is_empty() { &[] } else { &[filter] };
-        let what = format!("CUDA emulator, {mode}: conformance {filter}");
-        suites::run(root, &suite, &what, args, &[("CUDA_EMULATOR", mode.into())], full)?;
-    }
-    Ok(())
+    let program = &built.find("test", "backend-cuda", "conformance")?;
+    let suite = |(mode, filter): (&'static str, &'static str)| Suite {
+        program,
+        what: format!("CUDA emulator, {mode}: conformance {filter}"),
+        args: if filter.is_empty() { Vec::new() } else { vec![filter] },
+        environment: vec![("CUDA_EMULATOR", mode.into())],
+    };
+    suites::run(root, runs.into_iter().map(suite).collect(), full)
 }
 
 /// Returns the folder of the compiler's libraries; downloads them if they are missing.

@@ -3,13 +3,16 @@
 //! The wgpu backend's suite spends nearly all of its time in the driver's compiler. SwiftShader compiles most kernels in a tenth of the time that
 //! lavapipe takes, but takes minutes for one tall tile of attention. So each driver gets the trials that it is quick at.
 
+use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 
 use crate::artifact::{Built, Program};
+use crate::software_gpu::has_card;
 use crate::stamp::{Inputs, Stamp};
 
 /// Names of test programs that are suites.
@@ -21,7 +24,17 @@ pub(crate) const OTHERS: &str = "not (binary(reference) or binary(meta) or binar
 /// A part of a suite: what its name adds, the arguments that select its trials, and variables.
 type Part = (&'static str, &'static [&'static str], Vec<(&'static str, OsString)>);
 
-/// Runs every suite that has not passed with the same inputs; with `again`, every one. `swiftshader`: its driver's description, for the trials of the
+/// A suite, or some of its trials.
+pub(crate) struct Suite<'a> {
+    pub(crate) program: &'a Program,
+    /// What it is called in the output.
+    pub(crate) what: String,
+    /// Arguments that select trials.
+    pub(crate) args: Vec<&'static str>,
+    pub(crate) environment: Vec<(&'static str, OsString)>,
+}
+
+/// Runs every suite that has not passed with the same inputs; with `whole`, every one. `swiftshader`: its driver's description, for the trials of the
 /// wgpu backend but those of attention. Lavapipe runs the others, or all where `whole` asks for that or SwiftShader is missing.
 ///
 /// # Errors
@@ -34,59 +47,73 @@ pub(crate) fn run_all(
     whole: bool,
 ) -> anyhow::Result<()> {
     let programs = built.programs("test");
-    for suite in programs.iter().filter(|program| NAMES.contains(&program.name.as_str())) {
-        let folder = suite.folder.strip_prefix(root).unwrap_or(&suite.folder);
+    let mut suites = Vec::new();
+    for program in programs.iter().filter(|program| NAMES.contains(&program.name.as_str())) {
+        let folder = program.folder.strip_prefix(root).unwrap_or(&program.folder);
         let by_driver = folder == Path::new("backend-wgpu");
         for (name, args, variables) in parts(swiftshader.filter(|_| by_driver), whole) {
+            let what = format!("conformance: {} of {}{name}", program.name, folder.display());
             let environment = [environment, &variables].concat();
-            run(
-                root,
-                suite,
-                &format!("conformance: {} of {}{name}", suite.name, folder.display()),
-                args,
-                &environment,
-                whole,
-            )?;
+            suites.push((!by_driver, Suite { program, what, args: args.to_vec(), environment }));
         }
     }
-    Ok(())
+    // What takes longest begins first.
+    suites.sort_by_key(|(later, _)| *later);
+    run(root, suites.into_iter().map(|(_, suite)| suite).collect(), whole)
 }
 
-/// The parts of a suite for its drivers.
+/// The parts of a suite for its drivers, the longest first.
 fn parts(swiftshader: Option<&Path>, whole: bool) -> Vec<Part> {
     let Some(driver) = swiftshader else { return vec![("", &[], Vec::new())] };
     let quick = (" on SwiftShader", ["--skip", "attention"].as_slice(), vec![("VK_DRIVER_FILES", driver.into())]);
     let rest =
         if whole { ("", [].as_slice(), Vec::new()) } else { (", attention", ["attention"].as_slice(), Vec::new()) };
-    vec![quick, rest]
+    vec![rest, quick]
 }
 
-/// Runs one suite, unless it has passed with the same inputs: its program, the files of its member, the arguments, the variables and
-/// the machine with its drivers and compilers.
+/// Runs suites side by side, one for each core, since a suite keeps one core busy; one by one where there is a card, which they would share. What passed with
+/// the same inputs is not run again unless `again`: the program, the files of its member, the arguments, the variables, and the machine with its drivers.
 ///
 /// # Errors
-/// A trial fails.
-pub(crate) fn run(
-    root: &Path,
-    suite: &Program,
-    what: &str,
-    args: &[&str],
-    environment: &[(&str, OsString)],
-    again: bool,
-) -> anyhow::Result<()> {
-    let stamp = inputs(suite)?.map(|inputs| inputs.value(args).value(environment).stamp(root, "suite"));
+/// A trial fails. No further suite begins then.
+pub(crate) fn run(root: &Path, suites: Vec<Suite<'_>>, again: bool) -> anyhow::Result<()> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let waiting = Mutex::new(VecDeque::from(suites));
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let work = || {
+        while let Some(suite) = next() {
+            if let Err(error) = run_one(root, &suite, again) {
+                waiting.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                return Err(error);
+            }
+        }
+        Ok(())
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..if has_card() { 1 } else { cores }).map(|_| scope.spawn(work)).collect();
+        let ended: Vec<_> = workers.into_iter().map(|worker| worker.join().expect("no suite panics")).collect();
+        ended.into_iter().collect()
+    })
+}
+
+/// Runs one suite, and prints what it printed when it has ended.
+fn run_one(root: &Path, suite: &Suite<'_>, again: bool) -> anyhow::Result<()> {
+    let Suite { program, what, args, environment } = suite;
+    let stamp = inputs(program)?.map(|inputs| inputs.value(args).value(environment).stamp(root, "suite"));
     if !again && stamp.as_ref().is_some_and(Stamp::is_set) {
         println!("==> {what}: unchanged since it passed");
         return Ok(());
     }
-    println!("==> {what}");
-    let mut command = Command::new(&suite.path);
+    println!("==> {what}: begins");
+    let mut command = Command::new(&program.path);
     command.arg("--quiet").args(args).envs(environment.iter().cloned());
     // As cargo starts a test.
-    command.current_dir(&suite.folder).env("CARGO_MANIFEST_DIR", &suite.folder);
-    let status = command.status().with_context(|| suite.path.display().to_string())?;
-    if !status.success() {
-        bail!("step `{what}` failed ({status})");
+    command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder);
+    let output = command.output().with_context(|| program.path.display().to_string())?;
+    let said = [output.stdout, output.stderr].concat();
+    println!("==> {what}\n{}", String::from_utf8_lossy(&said).trim_end());
+    if !output.status.success() {
+        bail!("step `{what}` failed ({})", output.status);
     }
     stamp.map_or(Ok(()), |stamp| stamp.set())
 }
@@ -107,15 +134,15 @@ mod tests {
     fn two_drivers_share_a_suite_and_leave_no_trial_out() {
         let shared = parts(Some(Path::new("driver.json")), false);
         let selections: Vec<_> = shared.iter().map(|(_, args, _)| *args).collect();
-        assert_eq!(selections, [["--skip", "attention"].as_slice(), &["attention"]]);
-        assert_eq!(shared[0].2, [("VK_DRIVER_FILES", "driver.json".into())]);
-        assert!(shared[1].2.is_empty());
+        assert_eq!(selections, [["attention"].as_slice(), &["--skip", "attention"]]);
+        assert_eq!(shared[1].2, [("VK_DRIVER_FILES", "driver.json".into())]);
+        assert!(shared[0].2.is_empty());
     }
 
     #[test]
     fn one_driver_runs_all_trials() {
         for (driver, whole) in [(None, false), (None, true), (Some(Path::new("driver.json")), true)] {
-            let (_, args, variables) = parts(driver, whole).pop().unwrap();
+            let (_, args, variables) = parts(driver, whole).swap_remove(0);
             assert!(args.is_empty() && variables.is_empty());
         }
     }
