@@ -23,7 +23,7 @@ const NAMES: [&str; 3] = ["reference", "meta", "conformance"];
 pub(crate) const OTHERS: &str = "not (binary(reference) or binary(meta) or binary(conformance))";
 
 /// A part of a suite: what its name adds, the arguments that select its trials, and variables.
-type Part = (&'static str, &'static [&'static str], Vec<(&'static str, OsString)>);
+type Part = (String, Vec<&'static str>, Vec<(&'static str, OsString)>);
 
 /// A suite, or some of its trials.
 pub(crate) struct Suite<'a> {
@@ -55,7 +55,7 @@ pub(crate) fn run_all(
         for (name, args, variables) in parts(swiftshader.filter(|_| by_driver), whole) {
             let what = format!("conformance: {} of {}{name}", program.name, folder.display());
             let environment = [environment, &variables].concat();
-            suites.push((!by_driver, Suite { program, what, args: args.to_vec(), environment }));
+            suites.push((!by_driver, Suite { program, what, args, environment }));
         }
     }
     // What takes longest begins first.
@@ -64,16 +64,17 @@ pub(crate) fn run_all(
 }
 
 /// Parts of names of trials that SwiftShader is slow at.
-const SLOW: [&[&str]; 2] = [&["many_heads"], &["many_queries"]];
+const SLOW: [&str; 2] = ["many_heads", "many_queries"];
 
 /// The parts of a suite for its drivers.
 fn parts(swiftshader: Option<&Path>, whole: bool) -> Vec<Part> {
-    let Some(driver) = swiftshader else { return vec![("", &[], Vec::new())] };
-    let args = &["--skip", "many_heads", "--skip", "many_queries"];
-    let quick = (" on SwiftShader", args.as_slice(), vec![("VK_DRIVER_FILES", driver.into())]);
-    let slow = SLOW.map(|args| (", what SwiftShader is slow at", args, Vec::new()));
-    let rest = if whole { vec![("", [].as_slice(), Vec::new())] } else { slow.to_vec() };
-    std::iter::once(quick).chain(rest).collect()
+    let all = (String::new(), Vec::new(), Vec::new());
+    let Some(driver) = swiftshader else { return vec![all] };
+    let others = SLOW.iter().flat_map(|name| ["--skip", name]).collect();
+    let quick = (" on SwiftShader".into(), others, vec![("VK_DRIVER_FILES", driver.into())]);
+    let slow = SLOW.map(|name| (format!(", {name}"), vec![name], Vec::new()));
+    let rest = if whole { vec![all] } else { slow.to_vec() };
+    [quick].into_iter().chain(rest).collect()
 }
 
 /// Runs suites side by side, one for each core, since a suite keeps one core busy; one by one where there is a card, which they would share. What passed with
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn two_drivers_share_a_suite_and_leave_no_trial_out() {
         let shared = parts(Some(Path::new("driver.json")), false);
-        let selections: Vec<_> = shared.iter().map(|(_, args, _)| *args).collect();
+        let selections: Vec<_> = shared.iter().map(|(_, args, _)| args.as_slice()).collect();
         let skipped = ["--skip", "many_heads", "--skip", "many_queries"];
         assert_eq!(selections, [skipped.as_slice(), &["many_heads"], &["many_queries"]]);
         assert_eq!(shared[0].2, [("VK_DRIVER_FILES", "driver.json".into())]);

@@ -26,7 +26,7 @@ fn experiments_report_for_people_and_programs() {
         }
         let full = common::done(&["run", name, "--backend", "meta", "--seed", "3", "--full"]);
         fits(&full);
-        for part in ["again: vramlab ask", "--seed 3", "predicted", "residual"] {
+        for part in ["Again: vramlab ask", "--seed 3", "predicted", "residual"] {
             assert!(full.contains(part), "{name}: no {part}: {full}");
         }
         let ran = run(&["run", name, "--backend", "meta", "--json", "-"]);

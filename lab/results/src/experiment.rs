@@ -269,7 +269,7 @@ impl Findings for ExperimentResult {
         sections.extend(self.checked().map(Section::Note));
         sections.extend(self.deviations().cloned().map(Section::Note));
         sections.push(Section::Note(format!(
-            "{}: --full, --html FILE; again: {}",
+            "{}: --full, --html FILE. Again: {}",
             match every.rows.len() as u64 {
                 0 => "More".to_string(),
                 rows => counted(rows, "figure"),

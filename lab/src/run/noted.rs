@@ -102,9 +102,7 @@ impl<'a> Noted<'a> {
 
     /// Finds the requests of a run: a dry run of a few steps and micro-batches shows the others, unless they differ.
     fn note(&self, mut session: Session, room: Option<u64>) -> Result<(Known, u64)> {
-        let schedule = &session.run.schedule;
-        let more = [Phase::EmptyCache, Phase::ResetPeak].iter().any(|phase| schedule.names(*phase));
-        if more || !session.target.is_on_paper() {
+        if !session.makes_only_requests() {
             return Ok((Known::Other, 0));
         }
         let (period, most, accumulate) = (session.run.period(), session.most_steps(), session.run.accumulate);

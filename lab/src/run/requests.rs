@@ -100,34 +100,32 @@ impl Requests {
         let (mut made, mut ends, mut begins) = (0, Vec::new(), Vec::new());
         for event in ledger.history() {
             match *event {
-                Event::Alloc { stream: Stream::DEFAULT, .. } | Event::Free { .. } => made += 1,
+                Event::Alloc { .. } | Event::Free { .. } => made += 1,
                 Event::Phase { phase } => match ledger.phase_name(phase) {
                     STEP_ENDED => ends.push(made),
                     name if name == begins_with => begins.push(made),
                     _ => {}
                 },
-                Event::Alloc { .. } | Event::Oom { .. } | Event::ResetPeak => return None,
                 _ => {}
             }
         }
-        let trace = Trace::of_history(NAME, ledger.history()).ok()?;
-        // What ends with the program is in no peak.
-        let end = *ends.last()?;
-        let begins = begins.into_iter().filter(|at| *at < end).collect();
-        Self::new(trace.operations()[..end].to_vec(), ends, begins)
+        Self::of_steps(ledger, ends, begins)
     }
 
-    /// The requests in the history of a device, whose steps ended after so many of them. `None` if a history has more than allocations and frees on one
-    /// stream, or no step.
-    pub(super) fn of_steps(ledger: &Ledger, ends: &[usize]) -> Option<Self> {
-        let is_request = |event: &Event| match event {
+    /// The requests in the history of a device, whose steps ended and whose micro-batches began after so many of them. `None` if a history has more than
+    /// allocations and frees on one stream, or no step.
+    pub(super) fn of_steps(ledger: &Ledger, ends: Vec<usize>, mut begins: Vec<usize>) -> Option<Self> {
+        let is_usual = |event: &Event| match event {
             Event::Alloc { stream, .. } => *stream == Stream::DEFAULT,
             Event::Oom { .. } | Event::ResetPeak => false,
             _ => true,
         };
-        let history = Some(ledger.history()).filter(|history| history.iter().all(is_request))?;
+        let history = Some(ledger.history()).filter(|history| history.iter().all(is_usual))?;
         let trace = Trace::of_history(NAME, history).ok()?;
-        Self::new(trace.operations().get(..*ends.last()?)?.to_vec(), ends.to_vec(), Vec::new())
+        // What ends with the program is in no peak.
+        let end = *ends.last()?;
+        begins.retain(|at| *at < end);
+        Self::new(trace.operations().get(..end)?.to_vec(), ends, begins)
     }
 
     fn new(operations: Vec<Operation>, ends: Vec<usize>, begins: Vec<usize>) -> Option<Self> {

@@ -121,16 +121,20 @@ impl Session {
         self.train_steps(device, most, on_step)
     }
 
+    /// True for a dry run to which there is no more than requests of an allocator.
+    pub(super) fn makes_only_requests(&self) -> bool {
+        let schedule = &self.run.schedule;
+        self.target.is_on_paper() && ![Phase::EmptyCache, Phase::ResetPeak].iter().any(|phase| schedule.names(*phase))
+    }
+
     /// True if further steps of a dry run, which make the requests of its last round again until memory is flat, raise no peak. An allocator alone tells that in a
     /// twentieth of the time. Asked once, when two rounds have been made.
     fn takes_no_more(&self, (target, device): (&Target, &Device), ends: &[usize], most: usize) -> bool {
         let period = self.run.period();
-        let schedule = &self.run.schedule;
-        let only_requests = ![Phase::EmptyCache, Phase::ResetPeak].iter().any(|phase| schedule.names(*phase));
-        if ends.len() != STEPS.saturating_mul(period) || !target.is_on_paper() || !only_requests {
+        if ends.len() != STEPS.saturating_mul(period) || !self.makes_only_requests() {
             return false;
         }
-        let requests = device.with_ledger(|ledger| Requests::of_steps(ledger, ends));
+        let requests = device.with_ledger(|ledger| Requests::of_steps(ledger, ends.to_vec(), Vec::new()));
         let (Some(again), Ok(mut allocator)) = (requests.and_then(|all| all.repeating(period)), target.allocator())
         else {
             return false;

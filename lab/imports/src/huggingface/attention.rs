@@ -1,6 +1,6 @@
 //! Attention functions that a configuration's `attn_implementation` chooses from.
 
-use memcore::nn::{Linear, Module};
+use memcore::nn::{Dropout, Linear, Module};
 use memcore::{Array, DType, Result, Tensor, ops};
 
 use super::mask;
@@ -63,8 +63,9 @@ pub(super) struct Call<'a> {
 }
 
 impl Call<'_> {
-    /// Makes the usual call for heads of `head` elements: every position sees all, scores are divided by √head, weights are computed in f32.
-    pub(crate) fn new(kind: Attention, head: usize, dropout: f64) -> Self {
+    /// Makes the usual call for heads of `head` elements: every position sees all, scores are divided by √head, weights are computed in f32 and dropped by
+    /// `dropout`.
+    pub(crate) fn new(kind: Attention, head: usize, dropout: &Dropout) -> Self {
         let scale = (head as f64).powf(-0.5);
         Self {
             kind,
@@ -72,7 +73,7 @@ impl Call<'_> {
             mask: None,
             causal: false,
             scale,
-            dropout,
+            dropout: dropout.probability(),
             softmax: Softmax::F32ThenQueries,
             repeats_keys: false,
             contiguous: true,

@@ -372,7 +372,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             softmax: Softmax::OwnType,
-            ..Call::new(c.options.attention, head, self.weights_dropout.probability())
+            ..Call::new(c.options.attention, head, &self.weights_dropout)
         };
         let (y, weights) = call.attend(&q, &k, &v)?;
         drop((q, k, v));

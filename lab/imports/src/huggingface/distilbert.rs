@@ -215,7 +215,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             softmax: Softmax::OwnType,
-            ..Call::new(c.options.attention, width / c.heads, self.weights_dropout.probability())
+            ..Call::new(c.options.attention, width / c.heads, &self.weights_dropout)
         };
         call.project([q, k, v], &self.out_lin)
     }

@@ -258,7 +258,7 @@ impl Block {
             softmax: Softmax::ThenValues,
             contiguous: false,
             repeats_keys: c.options.rules().repeats_keys,
-            ..Call::new(c.options.attention, width / c.heads, self.weights_dropout.probability())
+            ..Call::new(c.options.attention, width / c.heads, &self.weights_dropout)
         };
         let (mut y, weights) = call.attend(&q, &k, &v)?;
         y = attention::join(&y)?;

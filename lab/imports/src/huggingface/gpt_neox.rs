@@ -167,7 +167,7 @@ impl Layer {
         let call = Call {
             mask: context.mask.as_ref(),
             causal: true,
-            ..Call::new(c.options.attention, head, self.weights_dropout.probability())
+            ..Call::new(c.options.attention, head, &self.weights_dropout)
         };
         call.project([q, k, v], &self.dense)
     }

@@ -303,7 +303,7 @@ impl Layer {
             mask: context.mask.as_ref(),
             causal: true,
             repeats_keys: c.options.rules().repeats_keys,
-            ..Call::new(c.options.attention, c.own.head, self.weights_dropout.probability())
+            ..Call::new(c.options.attention, c.own.head, &self.weights_dropout)
         };
         call.project([q, k, v], &self.o_proj)
     }

@@ -243,7 +243,7 @@ impl Layer {
             mask: context.mask.as_ref(),
             causal: true,
             scale: 1.0,
-            ..Call::new(c.options.attention, head, self.weights_dropout.probability())
+            ..Call::new(c.options.attention, head, &self.weights_dropout)
         };
         call.project([q, k, v], &self.out_proj)
     }

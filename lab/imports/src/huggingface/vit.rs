@@ -200,7 +200,7 @@ impl Layer {
         let head = width / c.heads;
         let heads = |projection: &Linear| attention::heads(&projection.forward(hidden)?, c.heads);
         let (q, k, v) = (heads(&self.q_proj)?, heads(&self.k_proj)?, heads(&self.v_proj)?);
-        let call = Call::new(c.options.attention, head, self.weights_dropout.probability());
+        let call = Call::new(c.options.attention, head, &self.weights_dropout);
         call.project([q, k, v], &self.o_proj)
     }
 

@@ -7,9 +7,6 @@ use memcore::memory::AllocatorConfig;
 use super::model::{Action, PoolId, Snapshot, StreamId, TraceEvent};
 use super::rewind::Piece;
 
-/// Largest block of the small pool.
-const LARGEST_SMALL_BLOCK: u64 = 1 << 20;
-
 /// Mapped ranges: the end of each, by its beginning.
 #[derive(Default)]
 struct Mapped(BTreeMap<u64, u64>);
@@ -97,17 +94,16 @@ impl Snapshot {
 
     /// Returns the places of blocks and of final segments that grow.
     fn places(&self, device: usize, before: &[(u64, u64, StreamId)], config: &AllocatorConfig) -> Places {
-        let is_small = |bytes: u64| config.block_bytes(bytes) <= LARGEST_SMALL_BLOCK;
         let made = |event: &&TraceEvent| event.action == Action::Alloc;
         let homes = super::pools::Homes::of(self, device);
         let mut places = BTreeMap::new();
         for &(address, bytes, stream) in before {
-            places.insert(address, (stream, homes.pool(address, None), is_small(bytes)));
+            places.insert(address, (stream, homes.pool(address, None), config.is_small(bytes)));
         }
         for event in self.trace(device).iter().filter(made) {
             let named = Some(event.pool).filter(|pool| *pool != PoolId::default());
             let pool = named.unwrap_or_else(|| homes.pool(event.address, None));
-            places.insert(event.address, (event.stream, pool, is_small(event.bytes)));
+            places.insert(event.address, (event.stream, pool, config.is_small(event.bytes)));
         }
         for segment in self.segments_of(device).filter(|segment| segment.expandable) {
             places.insert(segment.address, (segment.stream, segment.pool, segment.small));

@@ -83,7 +83,12 @@ impl Caching {
     }
 
     pub(super) fn page_bytes(&self, pool: PoolIndex) -> u64 {
-        if self.pools[pool as usize].small { SMALL_SEGMENT_BYTES } else { self.config.large_segment_bytes }
+        self.page_bytes_of(self.pools[pool as usize].small)
+    }
+
+    /// Size of a page of the small pool, or of the large one.
+    pub(super) fn page_bytes_of(&self, small: bool) -> u64 {
+        if small { SMALL_SEGMENT_BYTES } else { self.config.large_segment_bytes }
     }
 
     /// Bytes of a reservation: whole pages.

@@ -2,7 +2,6 @@
 
 use super::Caching;
 use super::block::{NONE, Node, Segment};
-use super::sizes::SMALL_SEGMENT_BYTES;
 use crate::error::{Error, Result};
 use crate::memory::{Block, BlockSnapshot, BlockState, SegmentSnapshot};
 
@@ -16,10 +15,6 @@ fn wrong(problem: &str) -> Error {
 }
 
 impl Caching {
-    fn recorded_page_bytes(&self, run: &SegmentSnapshot) -> u64 {
-        if run.small { SMALL_SEGMENT_BYTES } else { self.config.large_segment_bytes }
-    }
-
     /// Groups segments, which are in order of address: each ordinary one by itself, runs of one reservation together. A
     /// recording has no reservations: runs of one pool and stream are of one as long as one is large enough for them.
     pub(super) fn reservations<'a>(&self, segments: &'a [SegmentSnapshot]) -> Vec<&'a [SegmentSnapshot]> {
@@ -27,7 +22,7 @@ impl Caching {
         let mut from = 0;
         for (index, segment) in segments.iter().enumerate() {
             let first = &segments[from];
-            let most = self.reservation_bytes(self.recorded_page_bytes(first));
+            let most = self.reservation_bytes(self.page_bytes_of(first.small));
             let end = segment.address.saturating_add(segment.total_bytes);
             if index > from && !(alike(first, segment) && end.saturating_sub(first.address) <= most) {
                 groups.push(&segments[from..index]);
@@ -48,7 +43,7 @@ impl Caching {
         if !first.expandable {
             return Ok(first.total_bytes);
         }
-        let page_bytes = self.recorded_page_bytes(first);
+        let page_bytes = self.page_bytes_of(first.small);
         let is_whole = |run: &SegmentSnapshot| {
             (run.address - first.address).is_multiple_of(page_bytes) && run.total_bytes.is_multiple_of(page_bytes)
         };

@@ -100,7 +100,7 @@ impl Attention {
             causal: self.causal,
             scale: 1.0,
             softmax: Softmax::OwnType,
-            ..Call::new(self.kind, self.head, self.dropout.probability())
+            ..Call::new(self.kind, self.head, &self.dropout)
         };
         let (output, weights) = call.project([q, k, v], &self.o)?;
         Ok(Attended { output, bias, weights })

@@ -139,6 +139,11 @@ impl AllocatorConfig {
         super::sizes::round(bytes.min(super::sizes::TENSOR_LIMIT_BYTES - 1), &self.roundup_power2_divisions)
     }
 
+    /// True if a request of `bytes` is served by the small pool.
+    pub fn is_small(&self, bytes: u64) -> bool {
+        self.block_bytes(bytes) <= super::sizes::SMALL_BYTES
+    }
+
     /// Parses settings such as `max_split_size_mb:64,garbage_collection_threshold:0.8`; others have their defaults.
     ///
     /// # Errors
