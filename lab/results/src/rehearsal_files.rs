@@ -8,6 +8,9 @@ use super::rehearsal::RehearsalResult;
 /// Number of names that are shown; the JSON has all of them.
 const FIRST: usize = 5;
 
+/// Beginning of what was asked of neither the hub nor GitHub (`made_up.py`).
+const SERVER: &str = "a server: ";
+
 /// Returns the sections on what was withheld, what changed all the same, and who was contacted.
 pub(super) fn sections(found: &RehearsalResult) -> Vec<Section> {
     [made_up(found), withheld(found), changed(found), refused(found), contacted(found)].into_iter().flatten().collect()
@@ -21,10 +24,14 @@ fn made_up(found: &RehearsalResult) -> Option<Section> {
 /// Says what the script wanted from a network and did not get, and what helps.
 pub(super) fn asked(found: &RehearsalResult) -> Option<Section> {
     let names = (!found.asked.is_empty()).then(|| first(&found.asked))?;
-    Some(Section::Warning(format!(
-        "the script asked a network and got nothing: {names}. Of a model only config.json is needed here: put it into the hub's cache, or name a \
-         folder with it; weights and tokenizer are made up"
-    )))
+    // A model is asked of the hub or of GitHub.
+    let helps = match found.asked.iter().all(|asked| asked.starts_with(SERVER)) {
+        true => "Files of data are not made up: put them where the script looks for them",
+        false => {
+            "Of a model only config.json is needed here: put it into the hub's cache, or name a folder with it; weights and tokenizer are made up"
+        }
+    };
+    Some(Section::Warning(format!("the script asked a network and got nothing: {names}. {helps}")))
 }
 
 fn withheld(found: &RehearsalResult) -> Option<Section> {
@@ -60,4 +67,23 @@ fn refused(found: &RehearsalResult) -> Option<Section> {
 fn contacted(found: &RehearsalResult) -> Option<Section> {
     let names = (!found.contacted.is_empty()).then(|| first(&found.contacted))?;
     Some(Section::Note(format!("Contacted beyond this machine: {names}.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_helps_is_of_what_was_asked() {
+        let said = |names: &[&str]| {
+            let asked = names.iter().map(|name| name.to_string()).collect();
+            match super::asked(&RehearsalResult { asked, ..RehearsalResult::default() }) {
+                Some(Section::Warning(text)) => text,
+                other => panic!("{other:?}"),
+            }
+        };
+        let (data, model) = ("a server: https://example.org/digits.gz", "the hub: config.json of org/model");
+        assert!(said(&[data]).contains("digits.gz. Files of data are not made up"));
+        assert!(said(&[data, model]).contains("only config.json is needed"));
+    }
 }
