@@ -5,7 +5,7 @@ use lab_results::{Inexact, NotAsOnACard, RehearsedRank, UnknownRead, open_growth
 use super::answers::Answer;
 use super::run::{Ending, Followed};
 
-/// Events of the library's log that do not affect the figures (`docs/rehearse.md`).
+/// Events of the library's log that do not affect the figures (`docs/rehearsal-library.md`).
 const HARMLESS: [&str; 7] = [
     "collective",
     "no_kernel_image",
@@ -16,7 +16,7 @@ const HARMLESS: [&str; 7] = [
     "asked_size",
 ];
 
-/// Percents of the peak that cuDNN's workspaces took where they were measured, at most: those of the detector in `docs/rehearse.md`.
+/// Percents of the peak that cuDNN's workspaces took where they were measured, at most: those of the detector in `docs/evidence-rehearse.md`.
 const WORKSPACES: u64 = 11;
 
 /// Returns whether the script fits; `None` if that is unknown. A script that was stopped fits only if its memory does not grow.
