@@ -26,7 +26,7 @@ pub mod run;
 
 pub use lab_analysis::{bench, fit, forensics, lock, peaks, predict};
 pub use lab_base::{
-    Error, Result, backends, bytes, cards, error, figures, hidden, input, named, python, section, similar,
+    Error, Result, backends, bytes, cards, changes, error, figures, hidden, input, named, python, section, similar,
 };
 pub use lab_experiments::{self as experiments, claims};
 pub use lab_imports::{exported, hf_args, huggingface, model_file};

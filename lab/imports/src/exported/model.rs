@@ -58,7 +58,7 @@ pub fn check_ending(path: &Path) -> Result<()> {
 const IN_TURNS: &str = "The two networks are trained in turns as in PyTorch's tutorial of DCGAN: binary cross entropy of the scores, which are \
                                 taken to be probabilities, an optimizer each, the discriminator's step first.";
 
-/// Note on a file without lifetimes. The figures are those of the table in `docs/import.md`.
+/// Note on a file without lifetimes. The figures are those of the table in `docs/evidence-import.md`.
 const GRAPH_ALONE: &str = "The file does not say how long Python keeps values (`vramlab.export` writes that): of 68 networks the eager program's \
                            peak was the same for most, 0.3 % lower to 5 % higher for others.";
 

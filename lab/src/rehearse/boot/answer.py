@@ -18,6 +18,7 @@ class Answer:
         self.seen = {"evaluation": False, "saving": False, "generation": False}
         self.roles = Roles(torch)
         self.growth = Growth(torch)
+        self.periods = Periods()
         self.lines = BackwardLines(torch)
         # Addresses of workspaces that PyTorch keeps for libraries, with their cards.
         self.workspaces = []
@@ -108,9 +109,21 @@ class Answer:
         error = getattr(sys, "last_value", None)
         if error is None:
             return None
-        memory = isinstance(error, self.torch.OutOfMemoryError if hasattr(self.torch, "OutOfMemoryError")
-                            else self.torch.cuda.OutOfMemoryError)
-        return {"type": type(error).__name__, "message": str(error)[:4000], "out_of_memory": memory}
+        return {"type": type(error).__name__, "message": str(error)[:4000], "out_of_memory": self.is_of_memory(error)}
+
+    def is_of_memory(self, error):
+        """True if a card's memory ran out, or if that is why, or while it was handled, this was raised."""
+        kind = getattr(self.torch, "OutOfMemoryError", None) or self.torch.cuda.OutOfMemoryError
+        left, seen = [error], set()
+        while left:
+            one = left.pop()
+            if one is None or id(one) in seen:
+                continue
+            if isinstance(one, kind) or "CUDA out of memory" in str(one):
+                return True
+            seen.add(id(one))
+            left += [one.__cause__, one.__context__]
+        return False
 
     def write(self, why):
         """Writes the figures. Returns True if there are any."""
@@ -124,7 +137,7 @@ class Answer:
             "exception": self.exception() if why == "exit" else None, "compiled": self.compiled(),
             "values": self.values.report() if self.values else None, "withheld": self.withheld[:1000],
             "entries": SETTINGS["entries"], "backward": list(self.roles.backward), "inputs": list(self.roles.inputs),
-            "growth": self.growth.report(), "lines": self.lines.report(), "workspaces": self.workspaces,
+            "growth": self.growth.report(), "periods": self.periods.report(self.steps, self.growth), "lines": self.lines.report(), "workspaces": self.workspaces,
         }
         write_whole("%d.json" % os.getpid(), json.dumps(answer, default=str))
         return True

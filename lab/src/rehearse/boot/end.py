@@ -1,4 +1,5 @@
 AFTER = {
+    "argparse": after_argparse,
     "traceback": after_traceback,
     "threading": after_threading,
     "torch": after_torch,
@@ -19,7 +20,7 @@ AFTER = {
 }
 if SETTINGS["world"]:
     AFTER["torch.distributed.launcher.api"] = after_launcher
-for _name in ("traceback", "threading"):
+for _name in ("argparse", "traceback", "threading"):
     if _name in sys.modules:
         guarded(AFTER.pop(_name))(sys.modules[_name])
 sys.meta_path.insert(0, Finder(AFTER))

@@ -1,7 +1,7 @@
 """Runs at the start of every Python of a rehearsal, and waits until the program imports `torch`.
 
 Written for any Python from 3.8 on: a script may start others. Nothing here may end the program that it watches.
-The launcher puts `start.py`, `roles.py`, `growth.py`, `lines.py`, `answer.py`, `world.py`, `watch.py`, `withhold.py`, `made_up.py` and `end.py` together as one text."""
+The launcher puts `start.py`, `roles.py`, `growth.py`, `periods.py`, `lines.py`, `answer.py`, `world.py`, `watch.py`, `withhold.py`, `made_up.py` and `end.py` together as one text."""
 
 import importlib.machinery
 import importlib.util
