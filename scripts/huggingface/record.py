@@ -58,10 +58,18 @@ def made(case, options):
         return kind._from_config(config, **{name: types.get(options["precision"], torch.float32)})
 
 
+def kind_of_pictures(case):
+    return case["class"].endswith("ForImageClassification")
+
+
 def batch_of(case, options, model):
     """What a step is given, made on the card."""
     import torch
     size, length = case["batch"], case["seq"]
+    if kind_of_pictures(case):
+        side, channels = model.config.image_size, model.config.num_channels
+        pictures = torch.zeros(size, channels, side, side, device="cuda", dtype=model.dtype)
+        return {"pixel_values": pictures, "labels": torch.zeros(size, dtype=torch.long, device="cuda")}
     ids = torch.randint(3, model.config.vocab_size, (size, length), device="cuda")
     given = {"input_ids": ids}
     kind = case["class"]

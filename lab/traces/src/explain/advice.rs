@@ -34,10 +34,12 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
                 .concat()
         }
         Some(Verdict::Fragmented) => {
-            // The setting first, then what else could have been the cause; a search of all settings takes a recording.
+            // The setting first, then what else could have been the cause; a search of all settings takes a recording. Where this release has no
+            // setting, what others hold goes before an update.
             let mut settings = settings(message).into_iter();
-            let setting = settings.next();
-            let first = limit(message).into_iter().chain(setting).chain(others(message, holders));
+            let (set, update): (Vec<_>, Vec<_>) =
+                settings.next().into_iter().partition(|advice| advice.what.starts_with("Set "));
+            let first = limit(message).into_iter().chain(set).chain(others(message, holders)).chain(update);
             let rest = settings.chain(rehearse(message)).chain(need_less(message)).chain(who_holds(message));
             first.chain(rest).collect()
         }
