@@ -143,7 +143,19 @@ class Answer:
         return True
 
     def write_snapshot(self, collect=True):
-        """Writes PyTorch's snapshot, and finds who holds what grows."""
+        """Writes PyTorch's snapshot, and finds who holds what grows. Python's garbage collector waits: what it freed in between would be
+        in the snapshot and have no holder."""
+        import gc
+
+        waits = gc.isenabled()
+        gc.disable()
+        try:
+            self.write_snapshot_and_holders(collect)
+        finally:
+            if waits:
+                gc.enable()
+
+    def write_snapshot_and_holders(self, collect):
         import pickle
 
         path = os.path.join(ANSWERS, "%d.pickle" % os.getpid())

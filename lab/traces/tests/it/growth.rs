@@ -94,11 +94,11 @@ fn by_period(period: usize, made: impl Fn(u64) -> Vec<(u64, u64)>, freed: impl F
 
 #[test]
 fn what_one_of_many_steps_adds_is_found_with_its_period() {
-    let every = |period: u64| move |step: u64| if step % period == 0 { vec![(step, 1 << 20)] } else { vec![] };
+    let every = |period: u64| move |step: u64| if step.is_multiple_of(period) { vec![(step, 1 << 20)] } else { vec![] };
     assert_eq!(by_period(10, every(10), |_| vec![]), 1);
     // What replaces the last one, and is larger each time.
-    let larger = |step: u64| if step % 10 == 0 { vec![(step, 4096 * (step + 1))] } else { vec![] };
-    let last = |step: u64| if step % 10 == 0 { step.checked_sub(10).into_iter().collect() } else { vec![] };
+    let larger = |step: u64| if step.is_multiple_of(10) { vec![(step, 4096 * (step + 1))] } else { vec![] };
+    let last = |step: u64| if step.is_multiple_of(10) { step.checked_sub(10).into_iter().collect() } else { vec![] };
     assert_eq!(by_period(10, larger, last), 1);
     assert_eq!(by_period(10, every(10), last), 0, "replaced by what is alike");
     // What is kept once, what is made in any step, and what was kept until half of the steps.
@@ -112,7 +112,10 @@ fn what_one_of_many_steps_adds_is_found_with_its_period() {
         ),
         0
     );
-    assert_eq!(by_period(5, |step| if step < 20 && step % 5 == 0 { vec![(step, 512)] } else { vec![] }, |_| vec![]), 0);
+    assert_eq!(
+        by_period(5, |step| if step < 20 && step.is_multiple_of(5) { vec![(step, 512)] } else { vec![] }, |_| vec![]),
+        0
+    );
 }
 
 #[test]
