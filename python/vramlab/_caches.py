@@ -7,7 +7,7 @@ from typing import Any
 
 
 def know_caches() -> None:
-    """Tells PyTorch what the caches of transformers consist of, if transformers is in use: a script keeps them with the network's result."""
+    """Tells PyTorch what the caches of transformers consist of, if it is in use: a script keeps them with the network's result."""
     if "transformers" not in sys.modules:
         return
     import torch

@@ -22,7 +22,22 @@ from vramlab.export import export
 SIZE, COUNT = 6, 2
 EVALUATION = "extra/vramlab-evaluation.json"
 
+
+
+class Cached(torch.nn.Module):
+    """A decoder as a script calls it: its cache is among its results."""
+
+    def __init__(self):
+        super().__init__()
+        import transformers
+        self.network = transformers.GPT2LMHeadModel(transformers.GPT2Config(n_embd=64, n_layer=2, n_head=4, vocab_size=128, n_positions=64))
+
+    def forward(self, ids, labels):
+        return self.network(input_ids=ids, labels=labels).to_tuple()
+
+
 NETWORKS = {**networks.NETWORKS,
+            "gpt2-cached": (Cached, networks.tokens(32, 128), "inside"),
             "resnet18": (lambda: torchvision.models.resnet18(num_classes=10), networks.pictures(3, 64), "cross-entropy")}
 networks.NETWORKS = NETWORKS
 
