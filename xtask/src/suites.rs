@@ -78,7 +78,8 @@ fn parts(swiftshader: Option<&Path>, whole: bool) -> Vec<Part> {
     let others = SLOW.iter().flat_map(|name| ["--skip", name]).collect();
     let quick = (" on SwiftShader".into(), others, vec![("VK_DRIVER_FILES", driver.into())]);
     let but_slowest = SLOWEST.iter().flat_map(|name| ["--skip", name]);
-    let slow = SLOW.map(|name| (format!(", {name}"), iter::once(name).chain(but_slowest.clone()).collect(), Vec::new()));
+    let slow =
+        SLOW.map(|name| (format!(", {name}"), iter::once(name).chain(but_slowest.clone()).collect(), Vec::new()));
     let rest = if whole { vec![all] } else { slow.to_vec() };
     [quick].into_iter().chain(rest).collect()
 }

@@ -8,7 +8,8 @@ use lab_base::error::Result;
 use lab_models::{Architecture, Model, ModelOptions, architecture};
 use lab_training::record::Row;
 use lab_training::{
-    ModelBatch, ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update, bound,
+    ModelBatch, ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update,
+    bound,
 };
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Event, PeakComposition};

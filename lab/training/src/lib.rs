@@ -40,7 +40,7 @@ pub use rows::Rows;
 pub use run::{Failed, MAX_VALUES, Partial, Progress, RunResult, train, train_from};
 pub use run::{Steps, Taken, run, take_steps};
 pub use schedule::{Phase, RowAfter, Schedule};
-pub use script_step::{ScriptNetwork, ScriptStep};
+pub use script_step::{BeforeForward, ScriptNetwork, ScriptStep};
 pub use settings::{Precision, RunSettings};
 pub use source::{Batch, Source};
 pub use train_step::TrainStep;

@@ -14,13 +14,15 @@ use memcore::{Array, Device, NoGrad, Tensor, ops};
 use super::average::{Averaged, Ema};
 use super::between::Hold;
 use super::checkpoint::{Parts, data_name};
-use super::data_parallel::BeforeForward;
 use super::evaluate::Accuracy;
 use super::schedule::Phase;
 use super::settings::RunSettings;
 use super::source::Source;
 use super::train_step::{TrainStep, bound, value_of};
 use super::update::Update;
+
+/// What a rank of a divided step does before a forward pass.
+pub type BeforeForward = Box<dyn Fn() -> memcore::Result<()> + Send + Sync>;
 
 /// A network as a script uses it: how a batch is made, what a call returns, where the loss comes from.
 ///

@@ -5,7 +5,9 @@
 
 use lab_base::error::Result;
 use lab_models::{Input, Loss, Model, ModelOptions, architecture};
-use lab_training::{ModelBatch, ModelStep, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, TrainStep, Update};
+use lab_training::{
+    ModelBatch, ModelStep, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, TrainStep, Update,
+};
 use memcore::nn::Init;
 use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Tensor};

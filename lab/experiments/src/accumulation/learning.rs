@@ -72,7 +72,9 @@ fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result
 fn updated(setup: &Setup<'_>, network: &dyn Architecture, batch: usize, pieces: usize) -> Result<(f64, f64)> {
     let mut session = session(setup, network)?;
     session.load_batch(batch, 0)?;
-    let (Some(input), Some(target)) = (session.batch.input.clone(), session.batch.target.clone()) else { return Ok((0.0, 0.0)) };
+    let (Some(input), Some(target)) = (session.batch.input.clone(), session.batch.target.clone()) else {
+        return Ok((0.0, 0.0));
+    };
     let of = |session: &Session, input: &Tensor, target: &Tensor| -> Result<Tensor> {
         Ok(loss(&session.network.model.task.loss, &session.network.model.module.forward(input)?, target)?)
     };

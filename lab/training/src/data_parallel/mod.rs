@@ -33,6 +33,6 @@ mod unit;
 pub use accounting::{Accounting, TABLE_1, TABLE_1_PARAMETERS, printed};
 pub use collective::{Collective, Sent};
 pub use partition::Partition;
-pub use rank::{BeforeForward, DataParallelResult, Rank, RankFigures, Share, train, train_each};
+pub use rank::{DataParallelResult, Rank, RankFigures, Share, train, train_each};
 pub use settings::{DataParallelSettings, Stage};
 pub use tally::ModelStates;

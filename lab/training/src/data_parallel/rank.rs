@@ -13,7 +13,9 @@ use super::reducer::Replica;
 use super::settings::{DataParallelSettings, Stage};
 use super::tally::{ModelStates, Tally};
 use crate::record::{Account, Row};
-use crate::{Failed, ModelStep, Partial, Progress, RunSettings, Source, Steps, TrainStep, Trainer, Update};
+use crate::{
+    BeforeForward, Failed, ModelStep, Partial, Progress, RunSettings, Source, Steps, TrainStep, Trainer, Update,
+};
 
 /// What one rank held and sent.
 #[derive(Clone, Debug)]
@@ -62,9 +64,6 @@ pub struct Share {
     /// Called before each forward pass of the network, unless the network's module does it.
     pub before_forward: Option<BeforeForward>,
 }
-
-/// What a rank does before a forward pass.
-pub type BeforeForward = Box<dyn Fn() -> memcore::Result<()> + Send + Sync>;
 
 /// One rank in training.
 pub struct Rank<S = ModelStep> {
