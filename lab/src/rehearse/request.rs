@@ -107,9 +107,9 @@ impl RequestedCard {
 }
 
 /// Steps of a run that ends as soon as memory is flat: least, most, and the seconds from the first step on after which it ends anyway.
-const LEAST_STEPS: u64 = 3;
-const MOST_STEPS: u64 = 20;
-const MOST_SECONDS: u64 = 60;
+pub(super) const LEAST_STEPS: u64 = 3;
+pub(super) const MOST_STEPS: u64 = 20;
+pub(super) const MOST_SECONDS: u64 = 60;
 
 /// Conditions that end the script. The first that holds ends it.
 #[derive(Clone, Debug, Default)]
@@ -125,11 +125,6 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Returns the settings of a run that ends as soon as memory is flat.
-    pub(super) fn settled() -> serde_json::Value {
-        serde_json::json!({ "least": LEAST_STEPS, "most": MOST_STEPS, "seconds": MOST_SECONDS })
-    }
-
     /// Says of how many steps one is: ` of 3`, ` of 20 at most`; empty if only something else ends the script.
     pub fn of_steps(&self) -> String {
         match self.steps {

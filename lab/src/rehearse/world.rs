@@ -6,7 +6,8 @@ use std::net::TcpListener;
 use std::path::Path;
 
 use lab_base::error::{Error, Result};
-use serde_json::{Value, json};
+
+use super::contract;
 
 /// Maximum number of ranks in a world, and of those that are started.
 const MAX_RANKS: u32 = 65_536;
@@ -70,8 +71,13 @@ impl World {
     }
 
     /// Returns the settings for each Python of the run.
-    pub(super) fn settings(&self, meeting: &Path) -> Value {
-        json!({"size": self.size, "started": self.ranks, "meet": meeting, "variables": VARIABLES})
+    pub(super) fn settings(&self, meeting: &Path) -> contract::World {
+        contract::World {
+            size: self.size,
+            started: self.ranks.clone(),
+            meet: meeting.into(),
+            variables: VARIABLES.into(),
+        }
     }
 
     /// Returns the environment variables of a rank, on machines with `cards` cards each. Ranks of one machine share its cards through the
