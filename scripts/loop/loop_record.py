@@ -27,7 +27,7 @@ PROGRAMS = {**loops.LOOPS, **formats.LOOPS, **adversaries.LOOPS, **parallel.LOOP
 def run(name, profiled):
     """The rows of a program and what its allocator did."""
     torch.backends.cudnn.enabled = "cudnn" in name
-    return recorded(PROGRAMS[name], profiled)
+    return recorded(PROGRAMS[name], profiled, shortens=True)
 
 
 def packed(name):

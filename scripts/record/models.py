@@ -8,6 +8,24 @@ from script_format import COLUMNS, Rows
 USUAL = {"kind": "transformers", "loop": "plain", "precision": "fp32", "attn_implementation": "sdpa", "optimizer": "torch.optim.AdamW(lr=1e-4)",
          "gradient_checkpointing": False, "grad_accumulation": 1, "use_cache": True, "attention_mask": "none", "keep": "out", "init": "cpu", "env": {}}
 
+# The class of a case that names none, by its configuration.
+CLASSES = {"gpt2": "GPT2LMHeadModel", "opt": "OPTForCausalLM", "gpt_neox": "GPTNeoXForCausalLM", "bert": "BertForMaskedLM",
+           "t5": "T5ForConditionalGeneration", "llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}
+
+
+def checked(case):
+    """A case with its class and all its options.
+
+    Raises an error where another loop would be needed: that of `Trainer`, of several batches a step, of images, of files with saved types."""
+    options = {**USUAL, **case.get("options", {})}
+    for name, known in {"loop": ("plain",), "grad_accumulation": (1,), "precision": ("fp32", "bf16", "fp16", "autocast", "bf16_autocast")}.items():
+        if options[name] not in known:
+            raise ValueError(f"{case['name']}: {name} {options[name]!r} is not recorded here")
+    kind = case.get("class") or CLASSES.get(case["config"]["model_type"])
+    if kind is None:
+        raise ValueError(f"{case['name']}: name a class")
+    return {**case, "class": kind}, options
+
 
 def made(case, options):
     """The network of a case, on the card, in its type."""
@@ -41,7 +59,7 @@ def batch_of(case, options, model):
     elif kind.endswith("ForQuestionAnswering"):
         given["start_positions"] = torch.zeros(size, dtype=torch.long, device="cuda")
         given["end_positions"] = torch.zeros(size, dtype=torch.long, device="cuda")
-    if options["attention_mask"] in ("full", "padded"):
+    if options["attention_mask"] in (True, "full", "padded"):
         mask = torch.ones(size, length, dtype=torch.long)
         if options["attention_mask"] == "padded":
             mask[:, length // 2 + 1:] = 0
@@ -56,7 +74,7 @@ def record(case):
     torch.backends.cudnn.enabled = False
     torch.backends.cuda.enable_cudnn_sdp(False)
     torch.manual_seed(0)
-    options = {**USUAL, **case.get("options", {})}
+    case, options = checked(case)
     rows = Rows()
     model = made(case, options).to("cuda").train()
     if options["gradient_checkpointing"]:

@@ -32,7 +32,7 @@ COMMITTED = {
     "optimizers": ROOT / "conformance/golden",
 }
 # A card of 140 GiB and compute capability 9.0 without cuDNN, as the recordings had. Nothing ends the program before its end.
-REHEARSE = ["rehearse", "--quiet", "--gpu", "140GiB", "--cudnn", "none", "--steps", "1000000000", "--no-stacks", "--no-needs"]
+REHEARSE = ["rehearse", "--gpu", "140GiB", "--cudnn", "none", "--steps", "1000000000", "--no-stacks", "--no-needs"]
 
 
 def packed(recording):
@@ -58,8 +58,12 @@ def rehearsed(given, kind, cases, variables=()):
         path = pathlib.Path(folder) / "cases.json"
         path.write_text(json.dumps(cases))
         words = [given.vramlab, *REHEARSE, "--", "env", *variables, given.python, str(HERE / "inside.py"), kind, str(path)]
-        done = subprocess.run(words, stdout=subprocess.PIPE, text=True, cwd=folder, env=environment())
-    found = [json.loads(line[len(MARK):]) for line in done.stdout.splitlines() if line.startswith(MARK)]
+        # What the program prints stands on the launcher's standard error, the answer on its standard output.
+        done = subprocess.run(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder, env=environment())
+    lines = done.stderr.splitlines()
+    found = [json.loads(line[len(MARK):]) for line in lines if line.startswith(MARK)]
+    if len(found) < len(cases):
+        print(*[line for line in lines if not line.startswith(MARK)][-12:], sep="\n", file=sys.stderr)
     return {one["name"]: one for one in found}
 
 
@@ -67,7 +71,9 @@ def environment():
     """The environment of a rehearsal, without what decides what is allocated."""
     deciding = ("CUBLAS_WORKSPACE_CONFIG", "CUBLASLT_WORKSPACE_SIZE", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING")
     own = {name: value for name, value in os.environ.items() if name not in deciding}
-    return {**own, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
+    # Some programs use the package for Python.
+    path = os.pathsep.join([str(ROOT / "python"), *filter(None, [own.get("PYTHONPATH")])])
+    return {**own, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
 
 
 def listed(given, script, *words):
@@ -137,9 +143,10 @@ def of_exports(given, names):
 
 
 def of_optimizers(given, names):
-    """Kind `optimizers`: values, which need no card."""
+    """Kind `optimizers`: values, which need no card. Their last bits depend on the processor's instructions, of which all use the same here."""
+    script = str(ROOT / "conformance/golden/optimizers.py")
     with tempfile.TemporaryDirectory() as folder:
-        done = subprocess.run([given.python, str(ROOT / "conformance/golden/optimizers.py")], capture_output=True, text=True, cwd=folder)
+        done = subprocess.run([given.python, script], capture_output=True, text=True, cwd=folder, env={**os.environ, "ATEN_CPU_CAPABILITY": "avx2"})
     yield names[0], json.loads(done.stdout) if done.returncode == 0 else None
 
 
@@ -157,13 +164,18 @@ def names_of(given):
 KINDS = {"models": of_models, "scripts": of_programs, "loops": of_loops, "traces": of_traces, "exports": of_exports, "optimizers": of_optimizers}
 
 
+def run_of(run):
+    """What a run is called: optimizers have runs of the same name."""
+    return " ".join([*([run["optimizer"]] if "optimizer" in run else []), run["name"]])
+
+
 def differing(new, old):
     """The keys in which two recordings differ; of runs, with their names."""
     if isinstance(new, dict) and isinstance(old, dict):
-        if "runs" in new and "runs" in old:
-            before = {run["name"]: run for run in old["runs"]}
-            return [f"{run['name']}: {differing(run, before[run['name']])}" for run in new["runs"] if run["name"] in before and
-                    differing(run, before[run["name"]])]
+        if isinstance(new.get("runs"), list) and isinstance(old.get("runs"), list):
+            before = {run_of(run): run for run in old["runs"]}
+            pairs = [(run_of(run), differing(run, before[run_of(run)])) for run in new["runs"] if run_of(run) in before]
+            return [f"{name}: {keys}" for name, keys in pairs if keys]
         return sorted(key for key in new.keys() & old.keys() if new[key] != old[key])
     return [] if new == old else ["everything"]
 

@@ -11,7 +11,7 @@ import traceback
 COLUMNS = ["label", "allocated", "max_allocated", "reserved", "max_reserved", "phase_peak_allocated", "requested", "active",
            "inactive_split", "segments", "n_alloc_plus_free"]
 ACTIONS = {"alloc": "a", "free_requested": "q", "free_completed": "c", "segment_alloc": "S", "segment_free": "F", "segment_map": "M",
-           "segment_unmap": "U", "oom": "o", "snapshot": "s"}
+           "segment_unmap": "U", "oom": "o"}
 
 
 class Rows:
@@ -33,8 +33,9 @@ class Rows:
         torch.cuda.reset_peak_memory_stats()
 
 
-def label(path):
-    """Who made or freed a block: `outer>...>inner` operators, `XBackward0.` the engine around a node, "" the program."""
+def label(path, shortens=False):
+    """Who made or freed a block: `outer>...>inner` operators, `XBackward0.` the engine around a node, "" the program. `shortens`: names of
+    nodes in C++ are without their namespace, as in the recordings of loops."""
     names = []
     for index, name in enumerate(path):
         if name.startswith("autograd::engine::evaluate_function: "):
@@ -44,14 +45,15 @@ def label(path):
             name += "."
         elif name.startswith("aten::empty"):
             continue
-        for prefix, short in (("aten::", ""), ("torch::autograd::", ""), ("Optimizer.step#", ""), ("Optimizer.zero_grad#", "zero_grad:")):
+        name = name.replace("torch::autograd::", "") if shortens else name
+        for prefix, short in (("aten::", ""), ("Optimizer.step#", ""), ("Optimizer.zero_grad#", "zero_grad:")):
             name = name.replace(prefix, short)
         if not names or names[-1] != name:
             names.append(name)
     return ">".join(names[:2] + names[-1:] if len(names) > 3 else names)
 
 
-def marks(profile):
+def marks(profile, shortens):
     """The signed size of each change, and who made it, in order."""
     found = []
 
@@ -66,11 +68,12 @@ def marks(profile):
 
     for event in profile.profiler.kineto_results.experimental_event_tree():
         walk(event, ())
-    return [(size, label(path)) for _, size, path in sorted(found, key=lambda mark: mark[0])]
+    return [(size, label(path, shortens)) for _, size, path in sorted(found, key=lambda mark: mark[0])]
 
 
-def recorded(program, profiled):
-    """Runs a program, a function of the rows, in this process. Returns its rows, its events, and who made them."""
+def recorded(program, profiled, shortens=False):
+    """Runs a program, a function of the rows, in this process. Returns its rows, its events, and who made them. Snapshots are no events: the
+    rehearsal takes one when memory runs out."""
     import torch
 
     rows = Rows()
@@ -82,12 +85,12 @@ def recorded(program, profiled):
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
             made = program(rows)
             rows("end")
-        told = marks(profile)
+        told = marks(profile, shortens)
     else:
         made = program(rows)
         rows("end")
     trace = torch.cuda.memory._snapshot()["device_traces"][0]
-    events = [[ACTIONS[event["action"]], event["size"], event.get("addr", 0)] for event in trace]
+    events = [[ACTIONS[event["action"]], event["size"], event.get("addr", 0)] for event in trace if event["action"] in ACTIONS]
     return {"rows": rows.taken, "notes": rows.notes, "events": events, "marks": told, "program": made,
             "oom_device_free": [event["device_free"] for event in trace if event["action"] == "oom"],
             "capacity": torch.cuda.mem_get_info()[1], "device": "FakeCUDA sm_%d%d" % torch.cuda.get_device_capability(),

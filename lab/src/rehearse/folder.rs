@@ -12,6 +12,7 @@ use super::library::NAME;
 use super::processes::ASK;
 use super::protect::remove_folder;
 use super::request::{LEAST_STEPS, MOST_SECONDS, MOST_STEPS, Request};
+use super::world::VARIABLES;
 
 /// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
 /// of a rehearsal must never find them.
@@ -74,7 +75,12 @@ impl Folder {
             stacks: request.stacks,
             values: request.values,
             entries: ENTRIES,
-            world: request.world.as_ref().map(|world| world.settings(&self.meeting())),
+            world: request.world.as_ref().map(|world| contract::World {
+                size: world.size,
+                started: world.ranks.clone(),
+                meet: self.meeting(),
+                variables: VARIABLES.into(),
+            }),
             signal: ASK,
         };
         fs::write(self.python().join("settings.json"), serde_json::to_string(&settings)?)

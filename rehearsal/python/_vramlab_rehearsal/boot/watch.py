@@ -4,7 +4,6 @@ import json
 import os
 import sys
 
-from ..values.start import install
 from . import endings, schema
 from .answer import ANSWERS_HERE, Answer
 from .made_up import without_downloads
@@ -44,6 +43,8 @@ class Watch:
             answer.world = World(torch)
             guarded(answer.world.install)()
         if SETTINGS["values"]:
+            from ..values.start import install
+
             answer.values = install(torch)
             answer.roles.watch_inputs(answer.values)
             guarded(answer.lines.install)(answer.values)
