@@ -1,9 +1,10 @@
 //! Tells the kind of a file by its beginning, so that a file of the wrong kind is refused by name, with what to do with it instead.
 
-use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::Path;
 
+use lab::input;
+use lab::unpacked::{GZIP, Unpacked};
 use serde_json::Value;
 
 use crate::exit::{Failure, Result};
@@ -12,7 +13,7 @@ use crate::exit::{Failure, Result};
 const ANY_SCRIPT: &str = "rehearse your script: vramlab predict --gpu rtx4090 -- python train.py";
 
 /// Bytes read to tell the kind.
-const HEAD: u64 = 64 << 10;
+const HEAD: usize = 64 << 10;
 
 /// Kind of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kind of an existing file; `None` if its beginning does not tell.
+    /// Returns the kind of an existing file, packed with gzip or not; `None` if its beginning does not tell.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         if path.is_dir() {
             return Some(Kind::Directory);
@@ -61,21 +62,24 @@ impl Kind {
         if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
             return None;
         }
-        let mut head = Vec::new();
-        File::open(path).ok()?.take(HEAD).read_to_end(&mut head).ok()?;
+        Self::of_head(&head(path).ok()?, path)
+    }
+
+    /// Returns the kind of a file or a pipe by its [`head`] and its name; `None` if they do not tell.
+    pub(crate) fn of_head(head: &[u8], path: &Path) -> Option<Self> {
         let ends = |end: &str| path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(end));
-        match head.as_slice() {
+        match head {
             [b'P', b'K', 3, 4, ..] if ends("pt2") => Some(Kind::Exported),
             // A snapshot, pickled or given to torch.save, names its segments first.
             [0x80, 2..=5, ..] | [b'P', b'K', 3, 4, ..]
-                if contains(&head, b"segments") && contains(&head, b"total_size") =>
+                if contains(head, b"segments") && contains(head, b"total_size") =>
             {
                 Some(Kind::Snapshot)
             }
-            [b'P', b'K', 3, 4, ..] => contains(&head, b"data.pkl").then_some(Kind::Weights),
+            [b'P', b'K', 3, 4, ..] => contains(head, b"data.pkl").then_some(Kind::Weights),
             [0x80, 2..=5, ..] => Some(if ends("pt") || ends("pth") { Kind::Weights } else { Kind::Snapshot }),
             [_, _, _, _, _, _, _, _, b'{', b'"', ..] if ends("safetensors") => Some(Kind::Safetensors),
-            [b'{' | b'[', ..] => of_json(&head),
+            [b'{' | b'[', ..] => of_json(head),
             _ => ends("py").then_some(Kind::Script),
         }
     }
@@ -102,6 +106,14 @@ impl Kind {
         }
     }
 
+    /// Returns the refusal of such a file where `wanted` is needed, with what to do with it instead.
+    pub(crate) fn refused(self, path: &Path, wanted: &str) -> Failure {
+        let refused = format!("{}: {}, not {wanted}", input::name(path), self.name());
+        // What was read of a pipe is gone: the other command needs the file.
+        let instead = if input::is_pipe(path) { Path::new("FILE") } else { path };
+        Failure::usage(format!("{refused}; {}", self.instead(instead)))
+    }
+
     /// Returns what to do with such a file.
     fn instead(self, path: &Path) -> String {
         let path = path.display();
@@ -125,6 +137,21 @@ impl Kind {
             Kind::Script => format!("instead: vramlab predict {path}"),
         }
     }
+}
+
+/// Returns the beginning of a file or a pipe, unpacked if it is packed with gzip. Who opens the pipe next reads it whole.
+///
+/// # Errors
+/// A file that cannot be read.
+pub(crate) fn head(path: &Path) -> io::Result<Vec<u8>> {
+    let bytes = input::head(path, HEAD)?;
+    if !bytes.starts_with(&GZIP) {
+        return Ok(bytes);
+    }
+    let mut head = Vec::new();
+    // The packed bytes are cut, so that reading ends in an error; what was unpacked until then stays.
+    let _cut = Unpacked::new(bytes.as_slice()).take(HEAD as u64).read_to_end(&mut head);
+    Ok(head)
 }
 
 fn contains(bytes: &[u8], wanted: &[u8]) -> bool {
@@ -175,10 +202,7 @@ fn of_schema(schema: &str) -> Option<Kind> {
 /// Such a file, with what to do with it instead.
 pub(crate) fn check(path: &Path, allowed: &[Kind], wanted: &str) -> Result<()> {
     match Kind::of(path) {
-        Some(kind) if !allowed.contains(&kind) => {
-            let (name, instead) = (kind.name(), kind.instead(path));
-            Err(Failure::usage(format!("{}: {name}, not {wanted}; {instead}", path.display())))
-        }
+        Some(kind) if !allowed.contains(&kind) => Err(kind.refused(path, wanted)),
         _ => Ok(()),
     }
 }

@@ -100,6 +100,7 @@ pub fn run(words: Vec<OsString>, backends: &'static [Entry]) -> ExitCode {
             Err(problem) if problem.kind() != std::io::ErrorKind::BrokenPipe => Code::Usage,
             _ => Code::Done,
         },
+        Err(args::Refusal::Failure(_)) if lab::input::gave_up() => Code::Interrupted,
         Err(args::Refusal::Failure(failure)) => ui.fail(&failure),
     };
     code.into()

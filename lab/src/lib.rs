@@ -26,11 +26,11 @@ pub mod run;
 
 pub use lab_analysis::{bench, fit, forensics, lock, peaks, predict};
 pub use lab_base::{
-    Error, Result, backends, bytes, cards, error, figures, hidden, input, named, python, section, similar,
+    Error, Result, backends, bytes, cards, changes, error, figures, hidden, input, named, python, section, similar,
 };
 pub use lab_experiments::{self as experiments, claims};
 pub use lab_imports::{exported, hf_args, huggingface, model_file};
 pub use lab_models as models;
 pub use lab_results::{self as results, report, view};
-pub use lab_traces::{explain, replay, snapshot, stacks};
+pub use lab_traces::{explain, replay, snapshot, stacks, unpacked};
 pub use lab_training::{self as training, data, data_parallel, pipeline, record};

@@ -11,16 +11,22 @@ from pathlib import Path
 from typing import Any, Optional, Union
 
 from ._binary import VramlabError
+from ._caches import know_caches
 from ._ctc import traced_ctc, with_ctc
+from ._evaluation import evaluation
 from ._lives import followed
 from ._masks import as_in_training
 from ._recorded import recorded
 
-# Entry of the archive that the program reads beside the graph, and the version of its format.
+# Entries of the archive that the program reads beside the graph, and the version of their format.
 _ENTRY = "vramlab.json"
+_EVALUATION = "vramlab-evaluation.json"
 _VERSION = 1
 # End of a slice that has no end.
 _END = 2**63 - 1
+
+# A program, and the values that outlive their last use.
+Traced = tuple[Any, list[list[str]]]
 
 
 def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_values: bool = False, **kwargs: Any) -> Path:
@@ -28,7 +34,8 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
 
     The first dimension of the first tensor is the batch, and so is that of every other tensor of the same first size. It must be at
     least 2. Without ``with_values`` the file has no weights: it can be predicted and fitted, not trained. It says when Python drops
-    each value, which is later than its last use where a name still holds it.
+    each value, which is later than its last use where a name still holds it. Where the module computes otherwise under ``eval()``, as
+    dropout and batch norm do, the file has that program, too: ``predict --eval-every`` takes it.
 
     The masks of a network of transformers are those of a training with the example: none where it hides nothing.
 
@@ -42,7 +49,7 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
     if size < 2:
         raise VramlabError("export: the example needs a batch of at least 2, so that PyTorch leaves it open")
 
-    def exported(batch: Any) -> tuple[Any, list[list[str]]]:
+    def exported(batch: Any) -> Traced:
         def dims(value: Any) -> Optional[Mapping[int, Any]]:
             is_batched = isinstance(value, torch.Tensor) and value.dim() and value.shape[0] == size
             return {0: batch} if is_batched else None
@@ -51,38 +58,51 @@ def export(model: Any, *args: Any, path: Union[str, os.PathLike[str]], with_valu
         dynamic = _by_name(model, args, shapes[0]) | shapes[1] if kwargs else shapes[0]
         return _exported(model, args, kwargs, dynamic, with_values)
 
-    beside: dict[str, Any] = {"version": _VERSION, "tied": _tied(model)}
-    try:
+    def traced() -> Traced:
         try:
-            program, beside["dies_after"] = exported(torch.export.Dim("batch"))
+            return exported(torch.export.Dim("batch"))
         except Exception as error:
             # The code asks for the size of the batch. PyTorch then writes into the file for which batches its answer holds.
             if "Constraints violated (batch)" not in str(error):
                 raise
-            program, beside["dies_after"] = exported(torch.export.Dim.AUTO)
+            return exported(torch.export.Dim.AUTO)
+
+    def called() -> Traced:
+        return recorded(model, args, kwargs)
+
+    know_caches()
+    beside: dict[str, Any] = {"version": _VERSION, "tied": _tied(model)}
+    way = traced
+    try:
+        program, beside["dies_after"] = traced()
     except Exception as error:
+        way = called
         try:
-            program, beside["dies_after"] = recorded(model, args, kwargs)
+            program, beside["dies_after"] = called()
             beside["recorded"] = True
         except Exception:
             raise VramlabError(f"export: torch.export cannot export {type(model).__name__}: {error}") from error
+    entries = {_ENTRY: beside}
+    evaluated = evaluation(model, _graphs(program), way)
+    if evaluated is not None:
+        entries[_EVALUATION] = {"version": _VERSION, **evaluated}
     # Under another name first: a file that is there already is replaced whole, or stays. PyTorch asks for the ending.
     written = Path(f"{os.fspath(path)}.part.pt2")
     try:
-        torch.export.save(program, os.fspath(written), extra_files={_ENTRY: json.dumps(beside)})
+        torch.export.save(program, os.fspath(written), extra_files={name: json.dumps(entry) for name, entry in entries.items()})
         written.replace(path)
     finally:
         written.unlink(missing_ok=True)
     return Path(path)
 
 
-def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, with_values: bool) -> tuple[Any, list[list[str]]]:
+def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dynamic: Any, with_values: bool) -> Traced:
     """Returns the program of the module without values, or of the module itself if that fails; and values that outlive their last use."""
     import torch
 
     example = torch.utils._pytree.tree_leaves((args, dict(kwargs)))
 
-    def traced(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
+    def traced(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
         is_changed = False
         try:
             with as_in_training(example) as is_changed:
@@ -93,7 +113,7 @@ def _exported(model: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], dyna
                 raise
         return followed_trace(module, args, kwargs)
 
-    def followed_trace(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> tuple[Any, list[list[str]]]:
+    def followed_trace(module: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Traced:
         with traced_ctc(), followed() as lives:
             program = torch.export.export(module, args, dict(kwargs), dynamic_shapes=dynamic, strict=False)
         _without_whole_slices(program)

@@ -891,7 +891,7 @@ class NeedsResult(TypedDict, total=False):
 
 
 class NotAsOnACard(TypedDict, total=False):
-    """A way in which the library differed from a card; `docs/rehearse.md` says what each event means."""
+    """A way in which the library differed from a card; `docs/rehearsal-library.md` says what each event means."""
 
     event: str
     name: str
@@ -1110,6 +1110,7 @@ class RehearsedGrowth(TypedDict, total=False):
     bytes_per_step: int
     full_at_step: Optional[int]
     lines: list[GrowingLine]
+    seldom: list[SeldomLine]
 
 
 class RehearsedNeeds(TypedDict, total=False):
@@ -1337,6 +1338,15 @@ class SegmentResult(TypedDict, total=False):
     pool: list[Any]
     small: bool
     expandable: bool
+
+
+class SeldomLine(TypedDict, total=False):
+    """Line of the script that runs only every so many steps."""
+
+    where: str
+    every: int
+    of: str
+    loop_at: Optional[str]
 
 
 class SelfCheck(TypedDict, total=False):

@@ -50,7 +50,7 @@ def shortened_archive(archive, weights=False):
                 continue
             if not weights and re.search(r"/data/(weights|constants)/(weight|tensor)_", entry):
                 data = b""
-            if "/models/" in entry:
+            if "/models/" in entry or "evaluation" in entry:
                 data = json.dumps(shortened(json.loads(data)), separators=(",", ":")).encode()
             target.writestr(zipfile.ZipInfo("net/" + entry.split("/", 1)[1], (1980, 1, 1, 0, 0, 0)), data)
     return out.getvalue()
@@ -132,8 +132,9 @@ def rows(name, batch, archive, amp=None):
     return trained(module, parameters, before, networks.NETWORKS[name][1], batch, loss_name, amp, kinds.PLACES.get(name, ())), loss_name
 
 
-def trained(module, parameters, before, examples, batch, loss_name, amp=None, places=()):
-    """The rows of three steps of a module on the card, where `before` changes of its allocator lie before the module. `places`: sizes of an example's classes."""
+def trained(module, parameters, before, examples, batch, loss_name, amp=None, places=(), evaluate=None):
+    """The rows of three steps of a module on the card, where `before` changes of its allocator lie before the module. `places`: sizes of an example's classes.
+    `evaluate(module, at, row)` is called after each step, if there is one."""
     lower = functools.partial(torch.autocast, "cuda", dtype=amp) if amp else contextlib.nullcontext
     taken, highest, most_reserved = [], 0, 0
 
@@ -171,6 +172,9 @@ def trained(module, parameters, before, examples, batch, loss_name, amp=None, pl
         row(f"s{step}.backward")
         optimizer.step()
         row(f"s{step}.step")
+        if evaluate is not None:
+            evaluate(module, f"s{step}.", row)
+            row(f"s{step}.evaluated")
     return taken
 
 

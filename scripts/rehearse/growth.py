@@ -4,7 +4,8 @@
     scripts/rehearse/growth.py VRAMLAB PYTHON [NAME ...]
 
 A script that leaks must be told with its trend, the line that allocates, who holds it, the line that puts it there, and, within 2 %,
-the bytes that a step adds. A script that does not leak must not be called one. Exit code 1: an answer differs."""
+the bytes that a step adds. A script that does not leak must not be called one. A line that runs too seldom to be seen must be named.
+Exit code 1: an answer differs."""
 
 import json
 import os
@@ -46,6 +47,8 @@ def differences(wanted, code, growth):
         wrong += [f"{key} {found[key]}, not {line[key]}" for key in ("holder", "held_at") if line.get(key) != found[key]]
         if abs(found["bytes_per_step"] - line["bytes_per_step"]) > 0.02 * line["bytes_per_step"]:
             wrong.append(f"{found['bytes_per_step']} bytes a step, not {line['bytes_per_step']}")
+    if [line["where"] for line in growth["seldom"]] != wanted.get("seldom", []):
+        wrong.append(f"lines that run seldom: {growth['seldom']}")
     if wanted.get("lines") and not growth["full_at_step"]:
         wrong.append("the step that fills the card is missing")
     return wrong

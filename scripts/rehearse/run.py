@@ -21,7 +21,7 @@ import time
 import tomllib
 
 HERE = pathlib.Path(__file__).resolve().parent
-# What says of an answer that it may not be exact (`docs/rehearse.md`); reads of single numbers do not.
+# What says of an answer that it may not be exact (`docs/rehearsal-library.md`); reads of single numbers do not.
 HARMLESS = {"collective", "no_kernel_image", "addresses_not_reserved", "context_does_not_fit", "no_such_function"}
 
 

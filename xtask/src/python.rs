@@ -25,7 +25,7 @@ const UNTYPED: &str = "scripts/mypy.ini";
 
 /// All other Python: what a run of mypy reads, and the folders in which it finds their imports. Several runs, because scripts in different
 /// folders have the same name.
-const GROUPS: [(&[&str], &[&str]); 14] = [
+const GROUPS: [(&[&str], &[&str]); 15] = [
     (
         &[
             "rehearsal/python/_vramlab_rehearsal",
@@ -47,6 +47,7 @@ const GROUPS: [(&[&str], &[&str]); 14] = [
     (&["lab/training/tests/checkpoints"], &["lab/training/tests/checkpoints"]),
     (&["scripts/card"], &["scripts/card", "scripts/rehearse"]),
     (&["scripts/export"], &["scripts/export"]),
+    (&["scripts/huggingface"], &["scripts/huggingface"]),
     (&["scripts/record"], &["scripts/record"]),
     (&["scripts/loop"], &["scripts/loop", "scripts/rehearse", "scripts/export", "scripts/record"]),
     (&["scripts/rehearse"], &["scripts/rehearse"]),

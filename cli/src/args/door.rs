@@ -309,14 +309,16 @@ fn snapshot(mut line: Line<'_>) -> Result<Entered> {
     Ok(line.with_own("snapshot"))
 }
 
-/// `watch` looks at the trainings of this program.
+/// `watch`, or `watch PID`, looks at the trainings of this program.
 fn watch(line: Line<'_>) -> Result<Entered> {
-    let at = line.positionals(&["watch"]).first().copied();
-    if at.is_none() && line.rest.iter().all(|word| word != "--") {
+    let named = line.positionals(&["watch"]).first().map(|at| line.rest[*at].to_string_lossy().into_owned());
+    let is_process = named.as_ref().is_none_or(|word| word.parse::<u32>().is_ok());
+    if is_process && line.rest.iter().all(|word| word != "--") {
         return Ok(line.with_own("watch"));
     }
     Err(Failure::usage(
-        "watch shows the trainings of vramlab itself; inside a PyTorch script `vramlab.watch()` records its memory (docs/python.md)",
+        "watch shows the trainings of vramlab itself, all or that of one process (watch PID); inside a PyTorch script `vramlab.watch()` \
+         records its memory (docs/python.md)",
     ))
 }
 
@@ -361,6 +363,7 @@ mod tests {
             ("run leak", "ask leak"),
             ("run --json a.json", "list --json a.json"),
             ("monitor --once", "watch --once"),
+            ("watch 1234", "watch 1234"),
         ] {
             assert_eq!(chosen(folder.path(), typed), words, "{typed}");
         }
@@ -369,7 +372,7 @@ mod tests {
             ("predict train.py --gpuu t4", "vramlab has --gpu"),
             ("predict --largest -- python train.py", "scan the argument that sets the size"),
             ("predict gpt2 -- python train.py", "give one of the two"),
-            ("watch 1234", "vramlab.watch()"),
+            ("watch train.py", "vramlab.watch()"),
         ] {
             let said = chosen(folder.path(), typed);
             assert!(said.starts_with("error: ") && said.contains(part), "{typed}: {said}");

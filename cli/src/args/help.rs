@@ -76,7 +76,7 @@ static SHORT: [Short; 8] = [
     Short {
         command: "watch",
         about: "Watch the devices' memory and the trainings of vramlab that run, live.",
-        usage: "vramlab watch [FLAGS]",
+        usage: "vramlab watch [PID] [FLAGS]",
         flags: &[
             ("once", "Print one reading, then end"),
             ("interval", "Seconds between two readings"),

@@ -115,11 +115,11 @@ impl Invocation {
         let text = format!("{:#}", failure.error);
         // Every refusal of what no network here has says so.
         let is_refused = text.starts_with(&file.display().to_string()) && text.contains("not represented");
-        if failure.code != Code::Usage || !is_refused || text.contains("vramlab rehearse") {
+        if failure.code != Code::Usage || !is_refused || text.contains("vramlab predict train.py") {
             return failure;
         }
         let card = self.run.device.gpu.and_then(lab::run::Gpu::card).map_or("rtx4090", |card| card.name);
-        let problem = format!("{text}; instead: vramlab rehearse --gpu {card} -- python train.py");
+        let problem = format!("{text}; instead: vramlab predict train.py --gpu {card}");
         Failure { error: anyhow::Error::msg(problem), ..failure }
     }
 }

@@ -6,6 +6,9 @@ use crate::destination::Destination;
 /// `vramlab monitor`
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct MonitorArgs {
+    /// Show only the training of this process.
+    #[arg(value_name = "PID", value_parser = clap::value_parser!(u32).range(1..))]
+    pub pid: Option<u32>,
     /// Print one reading, then end.
     #[arg(long)]
     pub once: bool,

@@ -1,9 +1,9 @@
 //! `open FILE…`: which command reads a file, by what the file is.
 
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::path::Path;
+
+use lab::input;
 
 use super::line::{Entered, Line};
 use crate::exit::{Failure, Result};
@@ -11,6 +11,13 @@ use crate::file_kind::{self, Kind};
 
 /// Commands that read files; `open` takes the flags of each.
 const READERS: [&str; 7] = ["open", "snapshot show", "snapshot diff", "report", "replay", "view", "explain"];
+
+/// What the files should be.
+const READ: &str = "a snapshot, a result, a recording or a log";
+
+/// How files begin that are packed, but not with gzip, and with what.
+const PACKED: [(&[u8], &str); 4] =
+    [(b"BZh", "bzip2"), (b"\xfd7zXZ\0", "xz"), (b"\x28\xb5\x2f\xfd", "zstd"), (b"7z\xbc\xaf\x27\x1c", "7z")];
 
 /// A file by who reads it.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -52,43 +59,41 @@ pub(super) fn choose(mut line: Line<'_>) -> Result<Entered> {
     Ok(line.with_own(command))
 }
 
-/// True for standard input, and for a message that was pasted.
+/// True for a message that was pasted.
 fn is_message(word: &OsString) -> bool {
     let text = word.to_string_lossy();
-    word == "-" || !Path::new(word).exists() && text.contains(char::is_whitespace)
+    word != input::STDIN && !Path::new(word).exists() && text.contains(char::is_whitespace)
 }
 
+/// A pipe is told apart by its beginning as a file is; who reads it gets this beginning, too.
 fn kind(path: &Path) -> Result<Reader> {
-    if !path.exists() {
+    let is_pipe = input::is_pipe(path);
+    if !is_pipe && !path.exists() {
         return Err(Failure::usage(format!("{}: there is no such file", path.display())));
     }
-    match Kind::of(path) {
+    if path.is_dir() {
+        return Err(Kind::Directory.refused(path, READ));
+    }
+    let head = file_kind::head(path).map_err(|error| Failure::usage(format!("{}: {error}", input::name(path))))?;
+    match Kind::of_head(&head, path) {
         Some(Kind::Snapshot) => Ok(Reader::Snapshot),
         Some(Kind::Trace) => Ok(Reader::Trace),
         Some(Kind::Finding) => Ok(Reader::Result),
-        Some(_) => {
-            file_kind::check(path, &[], "a snapshot, a result, a recording or a log")?;
-            Ok(Reader::Text)
-        }
-        None => Ok(by_head(path)),
+        Some(kind) => Err(kind.refused(path, READ)),
+        None => match PACKED.iter().find(|(begin, _)| head.starts_with(begin)) {
+            Some((_, packer)) => {
+                Err(Failure::usage(format!("{}: packed with {packer}; unpack it first", input::name(path))))
+            }
+            None => Ok(by_text(&head)),
+        },
     }
 }
 
-/// Tells files apart that the kinds of files do not: events of this program, and what is compressed.
-///
-/// A pipe is read once, so nothing is seen of it beforehand: it is read as standard input is.
-fn by_head(path: &Path) -> Reader {
-    if !path.metadata().is_ok_and(|metadata| metadata.is_file()) {
-        return Reader::Text;
-    }
-    let mut head = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(4096).read_to_end(&mut head));
-    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    match head.as_slice() {
-        _ if read.is_err() => Reader::Text,
-        [0x1f, 0x8b, ..] if name.contains(".pickle") || name.contains(".pkl") => Reader::Snapshot,
-        [0x1f, 0x8b, ..] => Reader::Trace,
-        head if String::from_utf8_lossy(head).contains("vramlab-events") => Reader::Events,
+/// Tells files apart that the kinds of files do not: recordings of scripts, of this program's and of PyTorch's, and logs.
+fn by_text(head: &[u8]) -> Reader {
+    let text = String::from_utf8_lossy(head);
+    match text.trim_start().starts_with('{') {
+        true if text.contains("vramlab-events") || text.contains("oracle-script-1") => Reader::Events,
         _ => Reader::Text,
     }
 }

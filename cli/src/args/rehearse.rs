@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lab::cards::Card;
-use lab::rehearse::World;
+use lab::rehearse::{World, cards_of_a_machine};
 use lab::run::Gpu;
 
 use crate::destination::Destination;
@@ -58,8 +58,8 @@ pub(crate) struct RehearseArgs {
     /// Refuse connections beyond this machine.
     #[arg(long, help_heading = "Device")]
     pub offline: bool,
-    /// End after this many steps of an optimizer [default: as soon as a step repeats the one before it, after 3 to 20 steps, or 60
-    /// seconds after the first; no end if --seconds or --until-seen is given].
+    /// End after this many steps of an optimizer [default: as soon as a step repeats the one before it, after 3 to 20 steps (more if a
+    /// line runs every few steps), or 60 seconds after the first; no end if --seconds or --until-seen is given].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..), help_heading = "End")]
     pub steps: Option<u64>,
     /// End after this many seconds.
@@ -118,9 +118,6 @@ pub(crate) enum UseName {
     Generate,
 }
 
-/// Default number of cards of a machine.
-const GPUS_OF_MACHINE: u32 = 8;
-
 impl RehearseArgs {
     /// True if the script ends as soon as memory is flat: no other end was asked for.
     pub(crate) fn until_settled(&self) -> bool {
@@ -134,8 +131,7 @@ impl RehearseArgs {
 
     /// Returns the number of cards of a machine.
     pub(crate) fn gpus(&self) -> usize {
-        let each = self.world.map_or(1, |size| size.min(GPUS_OF_MACHINE) as usize);
-        self.gpus.map_or(each, usize::from)
+        self.gpus.map_or_else(|| cards_of_a_machine(self.world), usize::from)
     }
 
     /// Returns the time after which the script ends.

@@ -6,13 +6,14 @@ use std::path::Path;
 use lab::Error;
 use lab::any_model::{Driver, Told, answer, environment, file_of, options};
 use lab::cards::Card;
+use lab::changes::CHECKPOINTING;
 use lab::models::Recompute;
 use lab::rehearse::{Rehearsed, Request, RequestedCard, Stop, rehearse};
 use lab::results::{TrainResult, command};
 use lab::run::{Gpu, RunSpec};
 use lab::section::{Tries, Try};
 
-use super::rehearse_progress::told;
+use super::rehearse_progress::Teller;
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
 use crate::ui::Ui;
@@ -48,7 +49,7 @@ fn only_plain_outputs(args: &PredictArgs) -> Result<()> {
     let others = [("--summary", record.summary), ("--stats", record.stats), ("an export", record.exports.any())];
     match files.into_iter().chain(others).find(|(_, given)| *given) {
         Some((flag, _)) => Err(Failure::usage(format!(
-            "{flag}: of a network that your Python builds, `vramlab rehearse` of its program (--script) writes it"
+            "{flag}: of a network that your Python builds, `vramlab predict` of its program (--script) writes it"
         ))),
         None => Ok(()),
     }
@@ -66,12 +67,8 @@ impl Training<'_> {
     fn once(&self, spec: &RunSpec, needs: bool) -> Result<Rehearsed> {
         let driver = Driver::make(options(self.word, spec)?)?;
         let request = Request { needs, ..request(driver.train(self.python, &file_of(self.word))?, spec) };
-        let found = rehearse(&request, &mut |progress| {
-            if let Some(progress) = progress {
-                self.ui.tell_apart(told(progress, &request.stop));
-            }
-            interrupt::flow()
-        })?;
+        let mut teller = Teller::new(self.ui, &request.stop);
+        let found = rehearse(&request, &mut |progress| teller.tell(progress))?;
         match found.interrupted {
             true => {
                 Err(Failure::new(Code::Interrupted, anyhow::anyhow!("interrupted before the end of the rehearsal")))
@@ -128,8 +125,8 @@ fn changes(spec: &RunSpec, share: Option<f64>) -> Vec<Change> {
         let mut changed = spec.clone();
         changed.model.checkpoint = Some(Recompute::Blocks);
         found.push(Change {
-            words: "checkpointing".into(),
-            script: "model.gradient_checkpointing_enable()".into(),
+            words: CHECKPOINTING.words.into(),
+            script: CHECKPOINTING.script.into(),
             flags: "--checkpoint blocks".into(),
             spec: changed,
         });

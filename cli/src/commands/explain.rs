@@ -6,6 +6,7 @@ use std::path::Path;
 use lab::explain::explain;
 use lab::input;
 use lab::results::ExplainResult;
+use lab::unpacked::{GZIP, Unpacked};
 
 use crate::args::ExplainArgs;
 use crate::exit::{Code, Failure, Result};
@@ -25,8 +26,7 @@ const MAX_STREAM: u64 = 1 << 30;
 pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let text = match args.text.as_slice() {
-        [] => stdin()?,
-        [dash] if dash == "-" => stdin()?,
+        [] => file(input::STDIN)?.unwrap_or_default(),
         [one] => file(one)?.unwrap_or_else(|| one.clone()),
         words => words.join(" "),
     };
@@ -35,30 +35,34 @@ pub(super) fn run(args: &ExplainArgs, ui: &Ui) -> Result<Code> {
     Ok(Code::Done)
 }
 
-fn stdin() -> Result<String> {
-    let text = input::stdin().and_then(|input| last(input.take(MAX_STREAM)));
-    Ok(decoded(&text.map_err(|error| Failure::usage(format!("standard input: {error}")))?))
-}
-
-/// Returns the end of the file of that name; `None` if there is no such file, and the argument is the message itself.
+/// Returns the end of the file or pipe of that name, packed with gzip or not; `None` if there is no such file, and the argument is the message itself.
 ///
 /// # Errors
 /// A file that cannot be read; a missing file whose name cannot be a message.
 fn file(name: &str) -> Result<Option<String>> {
-    let unreadable = |error: io::Error| Failure::usage(format!("{name}: {error}"));
-    let metadata = match Path::new(name).metadata() {
-        Ok(metadata) => metadata,
-        Err(error) if error.kind() == ErrorKind::NotFound && is_file_name(name) => {
-            return Err(Failure::usage(format!("{name}: there is no such file")));
+    let path = Path::new(name);
+    let unreadable = |error: io::Error| Failure::usage(format!("{}: {error}", input::name(path)));
+    if name != input::STDIN {
+        match path.metadata() {
+            Ok(metadata) if metadata.is_dir() => {
+                return Err(Failure::usage(format!("{name}: a directory; name a log")));
+            }
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound && is_file_name(name) => {
+                return Err(Failure::usage(format!("{name}: there is no such file")));
+            }
+            Err(_) => return Ok(None),
         }
-        Err(_) => return Ok(None),
-    };
-    if metadata.is_dir() {
-        return Err(Failure::usage(format!("{name}: a directory; name a log")));
     }
-    let mut file = input::open(Path::new(name)).map_err(unreadable)?;
-    file.to_last(MAX_READ as u64).map_err(unreadable)?;
-    Ok(Some(decoded(&last(file.take(MAX_STREAM)).map_err(unreadable)?)))
+    let is_packed = input::head(path, GZIP.len()).map_err(unreadable)? == GZIP;
+    let mut file = input::open(path).map_err(unreadable)?;
+    let read = if is_packed {
+        last(Unpacked::new(file).take(MAX_STREAM))
+    } else {
+        file.to_last(MAX_READ as u64).map_err(unreadable)?;
+        last(file.take(MAX_STREAM))
+    };
+    Ok(Some(decoded(&read.map_err(unreadable)?)))
 }
 
 /// True for one word with a directory or an ending: a message does not look like that.

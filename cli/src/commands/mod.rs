@@ -26,12 +26,9 @@ mod recording;
 #[cfg(target_os = "linux")]
 mod rehearse;
 #[cfg(target_os = "linux")]
-mod rehearse_again;
 mod rehearse_progress;
 #[cfg(target_os = "linux")]
 mod rehearse_scan;
-#[cfg(target_os = "linux")]
-mod rehearse_tries;
 mod replay;
 mod report;
 mod report_parts;

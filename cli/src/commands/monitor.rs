@@ -31,8 +31,14 @@ pub(super) fn run(args: &MonitorArgs, ui: &Ui) -> Result<Code> {
         ));
     }
     let live = stdout().is_terminal() && !args.once && args.json.is_none();
+    let mut was_seen = false;
     loop {
-        let seen = look()?;
+        let seen = match look(args.pid) {
+            // The training that was watched has ended.
+            Err(_) if was_seen && args.pid.is_some() => return Ok(Code::Done),
+            seen => seen?,
+        };
+        was_seen = true;
         match &args.json {
             Some(destination) => {
                 let json = seen.to_json().map_err(|error| Failure::new(Code::Usage, error))?;
@@ -60,9 +66,21 @@ fn wait(period: Duration) -> bool {
     !interrupt::asked()
 }
 
-/// Collects the devices and running trainings.
-fn look() -> Result<MonitorResult> {
-    let runs = status::running()?;
+/// Collects the devices and running trainings, or the one training of a process.
+///
+/// # Errors
+/// A process that is not a training of this program.
+fn look(pid: Option<u32>) -> Result<MonitorResult> {
+    let mut runs = status::running()?;
+    if let Some(pid) = pid {
+        runs.retain(|run| run.pid == pid);
+        if runs.is_empty() {
+            return Err(Failure::usage(format!(
+                "{pid} is not a running training of vramlab: `vramlab watch` shows all of them. A PyTorch script records its memory with \
+                 `vramlab.watch()` (docs/python.md), and `vramlab predict SCRIPT` says what it takes"
+            )));
+        }
+    }
     Ok(MonitorResult { devices: backends::all().iter().flat_map(|entry| (entry.memory)()).collect(), runs })
 }
 

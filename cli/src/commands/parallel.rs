@@ -5,13 +5,13 @@ use std::ops::ControlFlow;
 use lab::huggingface::{AttentionMask, Keep};
 use lab::pipeline::{Cut, PipelineResult, PipelineSettings, Schedule};
 use lab::record::RowsKept;
-use lab::results::{DeviceInfo, StageResult, TrainResult};
+use lab::results::{DeviceInfo, OutOfMemoryResult, StageResult, TrainResult};
 use lab::run::{CutList, DeviceList, DeviceName, ModelSpec, ParallelSpec, RunSpec, Session};
 use lab::training::{Failed, Progress as Step};
 use memcore::Device;
 use memcore::backend::Meta;
 
-use super::{plan, warnings, weights};
+use super::{outcome, plan, warnings, weights};
 use crate::args::{HtmlArgs, OutputArgs, PredictArgs, RecordArgs, TrainArgs, WeightsArgs, config_text};
 use crate::backends;
 use crate::exit::{Code, Failure, Result};
@@ -51,7 +51,15 @@ pub(super) fn predict(args: &PredictArgs, spec: &RunSpec, names: &DeviceList, ui
     }
     one_device_only(&args.record, &args.page, "--devices names several")?;
     keeps_no_output(&spec.model, "--devices")?;
-    Split::of(spec.clone(), names, WeightsArgs::default(), &args.output, ui)?.run(&args.output, ui)
+    let split = Split::of(spec.clone(), names, WeightsArgs::default(), &args.output, ui)?;
+    match split.run(&args.output, ui) {
+        // A No is an answer, not an error.
+        Err(failure) if failure.code == Code::Check && failure.is_out_of_memory() => {
+            output::deliver_findings(ui, &args.output, None, &split.that_does_not_fit(&failure))?;
+            Ok(Code::Check)
+        }
+        done => done,
+    }
 }
 
 /// Refuses flags that show the memory of one device; `several` says why there are more.
@@ -116,7 +124,7 @@ impl<'a> Split<'a> {
         Ok(Self { names, sessions, spec, weights, schedule })
     }
 
-    fn run(self, args: &OutputArgs, ui: &Ui) -> Result<Code> {
+    fn run(&self, args: &OutputArgs, ui: &Ui) -> Result<Code> {
         let [first, ..] = self.sessions.as_slice() else { return Err(Failure::usage("--devices: none")) };
         let parallel = &self.spec.parallel;
         let settings = PipelineSettings {
@@ -188,6 +196,24 @@ impl<'a> Split<'a> {
             losses: TrainResult::losses(&result.losses).filter(|_| computes),
             ms_per_step: computes.then(|| result.ms_per_step.clone()),
             ..TrainResult::of(in_force.fields())
+        }
+    }
+
+    /// Returns the result of a dry run that ran out of memory.
+    fn that_does_not_fit(&self, failure: &Failure) -> TrainResult {
+        let account = outcome::out_of_memory(failure);
+        // The context names the device.
+        let device = failure.error.to_string();
+        let message = match account.message.as_str() {
+            known if known.contains(&device) => account.message.clone(),
+            message => format!("{device}: {message}"),
+        };
+        TrainResult {
+            description: Some(self.sessions[0].description()),
+            premises: self.sessions[0].premises.clone(),
+            reason: Some("memory ran out before the end".into()),
+            out_of_memory: Some(OutOfMemoryResult { message, ..account }),
+            ..TrainResult::of(self.sessions[0].in_force.fields())
         }
     }
 

@@ -31,18 +31,9 @@ impl Recording {
     /// # Errors
     /// Files that are not recordings, naming the byte or the operation.
     pub(super) fn open(file: &Path, device: Option<usize>) -> Result<Self> {
-        let name = match file.to_str() {
-            Some("-") => "standard input".to_string(),
-            _ => file.display().to_string(),
-        };
+        let name = input::name(file);
         // A pipe can be read once.
-        let kept = match file.to_str() {
-            Some("-") => Some(all_of(&name, input::stdin())?),
-            _ if file.metadata().is_ok_and(|metadata| !metadata.is_file() && !metadata.is_dir()) => {
-                Some(all_of(&name, input::open(file))?)
-            }
-            _ => None,
-        };
+        let kept = input::is_pipe(file).then(|| all_of(&name, input::open(file))).transpose()?;
         let trace = || match &kept {
             Some(bytes) => Trace::read(&name, bytes.as_slice()),
             None => Trace::open(file),

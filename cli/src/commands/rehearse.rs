@@ -4,14 +4,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use lab::rehearse::{Rehearsed, Request, RequestedCard, Stop, Use, rehearse};
+use lab::rehearse::{Rehearsed, Request, RequestedCard, Stop, Use, rehearse, try_changes};
 use lab::report::{Part, events};
 use lab::results::{Findings, RehearsalResult};
 use lab::run::Gpu;
 use lab::section::Section;
 
-use super::rehearse_again;
-use super::rehearse_progress::told;
+use super::rehearse_progress::Teller;
 use crate::args::{Cudnn, RehearseArgs, UseName};
 use crate::destination::Destination;
 use crate::exit::{Code, Failure, Result};
@@ -30,16 +29,12 @@ pub(super) fn run(args: &RehearseArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html).chain(&args.events).chain(&snapshot))?;
     interrupt::answer("stopping the script");
     let request = request(args, ui);
-    let mut rehearsed = rehearse(&request, &mut |progress| {
-        if let Some(progress) = progress {
-            ui.tell_apart(told(progress, &request.stop));
-        }
-        interrupt::flow()
-    })?;
+    let mut teller = Teller::new(ui, &request.stop);
+    let mut rehearsed = rehearse(&request, &mut |progress| teller.tell(progress))?;
     if let Some(path) = &args.snapshot {
         rehearsed.result.snapshot = keep_snapshots(&rehearsed, path)?;
     }
-    rehearse_again::add(args, &request, &mut rehearsed, ui)?;
+    try_changes(&request, &mut rehearsed, &mut |progress| teller.tell(progress))?;
     warn(&rehearsed.result, ui);
     if !args.names_card {
         ui.tell_after(format!("note: no --gpu was given, so this is for an {}", rehearsed.result.gpu.name));

@@ -1,9 +1,48 @@
 //! How far a rehearsal is, in words.
 
+use std::ops::ControlFlow;
+
 use lab::rehearse::{Progress, Stage, Stop};
 
-/// Returns the progress in words.
-pub(super) fn told(progress: Progress, stop: &Stop) -> String {
+use super::shard;
+use crate::interrupt;
+use crate::ui::Ui;
+
+/// Tells how far rehearsals are.
+pub(super) struct Teller<'a> {
+    ui: &'a Ui,
+    stop: &'a Stop,
+    /// True once it was said which of several rehearsals this is.
+    is_one_of_many: bool,
+}
+
+impl<'a> Teller<'a> {
+    pub(super) fn new(ui: &'a Ui, stop: &'a Stop) -> Self {
+        Self { ui, stop, is_one_of_many: false }
+    }
+
+    /// Tells the progress, if there is any, and says whether to go on.
+    pub(super) fn tell(&mut self, progress: Option<Progress>) -> ControlFlow<()> {
+        match progress {
+            None => {}
+            Some(Progress::Change { words }) => self.next(format!("it does not fit: running it again with {words}")),
+            Some(Progress::Point { values }) => self.next(shard::named(&values)),
+            Some(progress) => {
+                let before = if self.is_one_of_many { "  " } else { "" };
+                self.ui.tell_apart(format!("{before}{}", told(progress, self.stop)));
+            }
+        }
+        interrupt::flow()
+    }
+
+    fn next(&mut self, which: String) {
+        self.is_one_of_many = true;
+        self.ui.tell(which);
+    }
+}
+
+/// Returns the progress of one rehearsal in words.
+fn told(progress: Progress, stop: &Stop) -> String {
     match progress {
         Progress::Before { stage, seconds } => {
             let what = match stage {
@@ -15,13 +54,15 @@ pub(super) fn told(progress: Progress, stop: &Stop) -> String {
             if seconds == 0 { what.into() } else { format!("{what} ({seconds} s)") }
         }
         Progress::Step { steps: done, peak_allocated_bytes } => {
-            let of = stop.of_steps();
+            let of = stop.of_steps(done);
             format!("step {done}{of}: {} allocated at most", lab::figures::short(peak_allocated_bytes))
         }
         Progress::Enough => {
             "it does not fit: running it again on a card with enough memory, to see what it needs".into()
         }
         Progress::Unprotected { warning } => format!("warning: {warning}"),
+        Progress::Change { words } => words,
+        Progress::Point { values } => shard::named(&values),
         Progress::Again => "the script compiles: running it again, with warm caches".into(),
     }
 }

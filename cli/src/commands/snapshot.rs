@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 
+use lab::input;
 use lab::report::{Part, Recording};
 use lab::results::{Findings, Looked, OtherDevice, SnapshotDiff, SnapshotResult};
 use lab::snapshot::{Document, Snapshot, StackId, compare, write_json, write_pickle};
@@ -29,7 +30,7 @@ pub(super) fn run(args: &SnapshotArgs, ui: &Ui) -> Result<Code> {
 
 fn show(args: &ShowArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations().chain(&args.page.html))?;
-    let name = args.file.display().to_string();
+    let name = input::name(&args.file);
     let snapshot = Snapshot::open(&args.file)?;
     let device = chosen_device(&snapshot, &name, args.device)?;
     let range = args.range.map(|range| entries(&snapshot, device, range)).transpose()?;
@@ -87,9 +88,9 @@ fn entries(snapshot: &Snapshot, device: usize, range: TraceRange) -> Result<(usi
 fn diff(args: &DiffArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let (before, after) = (Snapshot::open(&args.before)?, Snapshot::open(&args.after)?);
-    let device = chosen_device(&after, &args.after.display().to_string(), args.device)?;
+    let device = chosen_device(&after, &input::name(&args.after), args.device)?;
     let comparison = compare(&before, &after, device);
-    let names = [&args.before, &args.after].map(|path| path.display().to_string());
+    let names = [&args.before, &args.after].map(|path| input::name(path));
     let found = SnapshotDiff::of(names, device, OtherDevice::of(&after, device), &comparison, args.top);
     output::deliver_findings(ui, &args.output, None, &found)?;
     Ok(Code::Done)
@@ -99,7 +100,7 @@ fn convert(args: &ConvertArgs, ui: &Ui) -> Result<Code> {
     output::check([&args.out])?;
     let format = format_of(&args.out, args.to)?;
     let (document, _) = Document::open(&args.file)?;
-    let name = args.file.display().to_string();
+    let name = input::name(&args.file);
     // A file that is not a snapshot is not converted.
     document.check(&name)?;
     write(&args.out, &document, format, &name, ui)?;

@@ -20,7 +20,7 @@ pub(super) fn run(args: &TuneArgs, ui: &Ui) -> Result<Code> {
     output::check(args.output.destinations())?;
     let recording = Recording::open(&args.file, args.device)?;
     let check = recording.self_check()?.as_ref().map(SelfCheck::from);
-    let file = args.file.display().to_string();
+    let file = lab::input::name(&args.file);
     if let Some(failed) = check.clone().filter(|check| !check.repeats()) {
         let found = TuneResult::not_reproduced(&file, recording.trace.lower_bound().bytes, failed);
         let found = TuneResult { device: recording.device(), ..found };

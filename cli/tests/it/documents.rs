@@ -237,8 +237,7 @@ fn every_experiment_and_command_is_in_its_table() {
     // The continuation of a description is indented further.
     let commands = commands.filter(|line| line.starts_with("  ") && !line.starts_with("   "));
     for command in commands.filter_map(|line| line.split_whitespace().next()) {
-        let listed =
-            guide.contains(&format!("| `vramlab {command}")) || ["help", "completions", "man"].contains(&command);
-        assert!(listed, "{command}");
+        let is_explained = guide.contains(&format!("| `vramlab {command}"));
+        assert_ne!(is_explained, ["help", "completions", "man"].contains(&command), "{command}");
     }
 }

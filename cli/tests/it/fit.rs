@@ -181,3 +181,9 @@ fn what_fits_for_three_steps_alone_is_not_the_answer() {
     let predicted: serde_json::Value = serde_json::from_str(&predicted.stdout).unwrap();
     assert_eq!(predicted["needs"]["fits_with_least_context"], true, "{perhaps}");
 }
+
+#[test]
+fn one_example_fits() {
+    let ran = crate::common::run(&["predict", "gpt2", "--largest", "--gpu", "4GiB"]);
+    assert!(ran.stdout.starts_with("1 example fits into 4 GiB, 2 examples do not"), "{}", ran.stdout);
+}

@@ -46,6 +46,8 @@ fn a_reader_that_waits_for_a_pipe_ends_when_asked() {
         &["tune", pipe],
         &["explain", pipe],
         &["open", pipe],
+        &["open", snapshot, pipe],
+        &["report", pipe, "-o", out.to_str().unwrap()],
         &["check", pipe],
         &["check", "--baseline", pipe],
     ] {
@@ -56,10 +58,9 @@ fn a_reader_that_waits_for_a_pipe_ends_when_asked() {
         assert!(!out.exists());
     }
     // What cannot wait for a pipe refuses it.
-    for words in [&["train", "--backend", "meta", "--load", pipe][..], &["report", pipe]] {
-        let output = vramlab(words).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
-    }
+    let words = ["train", "--backend", "meta", "--load", pipe];
+    let output = vramlab(&words).output().unwrap();
+    assert_eq!(output.status.code(), Some(2), "{words:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -91,6 +92,64 @@ fn a_message_from_a_pipe_is_opened() {
     let output = child.wait_with_output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success() && text.starts_with("hopeless"), "{text}");
+}
+
+fn gzipped(bytes: &[u8]) -> Vec<u8> {
+    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packed, bytes).unwrap();
+    packed.finish().unwrap()
+}
+
+/// A pipe has no name that says what it is.
+#[test]
+fn a_pipe_is_opened_by_what_is_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = "../lab/traces/tests/golden/snapshots/mlp_oom_plain.pickle";
+    let pickle = std::fs::read(snapshot).unwrap();
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_string();
+    let [json, events, page] = ["s.json", "events.json", "page.html"].map(path);
+    let train = ["train", "--backend", "meta", "--model", "mlp", "--steps", "1", "--events", &events];
+    for words in [&["snapshot", "convert", snapshot, &json][..], &train] {
+        assert!(vramlab(words).output().unwrap().status.success(), "{words:?}");
+    }
+    let [json, events] = [json, events].map(|file| std::fs::read(file).unwrap());
+    let message = b"OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 8.00 GiB of which \
+        1.00 GiB is free.";
+    let of_file = vramlab(&["open", snapshot]).output().unwrap().stdout;
+    let of_file = String::from_utf8(of_file).unwrap();
+    let rest = of_file.split_once('\n').unwrap().1;
+    let opened = |bytes: &[u8], words: &[&str]| {
+        let mut child = vramlab(words).stdin(Stdio::piped()).spawn().unwrap();
+        // A program that has seen enough closes the pipe.
+        drop(std::io::Write::write_all(&mut child.stdin.take().unwrap(), bytes));
+        let output = child.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), String::from_utf8(output.stdout).unwrap() + &said)
+    };
+    for source in ["-", "/dev/stdin"] {
+        for bytes in [&pickle, &gzipped(&pickle), &json, &gzipped(&json)] {
+            let (code, text) = opened(bytes, &["open", source]);
+            assert_eq!((code, text.split_once('\n').unwrap().1), (Some(0), rest), "{source}: {text}");
+        }
+        for (bytes, part) in [
+            (&message[..], "2.00 GiB were needed"),
+            (&gzipped(message), "2.00 GiB were needed"),
+            (&events, "operations"),
+        ] {
+            let (code, text) = opened(bytes, &["open", source]);
+            assert!(code == Some(0) && text.contains(part), "{source}: {text}");
+        }
+        let (code, text) = opened(&pickle, &["open", source, snapshot]);
+        assert!(code == Some(0) && text.contains("allocated: 107.17 MiB → 107.17 MiB"), "{text}");
+        assert_eq!(opened(&events, &["open", source, "-o", &page]).0, Some(0));
+        assert_eq!(opened(&gzipped(&pickle), &["report", source, "-o", &page]).0, Some(0));
+        let (code, text) = opened(b"{\"model_type\": \"llama\"}", &["open", source]);
+        assert!(code == Some(2) && text.contains("a configuration of transformers"), "{text}");
+        let (code, text) = opened(b"BZh91AY&SY", &["open", source]);
+        assert!(code == Some(2) && text.contains("packed with bzip2; unpack it first"), "{text}");
+        let (code, text) = opened(&pickle[..pickle.len() / 2], &["open", source]);
+        assert!(code == Some(2) && text.contains("byte"), "{text}");
+    }
 }
 
 /// A snapshot with one allocation, made by a line of a file of this name.

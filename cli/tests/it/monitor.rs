@@ -76,6 +76,12 @@ fn a_training_is_seen_while_it_runs() {
         std::thread::sleep(Duration::from_millis(100));
     };
     assert_eq!((&run["pid"], &run["model"]), (&pid.into(), &"two-layer".into()));
+    // By its number it is watched alone; another process is none of this program's trainings.
+    let alone: Value =
+        serde_json::from_str(&monitor(directory.path(), &[&pid.to_string(), "--once", "--json", "-"])).unwrap();
+    assert_eq!((alone["runs"].as_array().unwrap().len(), &alone["runs"][0]["pid"]), (1, &pid.into()));
+    let other = refused(2, &["watch", "1", "--once"]);
+    assert!(other.contains("1 is not a running training of vramlab") && other.contains("`vramlab watch`"), "{other}");
     assert_eq!(run["device"]["backend"], "meta");
     assert!(run["step"].as_u64().unwrap() > 0 && run["rings"]["allocated"].as_u64().unwrap() > 0, "{run}");
     let held: u64 = run["by_category"].as_object().unwrap().values().filter_map(Value::as_u64).sum();

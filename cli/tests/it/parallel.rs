@@ -162,3 +162,17 @@ fn an_experiment_is_spread_over_named_devices() {
     refused(2, &["run", "model-parallel", "--devices", "meta:0,meta:1", "--backend", "cpu"]);
     refused(2, &["run", "model-parallel", "--devices", "meta:0"]);
 }
+
+#[test]
+fn a_split_network_that_does_not_fit_is_a_no_and_no_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("answer.json");
+    let words = ["predict", "gpt2", "--batch", "64", "--devices", "meta:0,meta:1", "--gpu", "2GiB"];
+    let ran = common::run(&[&words[..], &["--json", file.to_str().unwrap()]].concat());
+    assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+    assert!(ran.stdout.starts_with("No: out of memory: ") && ran.stdout.contains("on meta:0"), "{}", ran.stdout);
+    assert!(!ran.stderr.contains("error:"), "{}", ran.stderr);
+    fits(&ran.stdout);
+    let found: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    assert!(found["out_of_memory"]["message"].as_str().unwrap().contains("meta:0"), "{found}");
+}

@@ -124,7 +124,7 @@ fn a_smaller_batch_is_rehearsed_before_it_is_proposed() {
     assert_eq!((&entry["peak_bytes"], &entry["left_bytes"]), (&peak.into(), &left.into()));
     let command = entry["command"].as_str().unwrap();
     assert!(
-        command.starts_with("vramlab rehearse --gpu 104857600B") && command.ends_with("batch_size=6 steps=3"),
+        command.starts_with("vramlab predict --gpu 104857600B") && command.ends_with("batch_size=6 steps=3"),
         "{command}"
     );
     assert!(ran.stdout.contains("batch_size=12 does not fit either."), "{}", ran.stdout);

@@ -1,170 +1,16 @@
 //! Rehearsals leave the user's files alone, whatever a script and its children do, and say what changed all the same.
 #![cfg(target_os = "linux")]
 
-use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use crate::common::kept::{State, in_a_namespace, is_root, quiet, rehearse, state};
 use crate::common::rehearsal::{FOLDER, SCRIPT, command};
 use serde_json::Value;
-
-/// Rehearses a command. Returns the answer, and what was printed as errors.
-fn rehearse(mut command: Command, words: &[&str], answer: &Path) -> (Value, String) {
-    let output = command.args(["--json", answer.to_str().unwrap(), "--"]).args(words).output().unwrap();
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(!text.contains("panicked"), "{text}");
-    let json = fs::read_to_string(answer).unwrap_or_else(|error| panic!("{error}: {text}"));
-    (serde_json::from_str(&json).unwrap(), text)
-}
-
-/// A command without the answer that `command` puts into the folder.
-fn quiet(folder: &Path, flags: &[&str]) -> Command {
-    let mut made = Command::new(env!("CARGO_BIN_EXE_vramlab"));
-    made.current_dir(folder).env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1");
-    made.args(["rehearse", "--no-values"]).args(flags);
-    made
-}
-
-/// True if this system lets a run have a namespace. If it does not, the answer must say what is then not protected.
-fn in_a_namespace(answer: &Value) -> bool {
-    let is_one = answer["protection"]["way"] == "namespace";
-    if !is_one {
-        assert!(!answer["protection"]["lacks"].as_array().unwrap().is_empty(), "{answer}");
-        let problems = answer["problems"].as_array().unwrap();
-        let warns = problems.iter().any(|problem| problem.as_str().unwrap().contains("LD_PRELOAD"));
-        assert_eq!(warns, answer["protection"]["way"] != "filter", "{problems:?}");
-        eprintln!("not tested: this system allows no namespace: {}", answer["protection"]["lacks"]);
-    }
-    is_one
-}
-
-type State = BTreeMap<PathBuf, (u32, u32, u64, i64, i64, i64, Vec<u8>)>;
-
-/// Everything below a folder: mode, owner, links, times of the last write and the last change, contents.
-fn state(root: &Path) -> State {
-    let mut found = State::new();
-    let mut folders = vec![root.to_path_buf()];
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(&folder).unwrap() {
-            let path = entry.unwrap().path();
-            let metadata = fs::symlink_metadata(&path).unwrap();
-            let contents = if metadata.is_dir() {
-                folders.push(path.clone());
-                Vec::new()
-            } else if metadata.is_symlink() {
-                fs::read_link(&path).unwrap().into_os_string().into_encoded_bytes()
-            } else {
-                fs::read(&path).unwrap()
-            };
-            let of = &metadata;
-            let state = (of.mode(), of.uid(), of.nlink(), of.mtime(), of.ctime(), of.ctime_nsec(), contents);
-            found.insert(path, state);
-        }
-    }
-    found
-}
-
-/// Returns what differs from an earlier state.
-fn differing(before: &State, root: &Path) -> Vec<PathBuf> {
-    let after = state(root);
-    let paths = before.keys().chain(after.keys());
-    paths.filter(|path| before.get(*path) != after.get(*path)).cloned().collect()
-}
-
-/// Makes the files that the attacks change.
-fn project(root: &Path) -> PathBuf {
-    let project = root.join("a:b, c/project");
-    for folder in ["files", "out/checkpoint-1", "old-folder", "tree/deep"] {
-        fs::create_dir_all(project.join(folder)).unwrap();
-    }
-    let names = Command::new("python3").arg(Path::new(FOLDER).join("attacks.py")).arg("names").output().unwrap();
-    for name in String::from_utf8(names.stdout).unwrap().lines() {
-        fs::write(project.join("files").join(name), "before").unwrap();
-    }
-    for name in ["out/checkpoint-1/model", "old-folder/model", "tree/deep/file"] {
-        fs::write(project.join(name), "before").unwrap();
-    }
-    symlink("files", project.join("link")).unwrap();
-    repository(&project.join("old.git"));
-    project
-}
-
-/// Makes a repository with a file, if there is a git.
-fn repository(folder: &Path) {
-    fs::create_dir(folder).unwrap();
-    fs::write(folder.join("file"), "before").unwrap();
-    for words in [&["init", "-q"][..], &["add", "file"], &["commit", "-qm", "one"]] {
-        let mut git = Command::new("git");
-        let _without = git.args(["-c", "user.name=a", "-c", "user.email=a@b", "-C"]).arg(folder).args(words).status();
-    }
-}
-
-#[test]
-fn no_attack_changes_a_file_and_each_is_seen_by_the_script() {
-    let root = tempfile::tempdir().unwrap();
-    let project = project(root.path());
-    let before = state(root.path());
-    let outside = tempfile::tempdir().unwrap();
-    let attacks = Path::new(FOLDER).join("attacks.py");
-    let words = ["python3", attacks.to_str().unwrap()];
-    let (answer, text) = rehearse(quiet(&project, &[]), &words, &outside.path().join("answer.json"));
-    if !in_a_namespace(&answer) {
-        return;
-    }
-    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged");
-    assert_eq!(answer["script_exit"], 0, "{text}");
-    assert_eq!(answer["changed"], serde_json::json!([]));
-    let withheld = answer["withheld"].as_array().unwrap();
-    for name in ["files/a_child_with_an_environment_of_its_own (removed)", "files/a_mapping", "tree (removed)"] {
-        assert!(withheld.contains(&name.into()), "{name}: {withheld:?}");
-    }
-}
-
-/// Makes all attacks under one way to protect files. Returns the answer and what the script printed; `None` where this way does not work.
-fn attacked(way: &str) -> Option<(Value, String, PathBuf)> {
-    let root = tempfile::tempdir().unwrap();
-    let project = project(root.path());
-    let before = state(root.path());
-    let outside = tempfile::tempdir().unwrap();
-    let attacks = Path::new(FOLDER).join("attacks.py");
-    let words = ["python3", attacks.to_str().unwrap()];
-    let mut command = quiet(&project, &[]);
-    command.env("VRAMLAB_REHEARSAL_PROTECTION", way);
-    let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
-    if answer["protection"]["way"] != way {
-        eprintln!("not tested: this system does not allow {way}: {}", answer["protection"]["lacks"]);
-        return None;
-    }
-    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged");
-    assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
-    // What goes through the C library is seen by the script, and so is what its children do.
-    for seen in ["a_child_with_an_environment_of_its_own", "a_mapping", "attributes_through_a_descriptor", "a_socket"] {
-        assert!(!text.contains(&format!("'{seen}'")), "{seen}: {text}");
-    }
-    Some((answer, text, project))
-}
-
-#[test]
-fn a_filter_refuses_what_the_library_does_not_see() {
-    let Some((answer, text, project)) = attacked("filter") else { return };
-    let refused = answer["refused"].as_array().unwrap();
-    let raw = project.join("files/calls_of_the_system_without_the_c_library");
-    assert!(refused.contains(&raw.to_str().unwrap().into()), "{refused:?} {text}");
-}
-
-#[test]
-fn landlock_refuses_it_too_and_the_command_says_what_it_does_not_know() {
-    let Some((answer, text, _)) = attacked("landlock") else { return };
-    assert!(text.contains("'calls_of_the_system_without_the_c_library'"), "{text}");
-    let warned = |text: &str| text.contains("Landlock refuses most changes") && text.contains("modes, owners, times");
-    assert!(text.starts_with("warning: ") && warned(&text), "before it starts: {text}");
-    assert!(warned(answer["problems"].as_array().unwrap().last().unwrap().as_str().unwrap()), "{answer}");
-    assert_eq!(answer["inexact"], serde_json::json!([]), "it changes no size");
-}
 
 #[test]
 fn another_user_writes_below_folders_that_are_not_his() {
@@ -201,10 +47,6 @@ fn another_user_writes_below_folders_that_are_not_his() {
     let (answer, text) = run("echo after >> shared && grep -q after shared");
     assert_eq!((&answer["script_exit"], state(root.path()) == before), (&0.into(), true), "{text} {answer}");
     assert_ne!(answer["protection"]["way"], "namespace");
-}
-
-fn is_root() -> bool {
-    fs::metadata("/proc/self").is_ok_and(|found| found.uid() == 0)
 }
 
 #[test]
@@ -356,4 +198,51 @@ fn when_it_is_killed_its_processes_and_its_folder_go_too() {
         std::thread::sleep(Duration::from_millis(50));
     }
     assert!(!is_left(), "{:?} {:?}", started, fs::read_dir(temporary.path()).unwrap().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_disk_without_room_for_the_run_is_named() {
+    if !is_root() {
+        eprintln!("not tested: only root can make a small disk");
+        return;
+    }
+    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let run = |size: &str, words: &str| {
+        let small = tempfile::tempdir().unwrap();
+        let mut command = std::process::Command::new("unshare");
+        let script = "mount -t tmpfs -o size=$1 small \"$2\" || exit 99; export TMPDIR=\"$2\"; shift 2; exec \"$@\"";
+        command.args(["-m", "sh", "-c", script, "sh", size]).arg(small.path()).arg(env!("CARGO_BIN_EXE_vramlab"));
+        let answer = outside.path().join("answer.json");
+        command.args(["rehearse", "--no-values", "--json"]).arg(&answer).args(["--", "sh", "-c", words]);
+        command.current_dir(folder.path()).env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1");
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr), small.path().display().to_string(), answer)
+    };
+    let (code, _, errors, small, _) = run("4k", "true");
+    if code == Some(99) {
+        eprintln!("not tested: no disk can be mounted here: {errors}");
+        return;
+    }
+    assert!(code == Some(3) && errors.contains(&small) && errors.contains("TMPDIR"), "{code:?} {errors}");
+    let (code, said, errors, small, answer) = run("4m", "head -c 9000000 /dev/zero > weights.pt; sync");
+    assert_eq!(code, Some(3), "{errors}");
+    let answer: Value = serde_json::from_str(&fs::read_to_string(answer).unwrap()).unwrap();
+    let problem = answer["problems"][0].as_str().unwrap();
+    assert!(problem.starts_with(&format!("no room was left in {small} (TMPDIR)")), "{answer}");
+    assert!(said.contains("no room was left") || errors.contains("no room was left"), "{said}{errors}");
+}
+
+#[test]
+fn without_namespace_and_filter_the_command_says_what_is_not_protected_before_it_starts() {
+    let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let mut command = quiet(folder.path(), &[]);
+    command.env("VRAMLAB_REHEARSAL_PROTECTION", "library");
+    let words = ["sh", "-c", "echo begins >&2"];
+    let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
+    assert_eq!(answer["protection"]["way"], "library");
+    let (warned, begins) = (text.find("warning: ").unwrap(), text.find("begins").unwrap());
+    assert!(warned < begins && text[warned..begins].contains("write for real"), "{text}");
+    let last = answer["problems"].as_array().unwrap().last().unwrap();
+    assert!(last.as_str().unwrap().contains("write for real"), "{answer}");
 }

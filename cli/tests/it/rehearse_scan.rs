@@ -75,7 +75,7 @@ fn a_value_that_does_not_fit_is_answered_by_one_that_does() {
     common::fits(&stdout);
     // The command repeats the rehearsal.
     let words = entry["command"].as_str().unwrap();
-    assert!(words.starts_with("vramlab rehearse --gpu 104857600B --no-values -- python3 "), "{words}");
+    assert!(words.starts_with("vramlab predict --gpu 104857600B --no-values -- python3 "), "{words}");
     let words = words.split_once(" -- python3 ").unwrap().1;
     assert_eq!(words, "script.py need=100000000 steps=3");
     let again = folder.path().join("again");

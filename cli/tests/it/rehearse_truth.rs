@@ -114,3 +114,21 @@ fn a_run_that_failed_is_never_exact_and_proposes_nothing() {
     assert_eq!((&found["exact"], &found["what_if"]), (&false.into(), &Value::Null), "{found}");
     assert!(!ran.stdout.contains("xact") && !ran.stdout.contains("Try"), "{}", ran.stdout);
 }
+
+#[test]
+fn a_script_that_catches_the_error_and_fails_for_another_reason_does_not_say_no() {
+    let ran = rehearse(&[], &["steps=1", "full-caught", "steps=1", "raise"]);
+    assert_eq!((ran.code, &ran.json()["fits"]), (Some(3), &Value::Null), "{}", ran.stdout);
+    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(said.contains("is not known: the script failed with"), "{said}");
+    assert!(said.contains("Memory had run out before: in step 2, "), "{said}");
+    let ran = rehearse(&[], &["full-caught", "steps=2", "exit=4"]);
+    assert_eq!((ran.code, &ran.json()["fits"]), (Some(3), &Value::Null), "it went on: {}", ran.stdout);
+    // What is raised because of it, and an exit code right after it, are its own.
+    for words in
+        [&["steps=1", "full-then-raise"][..], &["full-caught", "exit=4"], &["steps=2", "full-caught", "exit=255"]]
+    {
+        let ran = rehearse(&["--no-needs"], words);
+        assert_eq!((ran.code, &ran.json()["fits"]), (Some(1), &false.into()), "{words:?}: {}", ran.stdout);
+    }
+}

@@ -34,10 +34,10 @@ fn a_configuration_of_transformers_is_a_model_file() {
     let t5 = file("t5.json", r#"{ "model_type": "umt5" }"#);
     let said = refused(2, &["predict", "--model-file", &t5, "--gpu", "h100"]);
     assert!(said.contains("\"umt5\" is not represented"), "{said}");
-    assert!(said.ends_with("instead: vramlab rehearse --gpu h100 -- python train.py"), "{said}");
+    assert!(said.ends_with("instead: vramlab predict train.py --gpu h100"), "{said}");
     let quantized = file("q.json", r#"{ "model_type": "gpt2", "quantization_config": { "bits": 4 } }"#);
     let said = refused(2, &["predict", "--model-file", &quantized]);
-    assert!(said.ends_with("instead: vramlab rehearse --gpu rtx4090 -- python train.py"), "{said}");
+    assert!(said.ends_with("instead: vramlab predict train.py --gpu rtx4090"), "{said}");
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--width", "64"]).contains("--width"));
     assert!(refused(2, &["predict", "--model-file", &gpt2, "--checkpoint", "sqrt"]).contains("none and blocks"));
     assert_eq!(of_step(&predict(&["--checkpoint", "none"])), of_step(&whole));

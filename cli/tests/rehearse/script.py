@@ -62,6 +62,11 @@ for word in sys.argv[1:]:
             torch.cuda.memory.allocate(8, limit=0)
         except torch.OutOfMemoryError:
             pass
+    elif what == "full-then-raise":
+        try:
+            torch.cuda.memory.allocate(8, limit=0)
+        except torch.OutOfMemoryError:
+            raise RuntimeError("a smaller batch would help")
     elif what == "reset":
         torch._C._cuda_resetPeakMemoryStats(0)
     elif what == "forget":

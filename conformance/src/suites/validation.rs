@@ -21,6 +21,9 @@ const ANY_TYPE: [(&str, &str); 3] = [("fill", "out"), ("copy", "src"), ("copy", 
 const ANY_SIZE: [(&str, &str); 5] =
     [("fill", "out"), ("random", "out"), ("gather", "table"), ("scatter_add", "out"), ("unscale", "grads")];
 
+/// Operands that take any number of dimensions, as each element stands alone.
+const ANY_RANK: [(&str, &str); 3] = [("fill", "out"), ("random", "out"), ("unscale", "grads")];
+
 /// Breaks a call in one way, operand by operand.
 type Break = fn(&Subject) -> Result<(), String>;
 
@@ -44,7 +47,19 @@ pub(super) fn trials(device: &Arc<Device>) -> Vec<Trial> {
             out.push(plain_trial(format!("validation::{kernel}::{name}"), device, move |_| run(&Subject::new(case))));
         }
     }
+    out.push(plain_trial("validation::exceptions".into(), device, |_| exceptions_name_operands()));
     out
+}
+
+/// Checks that each exception names an operand, so that the breaks above come past it: they fail for one that is refused after all.
+fn exceptions_name_operands() -> Result<(), String> {
+    for (kernel, operand) in ANY_TYPE.iter().chain(&ANY_SIZE).chain(&ANY_RANK) {
+        let case = cases::representative(kernel).ok_or_else(|| format!("there is no kernel {kernel}"))?;
+        if !Subject::new(case).operands.iter().any(|(_, known, _)| known == operand) {
+            return Err(format!("{kernel} has no operand {operand}: take it out of its list"));
+        }
+    }
+    Ok(())
 }
 
 /// Checks that every case of the kernel is valid, and that a device which does not compute accepts it.
@@ -105,6 +120,22 @@ impl Subject {
         }
     }
 
+    /// Changes one operand and requires what its table says: the call is accepted if it is in the table, and refused otherwise.
+    fn refuses_unless(
+        &self,
+        table: &[(&str, &str)],
+        (name, kernel_name): (&str, &str),
+        change: impl FnOnce(&mut Operand),
+    ) -> Result<(), String> {
+        if !table.contains(&(self.case.kernel, kernel_name)) {
+            return self.refuses(name, &[], change);
+        }
+        let mut bound = self.bound.clone();
+        bound.change(name, change);
+        validate(&self.case.call(&bound))
+            .map_err(|error| format!("{kernel_name} is refused: take it out of its list ({error})"))
+    }
+
     fn operand(&self, name: &str) -> Operand {
         self.bound.at(name)
     }
@@ -112,10 +143,6 @@ impl Subject {
     /// Runs `f` for each operand, with its names in the case and in the kernel and its access.
     fn each(&self, mut f: impl FnMut(&'static str, &'static str, Access) -> Result<(), String>) -> Result<(), String> {
         self.operands.iter().try_for_each(|(name, kernel_name, access)| f(name, kernel_name, *access))
-    }
-
-    fn is_in(&self, table: &[(&str, &str)], kernel_name: &str) -> bool {
-        table.contains(&(self.case.kernel, kernel_name))
     }
 }
 
@@ -137,11 +164,8 @@ fn misaligned(s: &Subject) -> Result<(), String> {
 /// Changes the element type, with a region of the right length.
 fn wrong_type(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| {
-        if s.is_in(&ANY_TYPE, kernel_name) {
-            return Ok(());
-        }
         let wrong = if s.operand(name).dtype == DType::I32 { DType::F32 } else { DType::I32 };
-        s.refuses(name, &[], |o| {
+        s.refuses_unless(&ANY_TYPE, (name, kernel_name), |o| {
             o.dtype = wrong;
             o.region.len = o.layout.span() as u64 * wrong.size();
         })
@@ -151,28 +175,25 @@ fn wrong_type(s: &Subject) -> Result<(), String> {
 /// Adds one row, in existing memory.
 fn wrong_size(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| {
-        if s.is_in(&ANY_SIZE, kernel_name) {
-            return Ok(());
-        }
         let mut dims = s.operand(name).dims().to_vec();
         match dims.first_mut() {
             Some(first) => *first += 1,
             None => dims.push(2),
         }
-        s.refuses(name, &[], |o| relayout(o, &dims))
+        s.refuses_unless(&ANY_SIZE, (name, kernel_name), |o| relayout(o, &dims))
     })
 }
 
 /// Adds a dimension.
 fn wrong_rank(s: &Subject) -> Result<(), String> {
     s.each(|name, kernel_name, _| {
-        // Scalars may have dimensions of size 1; these take any rank.
-        if s.operand(name).numel() == 1 || s.is_in(&ANY_SIZE[..2], kernel_name) || kernel_name == "grads" {
+        // Scalars may have dimensions of size 1.
+        if s.operand(name).numel() == 1 {
             return Ok(());
         }
         let mut dims = s.operand(name).dims().to_vec();
         dims.insert(0, 1);
-        s.refuses(name, &[], |o| relayout(o, &dims))
+        s.refuses_unless(&ANY_RANK, (name, kernel_name), |o| relayout(o, &dims))
     })
 }
 

@@ -10,6 +10,7 @@
 pub mod backends;
 pub mod bytes;
 pub mod cards;
+pub mod changes;
 pub mod error;
 pub mod figures;
 pub mod files;

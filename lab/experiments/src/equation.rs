@@ -118,7 +118,7 @@ fn attempt(setup: &Setup<'_>, predictable: bool, sizes: Sizes) -> Result<Trial> 
     session.whole_step("s0", sizes.batch)?;
     let step = session.whole_step("s1", sizes.batch)?;
     let predictable = predictable && undisturbed(&device);
-    Ok(Trial { sizes, parameters: session.model.parameter_count(), step, predictable })
+    Ok(Trial { sizes, parameters: session.network.model.parameter_count(), step, predictable })
 }
 
 impl Sizes {

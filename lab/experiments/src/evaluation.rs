@@ -190,11 +190,11 @@ fn attempt(setup: &Setup<'_>, way: Way, sizes: Sizes, predictable: bool) -> Resu
 /// Evaluates a few batches, in variables that keep their values until the next values exist. Returns the script's list of
 /// results.
 fn evaluate(session: &mut Session, way: Way, batch: usize) -> Result<Vec<Tensor>> {
-    session.model.training.set(false);
+    session.network.model.training.set(false);
     let _no_grad = (!way.records()).then(NoGrad::new);
     let mut results = Vec::new();
     for number in 0..EVALUATIONS {
-        session.load(batch, number)?;
+        session.load_batch(batch, number)?;
         session.forward()?;
         session.loss()?;
         if way == Way::Listed {
@@ -209,7 +209,7 @@ fn evaluate(session: &mut Session, way: Way, batch: usize) -> Result<Vec<Tensor>
 fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     let of = |values: usize| rounded(4 * values as u64);
     let batch = way.batch(sizes);
-    let parameters: Vec<u64> = session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
+    let parameters: Vec<u64> = session.network.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
     let hidden = of(batch * sizes.width);
     // If a layer's result is only a block or two, other blocks make the peak.
     if hidden < 8 * of(1)
@@ -222,7 +222,7 @@ fn foreseen(way: Way, sizes: Sizes, session: &Session) -> Option<(u64, u64)> {
     let model: u64 = parameters.iter().map(|bytes| rounded(*bytes)).sum();
     let gradients = if way == Way::Deleted { 0 } else { model };
     let (input, target, output) = (of(batch * FEATURES), rounded(8 * batch as u64), of(batch * CLASSES));
-    let profile = session.device.profile();
+    let profile = session.network.device.profile();
     let workspaces = product_workspaces(profile);
     let base = model + gradients + input + target + output + of(1) + workspaces;
     if !way.records() {

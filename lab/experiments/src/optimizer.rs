@@ -121,7 +121,8 @@ fn attempt(
     session.whole_step("s0", batch)?;
     let step = session.whole_step("s1", batch)?;
     let update = &step.moments[5];
-    let parameter_bytes: Vec<u64> = session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
+    let parameter_bytes: Vec<u64> =
+        session.network.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect();
     let small = parameter_bytes.iter().all(|bytes| *bytes <= 1 << 20);
     Ok(Trial {
         kind,

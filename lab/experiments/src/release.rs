@@ -208,7 +208,7 @@ impl Script {
     fn tidy(&mut self) -> Result<()> {
         self.session.delete(Variable::Output)?;
         if self.empties {
-            self.session.device.empty_cache();
+            self.session.network.device.empty_cache();
         }
         Ok(())
     }
@@ -216,7 +216,7 @@ impl Script {
     /// Deletes the result of the step before, then takes a step and records its time.
     fn step(&mut self, number: usize) -> Result<()> {
         self.tidy()?;
-        let device = self.session.device.clone();
+        let device = self.session.network.device.clone();
         let before = device.stats().segment.all.allocated;
         let start = Instant::now();
         let step = self.session.whole_step(&format!("t{number}"), self.batch)?;
@@ -231,7 +231,7 @@ impl Script {
     fn end(mut self) -> Result<CachePolicy> {
         self.tidy()?;
         let Self { empties, session, times, at_most, taken, .. } = self;
-        let between = session.device.stats().reserved_bytes.all.current;
+        let between = session.network.device.stats().reserved_bytes.all.current;
         Ok(CachePolicy { empties, between, at_most, driver_calls: taken, times })
     }
 }

@@ -207,7 +207,7 @@ fn attempt(setup: &Setup<'_>, start: Start, sizes: Sizes, predictable: bool) -> 
 fn load(device: &Device, session: &mut Session, start: Start) -> Result<Checkpoint> {
     let mut checkpoint = Checkpoint { weights: Vec::new(), counters: Vec::new() };
     let onto_device = start.loads_onto_device();
-    let parameters = session.model.parameters.clone();
+    let parameters = session.network.model.parameters.clone();
     for parameter in parameters.iter().filter(|_| onto_device) {
         let array = parameter.array();
         let copy = Array::empty_as(device, array.dims(), array.dtype(), Category::Temporary)?;

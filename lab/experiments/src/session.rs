@@ -8,7 +8,8 @@ use lab_base::error::Result;
 use lab_models::{Architecture, Model, ModelOptions, architecture};
 use lab_training::record::Row;
 use lab_training::{
-    ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update, bound,
+    ModelBatch, ModelStep, OptimizerKind, OptimizerSettings, Phase, Precision, RunSettings, Source, TrainStep, Update,
+    bound,
 };
 use memcore::Device;
 use memcore::memory::{Category, CategoryBytes, Event, PeakComposition};
@@ -119,7 +120,7 @@ impl Session {
         let model = Model::build(architecture, &Init::new(device, precision.dtype(), seed))?;
         let update = Update::new(&settings, &model.parameters)?;
         let source = Source::Synthetic { seed };
-        Ok(Self { phases: ModelStep::new(device, model, update, &settings, source) })
+        Ok(Self { phases: ModelStep::of_model(device, model, update, &settings, source) })
     }
 
     /// Builds the network that the experiment is asked about with its usual optimizer, or else the first article's
@@ -141,7 +142,7 @@ impl Session {
     }
 
     pub(super) fn moment(&self, label: impl Into<String>) -> Sample {
-        moment(&self.device, label)
+        moment(&self.network.device, label)
     }
 
     /// Computes the gradients of the loss, with `retain_graph`.
@@ -155,26 +156,26 @@ impl Session {
         match variable {
             Variable::Output => self.output = None,
             Variable::Loss => self.loss = None,
-            Variable::Batch => (self.input, self.target) = (None, None),
+            Variable::Batch => self.batch = ModelBatch::default(),
             Variable::Gradients => self.zero_grad()?,
             Variable::OptimizerState => self.update.optimizer = None,
             Variable::Parameters => {
-                self.model.parameters.clear();
-                self.model.module = Box::new(Sequential::new());
+                self.network.model.parameters.clear();
+                self.network.model.module = Box::new(Sequential::new());
             }
-            Variable::Workspaces => self.device.release_workspaces(),
+            Variable::Workspaces => self.network.device.release_workspaces(),
         }
         Ok(())
     }
 
     /// Takes one whole step. Its peaks start anew.
     pub(super) fn whole_step(&mut self, label: &str, batch: usize) -> Result<StepRecord> {
-        self.device.reset_peak_stats();
+        self.network.device.reset_peak_stats();
         let mut moments = Vec::with_capacity(6);
         for phase in Phase::USUAL {
-            self.device.phase(phase.name());
+            self.network.device.phase(phase.name());
             match phase {
-                Phase::Input => self.load(batch, 0)?,
+                Phase::Input => self.load_batch(batch, 0)?,
                 Phase::ZeroGrad => self.zero_grad()?,
                 Phase::Forward => self.forward()?,
                 Phase::Loss => TrainStep::loss(&mut self.phases)?,
@@ -183,11 +184,11 @@ impl Session {
             }
             moments.push(self.moment(format!("{label}.{}", phase.name())));
         }
-        self.device.synchronize()?;
-        let peak = self.device.usage().at_peak();
-        let peak_phase = self.device.with_ledger(|ledger| ledger.phase_name(peak.origin.phase).to_string());
-        let reserved_peak = self.device.stats().reserved_bytes.all.peak;
-        let tape = self.device.tape();
+        self.network.device.synchronize()?;
+        let peak = self.network.device.usage().at_peak();
+        let peak_phase = self.network.device.with_ledger(|ledger| ledger.phase_name(peak.origin.phase).to_string());
+        let reserved_peak = self.network.device.stats().reserved_bytes.all.peak;
+        let tape = self.network.device.tape();
         let (nodes, graph_host_bytes) = (tape.len() as u64, tape.host_bytes());
         Ok(StepRecord { batch, moments, peak, reserved_peak, peak_phase, nodes, graph_host_bytes })
     }

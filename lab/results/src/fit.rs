@@ -223,7 +223,8 @@ impl FitResult {
                 self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
             return format!("No: not even one {unit} fits into {place}{missing}");
         };
-        let fit = format!("{}{} fit into {place}", counted(largest as u64, unit), self.on_each_card());
+        let verb = if largest == 1 { "fits" } else { "fit" };
+        let fit = format!("{}{} {verb} into {place}", counted(largest as u64, unit), self.on_each_card());
         match self.at_maximum {
             true => format!("{fit}; the search ended there"),
             false => format!("{fit}, {} do not", counted(largest as u64 + 1, unit)),

@@ -64,7 +64,7 @@ pub use rehearsal::{
     AtPeak, Inexact, NotAsOnACard, PeakShares, RehearsalResult, RehearsedGpu, RehearsedNeeds, RehearsedOom,
     RehearsedProtection, RehearsedRank, RehearsedWorld, UnknownRead,
 };
-pub use rehearsal_growth::{GrowingLine, RehearsedGrowth};
+pub use rehearsal_growth::{GrowingLine, RehearsedGrowth, SeldomLine};
 pub use rehearsal_growth_words::open_growth;
 pub use rehearsal_scan::{LargestValue, LawPiece, RehearsalPoint, RehearsalScanResult};
 pub use replay::{PolicyResult, ReplayResult};

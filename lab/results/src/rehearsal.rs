@@ -278,7 +278,7 @@ pub struct Inexact {
     pub bytes: Option<u64>,
 }
 
-/// A way in which the library differed from a card; `docs/rehearse.md` says what each event means.
+/// A way in which the library differed from a card; `docs/rehearsal-library.md` says what each event means.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct NotAsOnACard {
     /// The event.

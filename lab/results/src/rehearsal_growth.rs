@@ -1,6 +1,6 @@
 //! Whether the memory of a rehearsed script grows from step to step, and who holds what grows.
 
-use lab_base::figures::short;
+use lab_base::figures::{counted, grouped, short};
 use lab_base::section::Cell;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,35 @@ pub struct RehearsedGrowth {
     pub full_at_step: Option<u64>,
     /// What grows, by line of the script, most first.
     pub lines: Vec<GrowingLine>,
+    /// Lines of the script that run only every so many steps, where these steps do not show what they keep.
+    #[serde(default)]
+    pub seldom: Vec<SeldomLine>,
+}
+
+/// Line of the script that runs only every so many steps.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SeldomLine {
+    /// File and line.
+    #[serde(rename = "where")]
+    pub place: String,
+    /// Number of steps, or of turns.
+    pub every: u64,
+    /// What is counted: `step`; `turn` of a loop of which each makes many steps; `epoch`, where that loop is not known.
+    pub of: String,
+    /// File and line of that loop; null if steps are counted, or it is not known.
+    pub loop_at: Option<String>,
+}
+
+impl SeldomLine {
+    /// Says how often it runs.
+    fn in_words(&self) -> String {
+        let times = grouped(self.every, ' ');
+        match (self.of.as_str(), &self.loop_at) {
+            ("turn", Some(at)) => format!("every {times} turns of the loop at {at}"),
+            ("step", _) => format!("every {times} steps"),
+            _ => format!("every {times} epochs"),
+        }
+    }
 }
 
 /// Memory of one line that grows from step to step.
@@ -51,7 +80,27 @@ pub struct GrowingLine {
     pub limit: Option<u64>,
 }
 
+/// Most of these lines that the answer names.
+const SELDOM: usize = 3;
+
 impl RehearsedGrowth {
+    /// Names the lines that run only every so many steps, if these steps do not show what they keep.
+    pub(super) fn seldom_in_words(&self) -> Option<String> {
+        let named = |line: &SeldomLine| format!("{} runs {}", line.place, line.in_words());
+        let mut names: Vec<String> = self.seldom.iter().take(SELDOM).map(named).collect();
+        names.extend((self.seldom.len() > SELDOM).then(|| match self.seldom.len() - SELDOM {
+            1 => "1 more runs seldom".to_string(),
+            more => format!("{more} more run seldom"),
+        }));
+        let last = names.pop()?;
+        let all = if names.is_empty() { last } else { format!("{} and {last}", names.join(", ")) };
+        let (show, keep) = (
+            if self.steps == 1 { "does not show" } else { "do not show" },
+            if self.seldom.len() == 1 { "it keeps" } else { "they keep" },
+        );
+        Some(format!("{all}: {} {show} what {keep}.", counted(self.steps, "step")))
+    }
+
     /// True if memory may run out later, or if the steps do not tell.
     pub fn is_open(&self) -> bool {
         matches!(self.trend.as_str(), "leak" | "may_fill" | "cycles" | "unseen")
@@ -92,5 +141,32 @@ impl GrowingLine {
             (None, None) => String::new(),
         };
         format!("{holder}{at}{end}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_run_seldom_are_named_in_one_sentence() {
+        let line = |place: &str, every, of: &str, loop_at: Option<&str>| SeldomLine {
+            place: place.into(),
+            every,
+            of: of.into(),
+            loop_at: loop_at.map(String::from),
+        };
+        let mut growth = RehearsedGrowth { steps: 3, ..RehearsedGrowth::default() };
+        assert_eq!(growth.seldom_in_words(), None);
+        growth.seldom = vec![line("train.py:30", 1000, "step", None)];
+        let said = growth.seldom_in_words().unwrap();
+        assert_eq!(said, "train.py:30 runs every 1 000 steps: 3 steps do not show what it keeps.");
+        growth.seldom.push(line("train.py:44", 5, "turn", Some("train.py:12")));
+        growth.seldom.push(line("log.py:4", 2, "epoch", None));
+        growth.seldom.push(line("log.py:9", 2, "epoch", None));
+        let said = growth.seldom_in_words().unwrap();
+        let expected = "train.py:30 runs every 1 000 steps, train.py:44 runs every 5 turns of the loop at train.py:12, \
+                        log.py:4 runs every 2 epochs and 1 more runs seldom: 3 steps do not show what they keep.";
+        assert_eq!(said, expected);
     }
 }

@@ -61,6 +61,12 @@ fn slowly(growth: &RehearsedGrowth) -> String {
     }
 }
 
+/// Names the lines that run only every so many steps, of the process with the most of them.
+pub(super) fn seldom(found: &RehearsalResult) -> Option<String> {
+    let all = found.ranks.iter().filter_map(|rank| rank.growth.as_ref());
+    all.max_by_key(|growth| growth.seldom.len())?.seldom_in_words()
+}
+
 /// Lists what grows.
 pub(super) fn lines(found: &RehearsalResult) -> Option<Section> {
     let (_, growth) = open(found)?;
@@ -106,6 +112,7 @@ mod tests {
             bytes_per_step: 5 << 20,
             full_at_step: Some(4912),
             lines: vec![line],
+            ..RehearsedGrowth::default()
         };
         let found = rehearsal(growth);
         let expected = "It leaks: memory grew 5 MiB a step over 20 steps, held by list preds, train.py:12. The card is full at \

@@ -80,6 +80,7 @@ fn sections(found: &RehearsalResult) -> Vec<Section> {
     if !found.ranks.is_empty() && found.fits_so_far().is_some() {
         out.extend(growth::in_words(found).map(Section::Note));
         out.extend(growth::lines(found));
+        out.extend(growth::seldom(found).map(Section::Note));
     }
     out.extend(rehearsal_files::asked(found));
     out.extend(found.problems.iter().map(|problem| Section::Warning(problem.clone())));
@@ -140,10 +141,19 @@ fn answer(found: &RehearsalResult) -> String {
             format!("{what} {figures}{each}, so far.")
         }
         None => format!(
-            "Whether it fits on {} is not known: {}. Until then it took {figures}{each}.",
+            "Whether it fits on {} is not known: {}.{} Until then it took {figures}{each}.",
             gpu.name,
-            ended(found)
+            ended(found),
+            ran_out_before(found)
         ),
+    }
+}
+
+/// Says where memory ran out before the script went on and failed with something else.
+fn ran_out_before(found: &RehearsalResult) -> String {
+    match found.ranks.iter().any(|rank| rank.oom.is_some()) {
+        true => format!(" Memory had run out before: {}. The script went on.", why_not(found)),
+        false => String::new(),
     }
 }
 

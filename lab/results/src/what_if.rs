@@ -1,5 +1,6 @@
 //! Effects of other allocator settings, in results of runs.
 
+use lab_base::changes::alloc_conf;
 use lab_base::figures::{grouped, short};
 use lab_base::section::{Section, Tries, Try};
 use lab_traces::snapshot::{Setting, WhatIf};
@@ -66,7 +67,7 @@ impl WhatIfResult {
         let file = file.map(super::command::quoted);
         let entry = Try {
             change,
-            script: format!("PYTORCH_CUDA_ALLOC_CONF={}", best.alloc_conf),
+            script: alloc_conf(&best.alloc_conf),
             flags: String::new(),
             command: file
                 .map(|file| format!("vramlab replay {file} --alloc-conf {}", super::command::quoted(&best.alloc_conf))),

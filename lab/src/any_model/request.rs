@@ -89,7 +89,7 @@ pub fn environment(spec: &RunSpec) -> Vec<(OsString, OsString)> {
 fn cannot(field: &str, problem: &str) -> Error {
     Error::usage(
         field,
-        format!("{problem}; `--script` prints the program, which `vramlab rehearse` runs with your changes"),
+        format!("{problem}; `--script` prints the program, which `vramlab predict` runs with your changes"),
     )
 }
 

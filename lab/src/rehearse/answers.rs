@@ -46,6 +46,8 @@ pub(super) struct Answer {
     /// Maximum number of events that the snapshot may have.
     pub(super) entries: u64,
     pub(super) growth: Growth,
+    /// Lines that run only every so many steps.
+    pub(super) periods: Vec<Period>,
     pub(super) lines: Lines,
     /// Cards, and addresses of workspaces that PyTorch keeps there for libraries.
     pub(super) workspaces: Vec<(usize, u64)>,
@@ -72,10 +74,12 @@ impl Answer {
         let marks = self.growth.marks.iter().flatten().flat_map(|(card, made, freed)| [*card as u64, *made, *freed]);
         let holders =
             self.growth.holders.iter().flat_map(|holder| [holder.limit.unwrap_or(0), holder.length.unwrap_or(0)]);
+        let periods = self.periods.iter().map(|period| period.every);
         let figures = own
             .into_iter()
             .chain(marks)
             .chain(holders)
+            .chain(periods)
             .chain(cards)
             .chain(oom)
             .chain(values)
@@ -150,6 +154,20 @@ pub(super) struct Growth {
     /// For each of the last steps: cards, with the number of allocations and of frees until its end.
     pub(super) marks: Vec<Vec<(usize, u64, u64)>>,
     pub(super) holders: Vec<Holder>,
+}
+
+/// Line of the script that runs only every so many steps.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Period {
+    pub(super) r#where: String,
+    pub(super) every: u64,
+    /// What is counted: `step`; `turn` of a loop of which each makes many steps; `epoch`, where that loop is not known.
+    pub(super) of: String,
+    /// That loop's line.
+    pub(super) r#loop: Option<String>,
+    /// True if the steps show whether it adds to memory.
+    pub(super) settled: bool,
 }
 
 /// What holds some blocks, as Python's garbage collector knows it.

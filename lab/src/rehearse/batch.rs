@@ -13,20 +13,20 @@ const LARGEST: u64 = 1 << 20;
 
 /// Word of a command that gives the batch: `--batch-size 16`, `-b 16`, `--batch_size=16`, `train.batch_size=16`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchWord {
+pub(super) struct BatchWord {
     /// Position of the word with the number.
     at: usize,
     /// What stands before the number in this word.
     before: String,
     /// Name, as in the command.
-    pub name: String,
+    pub(super) name: String,
     /// The batch.
-    pub value: u64,
+    pub(super) value: u64,
 }
 
 impl BatchWord {
     /// Finds the word. Returns `None` unless exactly one word names a batch above 1.
-    pub fn of(command: &[OsString]) -> Option<Self> {
+    pub(super) fn of(command: &[OsString]) -> Option<Self> {
         let words: Vec<&str> = command.iter().map(|word| word.to_str().unwrap_or_default()).collect();
         let mut found = (0..words.len()).filter_map(|at| Self::at(&words, at));
         let first = found.next()?;
@@ -50,7 +50,7 @@ impl BatchWord {
     }
 
     /// Returns the command with another batch.
-    pub fn with(&self, command: &[OsString], value: u64) -> Vec<OsString> {
+    pub(super) fn with(&self, command: &[OsString], value: u64) -> Vec<OsString> {
         let mut command = command.to_vec();
         command[self.at] = self.written(value).into();
         command
@@ -61,7 +61,7 @@ impl BatchWord {
     }
 
     /// Returns the batch as it is written in a command: `--batch-size 8`, `batch_size=8`.
-    pub fn in_words(&self, value: u64) -> String {
+    pub(super) fn in_words(&self, value: u64) -> String {
         if self.before.is_empty() { format!("{} {value}", self.name) } else { self.written(value) }
     }
 }

@@ -138,6 +138,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     let is_whole = verdict::is_whole(&followed, &answers, &log);
     let inexact = if is_whole { verdict::inexact(&unknown_reads, &log, &problems, &ranks) } else { Vec::new() };
     // These change no size.
+    problems.splice(..0, folder.lacks_room(layers));
     problems.extend(files.problems);
     problems.extend(keeper.as_ref().and_then(|keeper| promise::warning(keeper.way())).map(String::from));
     let result = RehearsalResult {

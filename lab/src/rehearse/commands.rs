@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::ops::ControlFlow;
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 
@@ -13,14 +12,11 @@ use super::environment::environment;
 use super::folder::Folder;
 use super::open::Caches;
 use super::outputs;
-use super::progress::Progress;
+use super::progress::{Progress, Watch};
 use super::promise;
 use super::protect::{Keeper, Wanted, Way};
 use super::request::Request;
 use super::world::free_port;
-
-/// Is called with the progress, and may end a run.
-pub(super) type Watch<'a> = dyn FnMut(Option<Progress>) -> ControlFlow<()> + 'a;
 
 /// Started commands.
 pub(super) struct Commands {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::folder::Folder;
 use super::request::Request;
 
-/// Returns the variables, each with its value. `docs/rehearse.md` describes those that the library reads.
+/// Returns the variables, each with its value. `docs/rehearsal-library.md` describes those that the library reads.
 pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static str, OsString)> {
     let card = &request.card;
     let (major, minor) = card.capability;

@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use super::contract::{self, Settings};
 use super::library::NAME;
 use super::processes::ASK;
-use super::protect::remove_folder;
+use super::protect::{Layer, remove_folder};
 use super::request::{LEAST_STEPS, MOST_SECONDS, MOST_STEPS, Request};
 use super::world::VARIABLES;
 
@@ -39,8 +39,12 @@ impl Folder {
     /// # Errors
     /// A folder for temporary files that cannot be used, or whose path the system's loader cannot take.
     pub(super) fn make(library: &Path, request: &Request) -> Result<Self> {
-        let cannot = |error: std::io::Error| Error::host("the folder for temporary files", error.to_string());
-        let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir_in(place()).map_err(cannot)?;
+        let place = place();
+        let cannot = |error: std::io::Error| {
+            let problem = format!("{}: {error}; TMPDIR names another one", place.display());
+            Error::host("the folder for temporary files", problem)
+        };
+        let root = tempfile::Builder::new().prefix("vramlab-rehearsal-").tempdir_in(&place).map_err(cannot)?;
         let folder = Self { root };
         let path = folder.path().to_str().unwrap_or_default();
         // The loader splits its lists of files at these characters.
@@ -84,6 +88,19 @@ impl Folder {
             signal: ASK,
         };
         fs::write(self.python().join("settings.json"), serde_json::to_string(&settings)?)
+    }
+
+    /// Says that there is no room for what the run writes, if that is so; `layers` is where the script's files go.
+    pub(super) fn lacks_room(&self, layers: &[Layer]) -> Option<String> {
+        let places = [self.path()].into_iter().chain(layers.iter().map(|layer| layer.upper.as_path()));
+        let full = places.into_iter().any(is_full);
+        full.then(|| {
+            let parent = self.path().parent().unwrap_or(self.path()).display();
+            format!(
+                "no room was left in {parent} (TMPDIR), where what the script writes is kept during the run: it may have failed, or told \
+                 too little, because of that"
+            )
+        })
     }
 
     /// Returns the path of the folder.
@@ -145,6 +162,16 @@ impl Folder {
     pub(super) fn files(&self) -> PathBuf {
         self.path().join("files")
     }
+}
+
+/// Less free memory of a disk than this number of bytes is none.
+const LEAST_ROOM: u64 = 256 << 10;
+
+/// True if nothing more can be written to the file system of a folder.
+fn is_full(folder: &Path) -> bool {
+    let Ok(found) = rustix::fs::statvfs(folder) else { return false };
+    let no_blocks = found.f_blocks > 0 && found.f_bavail.saturating_mul(found.f_frsize) < LEAST_ROOM;
+    no_blocks || found.f_files > 0 && found.f_favail == 0
 }
 
 /// Returns the folder for temporary files. If it lies in the working folder, where nothing must change, returns another one if there is one.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lab_results::{GrowingLine, RehearsedGrowth};
+use lab_results::{GrowingLine, RehearsedGrowth, SeldomLine};
 use lab_traces::snapshot::{Course, Growth, Snapshot, Trend, total};
 use lab_traces::stacks::{Line, Place, lives};
 
@@ -15,6 +15,9 @@ const SLOW_STEPS: u64 = 10_000_000;
 
 /// Blocks of the allocator are multiples of this number of bytes.
 const BLOCK: u64 = 512;
+
+/// Maximum number of lines that run seldom that are listed.
+const MAX_SELDOM: usize = 100;
 
 /// Returns how memory went on a card. `None` if the process made no step.
 pub(super) fn growth(
@@ -29,13 +32,15 @@ pub(super) fn growth(
     if marks.is_empty() {
         return None;
     }
-    let told = RehearsedGrowth { steps: answer.steps, ..RehearsedGrowth::default() };
+    let seldom = seldom(answer, folder);
+    let told = RehearsedGrowth { steps: answer.steps, seldom, ..RehearsedGrowth::default() };
     let Some(snapshot) = snapshot.filter(|snapshot| !snapshot.trace(card.index).is_empty()) else {
         let trend = if answer.growth.flat { "flat" } else { "unseen" };
         return Some(RehearsedGrowth { trend: trend.into(), ..told });
     };
     let ends = snapshot.ends_at(card.index, &marks, card.made);
-    let course = snapshot.course(card.index, &ends);
+    let mut course = snapshot.course(card.index, &ends);
+    add_periods(&mut course, snapshot, answer, card.index, &ends);
     let growing: Vec<&Growth> =
         course.growing.iter().filter(|growth| growth.more > 0 || !growth.freed_together).collect();
     let lines = lines(snapshot, answer, card.index, &growing, folder);
@@ -53,6 +58,40 @@ pub(super) fn growth(
         lines: if grows { lines } else { Vec::new() },
         ..told
     })
+}
+
+/// Adds what grows every so many steps: the last two steps may be alike all the same, and whole periods give the bytes of a step.
+fn add_periods(course: &mut Course, snapshot: &Snapshot, answer: &Answer, device: usize, ends: &[usize]) {
+    let periods = answer.periods.iter().filter(|period| period.of == "step");
+    let mut periods: Vec<usize> = periods.filter_map(|period| usize::try_from(period.every).ok()).collect();
+    periods.sort_unstable();
+    periods.dedup();
+    let mut found: Vec<Growth> = Vec::new();
+    for period in periods {
+        let growing = snapshot.grows_by_period(device, ends, period).into_iter();
+        // A multiple of a period is one, too.
+        let new: Vec<Growth> = growing.filter(|new| found.iter().all(|known| known.stack != new.stack)).collect();
+        found.extend(new);
+    }
+    if found.is_empty() {
+        return;
+    }
+    course.trend = Trend::Grows;
+    course.growing.retain(|growth| found.iter().all(|new| new.stack != growth.stack));
+    course.growing.extend(found);
+}
+
+/// Returns the lines that run only every so many steps, where the steps do not show what they keep. A script that ended by itself has
+/// reached all of them.
+fn seldom(answer: &Answer, folder: &str) -> Vec<SeldomLine> {
+    let open = answer.periods.iter().filter(|period| answer.why != "exit" && !period.settled);
+    let seldom = open.map(|period| SeldomLine {
+        place: within(&period.r#where, folder),
+        every: period.every,
+        of: period.of.clone(),
+        loop_at: period.r#loop.as_ref().map(|line| within(line, folder)),
+    });
+    seldom.take(MAX_SELDOM).collect()
 }
 
 fn trend(course: &Course, lines: &[GrowingLine], full: Option<u64>, answer: &Answer) -> &'static str {

@@ -2,12 +2,14 @@
 //!
 //! ```text
 //! request ─► library, folder ─► environment ─► run: start, follow, end ─► answers, log ─► collect ─► results::Rehearsal
+//!                  again: changes that make a script fit; points: several values; tries: proposals
 //!                  rehearsal/python: what each Python of the run does; contract: what it is told, and what it writes for answers
 //!                  protect: what keeps the user's files; open: caches; outputs: what was written; changed: whether it held
 //! ```
 //!
 //! Files that the script's processes write are read like any file from outside: within limits, and never executed.
 
+mod again;
 mod answers;
 mod batch;
 mod categories;
@@ -29,73 +31,25 @@ mod outputs;
 mod peak;
 mod places;
 mod plain;
+mod points;
 mod processes;
 mod progress;
 mod promise;
 mod protect;
+mod rehearsal;
 mod request;
 mod run;
 mod scan;
 mod settings;
+mod tries;
 mod verdict;
 mod world;
 
-pub use batch::BatchWord;
+pub use again::try_changes;
 pub use collect::Rehearsed;
-pub use progress::{Progress, Stage};
+pub use points::{Points, rehearse_points};
+pub use progress::{Progress, Stage, Watch};
+pub use rehearsal::rehearse;
 pub use request::{Request, RequestedCard, Stop, Use};
-pub use scan::{Next, Tried, VARIABLE, at_point, next};
-pub use world::World;
-
-use std::ops::ControlFlow;
-use std::path::Path;
-
-use lab_base::error::Result;
-
-/// Runs a script and returns the memory that it took. `watch` is called with the progress and may end the run; the result then covers
-/// what the script did until then. If memory runs out, the script runs once more on a card with enough memory, unless the request
-/// forbids it.
-///
-/// # Errors
-/// A request that cannot be fulfilled, by name; a library, a folder or a command that cannot be used.
-pub fn rehearse(request: &Request, watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>) -> Result<Rehearsed> {
-    request.check()?;
-    let library = library::find()?;
-    let mut found = once(request, &library, watch)?;
-    let ran_out = found.result.fits == Some(false) && found.result.ranks.iter().any(|rank| rank.oom.is_some());
-    let mut with_enough = None;
-    if ran_out && request.needs && !found.interrupted && !watch(Some(Progress::Enough)).is_break() {
-        with_enough = Some(once(&enough::request(request), &library, watch)?);
-    }
-    if let Some(more) = &with_enough {
-        enough::add(&mut found, more)?;
-    }
-    // The longer run shows more than the one that ran out of memory. A run that failed or was interrupted proposes nothing.
-    if found.result.fits_so_far().is_some() {
-        found.result.what_if = settings::of(with_enough.as_ref().unwrap_or(&found), &request.card);
-    }
-    found.with_enough = with_enough.map(Box::new);
-    Ok(found)
-}
-
-/// Runs the script. If it compiled something that no cache had, runs it again with warm caches and returns that run.
-fn once(
-    request: &Request,
-    library: &Path,
-    watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>,
-) -> Result<Rehearsed> {
-    let caches = open::Caches::find();
-    let mut folder = folder::Folder::make(library, request)?;
-    let mut ran = run::run(request, &folder, &caches, watch)?;
-    let mut runs = 1;
-    if ran.followed.is_complete() && answers::read(&folder).iter().any(|answer| answer.compiled.new > 0) {
-        let again = folder::Folder::make(library, request)?;
-        let broken = watch(Some(Progress::Again)).is_break();
-        if !broken {
-            ran = run::run(request, &again, &caches, watch)?;
-            folder = again;
-            runs = 2;
-        }
-    }
-    collect::collect(request, folder, &caches, ran, runs)
-}
+pub use scan::at_point;
+pub use world::{World, cards_of_a_machine};

@@ -1,7 +1,12 @@
 //! Progress of a running rehearsal.
 
+use std::ops::ControlFlow;
+
+/// Is called with the progress, and may end a run.
+pub type Watch<'a> = dyn FnMut(Option<Progress>) -> ControlFlow<()> + 'a;
+
 /// Progress of a rehearsal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// No step was done so far.
     Before {
@@ -26,6 +31,16 @@ pub enum Progress {
     },
     /// Memory ran out; the script runs again on a card with enough memory.
     Enough,
+    /// It does not fit; the script runs again with a change.
+    Change {
+        /// The change in words.
+        words: String,
+    },
+    /// The script runs with these values.
+    Point {
+        /// Names and values.
+        values: Vec<(String, String)>,
+    },
 }
 
 /// What a script does before its first step.

@@ -74,6 +74,8 @@ impl Request {
 pub struct RequestedCard {
     /// Name that programs see.
     pub name: String,
+    /// The card as a flag names it: `rtx4090`, `8589934592B`.
+    pub spelled: String,
     /// Memory in bytes, as the driver reports it.
     pub total_bytes: u64,
     /// Bytes that a process takes at once, for its CUDA context.
@@ -90,6 +92,7 @@ impl From<&Card> for RequestedCard {
         let maker = if card.title.starts_with("Tesla") { "" } else { "NVIDIA " };
         Self {
             name: format!("{maker}{}", card.title),
+            spelled: card.name.into(),
             total_bytes: card.total_bytes(),
             context_bytes: card.context.most_bytes(),
             capability: (card.sm / 10, card.sm % 10),
@@ -102,7 +105,9 @@ impl RequestedCard {
     /// Makes a card of capability 9.0 with this many bytes, all of them for tensors.
     pub fn of_bytes(total_bytes: u64) -> Self {
         let name = format!("GPU of {}", lab_base::figures::short(total_bytes));
-        Self { name, total_bytes, context_bytes: 0, capability: (9, 0), multiprocessors: None }
+        // A small number needs its unit.
+        let spelled = format!("{total_bytes}B");
+        Self { name, spelled, total_bytes, context_bytes: 0, capability: (9, 0), multiprocessors: None }
     }
 }
 
@@ -125,11 +130,12 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Says of how many steps one is: ` of 3`, ` of 20 at most`; empty if only something else ends the script.
-    pub fn of_steps(&self) -> String {
+    /// Says of how many steps this one is: ` of 3`, ` of 20 at most`; empty if only something else ends the script, as after the 20th
+    /// where a line that runs every few steps is waited for.
+    pub fn of_steps(&self, step: u64) -> String {
         match self.steps {
             Some(steps) => format!(" of {steps}"),
-            None if self.settled => format!(" of {MOST_STEPS} at most"),
+            None if self.settled && step <= MOST_STEPS => format!(" of {MOST_STEPS} at most"),
             None => String::new(),
         }
     }
@@ -157,7 +163,7 @@ impl Request {
     /// [`Error::Usage`] that names what cannot be rehearsed.
     pub fn check(&self) -> Result<()> {
         if self.command.is_empty() {
-            return Err(Error::usage("COMMAND", "name what to run: vramlab rehearse -- python train.py"));
+            return Err(Error::usage("COMMAND", "name what to run: vramlab predict train.py"));
         }
         let script = self.command[0].to_str().filter(|word| word.ends_with(".py"));
         if let Some(script) = script.filter(|word| Path::new(word).is_file() && !is_executable(Path::new(word))) {

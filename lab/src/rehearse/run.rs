@@ -1,7 +1,6 @@
 //! Starts the command, follows its processes, and ends them.
 
 use std::collections::HashMap;
-use std::ops::ControlFlow;
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::{Duration, Instant, SystemTime};
@@ -15,7 +14,7 @@ use super::contract;
 use super::folder::Folder;
 use super::open::Caches;
 use super::processes::{Processes, adopt_orphans};
-use super::progress::{Progress, Stage};
+use super::progress::{Progress, Stage, Watch};
 use super::protect::Keeper;
 use super::request::Request;
 
@@ -82,12 +81,7 @@ pub(super) struct Ran {
 }
 
 /// Runs the command until it ends or a stop condition holds, then ends all of its processes.
-pub(super) fn run(
-    request: &Request,
-    folder: &Folder,
-    caches: &Caches,
-    watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>,
-) -> Result<Ran> {
+pub(super) fn run(request: &Request, folder: &Folder, caches: &Caches, watch: &mut Watch) -> Result<Ran> {
     adopt_orphans();
     let mut roots = vec![caches.working().to_path_buf()];
     roots.extend(named_in(&request.command, caches.working()));
@@ -136,7 +130,7 @@ fn follow(
     commands: &mut Commands,
     request: &Request,
     folder: &Folder,
-    watch: &mut dyn FnMut(Option<Progress>) -> ControlFlow<()>,
+    watch: &mut Watch,
 ) -> (Option<Ending>, Option<ExitStatus>) {
     let start = Instant::now();
     let mut seen = Seen::default();

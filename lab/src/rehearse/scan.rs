@@ -8,7 +8,7 @@ use lab_base::error::{Error, Result};
 use super::request::Request;
 
 /// Prefix of a name that is an environment variable instead of a mark in the command.
-pub const VARIABLE: &str = "env:";
+pub(super) const VARIABLE: &str = "env:";
 
 /// Returns the request of a point: replaces `{NAME}` in the command by the value, and sets the script's variable for `env:NAME`.
 ///
@@ -64,18 +64,18 @@ fn replaced(word: &OsString, mark: &str, value: &str) -> OsString {
 
 /// Value that was rehearsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tried {
+pub(super) struct Tried {
     /// The value.
-    pub value: u64,
+    pub(super) value: u64,
     /// Whether it fits; `None` if the rehearsal could not tell.
-    pub fits: Option<bool>,
+    pub(super) fits: Option<bool>,
     /// Bytes of the card that it takes.
-    pub taken_bytes: u64,
+    pub(super) taken_bytes: u64,
 }
 
 /// Next step of the search for the largest value that fits, or its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum Next {
     /// Rehearse this value.
     Try(u64),
     /// The search is done: this value fits, and the next one does not. Both were rehearsed. `None`: not even 1 fits.
@@ -95,7 +95,7 @@ const MOST: usize = 14;
 
 /// Decides the next step from the values `tried`, of which the search itself chose `searched`. A line through the values that fit gives the
 /// guess; halving ensures that the search ends.
-pub fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
+pub(super) fn next(tried: &[Tried], searched: usize, total_bytes: u64) -> Next {
     if let Some(unknown) = tried.iter().find(|tried| tried.fits.is_none()) {
         return Next::Unknown(unknown.value);
     }

@@ -5,7 +5,7 @@ use lab_results::{Inexact, NotAsOnACard, RehearsedRank, UnknownRead, open_growth
 use super::answers::Answer;
 use super::run::{Ending, Followed};
 
-/// Events of the library's log that do not affect the figures (`docs/rehearse.md`).
+/// Events of the library's log that do not affect the figures (`docs/rehearsal-library.md`).
 const HARMLESS: [&str; 7] = [
     "collective",
     "no_kernel_image",
@@ -16,7 +16,7 @@ const HARMLESS: [&str; 7] = [
     "asked_size",
 ];
 
-/// Percents of the peak that cuDNN's workspaces took where they were measured, at most: those of the detector in `docs/rehearse.md`.
+/// Percents of the peak that cuDNN's workspaces took where they were measured, at most: those of the detector in `docs/evidence-rehearse.md`.
 const WORKSPACES: u64 = 11;
 
 /// Returns whether the script fits; `None` if that is unknown. A script that was stopped fits only if its memory does not grow.
@@ -35,10 +35,9 @@ pub(super) fn fits(
 fn fits_so_far(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) -> Option<bool> {
     let failed = followed.ending == Ending::Ended && !followed.exit.is_some_and(|exit| exit.success());
     let ended_by_memory = answers.iter().any(|answer| answer.exception.as_ref().is_some_and(|e| e.out_of_memory));
-    let ran_out = answers.iter().any(|answer| answer.oom.is_some());
     let full_at_once = log.iter().any(|one| one.event == "context_does_not_fit");
     // A script that continues after it ran out of memory handles the error: for example, it searches for its largest batch. That is not a failure.
-    if ended_by_memory || full_at_once || (failed && ran_out) {
+    if ended_by_memory || full_at_once || (failed && ended_after_it_ran_out(followed, answers)) {
         return Some(false);
     }
     let steps = answers.iter().map(|answer| answer.steps).max().unwrap_or(0);
@@ -50,6 +49,17 @@ fn fits_so_far(followed: &Followed, answers: &[Answer], log: &[NotAsOnACard]) ->
         Ending::Interrupted => None,
     }
 }
+
+/// True if a script that failed ended by itself after memory ran out, without another step, another exception or a signal: it handles that
+/// by an exit code. Otherwise something else is why it failed.
+fn ended_after_it_ran_out(followed: &Followed, answers: &[Answer]) -> bool {
+    let by_itself = followed.exit.is_some_and(|exit| exit.code().is_some_and(|code| !OF_SIGNALS.contains(&code)));
+    let no_more = |answer: &Answer| answer.oom.as_ref().is_some_and(|oom| answer.steps <= oom.step);
+    by_itself && answers.iter().all(|answer| answer.exception.is_none()) && answers.iter().any(no_more)
+}
+
+/// Exit codes of a shell whose child was ended by a signal.
+const OF_SIGNALS: std::ops::RangeInclusive<i32> = 129..=192;
 
 /// True if a process of each rank ended by itself and well, and said so. A shell may end well after a script that failed or was killed.
 fn are_finished(answers: &[Answer]) -> bool {

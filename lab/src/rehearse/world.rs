@@ -38,6 +38,14 @@ pub(super) const VARIABLES: [&str; 15] = [
     "OMP_NUM_THREADS",
 ];
 
+/// Usual number of cards of a machine with many.
+const CARDS_OF_MACHINE: u32 = 8;
+
+/// Returns how many cards a machine has, unless that is said: one for each rank of a world, 8 at most; without a world, one.
+pub fn cards_of_a_machine(world: Option<u32>) -> usize {
+    world.map_or(1, |size| size.min(CARDS_OF_MACHINE) as usize)
+}
+
 impl World {
     /// Makes a world. An empty `ranks` means all ranks.
     pub fn new(size: u32, ranks: Vec<u32>) -> Self {

@@ -1,6 +1,7 @@
 //! The changes of a run that are tried, proposed and tabulated: the field, its words, and what to write in the script.
 
 use lab_analysis::combine::{Helps, Move};
+use lab_base::changes::{CHECKPOINTING, EXPANDABLE, alloc_conf};
 use lab_imports::huggingface::Keep;
 use lab_models::{Input, Recompute};
 use lab_training::{OptimizerKind, Precision, RunSettings};
@@ -157,8 +158,8 @@ fn allocator(spec: &RunSpec) -> Option<Change> {
         return None;
     }
     let comma = if settings.is_empty() { "" } else { "," };
-    let settings = format!("{settings}{comma}expandable_segments:True");
-    let script = format!("PYTORCH_CUDA_ALLOC_CONF={settings}");
+    let settings = format!("{settings}{comma}{EXPANDABLE}");
+    let script = alloc_conf(&settings);
     Some(Change::new((Axis::Allocator, size::SETTING), "expandable_segments", script, move |spec| {
         spec.allocator.alloc_conf = Some(settings.clone());
     }))
@@ -203,10 +204,10 @@ fn lines(spec: &RunSpec, session: &Session, script: Script) -> Vec<Change> {
                 None => own.into(),
             },
             (Script::Own, _) => own.into(),
-            (Script::Transformers, _) => "model.gradient_checkpointing_enable()".into(),
+            (Script::Transformers, _) => CHECKPOINTING.script.into(),
             (Script::Trainer, _) => "gradient_checkpointing=True".into(),
         };
-        changes.push(Change::new((Axis::Checkpoint, size::LINE), "checkpointing", line, |spec| {
+        changes.push(Change::new((Axis::Checkpoint, size::LINE), CHECKPOINTING.words, line, |spec| {
             spec.model.checkpoint = Some(Recompute::Blocks);
         }));
     }

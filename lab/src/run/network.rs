@@ -141,7 +141,7 @@ impl Network {
             Self::Architecture(_) => return Ok(()),
             Self::Pretrained(model, _) if model.is_language_model() => return Ok(()),
             Self::Pretrained(..) => {
-                "PEFT trains a copy of this head, too, which is not supported: rehearse the script (vramlab rehearse python train.py)"
+                "PEFT trains a copy of this head, too, which is not supported: rehearse the script (vramlab predict train.py)"
             }
             Self::Exported(..) => {
                 "an exported graph has no layers to put adapters on: export the model of get_peft_model instead"

@@ -7,7 +7,7 @@ use memcore::{DType, Device, NoGrad};
 
 use super::average::Average;
 use super::between::{Evaluation, Hold};
-use super::model_step::ModelStep;
+use super::model_network::ModelStep;
 use super::rows::Rows;
 use super::schedule::{Phase, Turn};
 use super::settings::RunSettings;
@@ -60,7 +60,7 @@ impl Trainer {
         }
         model.parameters = settings.in_optimizer_order(architecture, std::mem::take(&mut model.parameters));
         let update = Update::new(settings, &model.parameters)?;
-        let phases = ModelStep::new(device, model, update, settings, source);
+        let phases = ModelStep::of_model(device, model, update, settings, source);
         Self { phases, rows, average: None }.averaging()
     }
 }

@@ -114,7 +114,7 @@ def test_the_search_ends_in_time(growth, torch, monkeypatch):
 def test_lines_that_put_and_empty(tmp_path, text, put, emptied):
     file = tmp_path / "script.py"
     file.write_text(text)
-    told = lines_of(str(file), "losses")
+    told = lines_of(str(file), "losses", False)
     assert (told["put"], told["emptied"]) == (put, emptied)
 
 

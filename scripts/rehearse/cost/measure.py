@@ -30,7 +30,7 @@ MODES = {
 
 
 def alone(library, folder):
-    """The environment in which a script runs under the library alone, as in `docs/rehearse.md`."""
+    """The environment in which a script runs under the library alone, as in `docs/rehearsal-library.md`."""
     for name in ("libvramlab_rehearsal.so", "libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"):
         link = pathlib.Path(folder) / name
         if not link.exists():

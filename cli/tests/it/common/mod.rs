@@ -2,6 +2,8 @@
 #![allow(dead_code)] // each test file uses its part
 
 #[cfg(target_os = "linux")]
+pub(crate) mod kept;
+#[cfg(target_os = "linux")]
 pub(crate) mod rehearsal;
 
 use std::fs::File;

@@ -5,7 +5,9 @@
 
 use lab_base::error::Result;
 use lab_models::{Input, Loss, Model, ModelOptions, architecture};
-use lab_training::{ModelStep, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, TrainStep, Update};
+use lab_training::{
+    ModelBatch, ModelStep, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source, TrainStep, Update,
+};
 use memcore::nn::Init;
 use memcore::optim::Implementation;
 use memcore::{Array, DType, Device, Tensor};
@@ -115,8 +117,8 @@ impl Workload {
         let settings = RunSettings { precision, ..RunSettings::new(self.batch, 1, (self.optimizer)()) };
         let update = Update::new(&settings, &model.parameters)?;
         let (input, target) = batch(device, &model, self.batch)?;
-        let mut phases = ModelStep::new(device, model, update, &settings, Source::Synthetic { seed: 0 });
-        (phases.input, phases.target) = (Some(input), Some(target));
+        let mut phases = ModelStep::of_model(device, model, update, &settings, Source::Synthetic { seed: 0 });
+        phases.batch = ModelBatch { input: Some(input), target: Some(target) };
         Ok(Training { phases })
     }
 }
@@ -131,14 +133,14 @@ impl Training {
         phases.del()?;
         phases.backward()?;
         phases.step()?;
-        phases.device.synchronize()?;
+        phases.network.device.synchronize()?;
         phases.loss_value()
     }
 
     /// Turns steps into measurable work. One step is taken first, uncounted: it allocates the optimizer's state.
     pub fn into_work(mut self) -> Result<Work> {
         self.step()?;
-        let device = self.phases.device.clone();
+        let device = self.phases.network.device.clone();
         Work::new(&device, move || self.step().map(drop))
     }
 }

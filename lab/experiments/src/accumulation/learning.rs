@@ -50,14 +50,14 @@ fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result
     let mut session = session(setup, network)?;
     let mut draws: Vec<Vec<f64>> = Vec::new();
     for draw in 0..DRAWS {
-        session.source = Source::Synthetic { seed: setup.seed.wrapping_add(1 + draw as u64) };
-        session.load(batch, 0)?;
+        session.network.source = Source::Synthetic { seed: setup.seed.wrapping_add(1 + draw as u64) };
+        session.load_batch(batch, 0)?;
         session.zero_grad()?;
         session.forward()?;
         session.loss()?;
         session.backward()?;
         let mut gradient = Vec::new();
-        for grad in session.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
+        for grad in session.network.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
             gradient.extend(grad.to_f64()?);
         }
         draws.push(gradient);
@@ -71,10 +71,12 @@ fn spread(setup: &Setup<'_>, network: &dyn Architecture, batch: usize) -> Result
 /// Returns the loss of a batch before and after an update with each of its parts.
 fn updated(setup: &Setup<'_>, network: &dyn Architecture, batch: usize, pieces: usize) -> Result<(f64, f64)> {
     let mut session = session(setup, network)?;
-    session.load(batch, 0)?;
-    let (Some(input), Some(target)) = (session.input.clone(), session.target.clone()) else { return Ok((0.0, 0.0)) };
+    session.load_batch(batch, 0)?;
+    let (Some(input), Some(target)) = (session.batch.input.clone(), session.batch.target.clone()) else {
+        return Ok((0.0, 0.0));
+    };
     let of = |session: &Session, input: &Tensor, target: &Tensor| -> Result<Tensor> {
-        Ok(loss(&session.model.task.loss, &session.model.module.forward(input)?, target)?)
+        Ok(loss(&session.network.model.task.loss, &session.network.model.module.forward(input)?, target)?)
     };
     let whole = |session: &Session| -> Result<f64> {
         let _quiet = NoGrad::new();

@@ -121,10 +121,10 @@ fn attempt(setup: &Setup<'_>, micro: usize, pieces: usize) -> Result<Trial> {
     let mut session = session(setup)?;
     let mut activation_bytes = 0;
     for _ in 0..2 {
-        session.device.reset_peak_stats();
+        session.network.device.reset_peak_stats();
         session.zero_grad()?;
         for _ in 0..pieces {
-            session.load(micro, 0)?;
+            session.load_batch(micro, 0)?;
             session.forward()?;
             session.loss()?;
             if pieces > 1 {
@@ -141,9 +141,9 @@ fn attempt(setup: &Setup<'_>, micro: usize, pieces: usize) -> Result<Trial> {
         pieces,
         activation_bytes,
         gradient_bytes: after.by_category[Category::Gradient as usize],
-        peak_bytes: session.device.usage().at_peak().allocated_bytes,
-        parameter_bytes: session.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect(),
-        calm: undisturbed(&session.device),
+        peak_bytes: session.network.device.usage().at_peak().allocated_bytes,
+        parameter_bytes: session.network.model.parameters.iter().map(|p| 4 * p.array().numel() as u64).collect(),
+        calm: undisturbed(&session.network.device),
     })
 }
 
@@ -151,25 +151,25 @@ fn attempt(setup: &Setup<'_>, micro: usize, pieces: usize) -> Result<Trial> {
 /// a device that computes nothing.
 fn gradient_difference(setup: &Setup<'_>, batch: usize, pieces: usize) -> Result<Option<f64>> {
     let mut whole = session(setup)?;
-    if !whole.device.computes() {
+    if !whole.network.device.computes() {
         return Ok(None);
     }
-    whole.load(batch, 0)?;
+    whole.load_batch(batch, 0)?;
     whole.forward()?;
     whole.loss()?;
     whole.backward()?;
     let mut parts = session(setup)?;
-    parts.load(batch, 0)?;
-    let (Some(input), Some(target)) = (parts.input.clone(), parts.target.clone()) else { return Ok(None) };
+    parts.load_batch(batch, 0)?;
+    let (Some(input), Some(target)) = (parts.batch.input.clone(), parts.batch.target.clone()) else { return Ok(None) };
     let micro = batch / pieces;
     for i in 0..pieces {
         let piece = |t: &Tensor| ops::narrow(t, 0, i * micro, micro);
-        let output = parts.model.module.forward(&piece(&input)?)?;
-        let loss = loss(&parts.model.task.loss, &output, &piece(&target)?)?;
+        let output = parts.network.model.module.forward(&piece(&input)?)?;
+        let loss = loss(&parts.network.model.task.loss, &output, &piece(&target)?)?;
         ops::div_scalar(&loss, pieces as f64)?.backward(false)?;
     }
     let (mut largest, mut apart) = (0.0f64, 0.0f64);
-    for (a, b) in whole.model.parameters.iter().zip(&parts.model.parameters) {
+    for (a, b) in whole.network.model.parameters.iter().zip(&parts.network.model.parameters) {
         let (Some(a), Some(b)) = (a.tensor().grad(), b.tensor().grad()) else { continue };
         for (a, b) in a.to_f64()?.into_iter().zip(b.to_f64()?) {
             largest = largest.max(a.abs());

@@ -81,7 +81,7 @@ fn attempt(testbed: &Testbed, setup: &Setup<'_>, width: usize, batch: usize) -> 
     for step in 0..2 {
         peak = session.whole_step(&format!("s{step}"), batch)?.peak.allocated_bytes.max(peak);
     }
-    Ok(Trial { width, batch, parameters: session.model.parameter_count(), peak })
+    Ok(Trial { width, batch, parameters: session.network.model.parameter_count(), peak })
 }
 
 /// Number of parameters of two hidden layers between features and classes, biases included.

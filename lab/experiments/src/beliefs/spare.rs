@@ -81,7 +81,7 @@ fn asked(
 ) -> Result<(u64, bool)> {
     // The model stays alive while the block is requested.
     let (session, reserved) = trained(testbed, setup, batches, room, empties)?;
-    Ok((reserved, takes(&session.device, block)?))
+    Ok((reserved, takes(&session.network.device, block)?))
 }
 
 /// Trains a model for two steps on a fresh device and deletes its results. Returns the session, and the bytes that

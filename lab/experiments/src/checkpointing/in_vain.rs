@@ -163,13 +163,13 @@ fn decoder(
     let adam = OptimizerSettings::new(network.optimizer, 1e-3);
     let mut session = Session::of(&device, &*network.architecture(&recompute)?, &adam, setup.seed)?;
     if way == Way::Whole {
-        let module = std::mem::replace(&mut session.model.module, Box::new(Sequential::new()));
-        session.model.module = Box::new(Checkpoint::new(Sequential::of(vec![module])));
+        let module = std::mem::replace(&mut session.network.model.module, Box::new(Sequential::new()));
+        session.network.model.module = Box::new(Checkpoint::new(Sequential::of(vec![module])));
     }
     let mut kept_bytes = 0;
     for _ in 0..STEPS {
         device.reset_peak_stats();
-        session.load(batch, 0)?;
+        session.load_batch(batch, 0)?;
         session.zero_grad()?;
         session.forward()?;
         session.loss()?;
@@ -184,7 +184,7 @@ fn decoder(
         way,
         kept_bytes,
         peak_bytes: device.usage().at_peak().allocated_bytes,
-        gradients: gradients(&session.model.parameters),
+        gradients: gradients(&session.network.model.parameters),
         foreseen_kept_bytes: if foreseen { network.foreseen_kept_bytes(&recompute) } else { None },
         foreseen_gradients: None,
     })

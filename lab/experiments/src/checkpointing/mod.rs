@@ -158,7 +158,7 @@ fn networks(blocks: usize, batch: usize) -> [Network; 3] {
 
 /// Times one step of each session in turn, several times.
 fn time(sessions: &mut [Session], trials: &mut [Trial]) -> Result<()> {
-    if sessions.iter().any(|session| !session.device.computes()) {
+    if sessions.iter().any(|session| !session.network.device.computes()) {
         return Ok(());
     }
     for round in 0..ROUNDS {
@@ -180,7 +180,7 @@ fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Re
     let (mut forward, mut backward) = (Work::default(), Work::default());
     for _ in 0..STEPS {
         device.reset_peak_stats();
-        session.load(network.batch, 0)?;
+        session.load_batch(network.batch, 0)?;
         session.zero_grad()?;
         device.phase("forward");
         let before = Work::so_far(&device);
@@ -199,7 +199,7 @@ fn attempt(setup: &Setup<'_>, predictable: bool, network: Network, recompute: Re
     }
     let peak = device.usage().at_peak();
     let foreseen_peak_bytes = match predictable && peak_is_in_the_update(&network) {
-        true => network.foreseen_update_bytes(&recompute, &session.model.parameters, device.profile()),
+        true => network.foreseen_update_bytes(&recompute, &session.network.model.parameters, device.profile()),
         false => None,
     };
     let trial = Trial {
@@ -225,7 +225,7 @@ fn peak_is_in_the_update(network: &Network) -> bool {
 
 fn gradient_bits(session: &Session) -> Result<Vec<u64>> {
     let mut bits = Vec::new();
-    for gradient in session.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
+    for gradient in session.network.model.parameters.iter().filter_map(memcore::nn::Parameter::grad) {
         bits.extend(gradient.to_f64()?.into_iter().map(f64::to_bits));
     }
     Ok(bits)

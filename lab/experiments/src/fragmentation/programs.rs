@@ -53,7 +53,7 @@ pub(super) fn run(setup: &Setup<'_>, name: &str, what: &Loop) -> Result<Ran> {
             (0..*steps).try_for_each(|_| train(&mut session, *batch))?;
             {
                 let _off = NoGrad::new();
-                session.load(*evaluate, 0)?;
+                session.load_batch(*evaluate, 0)?;
                 session.forward()?;
                 session.loss()?;
             }

@@ -156,7 +156,7 @@ impl Case {
     }
 
     fn step(&self, session: &mut Session, batch: usize, list: &mut Vec<Tensor>) -> Result<()> {
-        session.load(batch, 0)?;
+        session.load_batch(batch, 0)?;
         match self.pattern {
             Pattern::KeepsResults => {
                 session.forward()?;

@@ -43,7 +43,7 @@ pub(super) fn attempt(setup: &Setup<'_>, side: usize, padded: bool) -> Result<Fi
     Ok(Filters {
         side,
         padded,
-        parameters: session.model.parameter_count(),
+        parameters: session.network.model.parameter_count(),
         activation_bytes: asked[Category::Activation as usize],
         peak_bytes: step.peak.requested_bytes - step.peak.by_category[Category::Workspace as usize],
     })

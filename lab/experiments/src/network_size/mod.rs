@@ -134,7 +134,7 @@ fn attempt(setup: &Setup<'_>, predictable: bool, name: &'static str, filters: us
     let mut session = Session::new(&device, name, OptimizerKind::Sgd, 1e-3, setup.seed)?;
     let model_bytes = session.moment("model").row.allocated;
     let step = session.whole_step("s0", batch)?;
-    let parameters = session.model.parameter_count();
+    let parameters = session.network.model.parameter_count();
     let products = shares::of_products(&device, &step.peak);
     Ok(Trial {
         name,

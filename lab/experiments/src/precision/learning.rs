@@ -78,14 +78,14 @@ pub(super) fn learn(setup: &Setup<'_>, lesson: Lesson, data: &Arc<Dataset>, step
     let network = architecture("mlp", &ModelOptions::default())?;
     let mut session = Session::in_precision(&device, &*network, &adam, lesson.precision, setup.seed)?;
     let options = AdamOptions { lr: LR, eps: lesson.eps, ..AdamOptions::adam() };
-    session.update.optimizer = Some(Box::new(Adam::new(session.model.parameters.clone(), options)?));
-    session.source = Source::Dataset { data: data.clone(), seed: setup.seed };
+    session.update.optimizer = Some(Box::new(Adam::new(session.network.model.parameters.clone(), options)?));
+    session.network.source = Source::Dataset { data: data.clone(), seed: setup.seed };
     if !lesson.scaler {
         session.update.scaler = None;
     }
     let (mut losses, mut zeros) = (Vec::with_capacity(steps), (0, 0));
     for step in 0..steps {
-        session.load(BATCH, step)?;
+        session.load_batch(BATCH, step)?;
         session.zero_grad()?;
         session.forward()?;
         session.loss()?;
@@ -102,13 +102,13 @@ pub(super) fn learn(setup: &Setup<'_>, lesson: Lesson, data: &Arc<Dataset>, step
         session.step()?;
     }
     let settings = RunSettings { precision: lesson.precision, ..RunSettings::new(BATCH, steps, adam) };
-    let accuracy = evaluate(&session.model, &device, data, Split::Test, &settings)?;
+    let accuracy = evaluate(&session.network.model, &device, data, Split::Test, &settings)?;
     Ok(Some(Learnt { lesson, losses, zeros, accuracy }))
 }
 
 fn zero_gradients(session: &Session) -> Result<(u64, u64)> {
     let (mut zeros, mut all) = (0, 0);
-    for gradient in session.model.parameters.iter().filter_map(Parameter::grad) {
+    for gradient in session.network.model.parameters.iter().filter_map(Parameter::grad) {
         let values = gradient.to_f64()?;
         all += values.len() as u64;
         zeros += values.iter().filter(|value| **value == 0.0).count() as u64;

@@ -52,7 +52,7 @@ pub(super) fn weigh(setup: &Setup<'_>, precision: Precision, sizes: Sizes) -> Re
         after: moments[5].by_category,
         peak_bytes: peak.allocated_bytes,
         workspace_bytes: peak.by_category[Category::Workspace as usize],
-        parameters: session.model.parameters.iter().map(|p| p.array().numel() as u64).collect(),
+        parameters: session.network.model.parameters.iter().map(|p| p.array().numel() as u64).collect(),
         calm: undisturbed(&device),
     })
 }

@@ -87,9 +87,9 @@ fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize)
     let options = ModelOptions { width: Some(width), ..ModelOptions::default() };
     let adam = OptimizerSettings::new(OptimizerKind::Adam, 1e-3);
     let mut session = Session::of(&device, &*architecture("mlp", &options)?, &adam, setup.seed)?;
-    session.source = Source::Dataset { data: digits.clone(), seed: setup.seed };
+    session.network.source = Source::Dataset { data: digits.clone(), seed: setup.seed };
     for step in 0..if device.computes() { steps } else { 1 } {
-        session.load(64, step)?;
+        session.load_batch(64, step)?;
         session.zero_grad()?;
         session.forward()?;
         session.loss()?;
@@ -97,7 +97,7 @@ fn trained(setup: &Setup<'_>, digits: &Arc<Dataset>, width: usize, steps: usize)
         session.step()?;
     }
     let values = |array: &memcore::Array| if device.computes() { array.to_vec::<f32>() } else { Ok(Vec::new()) };
-    let pairs = session.model.parameters.chunks_exact(2);
+    let pairs = session.network.model.parameters.chunks_exact(2);
     pairs
         .map(|pair| {
             let [outputs, inputs] = *pair[0].array().dims() else {

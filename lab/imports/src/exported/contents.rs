@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use memcore::DType;
 
+use super::evaluation::Evaluation;
 use super::program::Program;
 use super::signature::Signature;
 
@@ -15,6 +16,8 @@ pub(super) struct Contents {
     pub file: String,
     pub program: Arc<Program>,
     pub signature: Signature,
+    /// The graph under `model.eval()`, or why it cannot be run; `None` if the file has none beside the training's.
+    pub evaluation: Option<Result<Evaluation, String>>,
     /// The type of the trained parameters, of most of their elements where there are several.
     pub dtype: DType,
     /// Another type of trained parameters, which they keep whatever the run's is.

@@ -19,8 +19,8 @@ use super::archive::Archive;
 /// Name of the entry in the archive; `torch.export.save` puts it below `extra/`.
 pub(super) const ENTRY: &str = "extra/vramlab.json";
 
-/// Version of the entry that this release reads.
-const VERSION: u64 = 1;
+/// Version of this entry, and of that of an evaluation, that this release reads.
+pub(super) const VERSION: u64 = 1;
 
 #[derive(Deserialize)]
 struct Versioned {
@@ -68,11 +68,21 @@ impl Lifetimes {
             return Err(archive.error(ENTRY, problem));
         }
         let Entry { dies_after, tied, recorded } = archive.json(ENTRY)?;
+        let deaths = Self::of_deaths(dies_after);
+        let deaths = deaths.map_err(|value| archive.error(ENTRY, format!("the value {value} dies twice")))?;
+        Ok(Some(Self { tied, is_recorded: recorded, ..deaths }))
+    }
+
+    /// Takes deaths alone.
+    ///
+    /// # Errors
+    /// A value that dies twice.
+    pub(super) fn of_deaths(dies_after: Vec<(String, String)>) -> std::result::Result<Self, String> {
         let mut seen = HashSet::new();
-        if let Some((value, _)) = dies_after.iter().find(|(value, _)| !seen.insert(value.as_str())) {
-            return Err(archive.error(ENTRY, format!("the value {value} dies twice")));
+        match dies_after.iter().find(|(value, _)| !seen.insert(value.as_str())) {
+            Some((value, _)) => Err(value.clone()),
+            None => Ok(Self { dies_after, ..Self::default() }),
         }
-        Ok(Some(Self { dies_after, taken: RefCell::default(), tied, is_recorded: recorded }))
     }
 
     /// Returns the deaths of which a graph has both values, and marks them as taken. Each is the dying value's name, the result of `value` for that

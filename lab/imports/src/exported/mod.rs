@@ -13,6 +13,7 @@ mod batches;
 mod blocks;
 mod call;
 mod contents;
+mod evaluation;
 mod first_states;
 mod flat_weights;
 mod inputs;

@@ -16,6 +16,7 @@ use super::loss::{Chosen, LossName};
 use super::network::{Network, parameter_order};
 use super::operators;
 use super::pieces::Pieces;
+use super::program::{Node, Program};
 use super::read::Read;
 use super::regions::Regions;
 use super::signature::{InputKind, StateKind, StateTensor};
@@ -58,7 +59,7 @@ pub fn check_ending(path: &Path) -> Result<()> {
 const IN_TURNS: &str = "The two networks are trained in turns as in PyTorch's tutorial of DCGAN: binary cross entropy of the scores, which are \
                                 taken to be probabilities, an optimizer each, the discriminator's step first.";
 
-/// Note on a file without lifetimes. The figures are those of the table in `docs/import.md`.
+/// Note on a file without lifetimes. The figures are those of the table in `docs/evidence-import.md`.
 const GRAPH_ALONE: &str = "The file does not say how long Python keeps values (`vramlab.export` writes that): of 68 networks the eager program's \
                            peak was the same for most, 0.3 % lower to 5 % higher for others.";
 
@@ -302,20 +303,13 @@ impl Architecture for Exported {
         if self.adversary.is_some() {
             return Some("it is not represented with --adversary".into());
         }
-        let program = &self.read.contents.program;
-        let trains = program.trains_otherwise();
-        // Recorded beside eager PyTorch, an evaluation with batch norm took 0.8 % more than the graph says, one with dropout 1,536 bytes.
-        let otherwise = |target: &str| ["batch_norm.", "dropout."].iter().any(|begin| target.starts_with(begin));
-        let is_unknown =
-            |target: &str| operators::draws(target) || trains && (operators::is_of_layers(target) || otherwise(target));
-        if let Some(node) = program.nodes.iter().find(|node| FAST_PATHS.iter().any(|name| node.modules.contains(name)))
-        {
-            let problem = "is of a module of PyTorch that takes another path under model.eval()";
-            return Some(format!("the export computes {} in {}, which {problem}", node.target, node.place));
+        let Contents { program, signature, evaluation, .. } = &self.read.contents;
+        match evaluation {
+            None => not_the_same(program),
+            Some(Err(problem)) => Some(format!("the network under model.eval() is not represented: {problem}")),
+            Some(Ok(evaluation)) => fast_path(&evaluation.program)
+                .or_else(|| evaluation.without_output(self.loss.output, signature).map(|problem| problem + REHEARSED)),
         }
-        let (operator, place) = program.first(&is_unknown)?;
-        let problem = "the graph does not say what it is under model.eval()";
-        Some(format!("the export computes {operator} in {place} as in training; {problem}"))
     }
 
     fn not_channels_last(&self) -> Option<String> {
@@ -333,6 +327,36 @@ impl Architecture for Exported {
     fn optimizer_order(&self, parameters: Vec<Parameter>) -> Vec<Parameter> {
         parameter_order(&self.read.contents.signature.state, parameters)
     }
+}
+
+/// What to do where no export says what an evaluation takes.
+const REHEARSED: &str = "; instead: vramlab predict train.py, which rehearses the script";
+
+/// Why the graph of a training does not say what an evaluation takes; `None` if both are one.
+fn not_the_same(program: &Program) -> Option<String> {
+    if let Some(problem) = fast_path(program) {
+        return Some(problem);
+    }
+    let trains = program.trains_otherwise();
+    // Recorded beside eager PyTorch, an evaluation with batch norm took 0.8 % more than the graph says, one with dropout 1,536 bytes.
+    let otherwise = |target: &str| ["batch_norm.", "dropout."].iter().any(|begin| target.starts_with(begin));
+    let is_unknown =
+        |target: &str| operators::draws(target) || trains && (operators::is_of_layers(target) || otherwise(target));
+    let (operator, place) = program.first(&is_unknown)?;
+    Some(format!(
+        "the export computes {operator} in {place} as in training; the graph does not say what it is under model.eval(), which \
+         vramlab.export of this release writes beside it: vramlab.export(model.train(), inputs, path=\"model.pt2\")"
+    ))
+}
+
+/// Refuses a module whose path on a card is not the graph's.
+fn fast_path(program: &Program) -> Option<String> {
+    let is_of = |node: &&Node| FAST_PATHS.iter().any(|name| node.modules.contains(name));
+    let node = program.nodes.iter().find(is_of)?;
+    Some(format!(
+        "the export computes {} in {}, which is of a module of PyTorch that takes another path under model.eval(){REHEARSED}",
+        node.target, node.place
+    ))
 }
 
 /// Why a network cannot be the adversary of a generator; `None` if it can.

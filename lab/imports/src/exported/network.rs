@@ -23,6 +23,8 @@ use super::value::Value;
 pub(super) struct Network {
     runner: Runner,
     program: Arc<Program>,
+    /// The graph under `model.eval()`, with the place of each of its inputs among [`inputs`](Self::inputs); `None` where the training's is taken.
+    evaluation: Option<(Arc<Program>, Vec<Option<usize>>)>,
     /// Inputs of the graph: each is a tensor or number of the network, or the index of a user's input.
     inputs: Vec<Held>,
     /// Index of the output from which the loss is computed.
@@ -79,6 +81,10 @@ impl Network {
                 spare: Spare::default(),
             },
             program: model.program.clone(),
+            evaluation: match &model.evaluation {
+                Some(Ok(evaluation)) => Some((evaluation.program.clone(), evaluation.inputs.clone())),
+                _ => None,
+            },
             inputs: model.signature.inputs.iter().map(held).collect::<Result<_>>()?,
             output,
         })
@@ -96,8 +102,17 @@ impl Network {
             Held::Nothing => Value::None,
         };
         let typed = self.runner.typed && memcore::autograd::autocast_dtype().is_none();
-        let runner = Runner { typed, evaluates, ..self.runner.clone() };
-        let values = runner.run(&self.program, self.inputs.iter().map(value).collect())?;
+        let values = match self.evaluation.as_ref().filter(|_| evaluates) {
+            Some((program, places)) => {
+                let inputs = places.iter().map(|place| place.map_or(Value::None, |place| value(&self.inputs[place])));
+                let runner = Runner { typed, regions: Arc::default(), ..self.runner.clone() };
+                runner.run(program, inputs.collect())?
+            }
+            None => {
+                let runner = Runner { typed, evaluates, ..self.runner.clone() };
+                runner.run(&self.program, self.inputs.iter().map(value).collect())?
+            }
+        };
         let tensor = |value: Value| if let Value::Tensor(tensor) = value { Some(tensor) } else { None };
         Ok(values.into_iter().map(tensor).collect())
     }
@@ -114,7 +129,10 @@ impl Module for Network {
 
 /// Refuses operators that no backend computes, on a device that does.
 pub(super) fn refuse_predicted(model: &Contents, computes: bool) -> Result<()> {
-    match model.program.first(&operators::is_predicted_only).filter(|_| computes) {
+    let evaluated = model.evaluation.as_ref().and_then(|evaluation| evaluation.as_ref().ok());
+    let programs = std::iter::once(&model.program).chain(evaluated.map(|evaluation| &evaluation.program));
+    let mut found = programs.filter_map(|program| program.first(&operators::is_predicted_only));
+    match found.next().filter(|_| computes) {
         Some((target, place)) => {
             let what = format!("{}: {target} in {place}", model.file);
             Err(Error::invalid(what, "is predicted only: no backend computes it"))

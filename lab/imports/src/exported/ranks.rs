@@ -4,11 +4,11 @@ use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
 use lab_training::data_parallel::{DataParallelResult, DataParallelSettings, Rank, Share, Stage, train_each};
-use lab_training::{Failed, Progress, Source};
+use lab_training::{Failed, Progress, ScriptStep, Source};
 use memcore::Device;
 
 use super::model::Exported;
-use super::step::{ExportedStep, check_source, scheduled};
+use super::step::{ExportedNetwork, check_source, scheduled};
 use super::types;
 use crate::on_rank::OnRank;
 
@@ -28,9 +28,10 @@ pub fn train_ranks(
         let network = OnRank::new(model, Exported::network);
         let step = |Share { model: held, update, run, before_forward }: Share| {
             let built = network.take()?;
-            let parts = (held.parameters, held.buffers, update);
+            let parts = (held.parameters, held.buffers);
             let run = scheduled(model, &run)?;
-            Ok(ExportedStep::around(model, device, built, parts, run, source.clone()).after(before_forward))
+            let network = ExportedNetwork::around(model, device, built, parts, source.clone());
+            Ok(ScriptStep::new(network, update, run).after(before_forward))
         };
         Rank::of(&network, device, settings, number, step)
     };

@@ -9,6 +9,7 @@ use memcore::MAX_RANK;
 
 use super::archive::Archive;
 use super::contents::Contents;
+use super::evaluation::Evaluation;
 use super::first_states;
 use super::inputs::{self, Input, Sizes};
 use super::lifetimes::Lifetimes;
@@ -96,8 +97,9 @@ pub(super) fn read(path: &Path) -> Result<Read> {
     let of_operators = operators::NOTES.iter().filter(|(is, _)| program.first(is).is_some()).map(|(_, note)| *note);
     let of_operators = of_operators.collect();
     let program = Arc::new(program);
-    let contents =
-        Contents { path: path.to_path_buf(), file, program, signature, dtype, other_type, flattens: knows_lifetimes };
+    let evaluation = Evaluation::of(&mut archive, &signature, &file);
+    let (path, flattens) = (path.to_path_buf(), knows_lifetimes);
+    let contents = Contents { path, file, program, signature, evaluation, dtype, other_type, flattens };
     let (torch, again) = (exported.torch_version, Mutex::default());
     Ok(Read { contents, name, inputs, sizes, knows_lifetimes, torch, of_operators, again })
 }

@@ -212,21 +212,31 @@ impl Signature {
         let element = dtype(meta.dtype);
         let element =
             element.ok_or_else(|| format!("{name}: element type {} of PyTorch's is not represented", meta.dtype))?;
-        let (path, wanted) = match kind.as_str() {
+        let wanted = match kind.as_str() {
             "user_input" => {
                 self.users.push(UserTensor { name: name.clone(), meta: meta.clone(), dtype: element });
                 return Ok(InputKind::User(self.users.len() - 1));
             }
-            "parameter" => (&spec.parameter_name, StateKind::Parameter { trained: meta.requires_grad }),
-            "buffer" => (&spec.buffer_name, StateKind::Buffer),
-            "tensor_constant" => (&spec.tensor_constant_name, StateKind::Constant),
+            "parameter" => StateKind::Parameter { trained: meta.requires_grad },
+            "buffer" => StateKind::Buffer,
+            "tensor_constant" => StateKind::Constant,
             other => return Err(format!("the input {name} is a {other}, which is not represented")),
         };
-        let path = path.as_deref().ok_or_else(|| format!("the input {name} has no path"))?;
+        let path = path(spec).ok_or_else(|| format!("the input {name} has no path"))?;
         let found = state_of(path, meta, &self.state).map_err(|error| error.to_string())?;
         self.state.push(StateTensor { kind: wanted, ..found });
         Ok(InputKind::State(self.state.len() - 1))
     }
+}
+
+/// The path of the network's tensor that an input is; `None` for an input of another kind.
+pub(super) fn path(spec: &schema::InputSpec) -> Option<&str> {
+    [&spec.parameter_name, &spec.buffer_name, &spec.tensor_constant_name].into_iter().find_map(Option::as_deref)
+}
+
+/// True if a tensor of this description has these sizes and this type.
+pub(super) fn is_like(meta: &TensorMeta, dims: &[usize], element: DType) -> bool {
+    numbers(&meta.sizes).is_some_and(|sizes| sizes == dims) && dtype(meta.dtype) == Some(element)
 }
 
 /// Returns the sizes as numbers; `None` if one is an expression.
@@ -302,7 +312,11 @@ fn is_contiguous(meta: &TensorMeta, dims: &[usize]) -> bool {
     })
 }
 
-fn output(
+/// Reads an output of a graph.
+///
+/// # Errors
+/// One that a program has which was made functional.
+pub(super) fn output(
     graph: &Graph,
     argument: &Argument,
     spec: &BTreeMap<String, serde_json::Value>,

@@ -43,13 +43,8 @@ impl Batches {
         &self.task
     }
 
-    /// Makes the batch of this number. Its labels are made first, or last.
-    pub(super) fn make(&self, number: usize, labels_first: bool) -> Result<Inputs> {
-        self.made(self.settings.examples(number), number, labels_first)
-    }
-
     /// Makes a batch of so many examples. Its labels are made first, or last.
-    pub(super) fn made(&self, examples: usize, number: usize, labels_first: bool) -> Result<Inputs> {
+    pub(super) fn make(&self, examples: usize, number: usize, labels_first: bool) -> Result<Inputs> {
         let _op = context::op("to>_to_copy");
         let data = self.on_host(examples, number)?;
         let first = labels_first.then(|| self.labels(&data, examples, number)).transpose()?;

@@ -17,7 +17,7 @@
 use lab_base::error::{Error, Result};
 use lab_training::{
     Accuracy, OptimizerKind, OptimizerSettings, Parts, Phase, RunSettings, Schedule, Source, TrainStep, Trainer,
-    Update, bound, value_of,
+    Update, bound, data_name, value_of,
 };
 use memcore::amp::Autocast;
 use memcore::optim::Implementation;
@@ -43,6 +43,8 @@ pub fn trainer_optimizer(kind: OptimizerKind) -> OptimizerSettings {
 /// A network in training by the library's `Trainer`.
 pub struct LibraryStep {
     run: Prepared,
+    update: Update,
+    settings: RunSettings,
     counting: Counting,
     /// Variables that live from one step to the next.
     names: Names,
@@ -87,20 +89,20 @@ pub fn library_trainer(
         return Err(Error::usage("zero_grad", "the library's Trainer sets gradients to none"));
     }
     let settings = RunSettings { schedule: Schedule::of(ORDER.to_vec(), "s"), ..settings.clone() };
-    let run = Prepared::new(model, device, settings, source, |settings, parameters| {
+    let (run, update) = Prepared::new(model, device, &settings, source, |settings, parameters| {
         let groups = Groups::new(&settings.optimizer, parameters)?;
         Ok(Update::with(settings, Some(Box::new(groups))))
     })?;
     let total = Array::zeros(device, &[], DType::F32)?;
     let names = Names { _total: Some(total), ..Names::default() };
-    let phases = LibraryStep { run, counting: model.counting()?, names };
+    let phases = LibraryStep { run, update, settings, counting: model.counting()?, names };
     Ok(Trainer::new(phases, std::slice::from_ref(device), ""))
 }
 
 impl LibraryStep {
     /// Makes the batches of a step, and counts their labels.
     fn load(&mut self, first: usize) -> Result<()> {
-        let count = self.run.settings.accumulate;
+        let count = self.settings.accumulate;
         let batches: Vec<Inputs> = (0..count).map(|micro| self.batch(first + micro)).collect::<Result<_>>()?;
         let items = if self.counting.counts { Some(counted(&batches, self.counting.shifted)?) } else { None };
         // Lists are emptied from the end, as Python's are.
@@ -115,7 +117,7 @@ impl LibraryStep {
         let inputs = bound(&self.names.inputs)?.clone();
         let items = self.names.items.clone().filter(|_| self.counting.passed);
         let inputs = Inputs { items, ..inputs };
-        let autocast = self.run.settings.precision.autocast().map(Autocast::new);
+        let autocast = self.settings.precision.autocast().map(Autocast::new);
         let casts = autocast.is_some();
         let Output { loss, logits, past_key_values, encoder_last_hidden_state } = self.run.network.forward(&inputs)?;
         drop(autocast);
@@ -132,7 +134,7 @@ impl LibraryStep {
 
     fn batch(&self, number: usize) -> Result<Inputs> {
         // The library's collator puts `labels` first.
-        self.run.batches.make(number, self.counting.counts)
+        self.run.batches.make(self.settings.examples(number), number, self.counting.counts)
     }
 
     /// Binds the current batch to its name.
@@ -181,11 +183,11 @@ fn counted(batches: &[Inputs], shifted: bool) -> DeviceResult<Tensor> {
 
 impl TrainStep for LibraryStep {
     fn settings(&self) -> &RunSettings {
-        &self.run.settings
+        &self.settings
     }
 
     fn update(&mut self) -> &mut Update {
-        &mut self.run.update
+        &mut self.update
     }
 
     fn input(&mut self, number: usize) -> Result<()> {
@@ -208,9 +210,9 @@ impl TrainStep for LibraryStep {
         let mut loss = bound(&self.names.loss)?.clone();
         self.names.loss = None;
         if !self.counting.counts {
-            loss = ops::div_scalar(&loss, self.run.settings.accumulate as f64)?;
+            loss = ops::div_scalar(&loss, self.settings.accumulate as f64)?;
         }
-        self.run.update.backward(&ops::div_scalar(&loss, 1.0)?)?;
+        self.update.backward(&ops::div_scalar(&loss, 1.0)?)?;
         // Detached when `training_step` returns it: the graph is freed.
         self.names.detached = Some(loss.array().clone());
         Ok(())
@@ -231,14 +233,14 @@ impl TrainStep for LibraryStep {
 
     fn clip(&mut self) -> Result<()> {
         self.names.grad_norm = None;
-        let norm = self.run.settings.clip_grad_norm.unwrap_or(MAX_GRAD_NORM);
-        self.names.grad_norm = self.run.update.clip(&self.run.parameters, norm)?;
+        let norm = self.settings.clip_grad_norm.unwrap_or(MAX_GRAD_NORM);
+        self.names.grad_norm = self.update.clip(&self.run.parameters, norm)?;
         Ok(())
     }
 
     fn step(&mut self) -> Result<()> {
-        self.run.update.apply()?;
-        self.run.update.rescale()
+        self.update.apply()?;
+        self.update.rescale()
     }
 
     fn zero_grad(&mut self) -> Result<()> {
@@ -251,7 +253,15 @@ impl TrainStep for LibraryStep {
     }
 
     fn parts(&mut self) -> Parts<'_> {
-        self.run.parts()
+        Parts {
+            devices: vec![&self.run.device],
+            copies: &[],
+            parameters: &self.run.optimized,
+            buffers: &[],
+            update: &mut self.update,
+            settings: &self.settings,
+            data: data_name(self.run.batches.source()),
+        }
     }
 
     fn parameter_count(&self) -> u64 {
@@ -259,6 +269,6 @@ impl TrainStep for LibraryStep {
     }
 
     fn accuracy(&self) -> Result<Option<Accuracy>> {
-        self.run.accuracy()
+        self.run.accuracy(&self.settings)
     }
 }

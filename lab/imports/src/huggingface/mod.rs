@@ -66,7 +66,7 @@ use options::Sizes;
 pub use options::{Attention, AttentionMask, Options, Script};
 pub use ranks::train_ranks;
 pub use releases::{REPRESENTED, Release};
-pub use trainer::{Keep, PretrainedStep, train, train_from, trainer};
+pub use trainer::{Keep, PretrainedNetwork, PretrainedStep, train, train_from, trainer};
 
 use lab_base::error::{Error, Result};
 use lab_base::files;

@@ -1,10 +1,10 @@
-//! Common part of every training loop of such a network: the network, its optimizer, and the source of batches.
+//! Common part of every training loop of such a network: the network, its parameters, and the source of batches.
 
 use std::sync::Arc;
 
 use lab_base::error::{Error, Result};
 use lab_training::data::Split;
-use lab_training::{Accuracy, Parts, RunSettings, Source, Update, data_name, evaluate_with};
+use lab_training::{Accuracy, RunSettings, Source, Update, evaluate_with};
 use memcore::Device;
 use memcore::nn::{Init, Parameter, Training, trained_values};
 
@@ -19,10 +19,8 @@ pub(super) struct Prepared {
     /// Parameters in the order of `model.parameters()`.
     pub(super) parameters: Vec<Parameter>,
     /// Parameters in the optimizer's order.
-    optimized: Vec<Parameter>,
-    pub(super) update: Update,
+    pub(super) optimized: Vec<Parameter>,
     pub(super) batches: Batches,
-    pub(super) settings: RunSettings,
     /// Switch between training and evaluation.
     training: Training,
 }
@@ -35,45 +33,33 @@ impl Prepared {
     pub(crate) fn new(
         model: &Pretrained,
         device: &Device,
-        settings: RunSettings,
+        settings: &RunSettings,
         source: Source,
         update: impl FnOnce(&RunSettings, &[Parameter]) -> Result<Update>,
-    ) -> Result<Self> {
+    ) -> Result<(Self, Update)> {
         settings.check()?;
         settings.check_network(model, settings.batch)?;
         device.phase("model");
         let init = settings.tuned(Init::new(device, settings.precision.dtype(), settings.seed));
         let network = Arc::new(model.network(&init)?);
         let parameters = settings.in_optimizer_order(model, init.parameters());
-        let update = update(&settings, &parameters)?;
-        Ok(Self::around(model, device, network, (parameters, init.training(), update), settings, source))
+        let update = update(settings, &parameters)?;
+        let parts = (parameters, init.training(), &update);
+        Ok((Self::around(model, device, network, parts, settings, source), update))
     }
 
-    /// Wraps a network that is on a device, with its parameters in the optimizer's order, its switch, and what updates it.
+    /// Wraps a network that is on a device, with its parameters, its switch, and what updates them.
     pub(super) fn around(
         model: &Pretrained,
         device: &Device,
         network: Arc<Network>,
-        (parameters, training, update): (Vec<Parameter>, Training, Update),
-        settings: RunSettings,
+        (parameters, training, update): (Vec<Parameter>, Training, &Update),
+        settings: &RunSettings,
         source: Source,
     ) -> Self {
         let optimized = update.optimizer().map_or_else(|| parameters.clone(), |known| known.parameters().to_vec());
-        let batches = Batches::new(model, device, &settings, source);
-        Self { device: device.clone(), network, parameters, optimized, update, batches, settings, training }
-    }
-
-    /// Returns the state that its future depends on. These networks have no buffers that a file holds.
-    pub(super) fn parts(&mut self) -> Parts<'_> {
-        Parts {
-            devices: vec![&self.device],
-            copies: &[],
-            parameters: &self.optimized,
-            buffers: &[],
-            update: &mut self.update,
-            settings: &self.settings,
-            data: data_name(self.batches.source()),
-        }
+        let batches = Batches::new(model, device, settings, source);
+        Self { device: device.clone(), network, parameters, optimized, batches, training }
     }
 
     /// `model.train()`, or `model.eval()`.
@@ -87,10 +73,10 @@ impl Prepared {
     }
 
     /// Returns the accuracy on the test data, if there are any.
-    pub(super) fn accuracy(&self) -> Result<Option<Accuracy>> {
+    pub(super) fn accuracy(&self, settings: &RunSettings) -> Result<Option<Accuracy>> {
         let Source::Dataset { data, .. } = self.batches.source() else { return Ok(None) };
         self.training.set(false);
-        let accuracy = evaluate_with(self.batches.task(), data, Split::Test, self.settings.batch, |batch| {
+        let accuracy = evaluate_with(self.batches.task(), data, Split::Test, settings.batch, |batch| {
             let output = self.network.forward(&self.batches.upload(batch)?)?;
             let missing = || Error::usage("data", "a network without scores has no classes to compare");
             output.logits.into_iter().next().ok_or_else(missing)

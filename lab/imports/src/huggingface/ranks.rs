@@ -4,12 +4,12 @@ use std::ops::ControlFlow;
 
 use lab_base::error::Result;
 use lab_training::data_parallel::{self, DataParallelResult, DataParallelSettings, Rank, Share, train_each};
-use lab_training::{Failed, Progress, RunSettings, Schedule, Source};
+use lab_training::{Failed, Progress, RunSettings, Schedule, ScriptStep, Source};
 use memcore::Device;
 
 use super::Pretrained;
 use super::prepared::Prepared;
-use super::trainer::{Keep, PretrainedStep, schedule};
+use super::trainer::{Keep, PretrainedNetwork, schedule};
 use crate::on_rank::OnRank;
 
 /// Trains the ranks that are shown, each on its device, as [`data_parallel::train`] does. A rank makes the call that one device makes, with the network's own
@@ -40,9 +40,9 @@ pub fn train_ranks(
         let network = OnRank::new(model, Pretrained::network);
         let step = |Share { model: held, update, run, before_forward }: Share| {
             let run = RunSettings { schedule: schedule(&run)?, ..run };
-            let parts = (held.parameters, held.training, update);
-            let run = Prepared::around(model, device, network.take()?, parts, run, source.clone());
-            Ok(PretrainedStep::new(run, keep, before_forward))
+            let parts = (held.parameters, held.training, &update);
+            let prepared = Prepared::around(model, device, network.take()?, parts, &run, source.clone());
+            Ok(ScriptStep::new(PretrainedNetwork::new(prepared, keep), update, run).after(before_forward))
         };
         Rank::of(&network, device, settings, number, step)
     };

@@ -11,13 +11,12 @@ use std::ops::ControlFlow;
 
 use lab_base::error::{Error, Result};
 use lab_base::named;
-use lab_training::data_parallel::BeforeForward;
 use lab_training::{
-    Accuracy, Averaged, Continuation, Ema, Failed, Hold, Parts, Phase, Progress, RunResult, RunSettings, Schedule,
-    Source, TrainStep, Trainer, Update, bound, run, value_of,
+    Accuracy, Averaged, Continuation, Ema, Failed, Phase, Progress, RunResult, RunSettings, Schedule, ScriptNetwork,
+    ScriptStep, Source, Trainer, Update, bound, run,
 };
-use memcore::amp::Autocast;
-use memcore::{Device, NoGrad, Tensor, ops};
+use memcore::nn::Parameter;
+use memcore::{Device, Tensor};
 
 use super::Pretrained;
 use super::inputs::Inputs;
@@ -38,20 +37,14 @@ pub enum Keep {
 
 named!(Keep, "part of a result", { Output = "output", Loss = "loss" });
 
-/// A network with its script's variables.
-pub struct PretrainedStep {
-    run: Prepared,
+/// A network of transformers as a script uses it.
+pub struct PretrainedNetwork {
+    prepared: Prepared,
     keep: Keep,
-    /// What a rank of a divided step does before each forward pass.
-    before_forward: Option<BeforeForward>,
-    batch: Option<Inputs>,
-    output: Option<Output>,
-    loss: Option<Tensor>,
-    /// Autocast region of the step.
-    autocast: Option<Autocast>,
-    /// During an evaluation, the values of the loop's own names.
-    aside: Option<(Option<Inputs>, Option<Output>, Option<Tensor>)>,
 }
+
+/// A network of transformers in training by a user's script.
+pub type PretrainedStep = ScriptStep<PretrainedNetwork>;
 
 /// Makes the schedule. In the usual order the loss is bound in the forward pass, where it is computed. Phases of layers that these networks lack are
 /// refused.
@@ -78,143 +71,60 @@ pub fn trainer(
     keep: Keep,
 ) -> Result<Trainer<PretrainedStep>> {
     let settings = RunSettings { schedule: schedule(settings)?, ..settings.clone() };
-    let run = Prepared::new(model, device, settings, source, Update::new)?;
-    Trainer::new(PretrainedStep::new(run, keep, None), std::slice::from_ref(device), "").averaging()
+    let (prepared, update) = Prepared::new(model, device, &settings, source, Update::new)?;
+    let step = ScriptStep::new(PretrainedNetwork::new(prepared, keep), update, settings);
+    Trainer::new(step, std::slice::from_ref(device), "").averaging()
 }
 
-impl PretrainedStep {
-    /// State before the first batch.
-    pub(super) fn new(run: Prepared, keep: Keep, before_forward: Option<BeforeForward>) -> Self {
-        Self { run, keep, before_forward, batch: None, output: None, loss: None, autocast: None, aside: None }
-    }
-
-    fn names(&self, phase: Phase) -> bool {
-        self.run.settings.schedule.names(phase)
-    }
-
-    /// `out = model(**b)`, or the part of it that is kept; returns the loss.
-    fn call(&mut self) -> Result<Tensor> {
-        if let Some(before) = &self.before_forward {
-            before()?;
-        }
-        let output = self.run.network.forward(bound(&self.batch)?)?;
-        let loss = output.loss.clone();
-        match self.keep {
-            Keep::Output => self.output = Some(output),
-            Keep::Loss => drop(output),
-        }
-        Ok(loss)
-    }
-
-    /// Runs once the loss is bound: the autocast region ends, unless the schedule says where, and micro-batches take their share.
-    fn named_loss(&mut self) -> Result<()> {
-        if !self.names(Phase::ExitAutocast) {
-            self.autocast = None;
-        }
-        let count = self.run.settings.accumulate;
-        if count > 1 && self.aside.is_none() {
-            self.loss = Some(ops::div_scalar(bound(&self.loss)?, count as f64)?);
-        }
-        Ok(())
+impl PretrainedNetwork {
+    pub(super) fn new(prepared: Prepared, keep: Keep) -> Self {
+        Self { prepared, keep }
     }
 }
 
-impl TrainStep for PretrainedStep {
-    fn settings(&self) -> &RunSettings {
-        &self.run.settings
+impl ScriptNetwork for PretrainedNetwork {
+    type Batch = Option<Inputs>;
+    type Output = Output;
+
+    fn device(&self) -> &Device {
+        &self.prepared.device
     }
 
-    fn update(&mut self) -> &mut Update {
-        &mut self.run.update
+    fn source(&self) -> &Source {
+        self.prepared.batches.source()
     }
 
-    fn input(&mut self, number: usize) -> Result<()> {
-        self.batch = Some(self.run.batches.make(number, false)?);
+    fn parameters(&self) -> &[Parameter] {
+        &self.prepared.optimized
+    }
+
+    fn parameter_count(&self) -> u64 {
+        self.prepared.parameter_count()
+    }
+
+    fn load(&self, batch: &mut Option<Inputs>, examples: usize, number: usize, _: &RunSettings) -> Result<()> {
+        *batch = Some(self.prepared.batches.make(examples, number, false)?);
         Ok(())
     }
 
-    fn forward(&mut self) -> Result<()> {
-        // Results held from before are freed in the region.
-        self.autocast = self.run.settings.precision.autocast().map(Autocast::new);
-        let loss = self.call()?;
-        // `loss = model(**b).loss` binds it at once; so does a schedule that has no phase for it, but a backward pass.
-        let has_own_phase = self.names(Phase::Loss);
-        if self.keep == Keep::Loss || !has_own_phase && self.names(Phase::Backward) {
-            self.loss = Some(loss);
-        }
-        if has_own_phase { Ok(()) } else { self.named_loss() }
+    fn call(&self, batch: &Option<Inputs>, _: bool) -> Result<Output> {
+        Ok(self.prepared.network.forward(bound(batch)?)?)
     }
 
-    /// Binds the loss, which exists with the result.
-    fn loss(&mut self) -> Result<()> {
-        if let Some(output) = &self.output {
-            self.loss = Some(output.loss.clone());
-        }
-        self.named_loss()
+    fn loss(&self, output: &Output, _: &Option<Inputs>) -> Result<Tensor> {
+        Ok(output.loss.clone())
     }
 
-    fn exit_autocast(&mut self) {
-        self.autocast = None;
+    fn keeps_only_loss(&self) -> bool {
+        self.keep == Keep::Loss
     }
 
-    fn backward(&mut self) -> Result<()> {
-        self.run.update.backward(bound(&self.loss)?)
+    fn results(&self, output: &Output) -> Vec<Tensor> {
+        output.logits.clone()
     }
 
-    fn del(&mut self) -> Result<()> {
-        self.output = None;
-        Ok(())
-    }
-
-    fn forward_no_grad(&mut self) -> Result<()> {
-        let _no_grad = NoGrad::new();
-        let _autocast = self.run.settings.precision.autocast().map(Autocast::new);
-        self.call().map(drop)
-    }
-
-    fn loss_value(&self) -> Result<Option<f64>> {
-        value_of(&self.loss)
-    }
-
-    fn enter_evaluation(&mut self) -> Result<()> {
-        let keeps = self.run.settings.evaluation.is_some_and(|evaluation| evaluation.keeps_results);
-        if keeps && self.keep == Keep::Loss {
-            return Err(Error::usage("eval-keep", "logits: with --keep loss the script has no name for them"));
-        }
-        self.run.set_training(false);
-        self.aside = Some((self.batch.take(), self.output.take(), self.loss.take()));
-        Ok(())
-    }
-
-    fn load_batch(&mut self, examples: usize, number: usize) -> Result<()> {
-        self.batch = Some(self.run.batches.made(examples, number, false)?);
-        Ok(())
-    }
-
-    fn results(&self) -> Vec<Tensor> {
-        self.output.iter().flat_map(|output| output.logits.iter().cloned()).collect()
-    }
-
-    fn leave_evaluation(&mut self) {
-        self.run.set_training(true);
-        if let Some((batch, output, loss)) = self.aside.take() {
-            self.batch = batch;
-            self.output = output;
-            self.loss = loss;
-        }
-    }
-
-    fn delete_except(&mut self, held: Hold) -> Result<()> {
-        if !held.inputs {
-            self.batch = None;
-        }
-        if !held.outputs {
-            self.output = None;
-        }
-        if !held.loss {
-            self.loss = None;
-        }
-        Ok(())
+    fn set_training(&self, trains: bool) {
+        self.prepared.set_training(trains);
     }
 
     fn averaged(&self, kind: Ema) -> Result<Averaged> {
@@ -223,20 +133,12 @@ impl TrainStep for PretrainedStep {
                 "model: the buffers of a network of transformers were not recorded; parameters keeps a list of them";
             return Err(Error::usage("ema", problem));
         }
-        let parameters = self.run.parameters.clone();
+        let parameters = self.prepared.parameters.clone();
         Ok(Averaged { constants: Vec::new(), parameters, buffers: Vec::new() })
     }
 
-    fn parts(&mut self) -> Parts<'_> {
-        self.run.parts()
-    }
-
-    fn parameter_count(&self) -> u64 {
-        self.run.parameter_count()
-    }
-
-    fn accuracy(&self) -> Result<Option<Accuracy>> {
-        self.run.accuracy()
+    fn accuracy(&self, settings: &RunSettings) -> Result<Option<Accuracy>> {
+        self.prepared.accuracy(settings)
     }
 }
 

@@ -128,8 +128,8 @@ fn the_document_lists_the_networks_that_are_compared() {
     let rows: String = EQUAL.iter().map(row).collect();
     let head = "| network | peak at batch 4, MiB | at batch 7 | every row, of both |\n|---|---|---|---|\n";
     let table = format!("<!-- networks -->\n{head}{rows}<!-- /networks -->");
-    let path = format!("{}/../../docs/import.md", env!("CARGO_MANIFEST_DIR"));
-    assert!(std::fs::read_to_string(path).unwrap().contains(&table), "docs/import.md should have:\n{table}");
+    let path = format!("{}/../../docs/evidence-import.md", env!("CARGO_MANIFEST_DIR"));
+    assert!(std::fs::read_to_string(path).unwrap().contains(&table), "docs/evidence-import.md should have:\n{table}");
 }
 
 #[test]

@@ -72,8 +72,8 @@ fn every_figure_is_the_eager_programs_or_the_network_is_named() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     let causes: String = DIFFERENT.iter().map(|(name, cause)| format!("- {name}: {cause}\n")).collect();
     let table = format!("<!-- eager -->\n{table}\n{causes}<!-- /eager -->");
-    let path = format!("{}/../../docs/import.md", env!("CARGO_MANIFEST_DIR"));
-    assert!(std::fs::read_to_string(path).unwrap().contains(&table), "docs/import.md should have:\n{table}");
+    let path = format!("{}/../../docs/evidence-import.md", env!("CARGO_MANIFEST_DIR"));
+    assert!(std::fs::read_to_string(path).unwrap().contains(&table), "docs/evidence-import.md should have:\n{table}");
 }
 
 #[test]

@@ -5,6 +5,7 @@ mod export_names;
 mod exported;
 mod exported_checkpointed;
 mod exported_eager;
+mod exported_evaluated;
 mod exported_mutations;
 mod exported_ranks;
 mod exported_recurrent;

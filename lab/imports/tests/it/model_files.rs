@@ -30,7 +30,7 @@ fn meta() -> Device {
 /// The rows of a run, and the parameters' paths.
 fn rows(device: &Device, architecture: &dyn Architecture, settings: &RunSettings) -> (Vec<Row>, Vec<String>) {
     let mut trainer = Trainer::of(architecture, device, settings, Source::Synthetic { seed: 0 }, "").unwrap();
-    let paths = trainer.phases().model.parameters.iter().map(|p| p.path().to_string()).collect();
+    let paths = trainer.phases().network.model.parameters.iter().map(|p| p.path().to_string()).collect();
     for step in 0..settings.steps {
         trainer.step(step).unwrap();
     }

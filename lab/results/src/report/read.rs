@@ -1,10 +1,10 @@
 //! Reading the input of a report: results, recordings and PyTorch's snapshots, recognised by their contents.
 
-use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
 use lab_base::error::{Error, Result};
+use lab_base::input;
 use lab_traces::replay::{MAX_BYTES, MAX_OPERATIONS};
 use lab_traces::snapshot::Snapshot;
 use lab_traces::unpacked::{GZIP, Unpacked};
@@ -27,24 +27,20 @@ pub enum Source {
     Recording(Box<Recording>),
 }
 
-/// Reads a file, compressed with gzip or not. Memory is in proportion to the file, not to its unpacked contents.
+/// Reads a file or a pipe, compressed with gzip or not. Memory is in proportion to the file, not to its unpacked contents.
 ///
 /// # Errors
-/// [`Error::Usage`] naming the file: it does not exist, is not a regular file, is too long, not JSON, of an unknown kind, or inconsistent.
+/// [`Error::Usage`] naming the file: it does not exist, is a directory, is too long, not JSON, of an unknown kind, or inconsistent.
 pub fn open(path: &Path) -> Result<Source> {
-    let name = path.display().to_string();
+    let name = input::name(path);
     let cannot = |error: std::io::Error| Error::usage(&name, error.to_string());
-    // Checked before opening: opening a pipe would wait for a writer, and a device has no known end.
-    let metadata = path.metadata().map_err(cannot)?;
-    if !metadata.is_file() {
-        return Err(Error::usage(&name, "not a regular file"));
-    }
-    if metadata.len() > MAX_BYTES {
+    let file = input::open(path).map_err(cannot)?;
+    if file.length().is_some_and(|bytes| bytes > MAX_BYTES) {
         return Err(Error::usage(&name, format!("is longer than {MAX_BYTES} bytes")));
     }
-    let mut file = BufReader::new(File::open(path).map_err(cannot)?);
+    let mut file = BufReader::new(file);
     let start = file.fill_buf().map_err(cannot)?;
-    // A file may grow while it is read, and some of the system's files report no length.
+    // A file may grow while it is read, and pipes and some of the system's files report no length.
     let beyond = format!("is longer than {MAX_BYTES} bytes");
     let text = if start.starts_with(&GZIP) {
         at_most(MAX_BYTES, Unpacked::new(file)).map_err(cannot)?.ok_or_else(|| Error::usage(&name, beyond))?

@@ -37,7 +37,8 @@ impl Findings for TrainResult {
 
     fn sections(&self) -> Vec<Section> {
         let mut sections: Vec<Section> = self.warnings.iter().cloned().map(Section::Warning).collect();
-        sections.extend(self.out_of_memory.iter().map(|failed| Section::Failure(failed.message.clone())));
+        let said = if self.is_no() { Section::Answer } else { Section::Failure };
+        sections.extend(self.out_of_memory.iter().map(|failed| said(failed.message.clone())));
         match &self.prediction {
             Some(prediction) => sections.extend(self.predicted(prediction)),
             None => sections.extend(self.measured()),
@@ -86,6 +87,7 @@ impl TrainResult {
         let stages = self.devices.iter().map(|stage| &stage.account).chain(self.ranks.iter().map(|rank| &rank.account));
         let most = stages.map(|account| account.peak.bytes).max().or(self.peak.as_ref().map(|peak| peak.bytes));
         let peak = match (most, &self.out_of_memory) {
+            (_, Some(_)) if self.is_no() => return format!("No: out of memory: {}", self.what()),
             (_, Some(_)) => ": out of memory".into(),
             (Some(bytes), None) => format!(": {} at the peak", short(bytes)),
             (None, None) => String::new(),
@@ -112,6 +114,11 @@ impl TrainResult {
         sections.extend(self.loss_curve().map(Section::Drawing));
         sections.push(Section::Details { title: "In figures".into(), sections: self.details() });
         sections
+    }
+
+    /// True for a dry run of a split network that does not fit: it ended without an account of its devices.
+    fn is_no(&self) -> bool {
+        self.out_of_memory.is_some() && self.prediction.is_none() && self.device.is_none() && self.devices.is_empty()
     }
 
     fn interrupted_note(&self) -> Option<Section> {

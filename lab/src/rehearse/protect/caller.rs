@@ -111,6 +111,12 @@ impl Caller {
         }
     }
 
+    /// Returns the process that a descriptor of a process stands for.
+    pub(super) fn process_of(self, descriptor: u64) -> Option<i32> {
+        let text = std::fs::read_to_string(format!("/proc/{}/fdinfo/{}", self.thread, descriptor as i32)).ok()?;
+        text.lines().find_map(|line| line.strip_prefix("Pid:"))?.trim().parse().ok()
+    }
+
     /// Returns its user and group as the system checks them for files.
     pub(super) fn ids(self) -> Option<(u32, u32)> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.thread)).ok()?;

@@ -7,9 +7,27 @@ use super::filter::Rule;
 /// Flags of `open` with which something may change.
 const WRITES: u32 = (libc::O_WRONLY | libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC) as u32;
 
-/// `ioctl`s that change a file through a descriptor for reading: `FS_IOC_SETFLAGS` (also of 32 bits), `FS_IOC_FSSETXATTR`,
-/// `FS_IOC_SETVERSION`, `FS_IOC_ENABLE_VERITY`, and those that remove a subvolume of Btrfs.
-const FLAGS: [u32; 7] = [0x4008_6602, 0x4004_6602, 0x401c_5820, 0x4008_7602, 0x4080_6685, 0x5000_940f, 0x5000_943f];
+/// `ioctl`s that change a file or a folder through a descriptor for reading: `FS_IOC_SETFLAGS` (also of 32 bits), `FS_IOC_FSSETXATTR`,
+/// `FS_IOC_SETVERSION`, `EXT4_IOC_SETVERSION`, `EXT4_IOC_MIGRATE`, `FS_IOC_ENABLE_VERITY`, `FS_IOC_SET_ENCRYPTION_POLICY`,
+/// `FAT_IOCTL_SET_ATTRIBUTES`; and those that make, change or remove a subvolume of Btrfs.
+const FLAGS: [u32; 16] = [
+    0x4008_6602,
+    0x4004_6602,
+    0x401c_5820,
+    0x4008_7602,
+    0x4008_6604,
+    0x0000_6609,
+    0x4080_6685,
+    0x800c_6613,
+    0x4004_7211,
+    0x5000_9401,
+    0x5000_940e,
+    0x5000_9417,
+    0x5000_9418,
+    0x4008_941a,
+    0x5000_940f,
+    0x5000_943f,
+];
 
 /// An entry that a call changes, by the numbers of its arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,8 +59,21 @@ pub(super) type Change = (c_long, Rule, &'static [Entry], Links);
 const NOFOLLOW: u32 = libc::AT_SYMLINK_NOFOLLOW as u32;
 const EXCLUSIVE: u32 = (libc::O_EXCL | libc::O_NOFOLLOW) as u32;
 
-/// The numbers of `setxattrat`, `removexattrat` and `file_setattr`, which the C library does not name yet.
+/// The numbers of `setxattrat`, `removexattrat` and `file_setattr`, which the C library does not name yet; and of `open_tree_attr`.
 const NEW: [c_long; 3] = [463, 466, 469];
+const OPEN_TREE: c_long = 467;
+
+/// Requests of `ptrace` that take hold of a process: `PTRACE_ATTACH` and `PTRACE_SEIZE` have one of these bits.
+const TAKES_HOLD: u32 = 0x4010;
+
+/// Returns the calls that reach into another process, which would then make changes in place of this one.
+pub(super) fn reaches() -> [(c_long, Rule); 3] {
+    [
+        (libc::SYS_ptrace, Rule::AskIfAny(0, TAKES_HOLD)),
+        (libc::SYS_process_vm_writev, Rule::Ask),
+        (libc::SYS_pidfd_getfd, Rule::Ask),
+    ]
+}
 
 /// Returns the calls that change files, by the architecture for which they are known.
 #[cfg(target_arch = "x86_64")]
@@ -112,6 +143,7 @@ pub(super) fn refused() -> Vec<(c_long, Rule)> {
         libc::SYS_chroot,
         libc::SYS_move_mount,
         libc::SYS_open_tree,
+        OPEN_TREE,
         libc::SYS_fsopen,
         libc::SYS_fspick,
         libc::SYS_fsmount,

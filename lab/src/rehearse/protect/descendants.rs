@@ -23,6 +23,19 @@ pub(in crate::rehearse) fn descendants() -> Vec<i32> {
     found.split_off(1)
 }
 
+/// True if a process, or a thread, descends from this one.
+pub(super) fn is_descendant(pid: i32) -> bool {
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    let mut at = pid;
+    while let Some(parent) = parent_of_running(at).filter(|parent| *parent > 0) {
+        if parent == own {
+            return true;
+        }
+        at = parent;
+    }
+    false
+}
+
 /// Returns the parent of a process; `None` if the process has ended.
 fn parent_of_running(pid: i32) -> Option<i32> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;

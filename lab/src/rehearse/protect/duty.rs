@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::descendants::descendants;
 use super::event::Event;
 use super::filter::{self, Rule};
+use super::inherited;
 use super::landlock;
 use super::namespace::{self, Entered};
 use super::removal::remove_folder;
@@ -65,6 +66,7 @@ pub(super) fn run(way: Way, wanted: &Wanted, commands: Vec<Command>, ends: Ends)
         Ok(entered) => entered,
         Err(error) => return keeper.tell(&Event::Refused(error.to_string())),
     };
+    inherited::open_again(way);
     let (told, says) = channel();
     let (go, goes) = channel();
     let rules = rules(way, wanted.offline);

@@ -7,7 +7,7 @@
 //! back most changes (`landlock.rs`).
 //!
 //! ```text
-//! keeper ─► duty ─┬► namespace ─► mounts; rights; landlock
+//! keeper ─► duty ─┬► namespace ─► mounts; rights; landlock; inherited
 //!                 └► supervisor ─► caller, rename ─► whole_copy
 //!                                └► veto ─► policy; changes ─► filter
 //! ```
@@ -18,6 +18,7 @@ mod descendants;
 mod duty;
 mod event;
 mod filter;
+mod inherited;
 mod keeper;
 mod landlock;
 mod mounts;

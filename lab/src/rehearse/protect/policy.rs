@@ -7,6 +7,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use super::descendants::is_descendant;
 use super::system::{path_of, place};
 use super::way::Wanted;
 
@@ -110,8 +111,10 @@ impl Policy {
         if open > working && open >= temporary {
             return true;
         }
-        if target.path.starts_with(OF_PROCESSES) {
-            return !target.path.starts_with(SETTINGS);
+        if let Ok(rest) = target.path.strip_prefix(OF_PROCESSES) {
+            let process = rest.iter().next().and_then(|name| name.to_str()?.parse().ok());
+            // The memory of another process would write for this one.
+            return process.map_or(!target.path.starts_with(SETTINGS), is_descendant);
         }
         if target.path.starts_with("/sys") {
             return false;

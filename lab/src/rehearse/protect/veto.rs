@@ -7,7 +7,8 @@ use std::path::PathBuf;
 use libc::c_long;
 
 use super::caller::Caller;
-use super::changes::{Entry, Links, changes, refused};
+use super::changes::{Entry, Links, changes, reaches, refused};
+use super::descendants::is_descendant;
 use super::filter::Rule;
 use super::policy::{Policy, Target};
 use super::way::Wanted;
@@ -42,11 +43,14 @@ impl Veto {
     /// Returns the rules for the filter; none where this is not known to hold.
     pub(super) fn rules() -> Vec<(c_long, Rule)> {
         let changes: Vec<(c_long, Rule)> = changes().into_iter().map(|(number, rule, ..)| (number, rule)).collect();
-        if changes.is_empty() { changes } else { changes.into_iter().chain(refused()).collect() }
+        if changes.is_empty() { changes } else { changes.into_iter().chain(reaches()).chain(refused()).collect() }
     }
 
     /// Returns what a call must not change; `None` if the system may make the call.
     pub(super) fn refuses(&self, caller: Caller, number: c_long, given: &[u64; 6]) -> Option<PathBuf> {
+        if let Some(process) = reached(caller, number, given) {
+            return (!is_descendant(process)).then(|| format!("/proc/{process}/mem").into());
+        }
         let (entries, links) = self.calls.get(&number)?;
         let flags = flags(caller, number, given);
         let is_nameless = flags & libc::O_TMPFILE as u64 == libc::O_TMPFILE as u64;
@@ -85,6 +89,16 @@ impl Veto {
             Act::Either => false,
         };
         fails_anyway || self.policy.allows(target)
+    }
+}
+
+/// Returns the process into which a call reaches; 0 if that is not known, and `None` if it reaches into none.
+fn reached(caller: Caller, number: c_long, given: &[u64; 6]) -> Option<i32> {
+    match number {
+        libc::SYS_ptrace => Some(given[1] as i32),
+        libc::SYS_process_vm_writev => Some(given[0] as i32),
+        libc::SYS_pidfd_getfd => Some(caller.process_of(given[0]).unwrap_or(0)),
+        _ => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Advice for an out-of-memory message, the most promising first.
 
+use lab_base::changes::{ALLOC_CONF, EXPANDABLE, NEED_LESS};
+
 use super::holders::Holders;
 use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
@@ -32,10 +34,12 @@ pub(super) fn advice(message: &Message, holders: &Holders, verdict: Option<Verdi
                 .concat()
         }
         Some(Verdict::Fragmented) => {
-            // The setting first, then what else could have been the cause; a search of all settings takes a recording.
+            // The setting first, then what else could have been the cause; a search of all settings takes a recording. Where this release has no
+            // setting, what others hold goes before an update.
             let mut settings = settings(message).into_iter();
-            let setting = settings.next();
-            let first = limit(message).into_iter().chain(setting).chain(others(message, holders));
+            let (set, update): (Vec<_>, Vec<_>) =
+                settings.next().into_iter().partition(|advice| advice.what.starts_with("Set "));
+            let first = limit(message).into_iter().chain(set).chain(others(message, holders)).chain(update);
             let rest = settings.chain(rehearse(message)).chain(need_less(message)).chain(who_holds(message));
             first.chain(rest).collect()
         }
@@ -98,18 +102,19 @@ fn others(message: &Message, holders: &Holders) -> Vec<Advice> {
 
 /// Advice that always helps: need less memory.
 fn need_less(message: &Message) -> Vec<Advice> {
-    let what = "Need less: a smaller batch or a shorter sequence, recomputation (gradient checkpointing), 16-bit types, \
-                accumulation.";
+    let what = || format!("Need less: {NEED_LESS}.");
     if message.wording == Wording::Own {
         return vec![
-            plain(what),
+            plain(what()),
             plain("`vramlab predict --largest` with the flags of this run finds the largest batch that fits."),
         ];
     }
-    let Some(limit) = message.limit().filter(|_| message.backend.package().is_none()) else { return vec![plain(what)] };
+    let Some(limit) = message.limit().filter(|_| message.backend.package().is_none()) else {
+        return vec![plain(what())];
+    };
     let gpu = limit.as_flag();
     vec![
-        plain(what),
+        plain(what()),
         checked(
             "For a network of transformers, the largest batch that fits, from its config.json:",
             format!("vramlab predict config.json --largest --gpu {gpu}"),
@@ -154,12 +159,12 @@ const MAX_SPLIT: u64 = 512 << 20;
 
 /// Advice for an allocator setting that this release reads and that can help.
 fn settings(message: &Message) -> Vec<Advice> {
-    let variable = message.variable.unwrap_or("PYTORCH_CUDA_ALLOC_CONF");
+    let variable = message.variable.unwrap_or(ALLOC_CONF);
     let most = message.all_unallocated().map_or(String::new(), |cached| format!("; it can win {cached} at most"));
     let expandable = "expandable_segments is made for this";
     match (message.wording, message.backend) {
         (Wording::Own, _) => {
-            vec![plain(format!("Set expandable_segments:True in the allocator's settings{most}."))]
+            vec![plain(format!("Set {EXPANDABLE} in the allocator's settings{most}."))]
         }
         (_, backend) if backend.package().is_some() => own_setting(message, &most),
         (_, Backend::Xpu | Backend::Mps) => Vec::new(),
@@ -170,7 +175,7 @@ fn settings(message: &Message) -> Vec<Advice> {
         (Wording::Sentences, Backend::Cuda) => vec![
             checked(
                 format!(
-                    "Set {variable}=expandable_segments:True before the program starts{most}. Windows ignores it, with a \
+                    "Set {variable}={EXPANDABLE} before the program starts{most}. Windows ignores it, with a \
                      warning. A recorded snapshot shows beforehand what it saves:"
                 ),
                 "vramlab snapshot replay snapshot.pickle --compare caching,expandable",
@@ -201,7 +206,7 @@ fn own_setting(message: &Message, most: &str) -> Vec<Advice> {
         Backend::Npu => String::new(),
         _ => " Whether the installed release reads it, its documentation says.".into(),
     };
-    vec![plain(format!("Set {variable}=expandable_segments:True before the program starts{most}.{reads}"))]
+    vec![plain(format!("Set {variable}={EXPANDABLE} before the program starts{most}.{reads}"))]
 }
 
 /// Advice to limit splitting to blocks smaller than the request, so that larger blocks stay whole.
@@ -353,9 +358,7 @@ fn unknown(message: &Message) -> Vec<Advice> {
         ],
         Wording::Assert => vec![
             holders_command(message, "See how full the device is, and who holds its memory."),
-            plain(
-                "Need less: a smaller batch or a shorter sequence, recomputation (gradient checkpointing), 16-bit types, accumulation.",
-            ),
+            plain(format!("Need less: {NEED_LESS}.")),
             checked(
                 "A recorded memory snapshot has the figures that this message lacks:",
                 "vramlab open snapshot.pickle",

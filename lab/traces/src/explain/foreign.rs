@@ -5,8 +5,10 @@ use super::size::Size;
 /// Returns what a text is instead of PyTorch's message; `None` if no known program words its errors so.
 pub(super) fn named(text: &str, lower: &str) -> Option<String> {
     vllm(text)
+        .or_else(|| sglang(text))
         .or_else(|| llama_cpp(text, lower))
         .or_else(|| bitsandbytes(text))
+        .or_else(|| tpu(text))
         .or_else(|| jax(text, lower))
         .or_else(|| tensorflow(text, lower))
         .or_else(|| accelerate(lower))
@@ -15,16 +17,13 @@ pub(super) fn named(text: &str, lower: &str) -> Option<String> {
 }
 
 /// Programs whose messages have words of their own; what follows is the program, and what helps.
-const OTHERS: [(&str, &str); 9] = [
-    (
-        "cupy.cuda.memory.OutOfMemoryError",
-        "CuPy, whose pool is another than PyTorch's: cupy.get_default_memory_pool().free_all_blocks() gives its cache back",
-    ),
+const OTHERS: [(&str, &str); 15] = [
+    ("cupy.cuda.memory.OutOfMemoryError", CUPY),
+    // As newer releases word it.
+    ("(allocated so far: ", CUPY),
     ("rmm/mr/device", "RAPIDS' memory manager (RMM)"),
-    (
-        "Out of memory error on GPU",
-        "PaddlePaddle: FLAGS_fraction_of_gpu_memory_to_use and another process on the device decide how much it has",
-    ),
+    ("Out of memory error on GPU", PADDLE),
+    ("enforce allocating <= available failed", PADDLE),
     (
         "BFCArena::AllocateRawInternal",
         "ONNX Runtime, whose arena is another than PyTorch's: gpu_mem_limit and arena_extend_strategy say how it grows",
@@ -33,11 +32,22 @@ const OTHERS: [(&str, &str); 9] = [
         "Failed to allocate memory for requested buffer of size",
         "ONNX Runtime, whose arena is another than PyTorch's: gpu_mem_limit and arena_extend_strategy say how it grows",
     ),
-    ("Requested amount of GPU memory", "TensorRT: a smaller workspace (memory pool limit) asks for less"),
+    ("Requested amount of GPU memory", TENSORRT),
+    ("defaultAllocator.cpp", TENSORRT),
+    ("rtSafe/safeRuntime.cpp", TENSORRT),
     ("StandardGpuResources: alloc fail", "Faiss: setTempMemory takes less beforehand"),
     ("cudaMalloc retry failed", "MXNet"),
-    ("[metal::malloc]", "MLX"),
+    ("pooled_storage_manager.h", "MXNet: MXNET_GPU_MEM_POOL_RESERVE says how much its pool leaves alone"),
+    ("[metal::malloc]", MLX),
+    ("[METAL] Command buffer execution failed: Insufficient Memory", MLX),
 ];
+
+const CUPY: &str =
+    "CuPy, whose pool is another than PyTorch's: cupy.get_default_memory_pool().free_all_blocks() gives its cache back";
+const PADDLE: &str =
+    "PaddlePaddle: FLAGS_fraction_of_gpu_memory_to_use and another process on the device decide how much it has";
+const TENSORRT: &str = "TensorRT: a smaller workspace (memory pool limit) asks for less";
+const MLX: &str = "MLX: its memory is the Mac's; a smaller batch or a shorter context asks for less";
 
 fn by_its_words(text: &str) -> Option<String> {
     let (_, program) = OTHERS.iter().find(|(words, _)| text.contains(words))?;
@@ -87,10 +97,32 @@ fn vllm_start(text: &str) -> Option<String> {
     ))
 }
 
+fn sglang(text: &str) -> Option<String> {
+    text.contains("try to increase --mem-fraction-static").then(|| {
+        "SGLang's check at its start, not a message of PyTorch: beside the weights too little is left for the cache of keys and values. Raise \
+         --mem-fraction-static; lower it where PyTorch runs out of memory later, while requests are served"
+            .into()
+    })
+}
+
+/// Reads XLA's message about a TPU: `Ran out of memory in memory space hbm. Used 9.08G of 7.48G hbm.`, and that of its allocator.
+fn tpu(text: &str) -> Option<String> {
+    let named = |figures: &str| format!("a message of XLA about a TPU's memory, not of PyTorch on a card{figures}");
+    if let Some(at) = text.rfind("in memory space hbm. Used ") {
+        let (used, rest) = text[at..].split_once("Used ")?.1.split_once(" of ")?;
+        let there = rest.split_once(" hbm")?.0;
+        return Some(named(&format!(
+            ": the program needs {used} of {there}. A smaller batch or recomputation needs less"
+        )));
+    }
+    (text.contains("HBM capacity") || text.contains("Total hbm usage")).then(|| named(""))
+}
+
 fn llama_cpp(text: &str, lower: &str) -> Option<String> {
     let is_its = text.contains("ggml_") || text.contains("llama_model_load") || lower.contains("llama runner");
-    let memory =
-        ["out of memory", "failed to allocate", "unable to allocate"].iter().any(|words| lower.contains(words));
+    let memory = ["out of memory", "failed to allocate", "unable to allocate", "insufficient memory"]
+        .iter()
+        .any(|words| lower.contains(words));
     if !is_its || !memory {
         return None;
     }
@@ -113,7 +145,8 @@ fn bitsandbytes(text: &str) -> Option<String> {
 
 fn tensorflow(text: &str, lower: &str) -> Option<String> {
     let marks = ["stream_executor", "failed to create cublas handle", "Could not create cudnn handle", "tensorflow/"];
-    let is_its = marks.iter().any(|mark| text.contains(mark)) || lower.contains("oom when allocating tensor");
+    let driver = lower.contains("failed to allocate ") && lower.contains(" from device: ");
+    let is_its = marks.iter().any(|mark| text.contains(mark)) || lower.contains("oom when allocating tensor") || driver;
     let memory = ["alloc", "out_of_memory", "out of memory", "oom"].iter().any(|words| lower.contains(words));
     (is_its && memory).then(|| "a message of TensorFlow, not of PyTorch".into())
 }

@@ -37,6 +37,9 @@ fn failed(wording: Wording, backend: Backend, failure: Failure) -> Message {
 
 /// Finds an error about the host's memory, in this process or in a worker.
 fn host(text: &str) -> Option<Message> {
+    if text.contains("insufficient shared memory (shm)") {
+        return Some(failed(Wording::Loader, Backend::default(), Failure::SharedMemory));
+    }
     if let Some(at) = text.rfind("is killed by signal: ").filter(|_| text.contains("DataLoader worker")) {
         let signal = &text[at + "is killed by signal: ".len()..];
         let failure = match signal {
@@ -58,6 +61,19 @@ fn host(text: &str) -> Option<Message> {
     let gibibytes = amount[whole.len()..].starts_with("GB");
     let bytes = whole.parse::<u64>().ok()?.checked_mul(if gibibytes { 1 << 30 } else { 1 })?;
     Some(Message { requested: Some(Size::of(bytes)), ..Message::new(Wording::HostAllocator, Backend::default()) })
+}
+
+/// Finds a process that a shell says was killed, in lines as they stand: `Killed` alone, or `script.sh: line 28: 8156 Killed python3 train.py`.
+pub(super) fn killed_in_a_shell(text: &str) -> Option<Message> {
+    let is_said = |line: &str| {
+        let numbered = line.split_once(" Killed ").is_some_and(|(head, _)| {
+            head.split_whitespace().next_back().is_some_and(|pid| pid.bytes().all(|byte| byte.is_ascii_digit()))
+        });
+        line == "Killed" || numbered
+    };
+    text.lines()
+        .any(|line| is_said(line.trim()))
+        .then(|| failed(Wording::Launcher, Backend::default(), Failure::Killed))
 }
 
 /// Finds what a launcher, a scheduler or the kernel says of a process that it killed for memory, or that was killed by signal 9.
@@ -122,6 +138,8 @@ fn driver(lower: &str) -> Option<Message> {
         ("triton error [cuda]: out of memory", Backend::Cuda),
         ("triton error [hip]: out of memory", Backend::Hip),
         ("hip error: out of memory", Backend::Hip),
+        ("hiperroroutofmemory", Backend::Hip),
+        ("cudaerrormemoryallocation", Backend::Cuda),
     ];
     let (_, backend) = errors.into_iter().find(|(error, _)| lower.contains(error))?;
     let failure = if lower.contains("in pin memory thread") { Failure::PageLocking } else { Failure::Driver };

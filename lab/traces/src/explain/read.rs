@@ -19,6 +19,7 @@ pub(super) fn read(text: &str) -> Result<Message> {
     if text.len() > MAX_TEXT {
         return Err(Error::usage("message", format!("is longer than {MAX_TEXT} bytes")));
     }
+    let lines = text;
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     // `lower` has the length of `text`: positions found in one are valid in the other.
     let lower = text.to_ascii_lowercase();
@@ -29,14 +30,20 @@ pub(super) fn read(text: &str) -> Result<Message> {
         }
         end = at;
     }
-    let found =
-        oversized_block(&text).or_else(|| gaudi(&text)).or_else(|| without_figures(&text)).or_else(|| summary(&text));
+    let found = oversized_block(&text)
+        .or_else(|| gaudi(&text))
+        .or_else(|| without_figures(&text))
+        .or_else(|| summary(&text))
+        .or_else(|| without_its_beginning(&text));
     if let Some(message) = found {
         return Ok(Message { script: script::of(&text), ..message });
     }
     match foreign::named(&text, &lower) {
         Some(named) => Err(Error::usage("message", named)),
-        None => outside::read(&text, &lower).or_else(|| first_words(&lower)).ok_or_else(unknown),
+        None => outside::read(&text, &lower)
+            .or_else(|| first_words(&lower))
+            .or_else(|| outside::killed_in_a_shell(lines))
+            .ok_or_else(unknown),
     }
 }
 
@@ -63,6 +70,18 @@ fn without_figures(text: &str) -> Option<Message> {
     }
     let first_line = text.contains("OutOfMemoryError") && text.contains("Allocation on device");
     first_line.then(|| Message::new(Wording::Async, Backend::Cuda))
+}
+
+/// Reads figures that were copied without the words before them: `Tried to allocate 156.00 MiB (GPU 0; 10.91 GiB total capacity; …`.
+fn without_its_beginning(text: &str) -> Option<Message> {
+    let wording = if text.contains("total capacity;") && text.contains("already allocated;") {
+        Wording::Parentheses
+    } else if text.contains(" is allocated by PyTorch") {
+        Wording::Sentences
+    } else {
+        return None;
+    };
+    Some(figures(wording, Backend::Cuda, text))
 }
 
 /// Reads a message of which only the first words are there: `CUDA out of memory.`

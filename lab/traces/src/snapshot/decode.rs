@@ -53,11 +53,13 @@ struct Decoder<'a> {
 impl<'a> Decoder<'a> {
     fn root(&mut self, root: u32, snapshot: &mut Snapshot) -> Result<()> {
         let document = self.document;
-        let Some(segments) = document.get(root, "segments") else {
+        let (segments, traces) = (document.get(root, "segments"), document.get(root, "device_traces"));
+        if segments.is_none() && traces.is_none() {
             return Err(ParseError::new(document.offset(document.root), "not a snapshot: it has no segments"));
-        };
-        snapshot.segments = self.segments(segments)?;
-        if let Some(traces) = document.get(root, "device_traces") {
+        }
+        // Some keep the traces alone.
+        snapshot.segments = segments.map_or_else(|| Ok(Vec::new()), |segments| self.segments(segments))?;
+        if let Some(traces) = traces {
             for trace in self.items(traces, "device_traces")? {
                 let events = self.once(*trace, "a trace")?;
                 let events: Result<Vec<_>> = events.iter().map(|event| self.reader.event(*event)).collect();
@@ -79,7 +81,9 @@ impl<'a> Decoder<'a> {
             host: snapshot.newer,
             settings: &knows,
             alloc_conf: snapshot.settings.as_ref().map_or("", |settings| &settings.alloc_conf),
-            expandable: self.first(segments).is_some_and(|segment| document.get(segment, "is_expandable").is_some()),
+            expandable: segments
+                .and_then(|segments| self.first(segments))
+                .is_some_and(|segment| document.get(segment, "is_expandable").is_some()),
             time: self.first_event(root).map(|event| document.get(event, "time_us").is_some()),
         });
         snapshot.of_2_12 = self.is_of_2_12(root);

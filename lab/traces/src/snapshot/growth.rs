@@ -161,6 +161,28 @@ impl Snapshot {
         course
     }
 
+    /// Returns what grows over steps that ended after these numbers of entries, if one of every `period` steps adds it: the others may be
+    /// alike. Each period is taken as one step.
+    pub fn grows_by_period(&self, device: usize, ends: &[usize], period: usize) -> Vec<Growth> {
+        if period < 2 {
+            return Vec::new();
+        }
+        let mut sparse: Vec<usize> = ends.iter().rev().step_by(period).copied().collect();
+        sparse.reverse();
+        let (mut groups, alike): (FxHashMap<StackId, Vec<Lived>>, _) = (FxHashMap::default(), self.alike());
+        let stack_of = |stack: StackId| alike.get(stack.0 as usize).copied().unwrap_or(stack);
+        for life in self.lived(device, ends) {
+            groups.entry(stack_of(life.stack)).or_default().push(life);
+        }
+        let of_one_step = |growth: &Growth| {
+            let lives = groups.get(&growth.stack).map(Vec::as_slice).unwrap_or_default();
+            is_of_one_step(lives, ends.len(), period)
+        };
+        let found = self.course(device, &sparse).growing.into_iter();
+        let grows = found.filter(|growth| (growth.more > 0 || !growth.freed_together) && of_one_step(growth));
+        grows.map(|growth| Growth { steps: growth.steps * period as u64, ..growth }).collect()
+    }
+
     /// Returns, for each stack, the first with the same frames where a rehearsal's own are left out: they differ from step to step.
     fn alike(&self) -> Vec<StackId> {
         let mut first: FxHashMap<Vec<FrameId>, StackId> = FxHashMap::default();
@@ -233,6 +255,16 @@ impl Lived {
     fn stays(&self, count: usize) -> bool {
         self.ends(count).end == count && self.made < count
     }
+}
+
+/// True if what stays of these allocations, or all that was made, is of one of every `period` steps. The first steps do not count, nor does
+/// what the last one holds, which may be replaced in the next.
+fn is_of_one_step(lives: &[Lived], count: usize, period: usize) -> bool {
+    let made = || lives.iter().filter(|life| life.made >= SETTLING && life.made < count);
+    let stay: Vec<usize> =
+        made().filter(|life| life.made + 1 < count && life.stays(count)).map(|life| life.made).collect();
+    let steps = if stay.len() > 1 { stay } else { made().map(|life| life.made).collect() };
+    steps.windows(2).all(|pair| pair[0] % period == pair[1] % period)
 }
 
 fn trend(course: &Course, lives: &[Lived]) -> Trend {

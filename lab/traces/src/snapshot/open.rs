@@ -31,7 +31,7 @@ impl Document {
     /// # Errors
     /// [`Error::Usage`] naming the file and, where something in it is wrong, the byte.
     pub fn open(path: &Path) -> Result<(Self, Format)> {
-        let name = path.display().to_string();
+        let name = input::name(path);
         let cannot = |error: std::io::Error| Error::usage(&name, error.to_string());
         Self::read(&name, input::open(path).map_err(cannot)?)
     }

@@ -9,7 +9,7 @@ use crate::snapshot::{FrameText, Snapshot, StackId};
 pub enum Phase {
     /// A module is moved to the card, or its weights are loaded or made.
     Setup,
-    /// A batch is moved to the card.
+    /// A batch is made, or moved to the card, or something else outside of the network.
     Input,
     /// The forward pass, or anything else that the program computes.
     Forward,
@@ -28,7 +28,7 @@ impl Phase {
     pub fn in_words(self) -> &'static str {
         match self {
             Phase::Setup => "while the network is set up",
-            Phase::Input => "while a batch is moved to the card",
+            Phase::Input => "outside of the network, as a batch is made or moved",
             Phase::Forward => "in the forward pass",
             Phase::Recompute => "in the backward pass, while a checkpointed part is computed again",
             Phase::Backward => "in the backward pass",

@@ -300,7 +300,7 @@ fn blames_others(explanation: &Explanation) -> bool {
 #[test]
 fn posted_messages_get_the_verdict_of_someone_who_knows() {
     let posted = posted();
-    assert!(posted.message.len() + posted.foreign.len() >= 183);
+    assert!(posted.message.len() + posted.foreign.len() >= 250);
     let mut wrong = Vec::new();
     for Judged { source, text, verdict, setting, others, says } in &posted.message {
         let explanation = explain(text).unwrap_or_else(|error| panic!("{source}: {error}\n{text}"));

@@ -34,12 +34,16 @@ impl Program {
     }
 
     fn course(&self) -> Course {
+        self.snapshot().leftovers(0).course
+    }
+
+    fn snapshot(&self) -> Snapshot {
         let text = format!(
             "{{\"segments\": [], \"device_traces\": [[{}]], \"external_annotations\": [{}]}}",
             self.entries.join(", "),
             self.ends.join(", ")
         );
-        Snapshot::read("steps.json", text.as_bytes()).unwrap().leftovers(0).course
+        Snapshot::read("steps.json", text.as_bytes()).unwrap()
     }
 }
 
@@ -68,6 +72,47 @@ fn a_leak_of_varying_sizes_is_found_with_its_bytes_a_step() {
     // A leak in a branch that is taken every third time.
     let found = course(|step| if step % 3 == 0 { vec![(step, 512)] } else { vec![] }, |_| vec![]);
     assert_eq!((found.trend, found.growing.len()), (Trend::Grows, 1), "{found:?}");
+}
+
+/// Returns of how many lines the memory grows every `period` steps of 42.
+fn by_period(period: usize, made: impl Fn(u64) -> Vec<(u64, u64)>, freed: impl Fn(u64) -> Vec<u64>) -> usize {
+    let mut program = Program::default();
+    for step in 0..42 {
+        program.step(&made(step), &freed(step));
+    }
+    let snapshot = program.snapshot();
+    let (mut allocations, mut frees) = (0, 0);
+    let counts: Vec<(u64, u64)> = (0..42)
+        .map(|step| {
+            (allocations, frees) = (allocations + made(step).len() as u64, frees + freed(step).len() as u64);
+            (allocations, frees)
+        })
+        .collect();
+    let ends = snapshot.ends_at(0, &counts, allocations);
+    snapshot.grows_by_period(0, &ends, period).len()
+}
+
+#[test]
+fn what_one_of_many_steps_adds_is_found_with_its_period() {
+    let every = |period: u64| move |step: u64| if step % period == 0 { vec![(step, 1 << 20)] } else { vec![] };
+    assert_eq!(by_period(10, every(10), |_| vec![]), 1);
+    // What replaces the last one, and is larger each time.
+    let larger = |step: u64| if step % 10 == 0 { vec![(step, 4096 * (step + 1))] } else { vec![] };
+    let last = |step: u64| if step % 10 == 0 { step.checked_sub(10).into_iter().collect() } else { vec![] };
+    assert_eq!(by_period(10, larger, last), 1);
+    assert_eq!(by_period(10, every(10), last), 0, "replaced by what is alike");
+    // What is kept once, what is made in any step, and what was kept until half of the steps.
+    assert_eq!(by_period(10, |step| if step == 10 { vec![(step, 512)] } else { vec![] }, |_| vec![]), 0);
+    assert_eq!(by_period(5, |step| vec![(step, length(step))], |step| step.checked_sub(1).into_iter().collect()), 0);
+    assert_eq!(
+        by_period(
+            5,
+            |step| if [3, 9, 16, 22, 25, 31].contains(&step) { vec![(step, 512)] } else { vec![] },
+            |_| vec![]
+        ),
+        0
+    );
+    assert_eq!(by_period(5, |step| if step < 20 && step % 5 == 0 { vec![(step, 512)] } else { vec![] }, |_| vec![]), 0);
 }
 
 #[test]

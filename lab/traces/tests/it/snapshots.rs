@@ -227,6 +227,25 @@ fn recorded_settings_reproduce_the_recorded_segments() {
     }
 }
 
+/// Some keep the traces alone. Without segments nothing says whether a replay is the recording.
+#[test]
+fn traces_alone_are_read_and_never_called_exact() {
+    for path in golden() {
+        let whole = Snapshot::open(&path).unwrap();
+        let mut json = Vec::new();
+        write_json(&Document::open(&path).unwrap().0, &mut json).unwrap();
+        let mut value: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        value.as_object_mut().unwrap().remove("segments").unwrap();
+        let alone = Snapshot::read("f", value.to_string().as_bytes()).unwrap();
+        assert!(alone.segments.is_empty() && alone.trace(0).len() == whole.trace(0).len(), "{path:?}");
+        assert_eq!(alone.peak(0).bytes, whole.peak(0).bytes, "{path:?}");
+        let program = alone.program("f", 0).unwrap();
+        let policy = Policy::Caching(Box::new(alone.allocator_config().unwrap()));
+        let machine = Machine { capacity_bytes: program.trace.settings.capacity_bytes, memory_fraction: None };
+        assert!(!agreement(&alone, 0, &program, &policy, &machine).unwrap().is_exact(), "{path:?}");
+    }
+}
+
 #[test]
 fn stacks_are_those_of_the_file() {
     let snapshot = Snapshot::open(Path::new(&format!("{GOLDEN}/cnn_b128_stacks.pickle"))).unwrap();

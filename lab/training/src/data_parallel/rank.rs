@@ -95,7 +95,7 @@ impl Rank {
             if let Some(before) = before_forward {
                 model.module = Box::new(Replica { inner: model.module, before });
             }
-            Ok(ModelStep::new(device, model, update, &run, source))
+            Ok(ModelStep::of_model(device, model, update, &run, source))
         };
         Self::of(architecture, device, settings, number, step)
     }

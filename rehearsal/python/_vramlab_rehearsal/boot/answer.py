@@ -8,6 +8,7 @@ import sys
 from . import endings, schema
 from .growth import Growth
 from .lines import BackwardLines
+from .periods import Periods
 from .report import guarded, write_whole
 from .roles import Roles
 from .settings import SETTINGS
@@ -30,6 +31,7 @@ class Answer:
         self.seen = schema.Seen(evaluation=False, saving=False, generation=False)
         self.roles = Roles(torch)
         self.growth = Growth(torch)
+        self.periods = Periods()
         self.lines = BackwardLines(torch)
         # Addresses of workspaces that PyTorch keeps for libraries, with their cards.
         self.workspaces = []
@@ -114,9 +116,7 @@ class Answer:
         error = getattr(sys, "last_value", None)
         if error is None:
             return None
-        memory = isinstance(error, self.torch.OutOfMemoryError if hasattr(self.torch, "OutOfMemoryError")
-                            else self.torch.cuda.OutOfMemoryError)
-        return schema.Exception(type=type(error).__name__, message=str(error)[:4000], out_of_memory=memory)
+        return schema.Exception(type=type(error).__name__, message=str(error)[:4000], out_of_memory=self.is_of_memory(error))
 
     def of_values(self):
         """Returns the report of the layer for values, if there is one."""
@@ -132,6 +132,20 @@ class Answer:
         ]
         return schema.Values(places=places, beyond=report["beyond"])
 
+    def is_of_memory(self, error):
+        """True if a card's memory ran out, or if that is why, or while it was handled, this was raised."""
+        kind = getattr(self.torch, "OutOfMemoryError", None) or self.torch.cuda.OutOfMemoryError
+        left, seen = [error], set()
+        while left:
+            one = left.pop()
+            if one is None or id(one) in seen:
+                continue
+            if isinstance(one, kind) or "CUDA out of memory" in str(one):
+                return True
+            seen.add(id(one))
+            left += [one.__cause__, one.__context__]
+        return False
+
     def write(self, why):
         """Writes the figures. Returns True if there are any."""
         cards = self.cards()
@@ -144,7 +158,7 @@ class Answer:
             exception=self.exception() if why == "exit" else None, compiled=self.compiled(),
             values=self.of_values(), withheld=self.withheld[:1000],
             entries=SETTINGS["entries"], backward=list(self.roles.backward), inputs=list(self.roles.inputs),
-            growth=self.growth.report(), lines=self.lines.report(), workspaces=self.workspaces,
+            growth=self.growth.report(), periods=self.periods.report(self.steps, self.growth), lines=self.lines.report(), workspaces=self.workspaces,
         )
         write_whole("%d%s" % (os.getpid(), endings.ANSWER), json.dumps(answer, default=str))
         return True

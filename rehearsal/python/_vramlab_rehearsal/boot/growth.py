@@ -58,6 +58,13 @@ class Growth:
         live = [figures[3] for mark in self.marks for figures in mark if figures[0] == index]
         return len(live) >= LEAST_TO_SUSPECT and live[-1] > min(live[1:])
 
+    def grew_over(self, steps):
+        """True if more is requested on a card than so many steps ago; the first two steps do not count."""
+        if len(self.marks) < steps + 2:
+            return False
+        before = {figures[0]: figures[3] for figures in self.marks[-1 - steps]}
+        return any(figures[3] > before.get(figures[0], 0) for figures in self.marks[-1])
+
     def report(self):
         marks = [[figures[:3] for figures in mark] for mark in self.marks]
         return schema.Growth(flat=self.flat, marks=marks, holders=list(map(told_of_holder, self.holders)))
@@ -333,7 +340,7 @@ class Holders:
         told = {"kind": kind, "name": full, "length": len(container) if container is not None else None,
                 "limit": getattr(container, "maxlen", None)}
         file = source_file(kind, source)
-        found = lines_of(file, name)
+        found = lines_of(file, name, kind == "attribute")
         told["where"] = found["put"] and "%s:%d" % (file, found["put"])
         told["emptied"] = found["emptied"] and "%s:%d" % (file, found["emptied"])
         keyed = container is not None and not isinstance(container, list) and (told["limit"] is not None or not hasattr(container, "append"))
@@ -388,19 +395,21 @@ def source_file(kind, source):
     return getattr(module, "__file__", None)
 
 
-def lines_of(file, name):
-    """Finds the lines of a file that put something into a variable or an attribute, and that empty it or limit its length."""
+def lines_of(file, name, is_attribute):
+    """Finds the lines of a file that put something into a variable or an attribute, and that empty it or limit its length. A variable may
+    have the name of an attribute."""
     import linecache
     import re
 
     found: dict[str, int | None] = {"put": None, "emptied": None}
     if not file or not name:
         return found
-    this = r"(?<!\w)" + re.escape(name)
+    this = (r"(?:(?:\w|\])\s*\.\s*)" if is_attribute else r"(?<![\w.])") + re.escape(name) + r"\b"
+    here = (r"(?:\w+\.)+" if is_attribute else r"(?<![\w.])") + re.escape(name) + r"\b"
     puts = re.compile(this + r"\s*(\.\s*(append|appendleft|add|extend|insert|update|setdefault|put|push)\s*\(|\[.*\]\s*=(?!=)|\+=)")
-    empties = re.compile(this + r"\s*\.\s*(pop|popleft|popitem|clear|remove)\s*\(|len\(\s*(\w+\.)*" + re.escape(name) +
-                         r"\s*\)\s*(<|>|==|%)|(<|>|==)=?\s*len\(\s*(\w+\.)*" + re.escape(name) + r"\s*\)|\bdel\s+(\w+\.)*" + re.escape(name) + r"\b")
-    sets = re.compile(r"(?<![\w])((\w+\.)*" + re.escape(name) + r"(\s*,\s*[\w.]+)*|[\w.]+\s*,\s*(\w+\.)*" + re.escape(name) + r")\s*(:[^=]+)?=(?!=)")
+    empties = re.compile(this + r"\s*\.\s*(pop|popleft|popitem|clear|remove)\s*\(|len\(\s*" + here + r"\s*\)\s*(<|>|==|%)|(<|>|==)=?\s*len\(\s*" +
+                         here + r"\s*\)|\bdel\s+" + here)
+    sets = re.compile("(" + here + r"(\s*,\s*[\w.]+)*|[\w.]+\s*,\s*" + here + r")\s*(:[^=]+)?=(?!=)")
     assigned = []
     for number, line in enumerate(linecache.getlines(file), 1):
         code = line.split("#")[0]

@@ -1,6 +1,7 @@
 """What is done after a module of others was loaded: its name, and the function of this package that is then called with it."""
 
 AFTER = {
+    "argparse": "periods.after_argparse",
     "traceback": "script.after_traceback",
     "threading": "script.after_threading",
     "torch": "watch.after_torch",

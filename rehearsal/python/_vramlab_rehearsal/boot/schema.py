@@ -105,6 +105,19 @@ class Lines(TypedDict):
     marks: List[Sequence[Any]]
 
 
+class Period(TypedDict):
+    """Line of the script that runs only every so many steps."""
+
+    where: str
+    every: int
+    # What is counted: step; turn of a loop of which each makes many steps; epoch, where that loop is not known.
+    of: str
+    # That loop's line.
+    loop: Optional[str]
+    # True if the steps show whether it adds to memory.
+    settled: bool
+
+
 class Holder(TypedDict):
     """What holds some blocks, as Python's garbage collector knows it."""
 
@@ -198,6 +211,8 @@ class Answer(TypedDict):
     # Maximum number of events that the snapshot may have.
     entries: int
     growth: Growth
+    # Lines that run only every so many steps.
+    periods: List[Period]
     lines: Lines
     # Cards, and addresses of workspaces that PyTorch keeps there for libraries.
     workspaces: List[Sequence[Any]]

@@ -98,7 +98,7 @@ def run(file):
     settings.read(here)
     atexit.register(keep_modules)
     after = dict(AFTER, **(AFTER_IN_WORLD if settings.SETTINGS["world"] else {}))
-    for name in ("traceback", "threading"):
+    for name in ("argparse", "traceback", "threading"):
         if name in sys.modules:
             guarded(hook(after.pop(name)))(sys.modules[name])
     sys.meta_path.insert(0, Finder(after))

@@ -118,6 +118,8 @@ class Watch:
             if is_new:
                 answer.steps = steps
                 guarded(answer.growth.mark)()
+                if steps > 1:
+                    guarded(answer.periods.look)()
                 answer.lines.after_step(steps, answer.growth.requests())
                 if steps <= 8 or steps % 16 == 0:
                     answer.write("running")
@@ -136,14 +138,18 @@ class Watch:
             return False
         if self.first_step is None:
             self.first_step = time.monotonic()
-        if steps < settled["least"] or steps >= settled["most"]:
-            return steps >= settled["most"]
-        is_over = time.monotonic() - self.first_step >= settled["seconds"]
         world = SETTINGS["world"]
         started = len(world["started"]) if world else self.answer.rank()[1]
+        needed = self.answer.periods.needed(self.answer.growth, started < 2)
+        if steps < settled["least"]:
+            return False
+        is_over = time.monotonic() - self.first_step >= settled["seconds"]
+        if steps >= max(settled["most"], needed) or (is_over and steps >= settled["most"]):
+            return True
+        is_flat = self.answer.growth.flat and steps >= needed
         if started < 2:
-            return self.answer.growth.flat or is_over
-        return self.agreed(steps, started, "over" if is_over else "flat" if self.answer.growth.flat else "differs")
+            return is_flat or is_over
+        return self.agreed(steps, started, "over" if is_over else "flat" if is_flat else "differs")
 
     def agreed(self, steps, started, own):
         """Ends all ranks after the same step: as soon as memory is flat in all of them, or the time of one is over. A rank that does

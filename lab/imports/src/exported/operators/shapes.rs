@@ -79,7 +79,7 @@ pub(super) const TABLE: Table = &[
         })
     }),
     ("flip.default", |c| of_one(c, |x| ops::flip(x, &c.axes("dims", x)?))),
-    ("cat.default", |c| joined(c, ops::cat, 0)),
+    ("cat.default", concatenated),
     ("concat.default", |c| joined(c, ops::cat, 0)),
     ("stack.default", |c| joined(c, ops::stack, 1)),
     ("tril.default", |c| of_one(c, |x| ops::tril(x, c.int_or("diagonal", 0)?))),
@@ -295,6 +295,18 @@ fn chunk(c: &Call<'_>) -> Result<Made> {
     let x = c.tensor("self")?;
     let chunks = usize::try_from(c.int("chunks")?).map_err(|_| c.error("a negative number of chunks"))?;
     Ok(Made::tensors(ops::chunk(x, chunks, c.axis("dim", 0, x)?)?))
+}
+
+/// Joins tensors along an axis. One of no elements in one dimension is skipped, whatever the others' sizes are: so a cache begins
+/// (`ATen/native/TensorShape.h`, `cat_should_skip_tensor`).
+fn concatenated(c: &Call<'_>) -> Result<Made> {
+    let parts = c.tensors("tensors")?;
+    let mut kept: Vec<&Tensor> = parts.iter().copied().filter(|part| part.dims() != [0]).collect();
+    if kept.is_empty() {
+        kept.extend(parts);
+    }
+    let axis = c.axis_of(c.int_or("dim", 0)?, kept.first().map_or(0, |part| part.rank()))?;
+    Ok(Made::tensor(ops::cat(&kept, axis)?))
 }
 
 /// Joins tensors along an axis of the result, which has `more` dimensions than the parts.

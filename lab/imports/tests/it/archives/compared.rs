@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lab_imports::exported::{self, LossName};
 use lab_models::Recompute;
 use lab_training::record::{COLUMNS, Row};
-use lab_training::{Continuation, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
+use lab_training::{Continuation, Evaluation, OptimizerKind, OptimizerSettings, Precision, RunSettings, Source};
 use memcore::backend::{DeviceProfile, Meta};
 use memcore::{Device, Profile};
 use serde::Deserialize;
@@ -25,6 +25,9 @@ pub(crate) struct Recording {
     /// The modules that are computed again in the backward pass.
     #[serde(default)]
     pub pattern: Option<String>,
+    /// Examples of each batch of the evaluation after each step, and the number of batches.
+    #[serde(default)]
+    pub evaluation: Option<(usize, usize)>,
 }
 
 /// A file of `golden/exported`.
@@ -94,10 +97,18 @@ pub(crate) fn device() -> Device {
 }
 
 /// Our rows of an export, without the last one, `end`.
-fn rows(path: &Path, loss: Option<LossName>, again: &Recompute, batch: usize) -> Vec<Row> {
+fn rows(
+    path: &Path,
+    loss: Option<LossName>,
+    again: &Recompute,
+    batch: usize,
+    evaluation: Option<(usize, usize)>,
+) -> Vec<Row> {
+    let evaluation = evaluation.map(|(batch, batches)| Evaluation { every: 1, batch, batches, keeps_results: false });
     let model = exported::load(path, loss).unwrap().recomputing(again).unwrap();
     let adamw = OptimizerSettings::new(OptimizerKind::AdamW, 1e-3);
-    let settings = RunSettings { precision: Precision::throughout(model.dtype()), ..RunSettings::new(batch, 3, adamw) };
+    let precision = Precision::throughout(model.dtype());
+    let settings = RunSettings { precision, evaluation, ..RunSettings::new(batch, 3, adamw) };
     let (source, progress) = (Source::Synthetic { seed: 0 }, &mut |_| ControlFlow::Continue(()));
     let result = exported::train_from(&model, &device(), &settings, source, &mut Continuation::default(), progress);
     let mut rows = result.unwrap().rows;
@@ -111,7 +122,7 @@ pub(crate) fn differences(path: &Path, recording: &Recording) -> Vec<Difference>
     let again = recording.pattern.as_ref().map(|pattern| pattern.parse().unwrap()).unwrap_or_default();
     let mut differences = Vec::new();
     for (batch, theirs) in &recording.runs {
-        let ours = rows(path, loss, &again, *batch);
+        let ours = rows(path, loss, &again, *batch, recording.evaluation);
         let labels = |rows: &[Row]| rows.iter().map(|row| row.label.clone()).collect::<Vec<_>>();
         assert_eq!(labels(&ours), labels(theirs), "{}, batch {batch}", path.display());
         for (ours, theirs) in ours.iter().zip(theirs) {

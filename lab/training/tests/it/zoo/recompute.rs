@@ -25,7 +25,7 @@ fn trained(name: &str, options: &ModelOptions, precision: Precision) -> (Vec<u64
         assert!(values.iter().all(|v| v.is_finite()), "{name}: {}", p.path());
         values.into_iter().map(f64::to_bits).collect()
     };
-    let gradients = trainer.phases().model.parameters.iter().map(gradient).collect();
+    let gradients = trainer.phases().network.model.parameters.iter().map(gradient).collect();
     let kept = device.usage().at_peak().by_category[Category::Activation as usize];
     (losses, gradients, kept)
 }

@@ -1,18 +1,23 @@
-//! Proposals that make a scanned script fit: the largest value, and a setting of the allocator. Each of them was rehearsed.
+//! Proposals that make a script fit, as data: each of them was rehearsed.
 
-use clap::ValueEnum;
-use lab::rehearse::VARIABLE;
-use lab::results::{RehearsalPoint, RehearsalResult, RehearsalScanResult, command::quoted};
-use lab::section::{Tries, Try};
-use serde_json::Value;
+use lab_base::changes::{ALLOC_CONF, alloc_conf};
+use lab_base::section::{Tries, Try};
+use lab_results::command::quoted;
+use lab_results::{RehearsalPoint, RehearsalResult, RehearsalScanResult};
 
-use crate::args::{Cudnn, RehearseArgs, UseName};
-
-/// Variable of the environment with the settings of PyTorch's allocator.
-pub(super) const ALLOC_CONF: &str = "env:PYTORCH_CUDA_ALLOC_CONF";
+use super::request::{Request, Use};
+use super::scan::VARIABLE;
 
 /// Names and values of a point.
 pub(super) type Point = [(String, String)];
+
+/// How the entries were checked.
+pub(super) const ORDER: &str = "Try (each was rehearsed)";
+
+/// Returns the point that sets the allocator: an empty setting takes away one from the environment.
+pub(super) fn setting_point(conf: &str) -> (String, String) {
+    (format!("{VARIABLE}{ALLOC_CONF}"), conf.into())
+}
 
 /// Returns the requested point that does not fit (the smallest, if they are numbers) with the setting that a replay prefers, if memory was
 /// fragmented. The replay ends where the script did, so whether the setting helps only a rehearsal shows.
@@ -26,35 +31,34 @@ pub(super) fn setting(found: &RehearsalScanResult) -> Option<Vec<(String, String
         return None;
     }
     let values = found.parameters.iter().cloned().zip(point.values.iter().cloned());
-    Some(values.chain([(ALLOC_CONF.to_string(), best.alloc_conf.clone())]).collect())
+    Some(values.chain([setting_point(&best.alloc_conf)]).collect())
 }
 
-/// Makes the entries: the setting first, which changes least, if its rehearsal fits; then the largest value.
-pub(super) fn of(
-    args: &RehearseArgs,
+/// Makes the entries of a scan: the setting first, which changes least, if its rehearsal fits; then the largest value.
+pub(super) fn of_scan(
+    request: &Request,
     found: &RehearsalScanResult,
     setting: Option<(&Point, &RehearsalResult)>,
 ) -> Option<Tries> {
     failing(found).next()?;
-    let mut tries = Tries { order: "Try (each was rehearsed)".into(), ..Tries::default() };
+    let mut tries = Tries { order: ORDER.into(), ..Tries::default() };
     if let Some((point, rehearsal)) = setting {
         let [values @ .., (_, conf)] = point else { return None };
         let named: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
         match rehearsal.fits {
             Some(true) => {
-                let script = format!("PYTORCH_CUDA_ALLOC_CONF={conf}");
                 let change = format!("{conf}, {}", named.join(", "));
-                tries.entries.push(Try { script, ..entry(change, args, point, rehearsal) });
+                tries.entries.push(Try { script: alloc_conf(conf), ..entry(change, request, point, rehearsal) });
             }
             _ => tries.search = format!("{conf} does not make {} fit.", named.join(", ")),
         }
     }
-    tries.entries.extend(largest(args, found));
+    tries.entries.extend(largest(request, found));
     (!tries.entries.is_empty()).then_some(tries)
 }
 
 /// Makes the entry of the largest value that fits.
-fn largest(args: &RehearseArgs, found: &RehearsalScanResult) -> Option<Try> {
+fn largest(request: &Request, found: &RehearsalScanResult) -> Option<Try> {
     let [name] = found.parameters.as_slice() else { return None };
     let largest = found.largest.as_ref()?;
     let value = largest.value?.to_string();
@@ -64,17 +68,17 @@ fn largest(args: &RehearseArgs, found: &RehearsalScanResult) -> Option<Try> {
         true => format!("{name} {value}, the largest that fits"),
         false => format!("{name} {value}; a larger one may fit"),
     };
-    Some(entry(change, args, &[(name.clone(), value)], &point.rehearsal))
+    Some(entry(change, request, &[(name.clone(), value)], &point.rehearsal))
 }
 
 /// Makes an entry with the figures of a rehearsal.
-pub(super) fn entry(change: String, args: &RehearseArgs, point: &Point, rehearsal: &RehearsalResult) -> Try {
+pub(super) fn entry(change: String, request: &Request, point: &Point, rehearsal: &RehearsalResult) -> Try {
     let rank = rehearsal.ranks.iter().max_by_key(|rank| rank.peak_reserved);
     let gpu = &rehearsal.gpu;
     let left = |reserved: u64| gpu.total_bytes.saturating_sub(gpu.context_bytes).saturating_sub(reserved);
     Try {
         change,
-        command: Some(command(args, point)),
+        command: Some(command(request, point)),
         checked: true,
         peak_bytes: rank.map(|rank| rank.peak_allocated),
         reserved_bytes: rank.map(|rank| rank.peak_reserved),
@@ -92,60 +96,64 @@ fn number(point: &RehearsalPoint) -> Option<u64> {
 }
 
 /// Returns the command that rehearses one point: with variables in front, and values in place of their marks.
-fn command(args: &RehearseArgs, point: &Point) -> String {
+fn command(request: &Request, point: &Point) -> String {
     let mut words = Vec::new();
-    let mut script: Vec<String> = args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+    let mut script: Vec<String> = request.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     for (name, value) in point {
         match name.strip_prefix(VARIABLE) {
             Some(variable) => words.push(format!("{variable}={}", quoted(value))),
             None => script.iter_mut().for_each(|word| *word = word.replace(&format!("{{{name}}}"), value)),
         }
     }
-    words.extend(["vramlab".to_string(), "rehearse".to_string()]);
-    words.extend(flags(args));
+    words.extend(["vramlab".to_string(), "predict".to_string()]);
+    words.extend(flags(request));
     words.push("--".into());
     words.extend(script.iter().map(|word| quoted(word)));
     words.join(" ")
 }
 
 /// Returns the flags that decide what a rehearsal takes.
-fn flags(args: &RehearseArgs) -> Vec<String> {
-    let gpu = match serde_json::to_value(args.gpu.0) {
-        Ok(Value::String(name)) => name,
-        // A small number needs its unit.
-        other => format!("{}B", other.unwrap_or_default()),
-    };
+fn flags(request: &Request) -> Vec<String> {
     let list = |values: Vec<String>| (!values.is_empty()).then(|| values.join(","));
-    let seen = |name: &UseName| name.to_possible_value().map_or_else(String::new, |value| value.get_name().to_string());
+    let seen = |name: &Use| match name {
+        Use::Evaluation => "eval".to_string(),
+        Use::Saving => "save".to_string(),
+        Use::Generation => "generate".to_string(),
+    };
+    let (world, stop) = (request.world.as_ref(), &request.stop);
+    let usual = super::world::cards_of_a_machine(world.map(|world| world.size));
+    let chosen = world.filter(|world| !world.ranks.iter().copied().eq(0..world.size));
     let valued = [
-        ("--gpu", Some(gpu)),
-        ("--gpus", args.gpus.map(|gpus| gpus.to_string())),
-        ("--world", args.world.map(|world| world.to_string())),
-        ("--ranks", list(args.ranks.iter().map(u32::to_string).collect())),
-        ("--steps", args.steps.map(|steps| steps.to_string())),
-        ("--seconds", args.seconds.map(|seconds| seconds.to_string())),
-        ("--until-seen", list(args.until_seen.iter().map(seen).collect())),
-        ("--cudnn", (args.cudnn == Cudnn::None).then(|| "none".to_string())),
+        ("--gpu", Some(request.card.spelled.clone())),
+        ("--gpus", (request.cards != usual).then(|| request.cards.to_string())),
+        ("--world", world.map(|world| world.size.to_string())),
+        ("--ranks", chosen.and_then(|world| list(world.ranks.iter().map(u32::to_string).collect()))),
+        ("--steps", stop.steps.map(|steps| steps.to_string())),
+        ("--seconds", stop.time.map(|time| time.as_secs_f64().to_string())),
+        ("--until-seen", list(stop.until.iter().map(seen).collect())),
+        ("--cudnn", (!request.asks_cudnn).then(|| "none".to_string())),
     ];
     let valued = valued.into_iter().filter_map(|(flag, value)| Some(format!("{flag} {}", quoted(&value?))));
-    let alone = [("--late-events", args.late_events), ("--no-values", args.no_values)];
+    let alone =
+        [("--late-events", request.late_events), ("--no-values", !request.values), ("--offline", request.offline)];
     valued.chain(alone.into_iter().filter(|(_, given)| *given).map(|(flag, _)| flag.to_string())).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use lab::results::{LargestValue, RehearsedGpu, RehearsedOom, RehearsedRank};
+    use std::time::Duration;
+
+    use lab_base::cards::Card;
+    use lab_results::{LargestValue, RehearsedGpu, RehearsedOom, RehearsedRank};
     use serde_json::json;
 
+    use super::super::request::{RequestedCard, Stop};
     use super::*;
-    use crate::args::{Command, parse};
 
-    fn args(words: &str) -> RehearseArgs {
-        let invocation = parse(words.split(' ').map(Into::into).collect()).unwrap_or_else(|_| panic!("{words}"));
-        match invocation.cli.command {
-            Command::Rehearse(args) => args,
-            _ => panic!("{words}"),
-        }
+    fn request(words: &str) -> Request {
+        let card = RequestedCard::from(Card::named("rtx4090").unwrap());
+        let stop = Stop { time: Some(Duration::from_secs(9)), ..Stop::default() };
+        Request { stop, ..Request::new(words.split(' ').map(Into::into).collect(), card) }
     }
 
     fn rehearsal(fits: bool, reserved: u64, verdict: &str) -> RehearsalResult {
@@ -191,30 +199,42 @@ mod tests {
     #[test]
     fn a_setting_is_tried_where_memory_was_fragmented() {
         let point = setting(&scan("fragmented")).unwrap();
-        let named = [("batch", "16"), (ALLOC_CONF, "expandable_segments:True")];
-        assert_eq!(point, named.map(|(name, value)| (name.to_string(), value.to_string())));
+        assert_eq!(point, [("batch".to_string(), "16".to_string()), setting_point("expandable_segments:True")]);
         assert_eq!(setting(&scan("full")), None);
     }
 
     #[test]
     fn a_setting_stands_before_a_smaller_value_only_if_it_fits() {
-        let args = args(
-            "vramlab rehearse --gpu rtx4090 --seconds 9 -P batch 16 24 -D 8 -- python train.py --batch={batch} a*b",
-        );
+        let request = request("python train.py --batch={batch} a*b");
         let found = scan("fragmented");
         let point = setting(&found).unwrap();
-        let tries = of(&args, &found, Some((&point, &rehearsal(true, 940, "")))).unwrap();
+        let tries = of_scan(&request, &found, Some((&point, &rehearsal(true, 940, "")))).unwrap();
         let [setting, largest] = &tries.entries[..] else { panic!("{tries:?}") };
         assert_eq!(setting.change, "expandable_segments:True, batch 16");
         assert_eq!((setting.peak_bytes, setting.reserved_bytes, setting.left_bytes), (Some(939), Some(940), Some(10)));
-        let command = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True vramlab rehearse --gpu rtx4090 --seconds 9 -- \
+        let command = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True vramlab predict --gpu rtx4090 --seconds 9 -- \
                        python train.py --batch=16 'a*b'";
         assert_eq!(setting.command.as_deref(), Some(command));
         assert_eq!((largest.change.as_str(), largest.left_bytes), ("batch 14, the largest that fits", Some(50)));
-        let tries = of(&args, &found, Some((&point, &rehearsal(false, 940, "full")))).unwrap();
+        let tries = of_scan(&request, &found, Some((&point, &rehearsal(false, 940, "full")))).unwrap();
         assert_eq!(
             (tries.entries.len(), tries.search.as_str()),
             (1, "expandable_segments:True does not make batch 16 fit.")
         );
+    }
+
+    #[test]
+    fn a_command_has_the_flags_that_decide_what_a_script_takes() {
+        let mut request = request("python train.py");
+        request.card = RequestedCard::of_bytes(5 << 30);
+        request.world = Some(super::super::world::World::new(4, vec![0, 3]));
+        (request.cards, request.values, request.asks_cudnn) = (2, false, false);
+        request.stop = Stop { steps: Some(3), until: vec![Use::Evaluation, Use::Saving], ..Stop::default() };
+        let expected = "vramlab predict --gpu 5368709120B --gpus 2 --world 4 --ranks 0,3 --steps 3 --until-seen eval,save --cudnn none \
+                        --no-values -- python train.py";
+        assert_eq!(command(&request, &[]), expected);
+        request.world = Some(super::super::world::World::new(4, Vec::new()));
+        request.cards = 4;
+        assert!(command(&request, &[]).contains("B --world 4 --steps 3"), "{}", command(&request, &[]));
     }
 }

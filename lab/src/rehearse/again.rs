@@ -2,72 +2,74 @@
 
 use std::ffi::OsString;
 
-use lab::rehearse::{BatchWord, Rehearsed, Request, at_point, rehearse};
-use lab::results::RehearsalResult;
-use lab::section::{Tries, Try};
+use lab_base::changes::alloc_conf;
+use lab_base::error::Result;
+use lab_base::section::{Tries, Try};
+use lab_results::RehearsalResult;
 
-use super::rehearse_progress::told;
-use super::rehearse_tries::{ALLOC_CONF, entry};
-use crate::args::RehearseArgs;
-use crate::exit::Result;
-use crate::interrupt;
-use crate::ui::Ui;
+use super::batch::BatchWord;
+use super::collect::Rehearsed;
+use super::progress::{Progress, Watch};
+use super::rehearsal::rehearse;
+use super::request::Request;
+use super::scan::at_point;
+use super::tries::{ORDER, entry, setting_point};
 
 /// Adds changes that make the script fit, each of them rehearsed. Does nothing if the script fits, was interrupted, ran out of memory
 /// outside of PyTorch, or is not to be run again.
 ///
 /// # Errors
 /// Those of a rehearsal.
-pub(super) fn add(args: &RehearseArgs, request: &Request, found: &mut Rehearsed, ui: &Ui) -> Result<()> {
+pub fn try_changes(request: &Request, found: &mut Rehearsed, watch: &mut Watch) -> Result<()> {
     let ran_out = found.result.fits == Some(false) && found.result.ranks.iter().any(|rank| rank.oom.is_some());
-    if !ran_out || args.no_needs || found.interrupted {
+    if !ran_out || !request.needs || found.interrupted {
         return Ok(());
     }
-    let mut again = Again { args, request, ui, interrupted: false, said: Vec::new() };
+    let mut again = Again { request, watch, interrupted: false, said: Vec::new() };
     // The setting stands first, since it changes least; sentences about it stand last, since a batch helps more often.
     let setting = again.setting(&found.result)?;
     let about_setting = std::mem::take(&mut again.said);
     let batch = again.smaller_batch(&found.result)?;
     again.said.extend(about_setting);
     let entries = setting.into_iter().chain(batch).collect();
-    found.interrupted |= again.interrupted;
-    found.result.tries = Some(Tries {
-        order: "Try (each was rehearsed)".into(),
-        entries,
-        search: again.said.join(" "),
-        ..Tries::default()
-    });
+    let (interrupted, search) = (again.interrupted, again.said.join(" "));
+    found.interrupted |= interrupted;
+    found.result.tries = Some(Tries { order: ORDER.into(), entries, search, ..Tries::default() });
     Ok(())
 }
 
-struct Again<'a> {
-    args: &'a RehearseArgs,
+struct Again<'a, 'w> {
     request: &'a Request,
-    ui: &'a Ui,
+    watch: &'a mut Watch<'w>,
     interrupted: bool,
     /// Sentences about what did not help, or was not tried.
     said: Vec<String>,
 }
 
-impl Again<'_> {
+impl Again<'_, '_> {
     /// Rehearses the setting that a replay prefers, if the replay ends well with it, or memory was fragmented.
     fn setting(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
         let Some(what_if) = &found.what_if else { return Ok(None) };
         let mut ooms = found.ranks.iter().filter_map(|rank| rank.oom.as_ref());
         let fragmented = ooms.any(|oom| oom.verdict == "fragmented");
-        let best = what_if.first().filter(|setting| !setting.alloc_conf.is_empty());
+        let recorded = what_if.recorded.as_ref().map_or("", |recorded| &recorded.alloc_conf);
+        let best = what_if.first().filter(|setting| setting.alloc_conf != recorded);
         let best = best.filter(|_| fragmented || what_if.best().is_some());
-        let Some(conf) = best.map(|best| &best.alloc_conf) else {
+        let Some(conf) = best.map(|best| best.alloc_conf.clone()) else {
             self.said.push(what_if.why_nothing());
             return Ok(None);
         };
-        let point = [(ALLOC_CONF.to_string(), conf.clone())];
-        let Some(fitting) = self.once(&at_point(self.request, &point)?, conf)? else {
-            self.said.push(format!("{conf} does not make it fit."));
+        // The defaults, if they do as well as any setting.
+        let change = if conf.is_empty() { format!("without {recorded}") } else { conf.clone() };
+        let point = [setting_point(&conf)];
+        let Some(fitting) = self.once(&at_point(self.request, &point)?, &change)? else {
+            self.said.push(match conf.as_str() {
+                "" => format!("Without {recorded} it does not fit either."),
+                conf => format!("{conf} does not make it fit."),
+            });
             return Ok(None);
         };
-        let script = format!("PYTORCH_CUDA_ALLOC_CONF={conf}");
-        Ok(Some(Try { script, ..entry(conf.clone(), self.args, &point, &fitting) }))
+        Ok(Some(Try { script: alloc_conf(&conf), ..entry(change, self.request, &point, &fitting) }))
     }
 
     /// Rehearses a smaller batch: the estimated one if there is an estimate, else a half of it; if that does not fit, one more.
@@ -84,10 +86,10 @@ impl Again<'_> {
         for value in candidates(word.value, found.share_that_fits()) {
             let change = word.in_words(value);
             let command: Vec<OsString> = word.with(&self.request.command, value);
-            if let Some(fitting) = self.once(&Request { command: command.clone(), ..self.request.clone() }, &change)? {
-                let command = RehearseArgs { command, ..self.args.clone() };
+            let changed = Request { command, ..self.request.clone() };
+            if let Some(fitting) = self.once(&changed, &change)? {
                 self.said.push(format!("With {{batch}} there, `-P batch {value} {too_large}` finds the largest."));
-                return Ok(Some(entry(format!("{change} instead of {}", word.value), &command, &[], &fitting)));
+                return Ok(Some(entry(format!("{change} instead of {}", word.value), &changed, &[], &fitting)));
             }
             if self.interrupted {
                 break;
@@ -100,18 +102,12 @@ impl Again<'_> {
 
     /// Rehearses a change. Returns the result if the script fits with it. Does nothing after an interruption.
     fn once(&mut self, request: &Request, change: &str) -> Result<Option<RehearsalResult>> {
-        if self.interrupted {
+        if self.interrupted || (self.watch)(Some(Progress::Change { words: change.into() })).is_break() {
+            self.interrupted = true;
             return Ok(None);
         }
-        self.ui.tell(format!("it does not fit: running it again with {change}"));
         let request = Request { needs: false, keep_outputs: None, silent: true, ..request.clone() };
-        let ui = self.ui;
-        let rehearsed = rehearse(&request, &mut |progress| {
-            if let Some(progress) = progress {
-                ui.tell_apart(format!("  {}", told(progress, &request.stop)));
-            }
-            interrupt::flow()
-        })?;
+        let rehearsed = rehearse(&request, self.watch)?;
         self.interrupted |= rehearsed.interrupted;
         Ok((rehearsed.result.fits == Some(true) && !rehearsed.interrupted).then_some(rehearsed.result))
     }

@@ -1,0 +1,138 @@
+//! No attack of a script or its children changes a file of the user's, whatever protects them here.
+#![cfg(target_os = "linux")]
+
+use std::fs;
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::common::kept::{State, differing, in_a_namespace, is_root, project, project_for, quiet, rehearse, state};
+use crate::common::rehearsal::FOLDER;
+
+#[test]
+fn no_attack_changes_a_file_and_each_is_seen_by_the_script() {
+    let root = tempfile::tempdir().unwrap();
+    let project = project(root.path());
+    let before = state(root.path());
+    let outside = tempfile::tempdir().unwrap();
+    let attacks = Path::new(FOLDER).join("attacks.py");
+    let words = ["python3", attacks.to_str().unwrap()];
+    let (answer, text) = rehearse(quiet(&project, &[]), &words, &outside.path().join("answer.json"));
+    if !in_a_namespace(&answer) {
+        return;
+    }
+    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged");
+    assert_eq!(answer["script_exit"], 0, "{text}");
+    assert_eq!(answer["changed"], serde_json::json!([]));
+    let withheld = answer["withheld"].as_array().unwrap();
+    for name in ["files/a_child_with_an_environment_of_its_own (removed)", "files/a_mapping", "tree (removed)"] {
+        assert!(withheld.contains(&name.into()), "{name}: {withheld:?}");
+    }
+}
+
+/// Makes all attacks under one way to protect files. Returns the answer and what the script printed; `None` where this way does not work.
+fn attacked(way: &str) -> Option<(Value, String, PathBuf)> {
+    let root = tempfile::tempdir().unwrap();
+    let project = project(root.path());
+    let before = state(root.path());
+    let outside = tempfile::tempdir().unwrap();
+    let attacks = Path::new(FOLDER).join("attacks.py");
+    let words = ["python3", attacks.to_str().unwrap()];
+    let mut command = quiet(&project, &[]);
+    command.env("VRAMLAB_REHEARSAL_PROTECTION", way);
+    let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
+    if answer["protection"]["way"] != way {
+        eprintln!("not tested: this system does not allow {way}: {}", answer["protection"]["lacks"]);
+        return None;
+    }
+    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged");
+    assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
+    // What goes through the C library is seen by the script, and so is what its children do.
+    for seen in ["a_child_with_an_environment_of_its_own", "a_mapping", "attributes_through_a_descriptor", "a_socket"] {
+        assert!(!text.contains(&format!("'{seen}'")), "{seen}: {text}");
+    }
+    Some((answer, text, project))
+}
+
+#[test]
+fn a_filter_refuses_what_the_library_does_not_see() {
+    let Some((answer, text, project)) = attacked("filter") else { return };
+    let refused = answer["refused"].as_array().unwrap();
+    let raw = project.join("files/calls_of_the_system_without_the_c_library");
+    assert!(refused.contains(&raw.to_str().unwrap().into()), "{refused:?} {text}");
+}
+
+#[test]
+fn landlock_refuses_it_too_and_the_command_says_what_it_does_not_know() {
+    let Some((answer, text, _)) = attacked("landlock") else { return };
+    assert!(text.contains("'calls_of_the_system_without_the_c_library'"), "{text}");
+    let warned = |text: &str| text.contains("Landlock refuses most changes") && text.contains("modes, owners, times");
+    assert!(text.starts_with("warning: ") && warned(&text), "before it starts: {text}");
+    assert!(warned(answer["problems"].as_array().unwrap().last().unwrap().as_str().unwrap()), "{answer}");
+    assert_eq!(answer["inexact"], serde_json::json!([]), "it changes no size");
+}
+
+/// Makes all attacks of the second list, as root or as another user, with descriptors open since before. Checks that nothing changed, and
+/// returns the answer and what was printed; `None` where this way does not work.
+fn attacked_further(way: &str, user: Option<u32>) -> Option<(Value, String)> {
+    const ATTACKS: &str = "more_attacks.py";
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let project = project_for(root.path(), ATTACKS);
+    for file in ["written", "read"] {
+        fs::write(project.join(file), "before").unwrap();
+    }
+    let attacks = Path::new(FOLDER).join(ATTACKS);
+    let mut command = Command::new("sh");
+    let script = "exec 7<>written 8<. < read; exec \"$@\"";
+    command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_vramlab"), "rehearse", "--no-values"]);
+    command.current_dir(&project).env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("VRAMLAB_REHEARSAL_PROTECTION", way).env("PARENT", std::process::id().to_string());
+    if let Some(user) = user {
+        for path in [root.path(), outside.path()] {
+            Command::new("chown").arg("-R").arg(user.to_string()).arg(path).status().unwrap();
+        }
+        chown(root.path(), Some(user), Some(user)).unwrap();
+        command.uid(user).gid(user).env("HOME", "/nonexistent");
+    }
+    let before: State = state(root.path());
+    let words = ["python3", attacks.to_str().unwrap()];
+    let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
+    if answer["protection"]["way"] != way {
+        eprintln!("not tested: this system does not allow {way}: {}", answer["protection"]["lacks"]);
+        return None;
+    }
+    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged: {text}");
+    assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
+    Some((answer, text))
+}
+
+/// A user who is not root.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn no_further_attack_changes_a_file_in_a_namespace() {
+    for user in [None, Some(NOBODY)].into_iter().filter(|user| user.is_none() || is_root()) {
+        let Some((answer, text)) = attacked_further("namespace", user) else { continue };
+        assert_eq!(answer["script_exit"], 0, "{user:?}: {text}");
+    }
+}
+
+#[test]
+fn no_further_attack_changes_a_file_behind_a_filter() {
+    for user in [None, Some(NOBODY)].into_iter().filter(|user| user.is_none() || is_root()) {
+        let Some((answer, text)) = attacked_further("filter", user) else { continue };
+        let refused = answer["refused"].to_string();
+        assert!(refused.contains("/mem"), "processes outside of the run: {refused} {text}");
+        for seen in [
+            "the_memory_of_a_process_outside",
+            "what_is_open_since_before",
+            "tools_that_write_in_place",
+            "a_database_in_every_mode",
+        ] {
+            assert!(!text.contains(&format!("'{seen}'")), "{user:?} {seen}: {text}");
+        }
+    }
+}

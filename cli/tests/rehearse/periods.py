@@ -1,0 +1,24 @@
+"""A loop that makes something in some of its steps only: it keeps it, or lets it go."""
+
+import argparse
+
+import torch
+
+parser = argparse.ArgumentParser()
+parser.add_argument("what", choices=["keep", "let-go", "cache"])
+parser.add_argument("--log-every", type=int, default=100)
+parser.add_argument("--steps", type=int, default=1000)
+args = parser.parse_args()
+parameter = torch.Tensor(torch.cuda.memory.allocate(1 << 20))
+optimizer = torch.optim.Optimizer([parameter])
+kept, cache = [], {}
+for step in range(args.steps):
+    if args.what == "cache" and step in (3, 9, 10):
+        cache[step] = torch.Tensor(torch.cuda.memory.allocate(1 << 20))
+    optimizer.step()
+    if step and step % args.log_every == 0:
+        made = torch.Tensor(torch.cuda.memory.allocate(3 << 20))
+        if args.what == "keep":
+            kept.append(made)
+        else:
+            torch.cuda.memory.free(made.address, 3 << 20)
