@@ -55,7 +55,7 @@ def evaluated(name):
                 row(f"{at}eval{number}.input")
                 out = module(*inputs)
                 if loss_name == "inside":
-                    loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
+                    _loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
                     row(f"{at}eval{number}.forward")
                 else:
                     row(f"{at}eval{number}.forward")
