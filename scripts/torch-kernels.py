@@ -15,6 +15,7 @@ import ctypes
 import glob
 import json
 import os
+import pathlib
 import statistics
 import subprocess
 import sys
@@ -50,7 +51,7 @@ def attention_grad(new, d):
 def convolution(new, d, which):
     of_processor = new([1]).device.type == "cpu"
     layouts = [torch.contiguous_format, torch.channels_last][: 2 if of_processor else 1]
-    return [in_layout(lambda s: new(s).to(memory_format=layout), new, d, which) for layout in layouts]
+    return [in_layout(lambda s, layout=layout: new(s).to(memory_format=layout), new, d, which) for layout in layouts]
 
 
 def in_layout(image, new, d, which):
@@ -155,11 +156,11 @@ def measured(call, wait):
 def benchmarks(folder):
     """What the benchmark measured: kernel, type, size as text, microseconds, bytes and operations."""
     for path in sorted(glob.glob(f"{folder}/**/new/benchmark.json", recursive=True)):
-        what = json.load(open(path))
+        what = json.loads(pathlib.Path(path).read_text())
         parts = what["function_id"].split("/")
         if not what["group_id"].startswith("kernels/") or len(parts) != 3:
             continue
-        nanoseconds = json.load(open(os.path.join(os.path.dirname(path), "estimates.json")))["median"]["point_estimate"]
+        nanoseconds = json.loads(pathlib.Path(path).with_name("estimates.json").read_text())["median"]["point_estimate"]
         yield parts[1], parts[2], what["value_str"], nanoseconds / 1e3, what["throughput"]
 
 

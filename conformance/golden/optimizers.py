@@ -34,7 +34,7 @@ RUNS = [
     ("SGD", "nesterov_all", EVERY, {"lr": 0.1, "momentum": 0.7, "nesterov": True, "maximize": True, "weight_decay": 0.3}),
     ("SGD", "dampening_all", EVERY, {"lr": 0.1, "momentum": 0.7, "dampening": 0.4, "maximize": True, "weight_decay": 0.3}),
     *(
-        (optimizer, name, ADAM, {**BASE_ADAM, "weight_decay": 0.0, **options})
+        (optimizer, name, ADAM, {**BASE_ADAM, "weight_decay": 0.0, **options})  # type: ignore[dict-item]
         for optimizer in ("Adam", "AdamW")
         for name, options in [
             ("plain", {}),

@@ -2,11 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
+from typing import Optional, Protocol
 
-if TYPE_CHECKING:
-    from ._answers import Change, Prediction
+
+class _Change(Protocol):
+    """What is drawn of a change."""
+
+    @property
+    def change(self) -> str: ...
+    @property
+    def script(self) -> str: ...
+    @property
+    def peak(self) -> Optional[int]: ...
+    @property
+    def left(self) -> Optional[int]: ...
+
+
+class _Prediction(Protocol):
+    """What is drawn of a prediction, whose text is the whole answer."""
+
+    @property
+    def try_(self) -> Sequence[_Change]: ...
+    @property
+    def by_category(self) -> dict[str, int]: ...
+    @property
+    def reserved(self) -> int: ...
+    @property
+    def budget(self) -> Optional[int]: ...
+
 
 # The colours of vramlab's reports.
 _COLORS = {
@@ -31,7 +56,7 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
-def html(prediction: Prediction) -> str:
+def html(prediction: _Prediction) -> str:
     """Returns the picture, the changes to try, and the whole answer folded away, as HTML."""
     title = str(prediction).splitlines()[0] if str(prediction) else ""
     rows = "".join(map(_row, prediction.try_))
@@ -40,12 +65,12 @@ def html(prediction: Prediction) -> str:
     return f"<div><p><strong>{escape(title)}</strong></p>{_bar(prediction)}{table}{text}</div>"
 
 
-def _row(change: Change) -> str:
+def _row(change: _Change) -> str:
     figures = "".join(f"<td>{'' if figure is None else size(figure)}" for figure in (change.peak, change.left))
     return f"<tr><td>{escape(change.change)}<td><code>{escape(change.script)}</code>{figures}</tr>"
 
 
-def _bar(prediction: Prediction) -> str:
+def _bar(prediction: _Prediction) -> str:
     parts = sorted(prediction.by_category.items(), key=lambda part: -part[1])
     held = [(name, count) for name, count in parts if count > 0]
     most = max(prediction.reserved, prediction.budget or 0, 1)

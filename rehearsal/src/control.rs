@@ -1,6 +1,7 @@
 //! Functions for programs that know of this library: questions, and contents that they report (`told.rs`).
 
-use std::ffi::{c_char, c_int};
+use std::ffi::{CString, c_char, c_int};
+use std::sync::OnceLock;
 
 use crate::answer::Code;
 use crate::argument::{In, Out};
@@ -22,21 +23,11 @@ extern "C" fn vramlab_rehearsal_plan(plan: Out<[i64; 3]>) -> c_int {
     crate::answer::driver(last.and_then(|(source, engine, bytes)| plan.set([source as i64, engine, bytes])))
 }
 
-/// Returns the source of the layer for Python programs: `install(torch)` starts it.
+/// Returns the layer for Python programs as a program that defines `install(torch)`, which starts it.
 #[unsafe(no_mangle)]
 extern "C" fn vramlab_rehearsal_python() -> *const c_char {
-    const SOURCE: &str = concat!(
-        include_str!("../python/reads.py"),
-        include_str!("../python/raising.py"),
-        include_str!("../python/operators.py"),
-        include_str!("../python/known.py"),
-        include_str!("../python/values.py"),
-        include_str!("../python/nonzero.py"),
-        include_str!("../python/ranks.py"),
-        include_str!("../python/start.py"),
-        "\0"
-    );
-    SOURCE.as_ptr().cast()
+    static PROGRAM: OnceLock<CString> = OnceLock::new();
+    PROGRAM.get_or_init(|| CString::new(rehearsal_python::values()).unwrap_or_default()).as_ptr()
 }
 
 /// Sets the function that is called at each read of unknown contents, with address and bytes. Null ends that.

@@ -11,7 +11,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 
 library = ctypes.CDLL(None)
 library.vramlab_rehearsal_python.restype = ctypes.c_char_p
-layer = {"__name__": "values"}
+layer: dict = {"__name__": "values"}
 exec(compile(library.vramlab_rehearsal_python(), "<values>", "exec"), layer)
 values = layer["install"](torch)
 

@@ -10,6 +10,7 @@ loading leaves out.
 """
 import json
 import os
+import pathlib
 import subprocess
 import sys
 
@@ -162,7 +163,7 @@ def stages(part):
         try:
             run(torch)
             found.append({"stage": name, **figures()})
-        except Exception as error:  # noqa: BLE001 - the reason is part of the measurement
+        except Exception as error:
             found.append({"stage": name, "failed": f"{type(error).__name__}: {str(error)[:200]}"})
             break
     return found
@@ -174,13 +175,14 @@ def main():
         return
     import torch
 
-    said = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
-            "driver": open("/proc/driver/nvidia/version").readline().strip() if os.path.exists("/proc/driver/nvidia/version") else None,
+    version = pathlib.Path("/proc/driver/nvidia/version")
+    said: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
+            "driver": version.read_text().splitlines()[0].strip() if version.exists() else None,
             "what": "bytes after each stage: used on the card, of the process by NVML, reserved by PyTorch (scripts/card/contexts.py)", "parts": []}
     for name in PARTS:
         for loading in ("LAZY", "EAGER") if name in ("kernels", "cudnn", "training") else ("LAZY",):
             ran = subprocess.run([sys.executable, __file__, "--part", name], env={**os.environ, "CUDA_MODULE_LOADING": loading}, capture_output=True, text=True)
-            found = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 and ran.stdout.strip() else [{"failed": ran.stderr[-300:]}]
+            found: list = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 and ran.stdout.strip() else [{"failed": ran.stderr[-300:]}]
             said["parts"].append({"part": name, "loading": loading, "stages": found})
             # After each part: what was measured until the time ran out is kept.
             with open(sys.argv[1], "w") as file:

@@ -13,9 +13,10 @@ import sys
 def read(path):
     """Begin, end, name and grid of each launch, in the order of their begin."""
     launches = []
-    for line in open(path):
-        begin, end, grid, _threads, _registers, name = line.rstrip("\n").split("\t")
-        launches.append((int(begin), int(end), name, grid))
+    with open(path) as file:
+        for line in file:
+            begin, end, grid, _threads, _registers, name = line.rstrip("\n").split("\t")
+            launches.append((int(begin), int(end), name, grid))
     return sorted(launches)
 
 
@@ -23,8 +24,10 @@ def last_steps(launches, most=12):
     """The launches of the last steps, up to so many of them, and how many steps they are; all as one step if nothing repeats."""
     what, count = [launch[2:] for launch in launches], len(launches)
     for length in range(1, count // 4 + 1):
-        step = what[count - length:]
-        repeats = lambda n: what[count - (n + 1) * length:count - n * length] == step
+
+        def repeats(n, length=length):
+            return what[count - (n + 1) * length : count - n * length] == what[count - length :]
+
         if all(repeats(n) for n in range(1, 4)):
             steps = 4
             while steps < most and (steps + 1) * length <= count and repeats(steps):

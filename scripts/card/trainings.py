@@ -103,7 +103,7 @@ def main():
     parser.add_argument("--without-card", action="store_true", help="rehearse both sides, to try the list")
     given = parser.parse_args()
     given.public = given.public and os.path.abspath(given.public)
-    cases = [] if given.public_only else [(None, f"{name}.py") for name in proof.SCRIPTS] + [(None, line) for line in NETWORKS]
+    cases: list = [] if given.public_only else [(None, f"{name}.py") for name in proof.SCRIPTS] + [(None, line) for line in NETWORKS]
     if given.public:
         prepare(pathlib.Path(given.public))
         cases += PUBLIC
@@ -117,7 +117,7 @@ def main():
             sys.exit(f"no script ran on a card: {real[0]}")
         rehearsed = list(pool.map(lambda pair: run(pair[0], given.library, known, given.public) if isinstance(pair[1], dict) else pair[1], zip(cases, real)))
     for (where, line), one, other in zip(cases, real, rehearsed):
-        row = {"source": where or "own", "script": line}
+        row: dict = {"source": where or "own", "script": line}
         if isinstance(one, list) or isinstance(other, list):
             row["failed"] = {"real": one if isinstance(one, list) else None, "rehearsed": other if isinstance(other, list) else None}
         else:

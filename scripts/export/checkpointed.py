@@ -6,7 +6,6 @@ As eager.py, of the same modules. `pattern` is what `--checkpoint` is told, and 
 """
 import re
 
-import torch
 from torch.utils.checkpoint import checkpoint
 
 import eager

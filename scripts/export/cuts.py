@@ -61,7 +61,8 @@ class Early(nn.Module):
 
 
 def main():
-    for name, make in {"shared-norm": SharedNorm, "in-place": InPlace, "early": Early}.items():
+    networks: dict = {"shared-norm": SharedNorm, "in-place": InPlace, "early": Early}
+    for name, make in networks.items():
         torch.manual_seed(0)
         batch = torch.export.Dim("batch", min=1, max=65536)
         program = torch.export.export(make().train(), (torch.randn(2, 8),), dynamic_shapes=({0: batch},), strict=False)

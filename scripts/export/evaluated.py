@@ -70,11 +70,11 @@ def evaluated(name):
                 row(f"{at}eval{number}.input")
                 out = module(*inputs)
                 if loss_name == "inside":
-                    loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
+                    _loss = out if isinstance(out, torch.Tensor) else next(value for value in out if value.dim() == 0)
                     row(f"{at}eval{number}.forward")
                 else:
                     row(f"{at}eval{number}.forward")
-                    loss = out.mean() if loss_name == "mean" else record.OF_CLASSES[loss_name](out, target)
+                    _loss = out.mean() if loss_name == "mean" else record.OF_CLASSES[loss_name](out, target)
                     row(f"{at}eval{number}.loss")
         module.train()
     return evaluate

@@ -14,8 +14,8 @@ import seldom
 import sequences
 import spatial
 import spectra
-from handwritten import (Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae)
 from further import Cells, Curves, EinsumSeq2Seq, GraphNetwork, GruClassifier, GruLm, InstanceUNet, KlVae, Rnn
+from handwritten import Cnn, Dcgan, Encoder, Gated, LstmClassifier, LstmLm, Mlp, NanoGpt, ResNet, SqueezeExcite, SwiGlu, TextCnn, UNet, Vae
 from libraries import pictures, tokens
 from vramlab._ctc import traced_ctc, with_ctc
 

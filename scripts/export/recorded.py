@@ -40,7 +40,7 @@ def predicted(vramlab, name, folder):
 
 
 def main():
-    package._exported = cannot_be_followed
+    package._exported = cannot_be_followed  # type: ignore[attr-defined]
     torch.set_num_threads(1)
     vramlab, names = sys.argv[1], sys.argv[2:] or sorted(name[:-5] for name in os.listdir(GOLDEN) if name.endswith(".json"))
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,6 @@ A card is needed, or the stand-in of `vramlab rehearse`, which answers for cuDNN
 eager.py at two batches, in float32 and under autocast with bfloat16, or in the type that the name ends with. Where the graph is not the one of
 lab/imports/tests/golden/exported, it is written, too, as FOLDER/NAME.pt2.gz.
 """
-import os
 
 import torch
 import torch.nn as nn

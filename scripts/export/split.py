@@ -169,7 +169,7 @@ def order(schedule, parts, micro_batches):
     """Passes of a step: a micro-batch with the part that it goes through, or None for its backward pass."""
     found, done = [], [0] * parts
     for micro in range(micro_batches):
-        def ahead(part):
+        def ahead(part, micro=micro):
             return micro_batches if schedule == "gpipe" else min(micro_batches, micro + parts - part)
         for after in range(micro, ahead(0)):
             for part in range(parts):
@@ -233,10 +233,7 @@ def trained(name, batch):
             held.update((node, value) for node, value in made.items() if any(node in later.takes for later in parts[number + 1:]))
             return
         out = made[loss_of]
-        if loss_name == "inside":
-            loss = out
-        else:
-            loss = out.mean() if loss_name == "mean" else F.cross_entropy(out, share(target))
+        loss = out if loss_name == "inside" else out.mean() if loss_name == "mean" else F.cross_entropy(out, share(target))
         waiting[micro] = loss / micro_batches if micro_batches > 1 else loss
 
     for step in range(3):
@@ -246,7 +243,7 @@ def trained(name, batch):
         rows.take(f"s{step}.input")
         optimizer.zero_grad()
         rows.take(f"s{step}.zero_grad")
-        waiting = {micro: {} for micro in range(micro_batches)}
+        waiting: dict = {micro: {} for micro in range(micro_batches)}
         for micro, number in passes:
             if number is None:
                 waiting.pop(micro).backward()

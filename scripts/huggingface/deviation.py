@@ -47,9 +47,9 @@ def cases():
         for number, options in enumerate(PROGRAMS):
             # Releases before 5 have T5 with written-out attention alone.
             own = {"attn_implementation": "eager"} if family in ("t5", "mt5") else {}
-            config = {**config, "model_type": family, "architectures": [kind]}
+            config = {**config, "model_type": family, "architectures": [kind]}  # type: ignore[dict-item]
             batch = 64 if family == "vit" else BATCH
-            found.append({"name": f"{family}_{number}", "class": kind, "batch": batch, "seq": TOKENS, "config": config, "options": {**options, **own}})
+            found.append({"name": f"{family}_{number}", "class": kind, "batch": batch, "seq": TOKENS, "config": config, "options": {**options, **own}})  # type: ignore[dict-item]
     return found
 
 

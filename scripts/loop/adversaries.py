@@ -48,7 +48,7 @@ def pictures(batch):
     return torch.randn(batch, 3, 32, 32)
 
 
-NETWORKS = {"generator": (Generator, noise), "discriminator": (Discriminator, pictures)}
+NETWORKS: dict = {"generator": (Generator, noise), "discriminator": (Discriminator, pictures)}
 
 
 def exported(name, width=8):

@@ -196,12 +196,12 @@ def recorded(fields):
     """The rows of a program."""
     import torch
 
-    import record
+    import loop_record
 
     # Neither cuDNN's convolutions nor its attention, as an answer counts by default.
     torch.backends.cudnn.enabled = False
     torch.backends.cuda.enable_cudnn_sdp(False)
-    rows = record.Rows()
+    rows = loop_record.Rows()
     torch.cuda.init()
     torch.manual_seed(0)
     program(rows, fields)
@@ -213,26 +213,26 @@ def inside(target, seed, count):
     import torch
     import transformers
 
-    import record
+    import loop_record
 
     torch.set_num_threads(1)
     # Masks depend on values: the layer that computes small ones beside kernels that do nothing.
     library = ctypes.CDLL(None)
     library.vramlab_rehearsal_python.restype = ctypes.c_char_p
-    layer = {"__name__": "vramlab_values"}
+    layer: dict = {"__name__": "vramlab_values"}
     exec(compile(library.vramlab_rehearsal_python(), "<vramlab>", "exec"), layer)
     layer["values"] = layer["install"](torch)
     chance, made = random.Random(seed), []
     for number in range(count):
         fields = drawn(chance)
         try:
-            made.append(record.in_a_child(recorded, fields))
+            made.append(loop_record.in_a_child(recorded, fields))
             last = made[-1]["rows"][-1]
             print(number, fields, "peak", last[2], "reserved", last[4], flush=True)
         except RuntimeError as error:
             print(number, fields, error, flush=True)
     found = {"format": "vramlab-flags-1", "torch": torch.__version__, "transformers": transformers.__version__, "seed": seed, "card": CARD,
-             "columns": record.COLUMNS, "programs": made}
+             "columns": loop_record.COLUMNS, "programs": made}
     with open(target, "wb") as file:
         file.write(gzip.compress(json.dumps(found, separators=(",", ":"), default=str).encode(), mtime=0))
 

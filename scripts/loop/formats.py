@@ -40,7 +40,7 @@ def exported(row, name, batch, steps=3, amp=None):
 
     program, model, loss_name = networks.exported(name)
     module, parameters, before = record.on_card(program, model)
-    order = [entry for entry in record.transfer_order(model)]
+    order = list(record.transfer_order(model))
     del program, model
     row("model")
     tensors = {**dict(module.named_parameters()), **dict(module.named_buffers())}

@@ -348,7 +348,7 @@ def averaged(row, model, data, batch=8, steps=4, kind="model", dtype=None):
         optimizer.step()
         row(f"s{step}.step")
         if kind == "model":
-            average.update_parameters(model)
+            average.update_parameters(model)  # type: ignore[union-attr]
         else:
             with torch.no_grad():
                 for e, p in zip(average, model.parameters()):

@@ -3,8 +3,7 @@
 The patterns are those of `--freeze`: of those that match a parameter's name or a module around it, the last one decides."""
 import torch
 
-from loops import (Gpt, SimpleCnn, exported, features, freeze, in_turn, mlp, of_torchvision, of_transformers, photographs, pictures,
-                   tokens)
+from loops import Gpt, SimpleCnn, exported, features, freeze, in_turn, mlp, of_torchvision, of_transformers, photographs, pictures, tokens
 
 
 def of_llama(row, patterns, **options):

@@ -92,7 +92,8 @@ def main():
     if len(words) < 3:
         sys.exit(__doc__)
     library, python, target = os.path.abspath(words[0]), os.path.abspath(shutil.which(words[1]) or words[1]), pathlib.Path(words[2])
-    proof, failed = {"schema": "vramlab-rehearsal-proof-1", "torch": None, "card": None, "real": not is_trial, "scripts": []}, []
+    failed = []
+    proof: dict = {"schema": "vramlab-rehearsal-proof-1", "torch": None, "card": None, "real": not is_trial, "scripts": []}
     with tempfile.TemporaryDirectory() as folder:
         for name in words[3:] or SCRIPTS:
             script = [str(OWN / f"{name}.py")]

@@ -49,7 +49,7 @@ def comparable(events):
     """Events without what differs from run to run: addresses become (segment, offset in it), a free that is completed at once is one
     event, and consecutive frees have one order."""
     starts, segments, numbers = [], {}, 0
-    made, held, index = [], {}, 0
+    made, index = [], 0
 
     def place(address):
         at = bisect.bisect_right(starts, address) - 1
@@ -102,7 +102,8 @@ def main():
     from torch.optim.optimizer import register_optimizer_step_post_hook
 
     target, script, *words = sys.argv[1:]
-    layer, steps, problem = None, [], None
+    layer: dict | None = None
+    steps, problem = [], None
     if "VRAMLAB_REHEARSAL_MEMORY" in os.environ:
         import ctypes
 

@@ -18,7 +18,7 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Where, on what, which values the scan begins with, and what.
-SCRIPTS = {
+SCRIPTS: dict = {
     "nanoGPT": ("nanoGPT", "rtx3090", "8 24 -D 8",
                 "python train.py --compile=False --batch_size={batch} --eval_iters=1 --gradient_accumulation_steps=1"),
     "ResNet-50": ("examples/imagenet", "rtx3060", "16 48 -D 16", "python main.py --dummy -a resnet50 -b {batch} -j 2 --epochs 1 --gpu 0"),
@@ -53,7 +53,7 @@ def main():
             found = json.loads(answer.read_text())["largest"]["value"]
         seconds, count = time.monotonic() - start, 0
 
-        def fits(batch):
+        def fits(batch, folder=folder, card=card, command=command):
             return rehearse(folder, ["--gpu", card, "--no-needs"], command.replace("{batch}", str(batch)))
 
         least, most = 0, 1

@@ -3,6 +3,7 @@
 
 pub mod bench;
 pub mod circles;
+pub mod contract;
 pub mod files;
 pub mod layers;
 pub mod manifests;

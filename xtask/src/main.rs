@@ -70,7 +70,7 @@ enum Chore {
     Wheel(dist::DistArgs),
     /// Regenerate the tables of figures in the READMEs from benches/results.
     BenchTables,
-    /// Regenerate docs/json.md and python/vramlab/schemas.py from the structs that become JSON.
+    /// Regenerate docs/json.md, python/vramlab/schemas.py and the schema of rehearsals from the structs that become JSON.
     Json,
 }
 
@@ -90,6 +90,9 @@ fn main() -> ExitCode {
         Chore::Json => repository_root().and_then(|root| {
             let text = xtask::schemas::markdown(&root)?;
             std::fs::write(root.join(xtask::typed::FILE), xtask::typed::python(&text))?;
+            for (file, made) in xtask::contract::FILES.iter().zip(xtask::contract::python(&root)?) {
+                std::fs::write(root.join(file), made)?;
+            }
             Ok(std::fs::write(root.join("docs/json.md"), text)?)
         }),
     };

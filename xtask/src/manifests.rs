@@ -78,7 +78,18 @@ const RULES: &[Rule] = &[
     },
     Rule {
         package: "lab",
-        normal: &["memcore", "base", "traces", "models", "training", "imports", "analysis", "experiments", "results"],
+        normal: &[
+            "memcore",
+            "base",
+            "traces",
+            "models",
+            "training",
+            "imports",
+            "analysis",
+            "experiments",
+            "results",
+            "rehearsal-python",
+        ],
         dev: &["backend-cpu", "conformance"],
     },
     Rule {
@@ -87,9 +98,11 @@ const RULES: &[Rule] = &[
         dev: &["backend-cpu", "conformance", "portable-kernels"],
     },
     Rule { package: "benches", normal: &["memcore", "backend-*", "lab", "conformance"], dev: &[] },
-    // It is loaded into other people's processes, so it depends on no other crate of this project, and no other crate
+    // Texts of Python, and nothing else.
+    Rule { package: "rehearsal-python", normal: &[], dev: &[] },
+    // It is loaded into other people's processes, so it depends on no other crate of this project that computes, and no other crate
     // depends on it.
-    Rule { package: "rehearsal", normal: &[], dev: &[] },
+    Rule { package: "rehearsal", normal: &["rehearsal-python"], dev: &[] },
     Rule { package: "xtask", normal: &[], dev: &[] },
     // Outside the workspace, which changes nothing: it feeds files to their readers, and what these readers return to the core.
     Rule { package: "fuzz", normal: &["memcore", "lab", "cli"], dev: &[] },

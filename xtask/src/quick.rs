@@ -181,7 +181,9 @@ fn plan(packages: &[Package], changed: &[PathBuf]) -> Plan {
         if EVERYTHING.iter().any(|name| file == Path::new(name)) {
             plan.checked = true;
         }
-        plan.python |= file.starts_with("python") || file == Path::new("pyproject.toml");
+        let is_read = file.starts_with("python") || file.extension().is_some_and(|extension| extension == "py");
+        plan.python |=
+            is_read || [Path::new("pyproject.toml"), Path::new("scripts/mypy.ini")].contains(&file.as_path());
         let owner = packages.iter().filter(|package| file.starts_with(&package.folder));
         let owner = owner.max_by_key(|package| package.folder.components().count());
         found.extend(owner.map(|package| package.name.clone()));
@@ -238,6 +240,7 @@ mod tests {
         assert_eq!(planned(&["docs/guide.md"]), tests(&["vramlab-cli"]));
         assert_eq!(planned(&["CHANGELOG.md"]), Plan::default());
         assert_eq!(planned(&["python/vramlab/_model.py"]), Plan { python: true, ..Plan::default() });
+        assert!(planned(&["scripts/export/record.py"]).python, "ruff and mypy read it");
     }
 
     #[test]

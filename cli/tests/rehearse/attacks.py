@@ -85,7 +85,7 @@ def a_file_action_of_a_started_process(path):
 @case
 def a_file_handle(path):
     handle = ctypes.create_string_buffer(136)
-    handle[0:4] = (128).to_bytes(4, sys.byteorder)
+    handle[0:4] = (128).to_bytes(4, sys.byteorder)  # type: ignore[call-overload]
     mount = ctypes.c_int()
     if LIBC.name_to_handle_at(-100, path.encode(), handle, ctypes.byref(mount), 0) == 0:
         folder = os.open(".", os.O_RDONLY)
@@ -138,7 +138,7 @@ def a_ring_of_requests(path):
     ring = LIBC.syscall(425, 4, room)
     if ring < 0:
         return True
-    head, tail, mask, entries, flags, dropped, array, _, _ = struct.unpack("<IIIIIIIIQ", room[40:80])
+    head, tail, mask, entries, flags, dropped, array, _, _ = struct.unpack("<IIIIIIIIQ", room[40:80])  # type: ignore[arg-type]
     queue = mmap.mmap(ring, array + 16, offset=0)
     requests = mmap.mmap(ring, 256, offset=0x10000000)
     name = ctypes.create_string_buffer(path.encode())

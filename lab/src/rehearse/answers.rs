@@ -8,6 +8,7 @@ use std::time::SystemTime;
 
 use serde::Deserialize;
 
+use super::contract;
 use super::folder::Folder;
 use super::plain::open_plain;
 
@@ -242,7 +243,8 @@ pub(super) struct Started {
 
 /// Reads all answers, sorted by rank and process. Leaves out unreadable files; [`unreadable`] names them.
 pub(super) fn read(folder: &Folder) -> Vec<Answer> {
-    let mut all: Vec<Answer> = files(folder, ".json").into_iter().filter_map(|(.., path)| answer(&path)).collect();
+    let mut all: Vec<Answer> =
+        files(folder, contract::ANSWER).into_iter().filter_map(|(.., path)| answer(&path)).collect();
     all.sort_by_key(|answer| (answer.rank, answer.pid));
     all
 }
@@ -250,7 +252,7 @@ pub(super) fn read(folder: &Folder) -> Vec<Answer> {
 /// Returns the names of the answer files that [`answer`] cannot read.
 pub(super) fn unreadable(folder: &Folder) -> Vec<String> {
     let is_none = |path: &Path| answer(path).is_none();
-    let found = files(folder, ".json").into_iter().filter(|(.., path)| is_none(path));
+    let found = files(folder, contract::ANSWER).into_iter().filter(|(.., path)| is_none(path));
     found.map(|(name, ..)| name.to_string_lossy().into_owned()).collect()
 }
 
@@ -265,19 +267,19 @@ fn read_one<T: for<'a> Deserialize<'a>>(path: &Path) -> Option<T> {
 
 /// Reads the notes of the processes that imported PyTorch.
 pub(super) fn started(folder: &Folder) -> Vec<Started> {
-    files(folder, ".started").into_iter().filter_map(|(.., path)| read_one(&path)).collect()
+    files(folder, contract::STARTED).into_iter().filter_map(|(.., path)| read_one(&path)).collect()
 }
 
 /// Reads the errors of the rehearsal's own code that runs inside the script.
 pub(super) fn faults(folder: &Folder) -> Vec<String> {
     let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
-    files(folder, ".fault").into_iter().filter_map(|(.., path)| text(path)).collect()
+    files(folder, contract::FAULT).into_iter().filter_map(|(.., path)| text(path)).collect()
 }
 
 /// Reads the script's requests that a rehearsal cannot fulfil.
 pub(super) fn problems(folder: &Folder) -> BTreeSet<String> {
     let text = |path: PathBuf| Some(String::from_utf8_lossy(&bytes(&path)?).into_owned());
-    files(folder, ".problem").into_iter().filter_map(|(.., path)| text(path)).collect()
+    files(folder, contract::PROBLEM).into_iter().filter_map(|(.., path)| text(path)).collect()
 }
 
 /// Reads lists of sentences that processes wrote into files with this ending.
@@ -288,7 +290,7 @@ pub(super) fn sentences(folder: &Folder, ending: &str) -> BTreeSet<String> {
 
 /// Returns the path of a process's snapshot, if it wrote one.
 pub(super) fn snapshot(folder: &Folder, pid: u64) -> Option<PathBuf> {
-    let path = folder.answers().join(format!("{pid}.pickle"));
+    let path = folder.answers().join(format!("{pid}{}", contract::SNAPSHOT));
     open_plain(&path).is_ok().then_some(path)
 }
 

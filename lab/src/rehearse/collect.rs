@@ -9,6 +9,7 @@ use lab_traces::snapshot::Snapshot;
 
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
+use super::contract;
 use super::folder::Folder;
 use super::open::Caches;
 use super::places::{within, working_folder};
@@ -117,7 +118,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
     } else {
         problems(&folder, &answers, &started)
     };
-    let asked = answers::sentences(&folder, ".asked");
+    let asked = answers::sentences(&folder, contract::ASKED);
     if !asked.is_empty() {
         // The script ended because of that, not because it chose another device.
         problems.retain(|problem| !problem.starts_with(NOTHING_ALLOCATED));
@@ -162,7 +163,7 @@ pub(super) fn collect(request: &Request, folder: Folder, caches: &Caches, ran: R
         with_memory_enough: None,
         what_if: None,
         tries: None,
-        made_up: answers::sentences(&folder, ".made-up").into_iter().collect(),
+        made_up: answers::sentences(&folder, contract::MADE_UP).into_iter().collect(),
         asked: asked.into_iter().collect(),
         not_reached: verdict::not_reached(&followed, &answers),
         ranks,

@@ -34,7 +34,7 @@ pub(super) fn environment(request: &Request, folder: &Folder) -> Vec<(&'static s
     variables
 }
 
-/// Settings that keep loggers from sending anything. Wrappers in `boot/withhold.py` do so even if the script changes these settings.
+/// Settings that keep loggers from sending anything. Wrappers in `boot/withhold.py` of `rehearsal/python` do so even if the script changes these settings.
 const LOGGERS: [(&str, &str); 4] =
     [("WANDB_MODE", "disabled"), ("COMET_MODE", "disabled"), ("NEPTUNE_MODE", "debug"), ("CLEARML_OFFLINE_MODE", "1")];
 

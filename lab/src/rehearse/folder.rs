@@ -5,39 +5,20 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use lab_base::error::{Error, Result};
-use serde_json::json;
 use tempfile::TempDir;
 
+use super::contract::{self, Settings};
 use super::library::NAME;
 use super::processes::ASK;
 use super::protect::{Layer, remove_folder};
-use super::request::{Request, Stop};
+use super::request::{LEAST_STEPS, MOST_SECONDS, MOST_STEPS, Request};
+use super::world::VARIABLES;
 
 /// Names under which programs look for the driver and for NVML. Links with these names exist only in this folder: a program outside
 /// of a rehearsal must never find them.
 const LINKS: [&str; 3] = ["libcuda.so.1", "libcuda.so", "libnvidia-ml.so.1"];
 
-/// Code that each Python of the run executes at its start.
-const BOOT: &str = concat!(
-    include_str!("boot/start.py"),
-    include_str!("boot/roles.py"),
-    include_str!("boot/steps.py"),
-    include_str!("boot/growth.py"),
-    include_str!("boot/periods.py"),
-    include_str!("boot/lines.py"),
-    include_str!("boot/answer.py"),
-    include_str!("boot/world.py"),
-    include_str!("boot/watch.py"),
-    include_str!("boot/withhold.py"),
-    include_str!("boot/made_up.py"),
-    include_str!("boot/script.py"),
-    include_str!("boot/end.py"),
-);
-
-/// Program that answers like the driver's, from NVML.
-const NVIDIA_SMI: &str = include_str!("boot/nvidia_smi.py");
-
-/// Contents of `sitecustomize.py`, which Python imports at its start. The boot code is compiled without a file name, like the
+/// Contents of `sitecustomize.py`, which Python imports at its start. The program beside it is compiled without a file name, like the
 /// interpreter's own code, so that a search for the script's lines skips it.
 const START: &str = "import os
 with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'boot.py'), encoding='utf-8') as _file:
@@ -45,7 +26,7 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'boot.py'), e
 ";
 
 /// Maximum number of events that PyTorch keeps for a snapshot.
-const ENTRIES: usize = 1_000_000;
+const ENTRIES: u64 = 1_000_000;
 
 /// Temporary folder. It is deleted when this is dropped.
 pub(super) struct Folder {
@@ -85,22 +66,28 @@ impl Folder {
             fs::create_dir(folder)?;
         }
         let program = self.programs().join("nvidia-smi");
-        fs::write(&program, NVIDIA_SMI)?;
+        fs::write(&program, rehearsal_python::NVIDIA_SMI)?;
         fs::set_permissions(&program, fs::Permissions::from_mode(0o755))?;
         fs::write(self.python().join("sitecustomize.py"), START)?;
-        fs::write(self.python().join("boot.py"), BOOT)?;
-        let settings = json!({
-            "answers": self.answers(),
-            "steps": request.stop.steps,
-            "until": request.stop.until,
-            "settled": request.stop.settled.then(Stop::settled),
-            "stacks": request.stacks,
-            "values": request.values,
-            "entries": ENTRIES,
-            "world": request.world.as_ref().map(|world| world.settings(&self.meeting())),
-            "signal": ASK,
-        });
-        fs::write(self.python().join("settings.json"), settings.to_string())
+        fs::write(self.python().join("boot.py"), rehearsal_python::boot())?;
+        let settled = contract::Settled { least: LEAST_STEPS, most: MOST_STEPS, seconds: MOST_SECONDS };
+        let settings = Settings {
+            answers: self.answers(),
+            steps: request.stop.steps,
+            until: request.stop.until.clone(),
+            settled: request.stop.settled.then_some(settled),
+            stacks: request.stacks,
+            values: request.values,
+            entries: ENTRIES,
+            world: request.world.as_ref().map(|world| contract::World {
+                size: world.size,
+                started: world.ranks.clone(),
+                meet: self.meeting(),
+                variables: VARIABLES.into(),
+            }),
+            signal: ASK,
+        };
+        fs::write(self.python().join("settings.json"), serde_json::to_string(&settings)?)
     }
 
     /// Says that there is no room for what the run writes, if that is so; `layers` is where the script's files go.
@@ -143,7 +130,7 @@ impl Folder {
 
     /// Returns the path of the file whose presence tells processes that all ranks are done.
     pub(super) fn stop(&self) -> PathBuf {
-        self.answers().join("stop")
+        self.answers().join(contract::STOP)
     }
 
     /// Returns the path of the library's log, which lists what it could not answer as a card does.

@@ -3,7 +3,7 @@
 //! ```text
 //! request ─► library, folder ─► environment ─► run: start, follow, end ─► answers, log ─► collect ─► results::Rehearsal
 //!                  again: changes that make a script fit; points: several values; tries: proposals
-//!                  boot/*.py: what each Python of the run does
+//!                  rehearsal/python: what each Python of the run does; contract: what it is told, and what it writes for answers
 //!                  protect: what keeps the user's files; open: caches; outputs: what was written; changed: whether it held
 //! ```
 //!
@@ -16,6 +16,7 @@ mod categories;
 mod changed;
 mod collect;
 mod commands;
+mod contract;
 #[cfg(test)]
 mod damaged;
 mod enough;

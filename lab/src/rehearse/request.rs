@@ -112,9 +112,9 @@ impl RequestedCard {
 }
 
 /// Steps of a run that ends as soon as memory is flat: least, most, and the seconds from the first step on after which it ends anyway.
-const LEAST_STEPS: u64 = 3;
-const MOST_STEPS: u64 = 20;
-const MOST_SECONDS: u64 = 60;
+pub(super) const LEAST_STEPS: u64 = 3;
+pub(super) const MOST_STEPS: u64 = 20;
+pub(super) const MOST_SECONDS: u64 = 60;
 
 /// Conditions that end the script. The first that holds ends it.
 #[derive(Clone, Debug, Default)]
@@ -130,11 +130,6 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// Returns the settings of a run that ends as soon as memory is flat.
-    pub(super) fn settled() -> serde_json::Value {
-        serde_json::json!({ "least": LEAST_STEPS, "most": MOST_STEPS, "seconds": MOST_SECONDS })
-    }
-
     /// Says of how many steps this one is: ` of 3`, ` of 20 at most`; empty if only something else ends the script, as after the 20th
     /// where a line that runs every few steps is waited for.
     pub fn of_steps(&self, step: u64) -> String {

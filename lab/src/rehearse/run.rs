@@ -10,6 +10,7 @@ use lab_base::error::Result;
 use super::answers::{self, Answer};
 use super::changed::{Before, named_in};
 use super::commands::Commands;
+use super::contract;
 use super::folder::Folder;
 use super::open::Caches;
 use super::processes::{Processes, adopt_orphans};
@@ -26,7 +27,7 @@ const NEXT_LINE: Duration = Duration::from_secs(10);
 
 /// Endings of the files by which a process tells that it reached a stage, the last stage first.
 const STAGES: [(&str, Stage); 3] =
-    [(".started", Stage::Building), (".imports", Stage::Importing), (".python", Stage::Python)];
+    [(contract::STARTED, Stage::Building), (contract::IMPORTS, Stage::Importing), (contract::PYTHON, Stage::Python)];
 
 /// Maximum time that the first rank that is done waits for the others.
 const RANKS_TIME: Duration = Duration::from_secs(60);
@@ -170,7 +171,7 @@ impl Seen {
     /// Reads new answers. Returns the progress if the number of steps has grown.
     fn look(&mut self, folder: &Folder) -> Option<Progress> {
         let mut changed = false;
-        for (name, written, path) in answers::files(folder, ".json") {
+        for (name, written, path) in answers::files(folder, contract::ANSWER) {
             if self.files.get(&name).is_some_and(|(before, _)| *before == written) {
                 continue;
             }

@@ -3,10 +3,8 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::net::TcpListener;
-use std::path::Path;
 
 use lab_base::error::{Error, Result};
-use serde_json::{Value, json};
 
 /// Maximum number of ranks in a world, and of those that are started.
 const MAX_RANKS: u32 = 65_536;
@@ -22,7 +20,7 @@ pub struct World {
 }
 
 /// Variables that torchrun sets for each rank.
-const VARIABLES: [&str; 15] = [
+pub(super) const VARIABLES: [&str; 15] = [
     "RANK",
     "LOCAL_RANK",
     "WORLD_SIZE",
@@ -75,11 +73,6 @@ impl World {
             return Err(Error::usage("--ranks", "names a rank twice"));
         }
         Ok(())
-    }
-
-    /// Returns the settings for each Python of the run.
-    pub(super) fn settings(&self, meeting: &Path) -> Value {
-        json!({"size": self.size, "started": self.ranks, "meet": meeting, "variables": VARIABLES})
     }
 
     /// Returns the environment variables of a rank, on machines with `cards` cards each. Ranks of one machine share its cards through the

@@ -10,7 +10,7 @@ KINDS = [
 ]
 for kind, settings in KINDS:
     model = nn.Sequential(nn.Linear(256, 768), nn.GELU(), nn.LayerNorm(768), nn.Linear(768, 256)).cuda()
-    optimizer = kind(model.parameters(), **settings)
+    optimizer = kind(model.parameters(), **settings)  # type: ignore[arg-type]
     for _ in range(2):
         optimizer.zero_grad()
         model(torch.rand(64, 256, device="cuda")).square().mean().backward()

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 from safetensors.numpy import save_file
 
+
 def quarters(*shape, start):
     return (np.arange(np.prod(shape), dtype=np.float32).reshape(shape) + start) / 4
 

@@ -48,8 +48,8 @@ def configuration(transformers, source):
         tip = "pip install -U transformers"
         if values.get("auto_map"):
             raise Refused("transformers %s has no model_type %r: its class is code of the repository, which is not run by itself"
-                          % (transformers.__version__, kind), "vramlab predict make_model.py:make_model   # a function that makes it")
-        raise Refused("transformers %s has no model_type %r" % (transformers.__version__, kind), tip)
+                          % (transformers.__version__, kind), "vramlab predict make_model.py:make_model   # a function that makes it") from None
+        raise Refused("transformers %s has no model_type %r" % (transformers.__version__, kind), tip) from None
     return type(made).from_dict(values)
 
 
@@ -88,7 +88,7 @@ def choose(transformers, config, named, head):
         absent = "transformers %s does not have %s" % (transformers.__version__, ", ".join(named)) if named else "the file names no class"
         return found, "%s: %s is trained" % (absent, found.__name__)
     is_decoded = getattr(config, "is_encoder_decoder", False)
-    if has_loss(own) or own.main_input_name == "input_ids" and not is_decoded:
+    if has_loss(own) or (own.main_input_name == "input_ids" and not is_decoded):
         return own, ""
     for mapping in OF_OTHERS:
         found = known_to(transformers, mapping, config)

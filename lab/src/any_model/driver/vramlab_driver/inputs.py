@@ -75,7 +75,7 @@ def length(facts, options, most=None):
             raise Refused("--sequence %d: %s has %d positions" % (options["sequence"], facts.class_name, most))
         return options["sequence"], "--sequence"
     generates = "Causal" in facts.class_name or "LMHead" in facts.class_name or facts.vision is not None
-    usual = TOKENS if generates or facts.class_name.endswith("ConditionalGeneration") and facts.takes("pixel_values") else TOKENS_OF_ENCODERS
+    usual = TOKENS if generates or (facts.class_name.endswith("ConditionalGeneration") and facts.takes("pixel_values")) else TOKENS_OF_ENCODERS
     return (min(usual, most) if isinstance(most, int) and most > 0 else usual), "default; --sequence N"
 
 
@@ -229,7 +229,7 @@ def labels(plan, facts, options):
         plan.loss = "the class's own: where an answer starts and ends"
     elif not facts.takes("labels") or "DepthEstimation" in name:
         without_labels(plan, facts)
-    elif name.endswith("ForObjectDetection") or name.endswith("ForSegmentation") and facts.takes("pixel_mask"):
+    elif name.endswith("ForObjectDetection") or (name.endswith("ForSegmentation") and facts.takes("pixel_mask")):
         boxes = ('[{"class_labels": torch.randint(0, %d, (8,)), "boxes": torch.rand(8, 4) * 0.25 + 0.25} for _ in range(BATCH)]' % classes)
         plan.add("labels", boxes, "8 boxes in each picture", "", nested=True)
     elif "SemanticSegmentation" in name:

@@ -1,7 +1,6 @@
 """Networks of transformers: class, construction, inputs."""
 
-from . import classes
-from . import inputs
+from . import classes, inputs
 from .plan import Plan, Refused, literal, precision
 
 TYPES = ("float32", "bfloat16", "float16")

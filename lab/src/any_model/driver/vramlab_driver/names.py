@@ -69,7 +69,7 @@ def of_config(path, name):
         with open(path, encoding="utf-8") as file:
             config = json.load(file)
     except (OSError, ValueError) as error:
-        raise Refused("%s: %s" % (path, error))
+        raise Refused("%s: %s" % (path, error)) from None
     if not isinstance(config, dict):
         raise Refused("%s: is not a JSON object" % path)
     path = os.path.abspath(path)

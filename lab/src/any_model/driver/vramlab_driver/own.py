@@ -5,8 +5,7 @@ import inspect
 import os
 import sys
 
-from . import inputs
-from . import library
+from . import inputs, library
 from .plan import Plan, Refused, precision
 
 # Arguments of a forward pass that hold numbers of tokens.

@@ -9,8 +9,7 @@ import os
 import sys
 import warnings
 
-from . import names
-from . import program
+from . import names, program
 from .plan import Refused
 
 FIELDS = ("batch", "steps", "optimizer", "optimizer_impl", "precision", "accumulate", "clip", "zero_grad", "keep", "sequence", "head", "attention",
@@ -89,10 +88,10 @@ def run(text, model, request):
     from . import weightless
 
     name = request["file"]
-    space = {"__name__": "vramlab_model"}
+    space: dict[str, object] = {"__name__": "vramlab_model"}
     linecache.cache[name] = (len(text), None, text.splitlines(True), name)
     exec(compile(text, name, "exec"), space)
     waiting = [model]
     del model
     space["build"] = lambda: weightless.to_card(waiting.pop())
-    space["main"]()
+    space["main"]()  # type: ignore[operator]

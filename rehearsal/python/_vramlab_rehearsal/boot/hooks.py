@@ -1,0 +1,25 @@
+"""What is done after a module of others was loaded: its name, and the function of this package that is then called with it."""
+
+AFTER = {
+    "argparse": "periods.after_argparse",
+    "traceback": "script.after_traceback",
+    "threading": "script.after_threading",
+    "torch": "watch.after_torch",
+    "torch.cuda._utils": "script.after_cuda_utilities",
+    "safetensors._safetensors_rust": "withhold.after_safetensors_core",
+    "safetensors.torch": "withhold.after_safetensors",
+    "transformers.generation.utils": "withhold.after_generation",
+    "transformers.modeling_utils": "made_up.after_modeling",
+    "transformers.models.auto.tokenization_auto": "made_up.after_tokenizers",
+    "transformers.tokenization_utils_base": "made_up.after_tokenizers",
+    "timm.models._builder": "made_up.after_timm",
+    "huggingface_hub.utils._http": "made_up.after_hub_http",
+    "huggingface_hub.file_download": "made_up.after_hub_download",
+    "urllib.request": "made_up.after_urllib",
+    "huggingface_hub.hf_api": "withhold.after_hub",
+    "wandb": "withhold.after_wandb",
+    "mlflow": "withhold.after_mlflow",
+}
+
+# Where some ranks of many are started.
+AFTER_IN_WORLD = {"torch.distributed.launcher.api": "world.after_launcher"}

@@ -1,0 +1,1 @@
+"""Computes small tensors of a card that is not there. `start.py` begins."""

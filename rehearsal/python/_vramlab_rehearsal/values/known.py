@@ -1,0 +1,203 @@
+"""Known contents of small tensors on the card: their twins. Written for `values.py`."""
+
+import ctypes
+
+from .operators import MAX_LARGE, MAX_OTHER, MAX_WHOLE
+
+# Reasons why contents are doubtful.
+AS_BEFORE = "as before a graph or another package's kernel ran"
+AS_THIS_RANK = "as if ranks that were not started sent what this one sends"
+
+
+class Twin:
+    """The contents of one storage, and the reason if they are doubtful. A promise stands for contents that other ranks have yet
+    to send. `seen` is the CPU tensor over the contents that was asked for last. `source` is the script's own tensor of the host where the
+    contents were too large for a copy, with its version."""
+
+    __slots__ = ("weak", "storage", "version", "address", "bytes", "doubtful", "promise", "seen", "source")
+
+    def __init__(self, weak, storage, version, seen):
+        self.weak, self.version, self.seen = weak, version, seen
+        self.address, self.bytes = storage.data_ptr(), storage.nbytes()
+        self.doubtful, self.promise, self.source = "", 0, None
+        self.storage = None
+
+    def touches(self, ranges):
+        start, end = self.address, self.address + self.bytes
+        return any(first < end and start < last for first, last in ranges)
+
+
+class OneThread:
+    """Computes on the host in one thread: PyTorch's threads would wait for each other longer
+    than they work. The number of threads belongs to the process, so that the last of several computing threads restores it."""
+
+    def __init__(self, torch):
+        self.torch, self.depth, self.before = torch, 0, None
+
+    def __enter__(self):
+        if self.depth == 0:
+            self.before = self.torch.get_num_threads()
+            self.torch.set_num_threads(1)
+        self.depth += 1
+
+    def __exit__(self, *_):
+        self.depth -= 1
+        if self.depth == 0:
+            self.torch.set_num_threads(self.before)
+
+
+def doubt(twins):
+    """Returns why contents are doubtful, if any are."""
+    return next((twin.doubtful for twin in twins.values() if twin.doubtful), "")
+
+
+class Known:
+    """The twins of all storages whose contents are known."""
+
+    def __init__(self, torch, library):
+        self.torch, self.library = torch, library
+        self.twins = {}
+        # Bytes of large contents, which stay in the script's own tensors, by storage.
+        self.large = {}
+        self.seen_writes = 0
+        self.sweep_at = 256
+        self.cpu = torch.device("cpu")
+        self.plain_types = frozenset((torch.Tensor, torch.nn.Parameter))
+        self.whole = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+        self.other = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+        self.writes = ctypes.c_uint64.in_dll(library, "vramlab_rehearsal_writes")
+        self.one_thread = OneThread(torch)
+        self.room = (ctypes.c_uint64 * 8192)()
+        self.weak_storage = torch.multiprocessing.reductions.StorageWeakRef
+
+    def is_small(self, tensor):
+        kind = tensor.dtype
+        limit = MAX_WHOLE if kind in self.whole else MAX_OTHER if kind in self.other else -1
+        return tensor.layout is self.torch.strided and tensor.numel() <= limit and not tensor.is_nested
+
+    @staticmethod
+    def version(tensor):
+        try:
+            return tensor._version
+        except RuntimeError:
+            return -1  # Tensors of inference mode count nothing.
+
+    def storage(self, tensor):
+        """Returns a tensor's storage; None for tensors without a single storage, as sparse ones and those of transforms."""
+        if type(tensor) not in self.plain_types or tensor.layout is not self.torch.strided:
+            return None
+        try:
+            return tensor.untyped_storage()
+        except (NotImplementedError, RuntimeError):
+            return None
+
+    def find(self, tensor):
+        """Returns the twin of a tensor's storage, if the tensor's contents are known."""
+        # An expanded tensor may have more elements, and is not computed.
+        storage = self.storage(tensor) if self.twins and (self.large or tensor.numel() <= MAX_WHOLE) else None
+        twin = self.twins.get(storage._cdata) if storage is not None else None
+        return self.current(tensor, twin, storage) if twin is not None else None
+
+    def current(self, tensor, twin, storage):
+        """Returns the twin of this storage, if it still has the tensor's contents."""
+        is_same = twin.address == storage.data_ptr() and twin.bytes == storage.nbytes()
+        if not is_same or twin.version != self.version(tensor) or tensor.is_conj() or tensor.is_neg():
+            return None
+        if twin.source is not None and twin.source[0]._version != twin.source[1]:
+            return None
+        if twin.promise:
+            promise, twin.promise = twin.promise, 0
+            heard = self.library.vramlab_rehearsal_promised(promise, twin.storage.data_ptr(), twin.bytes)
+            if not heard:
+                self.twins.pop(storage._cdata, None)
+                return None
+            twin.doubtful = AS_THIS_RANK if heard == 2 else ""
+        return twin
+
+    def view(self, tensor, twin):
+        """Returns a CPU tensor over a twin, with the shape and strides of the tensor."""
+        # In most cases the same tensor asks for its twin again. Outside inference mode, tensors that were made inside it cannot be changed.
+        made, shape, strides, offset = twin.seen, tensor.shape, tensor.stride(), tensor.storage_offset()
+        if (
+            made is not None
+            and made.shape == shape
+            and made.stride() == strides
+            and made.storage_offset() == offset
+            and made.dtype is tensor.dtype
+            and made.is_inference() == self.torch.is_inference_mode_enabled()
+        ):
+            return made
+        made = self.torch.empty(0, dtype=tensor.dtype, device=self.cpu)
+        twin.seen = made.set_(twin.storage, offset, shape, strides)
+        return made
+
+    def register(self, tensor, contents=None):
+        """Makes a tensor's storage known. Contents are a CPU tensor of the same layout that nothing else holds. Without contents, the
+        caller writes into the returned view."""
+        storage = tensor.untyped_storage()
+        twin = Twin(self.weak_storage(storage), storage, self.version(tensor), contents)
+        twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu") if contents is None else contents.untyped_storage()
+        self.twins[storage._cdata] = twin
+        if len(self.twins) > self.sweep_at:
+            self.twins = {key: twin for key, twin in self.twins.items() if not twin.weak.expired()}
+            self.sweep_at = 2 * len(self.twins) + 256
+        return twin if contents is not None else self.view(tensor, twin)
+
+    def keep_large(self, host, out):
+        """Notes where the contents of a large tensor came from: slices of them are computed when they are asked for. Parameters are left
+        out, and of the others the largest, if they are too many."""
+        if type(out) is not self.torch.Tensor or type(host) is not self.torch.Tensor or not out.is_cuda or host.is_cuda:
+            return
+        if self.is_small(out) or out.requires_grad or host.is_inference() or host.shape != out.shape:
+            return
+        if host.dtype is not out.dtype or not self.is_whole(out, host):
+            return
+        key, size = out.untyped_storage()._cdata, host.untyped_storage().nbytes()
+        self.large = {key: size for key, size in self.large.items() if key in self.twins and not self.twins[key].weak.expired()}
+        self.large[key] = size
+        while sum(self.large.values()) > MAX_LARGE:
+            largest = max(self.large, key=self.large.get)
+            del self.large[largest]
+            self.twins.pop(largest, None)
+        if key in self.large:
+            self.register(out, host.detach()).source = (host, host._version)
+
+    def is_whole(self, tensor, contents):
+        """True if a CPU tensor may become a twin as it is: same layout, and as many bytes in its storage."""
+        return (
+            tensor.stride() == contents.stride()
+            and tensor.dtype is contents.dtype
+            and not (tensor.storage_offset() or contents.storage_offset())
+            and tensor.untyped_storage().nbytes() == contents.untyped_storage().nbytes()
+        )
+
+    def forget(self, tensor):
+        storage = self.storage(tensor)
+        if storage is not None:
+            self.twins.pop(storage._cdata, None)
+
+    def covers(self, tensor):
+        """True if a tensor covers its whole storage."""
+        storage = self.storage(tensor)
+        return storage is not None and tensor.numel() * tensor.element_size() == storage.nbytes()
+
+    def forget_written(self):
+        """Forgets contents that copies and collectives overwrote, which no version counter shows. After a graph or a kernel of
+        another package all contents are doubtful."""
+        self.seen_writes = self.writes.value
+        room, count = self.room, self.library.vramlab_rehearsal_written(self.room, len(self.room) // 2)
+        if count < 0:
+            for twin in self.twins.values():
+                twin.doubtful = AS_BEFORE
+            return
+        if not count or not self.twins:
+            return
+        ranges = [(room[2 * at], room[2 * at] + room[2 * at + 1]) for at in range(count)]
+        lowest, highest = min(first for first, _ in ranges), max(last for _, last in ranges)
+        written = [
+            key
+            for key, twin in self.twins.items()
+            if twin.address < highest and lowest < twin.address + twin.bytes and twin.touches(ranges)
+        ]
+        for key in written:
+            del self.twins[key]

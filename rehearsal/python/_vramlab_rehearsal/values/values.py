@@ -1,0 +1,439 @@
+"""Small tensors on a card that is not there, computed for real, so that what a script decides by them is decided rightly.
+
+Kernels do nothing. Beside each operator of PyTorch on a card whose operands are small and known, the same operator runs
+here on the CPU, after the one on the card, which so allocates what it always does. A tensor's *twin* is that CPU copy;
+it belongs to a storage and counts as long as PyTorch's version counter says that nobody wrote to the tensor meanwhile.
+What is not known is never guessed silently: reads of it are told with the line of the script (`reads.py`).
+
+It does not change what is allocated. Written for `start.py`, which starts it."""
+
+import ctypes
+import types
+
+from .known import Known, doubt
+from .operators import (
+    ARITHMETIC,
+    COUNTED,
+    DECIDED_BY_TRUE,
+    DECIDED_BY_ZERO,
+    DIMENSIONS,
+    EMPTY,
+    FILLING,
+    FILLS,
+    INDICES,
+    LARGE,
+    MAKING,
+    MAX_LIST,
+    MAX_SHOWN,
+    MOVING,
+    PLAIN_NUMBERS,
+    SHAPING,
+    SOUND,
+)
+from .raising import branch
+from .reads import READS, SIZED, Reads
+
+
+def is_known_index(index):
+    """True if `[]` gives a view for this index, without reading a tensor."""
+    if type(index) is slice:
+        return type(index.start) in INDICES and type(index.stop) in INDICES and type(index.step) in INDICES
+    return type(index) in INDICES
+
+
+class Values(Known):
+    def __init__(self, torch, library):
+        super().__init__(torch, library)
+        self.reads = Reads(torch)
+        self.doing = self.reads.doing
+        self.modes = torch._C._len_torch_dispatch_stack
+        self.transforms = torch._C._functorch.peek_interpreter_stack
+        self.computed = 0
+        # Set by `install`: what the library calls at a read, and the mode in which operators arrive here.
+        self.callback = self.mode = None
+        # Called with a tensor of the host and the result of `to` or `cuda` on it.
+        self.moved = None
+        # Called with the result of each operator.
+        self.made = None
+        # Types of values that contain no tensors.
+        self.scalars = frozenset((type(None), bool, int, float, str, torch.dtype, torch.device, torch.memory_format, torch.layout, type(...)))
+
+    def tensors(self, values, found):
+        for value in values:
+            kind = type(value)
+            if kind in self.plain_types:
+                found.append(value)
+            elif kind in self.scalars:
+                continue
+            elif isinstance(value, self.torch.Tensor):
+                found.append(value)
+            elif isinstance(value, (list, tuple)) and len(value) <= MAX_LIST:
+                self.tensors(value, found)
+            elif kind is slice:
+                self.tensors((value.start, value.stop, value.step), found)
+        return found
+
+    def replaced(self, value, twins):
+        """Returns an argument in its form for the CPU."""
+        if type(value) in PLAIN_NUMBERS:
+            return value
+        if isinstance(value, self.torch.Tensor):
+            return self.view(value, twins[id(value)]) if id(value) in twins else value.detach()
+        if isinstance(value, (list, tuple)):
+            made = [self.replaced(item, twins) for item in value]
+            return made if isinstance(value, list) else tuple(made)
+        if type(value) is dict:
+            return {key: self.replaced(item, twins) for key, item in value.items()}
+        if type(value) is slice:
+            return slice(*(self.replaced(item, twins) for item in (value.start, value.stop, value.step)))
+        if isinstance(value, self.torch.device) or (isinstance(value, str) and value.startswith("cuda")):
+            return self.cpu
+        return value
+
+    def random_offset(self):
+        """Returns the number of random numbers that the cards have drawn; None if it is not known."""
+        cuda = self.torch.cuda
+        if not cuda.is_initialized():
+            return 0
+        if cuda.is_current_stream_capturing():
+            return None
+        return sum(generator.get_offset() for generator in cuda.default_generators)
+
+    def call(self, function, name, args, kwargs):
+        if self.made is None or self.doing.now.busy:
+            return self.run(function, name, args, kwargs)
+        out = self.run(function, name, args, kwargs)
+        with self.torch._C.DisableTorchFunction():
+            self.made(out)
+        return out
+
+    def run(self, function, name, args, kwargs):
+        doing = self.doing.now
+        # Inside transforms (`vmap`, `grad`) tensors stand for others. Modes would see what is computed here.
+        if doing.busy or self.transforms() is not None or self.modes():
+            return function(*args, **kwargs)
+        # In torch 2.15 whole functions arrive here; so do the operators that they call (`ranks.py`).
+        if type(function) is types.FunctionType and function.__module__ == "torch.distributed.distributed_c10d":
+            return function(*args, **kwargs)
+        if self.writes.value != self.seen_writes:
+            self.forget_written()
+        taken = self.tensors(args, [])
+        if kwargs:
+            self.tensors(kwargs.values(), taken)
+        doing.busy, doing.operator = True, name
+        try:
+            on_card, hosts, twins, are_known = [], [], {}, True
+            for tensor in taken:
+                if not tensor.is_cuda:
+                    hosts.append(tensor)
+                    continue
+                if type(tensor) not in self.plain_types:
+                    return function(*args, **kwargs)
+                on_card.append(tensor)
+                twin = self.find(tensor)
+                if twin is None:
+                    are_known = False
+                else:
+                    twins[id(tensor)] = twin
+            if self.reads.carried and hosts:
+                copy = self.reads.on_host(name, hosts)
+                if copy:
+                    return self.passed(function, name, args, kwargs, copy)
+            if not are_known:
+                return self.unknown(function, name, args, kwargs, on_card, twins)
+            if hosts and not on_card and not kwargs and name not in MOVING:
+                return function(*args, **kwargs)
+            out = self.known(function, name, args, kwargs, on_card, hosts, twins)
+            if self.moved and hosts and name in ("to", "cuda"):
+                self.moved(hosts[0], out)
+            return out
+        finally:
+            if doing.told:
+                self.library.vramlab_rehearsal_withdraw()
+                doing.told = False
+            doing.busy, doing.operator, doing.quiet = False, "", False
+
+    def passed(self, function, name, args, kwargs, copy):
+        """Runs an operator on a copy of unknown contents: its results are not known either, on the host or on a card."""
+        out = function(*args, **kwargs)
+        for tensor in self.tensors((out,), []):
+            if tensor.is_cuda:
+                self.forget(tensor)
+            elif tensor.layout is self.torch.strided and tensor.data_ptr() not in self.reads.carried:
+                self.reads.carry(tensor.data_ptr(), tensor.numel() * tensor.element_size(), copy[1], copy[2])
+        return out
+
+    def unknown(self, function, name, args, kwargs, on_card, twins):
+        """Runs an operator whose operands are not all known."""
+        if name == "__bool__":
+            return branch(self, function, args)
+        shown, decided = (), None
+        if twins:
+            shown = [t for t in on_card if id(t) in twins and twins[id(t)].bytes <= MAX_SHOWN and not twins[id(t)].doubtful]
+            self.tell_doubt(name, twins)
+            self.queue_sizes(function, name, args, kwargs, twins)
+            decided = self.decided(name, args, twins)
+        small = [tensor for tensor in on_card if tensor.numel() <= LARGE]
+        versions = [self.version(tensor) for tensor in small] if small else small
+        out = self.with_shown(function, args, kwargs, shown, twins) if shown else function(*args, **kwargs)
+        # Forgets at once, not only later by the version counter: `x.data` has a counter of its own, but shares the
+        # storage.
+        if small:
+            for tensor in self.changed(name, args, kwargs, small, versions):
+                self.forget(tensor)
+        if self.writes.value != self.seen_writes:
+            self.forget_written()
+        if name == "copy_" and len(args) > 1 and isinstance(args[1], self.torch.Tensor):
+            self.keep_large(args[1], out)
+        is_told = decided is not None or name in FILLING or name in SOUND
+        is_tensor = is_told and type(out) in self.plain_types and out.is_cuda
+        if is_tensor and self.is_small(out) and self.covers(out) and self.random_offset() is not None:
+            if decided is not None:
+                self.fill(out, decided)
+            else:
+                self.fill_result(name, args, kwargs, out)
+        return out
+
+    def decided(self, name, args, twins):
+        """Returns the value of every element of a result, if one operand decides it for all values of the unknown one."""
+        if not twins or not (name in DECIDED_BY_TRUE or name in DECIDED_BY_ZERO):
+            return None
+        with self.one_thread, self.torch._C.DisableTorchFunction():
+            for tensor in args:
+                twin = twins.get(id(tensor))
+                if twin is None or twin.doubtful or tensor.numel() == 0:
+                    continue
+                contents = self.view(tensor, twin)
+                if name in DECIDED_BY_TRUE and tensor.dtype is self.torch.bool and bool(contents.all()):
+                    # `|` of integers would set other bits too.
+                    return True if all(other.dtype is self.torch.bool for other in self.tensors(args, [])) else None
+                if name in DECIDED_BY_ZERO and not bool(contents.any()):
+                    return 0
+        return None
+
+    def fill_result(self, name, args, kwargs, out):
+        """Makes results known that do not depend on the operand's contents."""
+        if name in FILLS:
+            self.fill(out, FILLS[name])
+        elif name in ("fill_", "full_like", "new_full"):
+            value = kwargs.get("value", kwargs.get("fill_value", args[-1] if len(args) > 1 else None))
+            if isinstance(value, (bool, int, float)):
+                self.fill(out, value)
+        elif name in ("copy_", "new_tensor") and len(args) > 1 and not any(t.is_cuda for t in self.tensors(args[1:], [])):
+            try:
+                with self.one_thread, self.torch._C.DisableTorchFunction(), self.torch.no_grad():
+                    self.register(out).copy_(self.torch.as_tensor(args[1], device=self.cpu))
+            except Exception:
+                self.forget(out)
+        elif name in SOUND:
+            self.fill(out, SOUND[name])
+            self.reads.tell("assumed", name, "values", answer=str(SOUND[name]))
+
+    def is_collective(self, function):
+        """True if an operator receives from other processes: it must not run twice."""
+        name = getattr(function, "namespace", None) or getattr(function, "_qualified_op_name", "")
+        module = getattr(function, "__module__", None) or ""
+        return "c10d" in name or name.split("::")[0] in ("symm_mem", "fsdp", "_dtensor") or module.startswith("torch.distributed")
+
+    def changed(self, name, args, kwargs, tensors, versions):
+        """Returns the tensors that an operator changed in place, found by their versions before it."""
+        changed = [tensor for tensor, version in zip(tensors, versions) if self.version(tensor) != version]
+        return changed + self.changed_uncounted(name, args, kwargs) if -1 in versions else changed
+
+    def changed_uncounted(self, name, args, kwargs):
+        """Returns the tensors that an operator changes in place and that have no version counter: those of inference mode."""
+        is_in_place = (name.endswith("_") and not name.endswith("__")) or name.startswith(("__i", "_foreach", "_fused", "_amp"))
+        if not (is_in_place or name == "__setitem__" or "out" in kwargs):
+            return []
+        changed = self.tensors([*args[:1], kwargs.get("out")], [])
+        return [tensor for tensor in changed if tensor.is_cuda and self.version(tensor) == -1]
+
+    def fill(self, tensor, value):
+        with self.one_thread, self.torch.no_grad():
+            self.register(tensor).fill_(value)
+
+    def with_shown(self, function, args, kwargs, shown, twins):
+        if not shown:
+            return function(*args, **kwargs)
+        for tensor in shown:
+            twin = twins[id(tensor)]
+            self.library.vramlab_rehearsal_show(twin.address, twin.storage.data_ptr(), twin.bytes)
+        self.doing.now.told = True
+        return function(*args, **kwargs)
+
+    def is_plain(self, name, args, kwargs, on_card, hosts):
+        """True if an operator reads no contents on the card and draws no random numbers."""
+        if not kwargs.keys() <= DIMENSIONS:
+            return False
+        if name == "__getitem__":
+            return all(map(is_known_index, args[1] if type(args[1]) is tuple else args[1:]))
+        return name in ARITHMETIC or (name in SHAPING and len(on_card) == 1 and not hosts)
+
+    def known(self, function, name, args, kwargs, on_card, hosts, twins):
+        """Runs an operator whose operands are all known, or that has none."""
+        is_plain = self.is_plain(name, args, kwargs, on_card, hosts)
+        is_small = all(map(self.is_small, on_card)) and (not hosts or all(map(self.is_small, hosts))) and kwargs.get("generator") is None
+        versions = [self.version(tensor) for tensor in on_card]
+        if is_plain:
+            out = function(*args, **kwargs)
+            if type(out) in self.plain_types and self.is_view(out, on_card, versions):
+                return out
+            before = None
+        else:
+            is_read = name in READS or name in ("to", "copy_")
+            shown = [tensor for tensor in on_card if is_read or twins[id(tensor)].bytes <= MAX_SHOWN]
+            before = self.random_offset() if is_small else None
+            self.doing.now.missed = 0
+            self.tell_doubt(name, twins)
+            if on_card and is_small:
+                self.queue_sizes(function, name, args, kwargs, twins)
+                # If the result can be computed, it does not matter what the operator's parts read on the card.
+                self.doing.now.quiet = True
+            out = self.with_shown(function, args, kwargs, shown, twins)
+            self.doing.now.quiet = False
+        made = self.tensors((out,), [])
+        # A call without any tensor on the card cannot matter.
+        if not on_card and not any(tensor.is_cuda for tensor in made):
+            return out
+        changed = self.changed(name, args, kwargs, on_card, versions)
+        if self.writes.value != self.seen_writes:
+            self.forget_written()
+        inputs = {self.storage(tensor)._cdata for tensor in on_card}
+        fresh = [tensor for tensor in made if tensor.is_cuda and self.is_fresh(tensor, inputs)]
+        # What the script's own tensor of the host stands for must not be written.
+        is_small = is_small and not any(twins[id(tensor)].source is not None for tensor in changed)
+        is_computed = is_small and (is_plain or (name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()))
+        if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
+            # The result is nothing, or a view of known contents.
+            is_computed = False
+        if not is_computed:
+            for tensor in changed:
+                self.forget(tensor)
+            self.tell_missed(name)
+            if len(hosts) == 1 and ((name in ("to", "cuda") and not on_card) or name == "copy_"):
+                self.keep_large(hosts[0], out)
+            return out
+        return self.compute(function, name, args, kwargs, on_card, twins, out, made, fresh, changed)
+
+    def is_fresh(self, tensor, inputs):
+        storage = self.storage(tensor)
+        return storage is not None and storage._cdata not in inputs
+
+    def is_view(self, out, on_card, versions):
+        """True if a result is a view of an operand, and nothing was written."""
+        storage = self.storage(out)
+        if storage is None or [self.version(tensor) for tensor in on_card] != versions or -1 in versions:
+            return False
+        return any(storage._cdata == self.storage(tensor)._cdata for tensor in on_card)
+
+    def compute(self, function, name, args, kwargs, on_card, twins, out, made, fresh, changed):
+        """Runs an operator once more on the twins. Its results become the contents of the card's results."""
+        torch = self.torch
+        doubtful = doubt(twins)
+        try:
+            with self.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
+                if name == "copy_":
+                    result = self.view(args[0], twins[id(args[0])]) if args[0].is_cuda else args[0].detach()
+                    result.copy_(self.replaced(args[1], twins))
+                elif name in ("to", "cuda", "contiguous", "clone") and len(made) == 1:
+                    result = self.replaced(args[0], twins)
+                else:
+                    cpu_args, cpu_kwargs = self.replaced(args, twins), self.replaced(kwargs, twins) if kwargs else {}
+                    if not on_card and ("device" in kwargs or not self.tensors(args, [])):
+                        cpu_kwargs["device"] = self.cpu
+                    cpu_kwargs.pop("pin_memory", None)
+                    result = function(*cpu_args, **cpu_kwargs)
+                if name in READS and not made:
+                    # A returned array must not be the twin itself.
+                    return result.copy() if name in ("numpy", "__array__") else result
+                results = self.tensors((result,), [])
+                for tensor in changed:
+                    self.keep(tensor, twins[id(tensor)])
+                    twins[id(tensor)].doubtful = doubtful
+                self.computed += 1
+                if len(results) != len(made):
+                    return out
+                # No other tensor holds the result of arithmetic.
+                is_own = not changed and (name in ARITHMETIC or name in MAKING)
+                for tensor, true in zip(made, results):
+                    if tensor.shape != true.shape:
+                        self.reads.tell("wrong_size", name, "size", answer=str(tuple(tensor.shape)), true=str(tuple(true.shape)))
+                    elif not tensor.is_cuda:
+                        if name not in READS:
+                            self.tell_doubt("cpu", twins)
+                        if tensor.data_ptr() != true.data_ptr():
+                            tensor.detach().copy_(true)
+                    elif any(tensor is other for other in fresh) and self.is_small(tensor):
+                        if is_own and len(made) == 1 and self.is_whole(tensor, true):
+                            self.register(tensor, true).doubtful = doubtful
+                            continue
+                        # Several results may lie in one storage.
+                        twin = self.find(tensor)
+                        (self.view(tensor, twin) if twin else self.register(tensor)).copy_(true)
+                        self.find(tensor).doubtful = doubtful
+        except Exception:  # The CPU may lack the operator, or refuse what the card takes: then nothing is known.
+            for tensor in [*changed, *fresh]:
+                self.forget(tensor)
+            self.tell_missed(name)
+        return out
+
+    def report(self):
+        """Returns the reads of unknown contents, the assumptions, and the numbers of computed operators and of reads."""
+        counters = (ctypes.c_uint64 * 3)()
+        self.library.vramlab_rehearsal_counters(counters)
+        return {
+            "computed": self.computed,
+            "reads": {"known": counters[1], "unknown": counters[2]},
+            "places": list(self.reads.places.values()),
+            "beyond": self.reads.beyond,
+        }
+
+    def tell_doubt(self, name, twins):
+        """Reports decisions that rest on doubtful contents."""
+        is_told = name in READS or name in COUNTED or name == "nonzero"
+        if is_told and doubt(twins):
+            self.reads.tell("assumed", name, "values", answer=doubt(twins))
+
+    def tell_missed(self, name):
+        """Reports the reads of an operator that was expected to be computed and was not."""
+        missed = self.doing.now.missed
+        if missed:
+            self.reads.tell("unknown_read", name, "size" if name in SIZED else "inside", bytes=missed, answer="zeros")
+
+    def keep(self, tensor, twin):
+        """Keeps a twin that was changed together with its tensor."""
+        twin.version = self.version(tensor)
+        self.twins[tensor.untyped_storage()._cdata] = twin
+
+    def queue_sizes(self, function, name, args, kwargs, twins):
+        """Queues the numbers that an operator reads from the card to find the size of its result."""
+        if name not in COUNTED:
+            return
+        torch = self.torch
+        try:
+            with self.one_thread, torch._C.DisableTorchFunction(), torch.no_grad():
+                numbers = [int(number) for number in self.sizes(function, name, args, kwargs, twins)]
+        except Exception:  # As in `compute`.
+            return
+        for number in numbers:
+            self.doing.now.told = True
+            self.library.vramlab_rehearsal_queue(number)
+
+    def sizes(self, function, name, args, kwargs, twins):
+        known = [self.view(t, twins[id(t)]) for t in self.tensors([args, *kwargs.values()], []) if id(t) in twins]
+        is_first_known = bool(args) and id(args[0]) in twins
+        if name in ("unique", "_unique2", "unique_consecutive", "unique_dim") and is_first_known:
+            result = function(*self.replaced(args, twins), **self.replaced(kwargs, twins))
+            result, dim = result[0] if isinstance(result, tuple) else result, kwargs.get("dim")
+            return [result.numel() if dim is None else result.shape[dim]]
+        if name == "bincount" and is_first_known and known[0].numel():
+            return [known[0].min(), known[0].max()]
+        if name == "one_hot" and is_first_known and known[0].numel():
+            return [known[0].max()]
+        if name == "repeat_interleave":
+            # The last tensor says how often each element is repeated. The operator then asks whether one of these
+            # numbers is negative.
+            repeats = self.tensors([args, *kwargs.values()], [])[-1]
+            if id(repeats) in twins and repeats.numel():
+                return [known[-1].sum(), bool((known[-1] >= 0).all())]
+        return []

@@ -1,0 +1,129 @@
+"""Growth from step to step, and who holds what grows."""
+
+import collections
+import functools
+
+import pytest
+
+from _vramlab_rehearsal.boot import growth as module
+from _vramlab_rehearsal.boot.growth import Growth, Holders, is_made_anew, lines_of
+
+KEPT: list = []
+
+
+@pytest.fixture
+def growth(torch):
+    return Growth(torch)
+
+
+def steps(growth, torch, sizes, keep=None):
+    """Marks a step after each allocation; with `keep`, the tensors are given to it."""
+    for size in sizes:
+        address = torch.cuda.memory.allocate(size)
+        if keep is None:
+            torch.cuda.memory.free(address, size)
+        else:
+            keep(torch.Tensor(address))
+        growth.mark()
+
+
+def test_a_step_that_repeats_the_last_one_is_flat(growth, torch):
+    steps(growth, torch, [512, 512])
+    assert not growth.flat, "one step alone repeats nothing"
+    steps(growth, torch, [512])
+    assert growth.flat and growth.requests() == (1,)
+    steps(growth, torch, [1024])
+    assert not growth.flat
+
+
+def test_growth_is_more_than_after_an_earlier_step(growth, torch):
+    steps(growth, torch, [512] * 5)
+    assert not growth.grew(0)
+    kept = []
+    steps(growth, torch, [512] * 3, kept.append)
+    assert growth.grew(0) and not growth.grew(1)
+
+
+def found(growth, torch):
+    growth.find_holders(torch.cuda.memory._snapshot()["device_traces"])
+    return growth.report()["holders"]
+
+
+def test_a_list_that_grows_is_named_with_its_line(growth, torch):
+    KEPT.clear()
+    steps(growth, torch, [512] * 8, lambda tensor: KEPT.append(tensor))
+    [holder] = found(growth, torch)
+    assert holder["holder"] == "list KEPT" and holder["length"] == 8 and not holder["cycle"]
+    assert holder["fills"], "this file empties it"
+    KEPT.clear()
+
+
+def test_a_deque_with_a_limit_fills(growth, torch):
+    last = collections.deque(maxlen=100)
+    steps(growth, torch, [512] * 8, last.append)
+    [holder] = found(growth, torch)
+    assert holder["holder"] == "deque last" and holder["fills"] and holder["limit"] == 100
+
+
+def test_a_cache_fills(growth, torch):
+    @functools.lru_cache(maxsize=None)
+    def cached(number):
+        return torch.Tensor(torch.cuda.memory.allocate(512))
+
+    for number in range(8):
+        cached(number)
+        growth.mark()
+    [holder] = found(growth, torch)
+    assert holder["holder"].endswith("cached") and holder["fills"], holder
+
+
+def test_what_nobody_holds_has_no_holder(growth, torch):
+    for _ in range(8):
+        torch.cuda.memory.allocate(512)
+        growth.mark()
+    [holder] = found(growth, torch)
+    assert holder["holder"] is None and holder["addresses"]
+
+
+def test_attributes_are_named_by_their_class(growth, torch):
+    class Log:
+        def __init__(self):
+            self.losses = []
+
+    log = Log()
+    steps(growth, torch, [512] * 8, log.losses.append)
+    # A variable of a running function leads to the object too; the attribute comes first.
+    [holder] = found(growth, torch)
+    assert holder["holder"].startswith("list ") and "losses" in holder["holder"], holder
+
+
+def test_the_search_ends_in_time(growth, torch, monkeypatch):
+    monkeypatch.setattr(module, "MAX_SECONDS", 0)
+    tensor = torch.Tensor(torch.cuda.memory.allocate(512))
+    assert Holders(torch).at[tensor.address] == [tensor]
+
+
+@pytest.mark.parametrize(
+    ("text", "put", "emptied"),
+    [
+        ("losses = []\nfor x in y:\n    losses.append(x)\n", 3, None),
+        ("losses = []\nlosses.append(1)\nlosses.clear()\n", 2, 3),
+        ("losses = []\nlosses += [1]\n", 2, None),
+    ],
+)
+def test_lines_that_put_and_empty(tmp_path, text, put, emptied):
+    file = tmp_path / "script.py"
+    file.write_text(text)
+    told = lines_of(str(file), "losses", False)
+    assert (told["put"], told["emptied"]) == (put, emptied)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "anew"),
+    [("batch = load(n)\n", 1, True), ("total = total + loss\n", 1, False), ("a = b\nb = f(a)\n", 1, False), ("x = (\n", 1, False)],
+)
+def test_what_is_made_anew_goes_back_to_nothing_of_itself(tmp_path, text, line, anew):
+    file = tmp_path / "script.py"
+    file.write_text(text)
+    name = text.split()[0]
+    assert is_made_anew(str(file), name, line) is anew

@@ -1,0 +1,139 @@
+"""The layer that computes small tensors beside operators on a card."""
+
+import fake_tensors as fake
+import pytest
+
+from _vramlab_rehearsal.values import known as known_module
+from _vramlab_rehearsal.values.known import AS_BEFORE
+from _vramlab_rehearsal.values.values import Values, is_known_index
+
+
+@pytest.fixture
+def values(monkeypatch):
+    fake.counter(monkeypatch, known_module)
+    made = Values(fake.torch(), fake.Library())
+    # Where reads are told: no line of these tests lies outside.
+    made.reads.log = None
+    return made
+
+
+def on_card(*numbers, dtype="int64"):
+    return fake.Tensor(numbers, dtype, "cuda")
+
+
+def operator(compute, dtype="int64"):
+    """An operator: on a card it makes a tensor whose contents nobody has."""
+
+    def run(*tensors, **_words):
+        inputs = [one.tolist() if isinstance(one, fake.Tensor) else [one] for one in tensors]
+        if any(getattr(one, "is_cuda", False) for one in tensors):
+            return on_card(*[0] * len(inputs[0]), dtype=dtype)
+        return fake.Tensor([compute(*numbers) for numbers in zip(*inputs)], dtype)
+
+    return run
+
+
+add = operator(lambda one, other: one + other)
+either = operator(lambda one, other: one or other, "bool")
+
+
+def known(values, *numbers, dtype="int64"):
+    tensor = on_card(*[0] * len(numbers), dtype=dtype)
+    values.register(tensor).write(list(numbers))
+    return tensor
+
+
+def contents(values, tensor):
+    twin = values.find(tensor)
+    return None if twin is None else values.view(tensor, twin).tolist()
+
+
+def test_the_result_of_known_operands_is_known(values):
+    out = values.call(add, "add", (known(values, 1, 2), known(values, 30, 40)), {})
+    assert (out.is_cuda, contents(values, out), values.computed) == (True, [31, 42], 1)
+
+
+def test_the_result_of_an_unknown_operand_is_not(values):
+    out = values.call(add, "add", (known(values, 1), on_card(0)), {})
+    assert contents(values, out) is None and values.computed == 0
+
+
+def test_doubt_is_handed_on_and_told(values):
+    tensor = known(values, 1)
+    values.find(tensor).doubtful = AS_BEFORE
+    out = values.call(add, "add", (tensor, known(values, 2)), {})
+    assert values.find(out).doubtful == AS_BEFORE
+    values.call(lambda one: one.tolist(), "tolist", (out,), {})
+    [place] = values.reads.places.values()
+    assert (place["event"], place["operator"], place["answer"]) == ("assumed", "tolist", AS_BEFORE)
+
+
+def test_a_read_of_known_contents_is_answered(values):
+    assert values.call(lambda one: one.tolist(), "tolist", (known(values, 7, 8),), {}) == [7, 8]
+
+
+def test_one_operand_that_is_all_true_decides(values):
+    out = values.call(either, "logical_or", (known(values, True, True, dtype="bool"), on_card(0, 0, dtype="bool")), {})
+    assert contents(values, out) == [True, True]
+    out = values.call(either, "logical_or", (known(values, True, False, dtype="bool"), on_card(0, 0, dtype="bool")), {})
+    assert contents(values, out) is None
+
+
+def test_fills_are_known_whatever_they_fill(values):
+    out = values.call(operator(lambda one: 0), "zeros_like", (on_card(5, 6),), {})
+    assert contents(values, out) == [0, 0]
+
+
+def test_what_an_unknown_operator_changes_is_forgotten(values):
+    tensor = known(values, 1, 2)
+
+    def add_(one, _other):
+        return one.write([0, 0])
+
+    values.call(add_, "add_", (tensor, on_card(0, 0)), {})
+    assert contents(values, tensor) is None
+
+
+def test_an_operator_that_the_host_refuses_is_not_known(values):
+    def refuses(*tensors):
+        if any(one.is_cuda for one in tensors):
+            return on_card(0)
+        raise NotImplementedError
+
+    out = values.call(refuses, "add", (known(values, 1), known(values, 2)), {})
+    assert contents(values, out) is None
+
+
+def test_operators_inside_an_operator_are_left_alone(values):
+    def outer(one, other):
+        inner = values.call(add, "add", (one, other), {})
+        assert contents(values, inner) is None
+        return add(one, other)
+
+    values.call(outer, "add", (known(values, 1), on_card(2)), {})
+    assert not values.doing.now.busy
+
+
+def test_each_result_is_shown_to_who_listens(values):
+    made = []
+    values.made = made.append
+    out = values.call(add, "add", (known(values, 1), known(values, 2)), {})
+    assert made == [out]
+
+
+def test_tensors_are_found_in_arguments(values):
+    one, other, third = on_card(1), on_card(2), on_card(3)
+    assert values.tensors([one, [other, (None, 1, "x")], slice(third, None)], []) == [one, other, third]
+
+
+def test_arguments_are_replaced_for_the_host(values):
+    tensor = known(values, 4)
+    twins = {id(tensor): values.find(tensor)}
+    replaced = values.replaced([tensor, {"a": "cuda:0"}, (2.5, None)], twins)
+    assert replaced[0].tolist() == [4] and not replaced[0].is_cuda
+    assert replaced[1]["a"] is values.cpu and replaced[2] == (2.5, None)
+
+
+@pytest.mark.parametrize(("index", "is_known"), [(3, True), (slice(1, None), True), (..., True), (None, True), ([1], False), (slice(fake.Tensor([1]), 2), False)])
+def test_indices_that_give_a_view(index, is_known):
+    assert is_known_index(index) is is_known
