@@ -39,7 +39,13 @@ const GROUPS: [(&[&str], &[&str]); 15] = [
     // A stand-in for PyTorch, and scripts for which it is not enough: there it is not found.
     (&["cli/tests/rehearse/torch"], &["cli/tests/rehearse"]),
     (
-        &["cli/tests/rehearse/attacks.py", "cli/tests/rehearse/roles.py", "cli/tests/rehearse/training.py"],
+        &[
+            "cli/tests/rehearse/attacks.py",
+            "cli/tests/rehearse/more_attacks.py",
+            "cli/tests/rehearse/periods.py",
+            "cli/tests/rehearse/roles.py",
+            "cli/tests/rehearse/training.py",
+        ],
         &["cli/tests"],
     ),
     (&["cli/tests/rehearse/script.py"], &["cli/tests/rehearse"]),

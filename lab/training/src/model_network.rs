@@ -57,11 +57,11 @@ impl ScriptNetwork for ModelNetwork {
         &self.source
     }
 
-    fn parameters(&self) -> &[Parameter] {
+    fn saved_parameters(&self) -> &[Parameter] {
         &self.model.parameters
     }
 
-    fn buffers(&self) -> &[(String, Array)] {
+    fn saved_buffers(&self) -> &[(String, Array)] {
         &self.model.buffers
     }
 

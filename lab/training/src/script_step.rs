@@ -40,10 +40,10 @@ pub trait ScriptNetwork: Sized {
     fn source(&self) -> &Source;
 
     /// Parameters in the order of the files of a run.
-    fn parameters(&self) -> &[Parameter];
+    fn saved_parameters(&self) -> &[Parameter];
 
     /// Buffers that the files of a run hold.
-    fn buffers(&self) -> &[(String, Array)] {
+    fn saved_buffers(&self) -> &[(String, Array)] {
         &[]
     }
 
@@ -112,9 +112,12 @@ pub struct ScriptStep<N: ScriptNetwork> {
     before_forward: Option<BeforeForward>,
     /// The region of autocast that the step is in.
     autocast: Option<Autocast>,
-    /// During an evaluation, the values of the loop's own names: batch, result, loss.
-    aside: Option<(N::Batch, Option<N::Output>, Option<Tensor>)>,
+    /// During an evaluation, the values of the loop's own names.
+    aside: Option<Names<N>>,
 }
+
+/// Batch, result and loss.
+type Names<N> = (<N as ScriptNetwork>::Batch, Option<<N as ScriptNetwork>::Output>, Option<Tensor>);
 
 impl<N: ScriptNetwork> ScriptStep<N> {
     /// State before the first batch.
@@ -278,8 +281,8 @@ impl<N: ScriptNetwork> TrainStep for ScriptStep<N> {
         Parts {
             devices: vec![network.device()],
             copies: &[],
-            parameters: network.parameters(),
-            buffers: network.buffers(),
+            parameters: network.saved_parameters(),
+            buffers: network.saved_buffers(),
             update,
             settings,
             data: data_name(network.source()),

@@ -134,11 +134,11 @@ impl ScriptNetwork for ExportedNetwork<'_> {
         &self.source
     }
 
-    fn parameters(&self) -> &[Parameter] {
+    fn saved_parameters(&self) -> &[Parameter] {
         &self.parameters
     }
 
-    fn buffers(&self) -> &[(String, Array)] {
+    fn saved_buffers(&self) -> &[(String, Array)] {
         &self.buffers
     }
 

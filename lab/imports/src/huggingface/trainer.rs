@@ -94,7 +94,7 @@ impl ScriptNetwork for PretrainedNetwork {
         self.prepared.batches.source()
     }
 
-    fn parameters(&self) -> &[Parameter] {
+    fn saved_parameters(&self) -> &[Parameter] {
         &self.prepared.optimized
     }
 
