@@ -201,6 +201,21 @@ fn when_it_is_killed_its_processes_and_its_folder_go_too() {
 }
 
 #[test]
+fn what_a_script_prints_reaches_a_file_that_the_output_goes_to() {
+    for way in ["namespace", "filter", "library"] {
+        let root = tempfile::tempdir().unwrap();
+        let log = root.path().join("log");
+        let mut command = quiet(root.path(), &[]);
+        command.env("VRAMLAB_REHEARSAL_PROTECTION", way).stdout(Stdio::null()).stderr(fs::File::create(&log).unwrap());
+        let script = "import os\nprint('parent', flush=True)\nos.system('echo child; echo error >&2')";
+        command.args(["--", "python3", "-c", script]).status().unwrap();
+        let text = fs::read_to_string(&log).unwrap();
+        let lacks = |word: &&str| !text.lines().any(|line| line == *word);
+        assert_eq!(["parent", "child", "error"].iter().copied().find(|word| lacks(word)), None, "{way}: {text}");
+    }
+}
+
+#[test]
 fn a_disk_without_room_for_the_run_is_named() {
     if !is_root() {
         eprintln!("not tested: only root can make a small disk");

@@ -115,8 +115,9 @@ fn command(request: &Request, folder: &Folder, caches: &Caches, variables: &[(&'
     if std::io::stdin().is_terminal() {
         command.stdin(Stdio::null());
     }
-    // Standard output is for this program's result, so the script prints to standard error.
-    let errors = rustix::io::dup(rustix::stdio::stderr()).map(Stdio::from);
+    // Standard output is for this program's result, so the script prints to standard error. What is not closed when a command starts counts as
+    // inherited, and a file that is inherited is opened again, under the protection.
+    let errors = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stderr(), 0).map(Stdio::from);
     match errors {
         Ok(errors) if !request.silent => command.stdout(errors),
         _ => command.stdout(Stdio::null()),
