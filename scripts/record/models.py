@@ -16,7 +16,7 @@ CLASSES = {"gpt2": "GPT2LMHeadModel", "opt": "OPTForCausalLM", "gpt_neox": "GPTN
 def checked(case):
     """A case with its class and all its options.
 
-    Raises an error where another loop would be needed: that of `Trainer`, of several batches a step, of images, of files with saved types."""
+    Raises an error where another loop would be needed: that of `Trainer`, of several batches a step, of files with saved types."""
     options = {**USUAL, **case.get("options", {})}
     for name, known in {"loop": ("plain",), "grad_accumulation": (1,), "precision": ("fp32", "bf16", "fp16", "autocast", "bf16_autocast")}.items():
         if options[name] not in known:
@@ -39,17 +39,23 @@ def made(case, options):
     types = {"bf16": torch.bfloat16, "fp16": torch.float16, "bf16_autocast": torch.bfloat16}
     name = "torch_dtype" if transformers.__version__.startswith("4.") else "dtype"
     place = torch.device("cuda") if options["init"] == "cuda" else contextlib.nullcontext()
+    # Early releases choose again unless they are told here.
+    told = {"attn_implementation": options["attn_implementation"]} if transformers.__version__ < "4.48" else {}
     with place:
-        return kind._from_config(config, **{name: types.get(options["precision"], torch.float32)})
+        return kind._from_config(config, **told, **{name: types.get(options["precision"], torch.float32)})
 
 
 def batch_of(case, options, model):
     """What a step is given, made on the card."""
     import torch
     size, length = case["batch"], case["seq"]
+    kind = case["class"]
+    if kind.endswith("ForImageClassification"):
+        side, channels = model.config.image_size, model.config.num_channels
+        pictures = torch.zeros(size, channels, side, side, device="cuda", dtype=model.dtype)
+        return {"pixel_values": pictures, "labels": torch.zeros(size, dtype=torch.long, device="cuda")}
     ids = torch.randint(3, model.config.vocab_size, (size, length), device="cuda")
     given = {"input_ids": ids}
-    kind = case["class"]
     if kind.endswith(("LMHeadModel", "ForCausalLM", "ForMaskedLM", "ForConditionalGeneration")):
         given["labels"] = ids.clone()
     elif kind.endswith("ForSequenceClassification"):

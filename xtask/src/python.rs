@@ -40,6 +40,7 @@ const GROUPS: [(&[&str], &[&str]); 15] = [
     (&["cli/tests/rehearse/torch"], &["cli/tests/rehearse"]),
     (
         &[
+            "cli/tests/rehearse/attack_cases.py",
             "cli/tests/rehearse/attacks.py",
             "cli/tests/rehearse/more_attacks.py",
             "cli/tests/rehearse/periods.py",
@@ -53,7 +54,7 @@ const GROUPS: [(&[&str], &[&str]); 15] = [
     (&["lab/training/tests/checkpoints"], &["lab/training/tests/checkpoints"]),
     (&["scripts/card"], &["scripts/card", "scripts/rehearse"]),
     (&["scripts/export"], &["scripts/export"]),
-    (&["scripts/huggingface"], &["scripts/huggingface"]),
+    (&["scripts/huggingface"], &["scripts/huggingface", "scripts/record"]),
     (&["scripts/record"], &["scripts/record"]),
     (&["scripts/loop"], &["scripts/loop", "scripts/rehearse", "scripts/export", "scripts/record"]),
     (&["scripts/rehearse"], &["scripts/rehearse"]),

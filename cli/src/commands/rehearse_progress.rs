@@ -25,19 +25,16 @@ impl<'a> Teller<'a> {
     pub(super) fn tell(&mut self, progress: Option<Progress>) -> ControlFlow<()> {
         match progress {
             None => {}
-            Some(Progress::Change { words }) => self.next(format!("it does not fit: running it again with {words}")),
-            Some(Progress::Point { values }) => self.next(shard::named(&values)),
+            Some(next @ (Progress::Change { .. } | Progress::Point { .. })) => {
+                self.is_one_of_many = true;
+                self.ui.tell(told(next, self.stop));
+            }
             Some(progress) => {
                 let before = if self.is_one_of_many { "  " } else { "" };
                 self.ui.tell_apart(format!("{before}{}", told(progress, self.stop)));
             }
         }
         interrupt::flow()
-    }
-
-    fn next(&mut self, which: String) {
-        self.is_one_of_many = true;
-        self.ui.tell(which);
     }
 }
 
@@ -61,7 +58,7 @@ fn told(progress: Progress, stop: &Stop) -> String {
             "it does not fit: running it again on a card with enough memory, to see what it needs".into()
         }
         Progress::Unprotected { warning } => format!("warning: {warning}"),
-        Progress::Change { words } => words,
+        Progress::Change { words } => format!("it does not fit: running it again with {words}"),
         Progress::Point { values } => shard::named(&values),
         Progress::Again => "the script compiles: running it again, with warm caches".into(),
     }

@@ -12,44 +12,47 @@ use serde_json::Value;
 use crate::common::kept::{State, differing, in_a_namespace, is_root, project, project_for, quiet, rehearse, state};
 use crate::common::rehearsal::FOLDER;
 
+/// Makes all attacks of a list with this command, below a folder. Checks that nothing changed there, and returns the answer and what was
+/// printed; `None` where a way to protect files is asked for that does not work here.
+fn unharmed(
+    mut command: Command,
+    attacks: &str,
+    way: Option<&str>,
+    root: &Path,
+    outside: &Path,
+) -> Option<(Value, String)> {
+    if let Some(way) = way {
+        command.env("VRAMLAB_REHEARSAL_PROTECTION", way);
+    }
+    let before: State = state(root);
+    let attacks = Path::new(FOLDER).join(attacks);
+    let words = ["python3", attacks.to_str().unwrap()];
+    let (answer, text) = rehearse(command, &words, &outside.join("answer.json"));
+    let works = way.map_or_else(|| in_a_namespace(&answer), |way| answer["protection"]["way"] == way);
+    if !works {
+        eprintln!("not tested: this system does not allow {way:?}: {}", answer["protection"]["lacks"]);
+        return None;
+    }
+    assert_eq!(differing(&before, root), Vec::<PathBuf>::new(), "what existed is unchanged: {text}");
+    assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
+    Some((answer, text))
+}
+
 #[test]
 fn no_attack_changes_a_file_and_each_is_seen_by_the_script() {
-    let root = tempfile::tempdir().unwrap();
-    let project = project(root.path());
-    let before = state(root.path());
-    let outside = tempfile::tempdir().unwrap();
-    let attacks = Path::new(FOLDER).join("attacks.py");
-    let words = ["python3", attacks.to_str().unwrap()];
-    let (answer, text) = rehearse(quiet(&project, &[]), &words, &outside.path().join("answer.json"));
-    if !in_a_namespace(&answer) {
-        return;
-    }
-    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged");
+    let Some((answer, text, _)) = attacked(None) else { return };
     assert_eq!(answer["script_exit"], 0, "{text}");
-    assert_eq!(answer["changed"], serde_json::json!([]));
     let withheld = answer["withheld"].as_array().unwrap();
     for name in ["files/a_child_with_an_environment_of_its_own (removed)", "files/a_mapping", "tree (removed)"] {
         assert!(withheld.contains(&name.into()), "{name}: {withheld:?}");
     }
 }
 
-/// Makes all attacks under one way to protect files. Returns the answer and what the script printed; `None` where this way does not work.
-fn attacked(way: &str) -> Option<(Value, String, PathBuf)> {
-    let root = tempfile::tempdir().unwrap();
+/// Makes all attacks of the first list under one way to protect files, or under the best that works. Returns the project, too.
+fn attacked(way: Option<&str>) -> Option<(Value, String, PathBuf)> {
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let project = project(root.path());
-    let before = state(root.path());
-    let outside = tempfile::tempdir().unwrap();
-    let attacks = Path::new(FOLDER).join("attacks.py");
-    let words = ["python3", attacks.to_str().unwrap()];
-    let mut command = quiet(&project, &[]);
-    command.env("VRAMLAB_REHEARSAL_PROTECTION", way);
-    let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
-    if answer["protection"]["way"] != way {
-        eprintln!("not tested: this system does not allow {way}: {}", answer["protection"]["lacks"]);
-        return None;
-    }
-    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged");
-    assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
+    let (answer, text) = unharmed(quiet(&project, &[]), "attacks.py", way, root.path(), outside.path())?;
     // What goes through the C library is seen by the script, and so is what its children do.
     for seen in ["a_child_with_an_environment_of_its_own", "a_mapping", "attributes_through_a_descriptor", "a_socket"] {
         assert!(!text.contains(&format!("'{seen}'")), "{seen}: {text}");
@@ -59,7 +62,7 @@ fn attacked(way: &str) -> Option<(Value, String, PathBuf)> {
 
 #[test]
 fn a_filter_refuses_what_the_library_does_not_see() {
-    let Some((answer, text, project)) = attacked("filter") else { return };
+    let Some((answer, text, project)) = attacked(Some("filter")) else { return };
     let refused = answer["refused"].as_array().unwrap();
     let raw = project.join("files/calls_of_the_system_without_the_c_library");
     assert!(refused.contains(&raw.to_str().unwrap().into()), "{refused:?} {text}");
@@ -67,7 +70,7 @@ fn a_filter_refuses_what_the_library_does_not_see() {
 
 #[test]
 fn landlock_refuses_it_too_and_the_command_says_what_it_does_not_know() {
-    let Some((answer, text, _)) = attacked("landlock") else { return };
+    let Some((answer, text, _)) = attacked(Some("landlock")) else { return };
     assert!(text.contains("'calls_of_the_system_without_the_c_library'"), "{text}");
     let warned = |text: &str| text.contains("Landlock refuses most changes") && text.contains("modes, owners, times");
     assert!(text.starts_with("warning: ") && warned(&text), "before it starts: {text}");
@@ -84,12 +87,11 @@ fn attacked_further(way: &str, user: Option<u32>) -> Option<(Value, String)> {
     for file in ["written", "read"] {
         fs::write(project.join(file), "before").unwrap();
     }
-    let attacks = Path::new(FOLDER).join(ATTACKS);
     let mut command = Command::new("sh");
     let script = "exec 7<>written 8<. < read; exec \"$@\"";
     command.args(["-c", script, "sh", env!("CARGO_BIN_EXE_vramlab"), "rehearse", "--no-values"]);
     command.current_dir(&project).env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1");
-    command.env("VRAMLAB_REHEARSAL_PROTECTION", way).env("PARENT", std::process::id().to_string());
+    command.env("PARENT", std::process::id().to_string());
     if let Some(user) = user {
         for path in [root.path(), outside.path()] {
             Command::new("chown").arg("-R").arg(user.to_string()).arg(path).status().unwrap();
@@ -97,16 +99,7 @@ fn attacked_further(way: &str, user: Option<u32>) -> Option<(Value, String)> {
         chown(root.path(), Some(user), Some(user)).unwrap();
         command.uid(user).gid(user).env("HOME", "/nonexistent");
     }
-    let before: State = state(root.path());
-    let words = ["python3", attacks.to_str().unwrap()];
-    let (answer, text) = rehearse(command, &words, &outside.path().join("answer.json"));
-    if answer["protection"]["way"] != way {
-        eprintln!("not tested: this system does not allow {way}: {}", answer["protection"]["lacks"]);
-        return None;
-    }
-    assert_eq!(differing(&before, root.path()), Vec::<PathBuf>::new(), "what existed is unchanged: {text}");
-    assert_eq!(answer["changed"], serde_json::json!([]), "{text}");
-    Some((answer, text))
+    unharmed(command, ATTACKS, Some(way), root.path(), outside.path())
 }
 
 /// A user who is not root.

@@ -15,18 +15,7 @@ import sys
 import tempfile
 import time
 
-CASES = []
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def case(function):
-    CASES.append(function)
-    return function
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
+from attack_cases import LIBC, case, read, run
 
 
 @case
@@ -290,22 +279,4 @@ def a_whole_tree(path):
     return not os.path.exists("tree")
 
 
-def main():
-    unseen = []
-    for function in CASES:
-        try:
-            seen = function("files/" + function.__name__)
-        except Exception as error:
-            seen = False
-            print(function.__name__, repr(error), file=sys.stderr)
-        if not seen:
-            unseen.append(function.__name__)
-    print("unseen:", unseen, file=sys.stderr)
-    sys.exit(5 if unseen else 0)
-
-
-if len(sys.argv) > 1:
-    for function in CASES:
-        print(function.__name__)
-else:
-    main()
+run()

@@ -15,18 +15,7 @@ import sys
 import tarfile
 import time
 
-CASES = []
-LIBC = ctypes.CDLL(None, use_errno=True)
-
-
-def case(function):
-    CASES.append(function)
-    return function
-
-
-def read(path):
-    with open(path, "rb") as file:
-        return file.read()
+from attack_cases import LIBC, case, read, run
 
 
 def outside():
@@ -334,22 +323,4 @@ def the_one_who_watches_is_killed(path):
     return True
 
 
-def main():
-    unseen = []
-    for function in CASES:
-        try:
-            seen = function("files/" + function.__name__)
-        except BaseException as error:
-            seen = False
-            print(function.__name__, repr(error), file=sys.stderr)
-        if not seen:
-            unseen.append(function.__name__)
-    print("unseen:", unseen, file=sys.stderr)
-    sys.exit(5 if unseen else 0)
-
-
-if len(sys.argv) > 1:
-    for function in CASES:
-        print(function.__name__)
-else:
-    main()
+run()

@@ -5,7 +5,7 @@ use lab_base::section::{Cell, Section, Table};
 
 use super::command::quoted;
 use super::findings::Findings;
-use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
+use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
 use super::rehearsal_exactness::exactness;
 use super::rehearsal_files;
 use super::rehearsal_growth_words as growth;
@@ -213,6 +213,20 @@ fn smaller_batch(found: &RehearsalResult) -> Option<String> {
 }
 
 impl RehearsalResult {
+    /// True if it does not fit because PyTorch's memory ran out.
+    pub fn ran_out(&self) -> bool {
+        self.fits == Some(false) && self.ooms().next().is_some()
+    }
+
+    /// True if memory ran out where what nobody held would have been enough in one piece.
+    pub fn is_fragmented(&self) -> bool {
+        self.ooms().any(|oom| oom.verdict == "fragmented")
+    }
+
+    fn ooms(&self) -> impl Iterator<Item = &RehearsedOom> {
+        self.ranks.iter().filter_map(|rank| rank.oom.as_ref())
+    }
+
     /// Estimates the share of the batch that would fit, if only activations and inputs grow with it. `None` if the script was not run with
     /// enough memory, or if little of its memory grows.
     pub fn share_that_fits(&self) -> Option<f64> {

@@ -1,5 +1,6 @@
 //! The best settings of the allocator for a recording (`vramlab-tune-1`).
 
+use lab_base::changes::alloc_conf;
 use lab_base::figures::{both, counted, grouped, signed};
 use lab_base::section::{Cell, Section, Table, Tries, Try};
 use lab_traces::snapshot::{Candidate, Cost, Releases, Tuned};
@@ -166,7 +167,7 @@ fn name(candidate: &Candidate) -> &str {
 
 /// As it is set: the variable has this name in all releases from 1.10 on; from 2.10 on it has a second one.
 fn setting(candidate: &Candidate) -> String {
-    format!("PYTORCH_CUDA_ALLOC_CONF={}", candidate.alloc_conf)
+    alloc_conf(&candidate.alloc_conf)
 }
 
 fn saves(what: &str, before: &Cost, after: &Cost) -> String {

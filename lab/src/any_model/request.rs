@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use lab_base::changes::ALLOC_CONF;
 use lab_base::error::{Error, Result};
 use serde_json::{Value, json};
 
@@ -32,9 +33,6 @@ const WITHOUT_EFFECT: [&str; 3] = ["lr", "seed", "data"];
 
 /// Fields that the rehearsal takes, and the word itself.
 const OF_THE_REHEARSAL: [&str; 5] = ["model", "model-file", "gpu", "alloc-conf", "env"];
-
-/// Variable with the settings of PyTorch's allocator.
-const ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 
 /// Returns the request for the driver: the word, as it was typed, and the options.
 ///

@@ -21,8 +21,7 @@ use super::tries::{ORDER, entry, setting_point};
 /// # Errors
 /// Those of a rehearsal.
 pub fn try_changes(request: &Request, found: &mut Rehearsed, watch: &mut Watch) -> Result<()> {
-    let ran_out = found.result.fits == Some(false) && found.result.ranks.iter().any(|rank| rank.oom.is_some());
-    if !ran_out || !request.needs || found.interrupted {
+    if !found.result.ran_out() || !request.needs || found.interrupted {
         return Ok(());
     }
     let mut again = Again { request, watch, interrupted: false, said: Vec::new() };
@@ -50,11 +49,9 @@ impl Again<'_, '_> {
     /// Rehearses the setting that a replay prefers, if the replay ends well with it, or memory was fragmented.
     fn setting(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
         let Some(what_if) = &found.what_if else { return Ok(None) };
-        let mut ooms = found.ranks.iter().filter_map(|rank| rank.oom.as_ref());
-        let fragmented = ooms.any(|oom| oom.verdict == "fragmented");
         let recorded = what_if.recorded.as_ref().map_or("", |recorded| &recorded.alloc_conf);
         let best = what_if.first().filter(|setting| setting.alloc_conf != recorded);
-        let best = best.filter(|_| fragmented || what_if.best().is_some());
+        let best = best.filter(|_| found.is_fragmented() || what_if.best().is_some());
         let Some(conf) = best.map(|best| best.alloc_conf.clone()) else {
             self.said.push(what_if.why_nothing());
             return Ok(None);

@@ -19,9 +19,8 @@ pub fn rehearse(request: &Request, watch: &mut Watch) -> Result<Rehearsed> {
     request.check()?;
     let library = library::find()?;
     let mut found = once(request, &library, watch)?;
-    let ran_out = found.result.fits == Some(false) && found.result.ranks.iter().any(|rank| rank.oom.is_some());
     let mut with_enough = None;
-    if ran_out && request.needs && !found.interrupted && !watch(Some(Progress::Enough)).is_break() {
+    if found.result.ran_out() && request.needs && !found.interrupted && !watch(Some(Progress::Enough)).is_break() {
         with_enough = Some(once(&enough::request(request), &library, watch)?);
     }
     if let Some(more) = &with_enough {

@@ -25,9 +25,7 @@ pub(super) fn setting(found: &RehearsalScanResult) -> Option<Vec<(String, String
     let point = failing(found).min_by_key(|point| number(point))?;
     let what_if = point.rehearsal.what_if.as_ref()?;
     let best = what_if.first().filter(|setting| !setting.alloc_conf.is_empty())?;
-    let ooms = || point.rehearsal.ranks.iter().filter_map(|rank| rank.oom.as_ref());
-    let fragmented = ooms().any(|oom| oom.verdict == "fragmented");
-    if !fragmented {
+    if !point.rehearsal.is_fragmented() {
         return None;
     }
     let values = found.parameters.iter().cloned().zip(point.values.iter().cloned());

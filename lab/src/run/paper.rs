@@ -3,6 +3,7 @@
 use std::ops::ControlFlow;
 
 use lab_base::backends::Entry;
+use lab_base::changes::EXPANDABLE;
 use lab_base::error::{Error, Result};
 use lab_results::{NeedsResult, PeakResult};
 use memcore::memory::Needs;
@@ -146,7 +147,7 @@ impl<'a> Paper<'a> {
             return Ok(None);
         }
         let comma = if settings.is_empty() { "" } else { "," };
-        variant.allocator.alloc_conf = Some(format!("{settings}{comma}expandable_segments:True"));
+        variant.allocator.alloc_conf = Some(format!("{settings}{comma}{EXPANDABLE}"));
         self.figures(&variant).map(Some)
     }
 

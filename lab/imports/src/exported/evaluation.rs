@@ -44,7 +44,7 @@ struct Entry {
 
 impl Evaluation {
     /// Reads the graph; `None` if the archive has none, and inside why it cannot be run. `training` is what the training's graph takes and gives.
-    pub(super) fn of(archive: &mut Archive, training: &Signature, file: &str) -> Option<Result<Self, String>> {
+    pub(super) fn in_archive(archive: &mut Archive, training: &Signature, file: &str) -> Option<Result<Self, String>> {
         archive.has(ENTRY).then(|| {
             let entry: Entry = archive.json(ENTRY).map_err(|error| error.to_string())?;
             if entry.version != lifetimes::VERSION {

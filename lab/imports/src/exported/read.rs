@@ -97,7 +97,7 @@ pub(super) fn read(path: &Path) -> Result<Read> {
     let of_operators = operators::NOTES.iter().filter(|(is, _)| program.first(is).is_some()).map(|(_, note)| *note);
     let of_operators = of_operators.collect();
     let program = Arc::new(program);
-    let evaluation = Evaluation::of(&mut archive, &signature, &file);
+    let evaluation = Evaluation::in_archive(&mut archive, &signature, &file);
     let (path, flattens) = (path.to_path_buf(), knows_lifetimes);
     let contents = Contents { path, file, program, signature, evaluation, dtype, other_type, flattens };
     let (torch, again) = (exported.torch_version, Mutex::default());

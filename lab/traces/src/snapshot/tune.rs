@@ -69,7 +69,7 @@ const LEAST_CALLS_SAVED: u64 = 10;
 const SEARCHED: f64 = 0.6;
 
 /// Values tried for each option.
-pub(super) const EXPANDABLE: [&str; 1] = ["expandable_segments:True"];
+pub(super) const EXPANDABLE: [&str; 1] = [lab_base::changes::EXPANDABLE];
 pub(super) const SPLIT: [&str; 6] = [
     "max_split_size_mb:20",
     "max_split_size_mb:32",
