@@ -40,6 +40,28 @@ impl WhatIfResult {
         self.tried.iter().find(as_well).or(Some(best))
     }
 
+    /// The setting to try first, if it is another than the recorded one.
+    pub fn another(&self) -> Option<&Setting> {
+        self.first().filter(|setting| setting.alloc_conf != self.recorded_conf())
+    }
+
+    /// A setting as a change: the defaults are the run without the recorded one.
+    pub fn as_change(&self, alloc_conf: &str) -> String {
+        if alloc_conf.is_empty() { format!("without {}", self.recorded_conf()) } else { alloc_conf.into() }
+    }
+
+    /// Says that something does not fit with a setting.
+    pub fn does_not_help(&self, alloc_conf: &str, what: &str) -> String {
+        match alloc_conf {
+            "" => format!("Without {} {what} does not fit either.", self.recorded_conf()),
+            setting => format!("{setting} does not make {what} fit."),
+        }
+    }
+
+    fn recorded_conf(&self) -> &str {
+        self.recorded.as_ref().map_or("", |recorded| &recorded.alloc_conf)
+    }
+
     /// The best setting, if it helps: nothing fails any more, or clearly less is reserved.
     pub fn best(&self) -> Option<(&Setting, &Setting)> {
         let (recorded, best) = (self.recorded.as_ref()?, self.first()?);
@@ -56,10 +78,7 @@ impl WhatIfResult {
     pub(super) fn section(&self, file: Option<&str>, peak: Option<u64>) -> Section {
         let Some((recorded, best)) = self.best() else { return Section::Note(self.why_nothing()) };
         let reserved = best.cost.peak_reserved;
-        let name = match best.alloc_conf.as_str() {
-            "" => format!("without {}", recorded.alloc_conf),
-            name => name.to_string(),
-        };
+        let name = self.as_change(&best.alloc_conf);
         let change = match recorded.cost.failed {
             0 => format!("{name} ({} reserved before)", short(recorded.cost.peak_reserved)),
             _ => format!("{name}: nothing fails as far as the recording goes"),

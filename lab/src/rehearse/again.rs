@@ -49,21 +49,15 @@ impl Again<'_, '_> {
     /// Rehearses the setting that a replay prefers, if the replay ends well with it, or memory was fragmented.
     fn setting(&mut self, found: &RehearsalResult) -> Result<Option<Try>> {
         let Some(what_if) = &found.what_if else { return Ok(None) };
-        let recorded = what_if.recorded.as_ref().map_or("", |recorded| &recorded.alloc_conf);
-        let best = what_if.first().filter(|setting| setting.alloc_conf != recorded);
-        let best = best.filter(|_| found.is_fragmented() || what_if.best().is_some());
+        let best = what_if.another().filter(|_| found.is_fragmented() || what_if.best().is_some());
         let Some(conf) = best.map(|best| best.alloc_conf.clone()) else {
             self.said.push(what_if.why_nothing());
             return Ok(None);
         };
-        // The defaults, if they do as well as any setting.
-        let change = if conf.is_empty() { format!("without {recorded}") } else { conf.clone() };
+        let change = what_if.as_change(&conf);
         let point = [setting_point(&conf)];
         let Some(fitting) = self.once(&at_point(self.request, &point)?, &change)? else {
-            self.said.push(match conf.as_str() {
-                "" => format!("Without {recorded} it does not fit either."),
-                conf => format!("{conf} does not make it fit."),
-            });
+            self.said.push(what_if.does_not_help(&conf, "it"));
             return Ok(None);
         };
         Ok(Some(Try { script: alloc_conf(&conf), ..entry(change, self.request, &point, &fitting) }))

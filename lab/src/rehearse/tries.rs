@@ -22,14 +22,10 @@ pub(super) fn setting_point(conf: &str) -> (String, String) {
 /// Returns the requested point that does not fit (the smallest, if they are numbers) with the setting that a replay prefers, if memory was
 /// fragmented. The replay ends where the script did, so whether the setting helps only a rehearsal shows.
 pub(super) fn setting(found: &RehearsalScanResult) -> Option<Vec<(String, String)>> {
-    let point = failing(found).min_by_key(|point| number(point))?;
-    let what_if = point.rehearsal.what_if.as_ref()?;
-    let best = what_if.first().filter(|setting| !setting.alloc_conf.is_empty())?;
-    if !point.rehearsal.is_fragmented() {
-        return None;
-    }
+    let point = smallest_failing(found).filter(|point| point.rehearsal.is_fragmented())?;
+    let another = point.rehearsal.what_if.as_ref()?.another()?;
     let values = found.parameters.iter().cloned().zip(point.values.iter().cloned());
-    Some(values.chain([setting_point(&best.alloc_conf)]).collect())
+    Some(values.chain([setting_point(&another.alloc_conf)]).collect())
 }
 
 /// Makes the entries of a scan: the setting first, which changes least, if its rehearsal fits; then the largest value.
@@ -42,13 +38,14 @@ pub(super) fn of_scan(
     let mut tries = Tries { order: ORDER.into(), ..Tries::default() };
     if let Some((point, rehearsal)) = setting {
         let [values @ .., (_, conf)] = point else { return None };
+        let what_if = smallest_failing(found)?.rehearsal.what_if.as_ref()?;
         let named: Vec<String> = values.iter().map(|(name, value)| format!("{name} {value}")).collect();
         match rehearsal.fits {
             Some(true) => {
-                let change = format!("{conf}, {}", named.join(", "));
+                let change = format!("{}, {}", what_if.as_change(conf), named.join(", "));
                 tries.entries.push(Try { script: alloc_conf(conf), ..entry(change, request, point, rehearsal) });
             }
-            _ => tries.search = format!("{conf} does not make {} fit.", named.join(", ")),
+            _ => tries.search = what_if.does_not_help(conf, &named.join(", ")),
         }
     }
     tries.entries.extend(largest(request, found));
@@ -87,6 +84,10 @@ pub(super) fn entry(change: String, request: &Request, point: &Point, rehearsal:
 
 fn failing(found: &RehearsalScanResult) -> impl Iterator<Item = &RehearsalPoint> {
     found.points.iter().filter(|point| !point.searched && point.rehearsal.fits == Some(false))
+}
+
+fn smallest_failing(found: &RehearsalScanResult) -> Option<&RehearsalPoint> {
+    failing(found).min_by_key(|point| number(point))
 }
 
 fn number(point: &RehearsalPoint) -> Option<u64> {
@@ -199,6 +200,25 @@ mod tests {
         let point = setting(&scan("fragmented")).unwrap();
         assert_eq!(point, [("batch".to_string(), "16".to_string()), setting_point("expandable_segments:True")]);
         assert_eq!(setting(&scan("full")), None);
+    }
+
+    #[test]
+    fn the_defaults_are_tried_where_a_setting_was_recorded() {
+        let mut found = scan("fragmented");
+        let what_if = found.points[1].rehearsal.what_if.as_mut().unwrap();
+        what_if.recorded.as_mut().unwrap().alloc_conf = "max_split_size_mb:32".into();
+        what_if.tried[0].alloc_conf = String::new();
+        let point = setting(&found).unwrap();
+        assert_eq!(point[1], setting_point(""));
+        let tried = |fits| {
+            of_scan(&request("python train.py --batch={batch}"), &found, Some((&point, &rehearsal(fits, 940, ""))))
+                .unwrap()
+        };
+        assert_eq!(tried(true).entries[0].change, "without max_split_size_mb:32, batch 16");
+        assert_eq!(tried(false).search, "Without max_split_size_mb:32 batch 16 does not fit either.");
+        // What was recorded is nothing to try.
+        found.points[1].rehearsal.what_if.as_mut().unwrap().recorded.as_mut().unwrap().alloc_conf = String::new();
+        assert_eq!(setting(&found), None);
     }
 
     #[test]
