@@ -134,17 +134,130 @@ DEVICE void parameter_grad(const ParameterGradArgs& a) {
     }
 }
 
-// Of the gradients of both parameters, those that are wanted.
+// All gradients of rows at once: a block has P packs of columns for each thread, and goes over rows. A row is read once: while it is in
+// registers it also adds to the sums of its columns, which the block leaves as its chunk for `column_sums`; the next row is on its way meanwhile.
+template <typename T, int P>
+struct GradRow {
+    static const int V = Wide<T>::N;
+    Pack<T, V> x[P], grad[P];
+    float mean, rstd;
+
+    DEVICE static u64 column(int p) { return (threadIdx.x + static_cast<u64>(p) * THREADS) * V; }
+    // Zeros beyond the row: they add nothing.
+    DEVICE void load(const RowNormGradArgs& a, u64 r) {
+        UNROLL for (int p = 0; p < P; p++) {
+            const u64 i = column(p);
+            x[p] = grad[p] = Pack<T, V>{};
+            if (i >= a.n) continue;
+            x[p] = load_pack<V>(static_cast<const T*>(a.x) + r * a.n + i);
+            grad[p] = load_pack<V>(static_cast<const T*>(a.grad) + r * a.n + i);
+        }
+        mean = a.mean != nullptr ? a.mean[r] : 0.0f;
+        rstd = a.rstd[r];
+    }
+    DEVICE float normalised(int p, int j) const { return (widen(x[p].e[j]) - mean) * rstd; }
+};
+
+// Both sums over the block. `slots` has two for each warp; the row after next may use them again: there is one barrier in each.
+DEVICE void sums_by_turns(float& x, float& y, float* slots) {
+    static const int WARPS = THREADS / WARP;
+    x = warp_sum(x);
+    y = warp_sum(y);
+    if (lane() == 0) {
+        slots[threadIdx.x / WARP] = x;
+        slots[WARPS + threadIdx.x / WARP] = y;
+    }
+    __syncthreads();
+    x = slots[lane() % WARPS];
+    y = slots[WARPS + lane() % WARPS];
+    UNROLL for (int offset = WARPS / 2; offset > 0; offset /= 2) {
+        x += __shfl_xor_sync(ALL_LANES, x, offset);
+        y += __shfl_xor_sync(ALL_LANES, y, offset);
+    }
+}
+
+template <typename T, int P>
+DEVICE void row_norm_grads(const RowNormGradsArgs& all) {
+    typedef GradRow<T, P> Row;
+    static const int V = Row::V;
+    SHARED(float, scratch, 4 * (THREADS / WARP));
+    const RowNormGradArgs& a = all.rows;
+    const float length = static_cast<float>(a.n);
+    Pack<T, V> w[P];
+    float weight[P][V] = {}, bias[P][V] = {};
+    UNROLL for (int p = 0; p < P; p++) {
+        UNROLL for (int j = 0; j < V; j++) w[p].e[j] = narrow<T>(1.0f);
+        if (a.weight != nullptr && Row::column(p) < a.n) w[p] = load_pack<V>(static_cast<const T*>(a.weight) + Row::column(p));
+    }
+    // There are as many rows as blocks, or more.
+    Row row;
+    row.load(a, blockIdx.x);
+    float* slots = scratch;
+    for (u64 r = blockIdx.x; r < a.rows; r += gridDim.x) {
+        Row next = row;
+        if (r + gridDim.x < a.rows) next.load(a, r + gridDim.x);
+        float sum_g = 0.0f, sum_gx = 0.0f;
+        UNROLL for (int p = 0; p < P; p++) {
+            UNROLL for (int j = 0; j < V; j++) {
+                const float x = row.normalised(p, j), g = widen(row.grad[p].e[j]), scaled = g * widen(w[p].e[j]);
+                weight[p][j] += g * x;
+                bias[p][j] += g;
+                sum_g += scaled;
+                sum_gx += scaled * x;
+            }
+        }
+        sums_by_turns(sum_g, sum_gx, slots);
+        slots = slots == scratch ? scratch + 2 * (THREADS / WARP) : scratch;
+        // Without a mean nothing was subtracted from the input.
+        sum_g = a.mean != nullptr ? sum_g / length : 0.0f;
+        sum_gx = sum_gx / length;
+        UNROLL for (int p = 0; p < P; p++) {
+            if (Row::column(p) >= a.n) continue;
+            float y[V];
+            UNROLL for (int j = 0; j < V; j++) {
+                const float scaled = widen(row.grad[p].e[j]) * widen(w[p].e[j]);
+                y[j] = row.rstd * (scaled - sum_g - row.normalised(p, j) * sum_gx);
+            }
+            store_floats<V>(static_cast<T*>(a.out) + r * a.n + Row::column(p), y);
+        }
+        row = next;
+    }
+    UNROLL for (int p = 0; p < P; p++) {
+        if (Row::column(p) >= a.n) continue;
+        const u64 at = blockIdx.x * a.n + Row::column(p);
+        UNROLL for (int j = 0; j < V; j += 4) {
+            if (all.weight_sums != nullptr) store_floats<4>(all.weight_sums + at + j, weight[p] + j);
+            if (all.bias_sums != nullptr) store_floats<4>(all.bias_sums + at + j, bias[p] + j);
+        }
+    }
+}
+
+// Chunks that a thread has on their way at once.
+#define CHUNKS_AHEAD 8
+
+// Of the gradients of both parameters, those that are wanted: a block has 32 columns of one of them, and a warp every eighth chunk.
 template <typename T>
 DEVICE void column_sums(const ColumnSumsArgs& a) {
-    for (u64 i = thread_index(); i < 2 * a.n; i += thread_count()) {
-        const u32 which = i < a.n ? 0 : 1;
-        if (a.out[which] == nullptr) continue;
-        const u64 column = i - which * a.n;
-        float sum = 0.0f;
-        for (u64 c = 0; c < a.chunks; c++) sum += a.partial[which][c * a.n + column];
-        static_cast<T*>(a.out[which])[column] = narrow<T>(sum);
+    SHARED(float, sums, THREADS);
+    const u32 which = blockIdx.y;
+    if (a.out[which] == nullptr) return;
+    const u64 column = static_cast<u64>(blockIdx.x) * WARP + lane();
+    float sum = 0.0f;
+    if (column < a.n) {
+        for (u64 first = threadIdx.x / WARP; first < a.chunks; first += CHUNKS_AHEAD * STRIPES) {
+            float part[CHUNKS_AHEAD];
+            UNROLL for (int k = 0; k < CHUNKS_AHEAD; k++) {
+                const u64 c = first + k * STRIPES;
+                part[k] = c < a.chunks ? a.partial[which][c * a.n + column] : 0.0f;
+            }
+            UNROLL for (int k = 0; k < CHUNKS_AHEAD; k++) sum += part[k];
+        }
     }
+    sums[threadIdx.x] = sum;
+    __syncthreads();
+    if (threadIdx.x >= WARP || column >= a.n) return;
+    for (u32 s = 1; s < STRIPES; s++) sum += sums[s * WARP + lane()];
+    static_cast<T*>(a.out[which])[column] = narrow<T>(sum);
 }
 
 // ---- channels ----
@@ -358,7 +471,7 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
     ROW_FORMS(row_norm_grad, T, tag, RowNormGradArgs)                                              \
     BLOCK_KERNEL(parameter_grad_##tag##_one, ParameterGradArgs, THREADS, parameter_grad<T, 1>)  \
     BLOCK_KERNEL(parameter_grad_##tag##_wide, ParameterGradArgs, THREADS, parameter_grad<T, PAIR>) \
-    FLAT_KERNEL(column_sums_##tag, ColumnSumsArgs, THREADS, column_sums<T>)                     \
+    BLOCK_KERNEL(column_sums_##tag, ColumnSumsArgs, THREADS, column_sums<T>)                    \
     CHANNEL_FORMS(channel_moments, T, tag)                                                      \
     CHANNEL_FORMS(channel_sums, T, tag)                                                         \
     FLAT_KERNEL(channel_finish_##tag, ChannelFinishArgs, THREADS, channel_finish<T>)            \
@@ -370,6 +483,8 @@ DEVICE void channel_apply_grad(const ChannelApplyArgs& a) {
 FLOAT_TYPES(INSTANCES)
 
 #define LONG_INSTANCES(T, tag) \
-    BUSY_BLOCK_KERNEL(row_norm_long_##tag, RowNormArgs, THREADS, 2, row_norm<T, WARP, Wide<T>::N, LONG>)
+    BUSY_BLOCK_KERNEL(row_norm_long_##tag, RowNormArgs, THREADS, 2, row_norm<T, WARP, Wide<T>::N, LONG>) \
+    BUSY_BLOCK_KERNEL(row_norm_grads_##tag##_2048, RowNormGradsArgs, THREADS, 2, row_norm_grads<T, 1>)   \
+    BUSY_BLOCK_KERNEL(row_norm_grads_##tag##_4096, RowNormGradsArgs, THREADS, 2, row_norm_grads<T, 2>)
 LONG_INSTANCES(f16, f16)
 LONG_INSTANCES(bf16, bf16)

@@ -1,9 +1,11 @@
 //! Layer, root-mean-square and batch normalisation.
 
+mod row_grads;
+
 use std::ffi::c_void;
 
 use memcore::backend::Operand;
-use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, LayerNormGrad, RmsNorm, RmsNormGrad};
+use memcore::backend::kernel::{BatchNorm, BatchNormGrad, LayerNorm, RmsNorm};
 use memcore::{DType, Result};
 
 use crate::arguments::{Bits, arguments};
@@ -11,6 +13,7 @@ use crate::kernel::{Kernel, ONE_FORM, ONE_WIDE, ROWS, Tag, kernels};
 use crate::launch::{Context, Grid, ONE, THREADS, WIDE};
 use crate::rows::{self, PACK_BYTES};
 use crate::walk::Divider;
+pub(crate) use row_grads::{layer_norm_grad, rms_norm_grad};
 
 arguments! { ARGUMENTS:
     struct RowNormArgs {
@@ -36,6 +39,13 @@ arguments! { ARGUMENTS:
         rstd: *const f32,
         rows: u64,
         n: u64,
+    }
+
+    /// All gradients in one launch. Each block leaves its sums of the parameters' gradients: [blocks, n] each, null if not wanted.
+    struct RowNormGradsArgs {
+        rows: RowNormGradArgs,
+        weight_sums: *mut f32,
+        bias_sums: *mut f32,
     }
 
     /// Gradients of the parameters: sums over rows. A block handles 32 columns or pairs of columns, and 8 rows at a time of one chunk of
@@ -126,6 +136,7 @@ kernels! { KERNELS in Norm:
     ROW_NORM: "row_norm" FLOATS ROWS => RowNormArgs;
     ROW_NORM_LONG: "row_norm_long" HALVES ONE_FORM => RowNormArgs;
     ROW_NORM_GRAD: "row_norm_grad" FLOATS ROWS => RowNormGradArgs;
+    ROW_NORM_GRADS: "row_norm_grads" HALVES &["_2048", "_4096"] => RowNormGradsArgs;
     PARAMETER_GRAD: "parameter_grad" FLOATS ONE_WIDE => ParameterGradArgs;
     COLUMN_SUMS: "column_sums" FLOATS ONE_FORM => ColumnSumsArgs;
     CHANNEL_MOMENTS: "channel_moments" FLOATS &["_thread", "_warp", "_block", "_block_wide"] => ChannelArgs;
@@ -183,88 +194,6 @@ fn row_norm(ctx: &Context<'_>, dtype: DType, a: &RowNormArgs) -> Result<()> {
     }
     let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
     ctx.launch(ROW_NORM, Tag::of(dtype), form, grid, a)
-}
-
-/// Those gradients of [`LayerNorm`] that are present.
-pub(crate) fn layer_norm_grad(ctx: &Context<'_>, k: &LayerNormGrad) -> Result<()> {
-    let args = RowNormGradArgs {
-        out: ctx.at_optional(&k.out_x)?,
-        grad: ctx.at(&k.grad)?,
-        x: ctx.at(&k.x)?,
-        weight: ctx.at_optional(&k.weight)?,
-        mean: ctx.at(&k.mean)?,
-        rstd: ctx.at(&k.rstd)?,
-        rows: k.x.dims()[0] as u64,
-        n: k.x.dims()[1] as u64,
-    };
-    row_norm_grad(ctx, k.x.dtype, &args)?;
-    parameter_grads(ctx, k.x.dtype, &args, &k.out_weight, &k.out_bias)
-}
-
-/// Those gradients of [`RmsNorm`] that are present.
-pub(crate) fn rms_norm_grad(ctx: &Context<'_>, k: &RmsNormGrad) -> Result<()> {
-    let args = RowNormGradArgs {
-        out: ctx.at_optional(&k.out_x)?,
-        grad: ctx.at(&k.grad)?,
-        x: ctx.at(&k.x)?,
-        weight: ctx.at_optional(&k.weight)?,
-        mean: 0,
-        rstd: ctx.at(&k.rstd)?,
-        rows: k.x.dims()[0] as u64,
-        n: k.x.dims()[1] as u64,
-    };
-    row_norm_grad(ctx, k.x.dtype, &args)?;
-    parameter_grads(ctx, k.x.dtype, &args, &k.out_weight, &None)
-}
-
-fn row_norm_grad(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs) -> Result<()> {
-    if a.rows * a.n == 0 || a.out == 0 {
-        return Ok(());
-    }
-    let size = dtype.size();
-    let bases = [(a.out, size), (a.grad, size), (a.x, size), (a.weight, size)];
-    let (form, grid) = rows::form(ctx, a.rows, a.n, dtype, &bases);
-    ctx.launch(ROW_NORM_GRAD, Tag::of(dtype), form, grid, a)
-}
-
-/// Minimum rows per block for the parameters' gradients, and maximum number of chunks.
-const CHUNK_ROWS: u64 = 64;
-const MAX_CHUNKS: u64 = 256;
-
-/// Sums over rows, in chunks that write their sums to the scratch.
-fn parameter_grads(
-    ctx: &Context<'_>,
-    dtype: DType,
-    a: &RowNormGradArgs,
-    out_weight: &Option<Operand>,
-    out_bias: &Option<Operand>,
-) -> Result<()> {
-    if a.n == 0 || (out_weight.is_none() && out_bias.is_none()) {
-        return Ok(());
-    }
-    // Both sums in one pass, with as many chunks as the scratch has room for.
-    let room = ctx.scratch.bytes / 8;
-    let chunks = a.rows.div_ceil(CHUNK_ROWS).clamp(1, MAX_CHUNKS).min((room / a.n).max(1));
-    let partial = [ctx.scratch.address, ctx.scratch.address + chunks * a.n * 4];
-    let args = ParameterGradArgs {
-        grad: a.grad,
-        x: a.x,
-        mean: a.mean,
-        rstd: a.rstd,
-        weight_sums: if out_weight.is_some() { partial[0] } else { 0 },
-        bias_sums: if out_bias.is_some() { partial[1] } else { 0 },
-        rows: a.rows,
-        n: a.n,
-        chunk_rows: a.rows.div_ceil(chunks),
-    };
-    // A thread reads two columns at once, if they are aligned.
-    let pairs = a.n.is_multiple_of(2) && [a.grad, a.x].iter().all(|base| base.is_multiple_of(2 * dtype.size()));
-    let (form, columns) = if pairs { (WIDE, 2) } else { (ONE, 1) };
-    let grid = Grid { blocks: [a.n.div_ceil(32 * columns) as u32, chunks as u32, 1], ..Grid::of(1) };
-    ctx.launch(PARAMETER_GRAD, Tag::of(dtype), form, grid, &args)?;
-    let out = [ctx.at_optional(out_weight)?, ctx.at_optional(out_bias)?];
-    let args = ColumnSumsArgs { out, partial, n: a.n, chunks };
-    ctx.launch(COLUMN_SUMS, Tag::of(dtype), 0, ctx.grid(2 * a.n), &args)
 }
 
 /// True if both sums of one chunk fit the scratch.

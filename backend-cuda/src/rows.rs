@@ -8,7 +8,7 @@ use crate::launch::{Context, Grid, THREADS};
 const WARP: u64 = 32;
 
 /// Longer rows get a block each. Shorter ones get a warp, which has registers for that many elements.
-const WARP_ROW: u64 = 1024;
+pub(crate) const WARP_ROW: u64 = 1024;
 
 /// Rows up to this length get a thread each.
 const THREAD_ROW: u64 = 4;
@@ -29,7 +29,7 @@ pub(crate) fn form(ctx: &Context<'_>, rows: u64, n: u64, dtype: DType, bases: &[
 }
 
 /// True if rows are made of aligned groups of 16 bytes, in all operands.
-fn in_packs(n: u64, dtype: DType, bases: &[(u64, u64)]) -> bool {
+pub(crate) fn in_packs(n: u64, dtype: DType, bases: &[(u64, u64)]) -> bool {
     let pack = PACK_BYTES / dtype.size();
     n.is_multiple_of(pack) && bases.iter().all(|(base, size)| base.is_multiple_of(pack * size))
 }

@@ -24,6 +24,11 @@ pub(super) fn cases() -> Vec<Case> {
             let (name, dims) = MANY_LONG_ROWS;
             out.push(layer_norm(dtype, name, dims, 0, [true, true], Range(-2.0, 2.0)));
             out.push(rms_norm(dtype, name, dims, 0, false));
+            // So many rows that a backend may add up the parameters' gradients while it has them; of these lengths one pack or two of a thread.
+            out.push(layer_norm_grad(dtype, name, dims, 0, [true; 4]));
+            out.push(rms_norm_grad(dtype, name, dims, 0, [true; 3]));
+            out.push(layer_norm_grad(dtype, "many_longer_rows", [1060, 2056], 0, [true; 4]));
+            out.push(layer_norm_grad(dtype, "many_longer_rows_bias", [1060, 2056], 0, [false, true, false, true]));
         }
         for (name, affine) in [("plain", [false, false]), ("weight_only", [true, false])] {
             out.push(layer_norm(dtype, name, [5, 7], 0, affine, Range(-2.0, 2.0)));
