@@ -101,26 +101,28 @@ DEVICE typename Sum<T>::type sum_evenly(const ReduceArgs& a, const T* x, u64 fir
 }
 
 // The same of `length` elements side by side that begin at 16 aligned bytes, which a team reads 16 bytes at a time.
-template <typename T>
-DEVICE float sum_side_by_side(const ReduceArgs& a, const T* x, u64 length, u64 rank, u64 step) {
+template <bool Squares, typename T>
+DEVICE float sum_side_by_side(const T* x, u64 length, u64 rank, u64 step) {
     static const int V = Wide<T>::N, PACKS = RUN / V;
     const u64 packs = length / V;
     float value = 0.0f;
-    auto add = [&](float& run, T e) {
+    auto add = [](float& run, T e) {
         const float v = widen(e);
-        run += a.op == SUM_SQUARES ? v * v : v;
+        run += Squares ? v * v : v;
     };
     for (u64 first = rank; first < packs; first += PACKS * step) {
+        // Zeros beyond the end: they add nothing, and nothing is asked while adding.
         Pack<T, V> read[PACKS];
         UNROLL for (int p = 0; p < PACKS; p++) {
+            read[p] = Pack<T, V>{};
             if (first + p * step < packs) read[p] = load_pack<V>(x + (first + p * step) * V);
         }
-        float run = 0.0f;
+        // Two runs, so that one need not wait for the other.
+        float run[2] = {};
         UNROLL for (int p = 0; p < PACKS; p++) {
-            if (first + p * step >= packs) continue;
-            UNROLL for (int j = 0; j < V; j++) add(run, read[p].e[j]);
+            UNROLL for (int j = 0; j < V; j++) add(run[j % 2], read[p].e[j]);
         }
-        value += run;
+        value += run[0] + run[1];
     }
     float rest = 0.0f;
     for (u64 i = packs * V + rank; i < length; i += step) add(rest, x[i]);
@@ -137,7 +139,8 @@ DEVICE void gather(const ReduceArgs& a, i64 base, u64 begin, u64 end, u64 rank, 
     if (a.op <= SUM_SQUARES && a.group.rank <= 1) {
         if constexpr (Group > 1 && sizeof(T) == 2) {
             if (a.group.strides[0][0] == 1 && reinterpret_cast<u64>(x + begin) % 16 == 0) {
-                value = sum_side_by_side(a, x + begin, end - begin, rank, step);
+                value = a.op == SUM_SQUARES ? sum_side_by_side<true>(x + begin, end - begin, rank, step)
+                                            : sum_side_by_side<false>(x + begin, end - begin, rank, step);
                 return;
             }
         }
@@ -225,6 +228,19 @@ DEVICE void reduce(const ReduceArgs& a) {
     }
 }
 
+// Sums of rows whose elements lie side by side and begin at 16 aligned bytes, a warp for each. What `reduce` asks for other groups takes
+// registers and instructions: without it a processor has room for four blocks, and adding takes as many instructions as it must.
+template <bool Squares, typename T>
+DEVICE void sum_rows(const ReduceArgs& a) {
+    const T* x = static_cast<const T*>(a.x);
+    for (u64 i = thread_index() / WARP; i < a.results.packs; i += thread_count() / WARP) {
+        i64 at[2];
+        places(a.results, i, at);
+        const float sum = warp_sum(sum_side_by_side<Squares>(x + at[1], a.group.elements, lane(), WARP));
+        if (lane() == 0) finish<T>(a, i, at, sum, -1);
+    }
+}
+
 // Merges the chunks of each result.
 template <typename T>
 DEVICE void reduce_chunks(const ReduceArgs& a) {
@@ -259,3 +275,9 @@ DEVICE void reduce_chunks(const ReduceArgs& a) {
 FLOAT_TYPES(INSTANCES)
 INSTANCES(i64, i64)
 INSTANCES(i32, i32)
+
+#define ROW_INSTANCES(T, tag)                                                              \
+    BUSY_BLOCK_KERNEL(sum_rows_##tag##_sums, ReduceArgs, THREADS, 4, sum_rows<false, T>)   \
+    BUSY_BLOCK_KERNEL(sum_rows_##tag##_squares, ReduceArgs, THREADS, 4, sum_rows<true, T>)
+ROW_INSTANCES(f16, f16)
+ROW_INSTANCES(bf16, bf16)

@@ -31,6 +31,7 @@ arguments! { ARGUMENTS:
 
 kernels! { KERNELS in Reduce:
     REDUCE: "reduce" SUMMED &["_thread", "_warp", "_block", "_chunks"] => ReduceArgs;
+    SUM_ROWS: "sum_rows" HALVES &["_sums", "_squares"] => ReduceArgs;
 }
 
 /// Bytes of a chunk's result in the scratch: a value and a position.
@@ -82,6 +83,10 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
         unrounded: (k.out.dtype != k.x.dtype).into(),
     };
     let tag = Tag::of(k.x.dtype);
+    if wide && plan.form == WARP && plan.chunks == 1 && inner.is_one() && begin_in_packs(args.x, &kept) {
+        let squares = usize::from(k.op == ReduceOp::SumSquares);
+        return ctx.launch(SUM_ROWS, tag, squares, plan.grid(ctx, count), &args);
+    }
     // With chunks, the mean is computed when they are merged.
     ctx.launch(REDUCE, tag, plan.form, plan.grid(ctx, count), &args)?;
     if plan.chunks > 1 {
@@ -89,6 +94,13 @@ pub(crate) fn reduce(ctx: &Context<'_>, k: &Reduce) -> Result<()> {
         ctx.launch(REDUCE, tag, CHUNKS, ctx.grid(count), &args)?;
     }
     Ok(())
+}
+
+/// True if every group of 16-bit elements begins at a multiple of 16 bytes.
+fn begin_in_packs(x: u64, kept: &Layout) -> bool {
+    const PACK: usize = 8;
+    let begins = |(size, stride): (&usize, &usize)| *size == 1 || stride.is_multiple_of(PACK);
+    x.is_multiple_of(16) && kept.dims().iter().zip(kept.strides()).all(begins)
 }
 
 /// Two layouts of `x`: with size 1 in the reduced axes, the beginnings of the groups; with size 1 in the others, one

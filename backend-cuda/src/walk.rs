@@ -99,6 +99,11 @@ impl<const N: usize> Dims<N> {
         if self.rank == 0 { 0 } else { self.strides[k][self.innermost()] }
     }
 
+    /// True if there is one dimension, or none.
+    pub(crate) fn is_one(&self) -> bool {
+        self.rank <= 1
+    }
+
     fn set(&mut self, to: usize, from: usize) {
         self.sizes[to] = self.sizes[from];
         for strides in &mut self.strides {

@@ -47,6 +47,7 @@ pub(super) fn cases() -> Vec<Case> {
         }
         if dtype.is_half() {
             out.extend(unrounded(dtype));
+            out.extend(rows_in_packs(dtype));
             let (name, dims) = MANY_LONG_ROWS;
             for (op_name, op) in [("sum", ReduceOp::Sum), ("max", ReduceOp::Max)] {
                 let case = Case::on(dtype, format!("{op_name}_{name}")).read("x", &dims, data(op));
@@ -86,6 +87,21 @@ fn unrounded(dtype: DType) -> Vec<Case> {
         }
         let case = Case::on(dtype, format!("{op_name}_gapped_in_f32")).read("x", &[5, 7], data(*op)).gapped(2);
         out.push(finish(case.write("out", &[5, 1]).typed(F32).gapped(1), *op, &[5, 7], 0b10, false));
+    }
+    out
+}
+
+/// Sums of rows of 16-bit floats that begin at 16 bytes, of whole packs of them and not, and in an order of their own.
+fn rows_in_packs(dtype: DType) -> Vec<Case> {
+    let mut out = Vec::new();
+    for (op_name, op) in &OPS[..3] {
+        let named = |name: &str| Case::on(dtype, format!("{op_name}_{name}"));
+        let whole = named("rows_of_packs").read("x", &[6, 40], data(*op));
+        out.push(reduce(whole, *op, &[6, 40], 0b10, false));
+        let cut = named("rows_of_packs_and_more").read("x", &[70, 2085], data(*op)).gapped(3).write("out", &[70, 1]);
+        out.push(finish(cut.typed(F32), *op, &[70, 2085], 0b10, false));
+        let turned = named("turned_rows_of_packs").read("x", &[3, 4, 48], data(*op)).transposed(0, 1);
+        out.push(finish(turned.write("out", &[3, 4, 1]).gapped(1), *op, &[3, 4, 48], 0b100, false));
     }
     out
 }
