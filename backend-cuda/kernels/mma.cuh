@@ -69,11 +69,11 @@ DEVICE float half_of_pair(u32 pair, int which) {
     x.bits = static_cast<u16>(pair >> (16 * which));
     return to_float(x);
 }
-// Adds the products of two pairs; of TF32, the product of two elements.
+// Adds the products of two pairs; of TF32, the product of two elements, whose last 13 bits the instruction does not see.
 template <typename T>
 DEVICE void add_pairs(float& sum, u32 a, u32 b) {
     if constexpr (sizeof(T) == 4) {
-        sum += bits_float(a) * bits_float(b);
+        sum += bits_float(a & ~0x1fffu) * bits_float(b & ~0x1fffu);
     } else {
         for (int which = 0; which < 2; which++) sum += half_of_pair<T>(a, which) * half_of_pair<T>(b, which);
     }
@@ -167,3 +167,36 @@ DEVICE void load_rows_of_b(u32* b, const T* at, u32 lead) {
         load_matrices<true>(b, at + lane() % 16 * lead + lane() / 16 * 8);
     }
 }
+
+// Floats as two numbers of TF32 each: the nearest one, of two the one farther from zero, and what is left, whose last bits the instruction
+// does not see. Together they have 22 bits or more of the float's 24. What is left of an infinity is no number, and so are its products.
+template <int N>
+struct Parts {
+    u32 large[N], small[N];
+
+    DEVICE void set(int i, float x) {
+        large[i] = (float_bits(x) + 0x1000u) & ~0x1fffu;
+        small[i] = float_bits(x - bits_float(large[i]));
+    }
+};
+template <int N>
+DEVICE Parts<N> parts_of(const u32* bits) {
+    Parts<N> parts;
+    UNROLL for (int i = 0; i < N; i++) parts.set(i, bits_float(bits[i]));
+    return parts;
+}
+
+// Sums of products of floats, by three products of their parts: that of the small ones is below what either has lost. Each has sums of its
+// own: none waits for another, and few additions round the large ones, which tensor cores round towards zero.
+struct PartSums {
+    float large[4], small_of_a[4], small_of_b[4];
+
+    // Adds a·b; of b, columns 8·which and on.
+    template <int N>
+    DEVICE void add(const Parts<4>& a, const Parts<N>& b, int which) {
+        mma(small_of_a, a.small, b.large + which * 2, 0.0f);
+        mma(small_of_b, a.large, b.small + which * 2, 0.0f);
+        mma(large, a.large, b.large + which * 2, 0.0f);
+    }
+    DEVICE float all(int e) const { return large[e] + (small_of_a[e] + small_of_b[e]); }
+};

@@ -11,7 +11,7 @@ use memcore::{DType, Result};
 use crate::arguments::{Bits, arguments};
 use crate::by_cudnn;
 use crate::gemm::has_tensor_cores;
-use crate::kernel::{Family, ONE_FORM, Tag, kernels};
+use crate::kernel::{Family, Kernel, ONE_FORM, Tag, kernels};
 use crate::launch::{Context, Grid};
 pub(crate) use library::workspace_bytes;
 
@@ -87,6 +87,12 @@ kernels! { TENSOR_KERNELS in AttentionTensor:
     ATTENTION_DKV_TENSOR: "attention_dkv_tensor" HALVES &["_64", "_128"] => AttentionArgs;
 }
 
+kernels! { FLOAT_KERNELS in AttentionFloat:
+    ATTENTION_FLOAT: "attention_tensor_float" ONLY &["_64", "_128"] => AttentionArgs;
+    ATTENTION_DQ_FLOAT: "attention_dq_tensor_float" ONLY &["_64", "_128"] => AttentionArgs;
+    ATTENTION_DKV_FLOAT: "attention_dkv_tensor_float" ONLY &["_64", "_128"] => AttentionArgs;
+}
+
 /// Maximum number of columns of a head in the kernels.
 const MAX_COLUMNS: usize = 256;
 
@@ -157,8 +163,24 @@ fn by_tensor_cores(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> boo
     dtype.is_half() && has_tensor_cores(ctx.properties.capability, dtype) && fits
 }
 
-/// Threads and rows of a block in `attention_tensor.cu`, by form: forward, then backward.
+/// See [`by_parts`].
+const FEW_ROWS: u32 = 32;
+
+/// True if tensor cores compute float32, each product by three of TF32. A block has 64 queries: of fewer than half of them the
+/// kernels on ordinary cores have less to do, which give a warp four or two. So it is with keys, in the gradients of keys and values.
+fn by_parts(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> bool {
+    let fits = args.depth.max(args.value_depth) <= MAX_TENSOR_COLUMNS && args.queries >= FEW_ROWS;
+    dtype == DType::F32 && has_tensor_cores(ctx.properties.capability, dtype) && fits
+}
+
+/// Threads and rows of a block in `attention_tensor.cu`, by form: forward, then backward; and in `attention_float.cu`.
 const TENSOR_FORWARD: [(u32, u32); 2] = [(128, 128), (128, 64)];
+const FLOAT_FORWARD: [(u32, u32); 2] = [(128, 64), (128, 64)];
+const FLOAT_BACKWARD: [(u32, u32); 2] = [(128, 64), (128, 64)];
+
+/// Bytes of shared memory that launches give a block in `attention_float.cu`, by form. Every device of compute capability 8.0 and more has 99 KiB.
+const FLOAT_FORWARD_BYTES: [u32; 2] = [0, 67_584];
+const FLOAT_BACKWARD_BYTES: [u32; 2] = [52_480, 84_608];
 const TENSOR_BACKWARD: [(u32, u32); 2] = [(128, 64), (64, 32)];
 
 /// Returns a grid for `rows` rows of each of `matrices` matrices.
@@ -228,6 +250,11 @@ fn own_attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
         let grid = tensor_grid(TENSOR_FORWARD[form], args.queries, matrices);
         return ctx.launch(ATTENTION_TENSOR, tag, form, grid, &args);
     }
+    if by_parts(ctx, k.q.dtype, &args) {
+        let grid = tensor_grid(FLOAT_FORWARD[form], args.queries, matrices);
+        let grid = Grid { shared_bytes: FLOAT_FORWARD_BYTES[form], ..grid };
+        return ctx.launch(ATTENTION_FLOAT, Tag::Only, form, grid, &args);
+    }
     let grid = grid(&args, args.queries, matrices, FORWARD_ROWS[form], fours(args.depth));
     ctx.launch(ATTENTION, tag, form, grid, &args)
 }
@@ -262,25 +289,52 @@ fn own_attention_grad(ctx: &Context<'_>, k: &AttentionGrad) -> Result<()> {
         ..common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &Some(k.logsumexp), k.scale, k.causal)?
     };
     let (tag, form) = (Tag::of(k.q.dtype), form(&args));
-    let tensor = by_tensor_cores(ctx, k.q.dtype, &args);
-    let grid = |rows: u32, matrices: u32| {
-        let (warp_rows, floats) = (BACKWARD_ROWS[form], fours(args.depth) + fours(args.value_depth));
-        if tensor {
-            tensor_grid(TENSOR_BACKWARD[form], rows, matrices)
-        } else {
-            grid(&args, rows, matrices, warp_rows, floats)
-        }
-    };
-    let [dq, dkv] = if tensor { [ATTENTION_DQ_TENSOR, ATTENTION_DKV_TENSOR] } else { [ATTENTION_DQ, ATTENTION_DKV] };
+    let [dq, dkv] = backward_by(ctx, k.q.dtype, &args);
     if k.logsumexp.numel() > 0 {
         let lanes = k.logsumexp.numel() as u64 * DELTA_LANES;
         ctx.launch(ATTENTION_DELTA, tag, 0, ctx.grid(lanes), &args)?;
-        ctx.launch(dq, tag, form, grid(args.queries, args.batches * args.heads), &args)?;
+        ctx.launch(dq.0, dq.1, form, backward_grid(dq.2, &args, form, args.queries, args.heads), &args)?;
     }
     if args.batches * args.keys > 0 {
-        ctx.launch(dkv, tag, form, grid(args.keys, args.batches * args.key_heads), &args)?;
+        ctx.launch(dkv.0, dkv.1, form, backward_grid(dkv.2, &args, form, args.keys, args.key_heads), &args)?;
     }
     Ok(())
+}
+
+/// What computes gradients: ordinary cores, or tensor cores from 16 bits or from the parts of a float.
+#[derive(Clone, Copy)]
+enum Cores {
+    Ordinary,
+    Tensor,
+    TensorByParts,
+}
+
+/// The kernels of the gradients of queries, and of keys and values.
+fn backward_by(ctx: &Context<'_>, dtype: DType, args: &AttentionArgs) -> [(Kernel<AttentionArgs>, Tag, Cores); 2] {
+    let tag = Tag::of(dtype);
+    if by_tensor_cores(ctx, dtype, args) {
+        [ATTENTION_DQ_TENSOR, ATTENTION_DKV_TENSOR].map(|kernel| (kernel, tag, Cores::Tensor))
+    } else if by_parts(ctx, dtype, args) && args.keys >= FEW_ROWS && args.dmask == 0 {
+        [ATTENTION_DQ_FLOAT, ATTENTION_DKV_FLOAT].map(|kernel| (kernel, Tag::Only, Cores::TensorByParts))
+    } else {
+        [ATTENTION_DQ, ATTENTION_DKV].map(|kernel| (kernel, tag, Cores::Ordinary))
+    }
+}
+
+/// The grid for `rows` rows of each of `heads` heads of each batch.
+fn backward_grid(cores: Cores, args: &AttentionArgs, form: usize, rows: u32, heads: u32) -> Grid {
+    let matrices = args.batches * heads;
+    match cores {
+        Cores::Ordinary => {
+            let floats = fours(args.depth) + fours(args.value_depth);
+            grid(args, rows, matrices, BACKWARD_ROWS[form], floats)
+        }
+        Cores::Tensor => tensor_grid(TENSOR_BACKWARD[form], rows, matrices),
+        Cores::TensorByParts => {
+            let shared_bytes = FLOAT_BACKWARD_BYTES[form];
+            Grid { shared_bytes, ..tensor_grid(FLOAT_BACKWARD[form], rows, matrices) }
+        }
+    }
 }
 
 /// Rotary position embedding by half-rotation.

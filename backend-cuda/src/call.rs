@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::ffi::c_void;
 
-use cudarc::driver::sys::CUfunction;
+use cudarc::driver::sys::{self, CUfunction};
 use memcore::Result;
 
 use crate::driver::driven;
@@ -24,7 +24,7 @@ pub(crate) struct Scratch {
 pub(crate) struct Grid {
     pub(crate) blocks: [u32; 3],
     pub(crate) threads: u32,
-    /// Bytes of dynamic shared memory, at most 48 KiB, which every device has.
+    /// Bytes of dynamic shared memory. Every device has 48 KiB; of more than that a function has to be told, see [`Function::allow`].
     pub(crate) shared_bytes: u32,
 }
 
@@ -62,6 +62,18 @@ unsafe impl Send for Function {}
 impl Function {
     pub(crate) fn handle(self) -> CUfunction {
         self.0
+    }
+
+    /// Tells the function how much dynamic shared memory its launches give it, if that is more than any function may have.
+    pub(crate) fn allow(self, kernel: &str, shared_bytes: u32) -> Result<()> {
+        const WITHOUT_BEING_TOLD: u32 = 48 << 10;
+        const MOST: sys::CUfunction_attribute =
+            sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if shared_bytes <= WITHOUT_BEING_TOLD {
+            return Ok(());
+        }
+        driven!(cuFuncSetAttribute(self.0, MOST, shared_bytes as i32))
+            .map_err(|error| error.while_at(&format!("kernel {kernel}")))
     }
 }
 

@@ -148,6 +148,7 @@ const SYMBOLS: &[&str] = &[
     "cuModuleLoadData",
     "cuModuleUnload",
     "cuModuleGetFunction",
+    "cuFuncSetAttribute",
     "cuLaunchKernel",
 ];
 

@@ -21,10 +21,11 @@ pub(crate) enum Family {
     Conv,
     Attention,
     AttentionTensor,
+    AttentionFloat,
 }
 
 impl Family {
-    pub(crate) const ALL: [Family; 14] = [
+    pub(crate) const ALL: [Family; 15] = [
         Family::Elementwise,
         Family::Reduce,
         Family::Softmax,
@@ -39,6 +40,7 @@ impl Family {
         Family::Conv,
         Family::Attention,
         Family::AttentionTensor,
+        Family::AttentionFloat,
     ];
 
     /// File name and text.
@@ -63,6 +65,7 @@ impl Family {
             Family::Conv => file!("conv.cu"),
             Family::Attention => file!("attention.cu"),
             Family::AttentionTensor => file!("attention_tensor.cu"),
+            Family::AttentionFloat => file!("attention_float.cu"),
         }
     }
 }

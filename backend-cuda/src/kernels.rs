@@ -30,6 +30,7 @@ pub(crate) const TABLES: Tables = [
     conv::KERNELS,
     attention::KERNELS,
     attention::TENSOR_KERNELS,
+    attention::FLOAT_KERNELS,
 ];
 
 /// The structs of the kernels' arguments; structs that are fields of others come first.
@@ -70,6 +71,8 @@ pub(crate) fn headers() -> Vec<(&'static str, &'static str)> {
     }
     let files = files![
         "attention.cuh",
+        "attention_tensor.cuh",
+        "attention_tiles.cuh",
         "common.cuh",
         "copies.cuh",
         "gemm.cuh",

@@ -72,6 +72,7 @@ impl Context<'_> {
         args: &A,
     ) -> Result<()> {
         let function = Function(self.modules.function(self.queue, kernel, tag, form)?);
+        function.allow(kernel.spec.name, grid.shared_bytes)?;
         let mut graphs = self.graphs.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut *graphs {
             None => start(self.queue, kernel.spec.name, function, grid, std::ptr::from_ref(args).cast_mut().cast()),

@@ -110,7 +110,7 @@ fn steps() -> Result<(), String> {
     }
     cuda.load_kernels().map_err(|error| error.to_string())?;
     let modules = cuda.memory_steps().modules;
-    equal("files of kernels", modules.len(), 14)?;
+    equal("files of kernels", modules.len(), 15)?;
     modules.iter().try_for_each(|(file, bytes)| equal(file, *bytes, emulator::part(file)?))?;
     let (parts, info) = (cuda.overheads(), cuda.memory_info().ok_or("no memory info")?);
     let sum: u64 = parts.iter().map(|part| part.bytes).sum();
@@ -122,7 +122,7 @@ fn as_a_user() -> Result<(), String> {
     equal("devices", Cuda::count().map_err(|error| error.to_string())?, 1)?;
     let cuda = Cuda::open(0).map_err(|error| error.to_string())?;
     cuda.load_kernels().map_err(|error| error.to_string())?;
-    equal("files of kernels", cuda.memory_steps().modules.len(), 14)
+    equal("files of kernels", cuda.memory_steps().modules.len(), 15)
 }
 
 /// After a run, the library has loaded its kernels, and only memory that no step measures remains unexplained.

@@ -1,5 +1,7 @@
 // Launches of the stand-in driver: at once, or written down and launched as a graph.
+#include <algorithm>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <vector>
 
@@ -46,12 +48,16 @@ int submit(Node&& node) {
     return SUCCESS;
 }
 
+// Dynamic shared memory that a function may be given: more than the usual only if that was said.
+constexpr size_t USUAL_SHARED_BYTES = 48 << 10, MOST_SHARED_BYTES = 99 << 10;
+std::map<const emu::Kernel*, size_t> allowed;
+
 bool fits(const emu::Kernel& kernel, emu::Index grid, emu::Index block, size_t shared_bytes) {
     // Compiled for such a device they do nothing.
     const bool has_tensors = emu::capability() >= 80 || std::strstr(kernel.name, "_f16");
     if (!has_tensors && std::strstr(kernel.name, "_tensor")) emu::fail("before 8.0 tensor cores take f16 alone");
     const bool blocks = grid.x > 0 && grid.x <= 0x7fffffff && grid.y > 0 && grid.y <= 65535 && grid.z > 0 && grid.z <= 65535;
-    return blocks && block.y == 1 && block.z == 1 && block.x > 0 && block.x <= kernel.threads && shared_bytes <= (48 << 10);
+    return blocks && block.y == 1 && block.z == 1 && block.x > 0 && block.x <= kernel.threads && shared_bytes <= std::max(USUAL_SHARED_BYTES, allowed[&kernel]);
 }
 
 std::vector<char> copy(const emu::Kernel& kernel, void** arguments) {
@@ -62,6 +68,13 @@ std::vector<char> copy(const emu::Kernel& kernel, void** arguments) {
 
 bool emu::is_capturing() { return capturing != nullptr; }
 
+API cuFuncSetAttribute(void* function, int attribute, int value) {
+    ALONE;
+    const int most_dynamic_shared = 8;
+    if (attribute != most_dynamic_shared || value < 0 || static_cast<size_t>(value) > MOST_SHARED_BYTES) return INVALID_VALUE;
+    allowed[static_cast<const emu::Kernel*>(function)] = static_cast<size_t>(value);
+    return SUCCESS;
+}
 API cuLaunchKernel(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                    unsigned shared_bytes, void*, void** arguments, void**) {
     ALONE;

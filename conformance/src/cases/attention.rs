@@ -111,6 +111,11 @@ fn problems() -> Vec<Problem> {
         Problem { mask: Mask::Hides, ..problem("keys_128", [1, 1, 1, 65, 128, 40, 64]) },
         Problem { causal: true, view: View::HeadsInside, ..problem("keys_129", [1, 2, 2, 257, 129, 64, 64]) },
         Problem { view: View::Offset, ..problem("keys_129_singly", [1, 1, 1, 18, 129, 128, 128]) },
+        // Of float32, too, tensor cores have these: rows that begin anywhere, masks, nothing to see.
+        Problem { view: View::Offset, ..problem("rows_65_singly", [1, 2, 1, 65, 37, 33, 20]) },
+        Problem { mask: Mask::Broadcast, causal: true, ..problem("masked_causal_rows_40", [1, 4, 2, 40, 66, 20, 12]) },
+        Problem { denominators: false, mask: Mask::Lowest, ..problem("mask_lowest_rows_34", [1, 2, 1, 34, 9, 8, 8]) },
+        problem("no_keys_rows_40", [1, 2, 1, 40, 0, 2, 2]),
         problem("many_heads", [MANY, 1, 1, 1, 2, 2, 2]),
         problem("many_queries", [1, 1, 1, MANY, 2, 2, 1]),
         Problem { denominators: false, mask: Mask::Hides, ..problem("result_only", base) },
