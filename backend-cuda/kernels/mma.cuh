@@ -82,12 +82,12 @@ template <typename T>
 DEVICE void mma(float* d, const u32* a, const u32* b, T) {
     const u32 g = lane() / 4, t = lane() % 4;
     auto both = [](u32 low, u32 high) { return low | static_cast<u64>(high) << 32; };
+    emu::show(both(a[0], a[1]), both(a[2], a[3]), both(b[0], b[1]));
     // What a lane of each quarter holds: two rows of a at k 2q and at k 2q + 8, and a column of b at both.
     for (u32 q = 0; q < 4; q++) {
-        const u64 near = __shfl_sync(ALL_LANES, both(a[0], a[1]), g * 4 + q);
-        const u64 far = __shfl_sync(ALL_LANES, both(a[2], a[3]), g * 4 + q);
+        const u64 near = emu::shown(g * 4 + q, 0), far = emu::shown(g * 4 + q, 1);
         for (u32 c = 0; c < 2; c++) {
-            const u64 column = __shfl_sync(ALL_LANES, both(b[0], b[1]), (t * 2 + c) * 4 + q);
+            const u64 column = emu::shown((t * 2 + c) * 4 + q, 2);
             for (u32 r = 0; r < 2; r++) {
                 add_pairs<T>(d[r * 2 + c], static_cast<u32>(near >> (32 * r)), static_cast<u32>(column));
                 add_pairs<T>(d[r * 2 + c], static_cast<u32>(far >> (32 * r)), static_cast<u32>(column >> 32));

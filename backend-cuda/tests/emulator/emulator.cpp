@@ -73,6 +73,8 @@ std::map<std::string, Kernel>& kernels() {
 
 Fibre fibres[MAX_THREADS];
 uint64_t exchanged[2][MAX_THREADS];
+// What lanes show; the buffer of the last turn.
+uint64_t showing[2][MAX_THREADS][3];
 char* stacks = nullptr;
 void* scheduler = nullptr;
 unsigned current = 0;
@@ -253,6 +255,22 @@ uint64_t exchange(uint64_t mine, unsigned source) {
     const unsigned from = me / LANES * LANES + source;
     if (from >= blockDim.x) fail("a shuffle reads a lane that does not exist");
     return exchanged[turn][from];
+}
+
+void show(uint64_t one, uint64_t two, uint64_t three) {
+    const unsigned me = current, turn = fibres[me].turn;
+    fibres[me].turn ^= 1;
+    uint64_t* own = showing[turn][me];
+    own[0] = one;
+    own[1] = two;
+    own[2] = three;
+    meet_warp();
+}
+
+uint64_t shown(unsigned lane, unsigned which) {
+    const unsigned from = current / LANES * LANES + lane;
+    if (from >= blockDim.x) fail("a lane is looked at that does not exist");
+    return showing[fibres[current].turn ^ 1][from][which];
 }
 
 unsigned ballot(bool holds) {

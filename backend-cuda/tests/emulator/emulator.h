@@ -42,6 +42,9 @@ void block_barrier();
 void warp_barrier();
 // Exchanges 64 bits within the warp: what lane `source` has put there. Every lane of the warp calls.
 uint64_t exchange(uint64_t mine, unsigned source);
+// Shows the warp three words of each lane, of which `shown` then tells one. Every lane of the warp calls.
+void show(uint64_t one, uint64_t two, uint64_t three);
+uint64_t shown(unsigned lane, unsigned which);
 // A bit for every lane for which it holds.
 unsigned ballot(bool holds);
 // Poisons a shared array the first time that a block comes by; returns it.
