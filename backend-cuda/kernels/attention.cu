@@ -344,8 +344,12 @@ DEVICE void rope(const RopeArgs& a) {
 }
 
 // Up to 64, 128 and 256 columns of a head; room for two blocks: one reads while the other computes.
-// Of a row whose keys are all hidden a library may make anything: it becomes 0, and its statistic -inf. A warp looks at the mask of each row
-// whose statistic is not finite, which others are only where an operand was not.
+// A library multiplies scores by log2(e): below this that is an infinity, although the score is a number. A mask of bfloat16 may hold such numbers.
+#define LOWEST_FOR_A_LIBRARY -2.3e38f
+
+// What a library makes of two kinds of rows. Whose keys are all hidden may have become anything: it becomes 0, and its statistic -inf. Whose keys
+// all have scores near the lowest number is hidden to the library alone: such a mask leaves nothing of a score, and the row is the mean of the values
+// with the highest one. A warp looks at the mask of each row whose statistic is not finite, which others are only where an operand was not.
 template <typename T>
 DEVICE void attention_hidden(const AttentionArgs& a) {
     const u64 rows = static_cast<u64>(a.batches) * a.heads * a.queries;
@@ -353,14 +357,21 @@ DEVICE void attention_hidden(const AttentionArgs& a) {
         if (is_finite(a.logsumexp[r])) continue;
         const u32 query = r % a.queries, head = r / a.queries % a.heads, batch = r / a.queries / a.heads;
         const u32 keys = a.causal ? least(a.keys, query + 1) : a.keys;
-        float seen = 0.0f;
-        for (u32 j = lane(); j < keys; j += WARP) {
-            if (widen(*mask_at<T>(a, batch, head, query, j)) != -infinity()) seen = 1.0f;
-        }
-        if (warp_max(seen) > 0.0f) continue;
+        float highest = -infinity();
+        for (u32 j = lane(); j < keys; j += WARP) highest = fmaxf(highest, widen(*mask_at<T>(a, batch, head, query, j)));
+        highest = warp_max(highest);
+        if (highest > LOWEST_FOR_A_LIBRARY) continue;
         T* out = row_of<T>(a.out, batch, head, query);
-        for (u32 c = lane(); c < a.value_depth; c += WARP) out[c] = narrow<T>(0.0f);
-        if (lane() == 0) a.logsumexp[r] = -infinity();
+        for (u32 c = lane(); c < a.value_depth; c += WARP) {
+            float sum = 0.0f, count = 0.0f;
+            for (u32 j = 0; highest != -infinity() && j < keys; j++) {
+                if (widen(*mask_at<T>(a, batch, head, query, j)) != highest) continue;
+                sum += widen(row_of<T>(a.v, batch, head / (a.heads / a.key_heads), j)[c]);
+                count += 1.0f;
+            }
+            out[c] = narrow<T>(sum / fmaxf(count, 1.0f));
+        }
+        if (lane() == 0) a.logsumexp[r] = highest;
     }
 }
 

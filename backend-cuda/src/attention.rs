@@ -232,7 +232,7 @@ pub(crate) fn attention(ctx: &Context<'_>, k: &Attention) -> Result<()> {
     if done { Ok(()) } else { own() }
 }
 
-/// Of a row whose keys are all hidden the library may make anything: it gets what the own kernels give it.
+/// Rows whose keys are all hidden, or have the lowest numbers for a mask, get what the own kernels give them: of these the library may make anything.
 fn rows_that_see_nothing(ctx: &Context<'_>, k: &Attention, statistics: u64) -> Result<()> {
     let args = common(ctx, [&k.q, &k.k, &k.v, &k.out], &k.mask, &None, k.scale, k.causal)?;
     let args = AttentionArgs { logsumexp: statistics, ..args };
