@@ -182,6 +182,7 @@ fn post_mortem(found: &RehearsalResult) -> Option<Section> {
     let largest = if oom.verdict == "fragmented" { largest } else { String::new() };
     let why = match oom.verdict.as_str() {
         "fragmented" => "Memory is fragmented, enough was free but not in one piece",
+        "limited" => "The card had room, but the script may use a share of it (set_per_process_memory_fraction)",
         _ => "The card is full",
     };
     let needs = found.with_memory_enough.as_ref().map_or(String::new(), |needs| match (needs.fits, needs.missing) {

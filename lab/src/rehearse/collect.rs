@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lab_base::error::{Error, Result};
 use lab_results::report::Recording;
 use lab_results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
-use lab_traces::snapshot::Snapshot;
+use lab_traces::snapshot::{Snapshot, card_had_room};
 
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
@@ -297,7 +297,12 @@ fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> Re
         free_on_device: oom.free,
         free_in_reserved,
         largest_free: snapshot.map(|snapshot| snapshot.totals(oom.card).largest_free),
-        verdict: if enough { "fragmented" } else { "full" }.into(),
+        verdict: match enough {
+            _ if card_had_room(oom.requested, oom.free, true) => "limited",
+            true => "fragmented",
+            false => "full",
+        }
+        .into(),
     }
 }
 

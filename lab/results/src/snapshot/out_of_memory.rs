@@ -27,7 +27,8 @@ pub struct SnapshotOom {
     pub free_on_device: u64,
     /// Bytes reserved but not held: free parts of segments that are partly in use.
     pub free_in_reserved: u64,
-    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece.
+    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece; `limited`: the card had room, and the process may use
+    /// a share of it.
     pub verdict: String,
     /// Bytes missing at that moment, at least; 0 if memory was fragmented. The rest of the run may need more.
     pub missing: u64,
@@ -66,7 +67,12 @@ impl SnapshotOom {
             reserved,
             free_on_device: event.address,
             free_in_reserved,
-            verdict: if missing > 0 { "full" } else { "fragmented" }.into(),
+            verdict: match missing {
+                _ if snapshot.card_had_room(event) => "limited",
+                0 => "fragmented",
+                _ => "full",
+            }
+            .into(),
             missing,
             what_if: None,
         })
@@ -77,6 +83,10 @@ impl SnapshotOom {
         let by = self.place.as_ref().map_or(String::new(), |place| format!(" by {place}"));
         let verdict = match self.verdict.as_str() {
             "full" => format!("Full: at least {} more is needed.", short(self.missing)),
+            "limited" => {
+                "Limited: the card had room, but the process may use a share of it (set_per_process_memory_fraction)."
+                    .into()
+            }
             _ => "Fragmented: enough is free, but not in one piece.".into(),
         };
         format!(

@@ -73,6 +73,18 @@ fn no_frame_of_the_machinery_is_shown() {
     }
 }
 
+/// The script had allowed itself 700 MiB of an H200.
+#[test]
+fn a_limit_of_the_process_is_not_called_fragmentation() {
+    for name in ["cards/h200/failing", "cards/h200/expandable_failing"] {
+        let snapshot = golden(name);
+        let found = SnapshotResult::of(name.into(), &snapshot, 0, &Looked::default());
+        let oom = found.out_of_memory.as_ref().unwrap();
+        assert!(oom.verdict == "limited" && oom.free_on_device > 100 << 30, "{name}: {oom:?}");
+        assert!(oom.what_if.as_ref().unwrap().self_check.exact, "{name}");
+    }
+}
+
 #[test]
 fn out_of_memory_is_told_by_line() {
     let snapshot = golden("recordings/unet_oom");

@@ -19,6 +19,7 @@ mod growth;
 mod held;
 mod json_read;
 mod json_write;
+mod limit;
 mod model;
 mod objects;
 mod opcodes;
@@ -46,6 +47,7 @@ pub use devices::DeviceUse;
 pub use growth::{Course, Growth, Leftovers, MIN_STEPS, Trend};
 pub use held::{Held, Peak, Totals};
 pub use json_write::{MAX_JSON_BYTES, write_json};
+pub use limit::card_had_room;
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, Frame, FrameId, FrameText, PoolId, Segment, Snapshot, StackId,
     StreamId, TraceEvent, total,

@@ -150,7 +150,7 @@ impl<'a> Maker<'a> {
             collects: settings.is_some_and(|settings| settings.garbage_collection_threshold > 0.0),
             gaps: 0,
         };
-        maker.capacity = maker.capacity();
+        maker.capacity = maker.capacity(snapshot);
         for (address, bytes, stream) in before {
             let pool = maker.homes.pool(*address, None);
             maker.allocate(0, *address, *bytes, *stream, pool)?;
@@ -162,16 +162,19 @@ impl<'a> Maker<'a> {
         Ok(maker)
     }
 
-    /// Returns the memory that the program could have had: free plus reserved memory at the moment memory ran out.
-    fn capacity(&self) -> Option<u64> {
-        let mut reserved = self.reserved;
+    /// Returns the memory that the program could have had: free plus reserved memory at the moment memory ran out. If the card had room for the
+    /// request, the process had a share of it, which was at least what had been reserved by then.
+    fn capacity(&self, snapshot: &Snapshot) -> Option<u64> {
+        let (mut reserved, mut most) = (self.reserved, self.reserved);
         for event in self.trace {
             match event.action {
                 Action::SegmentAlloc | Action::SegmentMap => reserved = reserved.saturating_add(event.bytes),
                 Action::SegmentFree | Action::SegmentUnmap => reserved = reserved.saturating_sub(event.bytes),
+                Action::Oom if snapshot.card_had_room(event) => return Some(most),
                 Action::Oom => return reserved.checked_add(event.address),
                 _ => {}
             }
+            most = most.max(reserved);
         }
         None
     }

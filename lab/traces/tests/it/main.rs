@@ -1,6 +1,7 @@
 //! The tests of recordings, snapshots and messages, as one program.
 
 mod card_addresses;
+mod cards;
 mod explain;
 mod frames;
 mod growth;
