@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures what a process takes on the card of this machine besides PyTorch's segments, before and after the first use of each library.
 
-    python contexts.py FILE.json
+    python contexts.py FILE.json [PART ...]
 
 Each part runs in a process of its own. Its figures are taken after each stage: the bytes that the driver has given to all processes
 (`cudaMemGetInfo`), those of this process by NVML (as nvidia-smi shows them), and PyTorch's reserved bytes. The difference of two stages,
@@ -128,6 +128,13 @@ def second_communicator(torch):
     torch.cuda.synchronize()
 
 
+def second_process(torch):
+    # It lives until this process ends, so that the figures have both.
+    made = "import sys, torch; torch.empty(1, device='cuda'); torch.cuda.synchronize(); print('made', flush=True); sys.stdin.read()"
+    other = subprocess.Popen([sys.executable, "-c", made], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout and other.stdout.readline() == "made\n"
+
+
 # The stages of each part, in their order; the first, an empty tensor, makes the context.
 CONTEXT = ("context", lambda torch: torch.empty(1, device="cuda"))
 PARTS = {
@@ -149,6 +156,7 @@ PARTS = {
     "inductor": [CONTEXT, ("kernels", kernels), ("compiled", compiled)],
     "graph": [CONTEXT, ("kernels", kernels), ("graph", graph)],
     "nccl": [CONTEXT, ("kernels", kernels), ("one rank", collectives), ("second communicator", second_communicator)],
+    "processes": [CONTEXT, ("second process", second_process)],
     "training": [CONTEXT, ("kernels", kernels), ("linear", linear("float32")), ("convolution", convolution("float32")), ("adam", adam), ("batch norm", norm),
                  ("flash", attention("FLASH_ATTENTION"))],
 }
@@ -179,7 +187,7 @@ def main():
     said: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version(),
             "driver": version.read_text().splitlines()[0].strip() if version.exists() else None,
             "what": "bytes after each stage: used on the card, of the process by NVML, reserved by PyTorch (scripts/card/contexts.py)", "parts": []}
-    for name in PARTS:
+    for name in sys.argv[2:] or PARTS:
         for loading in ("LAZY", "EAGER") if name in ("kernels", "cudnn", "training") else ("LAZY",):
             ran = subprocess.run([sys.executable, __file__, "--part", name], env={**os.environ, "CUDA_MODULE_LOADING": loading}, capture_output=True, text=True)
             found: list = json.loads(ran.stdout.splitlines()[-1]) if ran.returncode == 0 and ran.stdout.strip() else [{"failed": ran.stderr[-300:]}]

@@ -45,7 +45,7 @@ OTHERS = [
     "vision_task deeplabv3_resnet50 8", "vision_task fcn_resnet50 8 autocast", "vision_task lraspp_mobilenet_v3_large 16", "vision_task r3d_18 8", "vision_task mc3_18 8 autocast", "vision_task r2plus1d_18 4 benchmark",
     "torchvision_network inception_v3 32", "torchvision_network shufflenet_v2_x1_0 128 autocast", "torchvision_network squeezenet1_1 64", "torchvision_network mnasnet1_0 64 channels_last",
     "torchvision_network wide_resnet50_2 32 float16", "torchvision_network resnext50_32x4d 48 autocast channels_last", "torchvision_network swin_v2_t 24 autocast",
-    "torchvision_network maxvit_t 16", "torchvision_network vgg19_bn 24 benchmark", "torchvision_network resnet50 64 benchmark",
+    "torchvision_network maxvit_t 16", "prefetched_network resnet50 48", "torchvision_network vgg19_bn 24 benchmark", "torchvision_network resnet50 64 benchmark",
     "adapted_network gpt2 8 512 autocast", "adapted_network llama 4 1024 bfloat16 checkpointed", "adapted_network llama 4 512 dora", "adapted_network llama 4 1024 autocast",
     "transformers_network qwen3 4 512 autocast", "transformers_network mixtral 4 512", "transformers_network opt 8 512 bfloat16", "transformers_network phi 4 512 autocast checkpointed",
     "transformers_network gpt_neox 4 1024", "transformers_network roberta 16 256 autocast", "transformers_network wav2vec2 4 48000", "transformers_network gpt2 8 1024 bfloat16 checkpointed",
@@ -106,7 +106,7 @@ def run(case, library, card, public):
         script = str(HERE / "networks" / f"{script}.py" if words else OWN / script)
     with tempfile.TemporaryDirectory() as folder:
         variables = {"VRAMLAB_RECORDING_STEPS": "3", "PYTHONPATH": str(pathlib.Path(public or ".") / (where or ".")), "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "2",
-                     "TORCHINDUCTOR_COMPILE_THREADS": "1"}
+                     "TORCHINDUCTOR_COMPILE_THREADS": "2"}
         if library:
             variables |= recording.environment(library, folder, card)
         base = str(pathlib.Path(public) / where) if where else folder

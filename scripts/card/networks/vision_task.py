@@ -10,9 +10,9 @@ name, batch, *words = sys.argv[1:]
 batch = int(batch)
 torch.backends.cudnn.benchmark = "benchmark" in words
 torch.manual_seed(0)
-model = torchvision.models.get_model(name, weights=None, weights_backbone=None).cuda().train()
+is_detector, is_segmentation = "rcnn" in name or "retinanet" in name or "ssd" in name or "fcos" in name, "lab" in name or "fcn" in name or "raspp" in name
+model = torchvision.models.get_model(name, weights=None, **({"weights_backbone": None} if is_detector or is_segmentation else {})).cuda().train()
 optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-is_detector, is_segmentation = "rcnn" in name or "retinanet" in name or "ssd" in name or "fcos" in name, "lab" in name or "fcn" in name
 
 
 def loss_of_detector():

@@ -1,0 +1,53 @@
+#!/bin/sh
+# Asks the card of this machine everything that is asked of a card, within ten minutes.
+#
+#   scripts/card/all.sh RESULTS BIN PEERS [OLD]
+#
+# BIN has conformance-cuda, bench-kernels and peer-vramlab (scripts/gpu-check.sh pack makes them), PEERS has peer_torch.py and peer_torch_tuned.py, OLD has
+# the bench-kernels to compare with. First, side by side, what is not timed: trainings and their repetitions, snapshots, the conformance suite, and PyTorch's
+# compiler. Then, one after the other, what is: kernels, steps, contexts. RESULTS gets a file for each; a part that takes longer than its share is ended.
+set -u
+results=$1 bin=$2 peers=$3 old=${4:-}
+card=$(cd "$(dirname "$0")" && pwd)
+mkdir -p "$results"
+export PYTHONUNBUFFERED=1 VRAMLAB_CACHE=/tmp/vramlab-cache
+# NVIDIA's libraries as PyTorch brought them, for the programs of this project alone.
+found='import glob, site
+print(":".join(sorted({path.rsplit("/", 1)[0] for packages in site.getsitepackages() for name in ("libnvrtc.so.1*", "libcublasLt.so.1*", "libcudnn.so.9") for path in glob.glob(packages + "/nvidia/*/lib/" + name)})))'
+libraries=$(python3 -c "$found")
+ours="env LD_LIBRARY_PATH=$libraries REQUIRE_DEVICE=cuda"
+begin=$(date +%s)
+
+# A part: its seconds at most, its name, its command.
+part() {
+    seconds=$1 name=$2
+    shift 2
+    timeout "$seconds" "$@" >"$results/$name.log" 2>&1
+    echo "$name: exit code $?, at $(($(date +%s) - begin)) s: $(tail -n 1 "$results/$name.log" | cut -c 1-300)"
+}
+
+nvidia-smi >"$results/nvidia-smi.log" 2>&1
+tail -n 12 "$results/nvidia-smi.log"
+(
+    part 250 trainings python3 "$card/trainings.py" record "$results/others.json.gz" --list others --jobs 7 --seconds 150
+    part 60 repeated python3 "$card/trainings.py" record "$results/repeated.json.gz" --list others --only benchmark --times 3 --jobs 6 --seconds 35
+) &
+part 170 conformance $ours "$bin/conformance-cuda" --quiet &
+part 170 conformance-own-attention $ours VRAMLAB_CUDNN=0 "$bin/conformance-cuda" --quiet attention &
+part 170 conformance-cudnn-attention $ours VRAMLAB_CUDNN=first "$bin/conformance-cuda" --quiet attention &
+(
+    part 90 snapshots python3 "$card/snapshots.py" "$results/snapshots"
+    part 120 warm python3 "$card/steps.py" --warm "$peers"
+) &
+wait
+tar -C "$results" -czf "$results/snapshots.tar.gz" snapshots && rm -r "$results/snapshots"
+for round in 1; do
+    [ -z "$old" ] || part 60 "kernels-old-$round" $ours CRITERION_HOME="$results/criterion-old-$round" "$old/bench-kernels" --bench --backend cuda --noplot 'attention|layer_norm_grad|reduce_rows|copy'
+    part 60 "kernels-new-$round" $ours CRITERION_HOME="$results/criterion-new-$round" "$bin/bench-kernels" --bench --backend cuda --noplot 'attention|layer_norm_grad|reduce_rows|copy'
+done
+part 90 torch-kernels python3 "$card/../torch-kernels.py" "$results/criterion-new-1" "$results/kernels.json"
+part 150 steps env VRAMLAB_LIBRARIES="$libraries" python3 "$card/steps.py" "$results/steps.jsonl" "$bin/peer-vramlab" "$peers" 1 0.5
+part 90 contexts python3 "$card/contexts.py" "$results/contexts.json" processes nccl training kernels cudnn
+tar -C "$results" -czf "$results/criterion.tar.gz" $(cd "$results" && echo criterion-*) && rm -r "$results"/criterion-*/
+tar -C "$results" -czf "$results/logs.tar.gz" $(cd "$results" && echo *.log) && rm "$results"/*.log
+ls -l "$results"
