@@ -23,21 +23,3 @@ impl Snapshot {
         card_had_room(failed.bytes, failed.address, expandable)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::card_had_room;
-
-    #[test]
-    fn a_segment_of_the_driver_has_to_fit() {
-        const MIB: u64 = 1 << 20;
-        assert!(!card_had_room(16 * MIB, 19 * MIB, false));
-        assert!(card_had_room(16 * MIB, 20 * MIB, false));
-        assert!(!card_had_room(31 * MIB, 31 * MIB, false));
-        assert!(card_had_room(31 * MIB, 32 * MIB, false));
-        // Pages of an expandable segment.
-        assert!(!card_had_room(31 * MIB, 39 * MIB, true));
-        assert!(card_had_room(31 * MIB, 40 * MIB, true));
-        assert!(!card_had_room(u64::MAX, u64::MAX, false));
-    }
-}

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use lab_traces::replay::{Machine, Policy};
-use lab_traces::snapshot::{Agreement, Snapshot, agreement, what_if};
+use lab_traces::snapshot::{Agreement, Snapshot, agreement, card_had_room, what_if};
 use serde::Deserialize;
 
 /// What PyTorch counted in a recorded program, in bytes.
@@ -53,4 +53,14 @@ fn a_process_with_a_share_of_its_card_fails_where_it_failed() {
         let found = what_if(&snapshot, 0, None).unwrap();
         assert!(found.check.is_exact() && found.check.failed == (1, 1), "{name}: {:?}", found.check);
     }
+}
+
+#[test]
+fn a_segment_of_the_driver_has_to_fit() {
+    const MIB: u64 = 1 << 20;
+    assert!(!card_had_room(16 * MIB, 19 * MIB, false) && card_had_room(16 * MIB, 20 * MIB, false));
+    assert!(!card_had_room(31 * MIB, 31 * MIB, false) && card_had_room(31 * MIB, 32 * MIB, false));
+    // Pages of an expandable segment.
+    assert!(!card_had_room(31 * MIB, 39 * MIB, true) && card_had_room(31 * MIB, 40 * MIB, true));
+    assert!(!card_had_room(u64::MAX, u64::MAX, false));
 }
