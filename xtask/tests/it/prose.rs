@@ -8,12 +8,16 @@ use xtask::style::phrases;
 use xtask::{Violation, listing};
 
 /// Documents without a semicolon and without private words. The others follow.
-const PLAIN: [&str; 8] = [
+const PLAIN: [&str; 12] = [
+    "docs/articles.md",
     "docs/backend.md",
     "docs/devices.md",
     "docs/evidence-rehearse.md",
     "docs/glossary.md",
     "docs/guide.md",
+    "docs/machines.md",
+    "docs/mcp.md",
+    "docs/python.md",
     "docs/rehearsal-library.md",
     "docs/releases.md",
     "docs/walks.md",
@@ -23,14 +27,21 @@ const PLAIN: [&str; 8] = [
 const WITHOUT_SEMICOLONS: [&str; 2] = ["docs/import.md", "docs/rehearse.md"];
 
 /// The most sentences that may be too long, by document: a number may fall, and not rise.
-const LONG: [(&str, usize); 8] = [
+const LONG: [(&str, usize); 15] = [
     ("README.md", 2),
+    ("docs/articles.md", 0),
     ("docs/backend.md", 0),
     ("docs/devices.md", 0),
     ("docs/evidence-rehearse.md", 0),
     ("docs/glossary.md", 0),
     ("docs/guide.md", 0),
+    ("docs/import.md", 7),
+    ("docs/machines.md", 0),
+    ("docs/mcp.md", 0),
+    ("docs/python.md", 0),
     ("docs/rehearsal-library.md", 0),
+    ("docs/rehearse.md", 4),
+    ("docs/releases.md", 1),
     ("docs/walks.md", 0),
 ];
 
@@ -47,7 +58,7 @@ fn written(text: &str) -> SourceFile {
 fn no_sentence_is_too_long() {
     for (name, most) in LONG {
         let found = long_sentences(&document(name));
-        assert_eq!(found.len(), most, "{name}: {most} are known{}", listing(&found));
+        assert!(found.len() <= most, "{name}: {most} are known{}", listing(&found));
     }
 }
 
