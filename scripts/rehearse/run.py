@@ -118,18 +118,18 @@ def why_not_exact(found):
 
 
 def row(script, found):
-    """A line of the table: peaks of the process that reserved most, in bytes."""
-    source = f"{script['repository']} {script['commit'][:8]}"
+    """A line of the table: peaks of the process that reserved most, in bytes. Commits and commands are in `scripts.toml`."""
+    source = script["repository"]
     ranks = found.get("ranks", [])
     if found.get("code") not in (0, 1) or not ranks:
         told = script.get("fails") or found.get("exception") or found.get("error") or f"exit code {found.get('code')}"
-        return f"| {script['name']} | {source} | `{script['command']}` | does not run: {told.splitlines()[0][:200]} | | |"
+        return f"| {script['name']} | {source} | does not run: {told.splitlines()[0][:200]} | | | |"
     most = max(ranks, key=lambda rank: rank["peak_reserved"])
     peaks = f"{most['peak_allocated']:,} / {most['peak_reserved']:,}"
     exact = "yes" if found["exact"] else why_not_exact(found)
     steps = f"{most['steps']} ({found['stopped']})"
     processes = f" x {len(ranks)}" if len(ranks) > 1 else ""
-    return f"| {script['name']} | {source} | `{script['command']}` | {peaks}{processes} | {steps} | {exact} | {found['seconds']} |"
+    return f"| {script['name']} | {source} | {peaks}{processes} | {steps} | {exact} | {found['seconds']} |"
 
 
 def main():
@@ -161,7 +161,7 @@ def main():
         rows.append(row(script, found))
         print(rows[-1], flush=True)
     if options.table:
-        head = "| name | source | command | peak allocated / reserved | steps | exact | seconds |\n|---|---|---|---|---|---|---|\n"
+        head = "| name | repository | peaks | steps (ended by) | exact | seconds |\n|---|---|---|---|---|---|\n"
         options.table.write_text(head + "\n".join(rows) + "\n")
     print(f"{len(rows) - failed - known} of {len(rows)} ran; of {known} it was known that they do not")
     sys.exit(1 if failed else 0)

@@ -8,6 +8,7 @@ pub mod files;
 pub mod layers;
 pub mod manifests;
 pub mod paths;
+pub mod prose;
 pub mod resolve;
 pub mod schemas;
 pub mod sources;

@@ -50,7 +50,7 @@ pub fn phrases(file: &SourceFile) -> Vec<Violation> {
 }
 
 /// True if the line contains the phrase, but not as the beginning of a longer word.
-fn says(line: &str, phrase: &str) -> bool {
+pub(crate) fn says(line: &str, phrase: &str) -> bool {
     let line = line.to_lowercase();
     line.match_indices(phrase)
         .any(|(at, _)| !line[at + phrase.len()..].starts_with(|c: char| c.is_alphanumeric() || c == '_'))

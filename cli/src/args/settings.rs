@@ -44,7 +44,7 @@ pub(crate) const SETTINGS: &[Setting] = &[
     row("scaled_dot_product_attention", Some(("attn_implementation", "\"sdpa\"")), "", "--attention sdpa"),
     row("transformers.Trainer", Some(("output_dir", "\"out\"")), "", "--loop trainer"),
     row("DistributedDataParallel on 8 cards", None, "Accelerate: num_processes: 8", "--data-parallel 8"),
-    row("", None, "DeepSpeed: zero_optimization.stage: 3; nearest to FSDP: FULL_SHARD (2: SHARD_GRAD_OP)", "--zero 3"),
+    row("", None, "DeepSpeed: zero_optimization.stage: 3, nearest to FSDP: FULL_SHARD (2: SHARD_GRAD_OP)", "--zero 3"),
     row("PYTORCH_ALLOC_CONF=expandable_segments:True", None, "", "--alloc-conf expandable_segments:True"),
     row("torch.cuda.set_per_process_memory_fraction(0.5)", None, "", "--memory-fraction 0.5"),
 ];

@@ -7,4 +7,5 @@ mod circles;
 mod json;
 mod layering;
 mod programs;
+mod prose;
 mod style;

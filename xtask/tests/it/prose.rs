@@ -1,0 +1,124 @@
+//! Documents for users have short sentences, no semicolons, and public words.
+
+use std::fs;
+
+use xtask::files::{SourceFile, workspace_root};
+use xtask::prose::{MAX_WORDS, long_sentences, private_words, semicolons};
+use xtask::style::phrases;
+use xtask::{Violation, listing};
+
+/// Documents without a semicolon and without private words. The others follow.
+const PLAIN: [&str; 12] = [
+    "docs/articles.md",
+    "docs/backend.md",
+    "docs/devices.md",
+    "docs/evidence-rehearse.md",
+    "docs/glossary.md",
+    "docs/guide.md",
+    "docs/machines.md",
+    "docs/mcp.md",
+    "docs/python.md",
+    "docs/rehearsal-library.md",
+    "docs/releases.md",
+    "docs/walks.md",
+];
+
+/// Documents without a semicolon that still have private words.
+const WITHOUT_SEMICOLONS: [&str; 2] = ["docs/import.md", "docs/rehearse.md"];
+
+/// The most sentences that may be too long, by document: a number may fall, and not rise.
+const LONG: [(&str, usize); 15] = [
+    ("README.md", 2),
+    ("docs/articles.md", 0),
+    ("docs/backend.md", 0),
+    ("docs/devices.md", 0),
+    ("docs/evidence-rehearse.md", 0),
+    ("docs/glossary.md", 0),
+    ("docs/guide.md", 0),
+    ("docs/import.md", 7),
+    ("docs/machines.md", 0),
+    ("docs/mcp.md", 0),
+    ("docs/python.md", 0),
+    ("docs/rehearsal-library.md", 0),
+    ("docs/rehearse.md", 4),
+    ("docs/releases.md", 1),
+    ("docs/walks.md", 0),
+];
+
+fn document(name: &str) -> SourceFile {
+    let text = fs::read_to_string(workspace_root().join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    SourceFile { path: name.into(), text }
+}
+
+fn written(text: &str) -> SourceFile {
+    SourceFile { path: "x.md".into(), text: text.into() }
+}
+
+#[test]
+fn no_sentence_is_too_long() {
+    for (name, most) in LONG {
+        let found = long_sentences(&document(name));
+        assert!(found.len() <= most, "{name}: {most} are known{}", listing(&found));
+    }
+}
+
+#[test]
+fn no_document_has_a_semicolon() {
+    let names = PLAIN.iter().chain(&WITHOUT_SEMICOLONS);
+    let found: Vec<Violation> = names.flat_map(|name| semicolons(&document(name))).collect();
+    assert!(found.is_empty(), "{}", listing(&found));
+}
+
+#[test]
+fn private_words_do_not_come_back() {
+    let words = |name: &&str| [private_words(&document(name)), phrases(&document(name))].concat();
+    let found: Vec<Violation> = PLAIN.iter().flat_map(words).collect();
+    assert!(found.is_empty(), "{}", listing(&found));
+}
+
+#[test]
+fn a_long_sentence_is_found_wherever_it_stands() {
+    let long = "word ".repeat(MAX_WORDS) + "more.";
+    let places = [
+        long.clone(),
+        format!("Short.\n\n- {long}"),
+        format!("| a | {long} |"),
+        long.replace("word word", "word\nword"),
+        format!("[{long}](other.md) Short."),
+    ];
+    for place in &places {
+        assert_eq!(long_sentences(&written(place)).len(), 1, "{place}");
+    }
+    let enough = long.replacen("word ", "", 1);
+    let places = [
+        enough.clone(),
+        format!("{enough} {enough}"),
+        format!("{enough}\n\n{enough}"),
+        format!("```text\n{long}\n```"),
+    ];
+    for place in &places {
+        assert_eq!(long_sentences(&written(place)), [], "{place}");
+    }
+    let code = format!("`{long}` is one word.");
+    assert_eq!(long_sentences(&written(&code)), []);
+}
+
+#[test]
+fn semicolons_are_found_outside_of_code() {
+    for wrong in ["One; two.", "| a | one; two |", "- One; two.", "## One; two"] {
+        assert_eq!(semicolons(&written(wrong)).len(), 1, "{wrong}");
+    }
+    for right in ["`one; two`", "```sh\none; two\n```", "<!-- one; two -->", "[one](a;b)"] {
+        assert_eq!(semicolons(&written(right)), [], "{right}");
+    }
+}
+
+#[test]
+fn private_words_are_found() {
+    for wrong in ["It is not represented.", "That\nis refused by name.", "It counts as one."] {
+        assert!(!private_words(&written(wrong)).is_empty(), "{wrong}");
+    }
+    for right in ["It is not supported.", "`represented`", "A representation."] {
+        assert_eq!(private_words(&written(right)), [], "{right}");
+    }
+}
