@@ -50,6 +50,21 @@ def places_are_looked_for(device):
 
 
 @case
+def anchors_of_a_detector_are_matched(device):
+    """As many anchors as RetinaNet has for one image, and two boxes."""
+    steps = torch.arange(163_206, device=device, dtype=torch.float32)
+    anchors = torch.stack([steps % 1000, steps % 700, steps % 1000 + 64, steps % 700 + 96], 1)
+    boxes = torch.tensor([[10.0, 10.0, 200.0, 220.0], [50.0, 60.0, 120.0, 150.0]]).to(device)
+    low, high = torch.max(boxes[:, None, :2], anchors[:, :2]), torch.min(boxes[:, None, 2:], anchors[:, 2:])
+    inside = (high - low).clamp(min=0).prod(2)
+    best, which = (inside / (64 * 96)).max(0)
+    which[best < 0.4] = -1
+    which[(best >= 0.4) & (best < 0.5)] = -2
+    logits = torch.rand(163_206, 3, device=device)
+    return logits[which != -2].shape, torch.where(which >= 0)[0], (which >= 0).sum().item()
+
+
+@case
 def different_values_are_counted(device):
     ids, _ = padded(device)
     return torch.unique(ids), torch.unique(ids, return_inverse=True, return_counts=True), torch.unique(ids, dim=0), torch.unique_consecutive(ids.flatten())

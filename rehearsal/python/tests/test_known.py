@@ -65,18 +65,33 @@ def test_expired_storages_are_swept(known):
 
 
 def test_what_is_small(known, monkeypatch):
-    monkeypatch.setattr(module, "MAX_WHOLE", 4)
-    monkeypatch.setattr(module, "MAX_OTHER", 2)
+    monkeypatch.setattr(module, "MAX_ELEMENTS", 4)
     numbers = fake.Tensor([1, 2, 3])
     assert known.is_small(numbers)
     numbers.dtype = "float32"
-    assert not known.is_small(numbers)
-    numbers.dtype = "complex64"
+    assert known.is_small(numbers)
+    assert not known.is_small(fake.Tensor(range(5)))
     assert not known.is_small(fake.Tensor([1], dtype="complex64"))
 
 
+def test_anchors_of_a_detector_are_small(known):
+    assert known.is_small(fake.Tensor(range(2 * 163_206), dtype="float32"))
+
+
+def test_contents_have_room_until_the_host_is_full(known, monkeypatch):
+    monkeypatch.setattr(module, "ALWAYS_KEPT", 80)
+    monkeypatch.setattr(module, "MAX_KEPT", 2000)
+    kept = [on_card(*[0] * 100) for _ in range(2)]
+    for tensor in kept:
+        assert known.has_room(tensor)
+        known.register(tensor)
+    assert not known.has_room(on_card(*[0] * 100)) and known.has_room(on_card(*[0] * 10))
+    kept[0].held.freed = True
+    assert known.has_room(on_card(*[0] * 100)), "the first is gone"
+
+
 def large(known, monkeypatch, size=100):
-    monkeypatch.setattr(module, "MAX_WHOLE", 4)
+    monkeypatch.setattr(module, "MAX_ELEMENTS", 4)
     host, card = fake.Tensor(range(size)), on_card(*[0] * size)
     known.keep_large(host, card)
     return host, card

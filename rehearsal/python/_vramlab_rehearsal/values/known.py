@@ -2,7 +2,7 @@
 
 import ctypes
 
-from .operators import MAX_LARGE, MAX_OTHER, MAX_WHOLE
+from .operators import ALWAYS_KEPT, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE
 
 # Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
@@ -61,19 +61,34 @@ class Known:
         self.large = {}
         self.seen_writes = 0
         self.sweep_at = 256
+        # Bytes of the twins, and of those that were forgotten since the last sweep.
+        self.kept = 0
         self.cpu = torch.device("cpu")
         self.plain_types = frozenset((torch.Tensor, torch.nn.Parameter))
-        self.whole = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
-        self.other = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
+        whole = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
+        self.kinds = whole | {torch.float16, torch.bfloat16, torch.float32, torch.float64}
         self.writes = ctypes.c_uint64.in_dll(library, "vramlab_rehearsal_writes")
         self.one_thread = OneThread(torch)
         self.room = (ctypes.c_uint64 * 8192)()
         self.weak_storage = torch.multiprocessing.reductions.StorageWeakRef
 
     def is_small(self, tensor):
-        kind = tensor.dtype
-        limit = MAX_WHOLE if kind in self.whole else MAX_OTHER if kind in self.other else -1
-        return tensor.layout is self.torch.strided and tensor.numel() <= limit and not tensor.is_nested
+        is_known_kind = tensor.dtype in self.kinds and tensor.layout is self.torch.strided
+        return is_known_kind and tensor.numel() <= MAX_ELEMENTS and not tensor.is_nested
+
+    def has_room(self, tensor):
+        """True if contents of a tensor's storage can be kept beside those that are."""
+        size = tensor.untyped_storage().nbytes()
+        if size > ALWAYS_KEPT and self.kept + size > MAX_KEPT:
+            self.sweep()
+        return size <= ALWAYS_KEPT or self.kept + size <= MAX_KEPT
+
+    def sweep(self):
+        """Forgets the contents of storages that are gone."""
+        self.twins = {key: twin for key, twin in self.twins.items() if not twin.weak.expired()}
+        self.sweep_at = 2 * len(self.twins) + 256
+        # What the script's own tensors hold is counted in `large`.
+        self.kept = sum(twin.bytes for twin in self.twins.values() if twin.source is None)
 
     @staticmethod
     def version(tensor):
@@ -94,7 +109,7 @@ class Known:
     def find(self, tensor):
         """Returns the twin of a tensor's storage, if the tensor's contents are known."""
         # An expanded tensor may have more elements, and is not computed.
-        storage = self.storage(tensor) if self.twins and (self.large or tensor.numel() <= MAX_WHOLE) else None
+        storage = self.storage(tensor) if self.twins and (self.large or tensor.numel() <= MAX_ELEMENTS) else None
         twin = self.twins.get(storage._cdata) if storage is not None else None
         return self.current(tensor, twin, storage) if twin is not None else None
 
@@ -138,9 +153,9 @@ class Known:
         twin = Twin(self.weak_storage(storage), storage, self.version(tensor), contents)
         twin.storage = self.torch.UntypedStorage(twin.bytes, device="cpu") if contents is None else contents.untyped_storage()
         self.twins[storage._cdata] = twin
+        self.kept += twin.bytes
         if len(self.twins) > self.sweep_at:
-            self.twins = {key: twin for key, twin in self.twins.items() if not twin.weak.expired()}
-            self.sweep_at = 2 * len(self.twins) + 256
+            self.sweep()
         return twin if contents is not None else self.view(tensor, twin)
 
     def keep_large(self, host, out):
@@ -148,7 +163,7 @@ class Known:
         out, and of the others the largest, if they are too many."""
         if type(out) is not self.torch.Tensor or type(host) is not self.torch.Tensor or not out.is_cuda or host.is_cuda:
             return
-        if self.is_small(out) or out.requires_grad or host.is_inference() or host.shape != out.shape:
+        if (self.is_small(out) and self.has_room(out)) or out.requires_grad or host.is_inference() or host.shape != out.shape:
             return
         if host.dtype is not out.dtype or not self.is_whole(out, host):
             return
@@ -160,7 +175,9 @@ class Known:
             del self.large[largest]
             self.twins.pop(largest, None)
         if key in self.large:
-            self.register(out, host.detach()).source = (host, host._version)
+            twin = self.register(out, host.detach())
+            twin.source = (host, host._version)
+            self.kept -= twin.bytes
 
     def is_whole(self, tensor, contents):
         """True if a CPU tensor may become a twin as it is: same layout, and as many bytes in its storage."""

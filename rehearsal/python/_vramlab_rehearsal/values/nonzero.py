@@ -27,8 +27,9 @@ def replace_nonzero(torch, values):
                 values.library.vramlab_rehearsal_queue(true.shape[0])
                 out = on_card()
                 if out.shape == true.shape:
-                    values.register(out).copy_(true)
-                    values.find(out).doubtful = twin.doubtful
+                    if values.is_small(out) and values.has_room(out):
+                        values.register(out).copy_(true)
+                        values.find(out).doubtful = twin.doubtful
                 else:
                     values.reads.tell("wrong_size", "nonzero", "size", answer=str(tuple(out.shape)), true=str(tuple(true.shape)))
                 return out

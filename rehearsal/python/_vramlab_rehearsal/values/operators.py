@@ -1,14 +1,17 @@
 """Groups of operators, by the facts that are needed to compute them on the host. Used by `values.py`."""
 
-# Most elements of a tensor whose contents are computed: of integers and bools, and of other types.
-MAX_WHOLE, MAX_OTHER = 1 << 18, 1 << 16
+# Most elements of a tensor whose contents are computed: a detector compares 20 boxes with each of 200,000 anchors, by two coordinates.
+MAX_ELEMENTS = 1 << 23
+# Contents up to this many bytes are always kept. All together have about this many at most: a network's gradients, when they are set
+# to zero, would fill the host's memory.
+ALWAYS_KEPT, MAX_KEPT = 256 << 10, 256 << 20
 # Contents up to this many bytes are shown to every operator that takes the tensor, not only to those that read it.
 MAX_SHOWN = 4096
 # Most bytes of larger contents that are known together, because the script's tensors on the host have them.
 MAX_LARGE = 1 << 30
 # A tensor with more elements shares no storage with a computed tensor, unless it is expanded: storages of computed tensors
 # have at most this many bytes.
-LARGE = 8 * MAX_WHOLE
+LARGE = 8 * MAX_ELEMENTS
 # Longest list that is searched for tensors.
 MAX_LIST = 1 << 16
 

@@ -187,7 +187,7 @@ class Values(Known):
             self.keep_large(args[1], out)
         is_told = decided is not None or name in FILLING or name in SOUND
         is_tensor = is_told and type(out) in self.plain_types and out.is_cuda
-        if is_tensor and self.is_small(out) and self.covers(out) and self.random_offset() is not None:
+        if is_tensor and self.is_small(out) and self.covers(out) and self.has_room(out) and self.random_offset() is not None:
             if decided is not None:
                 self.fill(out, decided)
             else:
@@ -301,7 +301,7 @@ class Values(Known):
         inputs = {self.storage(tensor)._cdata for tensor in on_card}
         fresh = [tensor for tensor in made if tensor.is_cuda and self.is_fresh(tensor, inputs)]
         # What the script's own tensor of the host stands for must not be written.
-        is_small = is_small and not any(twins[id(tensor)].source is not None for tensor in changed)
+        is_small = is_small and not any(twins[id(tensor)].source is not None for tensor in changed) and all(map(self.has_room, fresh))
         is_computed = is_small and (is_plain or (name not in EMPTY and not self.is_collective(function) and before is not None and before == self.random_offset()))
         if is_computed and name not in READS and not (fresh or changed) and all(tensor.is_cuda for tensor in made):
             # The result is nothing, or a view of known contents.
