@@ -23,7 +23,7 @@ pub struct RehearsalResult {
     /// True if a whole step was seen, the script did not fail, and nothing unknown, and nothing that differs from a card, can have changed a
     /// size.
     pub exact: bool,
-    /// Bytes by which the peak may be off; 0 if exact, null if nothing bounds it, or if no whole step was seen.
+    /// Bytes by which the most that is allocated may be off (what is reserved may be off by more); 0 if exact, null if nothing bounds it, or if no whole step was seen.
     #[serde(default)]
     pub exact_to: Option<u64>,
     /// What may have changed a size; empty if no whole step was seen.
