@@ -148,7 +148,8 @@ def record(given):
 
 def read(path):
     """What `record` wrote: the whole, and the recordings by script."""
-    said, found = json.loads(gzip.open(path).read()), {}
+    with gzip.open(path) as file:
+        said, found = json.load(file), {}
     for row in said["rows"]:
         found.setdefault((row["source"], row["script"]), []).append(row["found"])
     return said, found
