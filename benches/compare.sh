@@ -11,8 +11,8 @@ set -euo pipefail
 folder=${1:?FOLDER} results=${2:?RESULTS.jsonl} rounds=${3:-3}
 python=${TORCH_PYTHON:-python3} threads=${THREADS:-$(nproc)}
 cd "$(dirname "$0")/.."
-cargo build --release -p benches --bin peer-vramlab
-ours=${CARGO_TARGET_DIR:-target}/release/peer-vramlab
+cargo build --profile dist -p benches --bin peer-vramlab
+ours=${CARGO_TARGET_DIR:-target}/dist/peer-vramlab
 workloads="mlp simplecnn-b32 simplecnn-b128 smallcnn64 gpt-mini resnet18-b8 gemm-256 gemm-512 gemm-1024 gemm-2048 elementwise"
 
 torch() { # options, then the workload; with the heap kept from step to step

@@ -28,7 +28,7 @@ built() {
 
 # Builds, and keeps what cargo says.
 build() {
-    cargo "$@" --profile "${PROFILE:-release}" --workspace --message-format=json >>"$folder/messages" || exit 1
+    cargo "$@" --profile "${PROFILE:-dist}" --workspace --message-format=json >>"$folder/messages" || exit 1
 }
 
 take() {

@@ -4,12 +4,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// Arguments of cargo that build every test program, and with them the programs and libraries that tests start.
-const TESTS: [&str; 6] = ["test", "--no-run", "--workspace", "--lib", "--bins", "--tests"];
+/// Arguments of cargo that build every test program, and with them the programs and libraries that tests start. Benchmarks and examples are built to be linted.
+const TESTS: [&str; 8] = ["test", "--no-run", "--workspace", "--lib", "--bins", "--tests", "--benches", "--examples"];
+
+/// Clippy in the compiler's place, once [`lint_what_is_built`] was called.
+static LINTER: OnceLock<PathBuf> = OnceLock::new();
 
 /// What a build made, as cargo says.
 pub(crate) struct Built {
@@ -43,13 +47,33 @@ impl Vramlab {
 /// Cargo that started this program, so that a `+toolchain` is kept; or the cargo of another toolchain.
 pub(crate) fn cargo(toolchain: Option<&str>) -> Command {
     match toolchain {
-        None => Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())),
+        None => {
+            let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+            if let Some(linter) = LINTER.get() {
+                // As `cargo clippy -- -D warnings` sets them.
+                command.env("RUSTC_WORKSPACE_WRAPPER", linter).env("CLIPPY_ARGS", DENY_WARNINGS);
+            }
+            command
+        }
         Some(toolchain) => {
             let mut command = Command::new("rustup");
             command.args(["run", toolchain, "cargo"]);
             command
         }
     }
+}
+
+/// Words of `-D warnings`, each with clippy's own separator.
+const DENY_WARNINGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
+
+/// Lets clippy compile what is built from here on. It is the compiler with more lints, so that one build makes the programs and lints them; `cargo clippy`
+/// would compile every dependency once more. Returns whether clippy is there.
+pub(crate) fn lint_what_is_built() -> bool {
+    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output();
+    let Some(sysroot) = sysroot.ok().filter(|output| output.status.success()) else { return false };
+    let driver = format!("clippy-driver{}", std::env::consts::EXE_SUFFIX);
+    let linter = Path::new(String::from_utf8_lossy(&sysroot.stdout).trim()).join("bin").join(driver);
+    linter.exists() && LINTER.set(linter).is_ok()
 }
 
 /// The folder in which cargo builds, an absolute path.

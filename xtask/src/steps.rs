@@ -65,8 +65,11 @@ const DOC_TESTS: Step = Step { name: "doc tests", args: &["test", "--doc", "--wo
 const PACKAGE: Step =
     Step { name: "package", args: &["package", "--workspace", "--no-verify", "--allow-dirty", "--quiet"], needs: None };
 
-/// What [`lint`] runs, and [`run_all`] before everything else.
+/// What [`lint`] runs.
 const LINT: [&Step; 3] = [&FMT, &LINTS, &PACKAGE];
+
+/// What [`run_all`] runs before everything else. The build of all tests lints what it compiles.
+const BEFORE: [&Step; 2] = [&FMT, &PACKAGE];
 
 /// Steps that only `--full` runs.
 const LONG: &[Step] = &[
@@ -174,7 +177,11 @@ pub(crate) fn lint(root: &Path) -> anyhow::Result<()> {
 pub(crate) fn run_all(root: &Path, asked: Asked) -> anyhow::Result<()> {
     let (mut clock, mut skipped) = (Clock::default(), Vec::new());
     if asked.lint {
-        LINT.iter().try_for_each(|step| run_if_possible(root, step, &mut clock, &mut skipped))?;
+        BEFORE.iter().try_for_each(|step| run_if_possible(root, step, &mut clock, &mut skipped))?;
+        if missing_tool(root, &LINTS).is_some() || !artifact::lint_what_is_built() {
+            println!("==> SKIPPED lints: clippy is missing and could not be installed");
+            skipped.push("lints: clippy is missing".into());
+        }
     }
     println!("==> build of all tests");
     let built = clock.step("build of all tests", || artifact::tests(root))?;

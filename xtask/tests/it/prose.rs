@@ -8,10 +8,11 @@ use xtask::style::phrases;
 use xtask::{Violation, listing};
 
 /// Documents without a semicolon and without private words. The others follow.
-const PLAIN: [&str; 12] = [
+const PLAIN: [&str; 13] = [
     "docs/articles.md",
     "docs/backend.md",
     "docs/devices.md",
+    "docs/evidence-card.md",
     "docs/evidence-rehearse.md",
     "docs/glossary.md",
     "docs/guide.md",
@@ -27,11 +28,12 @@ const PLAIN: [&str; 12] = [
 const WITHOUT_SEMICOLONS: [&str; 2] = ["docs/import.md", "docs/rehearse.md"];
 
 /// The most sentences that may be too long, by document: a number may fall, and not rise.
-const LONG: [(&str, usize); 15] = [
-    ("README.md", 2),
+const LONG: [(&str, usize); 16] = [
+    ("README.md", 0),
     ("docs/articles.md", 0),
     ("docs/backend.md", 0),
     ("docs/devices.md", 0),
+    ("docs/evidence-card.md", 0),
     ("docs/evidence-rehearse.md", 0),
     ("docs/glossary.md", 0),
     ("docs/guide.md", 0),
