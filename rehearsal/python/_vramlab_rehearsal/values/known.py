@@ -2,7 +2,7 @@
 
 import ctypes
 
-from .operators import ALWAYS_KEPT, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE
+from .operators import ALWAYS_KEPT, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE, SWEEP_EVERY
 
 # Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
@@ -63,6 +63,8 @@ class Known:
         self.sweep_at = 256
         # Bytes of the twins, and of those that were forgotten since the last sweep.
         self.kept = 0
+        # Tensors that found no room since the last sweep that made some.
+        self.asked_in_vain = 0
         self.cpu = torch.device("cpu")
         self.plain_types = frozenset((torch.Tensor, torch.nn.Parameter))
         whole = {torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64}
@@ -79,9 +81,16 @@ class Known:
     def has_room(self, tensor):
         """True if contents of a tensor's storage can be kept beside those that are."""
         size = tensor.untyped_storage().nbytes()
-        if size > ALWAYS_KEPT and self.kept + size > MAX_KEPT:
-            self.sweep()
-        return size <= ALWAYS_KEPT or self.kept + size <= MAX_KEPT
+        if size <= ALWAYS_KEPT or self.kept + size <= MAX_KEPT:
+            return True
+        # A sweep looks at every twin: not for each tensor of a step that finds no room.
+        self.asked_in_vain += 1
+        if self.asked_in_vain % SWEEP_EVERY != 1:
+            return False
+        self.sweep()
+        fits = self.kept + size <= MAX_KEPT
+        self.asked_in_vain = 0 if fits else self.asked_in_vain
+        return fits
 
     def sweep(self):
         """Forgets the contents of storages that are gone."""

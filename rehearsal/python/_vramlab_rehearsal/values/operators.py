@@ -5,6 +5,8 @@ MAX_ELEMENTS = 1 << 23
 # Contents up to this many bytes are always kept. All together have about this many at most: a network's gradients, when they are set
 # to zero, would fill the host's memory.
 ALWAYS_KEPT, MAX_KEPT = 256 << 10, 256 << 20
+# Where there is no room, one of this many tensors looks for contents that are gone.
+SWEEP_EVERY = 32
 # Contents up to this many bytes are shown to every operator that takes the tensor, not only to those that read it.
 MAX_SHOWN = 4096
 # Most bytes of larger contents that are known together, because the script's tensors on the host have them.
