@@ -115,7 +115,7 @@ def run(case, library, card, public):
 
 def cases_of(lists, public, only):
     """Pairs of a checkout (None: this repository's) and the line of a script."""
-    known = {"proof": [(None, f"{name}.py") for name in proof.SCRIPTS], "networks": [(None, line) for line in NETWORKS], "others": [(None, line) for line in OTHERS],
+    known: dict = {"proof": [(None, f"{name}.py") for name in proof.SCRIPTS], "networks": [(None, line) for line in NETWORKS], "others": [(None, line) for line in OTHERS],
              "public": PUBLIC if public else []}
     return [case for name in lists for case in known[name] if only in f"{case[0] or ''} {case[1]}"]
 

@@ -7,8 +7,8 @@ import torch
 import torchvision
 import transformers
 
-kind, batch, *words = sys.argv[1:]
-batch = int(batch)
+kind, words = sys.argv[1], sys.argv[3:]
+batch = int(sys.argv[2])
 is_language = kind == "gpt2"
 model = (transformers.GPT2LMHeadModel(transformers.GPT2Config()) if is_language else torchvision.models.get_model(kind, weights=None)).cuda().train()
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)

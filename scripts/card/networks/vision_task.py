@@ -6,8 +6,8 @@ import sys
 import torch
 import torchvision
 
-name, batch, *words = sys.argv[1:]
-batch = int(batch)
+name, words = sys.argv[1], sys.argv[3:]
+batch = int(sys.argv[2])
 torch.backends.cudnn.benchmark = "benchmark" in words
 torch.manual_seed(0)
 is_detector, is_segmentation = "rcnn" in name or "retinanet" in name or "ssd" in name or "fcos" in name, "lab" in name or "fcn" in name or "raspp" in name
