@@ -41,13 +41,11 @@ part 170 conformance-cudnn-attention $ours VRAMLAB_CUDNN=first "$bin/conformance
 ) &
 wait
 tar -C "$results" -czf "$results/snapshots.tar.gz" snapshots && rm -r "$results/snapshots"
-for round in 1; do
-    [ -z "$old" ] || part 60 "kernels-old-$round" $ours CRITERION_HOME="$results/criterion-old-$round" "$old/bench-kernels" --bench --backend cuda --noplot 'attention|layer_norm_grad|reduce_rows|copy'
-    part 60 "kernels-new-$round" $ours CRITERION_HOME="$results/criterion-new-$round" "$bin/bench-kernels" --bench --backend cuda --noplot 'attention|layer_norm_grad|reduce_rows|copy'
-done
-part 90 torch-kernels python3 "$card/../torch-kernels.py" "$results/criterion-new-1" "$results/kernels.json"
+[ -z "$old" ] || part 60 kernels-old $ours CRITERION_HOME="$results/criterion-old" "$old/bench-kernels" --bench --backend cuda --noplot 'attention|layer_norm_grad|reduce_rows|copy'
+part 60 kernels $ours CRITERION_HOME="$results/criterion" "$bin/bench-kernels" --bench --backend cuda --noplot 'attention|layer_norm_grad|reduce_rows|copy'
+part 90 torch-kernels python3 "$card/../torch-kernels.py" "$results/criterion" "$results/kernels.json"
 part 150 steps env VRAMLAB_LIBRARIES="$libraries" python3 "$card/steps.py" "$results/steps.jsonl" "$bin/peer-vramlab" "$peers" 1 0.5
 part 90 contexts python3 "$card/contexts.py" "$results/contexts.json" processes nccl training kernels cudnn
-tar -C "$results" -czf "$results/criterion.tar.gz" $(cd "$results" && echo criterion-*) && rm -r "$results"/criterion-*/
+tar -C "$results" -czf "$results/criterion.tar.gz" $(cd "$results" && echo criterion*) && rm -rf "$results"/criterion "$results"/criterion-old
 tar -C "$results" -czf "$results/logs.tar.gz" $(cd "$results" && echo *.log) && rm "$results"/*.log
 ls -l "$results"

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-use crate::artifact::{cargo, target_folder};
+use crate::artifact::{cargo, lint_what_is_built, target_folder};
 use crate::software_gpu;
 
 /// Packages whose own tests are run if they change, but not those of all that stands on them.
@@ -74,6 +74,8 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
         return Ok(());
     }
     step(root, &["fmt", "--all", "--check"])?;
+    // As `cargo xtask test` does, so that both use the same programs. Without clippy the compiler builds them.
+    lint_what_is_built();
     if plan.checked {
         step(root, &["check", "--workspace", "--lib", "--bins", "--tests"])?;
     }

@@ -12,54 +12,49 @@ use crate::kernel::Tag;
 use crate::launch::{Context, Grid, ONE, WIDE};
 use crate::rows;
 
-/// Those gradients of [`LayerNorm`] that are present.
+/// Those gradients of [`LayerNorm`](memcore::backend::kernel::LayerNorm) that are present.
 pub(crate) fn layer_norm_grad(ctx: &Context<'_>, k: &LayerNormGrad) -> Result<()> {
-    let args = RowNormGradArgs {
-        out: ctx.at_optional(&k.out_x)?,
-        grad: ctx.at(&k.grad)?,
-        x: ctx.at(&k.x)?,
-        weight: ctx.at_optional(&k.weight)?,
-        mean: ctx.at(&k.mean)?,
-        rstd: ctx.at(&k.rstd)?,
-        rows: k.x.dims()[0] as u64,
-        n: k.x.dims()[1] as u64,
-    };
-    gradients(ctx, k.x.dtype, &args, &k.out_weight, &k.out_bias)
+    let args = arguments(ctx, [&k.out_x, &k.weight], [&k.grad, &k.x, &k.rstd], Some(&k.mean))?;
+    gradients(ctx, k.x.dtype, &args, [&k.out_weight, &k.out_bias])
 }
 
-/// Those gradients of [`RmsNorm`] that are present.
+/// Those gradients of [`RmsNorm`](memcore::backend::kernel::RmsNorm) that are present.
 pub(crate) fn rms_norm_grad(ctx: &Context<'_>, k: &RmsNormGrad) -> Result<()> {
-    let args = RowNormGradArgs {
-        out: ctx.at_optional(&k.out_x)?,
-        grad: ctx.at(&k.grad)?,
-        x: ctx.at(&k.x)?,
-        weight: ctx.at_optional(&k.weight)?,
-        mean: 0,
-        rstd: ctx.at(&k.rstd)?,
-        rows: k.x.dims()[0] as u64,
-        n: k.x.dims()[1] as u64,
-    };
-    gradients(ctx, k.x.dtype, &args, &k.out_weight, &None)
+    let args = arguments(ctx, [&k.out_x, &k.weight], [&k.grad, &k.x, &k.rstd], None)?;
+    gradients(ctx, k.x.dtype, &args, [&k.out_weight, &None])
 }
 
-fn gradients(
+fn arguments(
     ctx: &Context<'_>,
-    dtype: DType,
-    a: &RowNormGradArgs,
-    out_weight: &Option<Operand>,
-    out_bias: &Option<Operand>,
-) -> Result<()> {
-    let wanted = out_weight.is_some() || out_bias.is_some();
+    [out, weight]: [&Option<Operand>; 2],
+    [grad, x, rstd]: [&Operand; 3],
+    mean: Option<&Operand>,
+) -> Result<RowNormGradArgs> {
+    Ok(RowNormGradArgs {
+        out: ctx.at_optional(out)?,
+        grad: ctx.at(grad)?,
+        x: ctx.at(x)?,
+        weight: ctx.at_optional(weight)?,
+        mean: mean.map_or(Ok(0), |mean| ctx.at(mean))?,
+        rstd: ctx.at(rstd)?,
+        rows: x.dims()[0] as u64,
+        n: x.dims()[1] as u64,
+    })
+}
+
+/// `out`: the gradients of weight and bias.
+fn gradients(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs, out: [&Option<Operand>; 2]) -> Result<()> {
+    let wanted = out.iter().any(|out| out.is_some());
     match together(ctx, dtype, a).filter(|_| wanted) {
         Some((form, blocks)) => {
-            let [weight_sums, bias_sums] = partial_sums(ctx, a.n, blocks, [out_weight, out_bias]);
-            let args = RowNormGradsArgs { rows: *a, weight_sums, bias_sums };
+            let partial = partial_sums(ctx, a.n, blocks, out);
+            let args = RowNormGradsArgs { rows: *a, weight_sums: partial[0], bias_sums: partial[1] };
             ctx.launch(ROW_NORM_GRADS, Tag::of(dtype), form, Grid::of(blocks), &args)?;
-            column_sums(ctx, dtype, a.n, blocks, [out_weight, out_bias])
+            column_sums(ctx, dtype, (a.n, blocks), partial, out)
         }
         None => {
             row_norm_grad(ctx, dtype, a)?;
-            parameter_grads(ctx, dtype, a, [out_weight, out_bias])
+            parameter_grads(ctx, dtype, a, out)
         }
     }
 }
@@ -105,9 +100,14 @@ fn partial_sums(ctx: &Context<'_>, n: u64, chunks: u64, out: [&Option<Operand>; 
     std::array::from_fn(|which| if out[which].is_some() { places[which] } else { 0 })
 }
 
-/// Adds up what the chunks have left.
-fn column_sums(ctx: &Context<'_>, dtype: DType, n: u64, chunks: u64, out: [&Option<Operand>; 2]) -> Result<()> {
-    let partial = partial_sums(ctx, n, chunks, out);
+/// Adds up what the chunks have left in `partial`, for `n` columns.
+fn column_sums(
+    ctx: &Context<'_>,
+    dtype: DType,
+    (n, chunks): (u64, u64),
+    partial: [u64; 2],
+    out: [&Option<Operand>; 2],
+) -> Result<()> {
     let args = ColumnSumsArgs { out: [ctx.at_optional(out[0])?, ctx.at_optional(out[1])?], partial, n, chunks };
     let grid = Grid { blocks: [n.div_ceil(32) as u32, 2, 1], ..Grid::of(1) };
     ctx.launch(COLUMN_SUMS, Tag::of(dtype), 0, grid, &args)
@@ -121,14 +121,14 @@ fn parameter_grads(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs, out: [&
     // Both sums in one pass, with as many chunks as the scratch has room for.
     let room = ctx.scratch.bytes / SUMS_BYTES;
     let chunks = a.rows.div_ceil(CHUNK_ROWS).clamp(1, MAX_CHUNKS).min((room / a.n).max(1));
-    let [weight_sums, bias_sums] = partial_sums(ctx, a.n, chunks, out);
+    let partial = partial_sums(ctx, a.n, chunks, out);
     let args = ParameterGradArgs {
         grad: a.grad,
         x: a.x,
         mean: a.mean,
         rstd: a.rstd,
-        weight_sums,
-        bias_sums,
+        weight_sums: partial[0],
+        bias_sums: partial[1],
         rows: a.rows,
         n: a.n,
         chunk_rows: a.rows.div_ceil(chunks),
@@ -138,5 +138,5 @@ fn parameter_grads(ctx: &Context<'_>, dtype: DType, a: &RowNormGradArgs, out: [&
     let (form, columns) = if pairs { (WIDE, 2) } else { (ONE, 1) };
     let grid = Grid { blocks: [a.n.div_ceil(32 * columns) as u32, chunks as u32, 1], ..Grid::of(1) };
     ctx.launch(PARAMETER_GRAD, Tag::of(dtype), form, grid, &args)?;
-    column_sums(ctx, dtype, a.n, chunks, out)
+    column_sums(ctx, dtype, (a.n, chunks), partial, out)
 }

@@ -32,7 +32,8 @@ pub(super) fn rehearsed(word: &str, python: &Path, args: &PredictArgs, spec: &Ru
     output::check(args.output.destinations().chain(&args.page.html))?;
     interrupt::answer("stopping the rehearsal");
     ui.tell(format!("{word} is built by {} and rehearsed, without weights", python.display()));
-    let training = Training { word, python, ui };
+    let named = args.paper.model.python.as_deref();
+    let training = Training { word, python, named, ui };
     let found = training.once(spec, true)?;
     let mut result = training.judged(&found, spec)?;
     if result.prediction.as_ref().and_then(|prediction| prediction.fits) == Some(false) {
@@ -59,6 +60,8 @@ fn only_plain_outputs(args: &PredictArgs) -> Result<()> {
 struct Training<'a> {
     word: &'a str,
     python: &'a Path,
+    /// The same, if a flag named it.
+    named: Option<&'a Path>,
     ui: &'a Ui,
 }
 
@@ -98,7 +101,9 @@ impl Training<'_> {
             self.ui.tell(format!("it does not fit: rehearsing it with {}", change.words));
             let again = self.once(&change.spec, false)?;
             match self.judged(&again, &change.spec) {
-                Ok(result) if again.result.fits == Some(true) => tries.entries.push(entry(&change, &result)),
+                Ok(result) if again.result.fits == Some(true) => {
+                    tries.entries.push(entry(&change, &result, self.named))
+                }
                 _ => failed.push(change.words),
             }
         }
@@ -151,8 +156,10 @@ fn changes(spec: &RunSpec, share: Option<f64>) -> Vec<Change> {
     found
 }
 
-/// Makes the entry of a change with which the network fits.
-fn entry(change: &Change, result: &TrainResult) -> Try {
+/// Makes the entry of a change with which the network fits. `python`: what `--python` named, which its command names too.
+fn entry(change: &Change, result: &TrainResult, python: Option<&Path>) -> Try {
+    let mut fields = change.spec.said();
+    fields.extend(python.map(|python| ("python".to_string(), python.display().to_string().into())));
     let needs = result.prediction.as_ref().map(|prediction| (prediction.needs, prediction.budget_bytes));
     let reserved = needs.and_then(|(needs, _)| needs.reserved_here_bytes);
     let left = needs.and_then(|(_, budget)| Some(budget?.saturating_sub(reserved?)));
@@ -160,7 +167,7 @@ fn entry(change: &Change, result: &TrainResult) -> Try {
         change: change.words.clone(),
         script: change.script.clone(),
         flags: change.flags.clone(),
-        command: Some(command::again(&["predict"], &change.spec.said())),
+        command: Some(command::again(&["predict"], &fields)),
         checked: true,
         peak_bytes: needs.map(|(needs, _)| needs.allocated_bytes),
         reserved_bytes: reserved,
@@ -186,6 +193,17 @@ fn request(command: Vec<OsString>, spec: &RunSpec) -> Request {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_command_names_the_python_that_was_named() {
+        let change = &changes(&RunSpec::default(), None)[0];
+        let command = |python| entry(change, &TrainResult::default(), python).command.unwrap();
+        assert_eq!(
+            command(Some(Path::new("my env/python"))),
+            "vramlab predict --checkpoint blocks --python 'my env/python'"
+        );
+        assert_eq!(command(None), "vramlab predict --checkpoint blocks");
+    }
 
     #[test]
     fn changes_are_the_smallest_first_and_never_the_run_itself() {

@@ -80,6 +80,26 @@ fn the_release_is_the_installed_one_and_the_answer_says_why() {
     assert_eq!((flagged, said), (by_4, premise("4.51", "--transformers")));
 }
 
+/// A command that repeats the run by another release would need other memory.
+#[test]
+fn what_to_try_is_predicted_by_the_same_release() {
+    let folder = Folder::new();
+    let (old, new) = (folder.environment("4.51.3"), folder.environment("5.23.0"));
+    let commands = |environment: &Path, more: &[&str]| -> Vec<String> {
+        let words = ["predict", "--model-file", "config.json", "--sequence", "32", "--batch", "8", "--json", "-"];
+        let output =
+            vramlab().env("VIRTUAL_ENV", environment).current_dir(folder.0.path()).args(words).args(more).output();
+        let found: Value = serde_json::from_slice(&output.unwrap().stdout).unwrap();
+        let entries = found["tries"]["entries"].as_array().unwrap();
+        entries.iter().map(|entry| entry["command"].as_str().unwrap().to_string()).collect()
+    };
+    let named = commands(&old, &["--python", &new.display().to_string()]);
+    assert!(!named.is_empty() && named.iter().all(|command| command.contains("--transformers 5.23")), "{named:?}");
+    // The next command finds the activated environment again.
+    let found = commands(&new, &[]);
+    assert!(!found.is_empty() && !found.iter().any(|command| command.contains("--transformers")), "{found:?}");
+}
+
 #[test]
 fn a_python_that_is_not_there_is_refused() {
     let folder = Folder::new();

@@ -28,6 +28,7 @@ mod rehearsal_exactness;
 mod rehearsal_files;
 mod rehearsal_growth;
 mod rehearsal_growth_words;
+mod rehearsal_out_of_memory;
 mod rehearsal_scan;
 mod rehearsal_sections;
 mod replay;

@@ -169,8 +169,7 @@ pub struct RehearsedOom {
     /// The largest piece of that; null if it is not known.
     #[serde(default)]
     pub largest_free: Option<u64>,
-    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece; `limited`: the card had room, and the script may use
-    /// a share of it.
+    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece; `limited`: the card had room.
     #[serde(default)]
     pub verdict: String,
 }

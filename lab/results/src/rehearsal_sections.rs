@@ -5,10 +5,11 @@ use lab_base::section::{Cell, Section, Table};
 
 use super::command::quoted;
 use super::findings::Findings;
-use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
+use super::rehearsal::{AtPeak, PeakShares, RehearsalResult, RehearsedRank, RehearsedWorld, UnknownRead};
 use super::rehearsal_exactness::exactness;
 use super::rehearsal_files;
 use super::rehearsal_growth_words as growth;
+use super::rehearsal_out_of_memory::{post_mortem, ran_out_before, why_not};
 
 /// Maximum number of rows.
 const TOP: usize = 10;
@@ -146,100 +147,6 @@ fn answer(found: &RehearsalResult) -> String {
             ended(found),
             ran_out_before(found)
         ),
-    }
-}
-
-/// Says where memory ran out before the script went on and failed with something else.
-fn ran_out_before(found: &RehearsalResult) -> String {
-    match found.ranks.iter().any(|rank| rank.oom.is_some()) {
-        true => format!(" Memory had run out before: {}. The script went on.", why_not(found)),
-        false => String::new(),
-    }
-}
-
-fn why_not(found: &RehearsalResult) -> String {
-    let oom = found.ranks.iter().find_map(|rank| Some((rank, rank.oom.as_ref()?)));
-    let Some((rank, oom)) = oom else {
-        return "before anything is allocated, or outside of PyTorch".into();
-    };
-    let of_rank = if found.ranks.len() > 1 { format!(" of rank {}", rank.rank) } else { String::new() };
-    format!(
-        "in step {}{of_rank}, {} asked for {} when PyTorch had allocated {} and reserved {} of {}",
-        oom.steps + 1,
-        oom.place,
-        short(oom.requested),
-        short(oom.allocated),
-        short(oom.reserved),
-        short(found.gpu.total_bytes)
-    )
-}
-
-/// Says why memory ran out, and how much more the script needs.
-fn post_mortem(found: &RehearsalResult) -> Option<Section> {
-    let oom = found.ranks.iter().find_map(|rank| rank.oom.as_ref()).filter(|_| found.fits == Some(false))?;
-    let free = format!("{} left on the card, {} cached", short(oom.free_on_device), short(oom.free_in_reserved));
-    let largest = oom.largest_free.map_or(String::new(), |bytes| format!(" ({} in one piece)", short(bytes)));
-    let largest = if oom.verdict == "fragmented" { largest } else { String::new() };
-    let why = match oom.verdict.as_str() {
-        "fragmented" => "Memory is fragmented, enough was free but not in one piece",
-        "limited" => "The card had room, but the script may use a share of it (set_per_process_memory_fraction)",
-        _ => "The card is full",
-    };
-    let needs = found.with_memory_enough.as_ref().map_or(String::new(), |needs| match (needs.fits, needs.missing) {
-        (Some(true), 0) => {
-            format!(
-                " With more memory PyTorch reserves {}, which the card has: only the free pieces are too small.",
-                short(needs.peak_reserved)
-            )
-        }
-        (Some(true), missing) => format!(
-            " With more memory PyTorch reserves {} ({} allocated), which is {} more than the card has.",
-            short(needs.peak_reserved),
-            short(needs.peak_allocated),
-            short(missing)
-        ),
-        _ => format!(" A card of {} was too small, too.", short(needs.total_bytes)),
-    });
-    let batch = smaller_batch(found).unwrap_or_default();
-    Some(Section::Note(format!("{why}: {free}{largest}.{needs}{batch}").replace("piece: ", "piece; ")))
-}
-
-/// Says how much of the batch would fit; `None` if a smaller batch was rehearsed.
-fn smaller_batch(found: &RehearsalResult) -> Option<String> {
-    let share = found.share_that_fits().filter(|_| found.tries.is_none())?;
-    Some(format!(
-        " About {:.0} % of the batch might fit, if activations and inputs grow with it; `-L` finds out.",
-        100.0 * share
-    ))
-}
-
-impl RehearsalResult {
-    /// True if it does not fit because PyTorch's memory ran out.
-    pub fn ran_out(&self) -> bool {
-        self.fits == Some(false) && self.ooms().next().is_some()
-    }
-
-    /// True if memory ran out where what nobody held would have been enough in one piece.
-    pub fn is_fragmented(&self) -> bool {
-        self.ooms().any(|oom| oom.verdict == "fragmented")
-    }
-
-    fn ooms(&self) -> impl Iterator<Item = &RehearsedOom> {
-        self.ranks.iter().filter_map(|rank| rank.oom.as_ref())
-    }
-
-    /// Estimates the share of the batch that would fit, if only activations and inputs grow with it. `None` if the script was not run with
-    /// enough memory, or if little of its memory grows.
-    pub fn share_that_fits(&self) -> Option<f64> {
-        let needs = self.with_memory_enough.as_ref().filter(|needs| needs.missing > 0 && needs.fits == Some(true))?;
-        let by = needs.by_category?;
-        let (grows, peak) = ((by.activation + by.input) as f64, needs.peak_allocated as f64);
-        let room = self.gpu.total_bytes.saturating_sub(self.gpu.context_bytes) as f64;
-        // Assumes that the ratio of reserved to allocated memory stays.
-        let room = room * peak / (needs.peak_reserved.max(1) as f64);
-        let share = (room - (peak - grows)) / grows;
-        let known = grows > 0.1 * peak && (0.02..1.0).contains(&share);
-        known.then_some(share)
     }
 }
 
@@ -461,8 +368,6 @@ fn more(found: &RehearsalResult) -> Option<Section> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::rehearsal::{RehearsedGpu, RehearsedNeeds};
-
     use super::*;
 
     #[test]
@@ -483,23 +388,5 @@ mod tests {
         );
         assert_eq!(in_short("KeyError: 'x'.\nmore"), "KeyError: 'x'");
         assert_eq!(in_short(""), "");
-    }
-
-    #[test]
-    fn the_share_of_a_batch_is_that_of_a_straight_line() {
-        let by = PeakShares { parameter: 200, activation: 700, input: 100, ..PeakShares::default() };
-        let needs = RehearsedNeeds {
-            fits: Some(true),
-            peak_allocated: 1000,
-            peak_reserved: 1000,
-            missing: 400,
-            by_category: Some(by),
-            ..RehearsedNeeds::default()
-        };
-        let gpu = RehearsedGpu { total_bytes: 600, ..RehearsedGpu::default() };
-        let mut found = RehearsalResult { gpu, with_memory_enough: Some(needs), ..RehearsalResult::default() };
-        assert!(smaller_batch(&found).unwrap().contains("About 50 % of the batch"), "200 + 0.5 x 800 is 600");
-        found.gpu.total_bytes = 150;
-        assert_eq!(smaller_batch(&found), None, "not even what does not grow");
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use lab_base::error::{Error, Result};
 use lab_results::report::Recording;
 use lab_results::{RehearsalResult, RehearsedGpu, RehearsedOom, RehearsedRank, RehearsedWorld, UnknownRead};
-use lab_traces::snapshot::{Snapshot, card_had_room};
+use lab_traces::snapshot::{Snapshot, why_it_failed};
 
 use super::answers::{self, Answer, Place};
 use super::categories::Told;
@@ -287,7 +287,6 @@ fn ranks_of(
 /// Describes the first failed allocation. The snapshot was written at that time.
 fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> RehearsedOom {
     let free_in_reserved = oom.reserved.saturating_sub(oom.allocated);
-    let enough = oom.requested <= oom.free.saturating_add(free_in_reserved);
     RehearsedOom {
         requested: oom.requested,
         allocated: oom.allocated,
@@ -297,12 +296,8 @@ fn ran_out(oom: &answers::Oom, snapshot: Option<&Snapshot>, working: &str) -> Re
         free_on_device: oom.free,
         free_in_reserved,
         largest_free: snapshot.map(|snapshot| snapshot.totals(oom.card).largest_free),
-        verdict: match enough {
-            _ if card_had_room(oom.requested, oom.free, true) => "limited",
-            true => "fragmented",
-            false => "full",
-        }
-        .into(),
+        // Whether segments are expandable is not in the answer.
+        verdict: why_it_failed(oom.requested, oom.free, free_in_reserved, true).into(),
     }
 }
 

@@ -68,6 +68,13 @@ impl RunSpec {
         fields
     }
 
+    /// Returns the fields of a command that repeats the run: those that were set, and a release of transformers that `--python` or a lock file gave.
+    pub fn repeated(&self) -> Map<String, Value> {
+        let mut spec = self.clone();
+        spec.model.transformers = spec.model.transformers.or(spec.model.usual_release.given());
+        spec.said()
+    }
+
     /// True if a run has a field of this name.
     pub fn has_field(name: &str) -> bool {
         Self::default().fields().contains_key(name)

@@ -40,6 +40,14 @@ impl UsualRelease {
         }
     }
 
+    /// Returns the release that another command would not find by itself.
+    pub(super) fn given(self) -> Option<Release> {
+        match self {
+            Self::Installed(release, Origin::Named) | Self::Locked(release) => Some(release),
+            Self::Installed(..) | Self::Newest => None,
+        }
+    }
+
     /// Says why it counts.
     pub(super) fn reason(self) -> String {
         match self {

@@ -182,7 +182,7 @@ impl TrySearch<'_> {
         let joined = |of: fn(&Change) -> &str, between: &str| {
             made.iter().map(|i| of(&changes[*i])).collect::<Vec<&str>>().join(between)
         };
-        let (before, after) = (self.spec.said(), self.with(changes, made).said());
+        let (before, after) = (self.spec.repeated(), self.with(changes, made).repeated());
         let new: Map<String, Value> = after
             .iter()
             .filter(|(name, value)| before.get(*name) != Some(value))

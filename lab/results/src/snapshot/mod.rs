@@ -7,6 +7,7 @@ mod out_of_memory;
 mod sections;
 
 pub use moment::{CategoryResult, LineResult, MomentResult, OperatorBytes};
+pub(crate) use out_of_memory::CARD_HAD_ROOM;
 pub use out_of_memory::SnapshotOom;
 
 use lab_traces::snapshot::{Growth, Held, Segment, Snapshot, Totals, total, what_if};

@@ -27,14 +27,17 @@ pub struct SnapshotOom {
     pub free_on_device: u64,
     /// Bytes reserved but not held: free parts of segments that are partly in use.
     pub free_in_reserved: u64,
-    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece; `limited`: the card had room, and the process may use
-    /// a share of it.
+    /// `full`: less was free than was requested; `fragmented`: enough was, but not in one piece; `limited`: the card had room.
     pub verdict: String,
     /// Bytes missing at that moment, at least; 0 if memory was fragmented. The rest of the run may need more.
     pub missing: u64,
     /// Effects of other allocator settings until then; null if they were not tried.
     pub what_if: Option<WhatIfResult>,
 }
+
+/// Says what refused a request that the card had room for.
+pub(crate) const CARD_HAD_ROOM: &str =
+    "The card had room, so a limit below it refused the request, such as set_per_process_memory_fraction";
 
 impl SnapshotOom {
     /// Makes it for a device's trace, if a request failed in it within `range`.
@@ -67,12 +70,7 @@ impl SnapshotOom {
             reserved,
             free_on_device: event.address,
             free_in_reserved,
-            verdict: match missing {
-                _ if snapshot.card_had_room(event) => "limited",
-                0 => "fragmented",
-                _ => "full",
-            }
-            .into(),
+            verdict: snapshot.why_it_failed(event, free_in_reserved).into(),
             missing,
             what_if: None,
         })
@@ -83,10 +81,7 @@ impl SnapshotOom {
         let by = self.place.as_ref().map_or(String::new(), |place| format!(" by {place}"));
         let verdict = match self.verdict.as_str() {
             "full" => format!("Full: at least {} more is needed.", short(self.missing)),
-            "limited" => {
-                "Limited: the card had room, but the process may use a share of it (set_per_process_memory_fraction)."
-                    .into()
-            }
+            "limited" => format!("Limited. {CARD_HAD_ROOM}."),
             _ => "Fragmented: enough is free, but not in one piece.".into(),
         };
         format!(

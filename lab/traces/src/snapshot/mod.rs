@@ -47,7 +47,7 @@ pub use devices::DeviceUse;
 pub use growth::{Course, Growth, Leftovers, MIN_STEPS, Trend};
 pub use held::{Held, Peak, Totals};
 pub use json_write::{MAX_JSON_BYTES, write_json};
-pub use limit::card_had_room;
+pub use limit::{card_had_room, why_it_failed};
 pub use model::{
     Action, AllocatorSettings, Annotation, Block, Frame, FrameId, FrameText, PoolId, Segment, Snapshot, StackId,
     StreamId, TraceEvent, total,
