@@ -16,8 +16,6 @@ mod grid;
 mod plan;
 mod sizes;
 mod stage;
-#[cfg(test)]
-mod tests;
 mod weight_grad;
 mod winograd;
 

@@ -50,12 +50,11 @@ mod roof;
 mod simd;
 mod softmax;
 mod stream;
-#[cfg(test)]
-mod testing;
 mod vector;
 mod view;
 
 pub use backend::Cpu;
+pub use past_caches::STREAMED_BYTES;
 
 /// Returns the free and the total memory of the host; `None` if the system does not report them.
 pub fn host_memory() -> Option<memcore::backend::MemoryInfo> {

@@ -201,6 +201,3 @@ unsafe fn start<T: Real>([m, n, _]: [usize; 3], bias: Option<Mat<T>>, beta: T, o
         row.iter_mut().zip(bias.unwrap_or(&[])).for_each(|(x, bias)| *x = *x + *bias);
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -10,7 +10,7 @@ pub(crate) fn has_streaming() -> bool {
 
 /// Size in bytes from which results are written past the caches. No cache holds so much, and a line that is written as a whole need not be read
 /// first.
-pub(crate) const STREAMED_BYTES: usize = 32 << 20;
+pub const STREAMED_BYTES: usize = 32 << 20;
 
 /// True if a result of `numel` elements is written past the caches, `step` elements at a time: it is too large for them, and each step begins at a cache
 /// line.

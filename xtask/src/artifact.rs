@@ -10,7 +10,8 @@ use anyhow::{Context, bail};
 use serde_json::Value;
 
 /// Arguments of cargo that build every test program, and with them the programs and libraries that tests start. Benchmarks and examples are built to be linted.
-const TESTS: [&str; 8] = ["test", "--no-run", "--workspace", "--lib", "--bins", "--tests", "--benches", "--examples"];
+/// `--lib` would build unit tests also where a manifest says that there are none, and with them the whole library once more.
+const TESTS: [&str; 6] = ["test", "--no-run", "--workspace", "--tests", "--benches", "--examples"];
 
 /// Clippy in the compiler's place, once [`lint_what_is_built`] was called.
 static LINTER: OnceLock<PathBuf> = OnceLock::new();

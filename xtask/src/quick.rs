@@ -77,7 +77,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     // As `cargo xtask test` does, so that both use the same programs. Without clippy the compiler builds them.
     lint_what_is_built();
     if plan.checked {
-        step(root, &["check", "--workspace", "--lib", "--bins", "--tests"])?;
+        step(root, &["check", "--workspace", "--tests"])?;
     }
     if plan.python {
         crate::python::alone(root, false)?;
@@ -96,7 +96,7 @@ fn run_tests(root: &Path, tested: &BTreeSet<String>) -> anyhow::Result<()> {
     let nextest = cargo(None).args(["nextest", "--version"]).output().is_ok_and(|output| output.status.success());
     let (runner, rest): (&[&str], &[&str]) =
         if nextest { (&["nextest", "run"], &["-E", &filter]) } else { (&["test"], &[]) };
-    step(root, &[runner, &["--lib", "--bins", "--tests"], &selection, rest].concat())?;
+    step(root, &[runner, &["--tests"], &selection, rest].concat())?;
     // The other runner has run them.
     if suites.is_empty() || !nextest {
         return Ok(());

@@ -127,12 +127,9 @@ const LONG: &[Step] = &[
 ];
 
 // Neither command runs the benches: run as tests they would measure nothing and take minutes.
-const NEXTEST: Step = Step {
-    name: "tests",
-    args: &["nextest", "run", "--workspace", "--lib", "--bins", "--tests", "-E", suites::OTHERS],
-    needs: None,
-};
-const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--lib", "--bins", "--tests"], needs: None };
+const NEXTEST: Step =
+    Step { name: "tests", args: &["nextest", "run", "--workspace", "--tests", "-E", suites::OTHERS], needs: None };
+const LIBTEST: Step = Step { name: "tests", args: &["test", "--workspace", "--tests"], needs: None };
 
 /// Some of the suites for the OpenCL backend, on an interpreter that checks every access and searches for data races.
 const INTERPRETED: Step = Step {

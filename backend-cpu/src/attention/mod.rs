@@ -7,8 +7,6 @@
 mod forward;
 mod gradient;
 mod rope;
-#[cfg(test)]
-mod tests;
 mod tile;
 
 pub(crate) use forward::attention;

@@ -6,8 +6,6 @@ mod narrow;
 mod rows;
 mod rows_grad;
 mod strided;
-#[cfg(test)]
-mod tests;
 mod wide;
 
 pub(crate) use batch::batch_norm;

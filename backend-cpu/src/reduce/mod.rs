@@ -56,6 +56,3 @@ fn run<T: rows::Run, O: Element<Compute = T::Compute>>(ctx: &Context<'_>, k: &Re
     }
     Ok(())
 }
-
-#[cfg(test)]
-mod tests;

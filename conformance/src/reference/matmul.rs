@@ -10,11 +10,18 @@ pub(super) fn matmul(m: &mut Memory, k: &Matmul) -> Result<()> {
     let (a, b, bias) = (m.floats(&k.a)?, m.floats(&k.b)?, m.optional(&k.bias)?);
     // With beta 0, `out` is not read: it may hold NaN.
     let mut out = if k.beta == 0.0 { vec![0.0; batch * rows * columns] } else { m.floats(&k.out)? };
+    // A row of sums at once, each over the inner size in order: the compiler makes vectors of it.
+    let mut sums = vec![0.0; columns];
     for n in 0..batch {
         for i in 0..rows {
-            for j in 0..columns {
-                let product: f64 =
-                    (0..inner).map(|l| a[(n * rows + i) * inner + l] * b[(n * inner + l) * columns + j]).sum();
+            // The sum of nothing.
+            sums.fill(-0.0);
+            for l in 0..inner {
+                let factor = a[(n * rows + i) * inner + l];
+                let line = &b[(n * inner + l) * columns..][..columns];
+                sums.iter_mut().zip(line).for_each(|(sum, b)| *sum += factor * b);
+            }
+            for (j, product) in sums.iter().enumerate() {
                 let at = (n * rows + i) * columns + j;
                 out[at] = k.alpha * product + k.beta * out[at] + bias.as_ref().map_or(0.0, |bias| bias[j]);
             }

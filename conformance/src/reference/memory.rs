@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use memcore::backend::{Operand, Region, SegmentId};
-use memcore::{Error, Layout, Result};
+use memcore::{DType, Error, Layout, MAX_RANK, Result};
 
 use super::number::{Number, load, store};
 
@@ -43,6 +43,11 @@ impl Memory {
     /// The elements in row-major order, as f64.
     pub(crate) fn floats(&self, x: &Operand) -> Result<Vec<f64>> {
         let (bytes, size) = (self.bytes(x.region)?, x.dtype.size() as usize);
+        if x.dtype == DType::F32 {
+            // Nearly all of them.
+            let (singles, _) = bytes.as_chunks();
+            return Ok(positions(&x.layout).map(|i| f32::from_le_bytes(singles[i]).into()).collect());
+        }
         Ok(positions(&x.layout).map(|i| load(x.dtype, &bytes[i * size..(i + 1) * size]).to_f64()).collect())
     }
 
@@ -106,19 +111,70 @@ fn outside(region: Region) -> Error {
 }
 
 /// Positions of a layout's elements relative to the first, in row-major order.
-#[inline]
-pub(crate) fn positions(layout: &Layout) -> impl Iterator<Item = usize> + use<> {
-    let layout = *layout;
-    let contiguous = layout.is_contiguous();
-    (0..layout.numel()).map(move |linear| if contiguous { linear } else { position(&layout, linear) })
+pub(crate) fn positions(layout: &Layout) -> Positions {
+    Positions { layout: *layout, contiguous: layout.is_contiguous(), left: layout.numel(), index: [0; MAX_RANK], at: 0 }
 }
 
-#[inline]
-fn position(layout: &Layout, linear: usize) -> usize {
-    let (mut rest, mut at) = (linear, 0);
-    for (size, stride) in layout.dims().iter().zip(layout.strides()).rev() {
-        at += rest % size * stride;
-        rest /= size;
+/// Counts through a layout as an odometer does.
+pub(crate) struct Positions {
+    layout: Layout,
+    contiguous: bool,
+    left: usize,
+    index: [usize; MAX_RANK],
+    at: usize,
+}
+
+impl Iterator for Positions {
+    type Item = usize;
+
+    #[inline]
+    fn next(&mut self) -> Option<usize> {
+        self.left = self.left.checked_sub(1)?;
+        let at = self.at;
+        if self.contiguous {
+            self.at += 1;
+        } else {
+            self.advance();
+        }
+        Some(at)
     }
-    at
+
+    #[inline]
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left, Some(self.left))
+    }
+}
+
+impl Positions {
+    fn advance(&mut self) {
+        let axes = self.layout.dims().iter().zip(self.layout.strides());
+        for ((size, stride), index) in axes.zip(&mut self.index).rev() {
+            *index += 1;
+            self.at += stride;
+            if *index < *size {
+                return;
+            }
+            self.at -= stride * size;
+            *index = 0;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_follow_the_strides() {
+        let all = |dims: &[usize], strides: &[usize]| -> Vec<usize> {
+            let layout = Layout::strided(dims, strides).unwrap();
+            assert_eq!(positions(&layout).size_hint(), (layout.numel(), Some(layout.numel())));
+            positions(&layout).collect()
+        };
+        assert_eq!(all(&[2, 3], &[3, 1]), [0, 1, 2, 3, 4, 5]);
+        assert_eq!(all(&[2, 3], &[1, 2]), [0, 2, 4, 1, 3, 5]);
+        assert_eq!(all(&[2, 2, 2], &[0, 10, 1]), [0, 1, 10, 11, 0, 1, 10, 11]);
+        assert!(all(&[2, 0], &[7, 1]).is_empty());
+        assert_eq!(all(&[], &[]), [0]);
+    }
 }

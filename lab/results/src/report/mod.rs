@@ -31,9 +31,6 @@ mod table;
 mod text;
 mod timeline;
 
-#[cfg(test)]
-mod tests;
-
 pub use compare::side_by_side;
 pub use headline::limit_of;
 pub use page::html;

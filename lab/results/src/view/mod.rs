@@ -18,9 +18,6 @@ mod moment;
 mod peaks;
 mod words;
 
-#[cfg(test)]
-mod tests;
-
 pub use browser::{Action, Browser};
 pub use curve::Curve;
 pub use found::Found;

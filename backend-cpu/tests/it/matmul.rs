@@ -1,7 +1,7 @@
 use memcore::backend::kernel::Matmul;
 use memcore::{DType, Layout};
 
-use crate::testing::{Bench, noise};
+use crate::bench::{Bench, noise};
 
 /// Layout of a `[batch, rows, cols]` operand: plain, transposed, with gaps between rows, or one matrix for the whole batch.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -1,7 +1,7 @@
 use memcore::DType;
 use memcore::backend::kernel::{Conv2d, Conv2dGeometry, Conv2dInputGrad, Conv2dWeightGrad};
 
-use crate::testing::{Bench, noise};
+use crate::bench::{Bench, noise};
 
 /// Convolution of an input `[n, c, h, w]`.
 #[derive(Clone, Copy, Debug)]

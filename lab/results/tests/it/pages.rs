@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::payload::Payload;
-use super::*;
+use lab_results::report::{Event, MAX_CATEGORIES, NameId, Part, Recording, Timeline, export, html};
 
 /// An endless sequence of numbers, the same each time.
 struct Dice(u64);
@@ -143,11 +142,27 @@ fn with_very_many_phases_the_peak_of_each_kind_is_still_kept() {
 #[test]
 fn the_listed_blocks_add_up_to_the_peak() {
     let recording = synthetic(60_000, 700);
-    let timeline = Timeline::of(&recording);
-    assert!(timeline.blocks.peaks_complete && timeline.blocks.from_bytes > 0);
-    let at = timeline.peak.at;
-    let living = timeline.blocks.lives.iter().filter(|life| life.from <= at && at < life.to);
-    assert_eq!(living.map(|life| life.bytes).sum::<u64>(), timeline.peak.allocated_bytes);
+    let data = data(&html(&[Part::Recording(&recording)]).unwrap());
+    let blocks = &data["blocks"];
+    assert!(blocks["peaks_complete"] == true && blocks["from_bytes"].as_u64().unwrap() > 0);
+    let at = i64::from(Timeline::of(&recording).peak.at);
+    let column = |name: &str| blocks[name].as_array().unwrap().iter().map(|number| number.as_i64().unwrap());
+    // How many events a block lived for; -1 is to the end.
+    let lives = sums(&blocks["from"]).into_iter().zip(column("events"));
+    let living = lives.map(|(from, events)| from <= at && (events < 0 || at < from + events));
+    let bytes: i64 = column("bytes").zip(living).map(|(bytes, lives)| if lives { bytes } else { 0 }).sum();
+    assert_eq!(bytes as u64, Timeline::of(&recording).peak.allocated_bytes);
+}
+
+/// A column of the data, which has the difference of each number to the one before.
+fn sums(column: &Value) -> Vec<i64> {
+    let deltas = column.as_array().unwrap().iter().map(|delta| delta.as_i64().unwrap());
+    deltas
+        .scan(0, |sum, delta| {
+            *sum += delta;
+            Some(*sum)
+        })
+        .collect()
 }
 
 /// The JSON between the tags of the page's data.
@@ -298,17 +313,7 @@ fn the_data_say_what_the_timeline_says() {
     let mut recording = synthetic(3_000, 100);
     recording.limit = Some(("a card".into(), 9));
     let timeline = Timeline::of(&recording);
-    let script: Value =
-        serde_json::from_str(&Payload::of(&timeline, recording.limit.as_ref()).script().unwrap()).unwrap();
-    let sums = |column: &Value| -> Vec<i64> {
-        let deltas = column.as_array().unwrap().iter().map(|delta| delta.as_i64().unwrap());
-        deltas
-            .scan(0, |sum, delta| {
-                *sum += delta;
-                Some(*sum)
-            })
-            .collect()
-    };
+    let script = data(&html(&[Part::Recording(&recording)]).unwrap());
     let at = sums(&script["moments"]["at"]);
     assert_eq!(at.len(), timeline.moments.len());
     let peak = script["peak"].as_u64().unwrap() as usize;

@@ -1,5 +1,7 @@
-use super::*;
-use crate::report::{CategoryId, Event, Recording};
+//! The viewer's model: every event of a recording, and what its actions do.
+
+use lab_results::report::{CategoryId, Event, Recording, Timeline};
+use lab_results::view::{Action, Browser, History, Marks, Moment};
 
 const MIB: u64 = 1 << 20;
 
@@ -72,7 +74,7 @@ fn a_category_changes_when_it_did() {
 #[test]
 fn every_moment_agrees_with_the_curves_and_the_report() {
     let recording = recording();
-    let timeline = crate::report::Timeline::of(&recording);
+    let timeline = Timeline::of(&recording);
     let history = History::of(recording.clone());
     for at in 0..history.len() {
         let (moment, expected) = (Moment::of(&history, at, None), timeline.moment(at));

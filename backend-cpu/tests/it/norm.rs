@@ -1,10 +1,11 @@
 //! Compares layer normalisation with plain loops in f64, over rows that are computed in place, written past the caches, rounded from another type, and too
 //! long for a scratch.
 
+use backend_cpu::STREAMED_BYTES;
 use memcore::backend::kernel::{LayerNorm, LayerNormGrad};
 use memcore::{DType, Layout};
 
-use crate::testing::{Bench, noise};
+use crate::bench::{Bench, noise};
 
 /// Rows of a test, and rounding errors that it allows.
 struct Case {
@@ -77,6 +78,6 @@ fn rows_of_every_kind_are_normalised() {
 #[test]
 fn rows_that_are_written_past_the_caches_arrive() {
     let dims = [1024, 8192];
-    assert!(dims[0] * dims[1] * size_of::<f32>() >= crate::past_caches::STREAMED_BYTES);
+    assert!(dims[0] * dims[1] * size_of::<f32>() >= STREAMED_BYTES);
     check(Case { dtype: DType::F32, dims, tolerance: 256.0 });
 }

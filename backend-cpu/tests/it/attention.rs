@@ -4,7 +4,7 @@ use memcore::backend::kernel::{Attention, AttentionGrad};
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Operand, Region, validate};
 use memcore::{DType, Layout};
 
-use crate::Cpu;
+use backend_cpu::Cpu;
 
 struct Problem {
     /// b, h, hk, t, s, d, dv

@@ -5,7 +5,7 @@ use memcore::Layout;
 use memcore::backend::kernel::{Reduce, ReduceOp};
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Operand, Region, validate};
 
-use crate::Cpu;
+use backend_cpu::Cpu;
 
 struct Case {
     dims: &'static [usize],

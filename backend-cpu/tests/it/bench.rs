@@ -1,11 +1,11 @@
-//! Helpers for unit tests: a device with one segment, operands in it with values of any type given as f64, and launches that are validated
+//! Helpers: a device with one segment, operands in it with values of any type given as f64, and launches that are validated
 //! as core validates them.
 
 use half::{bf16, f16};
 use memcore::backend::{Backend, DeviceMemory, KernelCall, Operand, Region, SegmentId, validate};
 use memcore::{DType, Layout};
 
-use crate::Cpu;
+use backend_cpu::Cpu;
 
 /// A device, and the operands that a test makes on it.
 pub(crate) struct Bench {
