@@ -7,8 +7,8 @@ use xtask::prose::{MAX_WORDS, long_sentences, private_words, semicolons};
 use xtask::style::phrases;
 use xtask::{Violation, listing};
 
-/// Documents without a semicolon and without private words. The others follow.
-const PLAIN: [&str; 13] = [
+/// Documents without a semicolon and without private words. The others have tables that the program prints.
+const PLAIN: [&str; 15] = [
     "docs/articles.md",
     "docs/backend.md",
     "docs/devices.md",
@@ -16,34 +16,34 @@ const PLAIN: [&str; 13] = [
     "docs/evidence-rehearse.md",
     "docs/glossary.md",
     "docs/guide.md",
+    "docs/import.md",
     "docs/machines.md",
     "docs/mcp.md",
     "docs/python.md",
     "docs/rehearsal-library.md",
+    "docs/rehearse.md",
     "docs/releases.md",
     "docs/walks.md",
 ];
 
-/// Documents without a semicolon that still have private words.
-const WITHOUT_SEMICOLONS: [&str; 2] = ["docs/import.md", "docs/rehearse.md"];
-
 /// The most sentences that may be too long, by document: a number may fall, and not rise.
-const LONG: [(&str, usize); 16] = [
+const LONG: [(&str, usize); 17] = [
     ("README.md", 0),
     ("docs/articles.md", 0),
     ("docs/backend.md", 0),
     ("docs/devices.md", 0),
     ("docs/evidence-card.md", 0),
+    ("docs/evidence-import.md", 0),
     ("docs/evidence-rehearse.md", 0),
     ("docs/glossary.md", 0),
     ("docs/guide.md", 0),
-    ("docs/import.md", 7),
+    ("docs/import.md", 3),
     ("docs/machines.md", 0),
     ("docs/mcp.md", 0),
     ("docs/python.md", 0),
     ("docs/rehearsal-library.md", 0),
-    ("docs/rehearse.md", 4),
-    ("docs/releases.md", 1),
+    ("docs/rehearse.md", 0),
+    ("docs/releases.md", 0),
     ("docs/walks.md", 0),
 ];
 
@@ -66,8 +66,7 @@ fn no_sentence_is_too_long() {
 
 #[test]
 fn no_document_has_a_semicolon() {
-    let names = PLAIN.iter().chain(&WITHOUT_SEMICOLONS);
-    let found: Vec<Violation> = names.flat_map(|name| semicolons(&document(name))).collect();
+    let found: Vec<Violation> = PLAIN.iter().flat_map(|name| semicolons(&document(name))).collect();
     assert!(found.is_empty(), "{}", listing(&found));
 }
 
