@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use lab_results::report::{Event, MAX_CATEGORIES, NameId, Part, Recording, Timeline, export, html};
+use lab_results::report::{CategoryId, Event, MAX_CATEGORIES, NameId, Part, Recording, Timeline, export, html};
 
 /// An endless sequence of numbers, the same each time.
 struct Dice(u64);
