@@ -62,6 +62,21 @@ pub fn private_words(file: &SourceFile) -> Vec<Violation> {
     found
 }
 
+/// Number of written words: outside of blocks of code, of comments, and of what a command writes between `<!-- name -->` and `<!-- /name -->`.
+pub fn written_words(text: &str) -> usize {
+    let mut without = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("<!-- ") {
+        let Some((mark, after)) = after.split_once(" -->") else { break };
+        without.push_str(before);
+        let end = format!("<!-- /{} -->", mark.split([':', ' ']).next().unwrap_or_default());
+        rest = after.split_once(&end).map_or(after, |(_, after)| after);
+    }
+    without.push_str(rest);
+    let is_word = |word: &&str| word.contains(char::is_alphanumeric);
+    pieces(&without).iter().map(|piece| piece.text.split_whitespace().filter(is_word).count()).sum()
+}
+
 /// Returns the pieces of a document outside of blocks of code and comments.
 fn pieces(text: &str) -> Vec<Piece> {
     let mut out: Vec<Piece> = Vec::new();
