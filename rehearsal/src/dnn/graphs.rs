@@ -39,6 +39,7 @@ mod set {
     pub(super) const GRAPH_OPERATIONS: c_int = 801;
     pub(super) const ENGINE_GRAPH: c_int = 1300;
     pub(super) const ENGINE_INDEX: c_int = 1301;
+    pub(super) const ENGINE_BEHAVIOUR: c_int = 1305;
     pub(super) const ENGINE_PROPERTIES: c_int = 1307;
     pub(super) const PROPERTIES_DEVICE: c_int = 2700;
     pub(super) const PROPERTIES_HANDLE: c_int = 2701;
@@ -47,6 +48,10 @@ mod set {
 /// `cudnnBackendAttributeType_t`.
 const TYPE_I64: c_int = 3;
 const TYPE_DESCRIPTOR: c_int = 15;
+const TYPE_BEHAVIOUR: c_int = 19;
+
+/// `CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION`: to finish a plan, the engine compiles its kernel (seconds, with NVRTC).
+const COMPILES: c_int = 0;
 
 /// `CUDNN_HEUR_MODE_FALLBACK`: the last list that is asked for.
 const FALLBACK: c_int = 2;
@@ -102,6 +107,11 @@ struct Descriptor {
     /// Of configurations and plans: the engine, and where the workspace is from.
     engine: i64,
     source: Source,
+    /// Of configurations: the engine compiles.
+    compiles: bool,
+    /// Of plans whose engine compiles: the workspace, which the configuration knows. The library finishes the plan only when something
+    /// else is asked for, since nothing is executed.
+    unfinished: Option<i64>,
 }
 
 static DESCRIPTORS: LazyLock<Mutex<HashMap<usize, Descriptor>>> = LazyLock::new(Mutex::default);
@@ -178,9 +188,11 @@ extern "C" fn cudnnBackendSetAttribute(
             pass()
         }
         set::PLAN_CONFIGURATION => {
-            let from = known(first());
+            let (configuration, from) = (first(), known(first()));
+            let unfinished = from.compiles.then(|| workspace_of(library, configuration)).flatten();
             note(descriptor, |known| {
                 (known.engine, known.source, known.is_made_up) = (from.engine, from.source, from.is_made_up);
+                known.unfinished = unfinished;
             });
             if from.is_made_up { SUCCESS } else { pass() }
         }
@@ -191,7 +203,7 @@ extern "C" fn cudnnBackendSetAttribute(
 #[unsafe(no_mangle)]
 extern "C" fn cudnnBackendFinalize(descriptor: usize) -> c_int {
     let known = known(descriptor);
-    let Some(library) = behind(&known) else { return SUCCESS };
+    let Some(library) = behind(&known).filter(|_| known.unfinished.is_none()) else { return SUCCESS };
     let finished = library.finalize(descriptor);
     match known.kind {
         kind::HEURISTICS if finished != SUCCESS && is_last(&known) => {
@@ -208,14 +220,24 @@ fn is_last(heuristics: &Descriptor) -> bool {
     heuristics.mode == FALLBACK || !known(heuristics.graph).is_convolution
 }
 
-/// Returns the number of a configuration's engine.
-fn engine_of(library: &Library, configuration: usize) -> Option<i64> {
+/// Returns the number of a configuration's engine, and whether it compiles.
+fn engine_of(library: &Library, configuration: usize) -> Option<(i64, bool)> {
     let engine = Temporary::create(library, kind::ENGINE)?;
     let place = (&raw const engine.0) as usize;
     library.get(configuration, attribute::CONFIGURATION_ENGINE, TYPE_DESCRIPTOR, 1, place).ok()?;
-    let mut index = 0_i64;
+    let (mut index, mut behaviour) = (0_i64, [-1 as c_int; 16]);
     library.get(engine.0, set::ENGINE_INDEX, TYPE_I64, 1, (&raw mut index) as usize).ok()?;
-    Some(index)
+    let (room, place) = (behaviour.len() as i64, (&raw mut behaviour) as usize);
+    let compiles = library.get(engine.0, set::ENGINE_BEHAVIOUR, TYPE_BEHAVIOUR, room, place).is_ok();
+    Some((index, compiles && behaviour.contains(&COMPILES)))
+}
+
+/// Returns the workspace of the plans of a configuration, if the library tells it.
+fn workspace_of(library: &Library, configuration: usize) -> Option<i64> {
+    let mut bytes = -1_i64;
+    let place = (&raw mut bytes) as usize;
+    library.get(configuration, attribute::CONFIGURATION_WORKSPACE, TYPE_I64, 1, place).ok()?;
+    (bytes >= 0).then_some(bytes)
 }
 
 /// Returns where the workspaces of an engine's plans for a graph are from.
@@ -297,6 +319,21 @@ extern "C" fn cudnnBackendGetAttribute(
         }
         return made_up::get(attribute, requested, count, values);
     };
+    match known.unfinished {
+        Some(bytes) if attribute == attribute::PLAN_WORKSPACE => {
+            count.offer(1);
+            if requested > 0 && values != 0 {
+                told(&known, bytes);
+                return status(Out::<i64>::at(values).set(bytes));
+            }
+            return SUCCESS;
+        }
+        Some(_) => match library.finalize(descriptor) {
+            SUCCESS => note(descriptor, |known| known.unfinished = None),
+            refused => return refused,
+        },
+        None => {}
+    }
     planning::take_products();
     let found = match library.get(descriptor, attribute, kind, requested, values) {
         Ok(found) => found,
@@ -331,12 +368,12 @@ fn list(library: &Library, heuristics: &Descriptor, found: i64, requested: i64, 
     let mut limits = planning::take_products().into_iter();
     let mut engines = HashMap::new();
     for configuration in (0..listed).filter_map(|index| In::<usize>::at(values).get_at(index).ok()) {
-        let Some(engine) = engine_of(library, configuration) else { continue };
+        let Some((engine, compiles)) = engine_of(library, configuration) else { continue };
         let source = match *engines.entry(engine).or_insert_with(|| source_of(library, heuristics.graph, engine)) {
             Source::AskedOfProducts if limits.next() == Some(0) => Source::Asked,
             source => source,
         };
-        note(configuration, |known| (known.engine, known.source) = (engine, source));
+        note(configuration, |known| (known.engine, known.source, known.compiles) = (engine, source, compiles));
     }
     if !is_last(heuristics) {
         return found;

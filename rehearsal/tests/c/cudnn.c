@@ -42,6 +42,8 @@ static void list(void *handle, void *graph, int mode) {
         IS(0, vramlab_rehearsal_plan(told));
         IS(bytes, told[2]);
         printf(" %ld from %ld", bytes, told[0]);
+        // What the plan is as JSON.
+        IS(0, cudnnBackendGetAttribute(plan, 405, 0, 0, &one, NULL));
         // It is told once.
         IS(1, vramlab_rehearsal_plan(told) != 0);
         IS(0, cudnnBackendDestroyDescriptor(plan));

@@ -1,6 +1,8 @@
 // What the tests take for the wheel's cuDNN: it plans for properties of a card, and refuses handles. VERSION is its release;
-// with REFUSES it finishes no heuristics, with FAILS no plan, with ALONE no engine for a card of capability 8.0.
+// with REFUSES it finishes no heuristics, with FAILS no plan, with ALONE no engine for a card of capability 8.0. With COMPILES
+// its engine says that it compiles, and each plan that is finished is printed. With SILENT configurations know no workspace.
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,6 +57,9 @@ int cudnnBackendFinalize(struct descriptor *descriptor) {
 #ifdef ALONE
     if (descriptor->kind == 2 && descriptor->capability == 800) return 3000;
 #endif
+#ifdef COMPILES
+    if (descriptor->kind == 5) printf(" compiled");
+#endif
     descriptor->is_finished = is_good;
     return is_good ? 0 : 2000;
 }
@@ -63,6 +68,13 @@ int cudnnBackendGetAttribute(struct descriptor *from, int attribute, int type, i
     if (!from->is_finished && from->kind != 3 && from->kind != 2) return 2000;
     *count = attribute == 202 ? 2 : 1;
     if (values && requested > 0 && attribute == 402) *(int64_t *)values = 12345;
+#ifdef COMPILES
+    if (values && requested > 0 && attribute == 1305) *(int *)values = 0;
+#ifdef SILENT
+    if (attribute == 303) return 2000;
+#endif
+    if (values && requested > 0 && attribute == 303) *(int64_t *)values = 12345;
+#endif
     if (values && requested > 0 && attribute == 1301) *(int64_t *)values = 7;
     return 0;
 }

@@ -79,6 +79,15 @@ fn there_is_a_plan_where_the_library_refuses_all() {
 }
 
 #[test]
+fn a_kernel_is_compiled_only_for_those_who_ask_for_more_than_the_workspace() {
+    let (lines, log) = asked("compiles", Some(&["-DCOMPILES"]), &[]);
+    assert_eq!(lines[0], "2 12345 from 1 compiled");
+    assert!(log.contains("asked_size"), "{log}");
+    let (lines, _) = asked("silent", Some(&["-DCOMPILES", "-DSILENT"]), &[]);
+    assert_eq!(lines[0], "2 compiled 12345 from 1", "a release whose configurations do not tell it");
+}
+
+#[test]
 fn an_engine_of_one_capability_alone_is_answered_in_a_range() {
     let card = [("VRAMLAB_REHEARSAL_CAPABILITY", "9.0"), ("VRAMLAB_REHEARSAL_MULTIPROCESSORS", "132")];
     let (lines, log) = asked("elsewhere", Some(&[]), &card);
