@@ -58,6 +58,24 @@ def test_the_result_of_an_unknown_operand_is_not(values):
     assert contents(values, out) is None and values.computed == 0
 
 
+def test_trained_weights_that_are_moved_are_not_computed(values, monkeypatch):
+    monkeypatch.setattr(known_module, "ALWAYS_KEPT", 16)
+    move = lambda one: on_card(*[0] * one.numel())
+    weight, small, table = fake.Tensor([1, 2, 3]), fake.Tensor([4, 5]), fake.Tensor([6, 7, 8])
+    weight.requires_grad = small.requires_grad = True
+    found = [contents(values, values.call(move, "to", (one,), {})) for one in (weight, small, table)]
+    assert found == [None, [4, 5], [6, 7, 8]]
+
+
+def test_only_tensors_with_a_twin_are_looked_at_for_changes(values, monkeypatch):
+    looked_at = []
+    monkeypatch.setattr(values, "version", lambda tensor: looked_at.append(tensor) or tensor._version)
+    mine, other = known(values, 1), on_card(0)
+    looked_at.clear()
+    values.call(lambda one, two: on_card(0), "lerp", (mine, other), {})
+    assert looked_at and all(tensor is mine for tensor in looked_at)
+
+
 def test_doubt_is_handed_on_and_told(values):
     tensor = known(values, 1)
     values.find(tensor).doubtful = AS_BEFORE

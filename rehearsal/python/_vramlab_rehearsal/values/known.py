@@ -2,7 +2,7 @@
 
 import ctypes
 
-from .operators import ALWAYS_KEPT, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE, SWEEP_EVERY
+from .operators import ALWAYS_KEPT, LARGE, MAX_ELEMENTS, MAX_KEPT, MAX_LARGE, SWEEP_EVERY
 
 # Reasons why contents are doubtful.
 AS_BEFORE = "as before a graph or another package's kernel ran"
@@ -78,6 +78,12 @@ class Known:
         is_known_kind = tensor.dtype in self.kinds and tensor.layout is self.torch.strided
         return is_known_kind and tensor.numel() <= MAX_ELEMENTS and not tensor.is_nested
 
+    def may_be_computed(self, host):
+        """True if what is made of a tensor of the host may be computed. What is trained may not, unless it is always kept: no size depends
+        on it before it changes, and it would take the room of what sizes depend on."""
+        is_weight = host.requires_grad and host.numel() * host.element_size() > ALWAYS_KEPT
+        return not is_weight and self.is_small(host)
+
     def has_room(self, tensor):
         """True if contents of a tensor's storage can be kept beside those that are."""
         size = tensor.untyped_storage().nbytes()
@@ -117,10 +123,13 @@ class Known:
 
     def find(self, tensor):
         """Returns the twin of a tensor's storage, if the tensor's contents are known."""
-        # An expanded tensor may have more elements, and is not computed.
-        storage = self.storage(tensor) if self.twins and (self.large or tensor.numel() <= MAX_ELEMENTS) else None
-        twin = self.twins.get(storage._cdata) if storage is not None else None
+        storage, twin = self.held(tensor)
         return self.current(tensor, twin, storage) if twin is not None else None
+
+    def held(self, tensor):
+        """Returns a tensor's storage and the storage's twin, which may be that of earlier contents."""
+        storage = self.storage(tensor) if self.twins and (self.large or tensor.numel() <= LARGE) else None
+        return storage, self.twins.get(storage._cdata) if storage is not None else None
 
     def current(self, tensor, twin, storage):
         """Returns the twin of this storage, if it still has the tensor's contents."""

@@ -21,7 +21,6 @@ from .operators import (
     FILLING,
     FILLS,
     INDICES,
-    LARGE,
     MAKING,
     MAX_LIST,
     MAX_SHOWN,
@@ -122,7 +121,8 @@ class Values(Known):
             self.tensors(kwargs.values(), taken)
         doing.busy, doing.operator = True, name
         try:
-            on_card, hosts, twins, are_known = [], [], {}, True
+            # `held`: tensors on the card whose storage has a twin, if only an old one.
+            on_card, hosts, held, twins, are_known = [], [], [], {}, True
             for tensor in taken:
                 if not tensor.is_cuda:
                     hosts.append(tensor)
@@ -130,7 +130,10 @@ class Values(Known):
                 if type(tensor) not in self.plain_types:
                     return function(*args, **kwargs)
                 on_card.append(tensor)
-                twin = self.find(tensor)
+                storage, twin = self.held(tensor)
+                if twin is not None:
+                    held.append(tensor)
+                    twin = self.current(tensor, twin, storage)
                 if twin is None:
                     are_known = False
                 else:
@@ -140,7 +143,7 @@ class Values(Known):
                 if copy:
                     return self.passed(function, name, args, kwargs, copy)
             if not are_known:
-                return self.unknown(function, name, args, kwargs, on_card, twins)
+                return self.unknown(function, name, args, kwargs, on_card, held, twins)
             if hosts and not on_card and not kwargs and name not in MOVING:
                 return function(*args, **kwargs)
             out = self.known(function, name, args, kwargs, on_card, hosts, twins)
@@ -163,7 +166,7 @@ class Values(Known):
                 self.reads.carry(tensor.data_ptr(), tensor.numel() * tensor.element_size(), copy[1], copy[2])
         return out
 
-    def unknown(self, function, name, args, kwargs, on_card, twins):
+    def unknown(self, function, name, args, kwargs, on_card, held, twins):
         """Runs an operator whose operands are not all known."""
         if name == "__bool__":
             return branch(self, function, args)
@@ -173,13 +176,12 @@ class Values(Known):
             self.tell_doubt(name, twins)
             self.queue_sizes(function, name, args, kwargs, twins)
             decided = self.decided(name, args, twins)
-        small = [tensor for tensor in on_card if tensor.numel() <= LARGE]
-        versions = [self.version(tensor) for tensor in small] if small else small
+        versions = [self.version(tensor) for tensor in held] if held else held
         out = self.with_shown(function, args, kwargs, shown, twins) if shown else function(*args, **kwargs)
         # Forgets at once, not only later by the version counter: `x.data` has a counter of its own, but shares the
         # storage.
-        if small:
-            for tensor in self.changed(name, args, kwargs, small, versions):
+        if held:
+            for tensor in self.changed(name, args, kwargs, held, versions):
                 self.forget(tensor)
         if self.writes.value != self.seen_writes:
             self.forget_written()
@@ -272,7 +274,7 @@ class Values(Known):
     def known(self, function, name, args, kwargs, on_card, hosts, twins):
         """Runs an operator whose operands are all known, or that has none."""
         is_plain = self.is_plain(name, args, kwargs, on_card, hosts)
-        is_small = all(map(self.is_small, on_card)) and (not hosts or all(map(self.is_small, hosts))) and kwargs.get("generator") is None
+        is_small = all(map(self.is_small, on_card)) and (not hosts or all(map(self.may_be_computed, hosts))) and kwargs.get("generator") is None
         versions = [self.version(tensor) for tensor in on_card]
         if is_plain:
             out = function(*args, **kwargs)
