@@ -172,6 +172,18 @@ def what_moves_hides_what_was_there_before():
 
 
 @case
+def what_was_removed_does_not_move_with_its_folder():
+    os.remove("kept/gone.bin")
+    shutil.rmtree("kept/gone")
+    os.rename("kept", "moved-later")
+    assert sorted(os.listdir("moved-later")) == ["stays.bin"], os.listdir("moved-later")
+    os.makedirs("exchanged")
+    os.remove("moved-later/stays.bin")
+    assert ctypes.CDLL(None).renameat2(-100, b"moved-later", -100, b"exchanged", 2) == 0
+    assert os.listdir("exchanged") == os.listdir("moved-later") == [], os.listdir("exchanged")
+
+
+@case
 def two_entries_change_places():
     libc = ctypes.CDLL(None, use_errno=True)
     os.makedirs("one/new")

@@ -229,6 +229,7 @@ pub(super) fn move_to(protection: &Protection, from: &Place, to: &Place) -> Outc
     };
     let source = if from_protected { protection.copy_of(&from.path) } else { from.path.clone() };
     rename_or_copy(protection, &source, &target)?;
+    remove_marks(&target)?;
     if to_protected {
         hide_all_originals(protection, &to.path)?;
     }
@@ -261,6 +262,8 @@ pub(super) fn exchange(protection: &Protection, from: &Place, to: &Place) -> Out
         },
     );
     system::exchange(&from, &to)?;
+    remove_marks(&from)?;
+    remove_marks(&to)?;
     for (place, _) in protected.iter().filter(|(_, is_protected)| *is_protected) {
         hide_all_originals(protection, &place.path)?;
     }
@@ -303,6 +306,20 @@ pub(super) fn hide_originals(protection: &Protection, path: &[u8]) -> Outcome {
             if lstat(&copy).is_err() {
                 make_link(REMOVED, &copy)?;
             }
+        }
+    }
+    Ok(())
+}
+
+/// Removes the marks below a folder that has moved: the originals that they hid are elsewhere.
+fn remove_marks(folder: &[u8]) -> Outcome {
+    if lstat(folder).is_ok_and(|stat| kind(&stat) == libc::S_IFDIR) {
+        for name in system::names(folder) {
+            let below = [folder, b"/", &name].concat();
+            if system::read_link(&below).is_ok_and(|target| target == REMOVED) {
+                remove(&below, false)?;
+            }
+            remove_marks(&below)?;
         }
     }
     Ok(())

@@ -23,7 +23,7 @@ impl Project {
         let name = format!("rehearsal-files-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
         let project = Self { root };
-        for folder in ["data", "out/checkpoint-1", "past/deep", "other/deep"] {
+        for folder in ["data", "out/checkpoint-1", "past/deep", "other/deep", "kept/gone"] {
             fs::create_dir_all(project.folder().join(folder)).expect("a folder");
         }
         for folder in ["copies", "open"] {
@@ -38,6 +38,9 @@ impl Project {
             ("another.txt", "another"),
             ("past/deep/model.bin", "past"),
             ("other/deep/model.bin", "other"),
+            ("kept/gone.bin", "gone"),
+            ("kept/gone/model.bin", "gone"),
+            ("kept/stays.bin", "stays"),
             ("read-only.txt", "read only"),
             ("attributes.txt", "attributes"),
         ] {
@@ -130,7 +133,7 @@ fn a_script_reads_back_what_it_writes_and_changes_nothing() {
         command.env("HAS_ATTRIBUTES", "1");
     }
     let text = succeeded(&project.run(command.arg(script)));
-    assert_eq!(text.matches("passed").count(), 26, "{text}");
+    assert_eq!(text.matches("passed").count(), 27, "{text}");
     assert_eq!(project.state(), before, "what existed is unchanged");
     let copied = |name: &str| fs::read_to_string(project.copy(name)).expect("a copy");
     assert_eq!(copied("old.txt"), "new");
