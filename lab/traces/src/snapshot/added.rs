@@ -18,6 +18,7 @@ impl Snapshot {
     ) {
         let Some(mut trace) = self.traces.get_mut(device).map(std::mem::take) else { return };
         let (mut known, mut number): (FxHashMap<u64, StackId>, u64) = (FxHashMap::default(), 0);
+        let mut made: FxHashMap<Vec<AddedFrame>, StackId> = FxHashMap::default();
         for event in &mut trace {
             if event.action != Action::Alloc {
                 continue;
@@ -28,7 +29,8 @@ impl Snapshot {
                 event.stack = match known.get(&key) {
                     Some(stack) => *stack,
                     None => {
-                        let stack = self.added_stack(&frames(key));
+                        // The steps of a training make the same stacks: what grows is told by what it has in common.
+                        let stack = *made.entry(frames(key)).or_insert_with_key(|frames| self.added_stack(frames));
                         known.insert(key, stack);
                         stack
                     }

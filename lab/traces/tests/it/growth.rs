@@ -211,3 +211,22 @@ fn a_step_that_repeats_the_one_before_it_is_flat() {
     short.step(&[(1, 512)], &[]);
     assert_eq!(short.course().trend, Trend::Unseen);
 }
+
+#[test]
+fn what_backward_passes_add_grows_as_what_other_lines_do() {
+    let mut program = Program::default();
+    for step in 0..20 {
+        // A gradient that a hook keeps, and one that is freed before the next step.
+        program.step(&[(2 * step, 1 << 20), (2 * step + 1, 4 << 20)], &[2 * step + 1]);
+    }
+    for entry in &mut program.entries {
+        entry.truncate(entry.find(", \"frames\"").unwrap());
+        entry.push_str(", \"frames\": []}");
+    }
+    let mut snapshot = program.snapshot();
+    // Each allocation has a key of its own, as each node of each backward pass has.
+    snapshot.add_stacks(0, Some, |number| vec![("train.py".into(), number as i64 % 2, "MulBackward0".into())]);
+    let found = snapshot.leftovers(0).course;
+    let [growth] = &found.growing[..] else { panic!("{found:?}") };
+    assert_eq!((found.trend, growth.bytes_per_step()), (Trend::Grows, 1 << 20));
+}
