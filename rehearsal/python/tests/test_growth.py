@@ -2,6 +2,7 @@
 
 import collections
 import functools
+import linecache
 
 import pytest
 
@@ -58,6 +59,30 @@ def test_a_list_that_grows_is_named_with_its_line(growth, torch):
     KEPT.clear()
 
 
+class Trainer:
+    def __init__(self):
+        self.logs = collections.defaultdict(list)
+
+    def log(self, tensor):
+        self.logs["loss"].append(tensor)
+
+
+def test_lists_in_a_dictionary_grow_and_not_the_dictionary(growth, torch):
+    trainer = Trainer()
+    steps(growth, torch, [512] * 8, trainer.log)
+    [holder] = found(growth, torch)
+    assert (holder["holder"], holder["length"], holder["fills"]) == ("list Trainer.logs", 8, False), holder
+    line = linecache.getline(__file__, int(holder["where"].rsplit(":", 1)[1]))
+    assert "append" in line, line
+
+
+def test_a_dictionary_of_short_lists_fills(growth, torch):
+    cache = {}
+    steps(growth, torch, [512] * 8, lambda tensor: cache.setdefault(len(cache), [None, tensor]))
+    [holder] = found(growth, torch)
+    assert holder["holder"].startswith("dict cache") and holder["fills"], holder
+
+
 def test_a_deque_with_a_limit_fills(growth, torch):
     last = collections.deque(maxlen=100)
     steps(growth, torch, [512] * 8, last.append)
@@ -109,6 +134,8 @@ def test_the_search_ends_in_time(growth, torch, monkeypatch):
         ("losses = []\nfor x in y:\n    losses.append(x)\n", 3, None),
         ("losses = []\nlosses.append(1)\nlosses.clear()\n", 2, 3),
         ("losses = []\nlosses += [1]\n", 2, None),
+        ("losses = defaultdict(list)\nlosses['a'].append(1)\n", 2, None),
+        ("losses = defaultdict(list)\nlosses['a'].append(1)\nlosses['a'].clear()\n", 2, 3),
     ],
 )
 def test_lines_that_put_and_empty(tmp_path, text, put, emptied):
@@ -116,6 +143,13 @@ def test_lines_that_put_and_empty(tmp_path, text, put, emptied):
     file.write_text(text)
     told = lines_of(str(file), "losses", False)
     assert (told["put"], told["emptied"]) == (put, emptied)
+
+
+def test_a_variable_of_the_module_is_not_that_of_a_closure(tmp_path):
+    file = tmp_path / "script.py"
+    file.write_text("def watch():\n    seen = []\n    def note(x): seen.append(x)\n    return note\nseen = watch()\n")
+    assert lines_of(str(file), "seen", False)["emptied"] == 5
+    assert lines_of(str(file), "seen", False, True) == {"put": 3, "emptied": None}
 
 
 @pytest.mark.parametrize(

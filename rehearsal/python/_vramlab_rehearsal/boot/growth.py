@@ -330,7 +330,11 @@ class Holders:
         if not way:
             return {}
         parts, (kind, name, source) = way
-        container = next((part for part in reversed(parts) if is_container(part) and not is_attributes(part)), None)
+        containers = [part for part in parts if is_container(part) and not is_attributes(part)]
+        container = containers[-1] if containers else None
+        # Of a dictionary of lists it is the lists that grow, if each is longer than the dictionary: `logs["loss"].append(loss)`.
+        if container is not None and isinstance(containers[0], list) and len(containers[0]) > len(container):
+            container = containers[0]
         is_object = parts and kind in ("global", "local") and not is_container(parts[-1])
         shown = container if container is not None and not is_object else (parts[-1] if parts else None)
         sort = type(shown).__name__ if shown is not None else "tensor"
@@ -340,7 +344,7 @@ class Holders:
         told = {"kind": kind, "name": full, "length": len(container) if container is not None else None,
                 "limit": getattr(container, "maxlen", None)}
         file = source_file(kind, source)
-        found = lines_of(file, name, kind == "attribute")
+        found = lines_of(file, name, kind == "attribute", kind == "closure")
         told["where"] = found["put"] and "%s:%d" % (file, found["put"])
         told["emptied"] = found["emptied"] and "%s:%d" % (file, found["emptied"])
         keyed = container is not None and not isinstance(container, list) and (told["limit"] is not None or not hasattr(container, "append"))
@@ -395,9 +399,9 @@ def source_file(kind, source):
     return getattr(module, "__file__", None)
 
 
-def lines_of(file, name, is_attribute):
+def lines_of(file, name, is_attribute, is_closure=False):
     """Finds the lines of a file that put something into a variable or an attribute, and that empty it or limit its length. A variable may
-    have the name of an attribute."""
+    have the name of an attribute. One of a closure is no variable of the module, which may have the same name."""
     import linecache
     import re
 
@@ -406,13 +410,16 @@ def lines_of(file, name, is_attribute):
         return found
     this = (r"(?:(?:\w|\])\s*\.\s*)" if is_attribute else r"(?<![\w.])") + re.escape(name) + r"\b"
     here = (r"(?:\w+\.)+" if is_attribute else r"(?<![\w.])") + re.escape(name) + r"\b"
-    puts = re.compile(this + r"\s*(\.\s*(append|appendleft|add|extend|insert|update|setdefault|put|push)\s*\(|\[.*\]\s*=(?!=)|\+=)")
-    empties = re.compile(this + r"\s*\.\s*(pop|popleft|popitem|clear|remove)\s*\(|len\(\s*" + here + r"\s*\)\s*(<|>|==|%)|(<|>|==)=?\s*len\(\s*" +
+    entry = r"\s*(\[[^=]*\]\s*)?"
+    puts = re.compile(this + r"(" + entry + r"\.\s*(append|appendleft|add|extend|insert|update|setdefault|put|push)\s*\(|\s*\[.*\]\s*=(?!=)|\s*\+=)")
+    empties = re.compile(this + entry + r"\.\s*(pop|popleft|popitem|clear|remove)\s*\(|len\(\s*" + here + r"\s*\)\s*(<|>|==|%)|(<|>|==)=?\s*len\(\s*" +
                          here + r"\s*\)|\bdel\s+" + here)
     sets = re.compile("(" + here + r"(\s*,\s*[\w.]+)*|[\w.]+\s*,\s*" + here + r")\s*(:[^=]+)?=(?!=)")
     assigned = []
     for number, line in enumerate(linecache.getlines(file), 1):
         code = line.split("#")[0]
+        if is_closure and not code[:1].isspace():
+            continue
         if found["put"] is None and puts.search(code):
             found["put"] = number
         if found["emptied"] is None and empties.search(code):
