@@ -249,6 +249,31 @@ fn a_disk_without_room_for_the_run_is_named() {
 }
 
 #[test]
+fn a_mount_beside_its_folder_does_not_hide_what_the_script_answers() {
+    if !is_root() {
+        eprintln!("not tested: only root can mount");
+        return;
+    }
+    let (folder, temporary, outside) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(temporary.path().join("mounted")).unwrap();
+    let mut command = std::process::Command::new("unshare");
+    let script = "mount -t tmpfs beside \"$1/mounted\" || exit 99; export TMPDIR=\"$1\"; shift; exec \"$@\"";
+    command.args(["-m", "sh", "-c", script, "sh"]).arg(temporary.path()).arg(env!("CARGO_BIN_EXE_vramlab"));
+    let answer = outside.path().join("answer.json");
+    command.args(["rehearse", "--no-values", "--json"]).arg(&answer).args(["--", "python3"]);
+    command.arg(Path::new(FOLDER).join("training.py")).current_dir(folder.path());
+    let output = command.env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(99) {
+        eprintln!("not tested: nothing can be mounted here: {errors}");
+        return;
+    }
+    let answer: Value = serde_json::from_str(&fs::read_to_string(answer).unwrap()).unwrap();
+    assert_ne!(answer["ranks"], serde_json::json!([]), "{answer} {errors}");
+}
+
+#[test]
 fn without_namespace_and_filter_the_command_says_what_is_not_protected_before_it_starts() {
     let (folder, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let mut command = quiet(folder.path(), &[]);

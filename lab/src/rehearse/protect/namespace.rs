@@ -55,7 +55,10 @@ pub(super) fn enter(wanted: &Wanted) -> io::Result<Entered> {
     let list = fs::read("/proc/self/mountinfo")?;
     let plan = mounts::plan(&mounts::read(&list)).ok_or_else(|| io::Error::other("too many mounts"))?;
     let open = opened(wanted, &plan)?;
-    let entered = Layers::over(wanted, plan.trees)?;
+    // What stays as it is needs no overlay of its own, and a recursive bind would bring the overlay along.
+    let stays: Vec<PathBuf> = open.iter().filter_map(|one| fs::canonicalize(&one.path).ok()).collect();
+    let trees = plan.trees.iter().filter(|tree| !stays.contains(tree)).cloned().collect();
+    let entered = Layers::over(wanted, trees)?;
     give_shared_memory(wanted)?;
     for one in &open {
         if let Err(error) = bind(one) {
