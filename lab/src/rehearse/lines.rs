@@ -38,7 +38,8 @@ pub(super) fn add(snapshot: &mut Snapshot, device: usize, lines: &Lines, made: u
         // The last node that started until then; of several at the same number, the last one.
         let at = marks.partition_point(|mark| mark.number <= number).checked_sub(1)?;
         // After the last node nothing bounds its time.
-        (at < last || marks[last].number == number).then_some(at as u64)
+        let is_bounded = at < last || marks[last].number == number;
+        (is_bounded && is_of_one_step(marks[at].number, number, ends)).then_some(at as u64)
     };
     let frames = |at: u64| -> Vec<AddedFrame> {
         let Mark { place, node, .. } = marks[at as usize];
@@ -47,6 +48,12 @@ pub(super) fn add(snapshot: &mut Snapshot, device: usize, lines: &Lines, made: u
         std::iter::once(("??".to_string(), 0, node)).chain(place.iter().cloned()).collect()
     };
     snapshot.add_stacks(device, stack_of, frames);
+}
+
+/// True if no step ended between two numbers of allocations: a node of an earlier step made nothing in a step that has no marks.
+fn is_of_one_step(mark: u64, number: u64, ends: &[u64]) -> bool {
+    let step = |number: u64| ends.partition_point(|end| *end <= number);
+    step(mark) == step(number)
 }
 
 /// Returns what tells one line from another; `None` for an allocation without one.
@@ -123,5 +130,12 @@ mod tests {
         assert_eq!(found.iter().map(|mark| (mark.number, mark.place)).collect::<Vec<_>>(), expected);
         let other = spread(vec![mark(2, 7)], &[Some(1), None, None, Some(2), None, None], 0, &[3, 6]);
         assert_eq!(other, [mark(2, 7)], "as many allocations at other lines");
+    }
+
+    #[test]
+    fn a_step_without_marks_has_no_lines_rather_than_those_of_the_step_before_it() {
+        let ends = [104, 108];
+        assert!(is_of_one_step(102, 103, &ends) && is_of_one_step(104, 107, &ends) && is_of_one_step(109, 120, &ends));
+        assert!(!is_of_one_step(102, 104, &ends) && !is_of_one_step(103, 109, &ends));
     }
 }
