@@ -154,7 +154,7 @@ def main():
     parser.add_argument("--way", default="namespace,filter")
     parser.add_argument("--user", default="root")
     parser.add_argument("--env", action="append", default=[])
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     everything = tomllib.loads((HERE / "cases.toml").read_text())["case"]
     wanted = [case for case in everything if not options.cases or case["name"] in options.cases]
     results = json.loads(options.results.read_text()) if options.results.exists() else {}
