@@ -125,7 +125,9 @@ def attack(cases, way, user, options):
     command = [options.vramlab, "rehearse", "--gpu", "8GiB", "--seconds", "600", "--no-values", "--json", beside / "answer.json", "--",
                "bash", beside / "run.sh"]
     if user != "root":
-        command = ["setpriv", "--reuid", user, "--regid", str(entry.pw_gid), "--init-groups", "--", *command]
+        # Pipes of root's cannot be opened again by their names.
+        piped = ["bash", "-c", '"$@" 2>&1 >/dev/null | cat >&2; exit ${PIPESTATUS[0]}', "bash", *command]
+        command = ["setpriv", "--reuid", user, "--regid", str(entry.pw_gid), "--init-groups", "--", *piped]
     before = state(base)
     run = subprocess.run(command, cwd=base, env=environment, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     if any("later" in case for case in cases):
