@@ -52,8 +52,8 @@ pub(super) fn add(snapshot: &mut Snapshot, device: usize, lines: &Lines, made: u
 
 /// True if no step ended between two numbers of allocations: a node of an earlier step made nothing in a step that has no marks.
 fn is_of_one_step(mark: u64, number: u64, ends: &[u64]) -> bool {
-    let step = |number: u64| ends.partition_point(|end| *end <= number);
-    step(mark) == step(number)
+    // A node at the end of a step is the last one of that step, and not the first of the next.
+    ends.partition_point(|end| *end < mark) == ends.partition_point(|end| *end <= number)
 }
 
 /// Returns what tells one line from another; `None` for an allocation without one.
@@ -135,7 +135,9 @@ mod tests {
     #[test]
     fn a_step_without_marks_has_no_lines_rather_than_those_of_the_step_before_it() {
         let ends = [104, 108];
-        assert!(is_of_one_step(102, 103, &ends) && is_of_one_step(104, 107, &ends) && is_of_one_step(109, 120, &ends));
-        assert!(!is_of_one_step(102, 104, &ends) && !is_of_one_step(103, 109, &ends));
+        assert!(is_of_one_step(102, 103, &ends) && is_of_one_step(105, 107, &ends) && is_of_one_step(109, 120, &ends));
+        assert!(
+            !is_of_one_step(102, 104, &ends) && !is_of_one_step(104, 107, &ends) && !is_of_one_step(103, 109, &ends)
+        );
     }
 }
