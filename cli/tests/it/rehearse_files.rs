@@ -262,7 +262,7 @@ fn a_mount_beside_its_folder_does_not_hide_what_the_script_answers() {
     command.args(["-m", "sh", "-c", script, "sh"]).arg(temporary.path()).arg(env!("CARGO_BIN_EXE_vramlab"));
     let answer = outside.path().join("answer.json");
     command.args(["rehearse", "--no-values", "--json"]).arg(&answer).args(["--", "python3"]);
-    command.arg(Path::new(FOLDER).join("training.py")).current_dir(folder.path());
+    command.arg(Path::new(FOLDER).join(SCRIPT)).current_dir(folder.path());
     let output = command.env("PYTHONPATH", FOLDER).env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(99) {
