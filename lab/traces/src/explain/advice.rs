@@ -128,10 +128,10 @@ fn rehearse(message: &Message) -> Vec<Advice> {
     let how = "See what this script needs, with its own arguments after its name, on a stand-in for such a card (Linux; no card is needed";
     vec![match message.total {
         Some(total) => {
-            checked(&format!("{how}):"), format!("vramlab predict --gpu {} -- python {script}", total.as_flag()))
+            checked(format!("{how}):"), format!("vramlab predict --gpu {} -- python {script}", total.as_flag()))
         }
         None => checked(
-            &format!("{how}; the message does not name the card, so add --gpu NAME):"),
+            format!("{how}; the message does not name the card, so add --gpu NAME):"),
             format!("vramlab predict -- python {script}"),
         ),
     }]
