@@ -63,6 +63,9 @@ impl fmt::Display for Deviation {
     }
 }
 
+/// Bytes of a tile for each of 132 multiprocessors.
+const TILES: u64 = 132 * 128 * 1024;
+
 /// A set of deviations, and how much memory one of them can hide at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Deviations {
@@ -83,8 +86,7 @@ impl Deviations {
     /// workspaces were measured on an H100 (`benches/results/2026-11-26-h100-cudnn-workspaces.json`, two types, two memory
     /// formats) none has a larger workspace; a single call of a small convolution can.
     pub fn convolution_bytes(self) -> u64 {
-        const TILES: u64 = 132 * 128 * 1024;
-        if self.convolution_bytes == 0 { 0 } else { self.convolution_bytes + TILES }
+        self.convolution_bytes
     }
 
     /// True if the set contains `deviation`.
@@ -117,9 +119,11 @@ impl RecordedDeviations {
         }
     }
 
-    /// Records a convolution that cuDNN may keep so many bytes of.
-    pub(crate) fn record_convolution(&self, bytes: u64) {
+    /// Records a convolution that cuDNN may keep so many bytes of, and tiles besides. Returns how many that are.
+    pub(crate) fn record_convolution(&self, bytes: u64) -> u64 {
+        let bytes = bytes + TILES;
         self.convolution_bytes.fetch_max(bytes, Ordering::Relaxed);
+        bytes
     }
 
     pub(crate) fn so_far(&self) -> Deviations {

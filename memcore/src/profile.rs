@@ -178,6 +178,8 @@ pub struct Profile {
     pub norms_have_offsets: bool,
     /// The memory that convolutions allocate.
     pub convolution: Convolution,
+    /// True if each convolution takes, while it runs, as much memory as its operands and its result besides: an upper figure for cuDNN's workspaces.
+    pub convolutions_copy: bool,
     /// True if kernels that read channels-last pictures are counted as such. Nothing computes them: a device with values refuses them. If false, such
     /// pictures are copied into row-major order first, which differs from PyTorch where its kernels read both.
     pub channels_last: bool,
@@ -237,6 +239,7 @@ impl Profile {
             composes_rms_norm: false,
             norms_have_offsets: false,
             convolution: Convolution::Backend,
+            convolutions_copy: false,
             channels_last: false,
             torch_temporaries: false,
             multiprocessors: None,
@@ -284,6 +287,7 @@ impl Profile {
             norms_have_offsets: from(15),
             channels_last: false,
             convolution: Convolution::Native,
+            convolutions_copy: false,
             torch_temporaries: true,
             multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),
             compute_capability: Some(sm),

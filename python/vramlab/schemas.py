@@ -101,6 +101,7 @@ class FitV1(TypedDict, total=False):
     card: Optional[CardResult]
     budget_bytes: int
     largest: Optional[int]
+    largest_without_cudnn: Optional[int]
     largest_with_least_context: Optional[int]
     at_maximum: bool
     gaps: list[int]
@@ -225,6 +226,7 @@ class SnapshotV1(TypedDict, total=False):
     device: int
     devices: int
     other_devices: list[OtherDevice]
+    unread_segments: Optional[str]
     events: int
     totals: TotalsResult
     moment: Optional[MomentResult]
@@ -1360,6 +1362,7 @@ class SelfCheck(TypedDict, total=False):
     placed: int
     peak_reserved: Both
     final_reserved: Both
+    outside: int
     failed: Both
     allocations_before: int
     resumed: bool

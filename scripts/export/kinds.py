@@ -78,6 +78,30 @@ class Scaled(nn.Module):
         return self.fc((weights @ x).mean(1))
 
 
+class Bucketed(nn.Module):
+    """Relative positions in buckets whose borders are constants of the host, as in DeBERTa, and turns that are moved to the card, as in DeepSeek-V2."""
+
+    def __init__(self, width=32, classes=4, span=4):
+        super().__init__()
+        self.span, self.q, self.bias, self.fc = span, nn.Linear(width, width), nn.Embedding(4 * span, 1), nn.Linear(width, classes)
+
+    def buckets(self, distance):
+        middle = self.span // 2
+        far = torch.where((distance < middle) & (distance > -middle), torch.tensor(middle - 1).type_as(distance), distance.abs())
+        logarithm = torch.ceil(torch.log(far / middle) / torch.log(torch.tensor((4 * self.span - 1) / middle)) * (middle - 1)) + middle
+        return torch.where(far <= middle, distance.type_as(logarithm), logarithm * distance.sign())
+
+    def forward(self, x):
+        place = torch.arange(x.shape[1], device=x.device)
+        buckets = self.buckets(place[:, None] - place[None, :]).long().clamp(-self.span, self.span) + self.span
+        angles = place.float()[:, None] * torch.ones(16, device=x.device)
+        turns = torch.polar(torch.ones_like(angles), angles).to(x.device)
+        q = torch.view_as_complex(self.q(x).unflatten(-1, (-1, 2)))
+        q = torch.view_as_real(q * turns).flatten(2)
+        weights = (torch.bmm(q, x.transpose(1, 2)) + self.bias(buckets).squeeze(-1)).softmax(-1)
+        return self.fc((weights @ x).mean(1))
+
+
 class Pixels(nn.Module):
     """A class for each pixel, whose loss is outside."""
 
@@ -109,6 +133,7 @@ def pictures(batch):
 NETWORKS = {
     "routed": (Routed, lambda batch: (torch.randn(batch, 32),), "cross-entropy"),
     "rotated": (Rotated, lambda batch: (torch.randint(64, (batch, 10)), torch.randint(64, (batch, 10))), "inside"),
+    "bucketed": (Bucketed, lambda batch: (torch.randn(batch, 6, 32),), "cross-entropy"),
     "scaled": (Scaled, lambda batch: (torch.randn(batch, 6, 32),), "cross-entropy"),
     "zeroed": (Zeroed, lambda batch: (torch.randn(batch, 24), torch.randn(batch, 1, 6, 6)), "cross-entropy"),
     "pixels": (Pixels, pictures, "cross-entropy"),

@@ -118,8 +118,10 @@ impl Invocation {
         if failure.code != Code::Usage || !is_refused || text.contains("vramlab predict train.py") {
             return failure;
         }
-        let card = self.run.device.gpu.and_then(lab::run::Gpu::card).map_or("rtx4090", |card| card.name);
-        let problem = format!("{text}; instead: vramlab predict train.py --gpu {card}");
+        let mut said = self.run.repeated();
+        said.retain(|name, _| name == "gpu");
+        let card = if said.is_empty() { "--gpu rtx4090".into() } else { lab::results::command::flags(&said) };
+        let problem = format!("{text}; instead: vramlab predict train.py {card}");
         Failure { error: anyhow::Error::msg(problem), ..failure }
     }
 }

@@ -167,7 +167,13 @@ impl ProfileArgs {
     /// Returns the flags as fields of a run.
     pub(crate) fn spec(&self) -> ProfileSpec {
         let Self { like, cudnn_workspace, env, multiprocessors } = self.clone();
-        ProfileSpec { like, cudnn_workspace, env: (!env.is_empty()).then_some(env), multiprocessors }
+        ProfileSpec {
+            like,
+            cudnn_workspace,
+            env: (!env.is_empty()).then_some(env),
+            multiprocessors,
+            ..ProfileSpec::default()
+        }
     }
 }
 

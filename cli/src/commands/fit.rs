@@ -56,7 +56,7 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
         largest_with_least_context: found.perhaps.or(found.fit.largest),
         tries,
         notes: spec.notes().into_iter().map(String::from).collect(),
-        ..FitResult::of(of.name(), budget_bytes, &found.fit, &found.law)
+        ..FitResult::of(of.name(), budget_bytes, &found.fit, &found.law).with_cudnn(found.with_cudnn.as_ref())
     };
     deliver(&found, args, ui)
 }
@@ -64,5 +64,5 @@ pub(super) fn run(args: &FitArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 fn deliver(found: &FitResult, args: &FitArgs, ui: &Ui) -> Result<Code> {
     output::deliver_findings(ui, &args.output, args.page.html.as_ref(), found)?;
     // Not even one is an answer, not an error.
-    Ok(if found.largest.is_some() { Code::Done } else { Code::Check })
+    Ok(if found.at_best().is_some() { Code::Done } else { Code::Check })
 }

@@ -1,7 +1,7 @@
 //! `vramlab predict`: makes a dry run, and says whether it fits and what would change that.
 
 use lab::figures::short;
-use lab::results::{AS_IT_IS, ConvolutionBound, NeedsResult, PeakResult, Prediction};
+use lab::results::{AS_IT_IS, NeedsResult, PeakResult, Prediction};
 use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
 
 use super::any_model::{Prepared, predict_by_rehearsal, prepare};
@@ -98,15 +98,11 @@ pub(super) fn prediction(
         true => paper.with_expandable_segments(spec)?,
         false => None,
     };
-    let with_cudnn = with_cudnn(needs);
-    let budget_bytes = needs.room.map(|room| room.budget_bytes);
-    let is_in_doubt = needs.fits() == Some(true)
-        && with_cudnn.zip(budget_bytes).is_some_and(|(bound, budget)| bound.upper_bytes > budget);
     Ok(Prediction {
         card: cards::of_gpu(spec.device.gpu),
-        budget_bytes,
-        fits: needs.fits().filter(|fits| !(*fits && is_in_doubt)),
-        with_cudnn,
+        budget_bytes: needs.room.map(|room| room.budget_bytes),
+        fits: needs.fits().filter(|_| !needs.is_in_doubt()),
+        with_cudnn: needs.with_cudnn,
         needs: NeedsResult::from(needs),
         needs_peak,
         with_expandable_segments: expandable.as_ref().map(NeedsResult::from),
@@ -122,13 +118,6 @@ pub(super) fn judge(failure: &mut Option<Failure>, needs: &Figures) {
     let Some(missing) = needs.missing_bytes() else { return };
     let code = failure.as_ref().map_or(Code::Check, |failure| failure.code);
     *failure = Some(Failure::new(code, anyhow::anyhow!("out of memory: {} more than there is", short(missing))));
-}
-
-/// The upper figure of a network with convolutions.
-fn with_cudnn(needs: &Figures) -> Option<ConvolutionBound> {
-    let workspace = Some(needs.deviations.convolution_bytes()).filter(|bytes| *bytes > 0)?;
-    let reserved = needs.room.and_then(|room| room.reserved_bytes).unwrap_or(needs.reserved_bytes);
-    Some(ConvolutionBound::above(reserved, workspace))
 }
 
 /// The run with enough memory, and in full the table of techniques, one of which it is.
@@ -167,6 +156,9 @@ fn of_run(mut figures: Figures, report: &Report) -> Figures {
         (None, Some(peak)) => {
             figures.allocated_bytes = figures.allocated_bytes.max(peak.bytes);
             figures.reserved_bytes = figures.reserved_bytes.max(peak.reserved_bytes);
+            if let Some(bound) = &mut figures.with_cudnn {
+                bound.upper_bytes = bound.upper_bytes.max(peak.reserved_bytes.saturating_add(bound.context_bytes));
+            }
             // Until memory is flat a run may take more steps than it was given.
             if let Some(reserved) = figures.room.as_mut().and_then(|room| room.reserved_bytes.as_mut()) {
                 *reserved = (*reserved).max(peak.reserved_bytes);

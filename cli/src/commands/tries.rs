@@ -14,7 +14,7 @@ pub(super) fn of_predicted(spec: &RunSpec, session: &Session, needs: &Figures) -
     let Some(room) = needs.room else { return Ok(Some(search.that_save(needs)?)) };
     let left = room.reserved_bytes.map(|reserved| room.budget_bytes.saturating_sub(reserved));
     match left {
-        Some(left) if left as f64 >= TIGHT * room.budget_bytes as f64 => Ok(None),
+        Some(left) if left as f64 >= TIGHT * room.budget_bytes as f64 && !needs.is_in_doubt() => Ok(None),
         _ => Ok(Some(search.that_fit(room.budget_bytes)?)),
     }
 }

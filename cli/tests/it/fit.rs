@@ -9,7 +9,9 @@ fn the_answer_is_borne_out_by_predictions_of_both_sizes() {
     let found = json(&CNN);
     assert_eq!((&found["schema"], &found["of"]), (&"vramlab-fit-1".into(), &"batch".into()));
     assert_eq!(found["budget_bytes"], 128 << 20);
-    let largest = found["largest"].as_u64().unwrap();
+    // The card is too small for cuDNN's part of the context, so none fits surely.
+    assert!(found["largest"].is_null(), "{found}");
+    let largest = found["largest_without_cudnn"].as_u64().unwrap();
     let predict = |batch: u64| {
         let batch = batch.to_string();
         run(&[

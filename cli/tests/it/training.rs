@@ -35,6 +35,8 @@ fn a_configuration_of_transformers_is_a_model_file() {
     let said = refused(2, &["predict", "--model-file", &t5, "--gpu", "h100"]);
     assert!(said.contains("\"umt5\" is not represented"), "{said}");
     assert!(said.ends_with("instead: vramlab predict train.py --gpu h100"), "{said}");
+    let said = refused(2, &["predict", "--model-file", &t5, "--gpu", "8GiB"]);
+    assert!(said.ends_with("instead: vramlab predict train.py --gpu 8GiB"), "{said}");
     let quantized = file("q.json", r#"{ "model_type": "gpt2", "quantization_config": { "bits": 4 } }"#);
     let said = refused(2, &["predict", "--model-file", &quantized]);
     assert!(said.ends_with("instead: vramlab predict train.py --gpu rtx4090"), "{said}");

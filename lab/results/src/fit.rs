@@ -26,8 +26,11 @@ pub struct FitResult {
     pub card: Option<CardResult>,
     /// Memory of the card that a process may use.
     pub budget_bytes: u64,
-    /// The largest size that fits; null if not even 1 does.
+    /// The largest size that fits; null if not even 1 does. For a network with convolutions: with the most that cuDNN may take besides.
     pub largest: Option<usize>,
+    /// The largest size that fits if cuDNN takes nothing besides, which only a card tells; null for a network without convolutions.
+    #[serde(default)]
+    pub largest_without_cudnn: Option<usize>,
     /// The largest size that fits with the smallest context that the card may have.
     #[serde(default)]
     pub largest_with_least_context: Option<usize>,
@@ -186,6 +189,7 @@ impl FitResult {
             card: None,
             budget_bytes,
             largest: fit.largest,
+            largest_without_cudnn: None,
             largest_with_least_context: fit.largest,
             at_maximum: fit.at_maximum,
             gaps: fit.gaps(),
@@ -195,6 +199,21 @@ impl FitResult {
             tries: None,
             runs: fit.tried.iter().map(|tried| TriedSize::of(tried, law)).collect(),
         }
+    }
+
+    /// Makes it the result of a network with convolutions, of which these sizes fit with the most that cuDNN may take besides.
+    #[must_use]
+    pub fn with_cudnn(mut self, surely: Option<&Fit>) -> Self {
+        if let Some(surely) = surely {
+            self.largest_without_cudnn = self.largest;
+            (self.largest, self.gaps) = (surely.largest, surely.gaps());
+        }
+        self
+    }
+
+    /// The largest size that fits, perhaps only if cuDNN takes nothing besides.
+    pub fn at_best(&self) -> Option<usize> {
+        self.largest_without_cudnn.or(self.largest)
     }
 
     /// Bytes that a run of size 1 lacks; `None` if that is not known.
@@ -218,16 +237,25 @@ impl FitResult {
     fn answer(&self) -> String {
         let (unit, budget) = (self.unit(), short(self.budget_bytes));
         let place = self.card.as_ref().map_or(budget.clone(), |card| format!("{} ({budget} for tensors)", card.title));
-        let Some(largest) = self.largest else {
+        let Some(most) = self.at_best() else {
             let missing =
                 self.missing_bytes().map_or(String::new(), |bytes| format!(": {} more are needed", short(bytes)));
             return format!("No: not even one {unit} fits into {place}{missing}");
         };
+        let do_not = format!("{} do not", counted(most as u64 + 1, unit));
+        let Some(largest) = self.largest else {
+            return format!(
+                "Perhaps: {}{} fit into {place} if cuDNN needs little, {do_not}",
+                counted(most as u64, unit),
+                self.on_each_card()
+            );
+        };
         let verb = if largest == 1 { "fits" } else { "fit" };
         let fit = format!("{}{} {verb} into {place}", counted(largest as u64, unit), self.on_each_card());
+        let perhaps = if most > largest { format!(", {most} perhaps") } else { String::new() };
         match self.at_maximum {
-            true => format!("{fit}; the search ended there"),
-            false => format!("{fit}, {} do not", counted(largest as u64 + 1, unit)),
+            true => format!("{fit}{perhaps}; the search ended there"),
+            false => format!("{fit}{perhaps}, {do_not}"),
         }
     }
 
@@ -236,9 +264,14 @@ impl FitResult {
         let mut sentences = Vec::new();
         if !self.gaps.is_empty() {
             let gaps: Vec<String> = self.gaps.iter().map(usize::to_string).collect();
-            sentences.push(format!("But {} fail: what is reserved does not rise with every step.", gaps.join(", ")));
+            let fail = if self.largest_without_cudnn.is_some() { "perhaps fail" } else { "fail" };
+            sentences.push(format!("But {} {fail}: what is reserved does not rise with every step.", gaps.join(", ")));
         }
-        if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.largest) {
+        if self.at_best() > self.largest {
+            sentences.push("Only a card tells how much memory cuDNN needs. A rehearsal of your script asks cuDNN itself: `vramlab predict train.py`.".into());
+        }
+        if let Some(size) = self.largest_with_least_context.filter(|_| self.largest_with_least_context > self.at_best())
+        {
             sentences.push(format!(
                 "With the smallest CUDA context that is known {} would fit. Only the card itself can tell.",
                 counted(size as u64, self.unit())
@@ -249,7 +282,7 @@ impl FitResult {
 
     /// The law near the answer, in a sentence.
     fn law_in_words(&self) -> Option<String> {
-        let size = self.largest.unwrap_or(1);
+        let size = self.at_best().unwrap_or(1);
         let signed =
             |bytes: i64| if bytes < 0 { format!("-{}", short(bytes.unsigned_abs())) } else { short(bytes as u64) };
         let holds = |from: usize, to: usize| (from..=to).contains(&size);
@@ -349,7 +382,7 @@ impl FitResult {
 
     /// A table of runs under the budget, or only of those around the answer.
     fn runs(&self, all: bool) -> Table {
-        let largest = self.largest.unwrap_or(1);
+        let largest = self.at_best().unwrap_or(1);
         let shown = |run: &&TriedSize| all || run.size.abs_diff(largest) <= AROUND || run.size == 1;
         let columns = [&self.of, "under that limit", "law", "allocated", "reserved"];
         let rows = self.runs.iter().filter(shown).map(TriedSize::row).collect();

@@ -18,7 +18,7 @@ pub struct RehearsalResult {
     pub world: Option<RehearsedWorld>,
     /// The release of PyTorch; null if the script did not import it.
     pub torch: Option<String>,
-    /// True if it fits; null if the run ended before that was known, or if memory grows and did not run out (`growth` of the ranks).
+    /// True if it fits with the workspaces that were counted (`exact_to`: others may take more); null if the run ended before that was known, or if memory grows and did not run out (`growth` of the ranks).
     pub fits: Option<bool>,
     /// True if a whole step was seen, the script did not fail, and nothing unknown, and nothing that differs from a card, can have changed a
     /// size.

@@ -38,6 +38,16 @@ pub(super) fn exactness(found: &RehearsalResult) -> Option<String> {
     })
 }
 
+impl RehearsalResult {
+    /// The most that the card may have to hold, with the context: what is reserved may be off where allocated bytes are exact to a bound that is not 0. `None`
+    /// for figures that are exact, or that nothing bounds.
+    pub(super) fn upper(&self) -> Option<u64> {
+        self.exact_to.filter(|bytes| !self.exact && *bytes > 0)?;
+        let reserved = self.ranks.iter().map(|rank| rank.peak_reserved).max()?;
+        Some(reserved / 100 * (100 + RESERVED) + self.gpu.context_bytes)
+    }
+}
+
 impl UnknownRead {
     /// True for a single number such as a loss, which changes a size only if the script makes a size of it.
     pub fn is_number(&self) -> bool {
@@ -83,6 +93,19 @@ mod tests {
         assert!(open.starts_with("Not exact, because workspaces") && open.ends_with("; 1 more: --full."), "{open}");
         assert!(exactness(&with(true, Some(0), vec![])).unwrap().starts_with("Exact: "));
         assert_eq!(exactness(&with(false, None, vec![])), None, "no step was seen, or the script failed");
+    }
+
+    #[test]
+    fn what_may_reserve_more_than_there_is_fits_perhaps() {
+        let rank = super::super::rehearsal::RehearsedRank { peak_reserved: 1000 << 20, ..Default::default() };
+        let mut found = RehearsalResult { fits: Some(true), ranks: vec![rank], ..RehearsalResult::default() };
+        found.gpu.total_bytes = 1200 << 20;
+        found.exact_to = Some(12 << 20);
+        assert_eq!(found.verdict(), "Perhaps", "a fifth more does not fit");
+        found.gpu.total_bytes = 1300 << 20;
+        assert_eq!(found.verdict(), "Yes");
+        (found.gpu.total_bytes, found.exact, found.exact_to) = (1200 << 20, true, Some(0));
+        assert_eq!(found.verdict(), "Yes", "exact figures are not off");
     }
 
     #[test]

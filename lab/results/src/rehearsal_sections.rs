@@ -42,6 +42,7 @@ impl RehearsalResult {
     pub(super) fn verdict(&self) -> &'static str {
         let leaks = growth::open(self).is_some_and(|(_, growth)| growth.trend == "leak");
         match (self.fits, self.fits_so_far()) {
+            (Some(true), _) if self.upper().is_some_and(|upper| upper > self.gpu.total_bytes) => "Perhaps",
             (Some(true), _) => "Yes",
             (Some(false), _) => "No",
             (None, Some(true)) if leaks => "Leaks",
@@ -66,6 +67,10 @@ impl RehearsalResult {
         match needed.map(|bytes| bytes + gpu.context_bytes) {
             Some(bytes) if self.fits == Some(false) && bytes <= gpu.total_bytes => {
                 format!("{verdict}: {} needed in larger pieces than are free, {has}", short(bytes))
+            }
+            Some(bytes) if self.fits == Some(true) && verdict == "Perhaps" => {
+                let upper = short(self.upper().unwrap_or(bytes));
+                format!("{verdict}: {} needed, up to {upper} with other workspaces, {has}", short(bytes))
             }
             Some(bytes) if self.fits.is_none() => format!("{verdict}: {} needed so far, {has}", short(bytes)),
             Some(bytes) => format!("{verdict}: {} needed, {has}", short(bytes)),

@@ -33,6 +33,9 @@ pub struct SelfCheck {
     pub peak_reserved: Both,
     /// Reserved memory at the end.
     pub final_reserved: Both,
+    /// Number of allocations at addresses where the recording has no segment.
+    #[serde(default)]
+    pub outside: u64,
     /// Requests that failed.
     pub failed: Both,
     /// Number of allocations from before the recording.
@@ -54,6 +57,7 @@ impl From<&Agreement> for SelfCheck {
             placed: found.placed as u64,
             peak_reserved: both(found.peak_reserved),
             final_reserved: both(found.final_reserved),
+            outside: found.outside as u64,
             failed: both((found.failed.0 as u64, found.failed.1 as u64)),
             allocations_before: found.before as u64,
             resumed: found.resumed,
@@ -81,6 +85,7 @@ impl SelfCheck {
                 grouped(self.allocations.saturating_sub(self.placed), ' '),
                 grouped(self.allocations, ' ')
             ),
+            false if self.outside > 0 => format!("Self-check: {}: not exact.", self.gone()),
             false => format!(
                 "Self-check: the recorded settings repeat {} of {} segments; peak reserved {} recorded, {} here: not exact.",
                 self.equal_segments,
@@ -89,6 +94,15 @@ impl SelfCheck {
                 short(self.peak_reserved.replayed)
             ),
         }
+    }
+
+    /// Says that the recording lacks segments.
+    fn gone(&self) -> String {
+        format!(
+            "{} of {} allocations lie in segments that the snapshot no longer has, so what was reserved then is not known",
+            grouped(self.outside, ' '),
+            grouped(self.allocations, ' ')
+        )
     }
 
     /// Formats it in a sentence.
@@ -110,6 +124,9 @@ impl SelfCheck {
             (false, true) => ": reserved memory is equal after every allocation, not every address is.",
             (false, false) => ": not exact.",
         };
+        if self.outside > 0 {
+            text += &format!(" {}.", self.gone());
+        }
         if self.allocations_before > 0 {
             let begun = if self.resumed {
                 "PyTorch's allocator begins with them where they were (others place them anew)"

@@ -70,8 +70,8 @@ type Slot = Arc<Mutex<Option<Known>>>;
 pub(super) struct Noted<'a> {
     backends: &'static [Entry],
     stop: &'a (dyn Fn() -> bool + Sync),
-    /// By all fields of the run but the allocator's.
-    slots: Mutex<HashMap<String, Slot>>,
+    /// By all fields of the run but the allocator's, and by whether its convolutions take the most that they may.
+    slots: Mutex<HashMap<(String, bool), Slot>>,
 }
 
 impl<'a> Noted<'a> {
@@ -90,7 +90,8 @@ impl<'a> Noted<'a> {
             spec.training.optimizer_impl = None;
         }
         let text = serde_json::to_string(&spec).map_err(|error| Error::usage("run", error.to_string()))?;
-        let slot = locked(&self.slots).entry(text).or_default().clone();
+        let key = (text, spec.profile.convolutions_copy);
+        let slot = locked(&self.slots).entry(key).or_default().clone();
         let mut slot = locked(&slot);
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {
             return Ok((known.clone(), 0));

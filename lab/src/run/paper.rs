@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use lab_base::backends::Entry;
 use lab_base::changes::EXPANDABLE;
 use lab_base::error::{Error, Result};
-use lab_results::{NeedsResult, PeakResult};
+use lab_results::{ConvolutionBound, NeedsResult, PeakResult};
 use memcore::memory::Needs;
 use memcore::{Deviations, Device};
 
@@ -31,6 +31,8 @@ pub struct Figures {
     pub room: Option<Room>,
     /// Deviations from the program that the run stands for.
     pub deviations: Deviations,
+    /// Upper figure of a run with convolutions, which cuDNN computes on a card.
+    pub with_cudnn: Option<ConvolutionBound>,
 }
 
 /// A run within a memory limit.
@@ -48,6 +50,12 @@ impl Figures {
     /// True if it completes within the limit; `None` without a limit.
     pub fn fits(&self) -> Option<bool> {
         self.room.map(|room| room.reserved_bytes.is_some())
+    }
+
+    /// True if it completes within the limit, but may not with what cuDNN takes besides.
+    pub fn is_in_doubt(&self) -> bool {
+        let upper = self.with_cudnn.map(|bound| bound.upper_bytes);
+        self.fits() == Some(true) && upper.zip(self.room).is_some_and(|(upper, room)| upper > room.budget_bytes)
     }
 
     /// Bytes that the run lacks, if it does not complete.
@@ -125,7 +133,41 @@ impl<'a> Paper<'a> {
             }
         };
         let Needs { allocated_bytes, reserved_bytes } = needs;
-        Ok(Figures { allocated_bytes, reserved_bytes, room, deviations })
+        let with_cudnn = match deviations.convolution_bytes() {
+            0 => None,
+            workspace_bytes => Some(self.with_cudnn(spec, workspace_bytes, (needs, room))?),
+        };
+        Ok(Figures { allocated_bytes, reserved_bytes, room, deviations, with_cudnn })
+    }
+
+    /// The upper figure of a run with convolutions, where cuDNN computes them.
+    fn with_cudnn(
+        &self,
+        spec: &RunSpec,
+        workspace_bytes: u64,
+        (needs, room): (Needs, Option<Room>),
+    ) -> Result<ConvolutionBound> {
+        let copying = spec.clone().with_copying_convolutions();
+        let most = self.taken_by(&copying.endless(), Part::UntilFlat)?.needs;
+        let most = most.map_or(u64::MAX, |most| most.reserved_bytes).max(needs.reserved_bytes);
+        let bound = ConvolutionBound::of_run(workspace_bytes, most);
+        let Some(room) = room.filter(|room| room.budget_bytes < bound.upper_bytes) else { return Ok(bound) };
+        // Less than it takes with enough memory may be enough, too: what is reserved beyond need is freed before memory runs out.
+        let (within, _) = self.in_what_cudnn_leaves(spec, room.budget_bytes)?;
+        Ok(within.map_or(bound, |within| ConvolutionBound::of_run(workspace_bytes, within.reserved_bytes)))
+    }
+
+    /// What a run with convolutions takes at most where cuDNN computes them and has its own part of the memory; `None` if memory runs out. And the
+    /// number of allocations made for it.
+    pub(super) fn in_what_cudnn_leaves(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(Option<Needs>, u64)> {
+        self.in_what_there_is(
+            &spec.clone().with_copying_convolutions().on_paper_in(ConvolutionBound::rest(budget_bytes)),
+        )
+    }
+
+    /// True if the run has convolutions that PyTorch gives to cuDNN.
+    pub(super) fn convolves(&self, spec: &RunSpec) -> Result<bool> {
+        Ok(self.taken_by(&spec.endless(), Part::First(1))?.deviations.convolution_bytes() > 0)
     }
 
     /// Peak of memory reserved within the limit; `None` if memory runs out.

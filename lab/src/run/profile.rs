@@ -50,6 +50,7 @@ fn profile(like: &str, spec: &RunSpec) -> Result<Profile> {
     if let Some(workspace) = spec.profile.cudnn_workspace {
         profile.convolution = Convolution::Cudnn { workspace_bytes: workspace.0 };
     }
+    profile.convolutions_copy = spec.profile.convolutions_copy;
     profile.channels_last = spec.shape.channels_last;
     let profile = in_environment(profile, spec.profile.variables())?;
     Ok(match spec.multiprocessors() {

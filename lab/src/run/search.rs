@@ -6,6 +6,7 @@ use lab_analysis::fit::{Fit, Law, Room, largest};
 use lab_base::error::{Error, Result};
 use lab_base::named;
 use lab_models::Input;
+use lab_results::ConvolutionBound;
 use memcore::{Deviations, Device};
 
 use super::gpu::Gpu;
@@ -62,6 +63,8 @@ pub struct Largest {
     pub fit: Fit,
     /// Law of the peak up to it.
     pub law: Law,
+    /// Sizes that fit with the most that cuDNN may take besides, if the network has convolutions.
+    pub with_cudnn: Option<Fit>,
     /// The largest size that fits with the smallest context that the card may have, if that is more.
     pub perhaps: Option<usize>,
     /// Deviations of the runs from PyTorch.
@@ -140,7 +143,16 @@ impl Search<'_> {
         let end = fit.largest.map_or(1, |largest| (largest + 1).min(self.maximum));
         let law = Law::of(&self.runs(&self.spec.clone().of_few_steps(), &deviations), 1, end)?;
         let perhaps = self.perhaps(&fit)?;
-        Ok(Largest { fit, law, perhaps, deviations: deviations.get() })
+        let with_cudnn = self.with_cudnn(budget_bytes, &fit, deviations.get())?;
+        Ok(Largest { fit, law, with_cudnn, perhaps, deviations: deviations.get() })
+    }
+
+    /// The sizes that fit with the most that cuDNN may take besides; `None` without convolutions.
+    fn with_cudnn(&self, budget_bytes: u64, fit: &Fit, deviations: Deviations) -> Result<Option<Fit>> {
+        let (Some(most), true) = (fit.largest, deviations.convolution_bytes() > 0) else { return Ok(None) };
+        let rest = ConvolutionBound::rest(budget_bytes);
+        let copying = self.spec.clone().with_copying_convolutions().on_paper_in(rest);
+        largest(&self.runs(&copying, &Cell::default()), rest, most).map(Some)
     }
 
     /// Returns the run of a size, which records its deviations from PyTorch.

@@ -190,6 +190,9 @@ pub struct ProfileSpec {
     pub like: Option<String>,
     /// Workspace of each plan of cuDNN; without cuDNN by default.
     pub cudnn_workspace: Option<ByteSize>,
+    /// True if convolutions take the most that cuDNN may need besides: no field of a run, but a second run for an upper figure.
+    #[serde(skip)]
+    pub convolutions_copy: bool,
     /// Variables of the environment that PyTorch is assumed to run in.
     pub env: Option<Vec<Variable>>,
     /// Multiprocessors of the card.

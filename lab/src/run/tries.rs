@@ -45,6 +45,14 @@ pub struct TrySearch<'a> {
     pub instead: Option<u64>,
 }
 
+/// Memory that a changed run must fit into.
+#[derive(Clone, Copy)]
+struct Room {
+    bytes: u64,
+    /// True if it must hold what cuDNN may take besides.
+    for_cudnn: bool,
+}
+
 /// Results of runs that were already made.
 type Made = Mutex<HashMap<Vec<usize>, Option<Needs>>>;
 
@@ -57,10 +65,15 @@ impl TrySearch<'_> {
         let changes = self.changes()?;
         let room = (budget_bytes as f64 * (1.0 - TIGHT)) as u64;
         let made = Made::default();
-        let mut found = self.within(&changes, room, &made)?;
+        let whole = Room { bytes: budget_bytes, for_cudnn: self.paper.convolves(&self.tried(self.spec.clone()))? };
+        let mut found = self.within(&changes, Room { bytes: room, ..whole }, &made)?;
         if found.reached.is_empty() {
             // Little memory left is better than no answer.
-            found = self.within(&changes, budget_bytes, &made)?;
+            found = self.within(&changes, whole, &made)?;
+        }
+        let is_in_doubt = whole.for_cudnn && found.reached.is_empty();
+        if is_in_doubt {
+            found = self.within(&changes, Room { bytes: room, for_cudnn: false }, &made)?;
         }
         if (self.paper.stop)() {
             return Err(Error::Interrupted);
@@ -77,6 +90,7 @@ impl TrySearch<'_> {
         }
         let order = match entries.is_empty() {
             true => format!("Nothing that was tried makes it fit ({})", counted(found.tried as u64, "combination")),
+            false if is_in_doubt => "Try, the smallest change first (each was run; cuDNN may need more)".into(),
             false => "Try, the smallest change first (each was run)".into(),
         };
         let search = match found.end {
@@ -95,7 +109,7 @@ impl TrySearch<'_> {
         Ok(all)
     }
 
-    fn within(&self, changes: &[Change], room_bytes: u64, made: &Made) -> Result<Found<()>> {
+    fn within(&self, changes: &[Change], room: Room, made: &Made) -> Result<Found<()>> {
         let limits = Limits { moves: MOST_CHANGES, enough: MOST, work: WORK, stop: self.paper.stop };
         let moves: Vec<Move> = changes.iter().map(Change::as_move).collect();
         let run = |changed: &[usize]| self.tried(self.with(changes, changed));
@@ -108,7 +122,7 @@ impl TrySearch<'_> {
                 return Ok((Outcome::Impossible, 0));
             }
             let known = books().get(changed).copied();
-            let (taken, work) = match known {
+            let (taken, mut work) = match known {
                 Some(taken) => (taken, 0),
                 None => match self.paper.in_what_there_is(&run(changed)) {
                     Ok(taken) => taken,
@@ -117,11 +131,15 @@ impl TrySearch<'_> {
                 },
             };
             books().insert(changed.to_vec(), taken);
-            let reaches = taken.is_some_and(|needs| needs.reserved_bytes <= room_bytes);
+            let mut reaches = taken.is_some_and(|needs| needs.reserved_bytes <= room.bytes);
+            if reaches && room.for_cudnn {
+                let (at_most, more) = self.paper.in_what_cudnn_leaves(&run(changed), room.bytes)?;
+                (reaches, work) = (at_most.is_some(), work + more);
+            }
             Ok((if reaches { Outcome::Reached(()) } else { Outcome::Missed }, work))
         };
         let may_reach = |changed: &[usize]| match self.paper.in_its_beginning(&run(changed)) {
-            Ok((taken, work)) => Ok((taken.is_some_and(|needs| needs.reserved_bytes <= room_bytes), work)),
+            Ok((taken, work)) => Ok((taken.is_some_and(|needs| needs.reserved_bytes <= room.bytes), work)),
             // If two changes cannot be combined, each may still help alone.
             Err(error) if error.is_usage() => Ok((true, 0)),
             Err(error) => Err(error),

@@ -78,6 +78,13 @@ impl RunSpec {
         spec
     }
 
+    /// Returns the run with the most that cuDNN may need for each convolution besides.
+    #[must_use]
+    pub(super) fn with_copying_convolutions(mut self) -> Self {
+        self.profile.convolutions_copy = true;
+        self
+    }
+
     /// A dry run of the same from the beginning, with this much memory, counted as the device would.
     #[must_use]
     pub fn on_paper_in(mut self, bytes: u64) -> Self {

@@ -168,6 +168,12 @@ impl Meant {
         if written_out_only(release, model_type) {
             options.attention = Attention::Eager;
         }
+        if attends_by_operators(release, model_type) && options.attention == Attention::Sdpa {
+            let problem = format!(
+                "of transformers {release}, whose positions PyTorch's attention takes with its slowest kernel, is not represented; --attention eager is"
+            );
+            return Err(keys.error("model_type", problem));
+        }
         let warning =
             (release != rules).then(|| format!("transformers {release}: {}", deviation(release, rules, model_type)));
         Ok(Self { options, warning })
@@ -177,6 +183,12 @@ impl Meant {
 /// True if a release has only written-out attention for this family.
 fn written_out_only(release: Release, model_type: &str) -> bool {
     matches!(model_type, "t5" | "mt5") && release.major < 5
+}
+
+/// True if the positions of this family lie in an order that no kernel of fused attention takes, so that PyTorch composes it of operators: later
+/// releases copy them first.
+fn attends_by_operators(release: Release, model_type: &str) -> bool {
+    matches!(model_type, "t5" | "mt5") && release.major == WIDENING.major && release < WIDENING
 }
 
 /// Describes the rules that predict a network of this release, and the distance of the nearest recorded release from them.

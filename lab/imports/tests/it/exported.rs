@@ -72,6 +72,7 @@ equal! {
     layers_in_bfloat16_with_routers_in_float32: "routed";
     positions_as_complex_numbers_of_length_one: "rotated";
     scores_divided_by_a_constant: "scaled";
+    positions_in_buckets_of_constants: "bucketed";
     parts_that_are_zeroed_and_filled: "zeroed";
     a_class_for_each_pixel: "pixels";
     logarithms_of_probabilities_for_each_pixel: "pixels-nll";

@@ -46,6 +46,9 @@ pub struct SnapshotResult {
     /// The other devices that have memory or a trace.
     #[serde(default)]
     pub other_devices: Vec<OtherDevice>,
+    /// Why the file's segments were left out, if they contradict each other; null if they were read.
+    #[serde(default)]
+    pub unread_segments: Option<String>,
     /// Number of entries in its trace.
     pub events: usize,
     /// Its memory at the end.
@@ -273,6 +276,7 @@ impl SnapshotResult {
             device,
             devices: snapshot.devices(),
             other_devices: OtherDevice::of(snapshot, device),
+            unread_segments: snapshot.unread_segments.clone(),
             events: trace.len(),
             totals: (&snapshot.totals(device)).into(),
             moment: Some(moment),

@@ -34,6 +34,10 @@ impl Findings for SnapshotResult {
     fn sections(&self) -> Vec<Section> {
         let mut sections = vec![Section::Answer(self.answer())];
         sections.extend(OtherDevice::in_words(self.device, &self.other_devices).map(Section::Note));
+        if let Some(why) = &self.unread_segments {
+            let text = format!("The segments of the file were left out ({why}). All figures are those of its trace.");
+            sections.push(Section::Warning(text));
+        }
         if self.peak.is_none() {
             sections.push(Section::Note(sums(&self.totals)));
         }
@@ -48,6 +52,8 @@ impl Findings for SnapshotResult {
         }
         if let Some(oom) = &self.out_of_memory {
             sections.push(self.proposal(oom));
+        } else if self.unread_segments.is_some() {
+            sections.push(Section::Note("Stacks, steps: --full.".into()));
         } else if self.peak.is_some() {
             let TotalsResult { reserved, allocated, .. } = self.totals;
             let end = format!("At the end: {} reserved, {} allocated.", short(reserved), short(allocated));

@@ -124,13 +124,17 @@ fn need_less(message: &Message) -> Vec<Advice> {
 
 /// Advice to run the script of a traceback on a stand-in for the card.
 fn rehearse(message: &Message) -> Vec<Advice> {
-    let (Some(script), Some(total), Backend::Cuda) = (&message.script, message.total, message.backend) else {
-        return Vec::new();
-    };
-    vec![checked(
-        "See what this script needs, with its own arguments after its name, on a stand-in for such a card (Linux; no card is needed):",
-        format!("vramlab predict --gpu {} -- python {script}", total.as_flag()),
-    )]
+    let (Some(script), Backend::Cuda) = (&message.script, message.backend) else { return Vec::new() };
+    let how = "See what this script needs, with its own arguments after its name, on a stand-in for such a card (Linux; no card is needed";
+    vec![match message.total {
+        Some(total) => {
+            checked(format!("{how}):"), format!("vramlab predict --gpu {} -- python {script}", total.as_flag()))
+        }
+        None => checked(
+            format!("{how}; the message does not name the card, so add --gpu NAME):"),
+            format!("vramlab predict -- python {script}"),
+        ),
+    }]
 }
 
 /// Advice to record a memory snapshot, which shows who holds the memory. Releases from 2.1 on can record one; releases for Apple's GPUs and older
@@ -259,6 +263,7 @@ fn refused(message: &Message, holders: &Holders) -> Vec<Advice> {
 
 fn outside(message: &Message) -> Vec<Advice> {
     let mut advice = vec![holders_command(message, "See who holds the device's memory.")];
+    advice.extend(rehearse(message));
     advice.push(plain(
         "Leave the driver more room: a smaller batch, or torch.cuda.set_per_process_memory_fraction(0.9), so that \
          PyTorch's cache gives back instead of taking the last of it.",

@@ -120,14 +120,21 @@ fn tpu(text: &str) -> Option<String> {
 
 fn llama_cpp(text: &str, lower: &str) -> Option<String> {
     let is_its = text.contains("ggml_") || text.contains("llama_model_load") || lower.contains("llama runner");
-    let memory = ["out of memory", "failed to allocate", "unable to allocate", "insufficient memory"]
-        .iter()
-        .any(|words| lower.contains(words));
+    let memory =
+        ["out of memory", "outofdevicememory", "failed to allocate", "unable to allocate", "insufficient memory"]
+            .iter()
+            .any(|words| lower.contains(words));
     if !is_its || !memory {
         return None;
     }
     let size = |marker: &str| text.rfind(marker).and_then(|at| Size::at_start(&text[at + marker.len()..]));
-    let asked = size("allocating ").map_or(String::new(), |size| format!(" {size} were asked for in one piece."));
+    let bytes = |marker: &str| {
+        let digits = text[text.rfind(marker)? + marker.len()..].split(|c: char| !c.is_ascii_digit()).next()?;
+        Some(Size::of(digits.parse().ok()?))
+    };
+    let asked = size("allocating ")
+        .or_else(|| bytes("memory allocation of size "))
+        .map_or(String::new(), |size| format!(" {size} were asked for in one piece."));
     Some(format!(
         "a message of llama.cpp (ggml), not of PyTorch.{asked} Offload fewer layers (-ngl), take a shorter context (-c) or a smaller -ub"
     ))

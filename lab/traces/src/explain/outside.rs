@@ -4,8 +4,11 @@ use super::message::{Backend, Failure, Message, Wording};
 use super::size::Size;
 
 /// Statuses that mean a failed allocation, and statuses that often do.
-const STATUSES: [(&str, Failure); 17] = [
+const STATUSES: [(&str, Failure); 19] = [
     ("CUBLAS_STATUS_ALLOC_FAILED", Failure::Library("cuBLAS")),
+    // Of DeepSpeed, whose newer releases add the status.
+    ("Fail to create cublas handle", Failure::Library("cuBLAS")),
+    ("Failed to create cublas handle: CUBLAS_STATUS", Failure::Uninitialized("cuBLAS")),
     ("CUDNN_STATUS_ALLOC_FAILED", Failure::Library("cuDNN")),
     // Of cuDNN 9.
     ("CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED", Failure::Library("cuDNN")),

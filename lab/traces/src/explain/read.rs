@@ -43,6 +43,7 @@ pub(super) fn read(text: &str) -> Result<Message> {
         None => outside::read(&text, &lower)
             .or_else(|| first_words(&lower))
             .or_else(|| outside::killed_in_a_shell(lines))
+            .map(|message| Message { script: script::of(&text), ..message })
             .ok_or_else(unknown),
     }
 }

@@ -30,6 +30,8 @@ pub struct Agreement {
     pub resumed: bool,
     /// Allocations after which as much was reserved as in the recording.
     pub reserved_alike: usize,
+    /// Allocations at addresses where the recording has no segment: it was taken after segments had gone that its trace does not say.
+    pub outside: usize,
     /// Requests that failed: in the recording, in the replay.
     pub failed: (usize, usize),
 }
@@ -37,7 +39,8 @@ pub struct Agreement {
 impl Agreement {
     /// True if as much is reserved as in the recording, all along.
     pub fn reserved_is_equal(&self) -> bool {
-        self.reserved_alike == self.allocations
+        self.outside == 0
+            && self.reserved_alike == self.allocations
             && self.peak_reserved.0 == self.peak_reserved.1
             && self.final_reserved.0 == self.final_reserved.1
             && self.failed.0 == self.failed.1
@@ -68,6 +71,7 @@ pub fn agreement(
     found.final_reserved = (total(snapshot.segments_of(device).map(|s| s.bytes)), ours.reserved_bytes());
     found.peak_reserved.0 = peak_reserved;
     found.before = program.before;
+    found.outside = snapshot.outside(device);
     let mut shapes: HashMap<Shape, usize> = HashMap::new();
     for segment in &ours.segments {
         let blocks = segment.blocks.iter().map(|block| part(block.bytes, block.requested_bytes, block.state));

@@ -58,7 +58,13 @@ impl<'a> Decoder<'a> {
             return Err(ParseError::new(document.offset(document.root), "not a snapshot: it has no segments"));
         }
         // Some keep the traces alone.
-        snapshot.segments = segments.map_or_else(|| Ok(Vec::new()), |segments| self.segments(segments))?;
+        snapshot.segments = match segments.map_or_else(|| Ok(Vec::new()), |segments| self.segments(segments)) {
+            Err(problem) if self.first_event(root).is_some() => {
+                snapshot.unread_segments = Some(problem.in_words());
+                Vec::new()
+            }
+            segments => segments?,
+        };
         if let Some(traces) = traces {
             for trace in self.items(traces, "device_traces")? {
                 let events = self.once(*trace, "a trace")?;

@@ -12,6 +12,8 @@ use super::value::{TextId, Texts};
 pub struct Snapshot {
     /// Segments of all devices, by device and address.
     pub segments: Vec<Segment>,
+    /// Why the file's segments were left out, if they contradict each other; the traces were read all the same.
+    pub unread_segments: Option<String>,
     /// Recorded events by device, oldest first.
     pub traces: Vec<Vec<TraceEvent>>,
     /// Settings of the allocator; `None` if the file has none.

@@ -19,8 +19,13 @@ impl ParseError {
         Self { offset, problem: problem.into() }
     }
 
+    /// Says what is wrong, and at which byte.
+    pub(super) fn in_words(&self) -> String {
+        format!("byte {}: {}", self.offset, self.problem)
+    }
+
     /// Turns it into the error of the file `name`.
     pub(super) fn error(self, name: &str) -> Error {
-        Error::usage(name, format!("byte {}: {}", self.offset, self.problem))
+        Error::usage(name, self.in_words())
     }
 }

@@ -100,6 +100,27 @@ impl Snapshot {
         Some(pieces)
     }
 
+    /// Returns the number of allocations of a trace that lie in no segment of the recording; 0 where segments grow, or the trace does not lead to the
+    /// final segments.
+    pub(super) fn outside(&self, device: usize) -> usize {
+        let Some(pieces) = self.undone(device, &mut Vec::new()).filter(|_| !self.grows(device)) else { return 0 };
+        let mut there: BTreeMap<u64, u64> = pieces.iter().map(|(address, piece)| (*address, piece.bytes)).collect();
+        let mut outside = 0;
+        for event in self.trace(device) {
+            match event.action {
+                Action::SegmentAlloc => drop(there.insert(event.address, event.bytes)),
+                Action::SegmentFree => drop(there.remove(&event.address)),
+                Action::Alloc => {
+                    let below = there.range(..=event.address).next_back();
+                    let holds = below.is_some_and(|(start, bytes)| event.address - start < *bytes);
+                    outside += usize::from(!holds);
+                }
+                _ => {}
+            }
+        }
+        outside
+    }
+
     /// Returns the size of each final block that the trace does not touch, by address.
     fn untouched(&self, device: usize) -> FxHashMap<u64, u64> {
         let concerns = |action| matches!(action, Action::Alloc | Action::FreeRequested | Action::FreeCompleted);

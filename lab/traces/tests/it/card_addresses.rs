@@ -262,3 +262,16 @@ fn a_trace_that_contradicts_its_segments_begins_empty() {
     assert!(snapshot.program("card", 0).unwrap().trace.start.is_none());
     assert!(!checked(&snapshot).is_exact());
 }
+
+/// A snapshot that was taken after the trace had ended, and after the last of its segments had gone, as people take it who stop recording first.
+#[test]
+fn what_lies_in_segments_that_are_gone_is_not_called_equal() {
+    let mut card = Card::new(3, true);
+    card.run(700);
+    assert_eq!(checked(&card.snapshot(0)).outside, 0);
+    let gone = *card.segments.last_key_value().unwrap().0;
+    card.segments.remove(&gone);
+    card.trace.retain(|event| event["addr"] != gone || !event["action"].as_str().unwrap().starts_with("segment"));
+    let found = checked(&card.snapshot(0));
+    assert!(found.outside > 0 && !found.is_exact() && !found.reserved_is_equal(), "{found:?}");
+}

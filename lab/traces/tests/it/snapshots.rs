@@ -239,6 +239,13 @@ fn traces_alone_are_read_and_never_called_exact() {
         let alone = Snapshot::read("f", value.to_string().as_bytes()).unwrap();
         assert!(alone.segments.is_empty() && alone.trace(0).len() == whole.trace(0).len(), "{path:?}");
         assert_eq!(alone.peak(0).bytes, whole.peak(0).bytes, "{path:?}");
+        // The same of segments that contradict each other: the blocks of one do not fill it.
+        let mut torn: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        torn["segments"][0]["total_size"] = (torn["segments"][0]["total_size"].as_u64().unwrap() + 512).into();
+        let torn = Snapshot::read("f", torn.to_string().as_bytes()).unwrap();
+        let why = torn.unread_segments.as_deref().unwrap();
+        assert!(torn.segments.is_empty() && why.contains("the blocks of a segment of"), "{path:?}: {why}");
+        assert_eq!(torn.trace(0).len(), whole.trace(0).len(), "{path:?}");
         let program = alone.program("f", 0).unwrap();
         let policy = Policy::Caching(Box::new(alone.allocator_config().unwrap()));
         let machine = Machine { capacity_bytes: program.trace.settings.capacity_bytes, memory_fraction: None };

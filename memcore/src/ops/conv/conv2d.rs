@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::algorithm::{Buffer, NativeAlgorithm, group_copy, group_of};
-use super::library::{format_of, library_of, record_workspace};
+use super::library::{format_of, library_of, workspace};
 use super::record::recorded;
 use crate::array::{Array, Format};
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -55,7 +55,6 @@ fn convolve(
     out: [usize; 4],
 ) -> Result<Array> {
     let library = library_of(x, weight, geometry);
-    record_workspace(x, weight, &out);
     let format = format_of(library, [x, weight]);
     let (input, filter) = (x.in_format(format)?, weight.in_format(format)?);
     let [n, o, oh, ow] = out;
@@ -93,7 +92,9 @@ fn convolve(
     let buffer = context::within(columns, make)?;
     context::within(operator, || algorithm.take_workspaces(x.device(), n * geometry.groups))?;
     call.workspace = buffer.operand();
+    let copies = context::within(operator, || workspace(x, weight, &out))?;
     x.device().launch(call)?;
+    drop(copies);
     context::within(operator, || drop(buffer));
     context::within("_convolution", || drop((parts, filter, input)));
     Ok(y)
@@ -231,6 +232,7 @@ impl Pass {
         let bias = if needs.input(2) { Some(self.bias_zeros(1)?) } else { None };
         let columns = context::within("resize_", || Array::empty(device, &[len], self.x.dtype()))?;
         self.samples([input.is_some(), weight.is_some()], bias.as_ref())?;
+        let copies = workspace(&self.x, &self.weight, self.grad.dims())?;
         let (geometry, grad, workspace) = (self.geometry, self.grad.operand(), Some(columns.operand()));
         if let Some(out) = &input {
             let (weight, out) = (self.weight.operand(), out.operand());
@@ -240,6 +242,7 @@ impl Pass {
             let (x, out) = (self.x.operand(), out.operand());
             device.launch(Conv2dWeightGrad { geometry, x, grad, out, workspace })?;
         }
+        drop(copies);
         Ok(smallvec![input, weight, bias])
     }
 
@@ -292,7 +295,9 @@ impl Pass {
         let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.as_row_major()?.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
+        let copies = workspace(&self.x, &self.weight, self.grad.dims())?;
         self.x.device().launch(call)?;
+        drop(copies);
         Ok(out)
     }
 
@@ -307,7 +312,9 @@ impl Pass {
         let mut call = Conv2dWeightGrad { geometry, x, grad, out: out.as_row_major()?.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
+        let copies = workspace(&self.x, &self.weight, self.grad.dims())?;
         self.x.device().launch(call)?;
+        drop(copies);
         Ok(out)
     }
 

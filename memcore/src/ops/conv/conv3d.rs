@@ -5,7 +5,7 @@
 use smallvec::smallvec;
 
 use super::algorithm::{group_copy, group_of};
-use super::library::record_workspace;
+use super::library::workspace;
 use super::record::recorded;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -80,7 +80,6 @@ pub fn conv3d(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>, geometry: Conv
 }
 
 fn forward(x: &Array, weight: &Array, geometry: Conv3dGeometry, out: &[usize]) -> Result<Array> {
-    record_workspace(x, weight, out);
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let len = columns_of(&filter, &out[2..]);
     let y = if geometry.groups == 1 {
@@ -96,6 +95,7 @@ fn forward(x: &Array, weight: &Array, geometry: Conv3dGeometry, out: &[usize]) -
         }
         context::within("cat", || Array::empty(x.device(), out, x.dtype()))?
     };
+    drop(workspace(x, weight, out)?);
     drop((filter, input));
     Ok(y)
 }
@@ -144,6 +144,7 @@ impl Function for Volumes {
             parts.into_iter().rev().for_each(drop);
             joined
         };
+        drop(workspace(&input, &filter, grad.dims())?);
         drop((filter, input, grad));
         drop((x, weight));
         saved.done();

@@ -4,6 +4,8 @@ use crate::array::{Array, Format};
 use crate::backend::kernel::Conv2dGeometry;
 use crate::deviation::Deviation;
 use crate::dtype::DType;
+use crate::error::Result;
+use crate::memory::Category;
 use crate::profile::Convolution;
 
 /// Returns the library of the profile, or PyTorch's own kernels for convolutions that PyTorch does not give to cuDNN. Channels-last ones go to
@@ -43,15 +45,21 @@ fn suits_cudnn(x: &Array, weight: &[usize], geometry: Conv2dGeometry) -> bool {
 }
 
 /// Records the memory that a convolution with a result of these sizes may take besides, if PyTorch gives it to cuDNN: only a card knows it.
-/// [`Deviations::convolution_bytes`](crate::deviation::Deviations::convolution_bytes) says what is assumed.
-pub(in crate::ops) fn record_workspace(x: &Array, weight: &Array, out: &[usize]) {
-    if x.device().profile().convolution == Convolution::Backend {
-        return;
+/// [`Deviations::convolution_bytes`](crate::deviation::Deviations::convolution_bytes) says what is assumed. Under a profile that counts
+/// it, takes as much; the convolution, and each of its gradients, has it while it runs.
+pub(in crate::ops) fn workspace(x: &Array, weight: &Array, out: &[usize]) -> Result<Option<Array>> {
+    let (device, profile) = (x.device(), x.device().profile());
+    if profile.convolution == Convolution::Backend {
+        return Ok(None);
     }
     let elements: usize = [x.dims(), weight.dims(), out].iter().map(|dims| dims.iter().product::<usize>()).sum();
     let is_depthwise = weight.dims().get(1) == Some(&1) && x.dims().get(1).is_some_and(|channels| *channels > 1);
     let copies = if is_depthwise { 5 } else { 1 };
-    x.device().recorded_deviations().record_convolution(elements as u64 * DType::F32.size() * copies);
+    let bytes = device.recorded_deviations().record_convolution(elements as u64 * DType::F32.size() * copies);
+    if !profile.convolutions_copy {
+        return Ok(None);
+    }
+    Array::empty_as(device, &[bytes as usize], DType::U8, Category::Workspace).map(Some)
 }
 
 /// The format that a convolution of these two works in: that of either, if the library reads channels-last.

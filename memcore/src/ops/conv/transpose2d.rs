@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::library::record_workspace;
+use super::library::workspace;
 use super::record::recorded;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -81,7 +81,6 @@ fn forward(
     geometry: Conv2dGeometry,
     dims: [usize; 4],
 ) -> Result<Array> {
-    record_workspace(x, weight, &dims);
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let y = Array::empty(x.device(), &dims, x.dtype())?;
     let mut call = Conv2dInputGrad {
@@ -102,7 +101,9 @@ fn forward(
         x.device().product_workspaces(WorkspaceKind::Gemm, products)?;
     }
     call.workspace = columns.as_ref().map(Array::operand);
+    let copies = workspace(x, weight, &dims)?;
     x.device().launch(call)?;
+    drop(copies);
     if let Some(bias) = bias {
         y.binary_(BinaryOp::ADD, &bias.view(&[1, dims[1], 1, 1])?)?;
     }
@@ -166,8 +167,9 @@ impl Backward {
             x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
         }
         call.workspace = columns.as_ref().map(Array::operand);
+        let copies = workspace(x, weight, grad.dims())?;
         x.device().launch(call)?;
-        drop(columns);
+        drop((columns, copies));
         Ok(out)
     }
 
@@ -194,7 +196,9 @@ impl Backward {
                 x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
             }
             call.workspace = scratch.as_ref().map(Array::operand);
+            let copies = workspace(x, weight, grad.dims())?;
             x.device().launch(call)?;
+            drop(copies);
         }
         if let Some(out) = &of_bias {
             context::within("sum", || ordered.reduce_over_into(ReduceOp::Sum, &[0, 2, 3], out))?;

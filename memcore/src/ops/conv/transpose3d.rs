@@ -3,7 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::conv3d::{Conv3dGeometry, check_library};
-use super::library::record_workspace;
+use super::library::workspace;
 use super::record::recorded;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -54,7 +54,6 @@ fn columns(x: &Array, weight: &Array) -> Result<Array> {
 }
 
 fn forward(x: &Array, weight: &Array, has_bias: bool, dims: &[usize]) -> Result<Array> {
-    record_workspace(x, weight, dims);
     let y = x.empty_like()?.resized(dims)?;
     let (input, filter) = (x.contiguous()?, weight.contiguous()?);
     let columns = columns(&input, &filter)?;
@@ -62,6 +61,7 @@ fn forward(x: &Array, weight: &Array, has_bias: bool, dims: &[usize]) -> Result<
     x.device().product_workspaces(WorkspaceKind::Gemm, dims[0] * if has_bias { 2 } else { 1 })?;
     drop(ones);
     drop(columns);
+    drop(workspace(x, weight, dims)?);
     drop((filter, input));
     Ok(y)
 }
@@ -86,6 +86,7 @@ impl Function for Backward {
             let columns = self.columns(&x, &weight)?;
             x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
             drop(columns);
+            drop(workspace(&x, &weight, grad.dims())?);
             drop(ordered);
         }
         if needs.input(1) || needs.input(2) {
@@ -99,6 +100,7 @@ impl Function for Backward {
                 context::within("sum", || ordered.reduce_over_into(ReduceOp::Sum, &[0, 2, 3, 4], out))?;
             }
             drop(columns);
+            drop(workspace(&x, &weight, grad.dims())?);
             drop(ordered);
         }
         drop((x, weight));

@@ -129,8 +129,9 @@ pub(super) const TABLE: Table = &[
         of_one(c, |x| ops::masked_fill(x, mask, value))
     }),
     ("where.self", |c| {
-        let (condition, a, b) = (c.tensor("condition")?, c.tensor("self")?, c.tensor("other")?);
-        Ok(Made::tensor(ops::where_(condition, a, b)?))
+        let condition = c.tensor("condition")?;
+        let (a, b) = (chosen(c, "self")?, chosen(c, "other")?);
+        Ok(Made::tensor(ops::where_(condition, &a, &b)?))
     }),
     ("where.ScalarOther", where_scalar_other),
 ];
@@ -288,6 +289,18 @@ fn negated(x: &Tensor, op: &'static str) -> Result<Tensor> {
 }
 
 /// Selects from a tensor and a number. The number first becomes a tensor on the device, as in PyTorch.
+/// Returns what `where` may choose; a constant of the host is copied to the device first.
+fn chosen(c: &Call<'_>, name: &str) -> Result<Tensor> {
+    let (dtype, value) = match c.constant(name) {
+        Some(Value::Int(value)) => (DType::I64, value as f64),
+        Some(Value::Float(value)) => (DType::F32, value),
+        _ => return c.tensor(name).cloned(),
+    };
+    c.ignore(&[name]);
+    let _op = context::op("_to_copy");
+    Array::full(c.device, &[], dtype, value).map(Tensor::from_array)
+}
+
 fn where_scalar_other(c: &Call<'_>) -> Result<Made> {
     let (condition, x, value) = (c.tensor("condition")?, c.tensor("self")?, c.float("other")?);
     let _op = context::op("where");

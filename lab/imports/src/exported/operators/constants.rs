@@ -1,6 +1,6 @@
 //! Operators of constants without dimensions: `torch.tensor(8.0)` of a program is on the host, and takes no memory of the card.
 
-use memcore::Result;
+use memcore::{DType, Result};
 
 use super::super::call::Call;
 use super::super::value::{Made, Value};
@@ -26,13 +26,20 @@ pub(in super::super) fn of_constants(c: &Call<'_>) -> Result<Option<Made>> {
         "alias.default" | "clone.default" | "contiguous.default" | "detach.default" | "detach_.default" => {
             Some(own.clone())
         }
-        "_to_copy.default" | "to.dtype" | "to.dtype_layout" => Some(own.clone()),
+        "to.device" => Some(own.clone()),
+        "_to_copy.default" | "to.dtype" | "to.dtype_layout" => Some(retyped(&own, c.dtype("dtype")?)),
+        "type_as.default" | "to.other" => match c.constant("other") {
+            Some(Value::Float(_)) => Some(retyped(&own, Some(DType::F32))),
+            Some(_) => Some(retyped(&own, Some(DType::I64))),
+            None => Some(retyped(&own, Some(c.tensor("other")?.dtype()))),
+        },
         "mul.Tensor" => pair(|a, b| a * b),
         "add.Tensor" if c.float_or("alpha", 1.0)? == 1.0 => pair(|a, b| a + b),
         "sub.Tensor" if c.float_or("alpha", 1.0)? == 1.0 => pair(|a, b| a - b),
         "div.Tensor" | "true_divide.Tensor" => pair(|a, b| a / b).map(|value| Value::Float(number(&value))),
         "sqrt.default" => alone(f64::sqrt),
         "rsqrt.default" => alone(|a| a.sqrt().recip()),
+        "log.default" => alone(f64::ln),
         "neg.default" => alone(|a| -a),
         _ => None,
     };
@@ -40,6 +47,15 @@ pub(in super::super) fn of_constants(c: &Call<'_>) -> Result<Option<Made>> {
         c.ignore_all();
         Made::One(value)
     }))
+}
+
+/// The constant as a value of this type.
+fn retyped(value: &Value, dtype: Option<DType>) -> Value {
+    match dtype {
+        Some(dtype) if dtype.is_float() => Value::Float(number(value)),
+        Some(_) => Value::Int(number(value) as i64),
+        None => value.clone(),
+    }
 }
 
 fn number(value: &Value) -> f64 {

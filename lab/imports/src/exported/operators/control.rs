@@ -77,6 +77,10 @@ fn to(c: &Call<'_>) -> Result<Made> {
     c.contiguous_format("memory_format")?;
     let copy = c.flag("copy", false)? || c.node.target.starts_with("_to_copy");
     let wanted = c.dtype("dtype")?;
+    let own = c.tensor("self")?.dtype();
+    if own.is_complex() && wanted.is_some_and(|wanted| wanted != own) {
+        return Err(c.error("to another type than that of its complex numbers is not represented"));
+    }
     of_one(c, |x| converted(x, wanted.unwrap_or(x.dtype()), copy))
 }
 

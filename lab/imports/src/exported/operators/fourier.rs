@@ -41,6 +41,7 @@ pub(super) fn is_transform(target: &str) -> bool {
 /// Operators whose memory for complex numbers is recorded, or that only view or copy their elements. The others refuse them.
 const COMPLEX: &[&str] = &[
     "_assert_tensor_metadata.default",
+    "_to_copy.default",
     "abs.default",
     "add.Tensor",
     "alias.default",
@@ -68,6 +69,9 @@ const COMPLEX: &[&str] = &[
     "sum.dim_IntList",
     "sym_size.int",
     "t.default",
+    "to.device",
+    "to.dtype",
+    "to.dtype_layout",
     "transpose.int",
     "unflatten.int",
     "unsqueeze.default",
