@@ -2,7 +2,9 @@
 
 use std::ffi::OsString;
 use std::fmt::Display;
-use std::io::{self, IsTerminal, Write};
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Read, Seek, SeekFrom, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
@@ -15,6 +17,9 @@ use crate::visible;
 
 /// True if the reader of standard output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
+
+/// What Linux calls the open file behind standard error; nothing elsewhere.
+const STANDARD_ERROR: &str = "/proc/self/fd/2";
 
 /// Output to the user.
 pub(crate) struct Ui {
@@ -101,13 +106,16 @@ impl Ui {
         }
     }
 
-    /// Prints what [`tell`](Self::tell) would, on a line of its own on a terminal, where another program may have left a part of a line.
+    /// Prints what [`tell`](Self::tell) would, on a line of its own on a terminal and in a file, where another program may have left a part of a line.
+    /// What another program wrote to a pipe cannot be read again.
     pub(crate) fn tell_apart(&self, text: impl Display) {
         let errors = io::stderr();
         let width = errors.is_terminal().then(|| terminal_size::terminal_size_of(&errors)).flatten();
         if let Some((terminal_size::Width(columns), _)) = width.filter(|_| !self.quiet) {
             // At the start of a line the spaces stay on it; elsewhere they go on to the next one. A terminal that is gone gets neither.
             let _ = write!(&errors, "{}\r", " ".repeat(usize::from(columns).saturating_sub(1)));
+        } else if !self.quiet && ends_within_a_line(Path::new(STANDARD_ERROR)) {
+            let _ = writeln!(&errors);
         }
         self.tell(text);
     }
@@ -154,6 +162,19 @@ impl Ui {
         }
         Code::Usage
     }
+}
+
+/// True if the regular file at this path ends within a line.
+fn ends_within_a_line(path: &Path) -> bool {
+    let last = || -> io::Result<u8> {
+        let mut file = File::open(path)?;
+        file.seek(SeekFrom::End(-1))?;
+        let mut byte = [0];
+        file.read_exact(&mut byte)?;
+        Ok(byte[0])
+    };
+    // Opening a pipe would wait.
+    fs::metadata(path).is_ok_and(|about| about.is_file()) && last().is_ok_and(|byte| byte != b'\n')
 }
 
 /// Replaces the messages of number parsers by plainer ones.
@@ -232,5 +253,16 @@ mod tests {
         let io = std::io::Error::other("disk on fire");
         let data = lab::data::DataError::Io { path: "images".into(), source: io };
         assert_eq!(chain(&anyhow::Error::new(data).context("--data")), "--data: images: disk on fire");
+    }
+
+    #[test]
+    fn a_file_that_ends_within_a_line_is_told_from_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        assert!(!ends_within_a_line(&path) && !ends_within_a_line(folder.path()));
+        for (text, within) in [("", false), ("half", true), ("whole\n", false), ("whole\nhalf", true)] {
+            fs::write(&path, text).unwrap();
+            assert_eq!(ends_within_a_line(&path), within, "{text:?}");
+        }
     }
 }

@@ -225,7 +225,7 @@ fn the_release_that_a_network_is_meant_for_is_said() {
     assert!("4".parse::<lab_imports::huggingface::Release>().is_err());
 }
 
-/// Until 5.23 the positions of T5 lie in an order that no fused kernel takes: with `sdpa` PyTorch composes attention of operators, which took 9 to 54 %
+/// Until 5.23 the positions of T5 lie in an order that no fused kernel takes: with `sdpa` PyTorch composes attention of operators, which took 8 to 54 %
 /// more than the fused one. What is not represented is not predicted, whatever was measured of written-out attention.
 #[test]
 fn the_attention_of_t5_is_represented_from_the_release_on_that_copies_its_positions() {
