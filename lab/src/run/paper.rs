@@ -120,6 +120,16 @@ impl<'a> Paper<'a> {
 
     /// Makes a dry run on an unlimited device and, if there is a limit, one on a device of that size.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
+        self.figures_with(spec, |_| true)
+    }
+
+    /// The same for one of many changes of a run: an upper figure only where it decides whether the change fits.
+    pub(super) fn figures_of_change(&self, spec: &RunSpec) -> Result<Figures> {
+        self.figures_with(spec, |room| room.is_some_and(|room| room.reserved_bytes.is_some()))
+    }
+
+    /// The same, with an upper figure if the memory that it has asks for one.
+    fn figures_with(&self, spec: &RunSpec, is_asked: impl Fn(Option<Room>) -> bool) -> Result<Figures> {
         let endless = spec.endless();
         let Taken { needs, deviations, .. } = self.taken_by(&endless, Part::UntilFlat)?;
         let needs = needs.ok_or_else(|| Error::usage("batch", "beyond what any device holds"))?;
@@ -135,6 +145,7 @@ impl<'a> Paper<'a> {
         let Needs { allocated_bytes, reserved_bytes } = needs;
         let with_cudnn = match deviations.convolution_bytes() {
             0 => None,
+            _ if !is_asked(room) => None,
             workspace_bytes => Some(self.with_cudnn(spec, workspace_bytes, (needs, room))?),
         };
         Ok(Figures { allocated_bytes, reserved_bytes, room, deviations, with_cudnn })

@@ -151,8 +151,9 @@ impl TrySearch<'_> {
     pub fn that_save(&self, as_it_is: &Figures) -> Result<Tries> {
         let changes = self.changes()?;
         let one_by_one: Vec<usize> = (0..changes.len()).collect();
-        let runs =
-            side_by_side(&one_by_one, self.paper.stop, |i| self.paper.figures(&self.tried(self.with(&changes, &[*i]))));
+        let runs = side_by_side(&one_by_one, self.paper.stop, |i| {
+            self.paper.figures_of_change(&self.tried(self.with(&changes, &[*i])))
+        });
         let before = as_it_is.reserved_bytes;
         let mut entries: BTreeMap<(u64, usize), Try> = BTreeMap::new();
         for (i, figures) in runs.into_iter().enumerate() {
