@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::algorithm::{Buffer, NativeAlgorithm, group_copy, group_of};
-use super::library::{format_of, library_of, workspace};
+use super::library::{format_of, launch, library_of, workspace};
 use super::record::recorded;
 use crate::array::{Array, Format};
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -295,9 +295,7 @@ impl Pass {
         let mut call = Conv2dInputGrad { geometry, grad, weight, out: out.as_row_major()?.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
-        let copies = workspace(&self.x, &self.weight, self.grad.dims())?;
-        self.x.device().launch(call)?;
-        drop(copies);
+        launch(call, &self.x, &self.weight, self.grad.dims())?;
         Ok(out)
     }
 
@@ -312,9 +310,7 @@ impl Pass {
         let mut call = Conv2dWeightGrad { geometry, x, grad, out: out.as_row_major()?.operand(), workspace: None };
         let buffer = self.buffer(&KernelCall::from(call.clone()))?;
         call.workspace = buffer.operand();
-        let copies = workspace(&self.x, &self.weight, self.grad.dims())?;
-        self.x.device().launch(call)?;
-        drop(copies);
+        launch(call, &self.x, &self.weight, self.grad.dims())?;
         Ok(out)
     }
 

@@ -1,6 +1,7 @@
 //! Chooses the library for a convolution: cuDNN, PyTorch's own kernels, or the backend's.
 
 use crate::array::{Array, Format};
+use crate::backend::KernelCall;
 use crate::backend::kernel::Conv2dGeometry;
 use crate::deviation::Deviation;
 use crate::dtype::DType;
@@ -60,6 +61,14 @@ pub(in crate::ops) fn workspace(x: &Array, weight: &Array, out: &[usize]) -> Res
         return Ok(None);
     }
     Array::empty_as(device, &[bytes as usize], DType::U8, Category::Workspace).map(Some)
+}
+
+/// Launches a convolution with a result of these sizes, or one of its gradients, which has its [`workspace`] while it runs.
+pub(in crate::ops) fn launch(call: impl Into<KernelCall>, x: &Array, weight: &Array, out: &[usize]) -> Result<()> {
+    let copies = workspace(x, weight, out)?;
+    x.device().launch(call)?;
+    drop(copies);
+    Ok(())
 }
 
 /// The format that a convolution of these two works in: that of either, if the library reads channels-last.

@@ -2,7 +2,7 @@
 
 use smallvec::smallvec;
 
-use super::library::workspace;
+use super::library::launch;
 use super::record::recorded;
 use crate::array::Array;
 use crate::autograd::{Function, Grads, Needs, Saved, Tensor};
@@ -101,9 +101,7 @@ fn forward(
         x.device().product_workspaces(WorkspaceKind::Gemm, products)?;
     }
     call.workspace = columns.as_ref().map(Array::operand);
-    let copies = workspace(x, weight, &dims)?;
-    x.device().launch(call)?;
-    drop(copies);
+    launch(call, x, weight, &dims)?;
     if let Some(bias) = bias {
         y.binary_(BinaryOp::ADD, &bias.view(&[1, dims[1], 1, 1])?)?;
     }
@@ -167,9 +165,8 @@ impl Backward {
             x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
         }
         call.workspace = columns.as_ref().map(Array::operand);
-        let copies = workspace(x, weight, grad.dims())?;
-        x.device().launch(call)?;
-        drop((columns, copies));
+        launch(call, x, weight, grad.dims())?;
+        drop(columns);
         Ok(out)
     }
 
@@ -196,9 +193,7 @@ impl Backward {
                 x.device().product_workspaces(WorkspaceKind::Gemm, x.dims()[0])?;
             }
             call.workspace = scratch.as_ref().map(Array::operand);
-            let copies = workspace(x, weight, grad.dims())?;
-            x.device().launch(call)?;
-            drop(copies);
+            launch(call, x, weight, grad.dims())?;
         }
         if let Some(out) = &of_bias {
             context::within("sum", || ordered.reduce_over_into(ReduceOp::Sum, &[0, 2, 3], out))?;
