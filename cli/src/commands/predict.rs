@@ -101,7 +101,7 @@ pub(super) fn prediction(
     Ok(Prediction {
         card: cards::of_gpu(spec.device.gpu),
         budget_bytes: needs.room.map(|room| room.budget_bytes),
-        fits: needs.fits().filter(|_| !needs.is_in_doubt()),
+        fits: needs.fits_surely(),
         with_cudnn: needs.with_cudnn,
         needs: NeedsResult::from(needs),
         needs_peak,

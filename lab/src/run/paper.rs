@@ -52,6 +52,11 @@ impl Figures {
         self.room.map(|room| room.reserved_bytes.is_some())
     }
 
+    /// True if it fits, also with what cuDNN takes besides; `None` without a limit, or if that is in doubt.
+    pub fn fits_surely(&self) -> Option<bool> {
+        self.fits().filter(|_| !self.is_in_doubt())
+    }
+
     /// True if it completes within the limit, but may not with what cuDNN takes besides.
     pub fn is_in_doubt(&self) -> bool {
         let upper = self.with_cudnn.map(|bound| bound.upper_bytes);

@@ -27,7 +27,7 @@ impl Technique {
             peak_bytes: figures.map(|figures| figures.allocated_bytes),
             reserved_bytes: figures.map(|figures| figures.reserved_bytes),
             reserved_here_bytes: figures.and_then(|figures| figures.room?.reserved_bytes),
-            fits: figures.and_then(|figures| figures.fits().filter(|_| !figures.is_in_doubt())),
+            fits: figures.and_then(Figures::fits_surely),
             missing_bytes: figures.and_then(Figures::missing_bytes),
             fits_with_least_context: figures.and_then(|figures| Some(figures.room?.with_least_context)),
             reason: self.figures.as_ref().err().cloned(),
