@@ -288,7 +288,6 @@ fn negated(x: &Tensor, op: &'static str) -> Result<Tensor> {
     host::map(&x.detach(), op, DType::Bool, |v| f64::from(u8::from(v == 0.0)))
 }
 
-/// Selects from a tensor and a number. The number first becomes a tensor on the device, as in PyTorch.
 /// Returns what `where` may choose; a constant of the host is copied to the device first.
 fn chosen(c: &Call<'_>, name: &str) -> Result<Tensor> {
     let (dtype, value) = match c.constant(name) {
@@ -301,6 +300,7 @@ fn chosen(c: &Call<'_>, name: &str) -> Result<Tensor> {
     Array::full(c.device, &[], dtype, value).map(Tensor::from_array)
 }
 
+/// Selects from a tensor and a number. The number first becomes a tensor on the device, as in PyTorch.
 fn where_scalar_other(c: &Call<'_>) -> Result<Made> {
     let (condition, x, value) = (c.tensor("condition")?, c.tensor("self")?, c.float("other")?);
     let _op = context::op("where");
