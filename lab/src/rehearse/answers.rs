@@ -149,7 +149,7 @@ pub(super) struct Lines {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
 pub(super) struct Growth {
-    /// True if the last step requested what the one before it did, and left the same blocks.
+    /// True if the last step requested what the one before it did, and left the blocks of an earlier one that did.
     pub(super) flat: bool,
     /// For each of the last steps: cards, with the number of allocations and of frees until its end.
     pub(super) marks: Vec<Vec<(usize, u64, u64)>>,

@@ -3,6 +3,7 @@
 import collections
 import functools
 import linecache
+import types
 
 import pytest
 
@@ -35,6 +36,42 @@ def test_a_step_that_repeats_the_last_one_is_flat(growth, torch):
     assert growth.flat and growth.requests() == (1,)
     steps(growth, torch, [1024])
     assert not growth.flat
+
+
+class Counters:
+    """The allocator's counters, as they are read at the end of each step."""
+
+    def __init__(self, ends):
+        """`ends`: of each step, bytes that it requested, and bytes of the blocks that it left."""
+        self.ends, self.steps, self.requested = iter(ends), 0, 0
+
+    def device_count(self):
+        return 1
+
+    def _cuda_memoryStats(self, _index):
+        requested, allocated = next(self.ends)
+        self.steps, self.requested = self.steps + 1, self.requested + requested
+        said = {name: {"all": dict.fromkeys(("current", "allocated", "freed"), 1)}
+                for name in ("segment", "reserved_bytes", "active_bytes", "inactive_split_bytes")}
+        of = {"current": 100, "allocated": self.steps, "freed": self.steps}
+        said.update(allocation={"all": of}, requested_bytes={"all": dict(of, allocated=self.requested, freed=self.requested)},
+                    allocated_bytes={"all": dict(of, current=allocated)})
+        return said
+
+
+@pytest.mark.parametrize(("ends", "flat"), [
+    ([(9, 0), (5, 1), (5, 2), (5, 1)], [False, False, False, True]),
+    ([(9, 0), (5, 1), (5, 2), (5, 3), (5, 4)], [False] * 5),
+    ([(9, 0), (5, 1), (6, 2), (5, 1), (6, 2)], [False] * 5),
+], ids=["blocks that come back", "blocks that never do", "other requests between"])
+def test_blocks_that_come_back_in_turn_are_flat(ends, flat):
+    counters = Counters(ends)
+    growth = Growth(types.SimpleNamespace(_C=counters, cuda=counters))
+    found = []
+    for _ in ends:
+        growth.mark()
+        found.append(growth.flat)
+    assert found == flat
 
 
 def test_growth_is_more_than_after_an_earlier_step(growth, torch):

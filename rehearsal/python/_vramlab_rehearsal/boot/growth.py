@@ -8,6 +8,8 @@ from .places import is_library
 
 # Number of last steps whose marks are kept.
 MAX_MARKS = 512
+# In how many steps the allocator's blocks may come back, as where replays look for it.
+MAX_CYCLE = 64
 # Least number of steps after which growth is looked into.
 LEAST_TO_SUSPECT = 4
 # Most things between a tensor and a name that holds it, and seconds for the search.
@@ -28,30 +30,36 @@ class Growth:
 
         self.marks = collections.deque(maxlen=MAX_MARKS)
         self.before = self.last = None
+        # What each of the last steps left that made the same requests.
+        self.lefts = collections.deque(maxlen=MAX_CYCLE)
         self.flat = False
         self.holders = []
 
     def mark(self):
-        """Marks the end of a step. The run is flat if this step requested what the last one did, and left the same blocks."""
+        """Marks the end of a step. The run is flat if this step requested what the last one did, and left the same blocks as an earlier one
+        since which the requests are the same: a block with a rest too small to split goes to this tensor in one step and to that one in the next."""
         read = self.torch._C._cuda_memoryStats
         cards = [(index, read(index)) for index in range(self.torch.cuda.device_count())]
         made, left, mark = [], [], []
         for index, figures in cards:
-            of = {name: figures[name]["all"] for name in ("allocation", "requested_bytes", "allocated_bytes", "segment")}
+            of = {name: figures[name]["all"] for name in ("allocation", "requested_bytes")}
             made += [of[name][kind] for name in of for kind in ("allocated", "freed")]
             left += [figures[name]["all"]["current"] for name in ("allocation", "requested_bytes", "allocated_bytes",
                                                                   "reserved_bytes", "active_bytes", "inactive_split_bytes")]
             if of["allocation"]["allocated"]:
                 mark.append([index, of["allocation"]["allocated"], of["allocation"]["freed"], of["requested_bytes"]["current"]])
-        before, self.before = self.before, (made, left)
-        step = None if before is None else [now - then for now, then in zip(made, before[0])]
-        self.flat = step is not None and step == self.last and left == before[1]
+        before, self.before = self.before, made
+        step = None if before is None else [now - then for now, then in zip(made, before)]
+        if step is None or step != self.last:
+            self.lefts.clear()
+        self.flat = left in self.lefts
+        self.lefts.append(left)
         self.last = step
         self.marks.append(mark)
 
     def requests(self):
         """Returns the numbers of allocations of the last step, by card; `None` after the first one."""
-        return self.last and tuple(self.last[::8])
+        return self.last and tuple(self.last[::4])
 
     def grew(self, index):
         """True if more was requested on a card after the last step than after an earlier one, beyond the first two."""

@@ -143,7 +143,7 @@ class Holder(TypedDict):
 class Growth(TypedDict):
     """Marks of the ends of steps, and who holds what grew."""
 
-    # True if the last step requested what the one before it did, and left the same blocks.
+    # True if the last step requested what the one before it did, and left the blocks of an earlier one that did.
     flat: bool
     # For each of the last steps: cards, with the number of allocations and of frees until its end.
     marks: List[List[Sequence[Any]]]
