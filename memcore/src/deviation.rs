@@ -89,6 +89,12 @@ impl Deviations {
         self.convolution_bytes
     }
 
+    /// The set without a deviation that a caller has accounted for.
+    #[must_use]
+    pub fn without(self, deviation: Deviation) -> Self {
+        Self { bits: self.bits & !bit(deviation), ..self }
+    }
+
     /// True if the set contains `deviation`.
     pub fn contains(self, deviation: Deviation) -> bool {
         self.bits & bit(deviation) != 0

@@ -4,8 +4,10 @@
 //! under one profile. A new PyTorch version is a new entry here.
 
 mod release;
+mod workspaces;
 
 pub use release::{Nearest, Release};
+pub use workspaces::{ConvolutionCase, ConvolutionPass, ConvolutionWorkspaces, PassBytes};
 
 use crate::error::{Error, Result};
 
@@ -180,6 +182,8 @@ pub struct Profile {
     pub convolution: Convolution,
     /// True if each convolution takes, while it runs, as much memory as its operands and its result besides: an upper figure for cuDNN's workspaces.
     pub convolutions_copy: bool,
+    /// The workspaces that cuDNN named for convolutions, in place of the one of [`convolution`](Self::convolution).
+    pub convolution_workspaces: Option<ConvolutionWorkspaces>,
     /// True if kernels that read channels-last pictures are counted as such. Nothing computes them: a device with values refuses them. If false, such
     /// pictures are copied into row-major order first, which differs from PyTorch where its kernels read both.
     pub channels_last: bool,
@@ -240,6 +244,7 @@ impl Profile {
             norms_have_offsets: false,
             convolution: Convolution::Backend,
             convolutions_copy: false,
+            convolution_workspaces: None,
             channels_last: false,
             torch_temporaries: false,
             multiprocessors: None,
@@ -288,6 +293,7 @@ impl Profile {
             channels_last: false,
             convolution: Convolution::Native,
             convolutions_copy: false,
+            convolution_workspaces: None,
             torch_temporaries: true,
             multiprocessors: Some(Multiprocessors::of_compute_capability(sm)),
             compute_capability: Some(sm),

@@ -1,13 +1,13 @@
 //! What PyTorch's own convolutions allocate besides their results, by algorithm.
 
-use crate::array::Array;
+use crate::array::{Array, Format};
 use crate::backend::kernel::Conv2dGeometry;
 use crate::backend::{KernelCall, Operand};
 use crate::context;
 use crate::device::{Device, WorkspaceKind};
 use crate::dtype::DType;
 use crate::error::{Error, Result};
-use crate::profile::Convolution;
+use crate::profile::{Convolution, ConvolutionCase};
 
 /// Allocates a part of `[n, c, …]` with the channels of one group.
 pub(in crate::ops) fn group_of(x: &Array, groups: usize) -> Result<Array> {
@@ -96,7 +96,7 @@ impl Buffer {
         call: &KernelCall,
         library: Convolution,
         native: NativeAlgorithm,
-        dtype: DType,
+        (dtype, format): (DType, Format),
     ) -> Result<Self> {
         let bytes = |n: u64| Array::empty(device, &[n as usize], DType::U8);
         let array = match library {
@@ -104,8 +104,10 @@ impl Buffer {
                 0 => None,
                 n => Some(bytes(n)?.with_category(crate::memory::Category::Workspace)),
             },
-            Convolution::Cudnn { workspace_bytes: 0 } => None,
-            Convolution::Cudnn { workspace_bytes } => Some(bytes(workspace_bytes)?),
+            Convolution::Cudnn { workspace_bytes } => match cudnn_workspace(device, call, format, workspace_bytes) {
+                0 => None,
+                n => Some(bytes(n)?),
+            },
             Convolution::Native => match native {
                 // The groups took their temporaries before.
                 NativeAlgorithm::Depthwise | NativeAlgorithm::Grouped { .. } => None,
@@ -119,4 +121,12 @@ impl Buffer {
     pub(in crate::ops) fn operand(&self) -> Option<Operand> {
         self.array.as_ref().map(Array::operand)
     }
+}
+
+/// The workspace of a call of cuDNN: what it named for such a convolution, if it was asked, else the profile's.
+fn cudnn_workspace(device: &Device, call: &KernelCall, format: Format, otherwise: u64) -> u64 {
+    let profile = device.profile();
+    let Some(named) = &profile.convolution_workspaces else { return otherwise };
+    let case = ConvolutionCase::of_call(call, format == Format::ChannelsLast);
+    case.map_or(otherwise, |(case, pass)| named.bytes(case, pass))
 }

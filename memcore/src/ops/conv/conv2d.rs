@@ -88,7 +88,7 @@ fn convolve(
         _ if algorithm.is_dilated() => ["slow_conv_dilated2d", "resize_"],
         _ => ["_slow_conv2d_forward"; 2],
     };
-    let make = || Buffer::new(x.device(), &KernelCall::from(call.clone()), library, algorithm, x.dtype());
+    let make = || Buffer::new(x.device(), &KernelCall::from(call.clone()), library, algorithm, (x.dtype(), format));
     let buffer = context::within(columns, make)?;
     context::within(operator, || algorithm.take_workspaces(x.device(), n * geometry.groups))?;
     call.workspace = buffer.operand();
@@ -206,9 +206,9 @@ impl Pass {
         let maker = if self.result_maker().is_empty() { "" } else { "resize_" };
         let buffer = match &self.kept {
             Some(kept) => kept.clone(),
-            None => {
-                context::within(maker, || Buffer::new(device, call, self.library, self.algorithm(), self.x.dtype()))?
-            }
+            None => context::within(maker, || {
+                Buffer::new(device, call, self.library, self.algorithm(), (self.x.dtype(), self.format))
+            })?,
         };
         let products = self.x.dims()[0] * self.geometry.groups;
         context::within("_slow_conv2d_backward", || self.algorithm().take_workspaces(device, products))?;

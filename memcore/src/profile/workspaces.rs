@@ -1,0 +1,143 @@
+//! Workspaces that cuDNN named for convolutions, by what it chooses by.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::backend::KernelCall;
+use crate::backend::kernel::Conv2dGeometry;
+use crate::dtype::DType;
+
+/// A convolution as cuDNN chooses by: types, layout and sizes. Lists have one number for each spatial dimension.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConvolutionCase {
+    /// The type of input, weight and result.
+    pub dtype: DType,
+    /// True if they are channels-last.
+    pub channels_last: bool,
+    /// Sizes of the input: examples, channels, height, width.
+    pub input: [usize; 4],
+    /// Sizes of the weight: channels of the result, channels of a group, height, width.
+    pub weight: [usize; 4],
+    /// Steps between windows.
+    pub stride: [usize; 2],
+    /// Zeros added at each border.
+    pub padding: [usize; 2],
+    /// Steps between elements of a window.
+    pub dilation: [usize; 2],
+    /// Groups of channels.
+    pub groups: usize,
+}
+
+/// A direction of a convolution. Each has a plan of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConvolutionPass {
+    /// The result.
+    Forward,
+    /// The gradient of the input.
+    InputGradient,
+    /// The gradient of the weight.
+    WeightGradient,
+}
+
+impl ConvolutionCase {
+    /// Reads the case and its direction from a call; `None` if the call is not a convolution of two dimensions. A call does not know its layout.
+    pub(crate) fn of_call(call: &KernelCall, channels_last: bool) -> Option<(Self, ConvolutionPass)> {
+        let (geometry, input, weight, pass) = match call {
+            KernelCall::Conv2d(call) => (call.geometry, call.x, call.weight, ConvolutionPass::Forward),
+            KernelCall::Conv2dInputGrad(call) => (call.geometry, call.out, call.weight, ConvolutionPass::InputGradient),
+            KernelCall::Conv2dWeightGrad(call) => (call.geometry, call.x, call.out, ConvolutionPass::WeightGradient),
+            _ => return None,
+        };
+        let Conv2dGeometry { stride, padding, dilation, groups } = geometry;
+        let (dtype, [input, weight]) = (input.dtype, [input, weight].map(|operand| operand.dims().try_into().ok()));
+        let case = Self { dtype, channels_last, input: input?, weight: weight?, stride, padding, dilation, groups };
+        Some((case, pass))
+    }
+}
+
+/// Workspaces in bytes, in the order forward, gradient of the input, gradient of the weight.
+pub type PassBytes = [u64; 3];
+
+/// Tells the workspaces of a case, if they are known.
+type Lookup = dyn Fn(&ConvolutionCase) -> Option<PassBytes> + Send + Sync;
+
+/// Workspaces by case. Each case is looked up once and noted; what is not known takes nothing. Clones share both.
+#[derive(Clone)]
+pub struct ConvolutionWorkspaces(Arc<Cases>);
+
+struct Cases {
+    identity: u64,
+    lookup: Box<Lookup>,
+    seen: Mutex<BTreeMap<ConvolutionCase, Option<PassBytes>>>,
+}
+
+impl fmt::Debug for ConvolutionWorkspaces {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ConvolutionWorkspaces").field(&self.0.identity).finish()
+    }
+}
+
+impl PartialEq for ConvolutionWorkspaces {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for ConvolutionWorkspaces {}
+
+impl ConvolutionWorkspaces {
+    /// Makes workspaces of what a function tells, which is `None` for a case that is not known.
+    pub fn new(lookup: impl Fn(&ConvolutionCase) -> Option<PassBytes> + Send + Sync + 'static) -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let identity = NEXT.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::new(Cases { identity, lookup: Box::new(lookup), seen: Mutex::default() }))
+    }
+
+    fn seen(&self) -> MutexGuard<'_, BTreeMap<ConvolutionCase, Option<PassBytes>>> {
+        self.0.seen.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the workspace of a case in bytes, 0 if it is not known.
+    pub fn bytes(&self, case: ConvolutionCase, pass: ConvolutionPass) -> u64 {
+        let mut seen = self.seen();
+        let known = seen.entry(case).or_insert_with_key(|case| (self.0.lookup)(case));
+        known.map_or(0, |bytes| bytes[pass as usize])
+    }
+
+    /// Returns the cases that were looked up, in order; of a case that is not known, without workspaces.
+    pub fn cases(&self) -> Vec<(ConvolutionCase, Option<PassBytes>)> {
+        self.seen().iter().map(|(case, known)| (case.clone(), *known)).collect()
+    }
+
+    /// A number that no others have but clones.
+    pub fn identity(&self) -> u64 {
+        self.0.identity
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_noted_and_takes_nothing() {
+        let case = |n| ConvolutionCase {
+            dtype: DType::F32,
+            channels_last: false,
+            input: [n, 3, 32, 32],
+            weight: [8, 3, 3, 3],
+            stride: [1, 1],
+            padding: [1, 1],
+            dilation: [1, 1],
+            groups: 1,
+        };
+        let workspaces = ConvolutionWorkspaces::new(|case| (case.input[0] == 2).then_some([1, 2, 3]));
+        assert_eq!(workspaces.bytes(case(2), ConvolutionPass::WeightGradient), 3);
+        assert_eq!(workspaces.clone().bytes(case(4), ConvolutionPass::Forward), 0);
+        assert_eq!(workspaces.cases(), [(case(2), Some([1, 2, 3])), (case(4), None)]);
+        assert_eq!(workspaces, workspaces.clone());
+        assert_ne!(workspaces, ConvolutionWorkspaces::new(|_| None));
+    }
+}
