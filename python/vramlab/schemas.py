@@ -528,11 +528,13 @@ class Comparison(TypedDict, total=False):
 
 
 class ConvolutionBound(TypedDict, total=False):
-    """What convolutions may take besides on a card, where cuDNN computes them: its workspaces and its part of the context are not known, but bounded. Bytes."""
+    """What convolutions take besides on a card, where cuDNN computes them: workspaces and a part of the context. Either cuDNN named its workspaces, or they are only bounded. Bytes."""
 
     workspace_bytes: int
     context_bytes: int
     upper_bytes: int
+    expected_bytes: Optional[int]
+    cudnn_version: Optional[int]
 
 
 class Cost(TypedDict, total=False):

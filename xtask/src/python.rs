@@ -25,7 +25,7 @@ const UNTYPED: &str = "scripts/mypy.ini";
 
 /// All other Python: what a run of mypy reads, and the folders in which it finds their imports. Several runs, because scripts in different
 /// folders have the same name.
-const GROUPS: [(&[&str], &[&str]); 15] = [
+const GROUPS: [(&[&str], &[&str]); 16] = [
     (
         &[
             "rehearsal/python/_vramlab_rehearsal",
@@ -51,6 +51,7 @@ const GROUPS: [(&[&str], &[&str]); 15] = [
     ),
     (&["cli/tests/rehearse/script.py"], &["cli/tests/rehearse"]),
     (&["lab/src/any_model/driver"], &["lab/src/any_model/driver"]),
+    (&["lab/src/rehearse/plans.py"], &["lab/src/rehearse"]),
     (&["lab/training/tests/checkpoints"], &["lab/training/tests/checkpoints"]),
     (&["scripts/card"], &["scripts/card", "scripts/rehearse"]),
     (&["scripts/export"], &["scripts/export"]),
@@ -66,12 +67,13 @@ const GROUPS: [(&[&str], &[&str]); 15] = [
 const EXPORTS: &str = "scripts/export/anew.py";
 
 /// Files and folders that the tests read.
-const READ: [&str; 10] = [
+const READ: [&str; 11] = [
     "python",
     "rehearsal/python",
     "rehearsal/tests",
     "cli/tests/rehearse",
     "lab/src/any_model/driver",
+    "lab/src/rehearse/plans.py",
     "conformance/golden/optimizers.py",
     "pyproject.toml",
     "scripts",

@@ -66,7 +66,7 @@ pub(crate) use mcp::McpArgs;
 pub(crate) use model::ModelArgs;
 pub(crate) use monitor::MonitorArgs;
 pub(crate) use output::OutputArgs;
-pub(crate) use paper::{FitArgs, PaperArgs, PredictArgs};
+pub(crate) use paper::{AskCudnn, FitArgs, PaperArgs, PredictArgs};
 pub(crate) use parallel::{ParallelArgs, RanksArgs};
 #[cfg(target_os = "linux")]
 pub(crate) use rehearse::{Cudnn, RehearseArgs, UseName};
@@ -180,7 +180,9 @@ fn run(command: &Command, files: &Map<String, Value>, set: &Map<String, Value>) 
         run.device.device.get_or_insert(0);
     }
     run.check()?;
-    run.model.usual_release = usual_release(&run, model.and_then(|model| model.python.as_deref()))?;
+    let asks_cudnn = matches!(command, Command::Predict(args) if args.any.cudnn == AskCudnn::Ask);
+    let python = model.and_then(|model| model.python.as_deref());
+    run.model.usual_release = usual_release(&run, python.filter(|_| run.model.is_pretrained() || !asks_cudnn))?;
     Ok(run)
 }
 
@@ -192,7 +194,7 @@ fn usual_release(run: &RunSpec, python: Option<&Path>) -> lab::Result<UsualRelea
     match python {
         Some(_) if run.model.model_file.is_none() => Err(lab::Error::usage(
             "python",
-            "a built-in network needs none; name a config.json or a network that your Python builds",
+            "a built-in network needs none, unless --cudnn ask starts it; name a config.json or a network that your Python builds",
         )),
         _ => Ok(UsualRelease::default()),
     }

@@ -46,6 +46,21 @@ pub(crate) struct AnyModelArgs {
     /// Print the program that would be rehearsed, and do nothing else.
     #[arg(long = "script")]
     pub program: bool,
+    /// Whether the cuDNN of your PyTorch names the workspaces of convolutions: auto asks it where they decide whether the run fits.
+    #[arg(long, value_name = "WHEN", value_enum, default_value_t, hide_possible_values = true)]
+    pub cudnn: AskCudnn,
+}
+
+/// When the cuDNN of the user's PyTorch is asked for the workspaces of convolutions.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum AskCudnn {
+    /// Where they decide whether the run fits; what was answered once is known.
+    #[default]
+    Auto,
+    /// Wherever they are not known.
+    Ask,
+    /// Never, and earlier answers are not used.
+    None,
 }
 
 /// `vramlab predict`

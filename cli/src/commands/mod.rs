@@ -45,6 +45,7 @@ mod tune;
 mod view;
 pub(crate) mod warnings;
 mod weights;
+mod workspaces;
 
 use std::path::PathBuf;
 

@@ -7,6 +7,7 @@ use lab::run::{Figures, Paper, RunSpec, Session, Technique, techniques};
 use super::any_model::{Prepared, predict_by_rehearsal, prepare};
 use super::outcome::Report;
 use super::plan::{Plan, on_paper};
+use super::workspaces::Workspaces;
 use super::{cards, train, tries, warnings};
 use crate::args::PredictArgs;
 use crate::exit::{Code, Failure, Result};
@@ -28,7 +29,8 @@ pub(super) fn run(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
 
 /// Predicts a network of this program by a dry run.
 fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
-    let paper = on_paper();
+    let workspaces = Workspaces::new(args.any.cudnn, args.paper.model.python.as_deref(), ui);
+    let paper = on_paper().with_workspaces_of(&workspaces);
     let plan = Plan::predict(args, spec, ui)?.for_page(&args.page).rows_for(&args.output);
     // What only the details show is not computed for an answer without them.
     let in_full = ui.view.full || plan.writes_steps(&args.output);
@@ -55,6 +57,8 @@ fn built_in(args: &PredictArgs, spec: &RunSpec, ui: &Ui) -> Result<Code> {
     // One run is one line: the table says the same as the verdict.
     let rows = techniques.iter_mut().filter(|one| one.name == AS_IT_IS);
     rows.filter_map(|one| one.figures.as_mut().ok()).for_each(|row| *row = needs);
+    report.deviations = needs.unaccounted(report.deviations);
+    report.result.warnings = warnings::all(&plan.session.warnings(), report.deviations);
     report.result.tries = tries::of_predicted(spec, &plan.session, &needs)?;
     let in_words = |deviations| warnings::all(&[], deviations);
     report.result.prediction = Some(Prediction {
@@ -157,7 +161,8 @@ fn of_run(mut figures: Figures, report: &Report) -> Figures {
             figures.allocated_bytes = figures.allocated_bytes.max(peak.bytes);
             figures.reserved_bytes = figures.reserved_bytes.max(peak.reserved_bytes);
             if let Some(bound) = &mut figures.with_cudnn {
-                bound.upper_bytes = bound.upper_bytes.max(peak.reserved_bytes.saturating_add(bound.context_bytes));
+                let least = peak.reserved_bytes.saturating_add(bound.context_bytes);
+                bound.upper_bytes = bound.upper_bytes.max(least);
             }
             // Until memory is flat a run may take more steps than it was given.
             if let Some(reserved) = figures.room.as_mut().and_then(|room| room.reserved_bytes.as_mut()) {

@@ -36,9 +36,8 @@ pub(crate) fn of_one(deviation: Deviation) -> String {
 fn advice(deviation: Deviation) -> &'static str {
     match deviation {
         Deviation::WithoutCudnn => concat!(
-            ". cuDNN's workspaces are not counted (a rehearsal asks a script's own cuDNN for them: `vramlab predict train.py`): of convolutional networks that others measured on an RTX 3060 (the public artifact of xMem, torch 2.6), ",
-            "the median is 4.5 to 9.3 % off; with 64 MiB for every plan, ResNet-50 at batch 32 allocates 1.2 % more. With --cudnn-workspace BYTES it is counted as with ",
-            "cuDNN (BYTES: what a call's plan takes; 0 is a start)"
+            ". cuDNN's workspaces are not counted: with --cudnn ask, `vramlab predict` counts those that the cuDNN of your PyTorch names. ",
+            "With --cudnn-workspace BYTES each call takes as much (0 is a start)"
         ),
         Deviation::RecurrentWithoutCudnn => ". With --cudnn-workspace BYTES predict counts them as with cuDNN",
         Deviation::AttentionWithoutCudnn => {

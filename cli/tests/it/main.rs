@@ -49,3 +49,5 @@ mod view;
 mod viewer;
 mod warnings;
 mod weights;
+#[cfg(target_os = "linux")]
+mod workspaces;

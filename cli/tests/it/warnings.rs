@@ -25,8 +25,11 @@ fn warns(line: &str, of: &str) {
 
 #[test]
 fn convolutions_without_cudnn() {
-    warns("predict --model simple-cnn --steps 1", "without cuDNN");
-    warns("predict --model simple-cnn --steps 1", "workspaces are not counted");
+    warns("predict --model simple-cnn --steps 1 --batch 3", "without cuDNN");
+    warns("predict --model simple-cnn --steps 1 --batch 3", "workspaces are not counted");
+    // A table has the workspaces of the usual batch.
+    assert!(warnings("predict --model simple-cnn --steps 1").is_empty());
+    warns("predict --model simple-cnn --steps 1 --cudnn none", "without cuDNN");
     warns("fit --model simple-cnn --gpu t4 --steps 1 --maximum 4", "without cuDNN");
     warns("train --backend meta --model simple-cnn --steps 1", "without cuDNN");
     warns("train --backend meta --like torch-2.15-sm80 --model simple-cnn --steps 1", "without cuDNN");

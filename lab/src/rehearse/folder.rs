@@ -28,6 +28,14 @@ with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), 'boot.py'), e
 /// Maximum number of events that PyTorch keeps for a snapshot.
 const ENTRIES: u64 = 1_000_000;
 
+/// Links the library into a folder, under its own name, which is returned, and under those of the driver and of NVML.
+pub(super) fn link_library(library: &Path, folder: &Path) -> std::io::Result<PathBuf> {
+    let own = folder.join(NAME);
+    symlink(library, &own)?;
+    LINKS.iter().try_for_each(|name| symlink(NAME, folder.join(name)))?;
+    Ok(own)
+}
+
 /// Temporary folder. It is deleted when this is dropped.
 pub(super) struct Folder {
     root: TempDir,
@@ -57,10 +65,7 @@ impl Folder {
     }
 
     fn fill(&self, library: &Path, request: &Request) -> std::io::Result<()> {
-        symlink(library, self.library())?;
-        for name in LINKS {
-            symlink(NAME, self.path().join(name))?;
-        }
+        link_library(library, self.path())?;
         let own = [self.python(), self.answers(), self.files(), self.meeting(), self.programs(), self.layers()];
         for folder in own.into_iter().chain([self.temporary()]) {
             fs::create_dir(folder)?;

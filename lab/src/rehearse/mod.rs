@@ -31,6 +31,7 @@ mod outputs;
 mod peak;
 mod places;
 mod plain;
+mod plans;
 mod points;
 mod processes;
 mod progress;
@@ -47,6 +48,7 @@ mod world;
 
 pub use again::try_changes;
 pub use collect::Rehearsed;
+pub use plans::ask_cudnn;
 pub use points::{Points, rehearse_points};
 pub use progress::{Progress, Stage, Watch};
 pub use rehearsal::rehearse;

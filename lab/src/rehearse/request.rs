@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, io};
 
-use lab_base::cards::Card;
+use lab_base::cards::{ALL, Card};
 use lab_base::error::{Error, Result};
 use serde::{Deserialize, Serialize};
 
@@ -102,6 +102,12 @@ impl From<&Card> for RequestedCard {
 }
 
 impl RequestedCard {
+    /// The known card of a compute capability (ten times it) that has the most multiprocessors, else one that is made up.
+    pub fn of_capability(sm: u32) -> Self {
+        let most = ALL.iter().filter(|card| card.sm == sm).max_by_key(|card| card.multiprocessors);
+        most.map_or_else(|| Self { capability: (sm / 10, sm % 10), ..Self::of_bytes(1 << 40) }, Self::from)
+    }
+
     /// Makes a card of capability 9.0 with this many bytes, all of them for tensors.
     pub fn of_bytes(total_bytes: u64) -> Self {
         let name = format!("GPU of {}", lab_base::figures::short(total_bytes));

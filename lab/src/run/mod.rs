@@ -28,6 +28,8 @@ mod target;
 mod techniques;
 mod tries;
 mod variants;
+mod with_cudnn;
+mod workspaces;
 
 pub use choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
 pub use devices::{CutList, DeviceList, DeviceName};
@@ -46,3 +48,6 @@ pub use target::Target;
 pub use techniques::{Technique, all as techniques};
 pub use tries::TrySearch;
 pub use variants::DEFAULT_PROFILE;
+pub use workspaces::{
+    KnowsWorkspaces, NamedWorkspaces, WorkspaceTable, built_in_workspaces, case_numbers, packed_rows, range_bytes,
+};

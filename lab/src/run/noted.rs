@@ -66,12 +66,15 @@ type Found = Result<(Requests, Deviations), Known>;
 /// What is known of one run; whoever asks first finds it, and others wait.
 type Slot = Arc<Mutex<Option<Known>>>;
 
+/// What tells apart runs whose fields are alike: what their convolutions take.
+type Taken = (bool, Option<u64>);
+
 /// Makes dry runs with these backends until a stop is requested, and keeps what is known of them.
 pub(super) struct Noted<'a> {
     backends: &'static [Entry],
     stop: &'a (dyn Fn() -> bool + Sync),
-    /// By all fields of the run but the allocator's, and by whether its convolutions take the most that they may.
-    slots: Mutex<HashMap<(String, bool), Slot>>,
+    /// By all fields of the run but the allocator's, and by what its convolutions take.
+    slots: Mutex<HashMap<(String, Taken), Slot>>,
 }
 
 impl<'a> Noted<'a> {
@@ -90,7 +93,7 @@ impl<'a> Noted<'a> {
             spec.training.optimizer_impl = None;
         }
         let text = serde_json::to_string(&spec).map_err(|error| Error::usage("run", error.to_string()))?;
-        let key = (text, spec.profile.convolutions_copy);
+        let key = (text, spec.profile.convolutions.identity());
         let slot = locked(&self.slots).entry(key).or_default().clone();
         let mut slot = locked(&slot);
         if let Some(known) = slot.as_ref().filter(|known| known.answers(room)) {

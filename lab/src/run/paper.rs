@@ -7,7 +7,7 @@ use lab_base::changes::EXPANDABLE;
 use lab_base::error::{Error, Result};
 use lab_results::{ConvolutionBound, NeedsResult, PeakResult};
 use memcore::memory::Needs;
-use memcore::{Deviations, Device};
+use memcore::{Deviation, Deviations, Device};
 
 use super::choices::AllocatorName;
 use super::divided::Divided;
@@ -16,6 +16,7 @@ use super::requests::Served;
 use super::resolve::{resolve, target};
 use super::session::{Session, flow, taken};
 use super::spec::{ParallelSpec, RunSpec};
+use super::workspaces::KnowsWorkspaces;
 
 /// Steps after which everything that is kept from one to the next exists.
 const FILLED: usize = 2;
@@ -63,6 +64,14 @@ impl Figures {
         self.fits() == Some(true) && upper.zip(self.room).is_some_and(|(upper, room)| upper > room.budget_bytes)
     }
 
+    /// How the run differs from PyTorch, without what its figures account for: the workspaces that cuDNN named.
+    pub fn unaccounted(&self, deviations: Deviations) -> Deviations {
+        match self.with_cudnn.and_then(|bound| bound.expected_bytes) {
+            Some(_) => deviations.without(Deviation::WithoutCudnn),
+            None => deviations,
+        }
+    }
+
     /// Bytes that the run lacks, if it does not complete.
     pub fn missing_bytes(&self) -> Option<u64> {
         let room = self.room.filter(|room| room.reserved_bytes.is_none())?;
@@ -94,12 +103,14 @@ pub struct Paper<'a> {
     /// True if a stop was requested.
     pub stop: &'a (dyn Fn() -> bool + Sync),
     noted: Noted<'a>,
+    /// Who knows workspaces of cuDNN; nobody by default.
+    pub(super) workspaces: Option<&'a dyn KnowsWorkspaces>,
 }
 
 /// What a dry run took within its memory.
-struct Taken {
+pub(super) struct Taken {
     /// `None` if memory ran out.
-    needs: Option<Needs>,
+    pub(super) needs: Option<Needs>,
     deviations: Deviations,
     /// Number of allocations that were made for it.
     work: u64,
@@ -107,7 +118,7 @@ struct Taken {
 
 /// A part of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+pub(super) enum Part {
     /// The steps until memory is flat.
     UntilFlat,
     /// At most so many steps.
@@ -120,21 +131,27 @@ const SERVED_FOR_ONE: usize = 16;
 impl<'a> Paper<'a> {
     /// Makes dry runs with these backends until a stop is requested.
     pub fn new(backends: &'static [Entry], stop: &'a (dyn Fn() -> bool + Sync)) -> Self {
-        Self { backends, stop, noted: Noted::new(backends, stop) }
+        Self { backends, stop, noted: Noted::new(backends, stop), workspaces: None }
+    }
+
+    /// Counts the workspaces of cuDNN that somebody knows.
+    #[must_use]
+    pub fn with_workspaces_of(self, workspaces: &'a dyn KnowsWorkspaces) -> Self {
+        Self { workspaces: Some(workspaces), ..self }
     }
 
     /// Makes a dry run on an unlimited device and, if there is a limit, one on a device of that size.
     pub fn figures(&self, spec: &RunSpec) -> Result<Figures> {
-        self.figures_with(spec, |_| true)
+        self.figures_with(spec, |_| true, true)
     }
 
     /// The same for one of many changes of a run: an upper figure only where it decides whether the change fits.
     pub(super) fn figures_of_change(&self, spec: &RunSpec) -> Result<Figures> {
-        self.figures_with(spec, |room| room.is_some_and(|room| room.reserved_bytes.is_some()))
+        self.figures_with(spec, |room| room.is_some_and(|room| room.reserved_bytes.is_some()), false)
     }
 
-    /// The same, with an upper figure if the memory that it has asks for one.
-    fn figures_with(&self, spec: &RunSpec, is_asked: impl Fn(Option<Room>) -> bool) -> Result<Figures> {
+    /// The same, with an upper figure if the memory that it has asks for one. `may_ask`: whether somebody may be asked for workspaces of cuDNN.
+    fn figures_with(&self, spec: &RunSpec, is_asked: impl Fn(Option<Room>) -> bool, may_ask: bool) -> Result<Figures> {
         let endless = spec.endless();
         let Taken { needs, deviations, .. } = self.taken_by(&endless, Part::UntilFlat)?;
         let needs = needs.ok_or_else(|| Error::usage("batch", "beyond what any device holds"))?;
@@ -151,34 +168,9 @@ impl<'a> Paper<'a> {
         let with_cudnn = match deviations.convolution_bytes() {
             0 => None,
             _ if !is_asked(room) => None,
-            workspace_bytes => Some(self.with_cudnn(spec, workspace_bytes, (needs, room))?),
+            workspace_bytes => Some(self.with_cudnn(spec, workspace_bytes, (needs, room), may_ask)?),
         };
         Ok(Figures { allocated_bytes, reserved_bytes, room, deviations, with_cudnn })
-    }
-
-    /// The upper figure of a run with convolutions, where cuDNN computes them.
-    fn with_cudnn(
-        &self,
-        spec: &RunSpec,
-        workspace_bytes: u64,
-        (needs, room): (Needs, Option<Room>),
-    ) -> Result<ConvolutionBound> {
-        let copying = spec.clone().with_copying_convolutions();
-        let most = self.taken_by(&copying.endless(), Part::UntilFlat)?.needs;
-        let most = most.map_or(u64::MAX, |most| most.reserved_bytes).max(needs.reserved_bytes);
-        let bound = ConvolutionBound::of_run(workspace_bytes, most);
-        let Some(room) = room.filter(|room| room.budget_bytes < bound.upper_bytes) else { return Ok(bound) };
-        // Less than it takes with enough memory may be enough, too: what is reserved beyond need is freed before memory runs out.
-        let (within, _) = self.in_what_cudnn_leaves(spec, room.budget_bytes)?;
-        Ok(within.map_or(bound, |within| ConvolutionBound::of_run(workspace_bytes, within.reserved_bytes)))
-    }
-
-    /// What a run with convolutions takes at most where cuDNN computes them and has its own part of the memory; `None` if memory runs out. And the
-    /// number of allocations made for it.
-    pub(super) fn in_what_cudnn_leaves(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(Option<Needs>, u64)> {
-        self.in_what_there_is(
-            &spec.clone().with_copying_convolutions().on_paper_in(ConvolutionBound::rest(budget_bytes)),
-        )
     }
 
     /// True if the run has convolutions that PyTorch gives to cuDNN.
@@ -222,7 +214,7 @@ impl<'a> Paper<'a> {
     }
 
     /// What a part of a run takes within the memory of its device.
-    fn taken_by(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
+    pub(super) fn taken_by(&self, spec: &RunSpec, part: Part) -> Result<Taken> {
         let (target, _) = target(spec, self.backends)?;
         let room = target.budget_bytes()?;
         let (known, work) = match target.is_on_paper() && spec.parallel.data_parallel.is_none() {

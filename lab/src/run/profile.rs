@@ -7,7 +7,7 @@ use memcore::Profile;
 use memcore::profile::Convolution;
 
 use super::choices::Variable;
-use super::spec::{ProfileSpec, RunSpec};
+use super::spec::{Convolutions, ProfileSpec, RunSpec};
 use super::target::Target;
 
 /// The prefix of a backend whose own workspaces are counted.
@@ -50,7 +50,14 @@ fn profile(like: &str, spec: &RunSpec) -> Result<Profile> {
     if let Some(workspace) = spec.profile.cudnn_workspace {
         profile.convolution = Convolution::Cudnn { workspace_bytes: workspace.0 };
     }
-    profile.convolutions_copy = spec.profile.convolutions_copy;
+    match &spec.profile.convolutions {
+        Convolutions::AsProfiled => {}
+        Convolutions::Copying => profile.convolutions_copy = true,
+        Convolutions::Named(workspaces) => {
+            profile.convolution = Convolution::Cudnn { workspace_bytes: 0 };
+            profile.convolution_workspaces = Some(workspaces.clone());
+        }
+    }
     profile.channels_last = spec.shape.channels_last;
     let profile = in_environment(profile, spec.profile.variables())?;
     Ok(match spec.multiprocessors() {

@@ -8,6 +8,7 @@ use lab_imports::huggingface::{AttentionMask, Head, Keep, REPRESENTED, Release, 
 use lab_models::{Freeze, LoraTarget, Recompute};
 use lab_training::pipeline;
 use lab_training::{Ema, Evaluation, Hold, OptimizerKind, Precision, Turns};
+use memcore::profile::ConvolutionWorkspaces;
 use serde::{Deserialize, Serialize, Serializer};
 
 use super::choices::{AllocatorName, AttentionName, EvalKeep, OptimizerForm, SizeList, Tf32Choice, Variable, ZeroGrad};
@@ -190,13 +191,36 @@ pub struct ProfileSpec {
     pub like: Option<String>,
     /// Workspace of each plan of cuDNN; without cuDNN by default.
     pub cudnn_workspace: Option<ByteSize>,
-    /// True if convolutions take the most that cuDNN may need besides: no field of a run, but a second run for an upper figure.
+    /// What convolutions take besides.
     #[serde(skip)]
-    pub convolutions_copy: bool,
+    pub convolutions: Convolutions,
     /// Variables of the environment that PyTorch is assumed to run in.
     pub env: Option<Vec<Variable>>,
     /// Multiprocessors of the card.
     pub multiprocessors: Option<u16>,
+}
+
+/// What convolutions take besides their operands: no field of a run, but a further run for another figure.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Convolutions {
+    /// What the profile says.
+    #[default]
+    AsProfiled,
+    /// The most that cuDNN may need.
+    Copying,
+    /// What cuDNN named.
+    Named(ConvolutionWorkspaces),
+}
+
+impl Convolutions {
+    /// What differs between any two that are not equal.
+    pub(super) fn identity(&self) -> (bool, Option<u64>) {
+        match self {
+            Self::AsProfiled => (false, None),
+            Self::Copying => (true, None),
+            Self::Named(workspaces) => (false, Some(workspaces.identity())),
+        }
+    }
 }
 
 /// How much memory there is, and how it is handed out.

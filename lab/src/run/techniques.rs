@@ -31,7 +31,7 @@ impl Technique {
             missing_bytes: figures.and_then(Figures::missing_bytes),
             fits_with_least_context: figures.and_then(|figures| Some(figures.room?.with_least_context)),
             reason: self.figures.as_ref().err().cloned(),
-            warnings: figures.map_or_else(Vec::new, |figures| warnings(figures.deviations)),
+            warnings: figures.map_or_else(Vec::new, |figures| warnings(figures.unaccounted(figures.deviations))),
         }
     }
 }

@@ -4,11 +4,11 @@ use lab_base::backends::Entry;
 use lab_base::cards::Card;
 use lab_imports::exported;
 use memcore::Profile;
-use memcore::profile::Release;
+use memcore::profile::{ConvolutionWorkspaces, Release};
 
 use super::devices::DeviceName;
 use super::gpu::Gpu;
-use super::spec::{BeginSpec, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec};
+use super::spec::{BeginSpec, Convolutions, DeviceSpec, ModelSpec, ParallelSpec, ProfileSpec, RunSpec};
 
 /// Profile of every run that names neither a card nor a profile.
 pub const DEFAULT_PROFILE: &str = "torch-2.11-sm90";
@@ -81,7 +81,14 @@ impl RunSpec {
     /// Returns the run with the most that cuDNN may need for each convolution besides.
     #[must_use]
     pub(super) fn with_copying_convolutions(mut self) -> Self {
-        self.profile.convolutions_copy = true;
+        self.profile.convolutions = Convolutions::Copying;
+        self
+    }
+
+    /// Returns the run with cuDNN and the workspaces that it named.
+    #[must_use]
+    pub(super) fn with_workspaces(mut self, workspaces: ConvolutionWorkspaces) -> Self {
+        self.profile.convolutions = Convolutions::Named(workspaces);
         self
     }
 

@@ -1,0 +1,128 @@
+//! Who tells a prediction the workspaces of cuDNN: a file of earlier answers, and the cuDNN of the user's PyTorch.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+
+use lab::python::{Python, of_process};
+use lab::run::{KnowsWorkspaces, WorkspaceTable, built_in_workspaces};
+use memcore::profile::ConvolutionCase;
+
+use super::any_model::ONLY_BUILT_IN;
+use crate::args::AskCudnn;
+use crate::file_lock::FileLock;
+use crate::ui::Ui;
+use crate::whole_file::WholeFile;
+
+/// Largest file of answers that is read.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// What a command knows of cuDNN, and whom it asks.
+pub(crate) struct Workspaces<'a> {
+    asks: AskCudnn,
+    /// The Python that `--python` names.
+    named: Option<&'a Path>,
+    /// The release of PyTorch that is installed for the Python that would be used.
+    torch: Option<String>,
+    ui: &'a Ui,
+    /// Why nobody answered, once somebody was asked.
+    failed: Mutex<bool>,
+}
+
+impl<'a> Workspaces<'a> {
+    /// Finds the PyTorch that would be asked; none is started. `named`: the Python that a flag names.
+    pub(crate) fn new(asks: AskCudnn, named: Option<&'a Path>, ui: &'a Ui) -> Self {
+        let python = Python::find(named, &of_process).ok().flatten();
+        let torch = python.and_then(|python| python.version_of("torch"));
+        Self { asks, named, torch, ui, failed: Mutex::new(false) }
+    }
+
+    /// The file of what this PyTorch's cuDNN answered for a compute capability; `None` without a PyTorch or a folder for such files.
+    fn file(&self, sm: u32) -> Option<PathBuf> {
+        let torch = self.torch.as_ref()?;
+        let usual = || Some(PathBuf::from(of_process("HOME").filter(|home| !home.is_empty())?).join(".cache"));
+        let named = of_process("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute());
+        Some(named.or_else(usual)?.join("vramlab").join(format!("cudnn-torch-{torch}-sm{sm}.json")))
+    }
+
+    fn read(&self, sm: u32) -> Option<WorkspaceTable> {
+        let path = self.file(sm)?;
+        let is_file = path.metadata().is_ok_and(|file| file.is_file() && file.len() <= MAX_BYTES);
+        let text = if is_file { fs::read_to_string(path).ok()? } else { return None };
+        WorkspaceTable::read(&text)
+    }
+
+    /// Adds answers to the file, and returns all that it has then. A file that cannot be written loses nothing but time.
+    fn keep(&self, sm: u32, answers: WorkspaceTable) -> WorkspaceTable {
+        let add = |known: Option<WorkspaceTable>| {
+            let mut table = known.unwrap_or_default();
+            table.add(answers.clone());
+            table
+        };
+        let Some(path) = self.file(sm) else { return answers };
+        let _ = path.parent().map(fs::create_dir_all);
+        let Ok(_lock) = FileLock::of(&path) else { return add(self.read(sm)) };
+        let table = add(self.read(sm));
+        let written = WholeFile::beside(&path).and_then(|mut file| {
+            file.file().write_all(table.write().as_bytes())?;
+            file.appear(&path)
+        });
+        let _ = written;
+        table
+    }
+}
+
+impl KnowsWorkspaces for Workspaces<'_> {
+    fn known(&self, sm: u32) -> Option<WorkspaceTable> {
+        let answered = if self.asks == AskCudnn::None { return None } else { self.read(sm) };
+        let built_in = built_in_workspaces(sm);
+        match (answered, built_in) {
+            (Some(answered), Some(mut table)) if answered.cudnn == table.cudnn => {
+                table.add(answered);
+                Some(table)
+            }
+            (answered, built_in) => answered.or(built_in),
+        }
+    }
+
+    fn asks(&self, decides: bool) -> bool {
+        let may = cfg!(target_os = "linux") && std::env::var_os(ONLY_BUILT_IN).is_none();
+        match self.asks {
+            AskCudnn::None => false,
+            AskCudnn::Ask => may,
+            AskCudnn::Auto => {
+                may && decides && self.torch.is_some() && !*self.failed.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
+    }
+
+    fn ask(&self, sm: u32, cases: &[ConvolutionCase]) -> lab::Result<Option<WorkspaceTable>> {
+        let answered = lab::python::interpreter(self.named, &of_process).and_then(|python| {
+            self.ui.tell(format!("asking cuDNN of {} about {} convolutions", python.display(), cases.len()));
+            ask(&python, sm, cases)
+        });
+        match answered {
+            Ok(answers) => Ok(Some(self.keep(sm, answers))),
+            Err(error) if self.asks == AskCudnn::Ask || matches!(error, lab::Error::Interrupted) => Err(error),
+            Err(error) => {
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = true;
+                self.ui.tell(format!("cuDNN was not asked: {error}"));
+                Ok(None)
+            }
+        }
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn ask(python: &Path, sm: u32, cases: &[ConvolutionCase]) -> lab::Result<WorkspaceTable> {
+    use lab::rehearse::{RequestedCard, ask_cudnn};
+
+    // Cards of one capability share an answer; the one with the most multiprocessors has the widest range.
+    ask_cudnn(python, &RequestedCard::of_capability(sm), cases)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn ask(python: &Path, _: u32, _: &[ConvolutionCase]) -> lab::Result<WorkspaceTable> {
+    Err(lab::Error::host(python.display().to_string(), "rehearsals need Linux"))
+}

@@ -1,0 +1,138 @@
+//! The figures of a run whose convolutions cuDNN computes: with the workspaces that it named, else bounded.
+
+use lab_base::error::{Error, Result};
+use lab_results::ConvolutionBound;
+use memcore::Profile;
+use memcore::memory::Needs;
+use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
+
+use super::paper::{Paper, Part, Room};
+use super::spec::RunSpec;
+use super::workspaces::{KnowsWorkspaces, WorkspaceTable};
+
+/// A run with a table of workspaces.
+enum Tried {
+    /// The table has all of its convolutions.
+    Known(ConvolutionBound),
+    /// These are not in the table.
+    Missing(Vec<ConvolutionCase>),
+    /// It cannot be made with cuDNN.
+    Refused,
+}
+
+impl Paper<'_> {
+    /// The figures of a run with convolutions, where cuDNN computes them. `may_ask`: whether somebody may be asked for workspaces.
+    pub(super) fn with_cudnn(
+        &self,
+        spec: &RunSpec,
+        workspace_bytes: u64,
+        (needs, room): (Needs, Option<Room>),
+        may_ask: bool,
+    ) -> Result<ConvolutionBound> {
+        let Some((knows, sm)) = self.who_knows(spec) else { return self.bounded(spec, workspace_bytes, (needs, room)) };
+        let known = knows.known(sm);
+        let mut tried = known.as_ref().map(|table| self.with_table(spec, table, room)).transpose()?;
+        if let Some(Tried::Known(bound)) = tried {
+            return Ok(bound);
+        }
+        let bound = self.bounded(spec, workspace_bytes, (needs, room))?;
+        let fits = room.filter(|room| room.reserved_bytes.is_some());
+        let decides = fits.is_some_and(|room| bound.upper_bytes > room.budget_bytes);
+        if !may_ask || !knows.asks(decides) {
+            return Ok(bound);
+        }
+        if tried.is_none() {
+            tried = Some(self.with_table(spec, &WorkspaceTable::default(), room)?);
+        }
+        let Some(Tried::Missing(cases)) = tried else { return Ok(bound) };
+        let Some(table) = knows.ask(sm, &cases)? else { return Ok(bound) };
+        Ok(match self.with_table(spec, &table, room)? {
+            Tried::Known(named) => named,
+            Tried::Missing(_) | Tried::Refused => bound,
+        })
+    }
+
+    /// The convolutions of a run that PyTorch gives to cuDNN, in order; none if it cannot be made with cuDNN.
+    ///
+    /// # Errors
+    /// Those of the run.
+    pub fn convolutions(&self, spec: &RunSpec) -> Result<Vec<ConvolutionCase>> {
+        match self.with_table(spec, &WorkspaceTable::default(), None)? {
+            Tried::Missing(cases) => Ok(cases),
+            Tried::Known(_) | Tried::Refused => Ok(Vec::new()),
+        }
+    }
+
+    /// Who knows the workspaces of a run, and the compute capability of its card.
+    fn who_knows(&self, spec: &RunSpec) -> Option<(&dyn KnowsWorkspaces, u32)> {
+        let knows = self.workspaces.filter(|_| spec.profile.cudnn_workspace.is_none())?;
+        Some((knows, Profile::named(&spec.like())?.compute_capability?))
+    }
+
+    /// The figures with the workspaces of a table.
+    fn with_table(&self, spec: &RunSpec, table: &WorkspaceTable, room: Option<Room>) -> Result<Tried> {
+        let workspaces = table.workspaces(false);
+        let reserved = |workspaces: &ConvolutionWorkspaces| {
+            let run = spec.clone().with_workspaces(workspaces.clone()).endless();
+            match self.taken_by(&run, Part::UntilFlat) {
+                Ok(taken) => Ok(taken.needs.map(|needs| needs.reserved_bytes)),
+                Err(Error::Interrupted) => Err(Error::Interrupted),
+                // The plain run was made, so the error is about cuDNN.
+                Err(_) => Ok(None),
+            }
+        };
+        let Some(expected) = reserved(&workspaces)? else { return Ok(Tried::Refused) };
+        let cases = workspaces.cases();
+        let is_ranged = |case| table.named(case).is_some_and(|named| named.ranged.contains(&true));
+        let (ranged, largest) = (
+            cases.iter().any(|(case, _)| is_ranged(case)),
+            cases.iter().filter_map(|(_, bytes)| bytes.as_ref()?.iter().max()).max().copied().unwrap_or(0),
+        );
+        let missing: Vec<_> = cases.into_iter().filter(|(_, bytes)| bytes.is_none()).map(|(case, _)| case).collect();
+        if !missing.is_empty() {
+            return Ok(Tried::Missing(missing));
+        }
+        let most = if ranged { table.workspaces(true) } else { workspaces.clone() };
+        let Some(upper) = reserved(&most)? else { return Ok(Tried::Refused) };
+        let bound = |reserved| ConvolutionBound::of_named(table.cudnn, largest, reserved);
+        let whole = bound([expected, upper.max(expected)]);
+        let Some(room) = room.filter(|room| room.budget_bytes < whole.upper_bytes) else {
+            return Ok(Tried::Known(whole));
+        };
+        // As for a bound: what is reserved beyond need is freed before memory runs out.
+        let within = |workspaces: &ConvolutionWorkspaces, bytes| {
+            let run = spec.clone().with_workspaces(workspaces.clone()).on_paper_in(bytes);
+            let (needs, _) = self.in_what_there_is(&run)?;
+            Ok::<_, Error>(needs.map(|needs| needs.reserved_bytes))
+        };
+        let least = within(&workspaces, room.budget_bytes.saturating_sub(whole.context_bytes))?;
+        let most = within(&most, ConvolutionBound::rest_of_named(room.budget_bytes))?;
+        let expected = least.unwrap_or(expected);
+        Ok(Tried::Known(bound([expected, most.unwrap_or(upper).max(expected)])))
+    }
+
+    /// The upper figure of a run whose workspaces nobody knows.
+    fn bounded(
+        &self,
+        spec: &RunSpec,
+        workspace_bytes: u64,
+        (needs, room): (Needs, Option<Room>),
+    ) -> Result<ConvolutionBound> {
+        let copying = spec.clone().with_copying_convolutions();
+        let most = self.taken_by(&copying.endless(), Part::UntilFlat)?.needs;
+        let most = most.map_or(u64::MAX, |most| most.reserved_bytes).max(needs.reserved_bytes);
+        let bound = ConvolutionBound::of_run(workspace_bytes, most);
+        let Some(room) = room.filter(|room| room.budget_bytes < bound.upper_bytes) else { return Ok(bound) };
+        // Less than it takes with enough memory may be enough, too: what is reserved beyond need is freed before memory runs out.
+        let (within, _) = self.in_what_cudnn_leaves(spec, room.budget_bytes)?;
+        Ok(within.map_or(bound, |within| ConvolutionBound::of_run(workspace_bytes, within.reserved_bytes)))
+    }
+
+    /// What a run with convolutions takes at most where cuDNN computes them and has its own part of the memory; `None` if memory runs out. And the
+    /// number of allocations made for it.
+    pub(super) fn in_what_cudnn_leaves(&self, spec: &RunSpec, budget_bytes: u64) -> Result<(Option<Needs>, u64)> {
+        self.in_what_there_is(
+            &spec.clone().with_copying_convolutions().on_paper_in(ConvolutionBound::rest(budget_bytes)),
+        )
+    }
+}

@@ -1,0 +1,169 @@
+//! Workspaces of the built-in networks' convolutions, by usual batches. `lab/examples/workspace_tables.rs` makes the files: for each compute capability and
+//! type gzipped rows of one width in order, so that a case is found without reading all of them.
+
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::sync::OnceLock;
+
+use flate2::read::GzDecoder;
+use memcore::profile::ConvolutionCase;
+
+use super::row::{NamedWorkspaces, TYPES, case_numbers};
+
+/// The cuDNN that named them, that of PyTorch 2.11.
+pub(super) const CUDNN: u32 = 91900;
+
+/// Numbers of a case, each a word of a row's beginning.
+const NUMBERS: usize = 17;
+const CASE: usize = NUMBERS * size_of::<u32>();
+/// The case, three workspaces, and a byte with a bit for each that a card may change.
+const ROW: usize = CASE + 3 * size_of::<u64>() + 1;
+
+/// The tables of the cards of one compute capability, by type.
+struct Packed {
+    sm: u32,
+    files: [&'static [u8]; TYPES.len()],
+    rows: [OnceLock<Vec<u8>>; TYPES.len()],
+}
+
+macro_rules! packed {
+    ($($sm:literal),+) => {
+        [$(Packed {
+            sm: $sm,
+            files: [
+                include_bytes!(concat!("tables/sm", $sm, "-float32.gz")),
+                include_bytes!(concat!("tables/sm", $sm, "-float16.gz")),
+                include_bytes!(concat!("tables/sm", $sm, "-bfloat16.gz")),
+            ],
+            rows: [const { OnceLock::new() }; TYPES.len()],
+        }),+]
+    };
+}
+
+static TABLES: [Packed; 7] = packed!(75, 80, 86, 89, 90, 100, 120);
+
+/// Tables of one compute capability.
+#[derive(Clone, Copy)]
+pub(super) struct BuiltIn(&'static Packed);
+
+impl std::fmt::Debug for BuiltIn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "BuiltIn({})", self.0.sm)
+    }
+}
+
+impl PartialEq for BuiltIn {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.sm == other.0.sm
+    }
+}
+
+impl Eq for BuiltIn {}
+
+impl BuiltIn {
+    /// Returns the tables for the cards of a compute capability (ten times it).
+    pub(super) fn of_capability(sm: u32) -> Option<Self> {
+        TABLES.iter().find(|packed| packed.sm == sm).map(Self)
+    }
+
+    /// Finds what cuDNN named for a case.
+    pub(super) fn named(self, case: &ConvolutionCase) -> Option<NamedWorkspaces> {
+        let place = TYPES.iter().position(|dtype| *dtype == case.dtype)?;
+        let rows = self.0.rows[place].get_or_init(|| {
+            let mut rows = Vec::new();
+            // A damaged file is an empty one; a test reads all.
+            let _ = GzDecoder::new(self.0.files[place]).read_to_end(&mut rows);
+            rows
+        });
+        let rows = rows.as_chunks::<ROW>().0;
+        let key = packed_case(case)?;
+        let row = &rows[rows.binary_search_by(|row| row[..CASE].cmp(&key)).ok()?];
+        let word = |pass: usize| {
+            let begin = CASE + pass * size_of::<u64>();
+            row[begin..].first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
+        };
+        Some(NamedWorkspaces {
+            bytes: [0, 1, 2].map(word),
+            ranged: [0, 1, 2].map(|pass| row[ROW - 1] >> pass & 1 == 1),
+        })
+    }
+}
+
+/// A case as the beginning of its row. The order of rows is that of these bytes.
+fn packed_case(case: &ConvolutionCase) -> Option<Vec<u8>> {
+    let numbers = case_numbers(case)?;
+    numbers
+        .into_iter()
+        .map(|number| u32::try_from(number).ok().map(u32::to_be_bytes))
+        .collect::<Option<Vec<_>>>()
+        .map(|words| words.concat())
+}
+
+/// The rows of a file with these workspaces, for each of the types in turn: float32, float16, bfloat16.
+pub fn packed_rows(rows: &BTreeMap<ConvolutionCase, NamedWorkspaces>) -> [Vec<u8>; TYPES.len()] {
+    TYPES.map(|dtype| {
+        let of_type = rows.iter().filter(|(case, _)| case.dtype == dtype);
+        let mut packed: Vec<Vec<u8>> = of_type
+            .filter_map(|(case, named)| {
+                let mut row = packed_case(case)?;
+                row.extend(named.bytes.iter().flat_map(|bytes| bytes.to_be_bytes()));
+                row.push((0..3).map(|pass| u8::from(named.ranged[pass]) << pass).sum());
+                Some(row)
+            })
+            .collect();
+        packed.sort();
+        packed.concat()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use memcore::DType;
+
+    use super::*;
+
+    /// The first convolution of ResNet-50.
+    fn case(dtype: DType, batch: usize) -> ConvolutionCase {
+        ConvolutionCase {
+            dtype,
+            channels_last: false,
+            input: [batch, 3, 224, 224],
+            weight: [64, 3, 7, 7],
+            stride: [2, 2],
+            padding: [3, 3],
+            dilation: [1, 1],
+            groups: 1,
+        }
+    }
+
+    #[test]
+    fn every_file_has_whole_rows_in_order() {
+        for packed in &TABLES {
+            let table = BuiltIn::of_capability(packed.sm).unwrap();
+            for (place, dtype) in TYPES.into_iter().enumerate() {
+                assert!(table.named(&case(dtype, 64)).is_some(), "{dtype:?} on {}", packed.sm);
+                assert_eq!(table.named(&case(dtype, 63)), None);
+                let rows = packed.rows[place].get().unwrap();
+                let (whole, rest) = rows.as_chunks::<ROW>();
+                assert!(
+                    rest.is_empty() && whole.len() > 1000 && whole.is_sorted_by(|one, next| one[..CASE] < next[..CASE])
+                );
+            }
+        }
+        assert_eq!(BuiltIn::of_capability(70), None);
+    }
+
+    #[test]
+    fn rows_come_back_from_their_bytes() {
+        let named = NamedWorkspaces { bytes: [1, 0, 1 << 40], ranged: [true, false, true] };
+        let rows = [(case(DType::F16, 300), named), (case(DType::F16, 2), named)];
+        let [floats, halves, _] = packed_rows(&BTreeMap::from(rows));
+        assert!(
+            floats.is_empty()
+                && halves.len() == 2 * ROW
+                && halves[..CASE] == packed_case(&case(DType::F16, 2)).unwrap()
+        );
+        assert_eq!(&halves[CASE..CASE + 8], &1_u64.to_be_bytes());
+        assert_eq!(halves[ROW - 1], 5);
+    }
+}

@@ -1,0 +1,31 @@
+//! Workspaces that cuDNN named: as a table, and who knows them.
+//!
+//! ```text
+//! a run ─► cases that no table has ─► KnowsWorkspaces::ask (rehearse::ask_cudnn) ─► WorkspaceTable ─► the run again, with them
+//! ```
+
+mod built_in;
+mod row;
+mod table;
+
+use lab_base::error::Result;
+use memcore::profile::ConvolutionCase;
+
+pub use built_in::packed_rows;
+pub use row::{NamedWorkspaces, case_numbers, range_bytes};
+pub use table::{WorkspaceTable, built_in_workspaces};
+
+/// Who knows the workspaces of convolutions.
+pub trait KnowsWorkspaces: Sync {
+    /// Returns what is known for the cards of a compute capability (ten times it); `None` if nothing is.
+    fn known(&self, sm: u32) -> Option<WorkspaceTable>;
+
+    /// True if somebody is to be asked. `decides`: whether the answer may decide if a run fits.
+    fn asks(&self, decides: bool) -> bool;
+
+    /// Asks for further cases, and returns all that is known then; `None` if nobody answers.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`](lab_base::error::Error::Interrupted), and those of somebody who was to be asked in any case.
+    fn ask(&self, sm: u32, cases: &[ConvolutionCase]) -> Result<Option<WorkspaceTable>>;
+}

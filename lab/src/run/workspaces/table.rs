@@ -1,0 +1,166 @@
+//! A table of workspaces, which a file can hold.
+
+use std::collections::BTreeMap;
+
+use lab_base::cards::ALL;
+use memcore::profile::{ConvolutionCase, ConvolutionWorkspaces};
+use serde::{Deserialize, Serialize};
+
+use super::built_in::{BuiltIn, CUDNN};
+use super::row::{NamedWorkspaces, TYPES, case_numbers, range_bytes};
+
+/// Workspaces of convolutions on the cards of one compute capability.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkspaceTable {
+    /// The cuDNN that named them, as it counts: 91900 is 9.19.0.
+    pub cudnn: u32,
+    /// Bytes by which workspaces may differ on a card.
+    pub range_bytes: u64,
+    /// The workspaces.
+    pub rows: BTreeMap<ConvolutionCase, NamedWorkspaces>,
+    /// Further ones, of the same cuDNN.
+    built_in: Option<BuiltIn>,
+}
+
+/// A table as it stands in a file.
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    cudnn: u32,
+    range_bytes: u64,
+    columns: Vec<String>,
+    rows: Vec<Vec<u64>>,
+}
+
+/// What the numbers of a row are.
+const COLUMNS: &str = "type channels_last n c h w k c/g kh kw stride_h stride_w padding_h padding_w dilation_h dilation_w groups forward \
+                       input_gradient weight_gradient ranged";
+
+impl WorkspaceTable {
+    /// Makes a table of these workspaces.
+    pub fn new(cudnn: u32, range_bytes: u64, rows: BTreeMap<ConvolutionCase, NamedWorkspaces>) -> Self {
+        Self { cudnn, range_bytes, rows, built_in: None }
+    }
+
+    /// Returns what cuDNN named for a case.
+    pub fn named(&self, case: &ConvolutionCase) -> Option<NamedWorkspaces> {
+        self.rows.get(case).copied().or_else(|| self.built_in.and_then(|tables| tables.named(case)))
+    }
+
+    /// Returns the workspaces for a run. `most`: with all that a card may take.
+    pub fn workspaces(&self, most: bool) -> ConvolutionWorkspaces {
+        let table = self.clone();
+        ConvolutionWorkspaces::new(move |case| {
+            let named = table.named(case)?;
+            let more = |pass: usize| if most && named.ranged[pass] { table.range_bytes } else { 0 };
+            Some(std::array::from_fn(|pass| named.bytes[pass] + more(pass)))
+        })
+    }
+
+    /// Adds the rows of another table of the same cuDNN, or becomes that table.
+    pub fn add(&mut self, other: Self) {
+        if self.cudnn != other.cudnn {
+            (self.rows, self.built_in) = (BTreeMap::new(), None);
+        }
+        (self.cudnn, self.range_bytes) = (other.cudnn, other.range_bytes);
+        self.rows.extend(other.rows);
+        self.built_in = self.built_in.or(other.built_in);
+    }
+
+    /// Reads the text of a file; `None` if it is no such table.
+    pub fn read(text: &str) -> Option<Self> {
+        let stored: Stored = serde_json::from_str(text).ok()?;
+        let rows = stored.rows.iter().map(|row| read_row(row)).collect::<Option<_>>()?;
+        Some(Self::new(stored.cudnn, stored.range_bytes, rows))
+    }
+
+    /// Returns the text for a file.
+    pub fn write(&self) -> String {
+        let rows = self.rows.iter().filter_map(|(case, named)| write_row(case, *named)).collect();
+        let columns = COLUMNS.split(' ').filter(|name| !name.is_empty()).map(String::from).collect();
+        let stored = Stored { cudnn: self.cudnn, range_bytes: self.range_bytes, columns, rows };
+        serde_json::to_string(&stored).unwrap_or_default()
+    }
+}
+
+fn write_row(case: &ConvolutionCase, named: NamedWorkspaces) -> Option<Vec<u64>> {
+    let mut row = case_numbers(case)?;
+    row.extend(named.bytes);
+    row.push((0..3).map(|pass| u64::from(named.ranged[pass]) << pass).sum());
+    Some(row)
+}
+
+fn read_row(row: &[u64]) -> Option<(ConvolutionCase, NamedWorkspaces)> {
+    let mut numbers = row.iter().copied();
+    let mut next = || numbers.next().and_then(|number| usize::try_from(number).ok());
+    let dtype = *TYPES.get(next()?)?;
+    let channels_last = next()? == 1;
+    let mut size = || Some([next()?, next()?, next()?, next()?]);
+    let (input, weight) = (size()?, size()?);
+    let mut pair = || Some([next()?, next()?]);
+    let (stride, padding, dilation) = (pair()?, pair()?, pair()?);
+    let groups = next()?;
+    let bytes = [next()? as u64, next()? as u64, next()? as u64];
+    let mask = next()?;
+    let case = ConvolutionCase { dtype, channels_last, input, weight, stride, padding, dilation, groups };
+    let ranged = std::array::from_fn(|pass| mask >> pass & 1 == 1);
+    numbers.next().is_none().then_some((case, NamedWorkspaces { bytes, ranged }))
+}
+
+/// Returns the table of the built-in networks' convolutions for the cards of a compute capability (ten times it); `None` for one that has none.
+pub fn built_in_workspaces(sm: u32) -> Option<WorkspaceTable> {
+    let built_in = Some(BuiltIn::of_capability(sm)?);
+    let most = ALL.iter().filter(|card| card.sm == sm).map(|card| card.multiprocessors).max()?;
+    Some(WorkspaceTable { cudnn: CUDNN, range_bytes: range_bytes(most), rows: BTreeMap::new(), built_in })
+}
+
+#[cfg(test)]
+mod tests {
+    use memcore::DType;
+    use memcore::profile::ConvolutionPass;
+
+    use super::*;
+
+    fn table() -> WorkspaceTable {
+        let case = ConvolutionCase {
+            dtype: DType::BF16,
+            channels_last: true,
+            input: [8, 64, 56, 28],
+            weight: [32, 4, 3, 1],
+            stride: [2, 1],
+            padding: [1, 0],
+            dilation: [1, 3],
+            groups: 16,
+        };
+        let named = NamedWorkspaces { bytes: [0, 512, 1 << 33], ranged: [false, true, true] };
+        WorkspaceTable::new(91900, 100, BTreeMap::from([(case, named)]))
+    }
+
+    #[test]
+    fn a_table_comes_back_from_its_file() {
+        let text = table().write();
+        assert_eq!(WorkspaceTable::read(&text), Some(table()));
+        for broken in ["", "{}", &text[..text.len() - 4], &text.replace("[2,1,", "[9,1,"), &text.replace("[2,1,", "[")]
+        {
+            assert_eq!(WorkspaceTable::read(broken), None, "{broken}");
+        }
+    }
+
+    #[test]
+    fn the_most_has_the_ranges_of_those_that_have_one() {
+        let (table, case) = (table(), table().rows.into_keys().next().unwrap());
+        let bytes = |most| {
+            let found = table.workspaces(most);
+            [ConvolutionPass::Forward, ConvolutionPass::InputGradient].map(|pass| found.bytes(case.clone(), pass))
+        };
+        assert_eq!((bytes(false), bytes(true)), ([0, 512], [0, 612]));
+    }
+
+    #[test]
+    fn another_cudnn_does_not_add_to_a_table() {
+        let mut known = table();
+        known.add(WorkspaceTable::new(92000, 1, BTreeMap::new()));
+        assert!(known.rows.is_empty());
+        known.add(table());
+        assert_eq!(known, table());
+    }
+}
